@@ -1,0 +1,119 @@
+//! Identities. Each is its own type, so that a slot is never passed where a shard is meant.
+
+use std::fmt;
+
+/// Identity of a timer in the whole cluster; the first 16 hex digits of the id that a client gets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TimerId(pub u64);
+
+impl fmt::Display for TimerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for TimerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TimerId({:016x})", self.0)
+    }
+}
+
+/// Place of a record in one shard's memory. Reused after it is freed: always compare the id as well.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// The slot as an index.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A callback host (authority) as one shard knows it: the number of its lane.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct HostId(pub u32);
+
+/// One core's shard within a node, 0-based.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ShardIndex(pub u16);
+
+/// How many shards a node has, and which of them owns an id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShardCount(u16);
+
+impl ShardCount {
+    /// `count` must lie in 1..=[`SHARDS_MAX`](super::limits::SHARDS_MAX).
+    pub fn new(count: u16) -> Self {
+        assert!(
+            count >= 1 && count <= super::limits::SHARDS_MAX,
+            "a node has 1 to 256 shards, not {count}"
+        );
+        Self(count)
+    }
+
+    /// The number itself.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+
+    /// The shard that owns `id`: a fixed mix of the id's bits scaled to the count, so that ids chosen by
+    /// clients spread as evenly as ours.
+    #[inline]
+    pub fn owner(self, id: TimerId) -> ShardIndex {
+        if self.0 == 1 {
+            return ShardIndex(0);
+        }
+        let mixed = mix(id.0) >> 32;
+        ShardIndex(((mixed * u64::from(self.0)) >> 32) as u16)
+    }
+}
+
+/// Finaliser of MurmurHash3 (64 bit): every input bit reaches every output bit.
+#[inline]
+pub const fn mix(mut bits: u64) -> u64 {
+    bits ^= bits >> 33;
+    bits = bits.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    bits ^= bits >> 33;
+    bits = bits.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    bits ^ (bits >> 33)
+}
+
+/// The ten bits that tell the nodes of all deployments apart in ids and versions:
+/// `instance_id` (0..=127) and `deployment_id` (0..=7).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct NodeInstance(u16);
+
+impl NodeInstance {
+    /// Bits that a node instance takes.
+    pub const BITS: u32 = 10;
+
+    /// `instance` in 0..=127, `deployment` in 0..=7; checked by the configuration before.
+    pub fn new(instance: u8, deployment: u8) -> Self {
+        assert!(instance < 128 && deployment < 8, "instance 0..=127 and deployment 0..=7");
+        Self(u16::from(deployment) << 7 | u16::from(instance))
+    }
+
+    /// The bits.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_balanced_for_consecutive_ids() {
+        for count in [1_u16, 2, 3, 16, 256] {
+            let shards = ShardCount::new(count);
+            let mut held = vec![0_u32; count.into()];
+            for id in 0..100_000_u64 {
+                held[usize::from(shards.owner(TimerId(id)).0)] += 1;
+            }
+            let mean = 100_000 / u32::from(count);
+            assert!(held.iter().all(|&n| n > mean / 2 && n < mean * 2 + 1), "{count}: {held:?}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Every bound, with its unit in its name. The defaults of the configurable ones are here too, so that the
+//! configuration, its reference file and the documents have one source.
+
+/// Shards that a node can have: `Requester` and mesh addressing use one byte more than needed, memory one mesh queue per pair.
+pub const SHARDS_MAX: u16 = 256;
+/// Replicas that a timer can ask for.
+pub const REPLICATION_FACTOR_MAX: u32 = 16;
+/// Replicas of a timer that does not say (seeds/002).
+pub const REPLICATION_FACTOR_DEFAULT: u32 = 2;
+/// Longest interval and longest repeat-for: 100 years of 366 days, in milliseconds.
+pub const INTERVAL_MS_MAX: u64 = 100 * 366 * 24 * 3600 * 1000;
+/// Statistics tags of one timer.
+pub const TAGS_PER_TIMER_MAX: usize = 16;
+/// Bytes of one statistics tag's name.
+pub const TAG_BYTES_MAX: usize = 64;
+/// Bytes of a callback URI, authority and path together.
+pub const URI_BYTES_MAX: usize = 2048;
+/// Headers of one request or of one callback answer.
+pub const HEADERS_MAX: usize = 64;
+/// Bytes of a chunk-size line, extensions included, and of all trailers together.
+pub const CHUNK_LINE_BYTES_MAX: usize = 256;
+
+/// Shortest life of a tombstone (seeds/002: "one more interval of time"; compat section 4: 10 s).
+pub const TOMBSTONE_MS_MIN: u64 = 10_000;
+/// Virtual distance that a rank or a site adds to a pop (seeds/000).
+pub const RANK_DELAY_MS: u64 = 2_000;
+/// How far ids and versions may run ahead of the wall clock under a burst, in milliseconds.
+pub const CLOCK_LEAD_MS_MAX: u64 = 1_000;
+
+/// The limits an operator can set (configuration section `[limits]`), with their defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Records (timers and tombstones) that the node holds; shared out evenly to the shards.
+    pub timers_max: u64,
+    /// Bytes of timer memory (records, index, payloads) that the node holds; shared out evenly to the shards.
+    pub store_bytes_max: u64,
+    /// Bytes of a request body, after removal of chunk framing.
+    pub body_bytes_max: u32,
+    /// Bytes of a request head: request line and headers.
+    pub header_bytes_max: u32,
+    /// Bytes of opaque data after JSON unescaping.
+    pub opaque_bytes_max: u32,
+    /// Client connections per core.
+    pub connections_per_core_max: u32,
+    /// Requests taken from one connection in one loop turn; the rest wait for the next.
+    pub pipelined_requests_per_turn_max: u32,
+    /// Answers not yet given to the kernel above which a connection is not read from.
+    pub unsent_bytes_per_connection_max: u32,
+    /// Bytes of requests begun but not complete, over all connections of a core; beyond it the largest offenders are answered 503.
+    pub partial_bytes_per_core_max: u64,
+    /// Seconds without a byte after which a client connection closes, and in which a request must be complete.
+    pub idle_timeout_ms: u64,
+    /// Messages in the queue between two cores.
+    pub mesh_queue_max: u32,
+    /// Pops that come due in one loop turn; the rest follow in the next turns.
+    pub pops_per_turn_max: u32,
+    /// A loop turn longer than this is counted as over budget, in microseconds.
+    pub turn_budget_us: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            timers_max: 50_000_000,
+            store_bytes_max: 12 << 30,
+            body_bytes_max: 1 << 20,
+            header_bytes_max: 16 << 10,
+            opaque_bytes_max: 256 << 10,
+            connections_per_core_max: 16_384,
+            pipelined_requests_per_turn_max: 128,
+            unsent_bytes_per_connection_max: 64 << 10,
+            partial_bytes_per_core_max: 64 << 20,
+            idle_timeout_ms: 20_000,
+            mesh_queue_max: 1_024,
+            pops_per_turn_max: 256,
+            turn_budget_us: 1_000,
+        }
+    }
+}
+
+/// How callbacks are made (configuration section `[callbacks]`), with defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallbackLimits {
+    /// Whole time of one attempt: name resolution, connect, request, status line (seeds/002: 2 seconds).
+    pub timeout_ms: u64,
+    /// Connections (each carries one request at a time) per callback host and core.
+    pub connections_per_host_max: u32,
+    /// Hosts known per core; a timer for one more is refused with 503.
+    pub hosts_per_core_max: u32,
+    /// Pops that wait for one host on one core; above it new timers for that host are refused with 503.
+    pub queue_per_host_max: u32,
+    /// First pause after a failed callback; doubled with every further failure.
+    pub retry_first_ms: u64,
+    /// Longest pause between two attempts.
+    pub retry_max_ms: u64,
+    /// How long the last pop of a timer is retried before it is given up.
+    pub give_up_ms: u64,
+    /// Idle time after which a callback connection closes.
+    pub idle_timeout_ms: u64,
+    /// How long a resolved host name is used before it is asked for again.
+    pub resolve_ttl_ms: u64,
+    /// Longest life of a tombstone, whatever the timer's interval.
+    pub tombstone_ms_max: u64,
+}
+
+impl Default for CallbackLimits {
+    fn default() -> Self {
+        Self {
+            timeout_ms: 2_000,
+            connections_per_host_max: 64,
+            hosts_per_core_max: 16_384,
+            queue_per_host_max: 4_000_000,
+            retry_first_ms: 100,
+            retry_max_ms: 5_000,
+            give_up_ms: 60_000,
+            idle_timeout_ms: 30_000,
+            resolve_ttl_ms: 30_000,
+            tombstone_ms_max: 24 * 3600 * 1000,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What a core counts, readable from other threads without stopping it: the core alone writes (relaxed stores of its own
+//! counters, no read-modify-write), the control thread reads.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A number that one core writes and any thread reads.
+#[derive(Debug, Default)]
+pub struct Meter(AtomicU64);
+
+impl Meter {
+    /// Adds; only the owning core may call this.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Sets; only the owning core may call this.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
+    /// Keeps the larger; only the owning core may call this.
+    #[inline]
+    pub fn raise(&self, n: u64) {
+        if n > self.0.load(Relaxed) {
+            self.0.store(n, Relaxed);
+        }
+    }
+
+    /// Reads, from any thread.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Upper bounds of the histogram buckets in microseconds; one more bucket takes what is above the last.
+pub const BUCKETS_US: [u64; 20] = [
+    50, 100, 200, 300, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 7_500, 10_000, 20_000, 50_000,
+    100_000, 500_000, 1_000_000, 5_000_000, 60_000_000,
+];
+
+/// A histogram of durations with the buckets of [`BUCKETS_US`].
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [Meter; BUCKETS_US.len() + 1],
+    sum_us: Meter,
+}
+
+impl Histogram {
+    /// Records one duration; only the owning core may call this.
+    #[inline]
+    pub fn record_us(&self, us: u64) {
+        let bucket = BUCKETS_US.partition_point(|&bound| bound < us);
+        self.buckets[bucket].add(1);
+        self.sum_us.add(us);
+    }
+
+    /// Counts per bucket (not cumulative) and the sum in microseconds, from any thread.
+    pub fn read(&self) -> ([u64; BUCKETS_US.len() + 1], u64) {
+        (std::array::from_fn(|i| self.buckets[i].get()), self.sum_us.get())
+    }
+}
+
+macro_rules! meters {
+    ($($(#[doc = $doc:literal])+ $name:ident: $kind:ident,)+) => {
+        /// Everything that one core counts. Names, kinds and help texts of `/metrics` are made from this one list.
+        #[derive(Debug, Default)]
+        pub struct CoreMeters {
+            $($(#[doc = $doc])+ pub $name: $kind,)+
+            /// From due tick to the callback's bytes being handed to the kernel, per pop delivered first time.
+            pub lateness: Histogram,
+            /// Length of loop turns, waiting not counted.
+            pub turn: Histogram,
+        }
+
+        impl CoreMeters {
+            /// Every plain meter: (name, is it a counter, help, value).
+            pub fn list(&self) -> Vec<(&'static str, bool, &'static str, u64)> {
+                vec![$((stringify!($name), kind::$kind, concat!($($doc),+), self.$name.get()),)+]
+            }
+        }
+    };
+}
+
+/// A meter that only grows.
+pub type Counter = Meter;
+/// A meter that goes up and down.
+pub type Gauge = Meter;
+
+#[allow(non_upper_case_globals)]
+mod kind {
+    pub const Counter: bool = true;
+    pub const Gauge: bool = false;
+}
+
+meters! {
+    /// Timers held (tombstones not counted).
+    timers: Gauge,
+    /// Tombstones held.
+    tombstones: Gauge,
+    /// Timers created.
+    creates: Counter,
+    /// Timers replaced by PUT.
+    updates: Counter,
+    /// Deletes accepted, of known and unknown ids.
+    deletes: Counter,
+    /// Timers read by GET.
+    reads: Counter,
+    /// Timers accepted that will never pop because repeat-for is shorter than the interval.
+    never_firing: Counter,
+    /// Callbacks answered 2xx.
+    pops_delivered: Counter,
+    /// Callback attempts that failed: refused, timed out, broken off, or answered with another status.
+    pops_failed: Counter,
+    /// Callback attempts that got no answer in time (also counted as failed).
+    pops_timed_out: Counter,
+    /// Pops given up: no attempt succeeded before the next interval or the limit.
+    pops_given_up: Counter,
+    /// Attempts after the first of a pop.
+    pops_retried: Counter,
+    /// Pops waiting for a place at their callback host.
+    pops_waiting: Gauge,
+    /// Callbacks sent and not yet answered.
+    pops_in_flight: Gauge,
+    /// Milliseconds that the oldest undelivered pop is overdue.
+    oldest_overdue_ms: Gauge,
+    /// Requests answered, by any status.
+    requests: Counter,
+    /// Requests refused with 4xx.
+    requests_bad: Counter,
+    /// Requests refused with 503 at a limit.
+    requests_refused: Counter,
+    /// Client connections open.
+    connections: Gauge,
+    /// Client connections accepted.
+    connections_accepted: Counter,
+    /// Client connections refused or failed at accept.
+    connections_refused: Counter,
+    /// Callback connections open.
+    callback_connections: Gauge,
+    /// Callback hosts known.
+    callback_hosts: Gauge,
+    /// Bytes of timer memory held.
+    store_bytes: Gauge,
+    /// Bytes of requests begun and not complete.
+    partial_bytes: Gauge,
+    /// Messages to other cores.
+    mesh_sent: Counter,
+    /// Messages that found the queue to another core full and waited.
+    mesh_full: Counter,
+    /// Most messages seen waiting in this core's inbound queues since start.
+    mesh_depth_max: Gauge,
+    /// Wake-ups sent to sleeping cores.
+    mesh_wakes: Counter,
+    /// Loop turns.
+    turns: Counter,
+    /// Loop turns longer than the budget.
+    turns_over_budget: Counter,
+    /// io_uring_enter calls.
+    ring_enters: Counter,
+    /// Entries that the wheel moved without popping them.
+    wheel_moved: Counter,
+    /// CPU time of this core's thread, nanoseconds.
+    cpu_ns: Counter,
+}

@@ -1,0 +1,47 @@
+//! What a node is started with. The control room fills this from file, environment and flags.
+
+use std::net::SocketAddr;
+
+use crate::base::limits::{CallbackLimits, Limits};
+
+/// Settings of the data plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// Where clients connect (default 127.0.0.1:7253).
+    pub listen: SocketAddr,
+    /// Cores to pin to, one shard each; `None`: every core this process may run on.
+    pub cores: Option<Vec<usize>>,
+    /// Number of shards when not one per core (needs `pin = false`).
+    pub shards: Option<u16>,
+    /// Whether threads are pinned.
+    pub pin: bool,
+    /// Wake this many microseconds before a due tick and spin, for lateness below the kernel's wake-up time. 0: sleep.
+    pub spin_us: u32,
+    /// Tells the nodes of a deployment apart in ids, 0..=127.
+    pub instance_id: u8,
+    /// Tells deployments apart in ids, 0..=7.
+    pub deployment_id: u8,
+    /// This node's name in the cluster (address:port exactly as every member writes it): hashed for placement and filters.
+    pub name: String,
+    /// Bounds.
+    pub limits: Limits,
+    /// How callbacks are made.
+    pub callbacks: CallbackLimits,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7253)),
+            cores: None,
+            shards: None,
+            pin: true,
+            spin_us: 0,
+            instance_id: 0,
+            deployment_id: 0,
+            name: "127.0.0.1:7253".into(),
+            limits: Limits::default(),
+            callbacks: CallbackLimits::default(),
+        }
+    }
+}

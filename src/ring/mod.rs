@@ -1,0 +1,21 @@
+//! The one door to the kernel: io_uring, buffers, sockets, clocks, affinity. The only room with `unsafe`.
+//!
+//! A [`Ring`] belongs to the thread that made it. Everything that happens on it comes back as [`Completion`]s from
+//! [`Ring::turn`], the one place that enters the kernel. The ring owns sockets and every byte that the kernel may
+//! still touch; callers hold [`SocketId`]s and hand over `Vec<u8>`s, so no caller can free memory under a running operation.
+
+mod affinity;
+mod clock;
+mod listen;
+mod probe;
+mod uring;
+
+pub use affinity::{
+    available_cores, pin_to_core, process_cpu_ns, set_timer_slack_ns, thread_cpu_ns,
+};
+pub use clock::now;
+pub use listen::{Listener, raise_open_files_limit};
+pub use probe::{KernelSupport, probe};
+pub use uring::{
+    Completion, Errno, Mailbox, Received, Ring, RingConfig, RingError, SocketId, Wait, Waker,
+};
