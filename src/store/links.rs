@@ -49,6 +49,11 @@ impl Fifo {
         todo!()
     }
 
+    /// The oldest, left where it is.
+    pub fn front(&self) -> Option<Slot> {
+        todo!()
+    }
+
     /// How many.
     pub fn len(&self) -> u32 {
         todo!()
