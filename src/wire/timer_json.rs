@@ -145,10 +145,7 @@ pub fn parse_timer<'a>(
     scratch: &'a mut JsonScratch,
 ) -> Result<TimerDocument<'a>, DocumentError> {
     let body_bytes = body.len();
-    // simd-json takes a NUL after a number for the end of its input.
-    if body.iter().fold(false, |found, &byte| found | (byte == 0)) {
-        return Err(DocumentError::told("body: expected a JSON object, got a NUL byte in it"));
-    }
+    refuse_what_the_parser_lets_pass(body)?;
     let mut tape: Tape<'a> = std::mem::replace(&mut scratch.tape, Tape(Vec::new())).reset();
     let result = match simd_json::fill_tape(body, &mut scratch.buffers, &mut tape) {
         Ok(()) => read_document(&mut Cursor { nodes: &tape.0 }),
@@ -161,6 +158,52 @@ pub fn parse_timer<'a>(
         scratch.tape = tape.reset();
     }
     result
+}
+
+/// simd-json takes a NUL after a number for the end of its input, and a surrogate escape without its other half for
+/// U+0000: the opaque data would not be what was sent. Both are looked for in vectors, 20 ns for 300 bytes; a body with
+/// `\u` escapes, which is rare, is walked.
+fn refuse_what_the_parser_lets_pass(body: &[u8]) -> Result<(), DocumentError> {
+    let next = &body[1.min(body.len())..];
+    let (has_nul, has_unicode_escape) =
+        body.iter().zip(next).fold((false, false), |(nul, escape), (&byte, &next)| {
+            (nul | (byte == 0), escape | ((byte == b'\\') & (next == b'u')))
+        });
+    if has_nul || body.last() == Some(&0) {
+        return Err(DocumentError::told("body: expected JSON, got a NUL byte"));
+    }
+    if has_unicode_escape && !pairs_surrogates(body) {
+        return Err(DocumentError::told("body: expected JSON, got a broken \\u escape"));
+    }
+    Ok(())
+}
+
+/// Whether every `\u` escape has four hex digits, and every surrogate its other half (RFC 8259 section 7).
+#[cold]
+fn pairs_surrogates(body: &[u8]) -> bool {
+    let code_unit = |rest: &[u8]| {
+        let [b'\\', b'u', digits @ ..] = rest else { return None };
+        let digits = std::str::from_utf8(digits.first_chunk::<4>()?).ok()?;
+        // `from_str_radix` takes a sign.
+        digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut rest = body;
+    while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
+        rest = &rest[at..];
+        let escape_bytes = match (rest.get(1), code_unit(rest)) {
+            (Some(b'u'), Some(0xd800..=0xdbff)) => match code_unit(&rest[6..]) {
+                Some(0xdc00..=0xdfff) => 12,
+                _ => return false,
+            },
+            (Some(b'u'), None | Some(0xdc00..=0xdfff)) => return false,
+            (Some(b'u'), Some(_)) => 6,
+            (Some(_), _) => 2,
+            (None, _) => 1,
+        };
+        rest = &rest[escape_bytes..];
+    }
+    true
 }
 
 #[cold]

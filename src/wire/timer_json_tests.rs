@@ -370,6 +370,39 @@ fn bodies_that_are_no_json() {
 }
 
 #[test]
+fn unicode_escapes() {
+    let opaque = |text: &str| with_http(&format!(r#"{{"uri":"http://a","opaque":"{text}"}}"#));
+    for (text, meant) in [
+        (r"\ud83d\ude00", "\u{1f600}"),
+        (r"\uD800\uDC00x", "\u{10000}x"),
+        (r"\udbff\udfff", "\u{10ffff}"),
+        (r"\ud7ff\ue000", "\u{d7ff}\u{e000}"),
+        (r"\\ud800", r"\ud800"),
+        (r"\\\u0041\\", r"\A\"),
+    ] {
+        let mut body = opaque(text).into_bytes();
+        let mut scratch = JsonScratch::default();
+        assert_eq!(parse_timer(&mut body, &mut scratch).expect(text).opaque, meant);
+    }
+    for broken in [
+        r"\ud800",
+        r"\ud800x",
+        r"\ud800\n",
+        r"\ud800\u0041",
+        r"\ud800\ud800",
+        r"\ud800\ue000",
+        r"\udc00",
+        r"\udc00\ud800",
+        r"\u+123",
+        r"\u12",
+        r"\u123g",
+        r"\u",
+    ] {
+        assert_eq!(refusal(opaque(broken)), r"body: expected JSON, got a broken \u escape");
+    }
+}
+
+#[test]
 fn deep_nesting() {
     for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
         let inside = if open == "[" { "" } else { "1" };
