@@ -1,4 +1,15 @@
 //! Chunked bodies (RFC 9112 section 7.1), decoded as they arrive.
+//!
+//! Body bytes are handed on in runs and never kept here. Framing is read strictly: every line ends with CRLF, and no
+//! client can make framing cost more than a bounded number of bytes.
+
+use crate::base::limits::CHUNK_LINE_BYTES_MAX;
+
+/// Bytes of chunk extensions of one body, all chunks together. Nobody uses them; without a bound each body byte could
+/// drag a line of [`CHUNK_LINE_BYTES_MAX`] along.
+pub const EXTENSION_BYTES_MAX: u32 = 4096;
+/// Hex digits of a chunk size: 16 are 64 bits.
+const SIZE_DIGITS_MAX: u32 = 16;
 
 /// Why a chunked body is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -11,23 +22,179 @@ pub enum ChunkError {
     TooLong,
 }
 
+/// What the next byte belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Expects {
+    /// Digits of a chunk size, this many seen.
+    Size { digits: u32 },
+    /// Blanks between size and extension.
+    SizeBlank,
+    /// A chunk extension, skipped.
+    Extension,
+    /// LF that ends a size line.
+    SizeLineFeed,
+    /// Body bytes, this many left in the chunk.
+    Data { left: u64 },
+    /// CR behind the data.
+    DataReturn,
+    /// LF behind the data.
+    DataLineFeed,
+    /// A trailer line, or the CR of the last line.
+    TrailerStart,
+    /// A trailer's name, up to the colon.
+    TrailerName,
+    /// A trailer's value, skipped.
+    TrailerValue,
+    /// LF that ends a trailer line.
+    TrailerLineFeed,
+    /// LF that ends the body.
+    LastLineFeed,
+    /// Nothing: the body is complete.
+    Nothing,
+}
+
 /// Where a chunked body stands between two pieces of input.
 #[derive(Clone, Debug)]
-pub struct ChunkedDecoder;
+pub struct ChunkedDecoder {
+    expects: Expects,
+    /// Size of the chunk whose size line is being read.
+    size: u64,
+    /// Decoded bytes that may still come.
+    body_bytes_left: u64,
+    /// Bytes of the present size line, or of all trailers.
+    line_bytes: usize,
+    extension_bytes: u32,
+}
 
 impl ChunkedDecoder {
     /// A decoder at the start of a body of at most `body_bytes_max` decoded bytes.
-    pub fn new(_body_bytes_max: u64) -> Self {
-        todo!()
+    pub fn new(body_bytes_max: u64) -> Self {
+        Self {
+            expects: Expects::Size { digits: 0 },
+            size: 0,
+            body_bytes_left: body_bytes_max,
+            line_bytes: 0,
+            extension_bytes: 0,
+        }
     }
 
     /// Decodes from `input`, handing each run of body bytes to `body`. Returns how many bytes of `input` were used
-    /// (all of them unless the body ended) and whether the body, trailers included, is complete.
+    /// (all of them unless the body ended) and whether the body, trailers included, is complete. Trailers and
+    /// extensions are skipped. The result does not depend on how the input is cut into pieces. A chunk that will pass
+    /// the limit is refused when its size is read, before its data. After an error the decoder is of no further use.
+    ///
+    /// Cost: a step per byte of framing, nothing per byte of data but what `body` does; no allocation.
     pub fn decode(
         &mut self,
-        _input: &[u8],
-        _body: impl FnMut(&[u8]),
+        input: &[u8],
+        mut body: impl FnMut(&[u8]),
     ) -> Result<(usize, bool), ChunkError> {
-        todo!()
+        let mut used = 0;
+        while used < input.len() && self.expects != Expects::Nothing {
+            if let Expects::Data { left } = self.expects {
+                let rest = &input[used..];
+                let run = usize::try_from(left).map_or(rest.len(), |left| rest.len().min(left));
+                body(&rest[..run]);
+                used += run;
+                let left = left - run as u64;
+                self.expects = if left == 0 { Expects::DataReturn } else { Expects::Data { left } };
+            } else {
+                self.step(input[used])?;
+                used += 1;
+            }
+        }
+        Ok((used, self.expects == Expects::Nothing))
     }
+
+    /// Takes one byte of framing.
+    fn step(&mut self, byte: u8) -> Result<(), ChunkError> {
+        self.expects = match (self.expects, byte) {
+            (Expects::Size { .. } | Expects::SizeBlank | Expects::Extension, _)
+            | (Expects::SizeLineFeed, _) => self.step_size_line(byte)?,
+            (Expects::DataReturn, b'\r') => Expects::DataLineFeed,
+            (Expects::DataLineFeed, b'\n') => Expects::Size { digits: 0 },
+            (Expects::DataReturn | Expects::DataLineFeed, _) => {
+                return Err(ChunkError::Malformed("expected CRLF after the data of a chunk"));
+            }
+            _ => self.step_trailers(byte)?,
+        };
+        Ok(())
+    }
+
+    fn step_size_line(&mut self, byte: u8) -> Result<Expects, ChunkError> {
+        self.count_line_byte("a size line is longer than 256 bytes")?;
+        match (self.expects, byte) {
+            (Expects::Size { digits }, _) if byte.is_ascii_hexdigit() => {
+                if digits == SIZE_DIGITS_MAX {
+                    return Err(ChunkError::Malformed("a chunk size has more than 16 digits"));
+                }
+                self.size = self.size << 4 | u64::from(hex_digit(byte));
+                Ok(Expects::Size { digits: digits + 1 })
+            }
+            (Expects::Size { digits: 0 }, _) => {
+                Err(ChunkError::Malformed("expected a chunk size in hex"))
+            }
+            (Expects::SizeLineFeed, b'\n') => self.end_size_line(),
+            (Expects::SizeLineFeed, _) => {
+                Err(ChunkError::Malformed("expected LF after CR in a size line"))
+            }
+            (_, b'\r') => Ok(Expects::SizeLineFeed),
+            (Expects::Extension, b'\t' | b' '..=b'~' | 0x80..) | (_, b';') => {
+                self.extension_bytes += 1;
+                if self.extension_bytes > EXTENSION_BYTES_MAX {
+                    return Err(ChunkError::Malformed("too many bytes of chunk extensions"));
+                }
+                Ok(Expects::Extension)
+            }
+            (Expects::Size { .. } | Expects::SizeBlank, b' ' | b'\t') => Ok(Expects::SizeBlank),
+            _ => Err(ChunkError::Malformed("expected CRLF or `;` after a chunk size")),
+        }
+    }
+
+    fn end_size_line(&mut self) -> Result<Expects, ChunkError> {
+        let left = std::mem::take(&mut self.size);
+        self.line_bytes = 0;
+        if left == 0 {
+            return Ok(Expects::TrailerStart);
+        }
+        self.body_bytes_left = self.body_bytes_left.checked_sub(left).ok_or(ChunkError::TooLong)?;
+        Ok(Expects::Data { left })
+    }
+
+    /// Trailers: RFC 9112 section 7.1.2 allows to discard them. `line_bytes` counts all of them together.
+    fn step_trailers(&mut self, byte: u8) -> Result<Expects, ChunkError> {
+        self.count_line_byte("the trailers are longer than 256 bytes")?;
+        match (self.expects, byte) {
+            (Expects::TrailerStart, b'\r') => Ok(Expects::LastLineFeed),
+            (Expects::LastLineFeed, b'\n') => Ok(Expects::Nothing),
+            (Expects::TrailerName, b':') => Ok(Expects::TrailerValue),
+            (Expects::TrailerStart | Expects::TrailerName, _) if is_token_byte(byte) => {
+                Ok(Expects::TrailerName)
+            }
+            (Expects::TrailerValue, b'\r') => Ok(Expects::TrailerLineFeed),
+            (Expects::TrailerValue, b'\t' | b' '..=b'~' | 0x80..) => Ok(Expects::TrailerValue),
+            (Expects::TrailerLineFeed, b'\n') => Ok(Expects::TrailerStart),
+            _ => Err(ChunkError::Malformed("expected a trailer `name: value` or CRLF")),
+        }
+    }
+
+    fn count_line_byte(&mut self, too_long: &'static str) -> Result<(), ChunkError> {
+        self.line_bytes += 1;
+        if self.line_bytes > CHUNK_LINE_BYTES_MAX {
+            return Err(ChunkError::Malformed(too_long));
+        }
+        Ok(())
+    }
+}
+
+/// Value of a byte that `is_ascii_hexdigit`: the low four bits count from 0 for digits and from 1 for letters, which
+/// have bit 6 set.
+const fn hex_digit(byte: u8) -> u8 {
+    (byte & 0x0f) + 9 * (byte >> 6)
+}
+
+/// `tchar` of RFC 9110 section 5.6.2.
+const fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
 }
