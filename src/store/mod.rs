@@ -6,3 +6,8 @@ pub mod links;
 pub mod payloads;
 pub mod slab;
 pub mod wheel;
+
+mod occupancy;
+mod places;
+#[cfg(test)]
+mod wheel_tests;
