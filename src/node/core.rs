@@ -70,9 +70,11 @@ impl Core {
         self.shard.handle(now, Event::CallbackFinished { ticket, outcome }, &mut self.outbox);
     }
 
-    /// The next callback to make; copy its content ([`Shard::content`]) before the next call that changes the shard.
-    pub fn next_attempt(&mut self) -> Option<Attempt> {
-        self.outbox.attempts.pop()
+    /// Moves the callbacks to make into `attempts` (empty); copy their contents ([`Shard::content`]) before the next call
+    /// that changes the shard.
+    pub fn attempts(&mut self, attempts: &mut Vec<Attempt>) {
+        assert!(attempts.is_empty(), "attempts are made as soon as they are taken");
+        std::mem::swap(attempts, &mut self.outbox.attempts);
     }
 
     /// Moves the answers for clients of this core into `replies`, and sends the others over the mesh.

@@ -31,6 +31,8 @@ pub struct Counters {
     pub timed_out: u64,
     /// Attempts after the first of a pop.
     pub retried: u64,
+    /// Attempts made again because a kept-alive connection was closed.
+    pub stale: u64,
     /// Pops given up.
     pub given_up: u64,
     /// Results of callbacks whose timer was replaced or deleted meanwhile.

@@ -66,6 +66,9 @@ pub enum CallbackOutcome {
     Unreachable,
     /// No answer in time.
     TimedOut,
+    /// A kept-alive connection turned out to be closed by the host before any byte of an answer: not the host's failure.
+    /// The attempt is made again at once, on another connection.
+    Stale,
 }
 
 /// Which pop of which state of which timer an attempt is for. A result whose ticket no longer fits is only counted.

@@ -129,13 +129,16 @@ impl Shard {
             CallbackOutcome::Unreachable | CallbackOutcome::TimedOut => {
                 self.hosts.failed(ticket.host, tick);
             }
+            CallbackOutcome::Stale => {}
         }
         if !self.is_current(&ticket) {
             self.counters.outdated += 1;
-        } else if outcome == CallbackOutcome::Delivered {
-            self.pop_done(tick, ticket.slot);
         } else {
-            self.pop_failed(tick, ticket.slot);
+            match outcome {
+                CallbackOutcome::Delivered => self.pop_done(tick, ticket.slot),
+                CallbackOutcome::Stale => self.attempt(now, ticket.slot, outbox),
+                _ => self.pop_failed(tick, ticket.slot),
+            }
         }
         self.start_waiting(now, ticket.host, outbox);
     }
@@ -234,6 +237,7 @@ impl Shard {
                 self.counters.failed += 1;
                 self.counters.timed_out += 1;
             }
+            CallbackOutcome::Stale => self.counters.stale += 1,
         }
     }
 }
