@@ -44,7 +44,7 @@ impl Places {
             }
         }
         self.len += 1;
-        group_at << GROUP_LOG2 | (word * WORD_BITS + bit) as u32
+        (group_at << GROUP_LOG2) + (word * WORD_BITS + bit) as u32
     }
 
     /// Gives a taken number back.
@@ -80,7 +80,7 @@ impl Places {
             }
             bits = self.groups.get(group_at)?.taken[word];
         }
-        Some((group_at << GROUP_LOG2 | word * WORD_BITS) as u32 | bits.trailing_zeros())
+        Some((group_at * GROUP + word * WORD_BITS) as u32 + bits.trailing_zeros())
     }
 
     /// How many are taken.
