@@ -2,6 +2,7 @@
 //! A slot is in at most one list, because it has only one pair of links and carries the name of the place it
 //! is in; every move asserts that name. Nothing here knows what a slot stands for.
 
+use super::directory::Directory;
 use crate::base::ids::Slot;
 
 /// Links of one chunk: 4096 x 16 B = 64 KiB, one allocation, filled as slots are handed out.
@@ -46,14 +47,14 @@ impl Link {
 /// Link memory for all slots of a shard, in chunks: 16 bytes a slot (due 48 bits, place 16, next 32, prev 32).
 /// One wheel and any number of [`Fifo`]s share it.
 pub struct Links {
-    chunks: Vec<Vec<Link>>,
+    chunks: Directory<Vec<Link>>,
 }
 
 impl Links {
     /// No slot yet.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self { chunks: Vec::new() }
+        Self { chunks: Directory::new() }
     }
 
     /// Makes room for `slot`: call it when the slab hands out a slot (cheap when there is room already).
@@ -87,8 +88,7 @@ impl Links {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        self.chunks.capacity() * size_of::<Vec<Link>>()
-            + self.chunks.len() * CHUNK_SLOTS * size_of::<Link>()
+        self.chunks.bytes() + self.chunks.len() * CHUNK_SLOTS * size_of::<Link>()
     }
 
     #[cold]
@@ -104,7 +104,7 @@ impl Links {
             };
             last.push(Link::UNUSED);
             let held = (self.chunks.len() - 1) * CHUNK_SLOTS
-                + self.chunks.last().expect("one was just written to").len();
+                + self.chunks.last_mut().expect("one was just written to").len();
             if held > slot.index() {
                 return;
             }
@@ -324,9 +324,9 @@ mod tests {
         for slot in 0..3 * CHUNK_SLOTS as u32 {
             let before = links.bytes();
             links.ensure(Slot(slot));
-            assert!(links.bytes() - before <= CHUNK_SLOTS * 16 + 4 * size_of::<Vec<Link>>());
+            assert!(links.bytes() - before <= CHUNK_SLOTS * 16 + 256);
         }
-        assert!(links.bytes() <= 3 * CHUNK_SLOTS * 16 + 4 * size_of::<Vec<Link>>());
+        assert!(links.bytes() <= 3 * CHUNK_SLOTS * 16 + 256);
     }
 
     proptest! {

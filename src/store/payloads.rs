@@ -1,6 +1,7 @@
 //! Byte strings in size classes: a multiple of 16 bytes up to 1 KiB, then steps that waste at most an eighth;
 //! large ones on their own. Freed memory serves the same class again. Equal payloads are not shared here.
 
+use super::directory::Directory;
 use super::places::Places;
 
 /// Payloads up to here are rounded up to a multiple of [`FINE_STEP`].
@@ -164,7 +165,7 @@ impl Payloads {
 struct Class {
     block_bytes: usize,
     chunk_blocks_log2: u32,
-    chunks: Vec<Vec<u8>>,
+    chunks: Directory<Vec<u8>>,
     /// Blocks that were ever given out.
     fresh: u32,
     places: Places,
@@ -173,7 +174,13 @@ struct Class {
 impl Class {
     fn new(block_bytes: usize) -> Self {
         let chunk_blocks_log2 = (CHUNK_BYTES / block_bytes).ilog2();
-        Self { block_bytes, chunk_blocks_log2, chunks: Vec::new(), fresh: 0, places: Places::new() }
+        Self {
+            block_bytes,
+            chunk_blocks_log2,
+            chunks: Directory::new(),
+            fresh: 0,
+            places: Places::new(),
+        }
     }
 
     /// Chunk of a block and where in it the block begins.
@@ -203,7 +210,7 @@ impl Class {
     }
 
     fn overhead_bytes(&self) -> usize {
-        size_of::<Self>() + self.chunks.capacity() * size_of::<Vec<u8>>() + self.places.bytes()
+        size_of::<Self>() + self.chunks.bytes() + self.places.bytes()
     }
 }
 

@@ -2,6 +2,8 @@
 //! of a group that has one, so a number never given before comes only when all below it are taken; notices
 //! when one is given back twice. Holds no values.
 
+use super::directory::Directory;
+
 /// Numbers of one group: 64 words of 64 bits, and one word that says which of them have a free bit.
 const GROUP_LOG2: u32 = 12;
 const GROUP: usize = 1 << GROUP_LOG2;
@@ -15,7 +17,7 @@ struct Group {
 
 /// A set of taken numbers below `u32::MAX`.
 pub(super) struct Places {
-    groups: Vec<Group>,
+    groups: Directory<Group>,
     /// Groups with a free number, each once; the last is used first.
     open_groups: Vec<u32>,
     len: u64,
@@ -23,7 +25,7 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn new() -> Self {
-        Self { groups: Vec::new(), open_groups: Vec::new(), len: 0 }
+        Self { groups: Directory::new(), open_groups: Vec::new(), len: 0 }
     }
 
     /// Takes a free number. At most one group (512 bytes) is allocated.
@@ -44,7 +46,7 @@ impl Places {
             }
         }
         self.len += 1;
-        group_at << GROUP_LOG2 | (word * WORD_BITS + bit) as u32
+        (group_at << GROUP_LOG2) + (word * WORD_BITS + bit) as u32
     }
 
     /// Gives a taken number back.
@@ -80,7 +82,7 @@ impl Places {
             }
             bits = self.groups.get(group_at)?.taken[word];
         }
-        Some((group_at << GROUP_LOG2 | word * WORD_BITS) as u32 | bits.trailing_zeros())
+        Some((group_at * GROUP + word * WORD_BITS) as u32 + bits.trailing_zeros())
     }
 
     /// How many are taken.
@@ -91,7 +93,7 @@ impl Places {
 
     /// Bytes held.
     pub(super) fn bytes(&self) -> usize {
-        self.groups.capacity() * size_of::<Group>()
+        self.groups.bytes()
             + self.groups.len() * size_of::<[u64; GROUP / WORD_BITS]>()
             + self.open_groups.capacity() * size_of::<u32>()
     }

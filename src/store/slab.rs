@@ -1,6 +1,7 @@
 //! Records of one size in chunks: a slot never moves, growth allocates one chunk and initialises nothing.
 //! Never holds a value that owns memory; never hands out a slot that is occupied.
 
+use super::directory::Directory;
 use super::places::Places;
 use crate::base::ids::Slot;
 
@@ -10,7 +11,7 @@ const CHUNK_SLOTS: usize = 1 << CHUNK_SLOTS_LOG2;
 
 /// A slab of `T`: one bit of overhead a record.
 pub struct Slab<T> {
-    chunks: Vec<Vec<T>>,
+    chunks: Directory<Vec<T>>,
     /// Slots that were ever given out; all below have a record, occupied or left over.
     fresh: u32,
     places: Places,
@@ -20,7 +21,7 @@ impl<T: Copy> Slab<T> {
     /// Empty.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self { chunks: Vec::new(), fresh: 0, places: Places::new() }
+        Self { chunks: Directory::new(), fresh: 0, places: Places::new() }
     }
 
     /// Stores `value`, in a freed slot if there is one. Bounded work (one chunk allocation at most).
@@ -90,9 +91,7 @@ impl<T: Copy> Slab<T> {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        self.chunks.capacity() * size_of::<Vec<T>>()
-            + self.chunks.len() * CHUNK_SLOTS * size_of::<T>()
-            + self.places.bytes()
+        self.chunks.bytes() + self.chunks.len() * CHUNK_SLOTS * size_of::<T>() + self.places.bytes()
     }
 }
 

@@ -365,3 +365,24 @@ fn a_later_rearm_is_only_written_down() {
     assert!(pair.advance_once(1).caught_up);
     assert!(pair.due_of.is_empty());
 }
+
+/// The planted bugs of this room do harm that a caller sees.
+#[cfg(feature = "planted")]
+mod planted {
+    use super::*;
+    use crate::base::planted::{Bug, plant};
+
+    #[test]
+    #[should_panic(expected = "is early")]
+    fn filing_two_ahead_pops_early() {
+        plant(Some(Bug::FileTwoAhead));
+        run(Geometry::TINY, 0, vec![Step::Set(0, 10), Step::Sleep(20)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "entries are not drained")]
+    fn draining_one_too_few_is_noticed() {
+        plant(Some(Bug::DrainOneTooFew));
+        run(Geometry::TINY, 0, vec![Step::Set(0, 40), Step::Sleep(40)]);
+    }
+}
