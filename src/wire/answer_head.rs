@@ -106,3 +106,146 @@ fn interpret(response: &Response<'_, '_>, head_bytes: usize) -> Result<AnswerHea
     let keep_alive = framing.is_some() && !is_faulty && !closes && (!is_http10 || stays);
     Ok(AnswerHead { status, framing, keep_alive, head_bytes })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER_BYTES_MAX: usize = 16 << 10;
+
+    fn parse(text: &str) -> AnswerHead {
+        parse_answer_head(text.as_bytes(), HEADER_BYTES_MAX)
+            .unwrap_or_else(|error| panic!("{text:?}: {error}"))
+            .unwrap_or_else(|| panic!("{text:?} is called partial"))
+    }
+
+    fn refusal(bytes: impl AsRef<[u8]>) -> &'static str {
+        let bytes = bytes.as_ref();
+        parse_answer_head(bytes, HEADER_BYTES_MAX).expect_err(&bytes.escape_ascii().to_string()).0
+    }
+
+    /// Framing and keep-alive of a 200 with these header lines.
+    fn framing(version: &str, headers: &str) -> (Option<Framing>, bool) {
+        let head = parse(&format!("HTTP/{version} 200 OK\r\n{headers}\r\n"));
+        (head.framing, head.keep_alive)
+    }
+
+    #[test]
+    fn a_usual_answer() {
+        let text = "HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 2\r\n\r\n";
+        let head = parse(&format!("{text}ok"));
+        let framing = Some(Framing::Length(2));
+        assert_eq!(
+            head,
+            AnswerHead { status: 200, framing, keep_alive: true, head_bytes: text.len() }
+        );
+        for end in 0..text.len() {
+            assert_eq!(parse_answer_head(&text.as_bytes()[..end], HEADER_BYTES_MAX), Ok(None));
+        }
+    }
+
+    #[test]
+    fn status_lines_of_real_servers() {
+        for line in
+            ["HTTP/1.1 404", "HTTP/1.1 404 ", "HTTP/1.1 404 Not Found", "HTTP/1.0 404 n\u{e9}"]
+        {
+            assert_eq!(parse(&format!("{line}\r\n\r\n")).status, 404, "{line}");
+        }
+        assert_eq!(parse("HTTP/1.1 999 x\r\n\r\n").status, 999);
+    }
+
+    #[test]
+    fn body_lengths() {
+        let length = |bytes| Some(Framing::Length(bytes));
+        assert_eq!(framing("1.1", ""), (None, false), "until the connection closes");
+        assert_eq!(framing("1.1", "Content-Length: 1073741824\r\n"), (length(1 << 30), true));
+        assert_eq!(framing("1.1", "Content-Length: 5\r\nContent-Length: 5\r\n"), (length(5), true));
+        let chunked = Some(Framing::Chunked);
+        assert_eq!(framing("1.1", "transfer-encoding: Chunked\r\n"), (chunked, true));
+        assert_eq!(framing("1.1", "Transfer-Encoding: gzip, chunked\r\n"), (chunked, true));
+        assert_eq!(framing("1.1", "Transfer-Encoding: chunked, gzip\r\n"), (None, false));
+        for both in [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        ] {
+            assert_eq!(framing("1.1", both), (chunked, false), "faulty, so never used again");
+        }
+        assert_eq!(
+            framing("1.0", "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n"),
+            (None, false)
+        );
+    }
+
+    #[test]
+    fn keep_alive() {
+        for (version, connection, stays) in [
+            ("1.1", "", true),
+            ("1.1", "Connection: Close\r\n", false),
+            ("1.1", "Connection: x, close\r\n", false),
+            ("1.0", "", false),
+            ("1.0", "Connection: keep-alive\r\n", true),
+        ] {
+            let headers = format!("{connection}Content-Length: 0\r\n");
+            assert_eq!(framing(version, &headers).1, stays, "{version} {connection}");
+        }
+    }
+
+    #[test]
+    fn answers_without_a_body() {
+        for status in [100, 101, 103, 199, 204, 304] {
+            for headers in ["", "Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"] {
+                let head = parse(&format!("HTTP/1.1 {status} x\r\n{headers}\r\n"));
+                assert_eq!(head.framing, Some(Framing::Length(0)), "{status} {headers}");
+                assert!(head.keep_alive);
+            }
+        }
+        assert_eq!(parse("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").status, 200);
+    }
+
+    #[test]
+    fn garbage() {
+        for bytes in [
+            &b"\0"[..],
+            b"SSH-2.0-OpenSSH_9.2\r\n",
+            b"HTTP/2.0 200 OK\r\n\r\n",
+            b"HTTP/1.1 2000 OK\r\n\r\n",
+            b"HTTP/1.1 abc OK\r\n\r\n",
+            b"HTTP/1.1 099 low\r\n\r\n",
+            b"HTTP/1.1  200 OK\r\n\r\n",
+            b"HTTP/1.1 200 OK\n\n",
+            b"HTTP/1.1 200 OK\r\nX: y\n\r\n",
+            b"HTTP/1.1 200 OK\r\nX\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\n folded\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nX: a\rb\r\n\r\n",
+            b"\r\nHTTP/1.1 200 OK\r\n\r\n",
+            b"POST / HTTP/1.1\r\n",
+        ] {
+            assert!(!refusal(bytes).is_empty());
+        }
+        for length in ["-1", "5, 5", "x", "", "18446744073709551616"] {
+            refusal(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"));
+        }
+        assert_eq!(
+            refusal("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"),
+            "it has two different Content-Lengths"
+        );
+    }
+
+    #[test]
+    fn bounds() {
+        let many = |count: usize| format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(count));
+        assert_eq!(parse(&many(64)).status, 200);
+        assert_eq!(refusal(many(65)), "it has more than 64 headers");
+        let long = format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(HEADER_BYTES_MAX));
+        assert_eq!(refusal(&long), "its head is longer than the limit");
+        assert_eq!(refusal(format!("{long}\r\n\r\n")), "its head is longer than the limit");
+    }
+
+    #[test]
+    fn two_answers_are_parsed_one_at_a_time() {
+        let one = "HTTP/1.1 100 Continue\r\n\r\n";
+        let text = format!("{one}HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(parse(&text).head_bytes, one.len());
+        assert_eq!(parse(&text[one.len()..]).status, 204);
+    }
+}

@@ -154,3 +154,187 @@ fn parse_host(host: &str) -> Result<Host<'_>, UriError> {
         .map(|address| Host::Address(IpAddr::V4(address)))
         .map_err(|_| UriError("callback URI: the host ends in a number but is not an IPv4 address"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(uri: &str) -> (&str, Host<'_>, u16, &str) {
+        let parsed = parse_callback_uri(uri).unwrap_or_else(|error| panic!("{uri}: {error}"));
+        (parsed.authority, parsed.host, parsed.port, parsed.target)
+    }
+
+    fn refusal(uri: impl AsRef<str>) -> &'static str {
+        let uri = uri.as_ref();
+        parse_callback_uri(uri).expect_err(uri).0
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(parts("http://a"), ("a", Host::Name("a"), 80, ""));
+        assert_eq!(
+            parts("HTTP://A.b_c-d.:8080"),
+            ("A.b_c-d.:8080", Host::Name("A.b_c-d."), 8080, "")
+        );
+        assert_eq!(
+            parts("http://ralf.example:10888/call-id/a%2Fb%zz?timer-interim=true"),
+            (
+                "ralf.example:10888",
+                Host::Name("ralf.example"),
+                10888,
+                "/call-id/a%2Fb%zz?timer-interim=true"
+            )
+        );
+        assert_eq!(parts("http://1a/").1, Host::Name("1a"));
+        assert_eq!(parts("http://1.a/").1, Host::Name("1.a"));
+    }
+
+    #[test]
+    fn addresses() {
+        let address = |text: &str| Host::Address(text.parse().expect("an address"));
+        assert_eq!(parts("http://127.0.0.1:9/x"), ("127.0.0.1:9", address("127.0.0.1"), 9, "/x"));
+        assert_eq!(parts("http://[::1]:80/x"), ("[::1]:80", address("::1"), 80, "/x"));
+        assert_eq!(
+            parts("http://[2001:DB8::1]"),
+            ("[2001:DB8::1]", address("2001:db8::1"), 80, "")
+        );
+    }
+
+    #[test]
+    fn targets() {
+        assert_eq!(parts("http://a?b=c").3, "?b=c");
+        assert_eq!(parts("http://a/?").3, "/?");
+        assert_eq!(parts("http://a/b#part").3, "/b");
+        assert_eq!(parts("http://a#part").3, "");
+        assert_eq!(parts("http://a/b?c#d?e#f").3, "/b?c");
+        assert_eq!(parts("http://a/user@b:c").3, "/user@b:c", "only the authority has users");
+    }
+
+    #[test]
+    fn other_schemes_and_relative_references() {
+        for uri in ["https://a/b", "HTTPS://a", "https:"] {
+            assert_eq!(
+                refusal(uri),
+                "callback URI: https is not supported, expected http://host[:port]/path"
+            );
+        }
+        for uri in [
+            "",
+            "/a/b",
+            "a/b",
+            "//a/b",
+            "?x",
+            "a",
+            "ftp://a",
+            "http:/a",
+            "http:a",
+            "httpx://a",
+            "http",
+            "mailto:a@b",
+        ] {
+            assert_eq!(refusal(uri), "callback URI: expected http://host[:port]/path", "{uri}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_are_none() {
+        for uri in ["http://", "http:///b", "http://:80", "http://?x", "http://#x"] {
+            assert_eq!(refusal(uri), "callback URI: expected a host after http://", "{uri}");
+        }
+        for uri in ["http://a..b", "http://.a", "http://.", "http://..", "http://1..1"] {
+            assert_eq!(refusal(uri), "callback URI: the host name has an empty label", "{uri}");
+        }
+        for uri in
+            ["http://a%41", "http://a\\b", "http://a,b", "http://a]", "http://a[b]", "http://*"]
+        {
+            assert_eq!(
+                refusal(uri),
+                "callback URI: expected letters, digits, `-`, `.` or `_` in the host name",
+                "{uri}"
+            );
+        }
+        for uri in [
+            "http://1",
+            "http://127.1",
+            "http://256.1.1.1",
+            "http://1.2.3.4.5",
+            "http://a.1",
+            "http://01.1.1.1",
+        ] {
+            assert_eq!(
+                refusal(uri),
+                "callback URI: the host ends in a number but is not an IPv4 address",
+                "{uri}"
+            );
+        }
+        for uri in ["http://[", "http://[::1", "http://[::1/x"] {
+            assert_eq!(refusal(uri), "callback URI: expected `]` after an IPv6 address", "{uri}");
+        }
+        for uri in [
+            "http://[]",
+            "http://[1.2.3.4]",
+            "http://[::1%eth0]",
+            "http://[::1%25eth0]",
+            "http://[v1.x]",
+            "http://[:::]",
+        ] {
+            assert_eq!(
+                refusal(uri),
+                "callback URI: expected an IPv6 address between brackets",
+                "{uri}"
+            );
+        }
+        assert_eq!(refusal("http://[::1]x"), "callback URI: expected `:port` after `]`");
+    }
+
+    #[test]
+    fn user_information() {
+        for uri in ["http://user@a", "http://user:secret@a:80/b", "http://@a", "http://a@[::1]"] {
+            assert_eq!(refusal(uri), "callback URI: user information is not allowed", "{uri}");
+        }
+    }
+
+    #[test]
+    fn ports() {
+        for port in ["", "0", "00000", "99999", "65536", "-1", "+1", "8a", "080800", "80:80"] {
+            for host in ["a", "1.2.3.4", "[::1]"] {
+                assert_eq!(
+                    refusal(format!("http://{host}:{port}/b")),
+                    "callback URI: expected a port from 1 to 65535",
+                    "{host} {port}"
+                );
+            }
+        }
+        assert_eq!(parts("http://a:65535").2, 65535);
+        assert_eq!(parts("http://a:00080").2, 80);
+    }
+
+    #[test]
+    fn bytes_that_no_uri_has() {
+        for byte in (0..=0x20_u8).chain([0x7f]) {
+            for uri in
+                [format!("http://a/{}b", char::from(byte)), format!("http://{}a", char::from(byte))]
+            {
+                assert!(
+                    refusal(&uri).starts_with("callback URI: expected visible ASCII"),
+                    "{uri:?}"
+                );
+            }
+        }
+        assert!(refusal("http://a/\u{e9}").starts_with("callback URI: expected visible ASCII"));
+        assert!(refusal("http://\u{e9}/").starts_with("callback URI: expected visible ASCII"));
+        assert!(refusal("http://a/#\r\n").starts_with("callback URI: expected visible ASCII"));
+    }
+
+    #[test]
+    fn lengths() {
+        let path = |bytes: usize| format!("http://a/{}", "b".repeat(bytes - 9));
+        assert_eq!(parts(&path(URI_BYTES_MAX)).3.len(), URI_BYTES_MAX - 8);
+        assert_eq!(refusal(path(URI_BYTES_MAX + 1)), "callback URI: longer than 2048 bytes");
+        let labels = |count: usize| format!("http://{}", vec!["a".repeat(63); count].join("."));
+        assert_eq!(refusal(labels(4)), "callback URI: the host name exceeds 253 bytes");
+        assert_eq!(parts(&labels(3)).2, 80);
+        let label = format!("http://{}", "a".repeat(64));
+        assert_eq!(refusal(label), "callback URI: a label of the host name exceeds 63 bytes");
+    }
+}

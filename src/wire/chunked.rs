@@ -109,8 +109,13 @@ impl ChunkedDecoder {
     /// Takes one byte of framing.
     fn step(&mut self, byte: u8) -> Result<(), ChunkError> {
         self.expects = match (self.expects, byte) {
-            (Expects::Size { .. } | Expects::SizeBlank | Expects::Extension, _)
-            | (Expects::SizeLineFeed, _) => self.step_size_line(byte)?,
+            (
+                Expects::Size { .. }
+                | Expects::SizeBlank
+                | Expects::Extension
+                | Expects::SizeLineFeed,
+                _,
+            ) => self.step_size_line(byte)?,
             (Expects::DataReturn, b'\r') => Expects::DataLineFeed,
             (Expects::DataLineFeed, b'\n') => Expects::Size { digits: 0 },
             (Expects::DataReturn | Expects::DataLineFeed, _) => {
@@ -197,4 +202,157 @@ const fn hex_digit(byte: u8) -> u8 {
 const fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decodes `input` given in pieces of `piece_bytes`; the body, what was used, and whether it is complete.
+    fn decode(
+        input: &[u8],
+        piece_bytes: usize,
+        body_bytes_max: u64,
+    ) -> Result<(Vec<u8>, usize, bool), ChunkError> {
+        let mut decoder = ChunkedDecoder::new(body_bytes_max);
+        let (mut body, mut used, mut is_complete) = (Vec::new(), 0, false);
+        for piece in input.chunks(piece_bytes) {
+            let (bytes, complete) = decoder.decode(piece, |run| body.extend_from_slice(run))?;
+            used += bytes;
+            is_complete = complete;
+            assert!(complete || bytes == piece.len(), "all is used unless the body ended");
+        }
+        Ok((body, used, is_complete))
+    }
+
+    fn accept(input: &str) -> String {
+        let whole = decode(input.as_bytes(), input.len(), 1 << 20).expect(input);
+        assert_eq!((whole.1, whole.2), (input.len(), true), "{input:?}");
+        for piece_bytes in 1..input.len() {
+            assert_eq!(decode(input.as_bytes(), piece_bytes, 1 << 20), Ok(whole.clone()));
+        }
+        String::from_utf8(whole.0).expect("these tests send text")
+    }
+
+    fn refuse(input: impl AsRef<[u8]>) {
+        let input = input.as_ref();
+        for piece_bytes in [1, 2, 3, input.len()] {
+            match decode(input, piece_bytes, 1 << 20) {
+                Err(ChunkError::Malformed(_)) => {}
+                other => panic!("{} gives {other:?}", input.escape_ascii()),
+            }
+        }
+    }
+
+    #[test]
+    fn chunks() {
+        assert_eq!(accept("0\r\n\r\n"), "");
+        assert_eq!(accept("5\r\nhello\r\n0\r\n\r\n"), "hello");
+        assert_eq!(accept("1\r\na\r\nA\r\n0123456789\r\n0000\r\n\r\n"), "a0123456789");
+        assert_eq!(accept("0000000000000002\r\n\r\n\r\n0\r\n\r\n"), "\r\n");
+    }
+
+    #[test]
+    fn extensions_and_trailers_are_skipped() {
+        assert_eq!(accept("1;name=\"v\u{e9}lo ;\"\r\na\r\n0;last\r\n\r\n"), "a");
+        assert_eq!(accept("1 ; x\r\na\r\n0\t\r\n\r\n"), "a");
+        assert_eq!(accept("1\r\na\r\n0\r\nX-Sum: 5\r\nContent-Length: 7\r\nY:\r\n\r\n"), "a");
+    }
+
+    #[test]
+    fn what_follows_the_body_is_left() {
+        for after in ["GET / HTTP/1.1\r\n", "0\r\n\r\n", "\0"] {
+            let input = format!("1\r\na\r\n0\r\n\r\n{after}");
+            let mut decoder = ChunkedDecoder::new(10);
+            let used = input.len() - after.len();
+            assert_eq!(decoder.decode(input.as_bytes(), |_| {}), Ok((used, true)));
+            assert_eq!(
+                decoder.decode(after.as_bytes(), |_| panic!("no body is left")),
+                Ok((0, true))
+            );
+        }
+    }
+
+    #[test]
+    fn malformed_framing() {
+        for input in [
+            "g\r\n",
+            "\r\n",
+            " 5\r\nhello\r\n",
+            "-5\r\n",
+            "+5\r\n",
+            "0x5\r\n",
+            "5 5\r\n",
+            "5\nhello\r\n0\r\n\r\n",
+            "5\rhello",
+            "5\r\nhelloo\r\n",
+            "5\r\nhello\n",
+            "5\r\nhello\rX",
+            "5\r\nhello0\r\n\r\n",
+            "5;a\nb\r\n",
+            "5;a\rb\r\n",
+            "5;\0\r\n",
+            "0\r\n\n",
+            "0\r\n\rX",
+            "0\r\nno colon\r\n\r\n",
+            "0\r\nnocolon\r\n\r\n",
+            "0\r\n: x\r\n\r\n",
+            "0\r\n folded: x\r\n\r\n",
+            "0\r\nX: a\nY: b\r\n\r\n",
+            "0\r\nX: a\rb\r\n\r\n",
+            "0\r\nX: \0\r\n\r\n",
+        ] {
+            refuse(input);
+        }
+    }
+
+    #[test]
+    fn huge_sizes() {
+        for size in ["ffffffffffffffff", "FFFFFFFFFFFFFFFF", "100001", "fffffff"] {
+            assert_eq!(
+                decode(format!("{size}\r\n").as_bytes(), 1, 1 << 20),
+                Err(ChunkError::TooLong)
+            );
+        }
+        refuse("10000000000000000\r\n");
+        refuse("0".repeat(17));
+    }
+
+    #[test]
+    fn the_limit_counts_decoded_bytes_of_all_chunks() {
+        let input = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+        assert!(decode(input, 1, 5).expect("exactly the limit").2);
+        assert_eq!(decode(input, 1, 4), Err(ChunkError::TooLong));
+        assert_eq!(decode(b"0\r\n\r\n", 1, 0), Ok((Vec::new(), 5, true)));
+    }
+
+    #[test]
+    fn framing_is_bounded() {
+        let extension = |bytes: usize| format!("1;{}\r\na\r\n", "x".repeat(bytes - 4));
+        assert!(decode(extension(CHUNK_LINE_BYTES_MAX).as_bytes(), 1, 10).is_ok());
+        refuse(extension(CHUNK_LINE_BYTES_MAX + 1));
+        refuse(extension(200).repeat(30));
+        let trailer = |bytes: usize| format!("0\r\nX:{}\r\n\r\n", "y".repeat(bytes - 6));
+        assert!(decode(trailer(CHUNK_LINE_BYTES_MAX).as_bytes(), 1, 10).expect("just fits").2);
+        refuse(trailer(CHUNK_LINE_BYTES_MAX + 1));
+        refuse(format!("0\r\n{}\r\n", "X: y\r\n".repeat(50)));
+    }
+
+    #[test]
+    fn runs_are_as_long_as_the_input_allows() {
+        let mut runs = Vec::new();
+        let mut decoder = ChunkedDecoder::new(100);
+        for piece in [&b"8\r\nab"[..], b"cdef", b"gh\r\n1\r\ni"] {
+            decoder.decode(piece, |run| runs.push(run.to_vec())).expect("well formed");
+        }
+        assert_eq!(runs, [&b"ab"[..], b"cdef", b"gh", b"i"]);
+    }
+
+    #[test]
+    fn hex_digits_have_their_values() {
+        for (value, text) in "0123456789abcdef".bytes().enumerate() {
+            assert_eq!(usize::from(hex_digit(text)), value);
+            assert_eq!(usize::from(hex_digit(text.to_ascii_uppercase())), value);
+        }
+    }
 }

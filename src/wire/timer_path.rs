@@ -171,3 +171,166 @@ fn unreserved(digits: [u8; 2]) -> Option<u8> {
     let byte = (high | low < 16).then_some(high << 4 | low)?;
     (byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')).then_some(byte)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0004d9f548100000";
+
+    fn timer(factor: Option<u8>, filter: Option<u64>) -> TimerPath {
+        TimerPath::Timer(PublicId { id: TimerId(0x0004_d9f5_4810_0000), factor, filter })
+    }
+
+    #[test]
+    fn fixed_paths() {
+        assert_eq!(parse_path("/timers"), TimerPath::Collection);
+        assert_eq!(parse_path("/timers/"), TimerPath::Collection);
+        assert_eq!(parse_path("/timers/references"), TimerPath::References);
+        assert_eq!(parse_path("/ping"), TimerPath::Ping);
+        for other in [
+            "",
+            "/",
+            "*",
+            "/timer",
+            "/timersx",
+            "/timers//",
+            "/Timers",
+            "timers",
+            "/timers/references/",
+            "/ping/",
+            "/pingx",
+            "//timers",
+            "/timers/../ping",
+            "/timers/.",
+            "/\u{e9}",
+        ] {
+            assert_eq!(parse_path(other), TimerPath::Unknown, "{other}");
+        }
+    }
+
+    #[test]
+    fn ids_in_every_form() {
+        let filter = 0x8000_0000_0000_000f;
+        for (text, expected) in [
+            (format!("{ID}-2-800000000000000f"), timer(Some(2), Some(filter))),
+            (format!("{ID}-16-800000000000000F"), timer(Some(16), Some(filter))),
+            (format!("{}-02", ID.to_uppercase()), timer(Some(2), None)),
+            (format!("{ID}800000000000000f"), timer(None, Some(filter))),
+            (format!("{ID}-1"), timer(Some(1), None)),
+        ] {
+            assert_eq!(parse_path(&format!("/timers/{text}")), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_suffix_that_is_no_filter_is_ignored() {
+        for suffix in [
+            "-",
+            "-x",
+            "x",
+            "/x",
+            "-800000000000000",
+            "-800000000000000ff",
+            "-800000000000000g",
+            "--",
+            "?",
+            "%20",
+            "%",
+            "%2F%2e%2e",
+        ] {
+            assert_eq!(
+                parse_path(&format!("/timers/{ID}-3{suffix}")),
+                timer(Some(3), None),
+                "{suffix}"
+            );
+        }
+        let long = "%41".repeat(1_000);
+        assert_eq!(parse_path(&format!("/timers/{ID}-3{long}")), timer(Some(3), None));
+    }
+
+    #[test]
+    fn factors_out_of_range() {
+        let digits = "12345678901234567890123";
+        for factor in
+            ["0", "00", "17", "99", "1000000000", "1e9", digits, "-1", "+1", "", "x", "002"]
+        {
+            let path = format!("/timers/{ID}-{factor}");
+            // `1e9` is the factor 1 and a suffix.
+            let expected = if factor == "1e9" { timer(Some(1), None) } else { TimerPath::Unknown };
+            assert_eq!(parse_path(&path), expected, "{factor}");
+        }
+    }
+
+    #[test]
+    fn malformed_ids() {
+        for id in [
+            ID,
+            "1",
+            "0004d9f54810000",
+            "0004d9f54810000-2",
+            "0004d9f5481000000-2",
+            "0004d9f54810000g-2",
+            "0004d9f54810000\u{e9}-2",
+            "0x04d9f548100000-2",
+            "+004d9f548100000-2",
+            "%2e%2e",
+            "%2e%2e%2fping",
+            "0004d9f548100000800000000000000",
+            "0004d9f5481000008000000000000000f",
+            "0004d9f548100000-",
+            "0004d9f548100000_2",
+            " 004d9f548100000-2",
+        ] {
+            assert_eq!(parse_path(&format!("/timers/{id}")), TimerPath::Unknown, "{id}");
+        }
+    }
+
+    #[test]
+    fn escapes_of_unreserved_characters() {
+        assert_eq!(
+            parse_path(&format!("/timers/{ID}%2D2%2d0000000000000001")),
+            timer(Some(2), Some(1))
+        );
+        let all: String =
+            format!("/timers/{ID}-2").bytes().skip(1).map(|byte| format!("%{byte:02x}")).collect();
+        assert_eq!(parse_path(&format!("/{}", all.replace("%2f", "/"))), timer(Some(2), None));
+        assert_eq!(parse_path("/%70ing"), TimerPath::Ping);
+        for other in [
+            "/timers%2Freferences",
+            "/timers/%",
+            "/timers/%3",
+            "/timers/%zz",
+            "/timers/%00",
+            "/pin%67%",
+        ] {
+            assert_eq!(parse_path(other), TimerPath::Unknown, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for factor in 1..=16 {
+            for bits in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
+                let mut path = b"/timers/".to_vec();
+                write_public_id(TimerId(bits), factor, !bits, &mut path);
+                let path = String::from_utf8(path).expect("ASCII");
+                assert_eq!(path, format!("/timers/{bits:016x}-{factor}-{:016x}", !bits));
+                assert_eq!(
+                    parse_path(&path),
+                    TimerPath::Timer(PublicId {
+                        id: TimerId(bits),
+                        factor: Some(factor),
+                        filter: Some(!bits)
+                    })
+                );
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a replication factor is 1 to 16, not 17")]
+    fn no_factor_out_of_range_is_written() {
+        write_public_id(TimerId(1), 17, 0, &mut Vec::new());
+    }
+}
