@@ -94,13 +94,11 @@ pub enum Problem {
     },
     /// The file is not a configuration file.
     #[error(
-        "{file}: {bytes} bytes; a configuration file has at most {CONFIG_BYTES_MAX}. Is it the right file?"
+        "{file}: larger than {CONFIG_BYTES_MAX} bytes, the most that a configuration has. Is it the right file?"
     )]
     TooLarge {
         /// The file as named.
         file: String,
-        /// Its size.
-        bytes: u64,
     },
     /// Not TOML.
     #[error("{origin}: not valid TOML: {reason}")]
@@ -268,8 +266,7 @@ struct Loader {
 impl Loader {
     fn read_file(&mut self, name: &str, text: &str) {
         if text.len() > CONFIG_BYTES_MAX {
-            let (file, bytes) = (name.to_string(), text.len() as u64);
-            return self.problems.push(Problem::TooLarge { file, bytes });
+            return self.problems.push(Problem::TooLarge { file: name.to_string() });
         }
         let lines = Lines { name, text };
         let table = match DeTable::parse(text) {

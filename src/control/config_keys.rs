@@ -193,7 +193,7 @@ pub static KEYS: [Key; 35] = [
         section: "admin",
         name: "enabled",
         kind: Kind::Boolean,
-        flag: None,
+        flag: Some("--admin"),
         help: "Whether the admin API is served at all; --admin off is the same as false.",
         get: |config| Value::Boolean(config.admin.enabled),
         set: |config, value| config.admin.enabled = value.boolean(),

@@ -125,8 +125,16 @@ impl Snapshot {
     fn encode_process(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let process = &self.process;
         let gauges = [
-            ("process_resident_bytes", "Resident memory of the process", process.resident_bytes as f64),
-            ("process_open_files", "Open file descriptors of the process", process.open_files as f64),
+            (
+                "process_resident_bytes",
+                "Resident memory of the process",
+                process.resident_bytes as f64,
+            ),
+            (
+                "process_open_files",
+                "Open file descriptors of the process",
+                process.open_files as f64,
+            ),
             ("uptime_seconds", "Time since the node began to serve", process.uptime.as_secs_f64()),
         ];
         for (name, help, value) in gauges {
@@ -221,13 +229,11 @@ mod tests {
 
     #[test]
     fn every_metric_is_documented_and_no_document_outlives_its_metric() {
-        let document = include_str!("../../docs/metrics.md");
-        let documented: BTreeSet<&str> = document
-            .split('`')
-            .skip(1)
-            .step_by(2)
-            .filter(|code| code.starts_with("chronos_"))
-            .filter(|code| code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+        // The first column of each table of metrics; the table of alarms speaks of them in expressions.
+        let documented: BTreeSet<&str> = include_str!("../../docs/metrics.md")
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once("` |").map(|(name, _)| name))
+            .filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
             .collect();
         let text = rendered();
         assert_eq!(families(&text), documented);
