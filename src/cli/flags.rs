@@ -17,8 +17,8 @@ Examples:
   chronos --print-config                     effective values and where each came from
   CHRONOS_LIMITS_TIMERS_MAX=1000000 chronos  any key as CHRONOS_<SECTION>_<KEY>
 
-  curl -i http://127.0.0.1:7253/timers -d '{\"timing\":{\"interval\":2},\"callback\":{\"http\":\\
-      {\"uri\":\"http://127.0.0.1:9000/pop\",\"opaque\":\"hello\"}}}'
+  curl -i http://127.0.0.1:7253/timers -d '{\"timing\":{\"interval\":2},
+      \"callback\":{\"http\":{\"uri\":\"http://127.0.0.1:9000/pop\",\"opaque\":\"hello\"}}}'
   curl http://127.0.0.1:7254/status          what the node does
 
 Later wins: default, file, environment, flags.

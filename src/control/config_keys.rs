@@ -144,9 +144,9 @@ pub static KEYS: [Key; 35] = [
     integer!("node", spin_us in node: u32, 0, 1_000, "microseconds",
         "Wake this much before a due time and spin, for lateness below the kernel's wake-up time. 60 costs about 2.5 % \
          of a core. 0: sleep."),
-    integer!("node", instance_id in node: u8, 0, 127, "number",
+    integer!("node", instance_id in node: u8, 0, 127, "",
         "Tells the nodes of a deployment apart in timer ids. No two nodes of a deployment may share one."),
-    integer!("node", deployment_id in node: u8, 0, 7, "number", "Tells deployments apart in timer ids."),
+    integer!("node", deployment_id in node: u8, 0, 7, "", "Tells deployments apart in timer ids."),
     limit!(timers_max: u64, 1, 4_000_000_000, "timers",
         "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: 503."),
     limit!(store_bytes_max: u64, 1 << 20, 1 << 44, "bytes",

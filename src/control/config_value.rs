@@ -14,13 +14,13 @@ const FOUND_CHARACTERS_MAX: usize = 60;
 /// What a key accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A whole number within both bounds, counted in `unit`.
+    /// A whole number within both bounds.
     Integer {
         /// Smallest value accepted.
         min: u64,
         /// Largest value accepted.
         max: u64,
-        /// What is counted, for people.
+        /// What is counted, for people; empty for a number that counts nothing.
         unit: &'static str,
     },
     /// `true` or `false`.
@@ -121,7 +121,8 @@ impl Kind {
     pub fn expected(self) -> String {
         match self {
             Kind::Integer { min, max, unit } => {
-                format!("a whole number from {} to {} ({unit})", group(min), group(max))
+                let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+                format!("a whole number from {} to {}{unit}", group(min), group(max))
             }
             Kind::Boolean => "true or false".into(),
             Kind::Address => {
