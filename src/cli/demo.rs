@@ -1,5 +1,6 @@
-//! `chronos demo`: a node and a callback receiver in one process, two timers created over real HTTP, every pop printed
-//! as it arrives. Ends by itself. It drives the node through its public API only, so the printed curl lines do the same.
+//! `chronos demo`: a node and a callback receiver in one process, two timers created over real
+//! HTTP, every pop printed as it arrives. Ends by itself. It drives the node through its public API
+//! only, so the printed curl lines do the same.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -64,7 +65,8 @@ impl Plan {
         }
         let name = self.name;
         format!(
-            "{{\"timing\":{{{timing}}},\"callback\":{{\"http\":{{\"uri\":\"http://{receiver}/{name}\",\
+            "{{\"timing\":{{{timing}}},\
+             \"callback\":{{\"http\":{{\"uri\":\"http://{receiver}/{name}\",\
              \"opaque\":\"hello from {name}\"}}}},\"reliability\":{{\"replication-factor\":1}}}}"
         )
     }
@@ -82,7 +84,8 @@ struct Pop {
 /// A timer that was created.
 struct Created {
     plan: Plan,
-    /// Just before the request was sent, so that lateness is never understated: it includes the request's way.
+    /// Just before the request was sent, so that lateness is never understated: it includes the
+    /// request's way.
     at: Instant,
     sequences: Vec<u64>,
 }
@@ -131,8 +134,8 @@ fn stop(node: NodeHandle) -> Result<(), DemoError> {
     node.join().map_err(DemoError::Stop)
 }
 
-/// Creates the timers on the node at `node` and prints until the last pop has arrived, at most `patience` after the
-/// last is due.
+/// Creates the timers on the node at `node` and prints until the last pop has arrived, at most
+/// `patience` after the last is due.
 async fn show(
     node: SocketAddr,
     plans: &[Plan],
@@ -236,10 +239,12 @@ fn summarise(
     say(
         output,
         &format!(
-            "\n{} of {} pops, each once and none early. Lateness: least {:.2}, median {:.2}, most {:.2} ms,\n\
-             counted from before the request was sent to the receiver's handler.\n\n\
-             Next: start a node with `chronos`, anything that accepts a POST as receiver, and send the curl lines\n\
-             above to http://127.0.0.1:7253/timers with your own uri. `chronos --help` shows more.",
+            "\n{} of {} pops, each once and none early.\n\
+             Lateness: least {:.2}, median {:.2}, most {:.2} ms, counted from before the request\n\
+             was sent until the receiver's handler ran.\n\n\
+             Next: start a node with `chronos`, take anything that accepts a POST as receiver, and\n\
+             send the curl lines above to http://127.0.0.1:7253/timers with your own uri.\n\
+             `chronos --help` shows more.",
             last + 1,
             last + 1,
             ms(0),
@@ -337,14 +342,16 @@ mod tests {
                 continue;
             }
             let sent = if fake == Fake::RepeatsTheFirstPop { 1 } else { sequence };
-            // The demo's own client cannot send the header: it goes in as the end of the path's line.
+            // The demo's own client cannot send the header: it goes in as the end of the path's
+            // line.
             let path = format!("{} HTTP/1.1\r\nX-Sequence-Number: {sent}\r\nX-Rest:", uri.path());
             let _ = post(receiver, &path, "opaque").await;
         }
     }
 
     fn shown(fake: Fake) -> (Result<(), DemoError>, String) {
-        // Early pops come at once: intervals of minutes keep a loaded machine from making them late.
+        // Early pops come at once: intervals of minutes keep a loaded machine from making them
+        // late.
         let unit_ms = if fake == Fake::PopsEarly { 600_000 } else { 30 };
         let unit = Duration::from_millis(unit_ms);
         let plans = [

@@ -1,5 +1,5 @@
-//! The demo's client: one HTTP/1.1 POST over one connection, as any program would send it. Only for answers with a short
-//! head and no need of the body.
+//! The demo's client: one HTTP/1.1 POST over one connection, as any program would send it. Only for
+//! answers with a short head and no need of the body.
 
 use std::io;
 use std::net::SocketAddr;
@@ -38,7 +38,8 @@ async fn exchange(address: SocketAddr, path: &str, body: &str) -> io::Result<Ans
     stream.set_nodelay(true)?;
     let length = body.len();
     let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: \
+         application/json\r\nContent-Length: {length}\r\n\
          Connection: close\r\n\r\n{body}"
     );
     write_all(&stream, request.as_bytes()).await?;

@@ -1,5 +1,5 @@
-//! Flags and subcommands. A flag that sets a configuration key takes its help from the table of keys, and its text goes
-//! through the same reader as the file and the environment.
+//! Flags and subcommands. A flag that sets a configuration key takes its help from the table of
+//! keys, and its text goes through the same reader as the file and the environment.
 
 use std::path::PathBuf;
 
@@ -87,7 +87,8 @@ struct KeyFlags {
 /// What the binary can do besides serving.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Start a node and a callback receiver in this process, create two timers over HTTP and watch them pop
+    /// Start a node and a callback receiver in this process, create two timers over HTTP and watch
+    /// them pop
     Demo,
 }
 
@@ -149,7 +150,8 @@ mod tests {
             let Some(flag) = key.flag.and_then(|flag| flag.strip_prefix("--")) else { continue };
             assert!(command.get_arguments().any(|a| a.get_long() == Some(flag)), "{key}: --{flag}");
         }
-        let all = "--listen [::1]:1 --cores 0 --shards 2 --no-pin --admin 127.0.0.1:2 --log-level warn \
+        let all = "--listen [::1]:1 --cores 0 --shards 2 --no-pin --admin 127.0.0.1:2 --log-level \
+            warn \
                    --log-format json";
         for ((section, name), text) in settings(all) {
             let key = find(section, name).expect("in the table");

@@ -1,5 +1,5 @@
-//! The command line of the one binary: subcommands, exit codes, and nothing else. What a command does lives in `control`
-//! (`serve`) or in a file of its own here (`demo`).
+//! The command line of the one binary: subcommands, exit codes, and nothing else. What a command
+//! does lives in `control` (`serve`) or in a file of its own here (`demo`).
 
 mod demo;
 mod demo_http;
@@ -16,9 +16,11 @@ use flags::{Command, Flags};
 
 /// An orderly end.
 pub const EXIT_OK: u8 = 0;
-/// The command was understood and failed: a port in use, a kernel without io_uring, a core that failed, missing pops.
+/// The command was understood and failed: a port in use, a kernel without io_uring, a core that
+/// failed, missing pops.
 pub const EXIT_FAILURE: u8 = 1;
-/// The command line or the configuration is wrong; nothing was started. The argument parser uses the same code.
+/// The command line or the configuration is wrong; nothing was started. The argument parser uses
+/// the same code.
 pub const EXIT_USAGE: u8 = 2;
 
 /// Runs the command line of this process to its end.
@@ -62,8 +64,8 @@ fn run_node(flags: &Flags) -> u8 {
 /// Collects file, environment and flags without judging them.
 fn read_sources(flags: &Flags) -> Result<Sources, ConfigError> {
     let file = flags.config.as_deref().map(read_file).transpose()?;
-    // Names and values that are not UTF-8 are shown with replacement characters, and then refused as any other text
-    // that a key does not accept.
+    // Names and values that are not UTF-8 are shown with replacement characters, and then refused
+    // as any other text that a key does not accept.
     let environment = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into(), value.to_string_lossy().into()))
         .filter(|(name, _): &(String, String)| name.starts_with("CHRONOS_"))
@@ -71,7 +73,8 @@ fn read_sources(flags: &Flags) -> Result<Sources, ConfigError> {
     Ok(Sources { file, environment, flags: flags.settings() })
 }
 
-/// Name and text of the configuration file; reads at most one byte more than a configuration may have.
+/// Name and text of the configuration file; reads at most one byte more than a configuration may
+/// have.
 fn read_file(path: &std::path::Path) -> Result<(String, String), Problem> {
     use std::io::Read;
     let file = path.display().to_string();

@@ -1,5 +1,6 @@
-//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status` on a listener of its own. One request per connection,
-//! every connection over within 10 s, 64 at a time: whoever talks to it can hold neither memory nor the control thread.
+//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status` on a listener of its own. One
+//! request per connection, every connection over within 10 s, 64 at a time: whoever talks to it can
+//! hold neither memory nor the control thread.
 
 use std::future::Future;
 use std::io;
@@ -24,10 +25,11 @@ use super::process::{self, ProcessUse};
 use super::view::{NodeState, NodeView};
 use super::{metrics, status};
 
-/// Connections served at once; further ones wait in the kernel's backlog. With the HTTP library's read buffer of at
-/// most 400 KiB each, hostile clients hold at most 25 MiB.
+/// Connections served at once; further ones wait in the kernel's backlog. With the HTTP library's
+/// read buffer of at most 400 KiB each, hostile clients hold at most 25 MiB.
 const CONNECTIONS_MAX: usize = 64;
-/// Whole life of a connection: a scrape takes milliseconds, so whoever needs longer is stuck or hostile.
+/// Whole life of a connection: a scrape takes milliseconds, so whoever needs longer is stuck or
+/// hostile.
 const CONNECTION_LIFE: Duration = Duration::from_secs(10);
 /// Pause after a failed accept (out of file descriptors), so that the control thread does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -278,7 +280,8 @@ mod tests {
                 stream
             })
             .collect();
-        // All places are taken by connections that never finish their request; this one waits for the first to end.
+        // All places are taken by connections that never finish their request; this one waits for
+        // the first to end.
         assert!(get_path(address, "/healthz").starts_with("HTTP/1.1 200"));
         drop(silent);
         let garbage = answer(address, &[0xff; 4096]);

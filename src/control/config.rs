@@ -1,25 +1,21 @@
-//! The configuration: defaults, then one TOML file, then the environment, then flags; each later one wins, and every
-//! value remembers where it came from. Values go in through the table of keys only. Reads no file and no environment
-//! by itself: text and variables come in as arguments, so that [`parse_config`] can be fuzzed.
+//! The configuration: defaults, then one TOML file, then the environment, then flags; each later
+//! one wins, and every value remembers where it came from. Values go in through the table of keys
+//! only. Reads no file and no environment by itself: text and variables come in as arguments, so
+//! that [`parse_config`] can be fuzzed.
 
 use std::net::SocketAddr;
 
 use toml::de::{DeTable, DeValue};
 
 use super::config_check;
+pub use super::config_error::{CONFIG_BYTES_MAX, ConfigError, Origin, Problem};
 use super::config_keys::{KEYS, Key, SECTIONS, find};
+use super::config_suggest::{remedy, unknown_key, unknown_section};
 use super::config_value::{Mismatch, Value, quote};
 use crate::node::settings::NodeSettings;
 
-/// Bytes of a configuration file: a reference file with every key is 10 KiB, so 1 MiB is a wrong file.
-pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 /// Problems told at once: enough to repair a file in one go, bounded against a hostile one.
 const PROBLEMS_MAX: usize = 20;
-/// Longest unknown name that is compared with the known ones: edit distance costs length x length.
-const SUGGEST_BYTES_MAX: usize = 64;
-/// Similarity (Jaro-Winkler, 0 to 1) from which a known name is offered for an unknown one.
-const SUGGEST_SIMILARITY_MIN: f64 = 0.80;
-
 /// Where the admin API listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminSettings {
@@ -47,129 +43,6 @@ pub struct LogSettings {
 impl Default for LogSettings {
     fn default() -> Self {
         Self { level: "info".into(), format: "auto".into() }
-    }
-}
-
-/// Where a value came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Built in.
-    Default,
-    /// A line of the configuration file.
-    File {
-        /// The file as the operator named it.
-        name: String,
-        /// 1-based.
-        line: usize,
-    },
-    /// A variable of the environment.
-    Environment(String),
-    /// A flag.
-    Flag(String),
-}
-
-impl std::fmt::Display for Origin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Origin::Default => f.write_str("default"),
-            Origin::File { name, line } => write!(f, "{name}:{line}"),
-            Origin::Environment(variable) => write!(f, "environment {variable}"),
-            Origin::Flag(flag) => write!(f, "flag {flag}"),
-        }
-    }
-}
-
-/// One thing wrong with the configuration.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
-    /// The file cannot be read.
-    #[error(
-        "{file}: cannot be read: {reason}. Give an existing file with --config, or none for the defaults"
-    )]
-    Unreadable {
-        /// The file as named.
-        file: String,
-        /// The kernel's answer.
-        reason: String,
-    },
-    /// The file is not a configuration file.
-    #[error(
-        "{file}: larger than {CONFIG_BYTES_MAX} bytes, the most that a configuration has. Is it the right file?"
-    )]
-    TooLarge {
-        /// The file as named.
-        file: String,
-    },
-    /// Not TOML.
-    #[error("{origin}: not valid TOML: {reason}")]
-    Syntax {
-        /// File and line.
-        origin: Origin,
-        /// What the TOML parser says.
-        reason: String,
-    },
-    /// A name that is not in the table.
-    #[error("{origin}: unknown {what} {name}; {remedy}")]
-    Unknown {
-        /// Where it stands.
-        origin: Origin,
-        /// `section`, `key` or `variable`.
-        what: &'static str,
-        /// The name, quoted.
-        name: String,
-        /// The nearest known name, or where to find all.
-        remedy: String,
-    },
-    /// A value of the wrong kind or out of range.
-    #[error("{origin}: {key}: expected {expected}, found {found}")]
-    Value {
-        /// Where it stands.
-        origin: Origin,
-        /// `[section] name`.
-        key: String,
-        /// What the key accepts.
-        expected: String,
-        /// What stood there.
-        found: String,
-    },
-    /// Values that are fine alone and not together; the text says which and what to change.
-    #[error("{0}")]
-    Conflict(String),
-}
-
-impl Problem {
-    /// Stable code, for scripts and tests.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Problem::Unreadable { .. } => "unreadable",
-            Problem::TooLarge { .. } => "too-large",
-            Problem::Syntax { .. } => "syntax",
-            Problem::Unknown { .. } => "unknown",
-            Problem::Value { .. } => "value",
-            Problem::Conflict(_) => "conflict",
-        }
-    }
-}
-
-/// Everything wrong with the configuration, one problem a line (at most 20).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// Never empty.
-    pub problems: Vec<Problem>,
-}
-
-impl std::fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let lines: Vec<String> = self.problems.iter().map(Problem::to_string).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-impl From<Problem> for ConfigError {
-    fn from(problem: Problem) -> Self {
-        Self { problems: vec![problem] }
     }
 }
 
@@ -218,13 +91,15 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
-/// Reads the text of a configuration file alone: no environment, no flags. Accepts any text without panicking.
+/// Reads the text of a configuration file alone: no environment, no flags. Accepts any text without
+/// panicking.
 pub fn parse_config(text: &str, source_name: &str) -> Result<Config, ConfigError> {
     let file = Some((source_name.to_string(), text.to_string()));
     load(&Sources { file, ..Sources::default() }).map(|loaded| loaded.config)
 }
 
-/// Puts the configuration together: default < file < environment < flags, then the checks across keys.
+/// Puts the configuration together: default < file < environment < flags, then the checks across
+/// keys.
 pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let mut loader =
         Loader { config: Config::default(), problems: Vec::new(), warnings: Vec::new() };
@@ -315,8 +190,9 @@ impl Loader {
         if let Some(key) = KEYS.iter().find(|key| key.variable() == variable) {
             return self.put_read(key, key.kind.read_text(text), origin);
         }
-        // `CHRONOS_CONFIG` names the file. An orchestrator gives every container variables named after services, such
-        // as CHRONOS_PORT or CHRONOS_ADMIN_SERVICE_HOST: an unknown name cannot be an error, but it is never silent.
+        // `CHRONOS_CONFIG` names the file. An orchestrator gives every container variables named
+        // after services, such as CHRONOS_PORT or CHRONOS_ADMIN_SERVICE_HOST: an unknown name
+        // cannot be an error, but it is never silent.
         if variable == "CHRONOS_CONFIG" {
             return;
         }
@@ -376,8 +252,8 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// Costs a scan of the text before `offset`; called once per key of the table and per problem told, so at most
-    /// 55 scans of 1 MiB.
+    /// Costs a scan of the text before `offset`; called once per key of the table and per problem
+    /// told, so at most 55 scans of 1 MiB.
     fn origin(&self, offset: usize) -> Origin {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
@@ -388,64 +264,6 @@ impl Lines<'_> {
 fn position(key: &Key) -> usize {
     let is_it = |other: &Key| other.section == key.section && other.name == key.name;
     KEYS.iter().position(is_it).expect("the key is one of the table")
-}
-
-fn unknown_section(origin: Origin, name: &str, value: &DeValue<'_>) -> Problem {
-    let homes: Vec<String> =
-        KEYS.iter().filter(|key| key.name == name).map(Key::to_string).collect();
-    let (what, remedy) = match value {
-        DeValue::Table(_) | DeValue::Array(_) => {
-            ("section", remedy(name, SECTIONS.iter().map(|section| section.name)))
-        }
-        _ if SECTIONS.iter().any(|section| section.name == name) => {
-            ("value for section", format!("write [{name}] on a line of its own and keys below it"))
-        }
-        _ if !homes.is_empty() => {
-            ("key outside any section", format!("did you mean {}?", homes.join(" or ")))
-        }
-        _ => ("key outside any section", remedy(name, KEYS.iter().map(|key| key.name))),
-    };
-    Problem::Unknown { origin, what, name: quote(name), remedy }
-}
-
-fn unknown_key(origin: Origin, section: &str, name: &str) -> Problem {
-    let homes: Vec<String> =
-        KEYS.iter().filter(|key| key.name == name).map(Key::to_string).collect();
-    let of_section = || KEYS.iter().filter(|key| key.section == section).map(|key| key.name);
-    let remedy = if !homes.is_empty() {
-        format!("did you mean {}?", homes.join(" or "))
-    } else if nearest(name, of_section()).is_some() {
-        remedy(name, of_section())
-    } else if let Some(key) = nearest(name, KEYS.iter().map(|key| key.name))
-        .and_then(|near| KEYS.iter().find(|k| k.name == near))
-    {
-        format!("did you mean {key}?")
-    } else {
-        format!("[{section}] knows {}", of_section().collect::<Vec<_>>().join(", "))
-    };
-    Problem::Unknown {
-        origin,
-        what: "key",
-        name: format!("{} in [{section}]", quote(name)),
-        remedy,
-    }
-}
-
-fn remedy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    match nearest(name, known) {
-        Some(near) => format!("did you mean {near}?"),
-        None => "tuning/reference.toml lists every one".into(),
-    }
-}
-
-/// The known name most like `name`, if any is like it at all.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    if name.len() > SUGGEST_BYTES_MAX {
-        return None;
-    }
-    let similarities = known.map(|known| (strsim::jaro_winkler(name, known), known));
-    let best = similarities.max_by(|left, right| left.0.total_cmp(&right.0))?;
-    (best.0 >= SUGGEST_SIMILARITY_MIN).then_some(best.1)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Checks across keys: values that are fine alone and cannot hold together. Each conflict names every value that takes
-//! part, where it came from, and the way out.
+//! Checks across keys: values that are fine alone and cannot hold together. Each conflict names
+//! every value that takes part, where it came from, and the way out.
 
 use std::collections::HashSet;
 
@@ -25,13 +25,15 @@ fn check_cores(config: &Config, conflicts: &mut Vec<String>) {
         }
         if config.node.shards.is_some() {
             conflicts.push(format!(
-                "{} and {} exclude each other: cores gives one shard per core; leave one of them out",
+                "{} and {} exclude each other: cores gives one shard per core; leave one of them \
+                 out",
                 cores(),
                 shards()
             ));
         } else if !config.node.pin {
             conflicts.push(format!(
-                "{} needs pinning, but {}; leave one of them out, or use shards for unpinned shards",
+                "{} needs pinning, but {}; leave one of them out, or use shards for unpinned \
+                 shards",
                 cores(),
                 pin()
             ));
@@ -58,7 +60,8 @@ fn check_limits(config: &Config, conflicts: &mut Vec<String>) {
     let largest_request = u64::from(limits.body_bytes_max) + u64::from(limits.header_bytes_max);
     if limits.partial_bytes_per_core_max < largest_request {
         conflicts.push(format!(
-            "{} is below the largest request of {largest_request} bytes ({} + {}), which could never be received; \
+            "{} is below the largest request of {largest_request} bytes ({} + {}), which could \
+             never be received; \
              raise it",
             config.describe("limits", "partial_bytes_per_core_max"),
             config.describe("limits", "body_bytes_max"),
@@ -81,7 +84,8 @@ fn check_addresses(config: &Config, conflicts: &mut Vec<String>) {
         || (clients.ip().is_unspecified() || admin.ip().is_unspecified());
     if config.admin.enabled && clients.port() != 0 && clients.port() == admin.port() && overlap {
         conflicts.push(format!(
-            "{} and {} take the same port; give one of them another port, or switch the admin API off with --admin off",
+            "{} and {} take the same port; give one of them another port, or switch the admin API \
+             off with --admin off",
             config.describe("node", "listen"),
             config.describe("admin", "listen")
         ));

@@ -1,6 +1,7 @@
-//! The one table of configuration keys. Parser, suggestions, ranges, environment variables, `--print-config`,
-//! `tuning/reference.toml` and the help of the flags are all made from it; defaults come from the settings' own
-//! `Default`. Nothing about a key may be written down anywhere else.
+//! The one table of configuration keys. Parser, suggestions, ranges, environment variables,
+//! `--print-config`, `tuning/reference.toml` and the help of the flags are all made from it;
+//! defaults come from the settings' own `Default`. Nothing about a key may be written down anywhere
+//! else.
 
 use std::fmt;
 
@@ -59,7 +60,10 @@ impl fmt::Display for Key {
 }
 
 macro_rules! integer {
-    ($section:literal, $name:ident in $($path:ident).+: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
+    (
+        $section:literal, $name:ident in $($path:ident).+: $type:ty,
+        $min:expr, $max:expr, $unit:literal, $help:literal
+    ) => {
         Key {
             section: $section,
             name: stringify!($name),
@@ -106,8 +110,8 @@ pub static KEYS: [Key; 35] = [
         name: "name",
         kind: Kind::Text { bytes_max: 255 },
         flag: None,
-        help: "This node's name in the cluster, address:port exactly as every member writes it: it is hashed to place \
-               timers. Empty: the listen address.",
+        help: "This node's name in the cluster, address:port exactly as every member writes it: it \
+               is hashed to place timers. Empty: the listen address.",
         get: |config| Value::Text(config.node.name.clone()),
         set: |config, value| config.node.name = value.text().into(),
     },
@@ -116,7 +120,8 @@ pub static KEYS: [Key; 35] = [
         name: "cores",
         kind: Kind::Cores,
         flag: Some("--cores"),
-        help: "CPU cores to run on, one pinned thread and one shard each. \"all\": every core that the process may use.",
+        help: "CPU cores to run on, one pinned thread and one shard each. \"all\": every core that \
+               the process may use.",
         get: |config| Value::Cores(config.node.cores.clone()),
         set: |config, value| config.node.cores = value.cores(),
     },
@@ -142,32 +147,42 @@ pub static KEYS: [Key; 35] = [
         set: |config, value| config.node.pin = value.boolean(),
     },
     integer!("node", spin_us in node: u32, 0, 1_000, "microseconds",
-        "Wake this much before a due time and spin, for lateness below the kernel's wake-up time. 60 costs about 2.5 % \
-         of a core. 0: sleep."),
+        "Wake this much before a due time and spin, for lateness below the kernel's wake-up time. \
+         60 costs about 2.5 % of a core. 0: sleep."),
     integer!("node", instance_id in node: u8, 0, 127, "",
-        "Tells the nodes of a deployment apart in timer ids. No two nodes of a deployment may share one."),
+        "Tells the nodes of a deployment apart in timer ids. No two nodes of a deployment may \
+         share one."),
     integer!("node", deployment_id in node: u8, 0, 7, "", "Tells deployments apart in timer ids."),
     limit!(timers_max: u64, 1, 4_000_000_000, "timers",
-        "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: 503."),
+        "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: \
+         503."),
     limit!(store_bytes_max: u64, 1 << 20, 1 << 44, "bytes",
-        "Memory for timers (records, index, payloads) of the node, shared out evenly to its cores. Above it: 503."),
-    limit!(body_bytes_max: u32, 256, 64 << 20, "bytes", "Request body after removal of chunk framing. Above it: 413."),
-    limit!(header_bytes_max: u32, 1_024, 1 << 20, "bytes", "Request line and headers together. Above it: 431."),
+        "Memory for timers (records, index, payloads) of the node, shared out evenly to its cores. \
+         Above it: 503."),
+    limit!(body_bytes_max: u32, 256, 64 << 20, "bytes",
+        "Request body after removal of chunk framing. Above it: 413."),
+    limit!(header_bytes_max: u32, 1_024, 1 << 20, "bytes",
+        "Request line and headers together. Above it: 431."),
     limit!(opaque_bytes_max: u32, 0, 64 << 20, "bytes",
         "Opaque data of one timer after JSON unescaping. Above it: 413."),
-    limit!(connections_per_core_max: u32, 1, 1_000_000, "connections", "Client connections of one core."),
+    limit!(connections_per_core_max: u32, 1, 1_000_000, "connections",
+        "Client connections of one core."),
     limit!(pipelined_requests_per_turn_max: u32, 1, 65_536, "requests",
-        "Requests taken from one connection in one loop turn; the rest wait for the next, so that one client cannot \
-         hold up the others."),
+        "Requests taken from one connection in one loop turn; the rest wait for the next, so that \
+         one client cannot hold up the others."),
     limit!(unsent_bytes_per_connection_max: u32, 4_096, 64 << 20, "bytes",
-        "Answers not yet taken by the client's connection above which nothing more is read from it."),
+        "Answers not yet taken by the client's connection above which nothing more is read from \
+         it."),
     limit!(partial_bytes_per_core_max: u64, 64 << 10, 1 << 40, "bytes",
-        "Requests begun but not complete, over all connections of one core. Above it the largest get 503."),
+        "Requests begun but not complete, over all connections of one core. Above it the largest \
+         get 503."),
     limit!(idle_timeout_ms: u64, 100, HOUR_MS, "milliseconds",
-        "Silence after which a client connection closes, and the time in which a request must be complete."),
+        "Silence after which a client connection closes, and the time in which a request must be \
+         complete."),
     limit!(mesh_queue_max: u32, 16, 1 << 20, "messages", "Queue from one core to another."),
     limit!(pops_per_turn_max: u32, 1, 65_536, "pops",
-        "Pops that come due in one loop turn; the rest follow in the next, so that a herd of timers never blocks requests."),
+        "Pops that come due in one loop turn; the rest follow in the next, so that a herd of \
+         timers never blocks requests."),
     limit!(turn_budget_us: u64, 10, 1_000_000, "microseconds",
         "A loop turn longer than this is counted in chronos_turns_over_budget_total."),
     callback!(timeout_ms: u64, 10, 60_000, "milliseconds",
@@ -182,7 +197,8 @@ pub static KEYS: [Key; 35] = [
         "Pause after a failed callback; doubled after every further failure."),
     callback!(retry_max_ms: u64, 1, HOUR_MS, "milliseconds", "Longest pause between two attempts."),
     callback!(give_up_ms: u64, 0, DAY_MS, "milliseconds",
-        "How long the last pop of a timer is retried before it is given up and counted. 0: one attempt."),
+        "How long the last pop of a timer is retried before it is given up and counted. 0: one \
+         attempt."),
     callback!(idle_timeout_ms: u64, 100, HOUR_MS, "milliseconds",
         "Idle time after which a callback connection closes."),
     callback!(resolve_ttl_ms: u64, 100, DAY_MS, "milliseconds",
@@ -203,7 +219,8 @@ pub static KEYS: [Key; 35] = [
         name: "listen",
         kind: Kind::Address,
         flag: Some("--admin"),
-        help: "Where /healthz, /readyz, /metrics and /status are served. It has no authentication: keep it on loopback \
+        help: "Where /healthz, /readyz, /metrics and /status are served. It has no authentication: \
+            keep it on loopback \
                or a management network.",
         get: |config| Value::Address(config.admin.listen),
         set: |config, value| config.admin.listen = value.address(),
@@ -213,7 +230,8 @@ pub static KEYS: [Key; 35] = [
         name: "level",
         kind: Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
         flag: Some("--log-level"),
-        help: "Least serious line that is written. There is no line per request or pop at any level above trace.",
+        help: "Least serious line that is written. There is no line per request or pop at any \
+            level above trace.",
         get: |config| Value::Text(config.log.level.clone()),
         set: |config, value| config.log.level = value.text().into(),
     },

@@ -1,5 +1,5 @@
-//! Kinds and values of configuration keys: one key's text or TOML value becomes a checked [`Value`] or says what was
-//! expected and what was found. Knows no key by name and touches no file.
+//! Kinds and values of configuration keys: one key's text or TOML value becomes a checked [`Value`]
+//! or says what was expected and what was found. Knows no key by name and touches no file.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,7 +8,8 @@ use toml::de::DeValue;
 
 /// Highest core number that a configuration may name: Linux is built for at most 8192 CPUs.
 pub const CORE_NUMBER_MAX: usize = 8_191;
-/// Characters of a found value that an error shows; the rest of a hostile file is not repeated to the terminal.
+/// Characters of a found value that an error shows; the rest of a hostile file is not repeated to
+/// the terminal.
 const FOUND_CHARACTERS_MAX: usize = 60;
 
 /// What a key accepts.
@@ -80,8 +81,9 @@ impl Kind {
             }
             (Kind::Cores, DeValue::String(text)) => self.read_text(text),
             (Kind::Cores, DeValue::Array(items)) => {
-                // A list longer than the number of CPUs has duplicates, which the check across keys would name one by
-                // one: refuse it here, before a hostile file makes a million of them.
+                // A list longer than the number of CPUs has duplicates, which the check across keys
+                // would name one by one: refuse it here, before a hostile file makes a million of
+                // them.
                 if items.is_empty() || items.len() > CORE_NUMBER_MAX + 1 {
                     return Err(self.mismatch(format!("a list of {} items", items.len())));
                 }
@@ -136,7 +138,8 @@ impl Kind {
                 format!("text of at most {bytes_max} bytes without control characters")
             }
             Kind::Cores => format!(
-                "\"all\", a list such as [0, 1], or text such as \"0-3,6\", of cores 0 to {CORE_NUMBER_MAX}"
+                "\"all\", a list such as [0, 1], or text such as \"0-3,6\", of cores 0 to \
+                 {CORE_NUMBER_MAX}"
             ),
         }
     }

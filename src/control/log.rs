@@ -1,5 +1,5 @@
-//! Logs: text on a terminal, JSON otherwise, always to standard error. A log line that cannot be written is dropped:
-//! a full disk or a closed pipe never stops a timer.
+//! Logs: text on a terminal, JSON otherwise, always to standard error. A log line that cannot be
+//! written is dropped: a full disk or a closed pipe never stops a timer.
 
 use std::io::IsTerminal;
 

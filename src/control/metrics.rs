@@ -1,5 +1,6 @@
-//! `/metrics` in the OpenMetrics text format. Names, kinds and help come from the one list of meters; names end in base
-//! units (seconds, bytes) as Prometheus asks, so `_ms` and `_ns` meters are converted.
+//! `/metrics` in the OpenMetrics text format. Names, kinds and help come from the one list of
+//! meters; names end in base units (seconds, bytes) as Prometheus asks, so `_ms` and `_ns` meters
+//! are converted.
 
 use std::fmt;
 
@@ -26,7 +27,8 @@ struct Exposed {
     divisor: f64,
 }
 
-/// `oldest_overdue_ms` is exposed as `oldest_overdue_seconds`, `cpu_ns` as `cpu_seconds`, everything else as it is.
+/// `oldest_overdue_ms` is exposed as `oldest_overdue_seconds`, `cpu_ns` as `cpu_seconds`,
+/// everything else as it is.
 fn exposed(meter: &'static str) -> Exposed {
     for (unit, divisor) in [("_ms", 1e3), ("_us", 1e6), ("_ns", 1e9)] {
         if let Some(stem) = meter.strip_suffix(unit) {
@@ -58,7 +60,8 @@ impl Collector for Snapshot {
         self.encode_histogram(
             &mut encoder,
             "lateness_seconds",
-            "From the due time to the callback's bytes being handed to the kernel, per pop delivered at first attempt",
+            "From the due time to the callback's bytes being handed to the kernel, per pop \
+             delivered at first attempt",
             |shard| &self.view.meters[shard].lateness,
         )?;
         self.encode_histogram(
@@ -229,7 +232,8 @@ mod tests {
 
     #[test]
     fn every_metric_is_documented_and_no_document_outlives_its_metric() {
-        // The first column of each table of metrics; the table of alarms speaks of them in expressions.
+        // The first column of each table of metrics; the table of alarms speaks of them in
+        // expressions.
         let documented: BTreeSet<&str> = include_str!("../../docs/metrics.md")
             .lines()
             .filter_map(|line| line.strip_prefix("| `")?.split_once("` |").map(|(name, _)| name))

@@ -15,7 +15,8 @@ pub struct ProcessUse {
     pub uptime: Duration,
 }
 
-/// Reads the use of this process. Costs some system calls and one per open file: for the control thread only.
+/// Reads the use of this process. Costs some system calls and one per open file: for the control
+/// thread only.
 pub fn read(started: Instant) -> ProcessUse {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ProcessUse {
@@ -26,7 +27,7 @@ pub fn read(started: Instant) -> ProcessUse {
     }
 }
 
-/// `VmRSS:	    1234 kB` of /proc/self/status; kB are 1024 bytes there.
+/// `VmRSS:    1234 kB` of /proc/self/status; kB are 1024 bytes there.
 fn resident_bytes(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;

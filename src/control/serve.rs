@@ -1,5 +1,5 @@
-//! A node's life as its operator sees it: start, signals, failure, stop. The calling thread becomes the control thread
-//! and runs a single-threaded runtime; the cores never wait for it.
+//! A node's life as its operator sees it: start, signals, failure, stop. The calling thread becomes
+//! the control thread and runs a single-threaded runtime; the cores never wait for it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::node::{self, NodeHandle, StartError};
 
 /// How often the cores are looked at: 4 wake-ups a second, and a failed core is told within 250 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// An orderly stop takes at most 2 s (running callbacks finish); five times that means that a core hangs.
+/// An orderly stop takes at most 2 s (running callbacks finish); five times that means that a core
+/// hangs.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// Exit code after a second signal: 128 + SIGINT, as shells expect.
 const EXIT_AT_ONCE: i32 = 130;
@@ -25,12 +26,14 @@ const EXIT_AT_ONCE: i32 = 130;
 pub enum ServeError {
     /// The control thread has no runtime or no signals.
     #[error(
-        "the control thread cannot start: {0}. Check the limits on open files and threads (ulimit -n, -u)"
+        "the control thread cannot start: {0}. Check the limits on open files and threads (ulimit \
+         -n, -u)"
     )]
     Control(std::io::Error),
     /// The admin API has no listener.
     #[error(
-        "cannot listen on {address} for the admin API: {source}. Is another node running there? Choose another address \
+        "cannot listen on {address} for the admin API: {source}. Is another node running there? \
+         Choose another address \
          with --admin or [admin] listen, or --admin off"
     )]
     Admin {
@@ -44,7 +47,8 @@ pub enum ServeError {
     Start(#[from] StartError),
     /// A core ended on a broken invariant.
     #[error(
-        "a core has failed: {0}. This is a bug in Chronos; please report it with the lines logged before"
+        "a core has failed: {0}. This is a bug in Chronos; please report it with the lines logged \
+         before"
     )]
     Core(String),
     /// A core does not stop.
@@ -52,14 +56,16 @@ pub enum ServeError {
     Hangs,
 }
 
-/// Runs a node until a signal stops it. `Ok` is an orderly stop. A second signal ends the process at once with 130.
+/// Runs a node until a signal stops it. `Ok` is an orderly stop. A second signal ends the process
+/// at once with 130.
 pub fn serve(config: &Config) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(ServeError::Control)?;
     let end = runtime.block_on(live(config));
-    // A core that hangs may still be waited for on a thread of the runtime: do not wait for that thread.
+    // A core that hangs may still be waited for on a thread of the runtime: do not wait for that
+    // thread.
     runtime.shutdown_background();
     end
 }
@@ -171,8 +177,12 @@ impl Signals {
             tokio::select! {
                 _ = self.terminate.recv() => { info!("SIGTERM"); return false; }
                 _ = self.interrupt.recv() => { info!("SIGINT"); return false; }
-                _ = self.hang_up.recv() => warn!("SIGHUP: nothing can be reloaded yet; restart to change the configuration"),
-                _ = self.resynchronise.recv() => warn!("SIGUSR1: one node alone has nothing to resynchronise"),
+                _ = self.hang_up.recv() => {
+                    warn!("SIGHUP: nothing can be reloaded yet; restart to change a setting");
+                }
+                _ = self.resynchronise.recv() => {
+                    warn!("SIGUSR1: one node alone has nothing to resynchronise");
+                }
                 _ = look.tick() => if node.has_failed() {
                     error!("a core has failed");
                     return true;

@@ -1,4 +1,5 @@
-//! `/status`: everything about the node that is not hot, as one JSON document for people and scripts.
+//! `/status`: everything about the node that is not hot, as one JSON document for people and
+//! scripts.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +7,8 @@ use super::process::ProcessUse;
 use super::view::NodeView;
 use crate::node::meters::{BUCKETS_US, CoreMeters, Histogram};
 
-/// Renders the document. Meters keep their own names and units here; durations of histograms are in microseconds.
+/// Renders the document. Meters keep their own names and units here; durations of histograms are in
+/// microseconds.
 pub fn render(view: &NodeView, process: ProcessUse) -> Value {
     let lists: Vec<_> = view.meters.iter().map(CoreMeters::list).collect();
     let mut totals: Map<String, Value> = Map::new();

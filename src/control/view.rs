@@ -1,5 +1,6 @@
-//! What the control thread knows of a running node: facts that do not change, the meters, and whether it still serves.
-//! Cloned into the admin API, which therefore never needs the node's handle.
+//! What the control thread knows of a running node: facts that do not change, the meters, and
+//! whether it still serves. Cloned into the admin API, which therefore never needs the node's
+//! handle.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
