@@ -10,7 +10,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::control::config::{self, CONFIG_BYTES_MAX, ConfigError, Loaded, Problem, Sources};
+use crate::control::config::{
+    self, CONFIG_BYTES_MAX, ConfigError, Loaded, Origin, Problem, Sources,
+};
 use crate::control::{config_text, log, serve};
 use flags::{Command, Flags};
 
@@ -64,13 +66,23 @@ fn run_node(flags: &Flags) -> u8 {
 /// Collects file, environment and flags without judging them.
 fn read_sources(flags: &Flags) -> Result<Sources, ConfigError> {
     let file = flags.config.as_deref().map(read_file).transpose()?;
-    // Names and values that are not UTF-8 are shown with replacement characters, and then refused
-    // as any other text that a key does not accept.
-    let environment = std::env::vars_os()
-        .map(|(name, value)| (name.to_string_lossy().into(), value.to_string_lossy().into()))
-        .filter(|(name, _): &(String, String)| name.starts_with("CHRONOS_"))
-        .collect();
+    let mut environment = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("CHRONOS_") {
+            environment.push((name.clone(), value.into_string().map_err(|_| not_utf8(name))?));
+        }
+    }
     Ok(Sources { file, environment, flags: flags.settings() })
+}
+
+fn not_utf8(variable: String) -> Problem {
+    Problem::Value {
+        key: "value of a variable".into(),
+        origin: Origin::Environment(variable),
+        expected: "UTF-8 text".into(),
+        found: "other bytes".into(),
+    }
 }
 
 /// Name and text of the configuration file; reads at most one byte more than a configuration may

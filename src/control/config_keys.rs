@@ -220,8 +220,7 @@ pub static KEYS: [Key; 35] = [
         kind: Kind::Address,
         flag: Some("--admin"),
         help: "Where /healthz, /readyz, /metrics and /status are served. It has no authentication: \
-            keep it on loopback \
-               or a management network.",
+               keep it on loopback or a management network.",
         get: |config| Value::Address(config.admin.listen),
         set: |config, value| config.admin.listen = value.address(),
     },

@@ -102,9 +102,10 @@ fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>)
         view.address
     );
     let shards = view.meters.len();
+    let count = if shards == 1 { "1 shard".into() } else { format!("{shards} shards") };
     match view.cores.as_slice() {
-        [] => info!(shards, "{shards} shards, threads not pinned"),
-        cores => info!(shards, ?cores, "{shards} shards, one pinned thread per core"),
+        [] => info!(shards, "{count}, threads not pinned"),
+        cores => info!(shards, ?cores, "{count}, one pinned thread per core"),
     }
     let features = view.kernel_features.join(", ");
     info!(release = view.kernel_release, "kernel features in use: {features}");
@@ -175,14 +176,16 @@ impl Signals {
         let mut look = interval(LOOK_EVERY);
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => { info!("SIGTERM"); return false; }
-                _ = self.interrupt.recv() => { info!("SIGINT"); return false; }
+                // In this order, so that a signal sent before the one that stops is answered first.
+                biased;
                 _ = self.hang_up.recv() => {
                     warn!("SIGHUP: nothing can be reloaded yet; restart to change a setting");
                 }
                 _ = self.resynchronise.recv() => {
                     warn!("SIGUSR1: one node alone has nothing to resynchronise");
                 }
+                _ = self.terminate.recv() => { info!("SIGTERM"); return false; }
+                _ = self.interrupt.recv() => { info!("SIGINT"); return false; }
                 _ = look.tick() => if node.has_failed() {
                     error!("a core has failed");
                     return true;
