@@ -14,6 +14,7 @@ use chronos::ring::{
     Completion, Listener, Ring, RingConfig, SocketId, Wait, Waker, available_cores, now,
     pin_to_core, raise_open_files_limit,
 };
+use futures_lite::{AsyncReadExt, AsyncWriteExt};
 
 /// Connections x pipelining, as in the table of ARCHITECTURE.md.
 const LOADS: [(usize, usize); 2] = [(64, 1), (64, 16)];
@@ -21,6 +22,8 @@ const LOADS: [(usize, usize); 2] = [(64, 1), (64, 16)];
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\nLocation: /timers/0123456789abcdef-2-0123456789abcdef\r\n\
     Content-Length: 0\r\n\r\n";
+/// Bytes that a connection reads at once, in both servers.
+const READ_BYTES: usize = 16 << 10;
 /// Longest silence of a server under load before the bench gives up, in milliseconds.
 const SILENCE_MS_MAX: u64 = 5_000;
 
@@ -192,6 +195,52 @@ fn serve_on_ring(ring: &mut Ring, enters: &AtomicU64, is_over: &AtomicBool) {
     }
 }
 
+fn start_glommio(core: usize) -> Result<Server, String> {
+    use glommio::{LocalExecutorBuilder, Placement, net::TcpListener};
+    let (tell, told) = mpsc::channel();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = is_over.clone();
+    let executor = LocalExecutorBuilder::new(Placement::Fixed(core))
+        .name("glommio")
+        .spawn(move || async move {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port exists");
+            let address = listener.local_addr().expect("it is bound");
+            tell.send(Ready { address, accounting: accounting(), waker: None })
+                .expect("it is awaited");
+            while let Ok(stream) = listener.accept().await {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                glommio::spawn_local(serve_on_glommio(stream)).detach();
+            }
+        })
+        .map_err(|error| error.to_string())?;
+    let ready = told.recv().map_err(|_| "its executor ended before it listened".to_owned())?;
+    let address = ready.address;
+    let stop = Box::new(move || {
+        is_over.store(true, Ordering::Relaxed);
+        let _last = std::net::TcpStream::connect(address);
+        let _ = executor.join();
+    });
+    Ok(Server { name: "glommio 0.9", address, accounting: ready.accounting, enters: None, stop })
+}
+
+async fn serve_on_glommio(mut stream: glommio::net::TcpStream) {
+    stream.set_nodelay(true).expect("TCP has NODELAY");
+    let mut bytes = vec![0; READ_BYTES];
+    let mut partial = Partial::default();
+    let mut answers = Vec::new();
+    while let Ok(count @ 1..) = stream.read(&mut bytes).await {
+        answers.clear();
+        for _ in 0..partial.feed(&bytes[..count]) {
+            answers.extend_from_slice(ANSWER);
+        }
+        if stream.write_all(&answers).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Closed-loop load: each connection sends `pipelining` requests at once and waits for their
 /// answers.
 struct Load {
@@ -345,10 +394,14 @@ fn main() {
     if cores.len() < 2 {
         println!("ONE CORE ONLY: server and load share it, so the figures are not comparable.");
     }
-    let servers = [start_ring(server_core)];
-    println!(
-        "GLOMMIO ROWS ARE NOT BUILT: its streams can only be read through a trait of futures-lite."
-    );
+    let mut servers = vec![start_ring(server_core)];
+    match start_glommio(server_core) {
+        Ok(server) => servers.push(server),
+        Err(error) => println!(
+            "GLOMMIO COULD NOT START, ITS ROWS ARE MISSING: {error}. It pins memory: \
+             raise `ulimit -l`."
+        ),
+    }
     pin_to_core(load_core).expect("the core is available");
     for shape in LOADS {
         let connect = |server: &Server| Load::connect(server.address, shape.0, shape.1);

@@ -255,11 +255,6 @@ impl Fifo {
         self.len -= 1;
     }
 
-    /// The oldest, left where it is.
-    pub fn front(&self) -> Option<Slot> {
-        todo!()
-    }
-
     /// How many.
     #[inline]
     pub fn len(&self) -> u32 {
