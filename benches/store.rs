@@ -1,6 +1,7 @@
-//! Records, index, payloads and links together, as one create and one delete use them: time per operation, the
-//! slowest single insert while growing from nothing, counted work of it, bytes per timer.
-//! `CHRONOS_BENCH_TIMERS` sets how many timers (1 000 000 if not set; the documents quote 10 000 000).
+//! Records, index, payloads and links together, as one create and one delete use them: time per
+//! operation, the slowest single insert while growing from nothing, counted work of it, bytes per
+//! timer. `CHRONOS_BENCH_TIMERS` sets how many timers (1 000 000 if not set; the documents quote 10
+//! 000 000).
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -13,8 +14,8 @@ use chronos::store::payloads::{PayloadRef, Payloads};
 use chronos::store::slab::Slab;
 use criterion::{Criterion, criterion_group, criterion_main};
 
-/// Growth is timed so often, and every single insert counts with its best time: what the structures do comes again at
-/// the same insert, what the kernel and its other programs do comes elsewhere.
+/// Growth is timed so often, and every single insert counts with its best time: what the structures
+/// do comes again at the same insert, what the kernel and its other programs do comes elsewhere.
 const ROUNDS: u32 = 3;
 const SEGMENTS: usize = 16_384;
 /// A 42-byte URI and 40 bytes of opaque data.
@@ -138,7 +139,8 @@ fn growth(_: &mut Criterion) {
     let quantile = |share: f64| took_ns[((timers - 1) as f64 * share) as usize];
     println!("growth from 0 to {timers} timers, one insert into slab, index, payloads and links:");
     println!(
-        "  every insert the best of {ROUNDS} rounds: mean {mean} ns, p99.9 {} ns, p99.999 {} ns, slowest {} us",
+        "  every insert the best of {ROUNDS} rounds: mean {mean} ns, \
+         p99.9 {} ns, p99.999 {} ns, slowest {} us",
         quantile(0.999),
         quantile(0.99999),
         quantile(1.0) / 1_000
@@ -147,7 +149,8 @@ fn growth(_: &mut Criterion) {
     let store = Store::filled(timers);
     let [records, index, payloads, links] = store.bytes();
     println!(
-        "  bytes a timer: records {:.1}, links {:.1}, index {:.1}, payload of {} {:.1}; together {:.1}",
+        "  bytes a timer: records {:.1}, links {:.1}, index {:.1}, \
+         payload of {} {:.1}; together {:.1}",
         per_timer(records),
         per_timer(links),
         per_timer(index),
@@ -171,7 +174,8 @@ fn growth(_: &mut Criterion) {
         before = after;
     }
     println!(
-        "  most work of one insert: {asked_max} entries rehashed, {index_bytes_max} bytes of index initialised, \
+        "  most work of one insert: {asked_max} entries rehashed, \
+         {index_bytes_max} bytes of index initialised, \
          {all_bytes_max} bytes reserved (chunks are not initialised)"
     );
 }

@@ -1,5 +1,6 @@
 //! The timer wheel at a steady number of timers: time per operation, and counted work beside it.
-//! `CHRONOS_BENCH_TIMERS` sets how many timers (1 000 000 if not set; the documents quote 10 000 000).
+//! `CHRONOS_BENCH_TIMERS` sets how many timers (1 000 000 if not set; the documents quote 10 000
+//! 000).
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use criterion::{Criterion, criterion_group, criterion_main};
 const HOUR_MS: u64 = 3_600_000;
 /// Slots filed or taken out between two readings of the clock.
 const BATCH: u32 = 10_000;
-/// Slots between two of a batch: a prime that divides no round number of timers, so that none is met twice.
+/// Slots between two of a batch: a prime that divides no round number of timers, so that none is
+/// met twice.
 const STRIDE: u64 = 7_919;
 /// Ticks turned for the counted figures: two minutes, so thirty windows of level 1.
 const COUNTED_TICKS: u64 = 120_000;
@@ -25,7 +27,8 @@ fn timers() -> u32 {
     }
 }
 
-/// A wheel with timers spread evenly over a horizon, in an order that has nothing to do with their due ticks.
+/// A wheel with timers spread evenly over a horizon, in an order that has nothing to do with their
+/// due ticks.
 struct Bench {
     links: Links,
     wheel: Wheel,
@@ -64,7 +67,8 @@ impl Bench {
         mix(self.dice) % bound
     }
 
-    /// One tick; what fires is filed again at the horizon. Time of the advance alone, slots fired, entries moved.
+    /// One tick; what fires is filed again at the horizon. Time of the advance alone, slots fired,
+    /// entries moved.
     fn tick(&mut self) -> (Duration, u64, u64) {
         self.now += 1;
         let begin = Instant::now();
@@ -78,7 +82,8 @@ impl Bench {
         (took, fired, advanced.moved)
     }
 
-    /// Takes `BATCH` timers out that lie far apart in memory, then files them within `spread_ms`; both times.
+    /// Takes `BATCH` timers out that lie far apart in memory, then files them within `spread_ms`;
+    /// both times.
     fn remove_and_insert_batch(&mut self, spread_ms: u64) -> (Duration, Duration) {
         let first = self.random_below(self.timers.into());
         let batch: Vec<(Slot, Tick)> = (0..u64::from(BATCH))
@@ -110,7 +115,8 @@ fn scaled(operations: u64, mut batch: impl FnMut() -> Duration) -> Duration {
 fn operations(criterion: &mut Criterion) {
     let mut bench = Bench::new(timers(), HOUR_MS);
     let mut group = criterion.benchmark_group("wheel");
-    // "far" first, so that "near" takes its timers from the places where they lie in a service at work.
+    // "far" first, so that "near" takes its timers from the places where they lie in a service at
+    // work.
     for (name, spread_ms) in [("far", HOUR_MS), ("near", 4_000)] {
         group.bench_function(format!("remove_then_{name}"), |b| {
             b.iter_custom(|n| scaled(n, || bench.remove_and_insert_batch(spread_ms).0));
@@ -160,7 +166,8 @@ fn counted(_: &mut Criterion) {
             moved_max = moved_max.max(tick.2);
         }
         println!(
-            "  horizon {name:>5}: {:.2} fired and {:.2} moved a tick on average; most in one tick: {touched_max} \
+            "  horizon {name:>5}: {:.2} fired and {:.2} moved a tick on average; \
+             most in one tick: {touched_max} \
              touched, {moved_max} moved; {:.0} ns of advance per fired, worst tick {} us",
             fired as f64 / COUNTED_TICKS as f64,
             moved as f64 / COUNTED_TICKS as f64,
@@ -196,7 +203,8 @@ fn idle(timers: u32) {
         }
         let seconds = (hours * 3_600) as f64;
         println!(
-            "  idle, timers {name}: {:.2} wakes and {moved} moved in {hours} h: {:.5} % of a core in the wheel",
+            "  idle, timers {name}: {:.2} wakes and {moved} moved in {hours} h: \
+             {:.5} % of a core in the wheel",
             wakes as f64 / seconds,
             begin.elapsed().as_secs_f64() / seconds * 100.0,
         );

@@ -1,6 +1,7 @@
-//! A list that grows without moving what it holds: leaves of 512 elements under a short root. The chunks of every
-//! structure here are kept in one. A plain `Vec` of them copies all when it doubles; with 20 000 chunks of
-//! payload, and the chunks of slab and links doubling at the same insert, that was 1.5 ms at 8 388 608 timers.
+//! A list that grows without moving what it holds: leaves of 512 elements under a short root. The
+//! chunks of every structure here are kept in one. A plain `Vec` of them copies all when it
+//! doubles; with 20 000 chunks of payload, and the chunks of slab and links doubling at the same
+//! insert, that was 1.5 ms at 8 388 608 timers.
 
 const LEAF_LOG2: u32 = 9;
 const LEAF: usize = 1 << LEAF_LOG2;

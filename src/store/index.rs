@@ -1,20 +1,22 @@
-//! From a 64-bit key to a slot: many small hash tables that store only slots (about 8 bytes an entry) and grow
-//! one at a time. One table of ten million entries stalls one insert for more than a second when it doubles;
-//! of 16 384 tables each holds about 600, and doubling one moves no more than those.
-//! Never holds a key: it is read back from the record, and the hash is keyed, so that clients who choose their
-//! ids cannot choose their bucket.
+//! From a 64-bit key to a slot: many small hash tables that store only slots (about 8 bytes an
+//! entry) and grow one at a time. One table of ten million entries stalls one insert for more than
+//! a second when it doubles; of 16 384 tables each holds about 600, and doubling one moves no more
+//! than those. Never holds a key: it is read back from the record, and the hash is keyed, so that
+//! clients who choose their ids cannot choose their bucket.
 
 use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::base::ids::{Slot, mix};
 
-/// Bits of the hash that choose the table. The table itself uses the low bits for the bucket and the top seven as tag.
+/// Bits of the hash that choose the table. The table itself uses the low bits for the bucket and
+/// the top seven as tag.
 const SEGMENT_SHIFT: u32 = 32;
 /// More tables than this would share bits with the tag.
 const SEGMENTS_MAX: usize = 1 << 24;
 
-/// The index of one shard. Keys are read back from the records through the closures that the calls take.
+/// The index of one shard. Keys are read back from the records through the closures that the calls
+/// take.
 pub struct Index {
     segments: Box<[HashTable<u32>]>,
     segment_mask: usize,
@@ -24,8 +26,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty index of `segments` tables (a power of two; production 16 384: 512 KiB), hashed under keys made
-    /// from `seed`.
+    /// An empty index of `segments` tables (a power of two; production 16 384: 512 KiB), hashed
+    /// under keys made from `seed`.
     pub fn new(segments: usize, seed: u64) -> Self {
         assert!(
             segments.is_power_of_two() && segments <= SEGMENTS_MAX,
@@ -49,8 +51,8 @@ impl Index {
         segment.find(hash, |&slot| key_of(Slot(slot)) == key).map(|&slot| Slot(slot))
     }
 
-    /// Adds a key that is not in the index (asserted). `key_of` is asked for every slot of one table when that
-    /// table grows, and must answer for the slots that are in the index already.
+    /// Adds a key that is not in the index (asserted). `key_of` is asked for every slot of one
+    /// table when that table grows, and must answer for the slots that are in the index already.
     #[inline]
     pub fn insert(&mut self, key: u64, slot: Slot, key_of: impl Fn(Slot) -> u64) {
         let hash = self.hasher.hash_one(key);
@@ -115,7 +117,8 @@ mod tests {
         index.insert(5, Slot(1), |_| 5);
     }
 
-    /// Consecutive keys, the way this service makes ids: no insert may touch more than one small table.
+    /// Consecutive keys, the way this service makes ids: no insert may touch more than one small
+    /// table.
     #[test]
     fn growth_is_bounded_and_an_entry_costs_at_most_twelve_bytes() {
         let mut index = Index::new(512, 42);

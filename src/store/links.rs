@@ -1,6 +1,6 @@
-//! One pair of links and one due tick per slot, shared by the wheel and by first-in-first-out lists.
-//! A slot is in at most one list, because it has only one pair of links and carries the name of the place it
-//! is in; every move asserts that name. Nothing here knows what a slot stands for.
+//! One pair of links and one due tick per slot, shared by the wheel and by first-in-first-out
+//! lists. A slot is in at most one list, because it has only one pair of links and carries the name
+//! of the place it is in; every move asserts that name. Nothing here knows what a slot stands for.
 
 use super::directory::Directory;
 use crate::base::ids::Slot;
@@ -44,8 +44,8 @@ impl Link {
     }
 }
 
-/// Link memory for all slots of a shard, in chunks: 16 bytes a slot (due 48 bits, place 16, next 32, prev 32).
-/// One wheel and any number of [`Fifo`]s share it.
+/// Link memory for all slots of a shard, in chunks: 16 bytes a slot (due 48 bits, place 16, next
+/// 32, prev 32). One wheel and any number of [`Fifo`]s share it.
 pub struct Links {
     chunks: Directory<Vec<Link>>,
 }
@@ -57,8 +57,9 @@ impl Links {
         Self { chunks: Directory::new() }
     }
 
-    /// Makes room for `slot`: call it when the slab hands out a slot (cheap when there is room already).
-    /// One chunk allocation at most if called for every slot in turn; it starts in no list.
+    /// Makes room for `slot`: call it when the slab hands out a slot (cheap when there is room
+    /// already). One chunk allocation at most if called for every slot in turn; it starts in no
+    /// list.
     #[inline]
     pub fn ensure(&mut self, slot: Slot) {
         let chunk = slot.index() >> CHUNK_SLOTS_LOG2;
@@ -167,7 +168,8 @@ impl Links {
         }
     }
 
-    /// Takes a slot out from between its neighbours; the caller mends head and tail where one is [`NIL`].
+    /// Takes a slot out from between its neighbours; the caller mends head and tail where one is
+    /// [`NIL`].
     #[inline]
     pub(super) fn detach(&mut self, slot: Slot) -> Neighbours {
         let link = self.at_mut(slot);
@@ -234,8 +236,8 @@ impl Fifo {
         (self.head != NIL).then_some(Slot(self.head))
     }
 
-    /// Takes `slot`, which must be in this list (asserted as far as a slot tells: in a list, and at an end of
-    /// this one if it has no neighbour there).
+    /// Takes `slot`, which must be in this list (asserted as far as a slot tells: in a list, and at
+    /// an end of this one if it has no neighbour there).
     #[inline]
     pub fn remove(&mut self, links: &mut Links, slot: Slot) {
         assert!(
@@ -325,41 +327,43 @@ mod tests {
     }
 
     proptest! {
-        /// Slots wander between the wheel and two lists; each is in one place only, lists keep their order.
-        #[test]
-        fn wheel_and_lists_share_links(
-            steps in prop::collection::vec((0_u8..4, 0_u32..SLOTS, 0_usize..2), 1..300)
-        ) {
-            let mut links = links_for(SLOTS);
-            let mut wheel = Wheel::new(Geometry::TINY, Tick(0));
-            let mut lists = [Fifo::new(), Fifo::new()];
-            let mut models = [VecDeque::new(), VecDeque::new()];
-            for (step, slot, list) in steps {
-                let slot = Slot(slot);
-                let held = (0..2).find(|&l: &usize| models[l].contains(&slot));
-                match (step, held, links.is_in_wheel(slot)) {
-                    (0, None, false) => {
-                        lists[list].push_back(&mut links, slot);
-                        models[list].push_back(slot);
-                    }
-                    (1, None, false) => wheel.insert(&mut links, slot, Tick(u64::from(slot.0))),
-                    (2, Some(list), _) => {
-                        lists[list].remove(&mut links, slot);
-                        models[list].retain(|&other| other != slot);
-                    }
-                    (2, None, true) => wheel.remove(&mut links, slot),
-                    (3, ..) => {
-                        prop_assert_eq!(lists[list].pop_front(&mut links), models[list].pop_front());
-                    }
-                    _ => {}
-                }
-                for list in 0..2 {
-                    prop_assert_eq!(lists[list].len() as usize, models[list].len());
-                    prop_assert_eq!(lists[list].front(), models[list].front().copied());
-                }
-                let wheeled = (0..SLOTS).filter(|&s| links.is_in_wheel(Slot(s))).count();
-                prop_assert_eq!(wheel.len(), wheeled as u64);
-            }
-        }
-    }
+           /// Slots wander between the wheel and two lists; each is in one place only, lists keep
+           /// their order.
+           #[test]
+           fn wheel_and_lists_share_links(
+               steps in prop::collection::vec((0_u8..4, 0_u32..SLOTS, 0_usize..2), 1..300)
+           ) {
+               let mut links = links_for(SLOTS);
+               let mut wheel = Wheel::new(Geometry::TINY, Tick(0));
+               let mut lists = [Fifo::new(), Fifo::new()];
+               let mut models = [VecDeque::new(), VecDeque::new()];
+               for (step, slot, list) in steps {
+                   let slot = Slot(slot);
+                   let held = (0..2).find(|&l: &usize| models[l].contains(&slot));
+                   match (step, held, links.is_in_wheel(slot)) {
+                       (0, None, false) => {
+                           lists[list].push_back(&mut links, slot);
+                           models[list].push_back(slot);
+                       }
+                       (1, None, false) => wheel.insert(&mut links, slot, Tick(u64::from(slot.0))),
+                       (2, Some(list), _) => {
+                           lists[list].remove(&mut links, slot);
+                           models[list].retain(|&other| other != slot);
+                       }
+                       (2, None, true) => wheel.remove(&mut links, slot),
+                       (3, ..) => {
+                           let oldest = lists[list].pop_front(&mut links);
+    prop_assert_eq!(oldest, models[list].pop_front());
+                       }
+                       _ => {}
+                   }
+                   for list in 0..2 {
+                       prop_assert_eq!(lists[list].len() as usize, models[list].len());
+                       prop_assert_eq!(lists[list].front(), models[list].front().copied());
+                   }
+                   let wheeled = (0..SLOTS).filter(|&s| links.is_in_wheel(Slot(s))).count();
+                   prop_assert_eq!(wheel.len(), wheeled as u64);
+               }
+           }
+       }
 }

@@ -1,5 +1,5 @@
-//! Which buckets of one wheel level hold something: a bitmap with a bitmap above it, so that the next
-//! occupied bucket among 8192 is found by looking at four words. Knows nothing of ticks.
+//! Which buckets of one wheel level hold something: a bitmap with a bitmap above it, so that the
+//! next occupied bucket among 8192 is found by looking at four words. Knows nothing of ticks.
 
 /// Bits of one word.
 const WORD_BITS: usize = 64;
@@ -39,7 +39,8 @@ impl Occupancy {
         }
     }
 
-    /// How many steps round the ring from `start` to the first occupied bucket; 0 if it is `start` itself.
+    /// How many steps round the ring from `start` to the first occupied bucket; 0 if it is `start`
+    /// itself.
     #[inline]
     pub(super) fn distance_from(&self, start: usize) -> Option<u64> {
         let found = self.first_from(start).or_else(|| self.first_from(0))?;

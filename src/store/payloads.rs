@@ -1,5 +1,6 @@
-//! Byte strings in size classes: a multiple of 16 bytes up to 1 KiB, then steps that waste at most an eighth;
-//! large ones on their own. Freed memory serves the same class again. Equal payloads are not shared here.
+//! Byte strings in size classes: a multiple of 16 bytes up to 1 KiB, then steps that waste at most
+//! an eighth; large ones on their own. Freed memory serves the same class again. Equal payloads are
+//! not shared here.
 
 use super::directory::Directory;
 use super::places::Places;
@@ -10,11 +11,13 @@ const FINE_STEP: usize = 16;
 const FINE_CLASSES: usize = FINE_BYTES_MAX / FINE_STEP;
 /// Larger ones are allocated on their own.
 const CLASS_BYTES_MAX: usize = 64 * 1024;
-/// Above [`FINE_BYTES_MAX`] every doubling has this many classes, so a payload wastes less than 1/8.
+/// Above [`FINE_BYTES_MAX`] every doubling has this many classes, so a payload wastes less than
+/// 1/8.
 const CLASSES_PER_DOUBLING: usize = 8;
 const CLASSES: usize =
     FINE_CLASSES + CLASSES_PER_DOUBLING * (CLASS_BYTES_MAX / FINE_BYTES_MAX).ilog2() as usize;
-/// A chunk holds the largest power of two of blocks that fits; one allocation, initialised as it is used.
+/// A chunk holds the largest power of two of blocks that fits; one allocation, initialised as it is
+/// used.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Where a payload lies: 8 bytes, `Copy`. Freed exactly once by its owner.
@@ -77,7 +80,8 @@ impl Payloads {
         }
     }
 
-    /// Stores a copy of `bytes` (fewer than 4 GiB). Bounded work: the copy, and one chunk allocation at most.
+    /// Stores a copy of `bytes` (fewer than 4 GiB). Bounded work: the copy, and one chunk
+    /// allocation at most.
     #[inline]
     pub fn insert(&mut self, bytes: &[u8]) -> PayloadRef {
         let len = u32::try_from(bytes.len()).expect("limits keep payloads far below 4 GiB");
@@ -137,8 +141,8 @@ impl Payloads {
         self.used_bytes
     }
 
-    /// Bytes held from the allocator. Chunks are counted whole, though the kernel gives their pages only as
-    /// they are used. Cost: a walk over the size classes.
+    /// Bytes held from the allocator. Chunks are counted whole, though the kernel gives their pages
+    /// only as they are used. Cost: a walk over the size classes.
     pub fn bytes(&self) -> usize {
         let overhead: usize = self.classes.iter().map(Class::overhead_bytes).sum();
         self.chunk_bytes
@@ -220,7 +224,8 @@ fn class_of(len: usize) -> usize {
     if len <= FINE_BYTES_MAX {
         return (len - 1) / FINE_STEP;
     }
-    // `len - 1` lies in [2^k, 2^(k+1)): k says which doubling, its next three bits which of the eight steps.
+    // `len - 1` lies in [2^k, 2^(k+1)): k says which doubling, its next three bits which of the
+    // eight steps.
     let below = len - 1;
     let doubling = below.ilog2() as usize;
     let step = below >> (doubling - 3) & (CLASSES_PER_DOUBLING - 1);
@@ -296,11 +301,16 @@ mod tests {
         assert!(full < 50_000 * 17 + CHUNK_BYTES + idle);
     }
 
+    /// Lengths of all three kinds of classes.
+    fn lens() -> impl Strategy<Value = usize> {
+        prop_oneof![0_usize..100, 900_usize..3000, 65_000_usize..70_000]
+    }
+
     proptest! {
         #[test]
         fn gives_back_what_was_stored(
             steps in prop::collection::vec(
-                (any::<bool>(), any::<u8>(), prop_oneof![0_usize..100, 900_usize..3000, 65_000_usize..70_000]),
+                (any::<bool>(), any::<u8>(), lens()),
                 1..100,
             )
         ) {

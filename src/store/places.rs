@@ -1,6 +1,6 @@
-//! Which of the numbers 0, 1, 2 ... are taken: one bit each, in groups of 4096. Gives out the lowest free number
-//! of a group that has one, so a number never given before comes only when all below it are taken; notices
-//! when one is given back twice. Holds no values.
+//! Which of the numbers 0, 1, 2 ... are taken: one bit each, in groups of 4096. Gives out the
+//! lowest free number of a group that has one, so a number never given before comes only when all
+//! below it are taken; notices when one is given back twice. Holds no values.
 
 use super::directory::Directory;
 

@@ -1,5 +1,5 @@
-//! Records of one size in chunks: a slot never moves, growth allocates one chunk and initialises nothing.
-//! Never holds a value that owns memory; never hands out a slot that is occupied.
+//! Records of one size in chunks: a slot never moves, growth allocates one chunk and initialises
+//! nothing. Never holds a value that owns memory; never hands out a slot that is occupied.
 
 use super::directory::Directory;
 use super::places::Places;
@@ -24,8 +24,8 @@ impl<T: Copy> Slab<T> {
         Self { chunks: Directory::new(), fresh: 0, places: Places::new() }
     }
 
-    /// Stores `value`, in a freed slot if there is one. Bounded work (one chunk allocation at most).
-    /// A slot never given before comes in order 0, 1, 2 ...
+    /// Stores `value`, in a freed slot if there is one. Bounded work (one chunk allocation at
+    /// most). A slot never given before comes in order 0, 1, 2 ...
     #[inline]
     pub fn insert(&mut self, value: T) -> Slot {
         let slot = Slot(self.places.take());
@@ -142,28 +142,32 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn behaves_like_a_map(steps in prop::collection::vec((0_u8..5, any::<u16>()), 1..400)) {
-            let (mut slab, mut model) = (Slab::new(), BTreeMap::new());
-            for (step, value) in steps {
-                let picked = model.keys().nth(usize::from(value) % model.len().max(1)).copied();
-                match (step, picked) {
-                    (0..=2, _) => {
-                        let slot = slab.insert(value);
-                        prop_assert!(model.insert(slot, value).is_none());
-                    }
-                    (3, Some(slot)) => prop_assert_eq!(Some(slab.remove(slot)), model.remove(&slot)),
-                    (4, Some(slot)) => {
-                        *slab.get_mut(slot) ^= 1;
-                        *model.get_mut(&slot).expect("picked from the model") ^= 1;
-                    }
-                    _ => {}
-                }
-                prop_assert_eq!(slab.len(), model.len() as u64);
-                prop_assert!(model.iter().all(|(&slot, value)| slab.get(slot) == value));
-                let from = Slot(u32::from(value) % 32);
-                prop_assert!(slab.occupied_from(from).eq(model.range(from..).map(|(&slot, _)| slot)));
-            }
-        }
+           #[test]
+           fn behaves_like_a_map(steps in prop::collection::vec((0_u8..5, any::<u16>()), 1..400)) {
+               let (mut slab, mut model) = (Slab::new(), BTreeMap::new());
+               for (step, value) in steps {
+                   let picked = model.keys().nth(usize::from(value) % model.len().max(1)).copied();
+                   match (step, picked) {
+                       (0..=2, _) => {
+                           let slot = slab.insert(value);
+                           prop_assert!(model.insert(slot, value).is_none());
+                       }
+                       (3, Some(slot)) => {
+    let removed = Some(slab.remove(slot));
+    prop_assert_eq!(removed, model.remove(&slot));
     }
+                       (4, Some(slot)) => {
+                           *slab.get_mut(slot) ^= 1;
+                           *model.get_mut(&slot).expect("picked from the model") ^= 1;
+                       }
+                       _ => {}
+                   }
+                   prop_assert_eq!(slab.len(), model.len() as u64);
+                   prop_assert!(model.iter().all(|(&slot, value)| slab.get(slot) == value));
+                   let from = Slot(u32::from(value) % 32);
+                   let expected = model.range(from..).map(|(&slot, _)| slot);
+    prop_assert!(slab.occupied_from(from).eq(expected));
+               }
+           }
+       }
 }

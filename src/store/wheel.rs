@@ -1,13 +1,15 @@
-//! The timer wheel: three doubled levels, the next coarse slot drained a little per tick (architecture section 5).
+//! The timer wheel: three doubled levels, the next coarse slot drained a little per tick
+//! (architecture section 5).
 //!
-//! A bucket of level 0 holds one tick, one of level 1 a *window* of g0 ticks, one of level 2 a window of g0 x g1.
-//! Each level is twice as long as one bucket of the level above: it covers the window that turns now and the
-//! whole next one. So the bucket above that holds the next window can be emptied into it while the present
-//! window turns, every tick its share, and no tick ever empties a whole bucket. What lies beyond the last level
-//! waits in its farthest bucket and is filed again when that one comes: there is no longest delay.
+//! A bucket of level 0 holds one tick, one of level 1 a *window* of g0 ticks, one of level 2 a
+//! window of g0 x g1. Each level is twice as long as one bucket of the level above: it covers the
+//! window that turns now and the whole next one. So the bucket above that holds the next window can
+//! be emptied into it while the present window turns, every tick its share, and no tick ever
+//! empties a whole bucket. What lies beyond the last level waits in its farthest bucket and is
+//! filed again when that one comes: there is no longest delay.
 //!
-//! The wheel knows slots and ticks only. It never asks what time it is, never pops a slot before its tick, and
-//! does a bounded amount of work per call, however long the pause before.
+//! The wheel knows slots and ticks only. It never asks what time it is, never pops a slot before
+//! its tick, and does a bounded amount of work per call, however long the pause before.
 
 use super::links::{DUE_MAX, Links, NIL, Neighbours, PLACE_FIFO, PLACE_NONE};
 use super::occupancy::Occupancy;
@@ -15,15 +17,17 @@ use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
 
-/// Entries moved in one step of a drain that is behind or that skips ticks, unless one tick's share is more.
-/// 512 x 100 ns (three cache misses) are 50 us.
+/// Entries moved in one step of a drain that is behind or that skips ticks, unless one tick's share
+/// is more. 512 x 100 ns (three cache misses) are 50 us.
 const STEP_MOVES_MAX: u64 = 512;
 /// Entries moved after which a call that is behind gives the caller a turn: about 0.2 ms.
 const CALL_MOVES_MAX: u64 = 2048;
-/// Longest sleep while a bucket is being drained, in ticks: its shares add up, and 64 of them are done at once.
+/// Longest sleep while a bucket is being drained, in ticks: its shares add up, and 64 of them are
+/// done at once.
 const DRAIN_SLEEP_TICKS_MAX: u64 = 64;
 
-/// Slots per level before doubling, finest first; each a power of two. Production: 4096 / 1024 / 1024 ticks of 1 ms.
+/// Slots per level before doubling, finest first; each a power of two. Production: 4096 / 1024 /
+/// 1024 ticks of 1 ms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry(pub [u32; 3]);
 
@@ -37,8 +41,8 @@ impl Geometry {
 /// How far an [`Wheel::advance`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Advanced {
-    /// Whether the wheel stands at the tick asked for and holds nothing that is due (false: the bound on due
-    /// slots or on moved entries was reached, call again).
+    /// Whether the wheel stands at the tick asked for and holds nothing that is due (false: the
+    /// bound on due slots or on moved entries was reached, call again).
     pub caught_up: bool,
     /// Entries touched without being popped (drained, refiled).
     pub moved: u64,
@@ -77,7 +81,8 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// An empty wheel that stands at `now`: everything due at or before it pops at the next advance.
+    /// An empty wheel that stands at `now`: everything due at or before it pops at the next
+    /// advance.
     pub fn new(geometry: Geometry, now: Tick) -> Self {
         let [g0, g1, g2] = geometry.0.map(|slots| {
             assert!(slots.is_power_of_two() && slots >= 2, "a level has 2, 4, 8 ... slots");
@@ -105,8 +110,8 @@ impl Wheel {
         }
     }
 
-    /// Files a slot that is in no list (asserted). A due tick in the past pops at the next advance. No maximum
-    /// delay (ticks from 2^48 ms, 8 900 years, on count as that one). Constant work.
+    /// Files a slot that is in no list (asserted). A due tick in the past pops at the next advance.
+    /// No maximum delay (ticks from 2^48 ms, 8 900 years, on count as that one). Constant work.
     #[inline]
     pub fn insert(&mut self, links: &mut Links, slot: Slot, due: Tick) {
         let early = if is_planted(Bug::FileTwoAhead) { 2 } else { 0 };
@@ -114,8 +119,8 @@ impl Wheel {
         self.len += 1;
     }
 
-    /// Changes the due tick of a slot in the wheel (asserted). A later one is only written down and refiled when
-    /// the old place comes up. Constant work.
+    /// Changes the due tick of a slot in the wheel (asserted). A later one is only written down and
+    /// refiled when the old place comes up. Constant work.
     #[inline]
     pub fn rearm(&mut self, links: &mut Links, slot: Slot, due: Tick) {
         let (old_due, place) = links.due_and_place(slot);
@@ -144,12 +149,14 @@ impl Wheel {
         Tick(due)
     }
 
-    /// Turns to `now` (not back), appending at most `due_max` slots that have come due to `due`, oldest tick first
-    /// (a slot filed late counts with the tick at which the wheel stood); they are in no list afterwards.
+    /// Turns to `now` (not back), appending at most `due_max` slots that have come due to `due`,
+    /// oldest tick first (a slot filed late counts with the tick at which the wheel stood); they
+    /// are in no list afterwards.
     ///
-    /// Work: the slots popped, and at most about 2 048 entries moved, or the share of a single tick if that is
-    /// more. When a bound is reached the wheel stays where it is and `caught_up` is false, perhaps with nothing
-    /// popped: call again, at the latest in the next turn. Empty stretches are skipped, not walked.
+    /// Work: the slots popped, and at most about 2 048 entries moved, or the share of a single tick
+    /// if that is more. When a bound is reached the wheel stays where it is and `caught_up` is
+    /// false, perhaps with nothing popped: call again, at the latest in the next turn. Empty
+    /// stretches are skipped, not walked.
     pub fn advance(
         &mut self,
         links: &mut Links,
@@ -174,9 +181,9 @@ impl Wheel {
         }
     }
 
-    /// When `advance` should next be called: never later than the earliest due tick, earlier when draining must go on
-    /// (every 64 ticks, or oftener if that would be much at once); `None` when nothing is filed.
-    /// Cost: three looks into bitmaps, about ten words.
+    /// When `advance` should next be called: never later than the earliest due tick, earlier when
+    /// draining must go on (every 64 ticks, or oftener if that would be much at once); `None` when
+    /// nothing is filed. Cost: three looks into bitmaps, about ten words.
     #[inline]
     pub fn next_wake(&self) -> Option<Tick> {
         if self.heads[self.levels[0].at(self.tick)] != NIL {
@@ -209,8 +216,8 @@ impl Wheel {
         bitmaps + (self.heads.len() + self.coarse_lens.len()) * size_of::<u32>()
     }
 
-    /// Pops what is due at the tick where the wheel stands and refiles what was re-armed to a later one.
-    /// True when the bucket is empty.
+    /// Pops what is due at the tick where the wheel stands and refiles what was re-armed to a later
+    /// one. True when the bucket is empty.
     #[inline]
     fn pop_tick(
         &mut self,
@@ -245,8 +252,8 @@ impl Wheel {
         }
     }
 
-    /// The first tick after the present one at which there is something to pop or to drain. A drain that goes on
-    /// may skip at most `sleep_max` ticks, and as many as make no large step.
+    /// The first tick after the present one at which there is something to pop or to drain. A drain
+    /// that goes on may skip at most `sleep_max` ticks, and as many as make no large step.
     #[inline]
     fn next_event(&self, sleep_max: u64) -> Option<u64> {
         let [finest, middle, coarsest] = &self.levels;
@@ -262,7 +269,8 @@ impl Wheel {
         let window = self.tick >> level.shift;
         let distance = level.occupied.distance_from(level.at(window + 1))?;
         if distance > 0 {
-            // The bucket of window `w` is drained while window `w - 1` turns, from its first tick on.
+            // The bucket of window `w` is drained while window `w - 1` turns, from its first tick
+            // on.
             return Some((window + distance) << level.shift);
         }
         let ticks_left = ((window + 1) << level.shift) - 1 - self.tick;
@@ -275,7 +283,8 @@ impl Wheel {
         Some(self.tick + step.clamp(1, sleep_max).min(ticks_left))
     }
 
-    /// Stands at `next`, which [`next_event`](Self::next_event) allows, and does the draining of all ticks up to it.
+    /// Stands at `next`, which [`next_event`](Self::next_event) allows, and does the draining of
+    /// all ticks up to it.
     fn turn_to(&mut self, links: &mut Links, next: u64) -> u64 {
         let before = self.tick;
         for level in &self.levels[1..] {
@@ -323,9 +332,9 @@ impl Wheel {
         u64::from(self.coarse_lens[coarse])
     }
 
-    /// Level and ring position for a due tick. What is overdue goes to the tick where the wheel stands; the
-    /// window that turns and the next belong to the finer level; what is beyond the last level waits in its
-    /// farthest bucket, which is never the one being drained.
+    /// Level and ring position for a due tick. What is overdue goes to the tick where the wheel
+    /// stands; the window that turns and the next belong to the finer level; what is beyond the
+    /// last level waits in its farthest bucket, which is never the one being drained.
     #[inline]
     fn locate(&self, due: u64) -> (usize, usize) {
         let [finest, middle, coarsest] = &self.levels;
@@ -395,8 +404,8 @@ fn bucket_of(place: u16, slot: Slot) -> usize {
     usize::from(place) - 1
 }
 
-/// What `ticks` of the `ticks_left` move of `left` entries if every tick moves `ceil(left / ticks left)`: with
-/// left = q x ticks_left + r, the first r ticks move q + 1 each and the others q.
+/// What `ticks` of the `ticks_left` move of `left` entries if every tick moves `ceil(left / ticks
+/// left)`: with left = q x ticks_left + r, the first r ticks move q + 1 each and the others q.
 #[inline]
 fn share_of(left: u64, ticks_left: u64, ticks: u64) -> u64 {
     left / ticks_left * ticks + (left % ticks_left).min(ticks)

@@ -135,8 +135,8 @@ fn delays(geometry: Geometry, longest: u64) -> impl Strategy<Value = u64> + Clon
 
 fn step_of(geometry: Geometry) -> impl Strategy<Value = Step> {
     let delay = delays(geometry, 100 * YEAR_MS);
-    // A timer far beyond the horizon is filed again once a round: the tiny wheel turns round in 1 024 ticks, and
-    // would move it three billion times in 100 years.
+    // A timer far beyond the horizon is filed again once a round: the tiny wheel turns round in 1
+    // 024 ticks, and would move it three billion times in 100 years.
     let jump = match geometry {
         Geometry::TINY => delays(geometry, 1 << 16),
         _ => delays(geometry, 100 * YEAR_MS),
@@ -204,14 +204,15 @@ proptest! {
     }
 }
 
-/// Found by the test above in an earlier form: the first share of level 2 and a new window of level 1 in one step.
+/// Found by the test above in an earlier form: the first share of level 2 and a new window of level
+/// 1 in one step.
 #[test]
 fn a_step_may_begin_a_window_of_two_levels() {
     run(Geometry::TINY, 0, vec![Step::Set(0, 512), Step::Sleep(20)]);
 }
 
-/// Entries moved by single ticks of a wheel that is kept at `timers` timers spread evenly over `horizon_ms`,
-/// from shortly before a window of level 2 begins.
+/// Entries moved by single ticks of a wheel that is kept at `timers` timers spread evenly over
+/// `horizon_ms`, from shortly before a window of level 2 begins.
 struct Load {
     moved: u64,
     moved_max: u64,
@@ -242,8 +243,8 @@ fn load_of(timers: u32, horizon_ms: u64, ticks: u64) -> Load {
     load
 }
 
-/// The counted promise of architecture section 5: beyond what it pops, a tick touches at most twice what an average
-/// tick does, and one per level for rounding up.
+/// The counted promise of architecture section 5: beyond what it pops, a tick touches at most twice
+/// what an average tick does, and one per level for rounding up.
 #[test]
 fn no_tick_moves_more_than_twice_the_average() {
     let (hour_ms, timers, ticks) = (3_600_000, 1_000_000, 60_000);
@@ -306,7 +307,8 @@ fn far_timers_let_the_core_sleep() {
     assert!(due.is_empty() || now >= 2 * day_ms);
 }
 
-/// A pause of hours with many timers is caught up in calls of bounded work; what came due comes in order.
+/// A pause of hours with many timers is caught up in calls of bounded work; what came due comes in
+/// order.
 #[test]
 fn a_long_pause_is_caught_up_in_portions() {
     let (timers, hour_ms) = (100_000_u32, 3_600_000);
