@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use socket2::SockAddr;
+use socket2::{SockAddr, SockRef};
 
 use super::completion::SocketId;
 use super::token::{Kind, Token};
@@ -47,6 +47,10 @@ pub(super) struct Socket {
 impl Socket {
     pub(super) fn raw_fd(&self) -> RawFd {
         self.fd.as_ref().expect("operations begin on open sockets only").as_raw_fd()
+    }
+
+    pub(super) fn socket_ref(&self) -> SockRef<'_> {
+        SockRef::from(self.fd.as_ref().expect("asked of open sockets only"))
     }
 
     /// Whether the kernel has an operation on this socket.

@@ -1,0 +1,213 @@
+//! What a callback server answers, read as it arrives. Its status decides; its body is thrown away, up to a limit.
+
+use crate::wire::answer_head::parse_answer_head;
+use crate::wire::chunked::ChunkedDecoder;
+use crate::wire::request_head::{Framing, HeadProgress};
+
+/// Bytes of an answer's head.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a body that are read so that the connection can be used again; beyond it the connection is closed.
+const BODY_BYTES_MAX: u64 = 64 << 10;
+/// Interim answers (1xx) before the answer.
+const INTERIM_MAX: u8 = 8;
+
+/// Where the next byte belongs.
+#[derive(Debug)]
+enum Stage {
+    Head,
+    Body { left: u64 },
+    Chunked(Box<ChunkedDecoder>),
+    UntilClose { left: u64 },
+}
+
+/// How far an answer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// More bytes are needed.
+    Partial,
+    /// Complete; the connection can be used again or not.
+    Complete {
+        /// The status.
+        status: u16,
+        /// Whether another request can follow on the connection.
+        reusable: bool,
+    },
+    /// No HTTP answer.
+    Garbage,
+}
+
+/// Reads one answer.
+#[derive(Debug)]
+pub struct AnswerReader {
+    stage: Stage,
+    progress: HeadProgress,
+    partial: Vec<u8>,
+    status: Option<u16>,
+    keep_alive: bool,
+    interim: u8,
+    /// Whether any byte of an answer has arrived.
+    pub has_begun: bool,
+}
+
+impl Default for AnswerReader {
+    fn default() -> Self {
+        Self {
+            stage: Stage::Head,
+            progress: HeadProgress::default(),
+            partial: Vec::new(),
+            status: None,
+            keep_alive: false,
+            interim: 0,
+            has_begun: false,
+        }
+    }
+}
+
+impl AnswerReader {
+    /// Takes what arrived.
+    pub fn feed(&mut self, input: &[u8]) -> Progress {
+        self.has_begun = true;
+        if self.partial.is_empty() {
+            return self.take(input);
+        }
+        let mut kept = std::mem::take(&mut self.partial);
+        kept.extend_from_slice(input);
+        self.take(&kept)
+    }
+
+    /// The server closed, or time is up: what the answer is worth as far as it came.
+    pub fn end(&self) -> Option<u16> {
+        self.status
+    }
+
+    fn take(&mut self, input: &[u8]) -> Progress {
+        let mut at = 0;
+        while matches!(self.stage, Stage::Head) {
+            let rest = &input[at..];
+            if rest.is_empty() || !self.progress.is_worth_parsing(rest, HEAD_BYTES_MAX) {
+                self.partial.extend_from_slice(rest);
+                return Progress::Partial;
+            }
+            match parse_answer_head(rest, HEAD_BYTES_MAX) {
+                Ok(Some(head)) => {
+                    at += head.head_bytes;
+                    self.progress = HeadProgress::default();
+                    if (100..200).contains(&head.status) {
+                        self.interim += 1;
+                        if self.interim > INTERIM_MAX || head.status == 101 {
+                            return Progress::Garbage;
+                        }
+                        continue;
+                    }
+                    self.status = Some(head.status);
+                    self.keep_alive = head.keep_alive;
+                    self.stage = match head.framing {
+                        Some(Framing::Length(left)) => Stage::Body { left },
+                        Some(Framing::Chunked) => {
+                            Stage::Chunked(Box::new(ChunkedDecoder::new(BODY_BYTES_MAX)))
+                        }
+                        None => Stage::UntilClose { left: BODY_BYTES_MAX },
+                    };
+                }
+                Ok(None) => {
+                    self.partial.extend_from_slice(rest);
+                    return Progress::Partial;
+                }
+                Err(_) => return Progress::Garbage,
+            }
+        }
+        self.skip_body(&input[at..])
+    }
+
+    fn skip_body(&mut self, input: &[u8]) -> Progress {
+        let status = self.status.expect("a body follows a head");
+        let closing = Progress::Complete { status, reusable: false };
+        match &mut self.stage {
+            Stage::Head => unreachable!("a body follows a head"),
+            Stage::Body { left } if *left > BODY_BYTES_MAX => closing,
+            Stage::Body { left } => match (input.len() as u64).cmp(left) {
+                std::cmp::Ordering::Less => {
+                    *left -= input.len() as u64;
+                    Progress::Partial
+                }
+                std::cmp::Ordering::Equal => {
+                    Progress::Complete { status, reusable: self.keep_alive }
+                }
+                // More than one answer to one request: what follows cannot be trusted.
+                std::cmp::Ordering::Greater => closing,
+            },
+            Stage::Chunked(decoder) => match decoder.decode(input, |_| ()) {
+                Ok((_, false)) => Progress::Partial,
+                Ok((used, true)) => {
+                    let reusable = self.keep_alive && used == input.len();
+                    Progress::Complete { status, reusable }
+                }
+                Err(_) => closing,
+            },
+            Stage::UntilClose { left } => {
+                *left = left.saturating_sub(input.len() as u64);
+                if *left == 0 { closing } else { Progress::Partial }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Progress {
+        let whole = AnswerReader::default().feed(bytes);
+        let mut byte_wise = AnswerReader::default();
+        let mut last = Progress::Partial;
+        for byte in bytes {
+            last = byte_wise.feed(&[*byte]);
+            if last != Progress::Partial {
+                break;
+            }
+        }
+        if !matches!(whole, Progress::Complete { reusable: false, .. }) {
+            assert_eq!(whole, last, "however it is cut");
+        }
+        whole
+    }
+
+    const OK: Progress = Progress::Complete { status: 200, reusable: true };
+    const OK_CLOSING: Progress = Progress::Complete { status: 200, reusable: false };
+
+    #[test]
+    fn answers_of_every_framing_are_read() {
+        assert_eq!(read(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), OK);
+        assert_eq!(read(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), OK);
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+        assert_eq!(read(chunked), OK);
+        assert_eq!(
+            read(b"HTTP/1.1 204 No Content\r\n\r\n"),
+            Progress::Complete { status: 204, reusable: true }
+        );
+        assert_eq!(read(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"), OK_CLOSING);
+    }
+
+    #[test]
+    fn interim_answers_are_skipped_but_not_for_ever() {
+        let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
+        let last = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(read(&[&interim[..], last].concat()), OK);
+        assert_eq!(read(&interim.repeat(9)), Progress::Garbage);
+        assert_eq!(read(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), Progress::Garbage);
+    }
+
+    #[test]
+    fn hostile_answers_end_the_connection_and_nothing_else() {
+        assert_eq!(read(b"\x16\x03\x01garbage"), Progress::Garbage);
+        let huge = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\nxxx";
+        assert_eq!(read(huge), OK_CLOSING);
+        let twice = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(2);
+        assert_eq!(AnswerReader::default().feed(&twice), OK_CLOSING);
+        let mut endless = AnswerReader::default();
+        let head = endless.feed(b"HTTP/1.1 200 OK\r\n\r\n");
+        assert_eq!((head, endless.end()), (Progress::Partial, Some(200)));
+        let body = vec![b'x'; BODY_BYTES_MAX as usize];
+        assert_eq!(endless.feed(&body), OK_CLOSING);
+    }
+}

@@ -1,0 +1,46 @@
+//! Copies what a core counts into its meters, for other threads to read.
+
+use crate::ring::{Ring, thread_cpu_ns};
+
+use super::lanes::Lanes;
+use super::meters::CoreMeters;
+use super::server::Server;
+
+/// Publishes the present state of a core. Cost: some forty relaxed stores and one clock read.
+pub fn publish(meters: &CoreMeters, server: &mut Server, lanes: &Lanes, ring: &Ring) {
+    let shard = server.service.core.shard();
+    let counted = shard.counters();
+    meters.timers.set(counted.timers);
+    meters.tombstones.set(counted.tombstones);
+    meters.creates.set(counted.creates);
+    meters.updates.set(counted.updates);
+    meters.deletes.set(counted.deletes);
+    meters.reads.set(counted.reads);
+    meters.never_firing.set(counted.never_firing);
+    meters.pops_delivered.set(counted.delivered);
+    meters.pops_failed.set(counted.failed);
+    meters.pops_timed_out.set(counted.timed_out);
+    meters.pops_given_up.set(counted.given_up);
+    meters.pops_retried.set(counted.retried);
+    meters.pops_waiting.set(counted.waiting);
+    meters.pops_in_flight.set(counted.in_flight);
+    meters.oldest_overdue_ms.set(counted.oldest_overdue_ms);
+    meters.wheel_moved.set(counted.wheel_moved);
+    meters.requests_refused.set(counted.refused);
+    meters.store_bytes.set(shard.bytes());
+    meters.callback_hosts.set(shard.hosts_known());
+    meters.requests.set(server.answered + server.service.written);
+    meters.requests_bad.set(server.service.bad);
+    meters.connections.set(server.open() as u64);
+    meters.connections_accepted.set(server.accepted);
+    meters.connections_refused.set(server.refused);
+    meters.partial_bytes.set(server.partial_bytes() as u64);
+    meters.callback_connections.set(lanes.open() as u64);
+    let mesh = server.service.core.mesh();
+    mesh.depth();
+    meters.mesh_sent.set(mesh.sent);
+    meters.mesh_full.set(mesh.refused);
+    meters.mesh_depth_max.set(mesh.depth_max);
+    meters.ring_enters.set(ring.enters());
+    meters.cpu_ns.set(thread_cpu_ns());
+}

@@ -1,0 +1,292 @@
+//! Starting and stopping a node: listeners, threads, pinning.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, mix};
+use crate::base::limits::SHARDS_MAX;
+use crate::cluster::bloom::node_bits;
+use crate::ring::{
+    KernelSupport, Listener, Mailbox, Ring, RingConfig, RingError, Waker, available_cores, now,
+    pin_to_core, probe, raise_open_files_limit, set_timer_slack_ns,
+};
+use crate::shard::ShardConfig;
+use crate::store::wheel::Geometry;
+
+use super::core::Core;
+use super::engine::Engine;
+use super::lanes::Lanes;
+use super::mesh::{MeshPort, mesh};
+use super::meters::CoreMeters;
+use super::resolver::Resolver;
+use super::server::Server;
+use super::service::Service;
+use super::settings::NodeSettings;
+
+/// Connections that wait to be accepted, per core.
+const BACKLOG: u32 = 4_096;
+/// Tables in a shard's index: at 10 million timers about 610 entries each, so one growth rehashes some 500.
+const INDEX_SEGMENTS: usize = 16_384;
+
+/// Why a node does not start; the text says what to change.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The ring cannot be made.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// The listening socket cannot be opened.
+    #[error(
+        "cannot listen on {address}: {source}. Is another node running there? Choose another address with --listen or [node] listen"
+    )]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// A core that the machine does not have, or a thread that cannot be started.
+    #[error("{0}")]
+    Cores(String),
+}
+
+/// A running node. Dropping it without [`NodeHandle::stop`] leaves the threads running.
+pub struct NodeHandle {
+    /// The address that all cores listen on (with the port taken when 0 was asked for).
+    pub address: SocketAddr,
+    /// One per core.
+    pub meters: Arc<[CoreMeters]>,
+    /// The cores pinned to, in shard order; empty when not pinned.
+    pub cores: Vec<usize>,
+    /// What the kernel offers.
+    pub kernel: KernelSupport,
+    stop: Arc<AtomicBool>,
+    wakers: Vec<Waker>,
+    threads: Vec<JoinHandle<Result<(), RingError>>>,
+}
+
+impl NodeHandle {
+    /// Begins an orderly stop: no new connection, no new work, running callbacks finish (at most 2 s). Returns at once.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+        self.wakers.iter().for_each(Waker::wake);
+    }
+
+    /// Waits until every core has stopped. `Err` tells which core stopped on a broken invariant.
+    pub fn join(self) -> Result<(), String> {
+        let mut failures = Vec::new();
+        for (shard, thread) in self.threads.into_iter().enumerate() {
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => failures.push(format!("core of shard {shard}: {error}")),
+                Err(panic) => failures.push(format!("core of shard {shard}: {}", message(&*panic))),
+            }
+        }
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    }
+
+    /// Whether a core has ended without having been asked to (a broken invariant).
+    pub fn has_failed(&self) -> bool {
+        !self.stop.load(Relaxed) && self.threads.iter().any(JoinHandle::is_finished)
+    }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a broken invariant")
+}
+
+/// What a core's thread tells the starter once its ring stands.
+type Ready = (usize, Result<(Mailbox, Waker), RingError>);
+
+/// What the starter tells a core's thread when all rings stand.
+struct Go {
+    mailboxes: Arc<[Mailbox]>,
+    resolver: Resolver,
+}
+
+/// What a core's thread is started with.
+struct Seat {
+    own: usize,
+    core: Option<usize>,
+    settings: Arc<NodeSettings>,
+    shards: ShardCount,
+    listener: Listener,
+    mesh: MeshPort,
+    meters: Arc<[CoreMeters]>,
+    stop: Arc<AtomicBool>,
+    ready: Sender<Ready>,
+    go: Receiver<Go>,
+}
+
+/// Starts a node: probes the kernel, opens the listeners, starts and pins one thread per shard, returns when all serve.
+pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
+    let kernel = probe()?;
+    raise_open_files_limit();
+    let placement = placement(settings)?;
+    let shards = ShardCount::new(placement.len() as u16);
+    let (address, listeners) = listen(settings.listen, placement.len())?;
+    let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let settings = Arc::new(settings.clone());
+    let (ready, all_ready) = channel();
+    let (mut threads, mut gos) = (Vec::new(), Vec::new());
+    let ports = mesh(shards, settings.limits.mesh_queue_max);
+    for (own, (listener, mesh)) in listeners.into_iter().zip(ports).enumerate() {
+        let (go, wait_for_go) = channel();
+        gos.push(go);
+        let seat = Seat {
+            own,
+            core: placement[own],
+            settings: settings.clone(),
+            shards,
+            listener,
+            mesh,
+            meters: meters.clone(),
+            stop: stop.clone(),
+            ready: ready.clone(),
+            go: wait_for_go,
+        };
+        let thread = thread::Builder::new().name(format!("chronos-{own}"));
+        let thread = thread.spawn(move || seat.run());
+        threads.push(thread.map_err(|error| {
+            StartError::Cores(format!("cannot start the thread of shard {own}: {error}"))
+        })?);
+    }
+    drop(ready);
+    let (mailboxes, wakers) = gather(placement.len(), &all_ready)?;
+    let resolvers = Resolver::start(wakers.clone())
+        .map_err(|error| StartError::Cores(format!("cannot start the resolver: {error}")))?;
+    for (go, resolver) in gos.iter().zip(resolvers) {
+        // A thread that is gone is told by `has_failed`.
+        let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver });
+    }
+    let cores = placement.into_iter().flatten().collect();
+    Ok(NodeHandle { address, meters, cores, kernel, stop, wakers, threads })
+}
+
+/// Which core each shard is pinned to; `None` when not pinned.
+fn placement(settings: &NodeSettings) -> Result<Vec<Option<usize>>, StartError> {
+    let available = available_cores()
+        .map_err(|error| StartError::Cores(format!("cannot ask for the cores: {error}")))?;
+    let cores = settings.cores.as_ref().unwrap_or(&available);
+    if let Some(absent) = cores.iter().find(|core| !available.contains(core)) {
+        return Err(StartError::Cores(format!(
+            "core {absent} cannot be used: this process may run on {available:?}. Choose among them with --cores or [node] cores"
+        )));
+    }
+    let shards = settings.shards.map_or(cores.len(), usize::from);
+    if shards == 0 || shards > usize::from(SHARDS_MAX) {
+        return Err(StartError::Cores(format!(
+            "{shards} shards cannot be run: expected 1 to {SHARDS_MAX}. Choose with --cores or --shards"
+        )));
+    }
+    Ok((0..shards).map(|shard| settings.pin.then(|| cores[shard % cores.len()])).collect())
+}
+
+/// One listener per core on the same address. A first bind without sharing tells whether another process has the port.
+fn listen(wanted: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<Listener>), StartError> {
+    let failed = |source| StartError::Listen { address: wanted, source };
+    let mut address = wanted;
+    if wanted.port() != 0 {
+        Listener::check_free(wanted).map_err(failed)?;
+    }
+    let mut listeners = Vec::with_capacity(count);
+    for _ in 0..count {
+        let listener = Listener::bind(address, BACKLOG).map_err(failed)?;
+        address = listener.local_address();
+        listeners.push(listener);
+    }
+    Ok((address, listeners))
+}
+
+/// Waits until every core's ring stands.
+fn gather(
+    count: usize,
+    ready: &Receiver<Ready>,
+) -> Result<(Arc<[Mailbox]>, Vec<Waker>), StartError> {
+    let mut rings: Vec<Option<(Mailbox, Waker)>> = vec![None; count];
+    for _ in 0..count {
+        let (own, ring) = ready
+            .recv()
+            .map_err(|_| StartError::Cores("a core's thread ended while starting".into()))?;
+        rings[own] = Some(ring?);
+    }
+    let rings: Vec<_> = rings.into_iter().flatten().collect();
+    let mailboxes = rings.iter().map(|(mailbox, _)| *mailbox).collect();
+    Ok((mailboxes, rings.into_iter().map(|(_, waker)| waker).collect()))
+}
+
+impl Seat {
+    /// The life of a core's thread.
+    fn run(self) -> Result<(), RingError> {
+        let mut ring = match self.make_ring() {
+            Ok(ring) => ring,
+            Err(error) => {
+                // The starter that hears this gives the node up; one that is gone has done so already.
+                let _ = self.ready.send((self.own, Err(error)));
+                return Ok(());
+            }
+        };
+        let _ = self.ready.send((self.own, Ok((ring.mailbox(), ring.waker()))));
+        let Ok(Go { mailboxes, resolver }) = self.go.recv() else { return Ok(()) };
+        let settings = &self.settings;
+        let began = now();
+        let core = Core::new(self.shard_config(), self.mesh, began);
+        let filter = node_bits(&settings.name);
+        let service = Service::new(core, filter, settings.limits.opaque_bytes_max);
+        let own = ShardIndex(self.own as u16);
+        ring.listen(self.listener);
+        let engine = Engine {
+            ring,
+            server: Server::new(service, own, &settings.limits, began.mono),
+            lanes: Lanes::new(resolver, &settings.callbacks, began.mono),
+            mailboxes,
+            meters: self.meters,
+            own: self.own,
+            stop: self.stop,
+            limits: settings.limits.clone(),
+            spin_ns: u64::from(settings.spin_us) * 1_000,
+        };
+        engine.run()
+    }
+
+    /// The ring is made by the thread that will use it, after that has been pinned.
+    fn make_ring(&self) -> Result<Ring, RingError> {
+        let failed = |what, source, remedy: &str| RingError::Kernel {
+            what,
+            source,
+            remedy: remedy.to_owned(),
+        };
+        if let Some(core) = self.core {
+            pin_to_core(core).map_err(|source| {
+                failed("pinning a thread", source, "Start with --no-pin, or choose other cores with --cores")
+            })?;
+        }
+        set_timer_slack_ns(1).map_err(|source| {
+            failed("setting the timer slack", source, "Allow prctl(PR_SET_TIMERSLACK) to this process")
+        })?;
+        Ring::new(&RingConfig::default())
+    }
+
+    fn shard_config(&self) -> ShardConfig {
+        let settings = &self.settings;
+        let shards = u64::from(self.shards.get());
+        // Differs between processes, so that nobody outside knows how ids and hosts hash.
+        let hash_seed = mix(now().mono.0 ^ now().wall.0.rotate_left(32) ^ u64::from(std::process::id()));
+        ShardConfig {
+            own: ShardIndex(self.own as u16),
+            shards: self.shards,
+            instance: NodeInstance::new(settings.instance_id, settings.deployment_id),
+            geometry: Geometry::PRODUCTION,
+            index_segments: INDEX_SEGMENTS,
+            hash_seed,
+            records_max: settings.limits.timers_max.div_ceil(shards),
+            store_bytes_max: settings.limits.store_bytes_max.div_ceil(shards),
+            pops_per_turn_max: settings.limits.pops_per_turn_max as usize,
+            callbacks: settings.callbacks.clone(),
+        }
+    }
+}
