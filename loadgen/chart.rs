@@ -15,7 +15,7 @@ const RIGHT: f64 = 18.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 34.0;
 /// Bars per factor of ten on a logarithmic axis.
-const BINS_PER_DECADE: f64 = 12.0;
+const BINS_PER_DECADE: f64 = 20.0;
 /// Points of a timeline at most: one per two pixels.
 const POINTS_MAX: usize = 340;
 
@@ -69,7 +69,7 @@ fn step_above(us: f64) -> f64 {
 /// A duration as an axis shows it: `100 us`, `2 ms`.
 fn tick_text(us: f64) -> String {
     match us {
-        us if us < 999.0 => format!("{us} us"),
+        us if us < 999.0 => format!("{us} µs"),
         us if us < 999_000.0 => format!("{} ms", (us / 1e3).round()),
         us => format!("{} s", (us / 1e6).round()),
     }
@@ -96,10 +96,12 @@ impl Svg {
 
     fn grid_x(&mut self, share: f64, label: &str) {
         let (x, bottom) = (x_at(share), y_at(0.0));
+        // The last label would be cut off at the edge.
+        let anchor = if share > 0.98 { "end" } else { "middle" };
         let _ = write!(
             self.0,
             "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\"/>\
-             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{label}</text>",
             bottom + 18.0
         );
     }
@@ -348,7 +350,7 @@ mod tests {
     #[test]
     fn labels_are_short_and_escaped() {
         assert_eq!([500.0, 2000.0, 1.5e6].map(rate_text), ["500", "2 k", "1.5 M"]);
-        assert_eq!([1.0, 2000.0, 5e6].map(tick_text), ["1 us", "2 ms", "5 s"]);
+        assert_eq!([1.0, 2000.0, 5e6].map(tick_text), ["1 µs", "2 ms", "5 s"]);
         assert_eq!(escape("<a b=\"c\">&"), "&lt;a b=&quot;c&quot;&gt;&amp;");
     }
 }

@@ -27,10 +27,10 @@ pub fn page(report: &Report) -> String {
     lines(&mut page, "note", &report.notes);
     let machine = &report.machine;
     // Writing to a String cannot fail.
-    let _ = write!(
+    let _ = writeln!(
         page,
         "<section><h2>How to repeat it</h2><pre>{}</pre><p class=\"muted\">{}, {} cores, {} MiB \
-         memory, Linux {}. Finished {}.</p></section></main></body></html>\n",
+         memory, Linux {}. Finished {}.</p></section></main></body></html>",
         escape(&report.command_line),
         escape(&machine.cpu),
         machine.cores,

@@ -309,7 +309,7 @@ impl Report {
             judged.iter().for_each(|(name, count)| row(name, grouped(*count)));
         }
         let server = &self.server;
-        let micros = |value: f64| format!("{value:.3} us");
+        let micros = |value: f64| format!("{value:.3} µs");
         let optional = [
             ("server CPU per request", server.cpu_us_per_request.map(micros)),
             ("server CPU per pop", server.cpu_us_per_pop.map(micros)),
@@ -398,10 +398,10 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Three significant digits and a unit that fits: `812 us`, `1.24 ms`, `3.10 s`.
+/// Three significant digits and a unit that fits: `812 µs`, `1.24 ms`, `3.10 s`.
 pub fn duration_text(us: f64) -> String {
     let (value, unit) = match us {
-        us if us < 999.5 => (us, "us"),
+        us if us < 999.5 => (us, "µs"),
         us if us < 999_500.0 => (us / 1e3, "ms"),
         us => (us / 1e6, "s"),
     };
@@ -448,7 +448,7 @@ mod tests {
             [0.5, 9.996, 81.26, 812.4, 999.7, 1240.0, 99_960.0, 3_100_000.0].map(duration_text);
         assert_eq!(
             texts,
-            ["0.50 us", "10.0 us", "81.3 us", "812 us", "1.00 ms", "1.24 ms", "100 ms", "3.10 s"]
+            ["0.50 µs", "10.0 µs", "81.3 µs", "812 µs", "1.00 ms", "1.24 ms", "100 ms", "3.10 s"]
         );
         assert_eq!([median(&[]), median(&[3.0, 1.0, 2.0]), median(&[1.0, 2.0])], [0.0, 2.0, 1.5]);
     }

@@ -1,12 +1,16 @@
 //! The scenarios: each in a file of its own, all built from the client, the sink and the ledger.
 
 mod accuracy;
+#[cfg(test)]
+mod faulty_node;
 mod fill;
 mod herd;
 mod isolation;
 mod pops;
 mod post;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -339,29 +343,4 @@ fn cpu_per_pop(samples: &[Sample]) -> Option<(f64, f64)> {
     let pops = last.distinct.checked_sub(first.distinct).filter(|pops| *pops > 0)?;
     let cpu_ns = last.cpu_ns?.checked_sub(first.cpu_ns?)? as f64;
     Some((cpu_ns / 1e3 / pops as f64, cpu_ns / (last.ns - first.ns) as f64))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_per_pop_leaves_out_the_idle_ends() {
-        let sample = |ms: u64, cpu_ms: u64, distinct| Sample {
-            ns: ms * 1_000_000,
-            cpu_ns: Some(cpu_ms * 1_000_000),
-            distinct,
-        };
-        let samples = [
-            sample(0, 5, 0),
-            sample(20, 6, 1000),
-            sample(40, 16, 3000),
-            sample(60, 26, 5000),
-            sample(80, 27, 5100),
-        ];
-        // From 20 to 60 ms: 20 ms CPU for 4000 pops.
-        assert_eq!(cpu_per_pop(&samples), Some((5.0, 0.5)));
-        assert_eq!(cpu_per_pop(&samples[..1]), None);
-        assert_eq!(cpu_per_pop(&[]), None);
-    }
 }
