@@ -3,24 +3,70 @@
 use std::io;
 use std::net::SocketAddr;
 
+use socket2::{Domain, Protocol, Socket, Type};
+
 /// A bound, listening TCP socket (SO_REUSEADDR, SO_REUSEPORT, TCP_NODELAY inherited by accepted sockets).
 #[derive(Debug)]
-pub struct Listener;
+pub struct Listener {
+    pub(super) socket: Socket,
+    address: SocketAddr,
+}
 
 impl Listener {
     /// Binds and listens. Several listeners (one per core) may share `address`; port 0 takes a free port,
-    /// which [`Listener::local_address`] tells, to be used for the other cores.
-    pub fn bind(_address: SocketAddr, _backlog: u32) -> io::Result<Listener> {
-        todo!()
+    /// which [`Listener::local_address`] tells, to be used for the other cores. An IPv6 listener on `::` takes IPv4 too.
+    pub fn bind(address: SocketAddr, backlog: u32) -> io::Result<Listener> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(true)?;
+        socket.set_tcp_nodelay(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(false)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+        let address = socket
+            .local_addr()?
+            .as_socket()
+            .expect("a socket bound to an internet address has an internet address");
+        Ok(Listener { socket, address })
     }
 
     /// The address bound to.
     pub fn local_address(&self) -> SocketAddr {
-        todo!()
+        self.address
     }
 }
 
 /// Raises the soft limit of open files to the hard limit; returns the limit in force.
 pub fn raise_open_files_limit() -> u64 {
-    todo!()
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes to `limit`, which outlives the call.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    assert!(result == 0, "RLIMIT_NOFILE exists on every supported kernel");
+    let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+    // SAFETY: the kernel reads `raised`, which outlives the call.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) };
+    if result == 0 { raised.rlim_cur } else { limit.rlim_cur }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_share_a_port_once_it_is_known() {
+        let loopback: SocketAddr = "127.0.0.1:0".parse().expect("it is an address");
+        let first = Listener::bind(loopback, 16).expect("a free port exists");
+        assert_ne!(first.local_address().port(), 0);
+        let second = Listener::bind(first.local_address(), 16).expect("SO_REUSEPORT shares it");
+        assert_eq!(first.local_address(), second.local_address());
+    }
+
+    #[test]
+    fn the_limit_in_force_is_told_and_stays() {
+        let limit = raise_open_files_limit();
+        assert!(limit > 0);
+        assert_eq!(raise_open_files_limit(), limit);
+    }
 }

@@ -4,18 +4,28 @@
 //! [`Ring::turn`], the one place that enters the kernel. The ring owns sockets and every byte that the kernel may
 //! still touch; callers hold [`SocketId`]s and hand over `Vec<u8>`s, so no caller can free memory under a running operation.
 
+mod accepting;
 mod affinity;
+mod buffers;
 mod clock;
+mod completion;
+mod error;
+mod kernel;
 mod listen;
 mod probe;
+mod sockets;
+mod token;
+mod traffic;
 mod uring;
+mod waker;
 
 pub use affinity::{
     available_cores, pin_to_core, process_cpu_ns, set_timer_slack_ns, thread_cpu_ns,
 };
 pub use clock::now;
+pub use completion::{Completion, Errno, Received, SocketId, Wait};
+pub use error::RingError;
 pub use listen::{Listener, raise_open_files_limit};
 pub use probe::{KernelSupport, probe};
-pub use uring::{
-    Completion, Errno, Mailbox, Received, Ring, RingConfig, RingError, SocketId, Wait, Waker,
-};
+pub use uring::{Ring, RingConfig};
+pub use waker::{Mailbox, Waker};

@@ -1,18 +1,35 @@
-//! The ring itself.
+//! The ring itself: what callers see of it, and its turn.
 
+use std::marker::PhantomData;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::Listener;
-use crate::base::time::MonoNs;
+use super::accepting::ListenerSlot;
+use super::buffers::BufferRing;
+use super::clock;
+use super::completion::{Completion, Errno, Received, SocketId, Wait};
+use super::error::{RingError, Step};
+use super::kernel::{Event, Kernel};
+use super::sockets::SocketTable;
+use super::token::{Kind, Token};
+use super::waker::{Mailbox, Waker};
+
+/// Turns that a dying ring waits for its operations to end, [`DROP_TURN_MS`] each at most: together 1 s.
+const DROP_TURNS_MAX: u32 = 100;
+/// Longest sleep of one turn of a dying ring.
+const DROP_TURN_MS: u64 = 10;
 
 /// What a ring is made with.
 #[derive(Clone, Debug)]
 pub struct RingConfig {
     /// Entries of the submission queue (a power of two); the completion queue gets four times as many.
     pub entries: u32,
-    /// Receive buffers shared by all connections of this ring (a power of two).
+    /// Receive buffers shared by all connections of this ring (a power of two up to 32768).
     pub buffers: u16,
-    /// Bytes of one receive buffer.
+    /// Bytes of one receive buffer, at least 1.
     pub buffer_bytes: u32,
 }
 
@@ -22,211 +39,234 @@ impl Default for RingConfig {
     }
 }
 
-/// Why a ring could not be made or driven; the text says what to change.
-#[derive(Debug, thiserror::Error)]
-pub enum RingError {
-    /// A system call failed.
-    #[error("{what}: {source}. {remedy}")]
-    Kernel {
-        /// What was tried.
-        what: &'static str,
-        /// The kernel's answer.
-        source: std::io::Error,
-        /// What the operator can do.
-        remedy: &'static str,
-    },
-}
-
-/// A kernel error number (positive, as in errno.h).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Errno(pub i32);
-
-/// A socket owned by a ring. Stale ids (closed, reused) are recognised and ignored.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SocketId {
-    /// Place in the ring's table.
-    pub index: u32,
-    /// How often that place was reused.
-    pub generation: u32,
-}
-
-/// Bytes received, lent until the next [`Ring::turn`].
-#[derive(Debug)]
-pub struct Received;
-
-impl Received {
-    /// How many bytes.
-    #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
-        todo!()
-    }
-}
-
-/// What happened. `owner` is the number given with [`Ring::set_owner`] or [`Ring::connect`].
-#[derive(Debug)]
-pub enum Completion {
-    /// A client connected; give it an owner, then [`Ring::receive`].
-    Accepted {
-        /// The new socket.
-        socket: SocketId,
-    },
-    /// The listener failed once (EMFILE, ENFILE, ENOMEM…); it is armed again after a pause by itself.
-    AcceptFailed(Errno),
-    /// An outgoing connection stands, or failed (then the socket is closed already).
-    Connected {
-        /// The socket that [`Ring::connect`] returned.
-        socket: SocketId,
-        /// Its owner.
-        owner: u64,
-        /// How it ended.
-        result: Result<(), Errno>,
-    },
-    /// Bytes arrived; read them with [`Ring::bytes_mut`] before the next turn.
-    Received {
-        /// The socket.
-        socket: SocketId,
-        /// Its owner.
-        owner: u64,
-        /// The bytes.
-        bytes: Received,
-    },
-    /// The peer will send nothing more (`None`), or the connection broke. The socket is still to be closed.
-    Ended {
-        /// The socket.
-        socket: SocketId,
-        /// Its owner.
-        owner: u64,
-        /// The error, if it broke.
-        error: Option<Errno>,
-    },
-    /// A send ended: everything was sent, or the connection broke. The buffer comes back for reuse, cleared.
-    Sent {
-        /// The socket.
-        socket: SocketId,
-        /// Its owner.
-        owner: u64,
-        /// The buffer given to [`Ring::send`], cleared.
-        buffer: Vec<u8>,
-        /// `Err` when the connection broke before all was sent.
-        result: Result<(), Errno>,
-    },
-    /// A sibling ring or a [`Waker`] woke this one.
-    Woken,
-}
-
-/// How long [`Ring::turn`] may wait when nothing has completed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
-    /// Submit and look, never sleep.
-    Poll,
-    /// Sleep until an event or this instant of the monotonic clock.
-    Until(MonoNs),
-    /// Sleep until an event.
-    Event,
-}
-
-/// Address of a ring for its siblings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mailbox;
-
-/// Wakes a ring from any thread that has no ring (control, resolver). Costs one write(2).
-#[derive(Clone, Debug)]
-pub struct Waker;
-
-impl Waker {
-    /// Makes the ring's [`Ring::turn`] return with a [`Completion::Woken`].
-    pub fn wake(&self) {
-        todo!()
-    }
-}
-
 /// One io_uring, its buffers and its sockets. Not `Send`: lives and dies on one thread.
-pub struct Ring;
+pub struct Ring {
+    pub(super) kernel: Kernel,
+    pub(super) buffers: BufferRing,
+    pub(super) sockets: SocketTable,
+    pub(super) listeners: Vec<ListenerSlot>,
+    /// Sockets whose receive ended because all buffers were lent.
+    pub(super) starved: Vec<SocketId>,
+    /// Number of the present turn, from 1.
+    pub(super) turn: u64,
+    waker: Waker,
+    /// Completions of the present turn as the kernel wrote them; kept for its allocation.
+    events: Vec<Event>,
+    completions_per_turn: usize,
+    /// SINGLE_ISSUER: only the thread that made the ring may enter it.
+    not_send: PhantomData<*const ()>,
+}
 
 impl Ring {
     /// Makes a ring on the calling thread (SINGLE_ISSUER, DEFER_TASKRUN, COOP_TASKRUN, SUBMIT_ALL).
-    pub fn new(_config: &RingConfig) -> Result<Ring, RingError> {
-        todo!()
+    pub fn new(config: &RingConfig) -> Result<Ring, RingError> {
+        let kernel = Kernel::new(config.entries)?;
+        let buffers = BufferRing::new(config.buffers, config.buffer_bytes)
+            .map_err(|error| RingError::new(Step::MapBuffers, error))?;
+        // SAFETY: both live in this ring, whose drop ends every receive before it frees the buffers, or leaks them.
+        unsafe { kernel.register_buffers(&buffers)? };
+        let waker = Waker::new().map_err(|error| RingError::new(Step::MakeWaker, error))?;
+        let mut ring = Ring {
+            kernel,
+            buffers,
+            sockets: SocketTable::default(),
+            listeners: Vec::new(),
+            starved: Vec::new(),
+            turn: 0,
+            waker,
+            events: Vec::new(),
+            completions_per_turn: config.entries as usize,
+            not_send: PhantomData,
+        };
+        ring.watch_waker();
+        Ok(ring)
     }
 
     /// Accepts on `listener` from now on (multishot). The ring owns it; see [`Ring::stop_listening`].
-    pub fn listen(&mut self, _listener: Listener) {
-        todo!()
+    pub fn listen(&mut self, listener: Listener) {
+        self.add_listener(listener);
     }
 
-    /// Stops accepting and closes the listeners.
+    /// Stops accepting and closes the listeners. The port is free when the next turn has been taken.
     pub fn stop_listening(&mut self) {
-        todo!()
+        self.remove_listeners();
     }
 
     /// Begins to connect; the result comes as [`Completion::Connected`]. Fails at once when no socket can be made (EMFILE).
-    pub fn connect(&mut self, _address: SocketAddr, _owner: u64) -> Result<SocketId, Errno> {
-        todo!()
+    /// Cost: two system calls here, and the connect itself with the next turn.
+    pub fn connect(&mut self, address: SocketAddr, owner: u64) -> Result<SocketId, Errno> {
+        let socket = new_socket(address).map_err(|error| Errno::of(&error))?;
+        Ok(self.begin_connecting(socket.into(), SockAddr::from(address), owner))
     }
 
-    /// Sets the number that this socket's completions carry.
-    pub fn set_owner(&mut self, _socket: SocketId, _owner: u64) {
-        todo!()
+    /// Takes a connected stream socket that was made elsewhere.
+    pub(super) fn adopt(&mut self, socket: OwnedFd, owner: u64) -> SocketId {
+        self.sockets.insert(socket, owner)
     }
 
-    /// Receives from now on (multishot, provided buffers). Also resumes after [`Ring::pause`].
-    pub fn receive(&mut self, _socket: SocketId) {
-        todo!()
+    /// Sets the number that this socket's completions carry; an accepted socket's is 0 before.
+    pub fn set_owner(&mut self, socket: SocketId, owner: u64) {
+        if let Some(socket) = self.sockets.get(socket) {
+            socket.owner = owner;
+        }
+    }
+
+    /// Receives from now on (multishot, provided buffers). Also resumes after [`Ring::pause`]. Nothing more is received after
+    /// [`Completion::Ended`].
+    pub fn receive(&mut self, socket: SocketId) {
+        if let Some(found) = self.sockets.get(socket) {
+            found.wants_bytes = true;
+            self.begin_receiving(socket);
+        }
     }
 
     /// Stops receiving, so that TCP pushes back. Bytes that the ring already has may still be delivered.
-    pub fn pause(&mut self, _socket: SocketId) {
-        todo!()
+    pub fn pause(&mut self, socket: SocketId) {
+        self.stop_receiving(socket);
     }
 
     /// Sends `buffer`, whole; the ring owns it until [`Completion::Sent`]. One send at a time per socket (asserted).
-    pub fn send(&mut self, _socket: SocketId, _buffer: Vec<u8>) {
-        todo!()
+    /// A send to a stale id is dropped.
+    pub fn send(&mut self, socket: SocketId, buffer: Vec<u8>) {
+        self.begin_sending(socket, buffer);
     }
 
     /// Closes: no completion of this socket is delivered after this call. A buffer still being sent is dropped when the
     /// kernel has let go of it. Stale ids are ignored.
-    pub fn close(&mut self, _socket: SocketId) {
-        todo!()
+    ///
+    /// What the kernel accepted for sending is still sent; what it has not (a send without its [`Completion::Sent`]) is not.
+    pub fn close(&mut self, socket: SocketId) {
+        self.begin_closing(socket);
     }
 
-    /// The bytes of a [`Completion::Received`] of the last turn, to be parsed in place.
-    pub fn bytes_mut(&mut self, _received: &Received) -> &mut [u8] {
-        todo!()
+    /// The bytes of a [`Completion::Received`] of the last turn, to be parsed in place. Panics if a turn was taken since.
+    pub fn bytes_mut(&mut self, received: &Received) -> &mut [u8] {
+        self.buffers.bytes_mut(received.buffer, received.length, received.turn)
     }
 
     /// Gives the buffers of the last turn back, submits everything begun since, waits as told, and fills `completions`
-    /// (cleared first) in the order in which they happened. One io_uring_enter. At most `entries` completions a turn.
-    pub fn turn(
-        &mut self,
-        _wait: Wait,
-        _completions: &mut Vec<Completion>,
-    ) -> Result<(), RingError> {
-        todo!()
+    /// (cleared first) in the order in which they happened. One io_uring_enter, none for a poll that has nothing to submit
+    /// or fetch. At most `entries` completions a turn. May end early, with no completions.
+    pub fn turn(&mut self, wait: Wait, completions: &mut Vec<Completion>) -> Result<(), RingError> {
+        completions.clear();
+        self.turn += 1;
+        self.buffers.recycle();
+        while let Some(socket) = self.starved.pop() {
+            self.begin_receiving(socket);
+        }
+        self.kernel.enter(wait)?;
+        let mut events = std::mem::take(&mut self.events);
+        self.kernel.fetch(self.completions_per_turn, &mut events);
+        let mut woken = false;
+        for event in events.drain(..) {
+            match event.token.kind() {
+                Kind::Receive => self.on_receive(event, completions),
+                Kind::Send => self.on_send(event, completions),
+                Kind::Connect => self.on_connect(event, completions),
+                Kind::Accept => self.on_accept(event, completions),
+                Kind::AcceptPause => self.on_accept_pause(event),
+                Kind::WakerPoll => {
+                    self.on_waker(event);
+                    woken |= event.result >= 0;
+                }
+                Kind::Message => woken = true,
+                Kind::Ignored => {}
+            }
+        }
+        self.events = events;
+        if woken {
+            completions.push(Completion::Woken);
+        }
+        Ok(())
     }
 
     /// This ring's address for its siblings.
     pub fn mailbox(&self) -> Mailbox {
-        todo!()
+        self.kernel.mailbox()
     }
 
-    /// Wakes a sibling with MSG_RING (submitted with the next turn).
-    pub fn wake(&mut self, _sibling: Mailbox) {
-        todo!()
+    /// Wakes a sibling with MSG_RING (submitted with the next turn). A sibling that is gone is ignored.
+    pub fn wake(&mut self, sibling: Mailbox) {
+        self.kernel.message(sibling);
     }
 
     /// A handle that wakes this ring from threads without a ring.
     pub fn waker(&self) -> Waker {
-        todo!()
+        self.waker.clone()
     }
 
-    /// Open sockets, listeners not counted.
+    /// Open sockets, listeners not counted, those counted whose descriptor is about to be closed.
     pub fn sockets(&self) -> usize {
-        todo!()
+        self.sockets.open()
     }
 
     /// io_uring_enter calls so far.
     pub fn enters(&self) -> u64 {
-        todo!()
+        self.kernel.enters()
     }
+
+    /// How many of [`Ring::enters`] were made between turns because the submission queue was full.
+    pub fn early_submits(&self) -> u64 {
+        self.kernel.early_submits()
+    }
+
+    /// Whether the kernel has every operation that the ring uses.
+    pub(super) fn has_operations(&self) -> Result<bool, RingError> {
+        self.kernel.has_operations()
+    }
+
+    fn watch_waker(&mut self) {
+        self.kernel.poll_readable(self.waker.raw_fd(), Token::of(Kind::WakerPoll));
+    }
+
+    fn on_waker(&mut self, event: Event) {
+        if event.more() {
+            return;
+        }
+        self.kernel.operation_ended();
+        if event.result >= 0 {
+            self.watch_waker();
+        }
+    }
+}
+
+impl Drop for Ring {
+    /// Ends every operation and waits for the kernel to let go of the ring's memory; what it has not let go of within
+    /// a second (which a socket operation has no reason for) is leaked, never freed under it.
+    fn drop(&mut self) {
+        self.remove_listeners();
+        for socket in self.sockets.ids() {
+            self.begin_closing(socket);
+        }
+        self.kernel.cancel(Token::of(Kind::WakerPoll));
+        let mut completions = Vec::new();
+        for _ in 0..DROP_TURNS_MAX {
+            if self.kernel.operations() == 0 && !self.kernel.has_unsubmitted() {
+                return;
+            }
+            let wait = if self.kernel.operations() == 0 {
+                Wait::Poll
+            } else {
+                Wait::Until(clock::monotonic().plus_ms(DROP_TURN_MS))
+            };
+            if self.turn(wait, &mut completions).is_err() {
+                break;
+            }
+            // Accepted in the last moment: closed like the others.
+            for completion in &completions {
+                if let Completion::Accepted { socket } = completion {
+                    self.begin_closing(*socket);
+                }
+            }
+        }
+        self.sockets.leak_operations();
+        self.buffers.leak();
+    }
+}
+
+fn new_socket(address: SocketAddr) -> std::io::Result<Socket> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket)
 }

@@ -1,0 +1,310 @@
+//! The submission and completion queues: every request that is written for the kernel is written here, and
+//! io_uring_enter is called here only. Knows nothing of the state of sockets.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode};
+use socket2::SockAddr;
+
+use super::buffers::{self, BufferRing};
+use super::clock;
+use super::completion::Wait;
+use super::error::{RingError, Step};
+use super::token::{Kind, Token};
+use super::waker::Mailbox;
+
+/// io_uring_enter(2): look for completions, and run deferred task work, which nothing else does.
+const ENTER_GETEVENTS: u32 = 1 << 0;
+/// io_uring_enter(2): the argument is a struct io_uring_getevents_arg, here for its timeout.
+const ENTER_EXT_ARG: u32 = 1 << 3;
+/// Completion queue entries per submission queue entry: a multishot operation completes many times.
+const COMPLETIONS_PER_ENTRY: u32 = 4;
+/// Most bytes of one send operation; the rest follows as another. The kernel's own limit is just under 2^31.
+const SEND_BYTES_MAX: usize = 1 << 30;
+/// Pause after a failed accept, so that a process without free descriptors does not spin on its backlog. 100 ms.
+static ACCEPT_PAUSE: Timespec = Timespec::new().nsec(100_000_000);
+
+/// One completion, copied out of the completion queue.
+#[derive(Clone, Copy)]
+pub(super) struct Event {
+    pub(super) token: Token,
+    /// A count, a descriptor, or a negative error number.
+    pub(super) result: i32,
+    flags: u32,
+}
+
+impl Event {
+    /// Whether the operation goes on and will complete again.
+    pub(super) fn more(&self) -> bool {
+        cqueue::more(self.flags)
+    }
+
+    /// The receive buffer that the kernel gives with this completion.
+    pub(super) fn buffer(&self) -> Option<u16> {
+        cqueue::buffer_select(self.flags)
+    }
+}
+
+/// An io_uring and the requests that wait for room in it.
+pub(super) struct Kernel {
+    uring: IoUring,
+    /// Requests that found the submission queue full and the kernel unwilling; submitted first, in order.
+    backlog: VecDeque<Entry>,
+    /// Operations begun whose last completion has not been seen.
+    operations: usize,
+    enters: u64,
+    early_submits: u64,
+}
+
+impl Kernel {
+    /// Makes an io_uring for the calling thread alone. More `entries` than the kernel allows become what it allows.
+    pub(super) fn new(entries: u32) -> Result<Kernel, RingError> {
+        let uring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_coop_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_clamp()
+            .setup_cqsize(entries.saturating_mul(COMPLETIONS_PER_ENTRY))
+            .build(entries)
+            .map_err(|error| RingError::new(Step::Setup, error))?;
+        let backlog = VecDeque::new();
+        Ok(Kernel { uring, backlog, operations: 0, enters: 0, early_submits: 0 })
+    }
+
+    /// Registers receive buffers.
+    ///
+    /// # Safety
+    ///
+    /// `buffers` must outlive every receive operation of this kernel, or be leaked.
+    pub(super) unsafe fn register_buffers(&self, buffers: &BufferRing) -> Result<(), RingError> {
+        let submitter = self.uring.submitter();
+        // SAFETY: the mapping begins with `count` entries and lives as long as the caller promises.
+        unsafe {
+            submitter.register_buf_ring_with_flags(
+                buffers.address(),
+                buffers.count(),
+                buffers::GROUP,
+                0,
+            )
+        }
+        .map_err(|error| RingError::new(Step::RegisterBuffers, error))
+    }
+
+    /// Whether the kernel has every operation that is used here.
+    pub(super) fn has_operations(&self) -> Result<bool, RingError> {
+        let mut probe = Probe::new();
+        self.uring
+            .submitter()
+            .register_probe(&mut probe)
+            .map_err(|error| RingError::new(Step::Operations, error))?;
+        let needed = [
+            opcode::Accept::CODE,
+            opcode::AsyncCancel::CODE,
+            opcode::Close::CODE,
+            opcode::Connect::CODE,
+            opcode::MsgRingData::CODE,
+            opcode::PollAdd::CODE,
+            opcode::Recv::CODE,
+            opcode::Send::CODE,
+            opcode::Timeout::CODE,
+        ];
+        Ok(needed.iter().all(|&code| probe.is_supported(code)))
+    }
+
+    /// Begins a multishot receive into the registered buffers.
+    pub(super) fn receive(&mut self, fd: RawFd, token: Token) {
+        self.begin(opcode::RecvMulti::new(Fd(fd), buffers::GROUP).build(), token);
+    }
+
+    /// Begins to send `bytes`, at most [`SEND_BYTES_MAX`] of them. The kernel waits for room itself (MSG_WAITALL).
+    ///
+    /// # Safety
+    ///
+    /// `bytes` must stay where they are, unchanged, until the completion with `token` has been seen.
+    pub(super) unsafe fn send(&mut self, fd: RawFd, bytes: &[u8], token: Token) {
+        let length = bytes.len().min(SEND_BYTES_MAX) as u32;
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+        self.begin(opcode::Send::new(Fd(fd), bytes.as_ptr(), length).flags(flags).build(), token);
+    }
+
+    /// Begins to connect.
+    ///
+    /// # Safety
+    ///
+    /// `address` must stay where it is until the completion with `token` has been seen.
+    pub(super) unsafe fn connect(&mut self, fd: RawFd, address: &SockAddr, token: Token) {
+        let entry = opcode::Connect::new(Fd(fd), address.as_ptr().cast(), address.len()).build();
+        self.begin(entry, token);
+    }
+
+    /// Begins a multishot accept.
+    pub(super) fn accept(&mut self, fd: RawFd, token: Token) {
+        self.begin(opcode::AcceptMulti::new(Fd(fd)).flags(libc::SOCK_CLOEXEC).build(), token);
+    }
+
+    /// Begins the pause after a failed accept.
+    pub(super) fn pause_accepting(&mut self, token: Token) {
+        self.begin(opcode::Timeout::new(&raw const ACCEPT_PAUSE).build(), token);
+    }
+
+    /// Begins a multishot poll for readability.
+    pub(super) fn poll_readable(&mut self, fd: RawFd, token: Token) {
+        self.begin(opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).multi(true).build(), token);
+    }
+
+    /// Asks the operation with `token` to end; it still completes, with ECANCELED if the request came in time.
+    pub(super) fn cancel(&mut self, token: Token) {
+        self.request(opcode::AsyncCancel::new(token.bits()).build());
+    }
+
+    /// Closes a descriptor on which no operation is left.
+    pub(super) fn close(&mut self, fd: OwnedFd) {
+        self.request(opcode::Close::new(Fd(fd.into_raw_fd())).build());
+    }
+
+    /// Makes a sibling's turn end.
+    pub(super) fn message(&mut self, sibling: Mailbox) {
+        let token = Token::of(Kind::Message);
+        self.request(opcode::MsgRingData::new(Fd(sibling.ring_fd), 0, token.bits(), None).build());
+    }
+
+    /// Notes that the last completion of an operation has been seen.
+    pub(super) fn operation_ended(&mut self) {
+        self.operations = self
+            .operations
+            .checked_sub(1)
+            .expect("every last completion belongs to an operation that was begun");
+    }
+
+    /// Operations begun whose last completion has not been seen.
+    pub(super) fn operations(&self) -> usize {
+        self.operations
+    }
+
+    /// Whether requests wait to be submitted.
+    pub(super) fn has_unsubmitted(&mut self) -> bool {
+        !self.backlog.is_empty() || !self.uring.submission().is_empty()
+    }
+
+    /// The descriptor that siblings send messages to.
+    pub(super) fn mailbox(&self) -> Mailbox {
+        use std::os::fd::AsRawFd;
+        Mailbox { ring_fd: self.uring.as_raw_fd() }
+    }
+
+    /// io_uring_enter calls so far.
+    pub(super) fn enters(&self) -> u64 {
+        self.enters
+    }
+
+    /// How many of them were made in the middle of a turn because the submission queue was full.
+    pub(super) fn early_submits(&self) -> u64 {
+        self.early_submits
+    }
+
+    /// Submits, runs what the kernel deferred, and waits as told: one io_uring_enter, or none if `wait` is over and
+    /// nothing is to be submitted or fetched.
+    pub(super) fn enter(&mut self, wait: Wait) -> Result<(), RingError> {
+        self.move_backlog();
+        let submission = self.uring.submission();
+        let to_submit = submission.len() as u32;
+        let flagged = submission.taskrun() || submission.cq_overflow();
+        drop(submission);
+        let outcome = match wait {
+            Wait::Event => self.call(to_submit, 1, None),
+            Wait::Until(instant) => match instant.since_ns(clock::monotonic()) {
+                0 if to_submit == 0 && !flagged => Ok(()),
+                0 => self.call(to_submit, 0, None),
+                ns => self.call(to_submit, 1, Some(ns)),
+            },
+            Wait::Poll if to_submit == 0 && !flagged => Ok(()),
+            Wait::Poll => self.call(to_submit, 0, None),
+        };
+        match outcome.as_ref().err().and_then(io::Error::raw_os_error) {
+            // Time is up; a signal; completions must be fetched first; no memory just now. What was not submitted stays
+            // in the queue for the next turn.
+            None | Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+            Some(_) => outcome.map_err(|error| RingError::new(Step::Enter, error)),
+        }
+    }
+
+    /// Copies at most `limit` completions to `events` and gives their places back to the kernel.
+    pub(super) fn fetch(&mut self, limit: usize, events: &mut Vec<Event>) {
+        events.extend(self.uring.completion().take(limit).map(|entry| Event {
+            token: Token::from_bits(entry.user_data()),
+            result: entry.result(),
+            flags: entry.flags(),
+        }));
+    }
+
+    /// An operation that completes at least once.
+    fn begin(&mut self, entry: Entry, token: Token) {
+        self.operations += 1;
+        self.push(entry.user_data(token.bits()));
+    }
+
+    /// A request whose outcome does not matter; it completes only if it fails.
+    fn request(&mut self, entry: Entry) {
+        let token = Token::of(Kind::Ignored);
+        self.push(entry.flags(Flags::SKIP_SUCCESS).user_data(token.bits()));
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if self.backlog.is_empty() && self.try_push(&entry) {
+            return;
+        }
+        self.backlog.push_back(entry);
+        if self.backlog.len() == 1 {
+            self.early_submits += 1;
+            // Whatever goes wrong here goes wrong again, and is reported, in the turn's own enter.
+            let queued = self.uring.submission().len() as u32;
+            let _ = self.call_flags(queued, 0, 0, None);
+            self.move_backlog();
+        }
+    }
+
+    fn move_backlog(&mut self) {
+        while let Some(entry) = self.backlog.pop_front() {
+            if !self.try_push(&entry) {
+                self.backlog.push_front(entry);
+                return;
+            }
+        }
+    }
+
+    fn try_push(&mut self, entry: &Entry) -> bool {
+        // SAFETY: entries are built in this file only. Those that name memory are a send and a connect, whose callers
+        // promise that it stays until the completion, and the accept pause, which is static.
+        unsafe { self.uring.submission().push(entry) }.is_ok()
+    }
+
+    fn call(&mut self, to_submit: u32, minimum: u32, timeout_ns: Option<u64>) -> io::Result<()> {
+        self.call_flags(to_submit, minimum, ENTER_GETEVENTS, timeout_ns).map(drop)
+    }
+
+    fn call_flags(
+        &mut self,
+        to_submit: u32,
+        minimum: u32,
+        flags: u32,
+        timeout_ns: Option<u64>,
+    ) -> io::Result<usize> {
+        self.enters += 1;
+        let submitter = self.uring.submitter();
+        let Some(ns) = timeout_ns else {
+            // SAFETY: no argument is passed, and `to_submit` entries stand in the queue.
+            return unsafe { submitter.enter::<libc::sigset_t>(to_submit, minimum, flags, None) };
+        };
+        let timeout = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
+        let arguments = SubmitArgs::new().timespec(&timeout);
+        let flags = flags | ENTER_EXT_ARG;
+        // SAFETY: `arguments` is the structure that EXT_ARG announces; it and `timeout` outlive the call.
+        unsafe { submitter.enter(to_submit, minimum, flags, Some(&arguments)) }
+    }
+}
