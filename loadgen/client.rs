@@ -324,6 +324,8 @@ impl<W: Workload> Client<W> {
                 }
                 if all_open || time_over {
                     self.begin(now_ns);
+                    // Without a warm-up the measured time begins before the first request.
+                    return self.change_phase(now_ns);
                 }
             }
             Phase::WarmUp if now_ns >= self.phase_ends_ns => {
@@ -331,7 +333,7 @@ impl<W: Workload> Client<W> {
                 self.phase_ends_ns = self.recorder.to_ns;
                 self.server_cpu_ns = self.plan.server_pid.and_then(server_cpu::cpu_ns);
                 self.own_cpu_ns = thread_cpu_ns();
-                self.workload.measuring(now_ns);
+                self.workload.measuring(self.recorder.from_ns);
             }
             Phase::Measured if now_ns >= self.phase_ends_ns || (self.finished && !in_flight) => {
                 self.phase = Phase::Draining;

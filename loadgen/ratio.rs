@@ -52,6 +52,8 @@ pub struct Shape {
     pub median: Round,
     /// Median CPU of the node / median CPU of the reference.
     pub cpu_ratio: f64,
+    /// Lowest and highest ratio of a single round: how far noise moved it.
+    pub cpu_ratio_spread: [f64; 2],
 }
 
 /// The whole comparison.
@@ -107,7 +109,10 @@ fn summarise(connections: u32, pipeline: u32, rounds: Vec<Round>) -> Shape {
         },
     };
     let cpu_ratio = median.node.cpu_us / median.reference.cpu_us;
-    Shape { connections, pipeline, rounds, median, cpu_ratio }
+    let ratios = rounds.iter().map(|round| round.node.cpu_us / round.reference.cpu_us);
+    let widen = |[low, high]: [f64; 2], ratio: f64| [low.min(ratio), high.max(ratio)];
+    let cpu_ratio_spread = ratios.fold([f64::MAX, 0.0], widen);
+    Shape { connections, pipeline, rounds, median, cpu_ratio, cpu_ratio_spread }
 }
 
 /// What one run needs to know.
@@ -247,7 +252,12 @@ impl RatioReport {
                 "  client core busy: node {:.2}, reference {:.2}",
                 shape.median.node.client_core_share, shape.median.reference.client_core_share
             );
-            let _ = writeln!(text, "  CPU ratio node / reference: {:.3}\n", shape.cpu_ratio);
+            let [low, high] = shape.cpu_ratio_spread;
+            let _ = writeln!(
+                text,
+                "  CPU ratio node / reference: {:.3} (single rounds {low:.3} to {high:.3})\n",
+                shape.cpu_ratio
+            );
         }
         text
     }
@@ -264,6 +274,8 @@ mod tests {
         let shape = summarise(64, 1, vec![round(4.0, 3.0), round(9.0, 3.2), round(4.4, 4.0)]);
         assert_eq!((shape.median.node.cpu_us, shape.median.reference.cpu_us), (4.4, 3.2));
         assert!((shape.cpu_ratio - 1.375).abs() < 1e-9);
+        assert!((shape.cpu_ratio_spread[0] - 1.1).abs() < 1e-9);
+        assert!((shape.cpu_ratio_spread[1] - 2.8125).abs() < 1e-9);
         let report = RatioReport {
             scenario: "post".to_owned(),
             machine: Machine::read(),

@@ -65,6 +65,39 @@ fn refused_and_broken_requests_are_failures_by_kind() {
 }
 
 #[test]
+fn timers_due_together_all_arrive() {
+    let node = faulty_node::start(Fault::None);
+    let report = run(&format!("pops --target {node} --timers 200 --lead-ms 600 --drain-s 0.1"));
+    assert!(report.passed, "{}", report.text());
+    assert_eq!(report.pops.unwrap().arrived, 200);
+    let report = run(&format!(
+        "herd --target {node} --timers 200 --rate 200 --lead-ms 600 --drain-s 0.1 --duration-s 5"
+    ));
+    assert!(report.passed, "{}", report.text());
+    assert_eq!(report.pops.unwrap().arrived, 200);
+    let requests = report.requests.unwrap();
+    // Two seconds before the herd, and then until the last pop.
+    assert!(requests.latency_us.count >= 400, "{requests:?}");
+    assert!(requests.latency_us_during.unwrap().count < requests.latency_us.count);
+}
+
+#[test]
+fn isolation_judges_both_sides_of_the_hang() {
+    let node = faulty_node::start(Fault::None);
+    let report = run(&format!(
+        "isolation --target {node} --timers 50 --rate 100 --interval-ms 200 --lead-ms 500 \
+         --warm-up-s 0 --duration-s 2 --drain-s 1"
+    ));
+    let pops = report.pops.as_ref().unwrap();
+    assert_eq!((pops.arrived, pops.lost, pops.early, pops.doubled), (200, 0, 0, 0));
+    let during = pops.lateness_us_during.unwrap();
+    assert_eq!(pops.lateness_us.count + during.count, 200);
+    assert!((80..=120).contains(&during.count), "{during:?}");
+    // By how much p99 moves depends on this machine; that the hung host was called does not.
+    assert!(report.problems.iter().all(|text| text.starts_with("p99 moved")), "{}", report.text());
+}
+
+#[test]
 fn closed_and_open_loop_against_the_reference() {
     let server = reference();
     let target = server.address;
