@@ -62,7 +62,8 @@ impl Ring {
         }
         let is_wanted = slot.listener.is_some();
         if event.result >= 0 {
-            // SAFETY: the kernel made this descriptor for this completion, which is seen once; nobody else knows it.
+            // SAFETY: the kernel made this descriptor for this completion, which is seen once;
+            // nobody else knows it.
             let fd = unsafe { OwnedFd::from_raw_fd(event.result) };
             if is_wanted {
                 let socket = self.sockets.insert(fd, 0);

@@ -21,7 +21,8 @@ pub fn available_cores() -> io::Result<Vec<usize>> {
     Ok((0..MASK_WORDS * 64).filter(is_set).collect())
 }
 
-/// Pins the calling thread to one core. `EINVAL` if the machine, or this process's set, does not have it.
+/// Pins the calling thread to one core. `EINVAL` if the machine, or this process's set, does not
+/// have it.
 pub fn pin_to_core(core: usize) -> io::Result<()> {
     let mut mask = [0_u64; MASK_WORDS];
     let Some(word) = mask.get_mut(core / 64) else {
@@ -35,8 +36,9 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets the calling thread's timer slack (prctl PR_SET_TIMERSLACK), so that a wait ends when it should. `ns` of 0
-/// restores the slack that the thread was born with (prctl(2)); the smallest real one is 1.
+/// Sets the calling thread's timer slack (prctl PR_SET_TIMERSLACK), so that a wait ends when it
+/// should. `ns` of 0 restores the slack that the thread was born with (prctl(2)); the smallest real
+/// one is 1.
 pub fn set_timer_slack_ns(ns: u64) -> io::Result<()> {
     // SAFETY: PR_SET_TIMERSLACK takes a number, no memory.
     let result = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns as libc::c_ulong, 0, 0, 0) };

@@ -1,8 +1,10 @@
-//! Receive buffers shared by all sockets of a ring (a provided-buffer ring, io_uring_register_buf_ring(3)).
+//! Receive buffers shared by all sockets of a ring (a provided-buffer ring,
+//! io_uring_register_buf_ring(3)).
 //!
-//! One mapping holds the ring of entries, through which buffers are handed to the kernel, and behind it the buffers.
-//! A buffer belongs either to the kernel (published, not yet in a completion) or to us (lent, from its completion until
-//! the next turn). Only lent buffers are ever read or written here.
+//! One mapping holds the ring of entries, through which buffers are handed to the kernel, and
+//! behind it the buffers. A buffer belongs either to the kernel (published, not yet in a
+//! completion) or to us (lent, from its completion until the next turn). Only lent buffers are ever
+//! read or written here.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -10,12 +12,14 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// The one buffer group of a ring.
 pub(super) const GROUP: u16 = 0;
-/// The ring of entries must begin on a page and the buffers should; no page of the supported machines is larger.
+/// The ring of entries must begin on a page and the buffers should; no page of the supported
+/// machines is larger.
 const ALIGNMENT_BYTES: usize = 64 << 10;
 /// Most entries that the kernel takes (io_uring_register_buf_ring(3)).
 const BUFFERS_MAX: u16 = 1 << 15;
 
-/// One entry as the kernel reads it (struct io_uring_buf). The last field of entry 0 is the ring's tail.
+/// One entry as the kernel reads it (struct io_uring_buf). The last field of entry 0 is the ring's
+/// tail.
 #[repr(C)]
 struct Entry {
     address: u64,
@@ -42,8 +46,9 @@ pub(super) struct BufferRing {
 }
 
 impl BufferRing {
-    /// Maps memory and publishes every buffer in it; the caller registers [`BufferRing::address`] with the kernel.
-    /// `buffers` must be a power of two up to 32768. Cost: memory is touched only when it is received into.
+    /// Maps memory and publishes every buffer in it; the caller registers [`BufferRing::address`]
+    /// with the kernel. `buffers` must be a power of two up to 32768. Cost: memory is touched only
+    /// when it is received into.
     pub(super) fn new(buffers: u16, buffer_bytes: u32) -> io::Result<BufferRing> {
         assert!(
             buffers.is_power_of_two() && buffers <= BUFFERS_MAX,
@@ -53,8 +58,8 @@ impl BufferRing {
         let entries_bytes =
             (usize::from(buffers) * size_of::<Entry>()).next_multiple_of(ALIGNMENT_BYTES);
         let mapping_bytes = entries_bytes + usize::from(buffers) * buffer_bytes as usize;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps nothing; it is owned by the
-        // value made below and unmapped by its drop.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps nothing; it
+        // is owned by the value made below and unmapped by its drop.
         let mapping = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -124,8 +129,9 @@ impl BufferRing {
         );
         assert!(length <= self.buffer_bytes, "the kernel wrote beyond a buffer");
         let address = self.buffer_address(buffer);
-        // SAFETY: the buffer lies within the mapping, is initialised (anonymous pages are zero) and is lent (asserted
-        // above), so the kernel does not touch it before `recycle`, which needs the `&mut self` held by the slice.
+        // SAFETY: the buffer lies within the mapping, is initialised (anonymous pages are zero) and
+        // is lent (asserted above), so the kernel does not touch it before `recycle`, which needs
+        // the `&mut self` held by the slice.
         unsafe { std::slice::from_raw_parts_mut(address, length as usize) }
     }
 
@@ -137,18 +143,21 @@ impl BufferRing {
     fn buffer_address(&self, buffer: u16) -> *mut u8 {
         assert!(buffer < self.buffers, "buffer {buffer} of {}", self.buffers);
         let offset = self.entries_bytes + usize::from(buffer) * self.buffer_bytes as usize;
-        // SAFETY: `offset` lies within the mapping, as `buffer` is below the count it was sized for.
+        // SAFETY: `offset` lies within the mapping, as `buffer` is below the count it was sized
+        // for.
         unsafe { self.mapping.as_ptr().add(offset) }
     }
 
-    /// Writes the entry for `buffer` behind the last one; the kernel sees it after [`BufferRing::store_tail`].
+    /// Writes the entry for `buffer` behind the last one; the kernel sees it after
+    /// [`BufferRing::store_tail`].
     fn publish(&mut self, buffer: u16) {
         let address = self.buffer_address(buffer) as u64;
         let place = usize::from(self.tail & (self.buffers - 1));
         let entry = self.mapping.as_ptr().cast::<Entry>();
-        // SAFETY: `place` is below the number of entries that the mapping begins with. The kernel does not read this
-        // entry before the tail passes it, and at most `buffers` entries are out at once because each buffer is published
-        // only when new or lent. The tail field is left alone: in entry 0 the kernel reads it at any time.
+        // SAFETY: `place` is below the number of entries that the mapping begins with. The kernel
+        // does not read this entry before the tail passes it, and at most `buffers` entries are out
+        // at once because each buffer is published only when new or lent. The tail field is left
+        // alone: in entry 0 the kernel reads it at any time.
         unsafe {
             let entry = entry.add(place);
             (&raw mut (*entry).address).write(address);
@@ -159,8 +168,8 @@ impl BufferRing {
     }
 
     fn store_tail(&self) {
-        // SAFETY: the tail lies in entry 0 at the start of the mapping, aligned to 2 bytes, and is accessed by nobody
-        // but this thread (atomically, here) and the kernel.
+        // SAFETY: the tail lies in entry 0 at the start of the mapping, aligned to 2 bytes, and is
+        // accessed by nobody but this thread (atomically, here) and the kernel.
         let tail =
             unsafe { AtomicU16::from_ptr(&raw mut (*self.mapping.as_ptr().cast::<Entry>()).tail) };
         tail.store(self.tail, Ordering::Release);
@@ -172,8 +181,8 @@ impl Drop for BufferRing {
         if self.mapping_bytes == 0 {
             return;
         }
-        // SAFETY: the mapping was made by `new` and is unmapped once. The ring drops it only when no operation that could
-        // receive into it is left, and leaks it otherwise.
+        // SAFETY: the mapping was made by `new` and is unmapped once. The ring drops it only when
+        // no operation that could receive into it is left, and leaks it otherwise.
         unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
     }
 }

@@ -56,7 +56,8 @@ pub enum Completion {
         /// The new socket.
         socket: SocketId,
     },
-    /// The listener failed once (EMFILE, ENFILE, ENOMEM…); it is armed again after a pause by itself.
+    /// The listener failed once (EMFILE, ENFILE, ENOMEM…); it is armed again after a pause by
+    /// itself.
     AcceptFailed(Errno),
     /// An outgoing connection stands, or failed (then the socket is closed already).
     Connected {
@@ -67,7 +68,8 @@ pub enum Completion {
         /// How it ended.
         result: Result<(), Errno>,
     },
-    /// Bytes arrived; read them with [`Ring::bytes_mut`](super::Ring::bytes_mut) before the next turn.
+    /// Bytes arrived; read them with [`Ring::bytes_mut`](super::Ring::bytes_mut) before the next
+    /// turn.
     Received {
         /// The socket.
         socket: SocketId,
@@ -76,7 +78,8 @@ pub enum Completion {
         /// The bytes.
         bytes: Received,
     },
-    /// The peer will send nothing more (`None`), or the connection broke. The socket is still to be closed.
+    /// The peer will send nothing more (`None`), or the connection broke. The socket is still to be
+    /// closed.
     Ended {
         /// The socket.
         socket: SocketId,
@@ -85,7 +88,8 @@ pub enum Completion {
         /// The error, if it broke.
         error: Option<Errno>,
     },
-    /// A send ended: everything was sent, or the connection broke. The buffer comes back for reuse, cleared.
+    /// A send ended: everything was sent, or the connection broke. The buffer comes back for reuse,
+    /// cleared.
     Sent {
         /// The socket.
         socket: SocketId,

@@ -1,6 +1,11 @@
-//! Why a ring cannot be made or driven, and what the operator can do. Pure: error number in, sentence out.
+//! Why a ring cannot be made or driven, and what the operator can do. Pure: error number in,
+//! sentence out.
 
 use std::io;
+
+/// What a container's seccomp profile must let through.
+const ALLOW: &str =
+    "allow io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile";
 
 /// Why a ring could not be made or driven; the text says what to change.
 #[derive(Debug, thiserror::Error)]
@@ -53,8 +58,8 @@ impl Step {
             Step::MakeSockets => "cannot make a socket pair",
             Step::MultishotReceive => "multishot receive does not work (IORING_OP_RECV)",
             Step::Operations => {
-                "io_uring lacks an operation (ACCEPT, CONNECT, SEND, RECV, CLOSE, POLL_ADD, TIMEOUT, \
-                 ASYNC_CANCEL, MSG_RING)"
+                "io_uring lacks an operation (ACCEPT, CONNECT, SEND, RECV, CLOSE, POLL_ADD, \
+                 TIMEOUT, ASYNC_CANCEL, MSG_RING)"
             }
             Step::MessageRing => "messages between rings do not work (IORING_OP_MSG_RING)",
             Step::Enter => "io_uring_enter failed",
@@ -81,16 +86,17 @@ pub(super) fn kernel_release() -> String {
 pub(super) fn remedy(errno: i32, step: Step, release: &str) -> String {
     let old = is_older_than_6_1(release);
     match errno {
-        libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP if old != Some(false) => format!(
-            "Linux 6.1 or later is needed, this is {release}: upgrade the kernel"
-        ),
+        libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP if old != Some(false) => {
+            format!("Linux 6.1 or later is needed, this is {release}: upgrade the kernel")
+        }
         libc::ENOSYS => format!(
-            "Linux {release} is new enough, so io_uring is compiled out (CONFIG_IO_URING=y is needed) or hidden by \
-             a seccomp profile: in a container allow io_uring_setup, io_uring_enter and io_uring_register"
+            "Linux {release} is new enough, so io_uring is compiled out (CONFIG_IO_URING=y is \
+             needed) or hidden by a seccomp profile: in a container {ALLOW}"
         ),
-        libc::EPERM | libc::EACCES => "io_uring is forbidden here: run `sysctl kernel.io_uring_disabled=0`, and \
-             in a container allow io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile"
-            .to_owned(),
+        libc::EPERM | libc::EACCES => format!(
+            "io_uring is forbidden here: run `sysctl kernel.io_uring_disabled=0`, and in a \
+             container {ALLOW}"
+        ),
         libc::ENOMEM => "Not enough memory may be locked or mapped: raise `ulimit -l` (systemd: \
              LimitMEMLOCK=infinity) or the memory limit of the container"
             .to_owned(),
@@ -100,9 +106,11 @@ pub(super) fn remedy(errno: i32, step: Step, release: &str) -> String {
         libc::ENFILE => {
             "The whole system has too many files open: raise `sysctl fs.file-max`".to_owned()
         }
-        libc::EBADR if step == Step::Enter => "The kernel had no memory for completions and dropped some, so \
-             this node's state is unknown: give it more memory and restart it"
-            .to_owned(),
+        libc::EBADR if step == Step::Enter => {
+            "The kernel had no memory for completions and dropped some, so this node's state is \
+             unknown: give it more memory and restart it"
+                .to_owned()
+        }
         _ => format!("Unexpected on Linux {release} (6.1 or later is needed): please report it"),
     }
 }
@@ -172,10 +180,10 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "cannot make an io_uring (io_uring_setup with SINGLE_ISSUER, DEFER_TASKRUN, COOP_TASKRUN, \
-             SUBMIT_ALL): Operation not permitted (os error 1). io_uring is forbidden here: run `sysctl \
-             kernel.io_uring_disabled=0`, and in a container allow io_uring_setup, io_uring_enter and \
-             io_uring_register in its seccomp profile"
+            "cannot make an io_uring (io_uring_setup with SINGLE_ISSUER, DEFER_TASKRUN, \
+             COOP_TASKRUN, SUBMIT_ALL): Operation not permitted (os error 1). io_uring is \
+             forbidden here: run `sysctl kernel.io_uring_disabled=0`, and in a container allow \
+             io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile"
         );
     }
 }

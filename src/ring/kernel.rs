@@ -1,5 +1,5 @@
-//! The submission and completion queues: every request that is written for the kernel is written here, and
-//! io_uring_enter is called here only. Knows nothing of the state of sockets.
+//! The submission and completion queues: every request that is written for the kernel is written
+//! here, and io_uring_enter is called here only. Knows nothing of the state of sockets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,9 +23,11 @@ const ENTER_GETEVENTS: u32 = 1 << 0;
 const ENTER_EXT_ARG: u32 = 1 << 3;
 /// Completion queue entries per submission queue entry: a multishot operation completes many times.
 const COMPLETIONS_PER_ENTRY: u32 = 4;
-/// Most bytes of one send operation; the rest follows as another. The kernel's own limit is just under 2^31.
+/// Most bytes of one send operation; the rest follows as another. The kernel's own limit is just
+/// under 2^31.
 const SEND_BYTES_MAX: usize = 1 << 30;
-/// Pause after a failed accept, so that a process without free descriptors does not spin on its backlog. 100 ms.
+/// Pause after a failed accept, so that a process without free descriptors does not spin on its
+/// backlog. 100 ms.
 static ACCEPT_PAUSE: Timespec = Timespec::new().nsec(100_000_000);
 
 /// One completion, copied out of the completion queue.
@@ -52,7 +54,8 @@ impl Event {
 /// An io_uring and the requests that wait for room in it.
 pub(super) struct Kernel {
     uring: IoUring,
-    /// Requests that found the submission queue full and the kernel unwilling; submitted first, in order.
+    /// Requests that found the submission queue full and the kernel unwilling; submitted first, in
+    /// order.
     backlog: VecDeque<Entry>,
     /// Operations begun whose last completion has not been seen.
     operations: usize,
@@ -61,7 +64,8 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Makes an io_uring for the calling thread alone. More `entries` than the kernel allows become what it allows.
+    /// Makes an io_uring for the calling thread alone. More `entries` than the kernel allows become
+    /// what it allows.
     pub(super) fn new(entries: u32) -> Result<Kernel, RingError> {
         let uring = IoUring::builder()
             .setup_single_issuer()
@@ -122,11 +126,13 @@ impl Kernel {
         self.begin(opcode::RecvMulti::new(Fd(fd), buffers::GROUP).build(), token);
     }
 
-    /// Begins to send `bytes`, at most [`SEND_BYTES_MAX`] of them. The kernel waits for room itself (MSG_WAITALL).
+    /// Begins to send `bytes`, at most [`SEND_BYTES_MAX`] of them. The kernel waits for room itself
+    /// (MSG_WAITALL).
     ///
     /// # Safety
     ///
-    /// `bytes` must stay where they are, unchanged, until the completion with `token` has been seen.
+    /// `bytes` must stay where they are, unchanged, until the completion with `token` has been
+    /// seen.
     pub(super) unsafe fn send(&mut self, fd: RawFd, bytes: &[u8], token: Token) {
         let length = bytes.len().min(SEND_BYTES_MAX) as u32;
         let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
@@ -158,7 +164,8 @@ impl Kernel {
         self.begin(opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).multi(true).build(), token);
     }
 
-    /// Asks the operation with `token` to end; it still completes, with ECANCELED if the request came in time.
+    /// Asks the operation with `token` to end; it still completes, with ECANCELED if the request
+    /// came in time.
     pub(super) fn cancel(&mut self, token: Token) {
         self.request(opcode::AsyncCancel::new(token.bits()).build());
     }
@@ -208,8 +215,8 @@ impl Kernel {
         self.early_submits
     }
 
-    /// Submits, runs what the kernel deferred, and waits as told: one io_uring_enter, or none if `wait` is over and
-    /// nothing is to be submitted or fetched.
+    /// Submits, runs what the kernel deferred, and waits as told: one io_uring_enter, or none if
+    /// `wait` is over and nothing is to be submitted or fetched.
     pub(super) fn enter(&mut self, wait: Wait) -> Result<(), RingError> {
         self.move_backlog();
         let submission = self.uring.submission();
@@ -227,8 +234,8 @@ impl Kernel {
             Wait::Poll => self.call(to_submit, 0, None),
         };
         match outcome.as_ref().err().and_then(io::Error::raw_os_error) {
-            // Time is up; a signal; completions must be fetched first; no memory just now. What was not submitted stays
-            // in the queue for the next turn.
+            // Time is up; a signal; completions must be fetched first; no memory just now. What was
+            // not submitted stays in the queue for the next turn.
             None | Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
             Some(_) => outcome.map_err(|error| RingError::new(Step::Enter, error)),
         }
@@ -279,8 +286,9 @@ impl Kernel {
     }
 
     fn try_push(&mut self, entry: &Entry) -> bool {
-        // SAFETY: entries are built in this file only. Those that name memory are a send and a connect, whose callers
-        // promise that it stays until the completion, and the accept pause, which is static.
+        // SAFETY: entries are built in this file only. Those that name memory are a send and a
+        // connect, whose callers promise that it stays until the completion, and the accept pause,
+        // which is static.
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 
@@ -304,7 +312,8 @@ impl Kernel {
         let timeout = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
         let arguments = SubmitArgs::new().timespec(&timeout);
         let flags = flags | ENTER_EXT_ARG;
-        // SAFETY: `arguments` is the structure that EXT_ARG announces; it and `timeout` outlive the call.
+        // SAFETY: `arguments` is the structure that EXT_ARG announces; it and `timeout` outlive the
+        // call.
         unsafe { submitter.enter(to_submit, minimum, flags, Some(&arguments)) }
     }
 }

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// A bound, listening TCP socket (SO_REUSEADDR, SO_REUSEPORT, TCP_NODELAY inherited by accepted sockets).
+/// A bound, listening TCP socket (SO_REUSEADDR, SO_REUSEPORT, TCP_NODELAY inherited by accepted
+/// sockets).
 #[derive(Debug)]
 pub struct Listener {
     pub(super) socket: Socket,
@@ -13,8 +14,9 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds and listens. Several listeners (one per core) may share `address`; port 0 takes a free port,
-    /// which [`Listener::local_address`] tells, to be used for the other cores. An IPv6 listener on `::` takes IPv4 too.
+    /// Binds and listens. Several listeners (one per core) may share `address`; port 0 takes a free
+    /// port, which [`Listener::local_address`] tells, to be used for the other cores. An IPv6
+    /// listener on `::` takes IPv4 too.
     pub fn bind(address: SocketAddr, backlog: u32) -> io::Result<Listener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;

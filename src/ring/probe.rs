@@ -16,12 +16,14 @@ const ANSWER_MS_MAX: u64 = 2_000;
 pub struct KernelSupport {
     /// `uname -r`.
     pub release: String,
-    /// Names of the features in use, e.g. `DEFER_TASKRUN`, `multishot recv`, `buffer rings`, `MSG_RING`.
+    /// Names of the features in use, e.g. `DEFER_TASKRUN`, `multishot recv`, `buffer rings`,
+    /// `MSG_RING`.
     pub features: Vec<&'static str>,
 }
 
 /// Tries each needed feature on a small ring. The error names the missing thing and the remedy
-/// (kernel below 6.1, `kernel.io_uring_disabled`, seccomp, memlock, open files). Cost: well below a millisecond.
+/// (kernel below 6.1, `kernel.io_uring_disabled`, seccomp, memlock, open files). Cost: well below a
+/// millisecond.
 pub fn probe() -> Result<KernelSupport, RingError> {
     let mut ring = Ring::new(&RingConfig { entries: 8, buffers: 2, buffer_bytes: 64 })?;
     if !ring.has_operations()? {

@@ -1,6 +1,7 @@
 //! The table of sockets: who owns each, and which operations the kernel still has on it.
 //!
-//! A slot is freed only when its last operation has completed, so memory that an operation uses lives in the slot.
+//! A slot is freed only when its last operation has completed, so memory that an operation uses
+//! lives in the slot.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 

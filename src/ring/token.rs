@@ -1,7 +1,8 @@
 //! What travels through the kernel as `user_data`: which operation of which socket has completed.
 //!
-//! A slot is only reused after the last completion of its last operation, so a token can never name a wrong socket;
-//! the generation travels along so that this claim is asserted on every completion instead of believed.
+//! A slot is only reused after the last completion of its last operation, so a token can never name
+//! a wrong socket; the generation travels along so that this claim is asserted on every completion
+//! instead of believed.
 
 /// Bits of a slot's generation that a token carries.
 const GENERATION_BITS: u32 = 24;

@@ -21,8 +21,9 @@ impl Ring {
         let socket = self.sockets.get(id).expect("it was just put in");
         let (fd, token) = (socket.raw_fd(), socket.token(Kind::Connect, id.index));
         let address = &**socket.connecting.insert(Box::new(address));
-        // SAFETY: the box is owned by the slot and neither replaced nor dropped before the completion (`on_connect`);
-        // if the ring dies first, it waits for the completion or leaks the box.
+        // SAFETY: the box is owned by the slot and neither replaced nor dropped before the
+        // completion (`on_connect`); if the ring dies first, it waits for the completion or leaks
+        // the box.
         unsafe { self.kernel.connect(fd, address, token) };
         id
     }
@@ -60,12 +61,14 @@ impl Ring {
         let (fd, token) = (socket.raw_fd(), socket.token(Kind::Send, id.index));
         let sending = socket.sending.as_ref().expect("the caller has put it there");
         let rest = &sending.buffer[sending.offset..];
-        // SAFETY: the bytes are on the heap of a vector that the slot owns and that nobody changes, moves out or drops
-        // before the completion (`on_send`); if the ring dies first, it waits for the completion or leaks the vector.
+        // SAFETY: the bytes are on the heap of a vector that the slot owns and that nobody changes,
+        // moves out or drops before the completion (`on_send`); if the ring dies first, it waits
+        // for the completion or leaks the vector.
         unsafe { self.kernel.send(fd, rest, token) };
     }
 
-    /// Asks every operation of the socket to end; the descriptor is closed with the last of their completions.
+    /// Asks every operation of the socket to end; the descriptor is closed with the last of their
+    /// completions.
     pub(super) fn begin_closing(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get(id) else { return };
         socket.closing = true;

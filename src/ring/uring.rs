@@ -17,7 +17,8 @@ use super::sockets::SocketTable;
 use super::token::{Kind, Token};
 use super::waker::{Mailbox, Waker};
 
-/// Turns that a dying ring waits for its operations to end, [`DROP_TURN_MS`] each at most: together 1 s.
+/// Turns that a dying ring waits for its operations to end, [`DROP_TURN_MS`] each at most: together
+/// 1 s.
 const DROP_TURNS_MAX: u32 = 100;
 /// Longest sleep of one turn of a dying ring.
 const DROP_TURN_MS: u64 = 10;
@@ -25,7 +26,8 @@ const DROP_TURN_MS: u64 = 10;
 /// What a ring is made with.
 #[derive(Clone, Debug)]
 pub struct RingConfig {
-    /// Entries of the submission queue (a power of two); the completion queue gets four times as many.
+    /// Entries of the submission queue (a power of two); the completion queue gets four times as
+    /// many.
     pub entries: u32,
     /// Receive buffers shared by all connections of this ring (a power of two up to 32768).
     pub buffers: u16,
@@ -63,7 +65,8 @@ impl Ring {
         let kernel = Kernel::new(config.entries)?;
         let buffers = BufferRing::new(config.buffers, config.buffer_bytes)
             .map_err(|error| RingError::new(Step::MapBuffers, error))?;
-        // SAFETY: both live in this ring, whose drop ends every receive before it frees the buffers, or leaks them.
+        // SAFETY: both live in this ring, whose drop ends every receive before it frees the
+        // buffers, or leaks them.
         unsafe { kernel.register_buffers(&buffers)? };
         let waker = Waker::new().map_err(|error| RingError::new(Step::MakeWaker, error))?;
         let mut ring = Ring {
@@ -82,18 +85,21 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Accepts on `listener` from now on (multishot). The ring owns it; see [`Ring::stop_listening`].
+    /// Accepts on `listener` from now on (multishot). The ring owns it; see
+    /// [`Ring::stop_listening`].
     pub fn listen(&mut self, listener: Listener) {
         self.add_listener(listener);
     }
 
-    /// Stops accepting and closes the listeners. The port is free when the next turn has been taken.
+    /// Stops accepting and closes the listeners. The port is free when the next turn has been
+    /// taken.
     pub fn stop_listening(&mut self) {
         self.remove_listeners();
     }
 
-    /// Begins to connect; the result comes as [`Completion::Connected`]. Fails at once when no socket can be made (EMFILE).
-    /// Cost: two system calls here, and the connect itself with the next turn.
+    /// Begins to connect; the result comes as [`Completion::Connected`]. Fails at once when no
+    /// socket can be made (EMFILE). Cost: two system calls here, and the connect itself with the
+    /// next turn.
     pub fn connect(&mut self, address: SocketAddr, owner: u64) -> Result<SocketId, Errno> {
         let socket = new_socket(address).map_err(|error| Errno::of(&error))?;
         Ok(self.begin_connecting(socket.into(), SockAddr::from(address), owner))
@@ -111,8 +117,8 @@ impl Ring {
         }
     }
 
-    /// Receives from now on (multishot, provided buffers). Also resumes after [`Ring::pause`]. Nothing more is received after
-    /// [`Completion::Ended`].
+    /// Receives from now on (multishot, provided buffers). Also resumes after [`Ring::pause`].
+    /// Nothing more is received after [`Completion::Ended`].
     pub fn receive(&mut self, socket: SocketId) {
         if let Some(found) = self.sockets.get(socket) {
             found.wants_bytes = true;
@@ -120,33 +126,37 @@ impl Ring {
         }
     }
 
-    /// Stops receiving, so that TCP pushes back. Bytes that the ring already has may still be delivered.
+    /// Stops receiving, so that TCP pushes back. Bytes that the ring already has may still be
+    /// delivered.
     pub fn pause(&mut self, socket: SocketId) {
         self.stop_receiving(socket);
     }
 
-    /// Sends `buffer`, whole; the ring owns it until [`Completion::Sent`]. One send at a time per socket (asserted).
-    /// A send to a stale id is dropped.
+    /// Sends `buffer`, whole; the ring owns it until [`Completion::Sent`]. One send at a time per
+    /// socket (asserted). A send to a stale id is dropped.
     pub fn send(&mut self, socket: SocketId, buffer: Vec<u8>) {
         self.begin_sending(socket, buffer);
     }
 
-    /// Closes: no completion of this socket is delivered after this call. A buffer still being sent is dropped when the
-    /// kernel has let go of it. Stale ids are ignored.
+    /// Closes: no completion of this socket is delivered after this call. A buffer still being sent
+    /// is dropped when the kernel has let go of it. Stale ids are ignored.
     ///
-    /// What the kernel accepted for sending is still sent; what it has not (a send without its [`Completion::Sent`]) is not.
+    /// What the kernel accepted for sending is still sent; what it has not (a send without its
+    /// [`Completion::Sent`]) is not.
     pub fn close(&mut self, socket: SocketId) {
         self.begin_closing(socket);
     }
 
-    /// The bytes of a [`Completion::Received`] of the last turn, to be parsed in place. Panics if a turn was taken since.
+    /// The bytes of a [`Completion::Received`] of the last turn, to be parsed in place. Panics if a
+    /// turn was taken since.
     pub fn bytes_mut(&mut self, received: &Received) -> &mut [u8] {
         self.buffers.bytes_mut(received.buffer, received.length, received.turn)
     }
 
-    /// Gives the buffers of the last turn back, submits everything begun since, waits as told, and fills `completions`
-    /// (cleared first) in the order in which they happened. One io_uring_enter, none for a poll that has nothing to submit
-    /// or fetch. At most `entries` completions a turn. May end early, with no completions.
+    /// Gives the buffers of the last turn back, submits everything begun since, waits as told, and
+    /// fills `completions` (cleared first) in the order in which they happened. One io_uring_enter,
+    /// none for a poll that has nothing to submit or fetch. At most `entries` completions a turn.
+    /// May end early, with no completions.
     pub fn turn(&mut self, wait: Wait, completions: &mut Vec<Completion>) -> Result<(), RingError> {
         completions.clear();
         self.turn += 1;
@@ -185,7 +195,8 @@ impl Ring {
         self.kernel.mailbox()
     }
 
-    /// Wakes a sibling with MSG_RING (submitted with the next turn). A sibling that is gone is ignored.
+    /// Wakes a sibling with MSG_RING (submitted with the next turn). A sibling that is gone is
+    /// ignored.
     pub fn wake(&mut self, sibling: Mailbox) {
         self.kernel.message(sibling);
     }
@@ -195,7 +206,8 @@ impl Ring {
         self.waker.clone()
     }
 
-    /// Open sockets, listeners not counted, those counted whose descriptor is about to be closed.
+    /// Sockets that the ring holds, listeners not counted. A closed one counts until its last
+    /// operation has completed; its descriptor is closed by the turn after that.
     pub fn sockets(&self) -> usize {
         self.sockets.open()
     }
@@ -231,8 +243,9 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// Ends every operation and waits for the kernel to let go of the ring's memory; what it has not let go of within
-    /// a second (which a socket operation has no reason for) is leaked, never freed under it.
+    /// Ends every operation and waits for the kernel to let go of the ring's memory; what it has
+    /// not let go of within a second (which a socket operation has no reason for) is leaked, never
+    /// freed under it.
     fn drop(&mut self) {
         self.remove_listeners();
         for socket in self.sockets.ids() {

@@ -1,12 +1,14 @@
-//! Waking a ring from outside: by a sibling ring (MSG_RING) or by a thread without a ring (eventfd).
+//! Waking a ring from outside: by a sibling ring (MSG_RING) or by a thread without a ring
+//! (eventfd).
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Address of a ring for its siblings. A wake sent to a ring that is gone is lost, or wakes an innocent ring once if the
-/// descriptor was reused: rings must tolerate a [`Completion::Woken`](super::Completion::Woken) without cause.
+/// Address of a ring for its siblings. A wake sent to a ring that is gone is lost, or wakes an
+/// innocent ring once if the descriptor was reused: rings must tolerate a
+/// [`Completion::Woken`](super::Completion::Woken) without cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mailbox {
     pub(super) ring_fd: RawFd,
@@ -31,10 +33,12 @@ impl Waker {
     }
 
     /// Makes the ring's [`Ring::turn`](super::Ring::turn) return with a
-    /// [`Completion::Woken`](super::Completion::Woken). Several wakes before that turn may become one.
+    /// [`Completion::Woken`](super::Completion::Woken). Several wakes before that turn may become
+    /// one.
     pub fn wake(&self) {
-        // The ring polls for edges and never reads, so the counter only grows; it would fill up, and the write fail,
-        // after 2^64 wakes. Nothing else can fail on an eventfd that this handle keeps open.
+        // The ring polls for edges and never reads, so the counter only grows; it would fill up,
+        // and the write fail, after 2^64 wakes. Nothing else can fail on an eventfd that this
+        // handle keeps open.
         let _ = (&*self.event).write(&1_u64.to_ne_bytes());
     }
 

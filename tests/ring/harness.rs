@@ -1,0 +1,179 @@
+//! What the tests share: a ring with a listener, clients that block, an echo server, patience.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chronos::ring::{Completion, Listener, Ring, RingConfig, SocketId, Wait, now};
+
+/// End of every wait in these tests: far more than a busy machine needs, so reaching it is a failure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub const SMALL: RingConfig = RingConfig { entries: 64, buffers: 64, buffer_bytes: 4096 };
+
+pub fn make_ring(config: &RingConfig) -> Ring {
+    Ring::new(config).expect("these tests need Linux 6.1 or later with io_uring enabled")
+}
+
+pub fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+/// A ring that listens, and where.
+pub fn listening(config: &RingConfig) -> (Ring, SocketAddr) {
+    let mut ring = make_ring(config);
+    let listener = Listener::bind(loopback(), 1024).expect("a free port exists");
+    let address = listener.local_address();
+    ring.listen(listener);
+    (ring, address)
+}
+
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("the listener has room in its backlog");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    stream.set_nodelay(true).expect("TCP has NODELAY");
+    stream
+}
+
+pub fn soon(milliseconds: u64) -> Wait {
+    Wait::Until(now().mono.plus_ms(milliseconds))
+}
+
+/// Takes turns until `step` says that it has seen enough.
+pub fn drive(ring: &mut Ring, mut step: impl FnMut(&mut Ring, &mut Vec<Completion>) -> bool) {
+    let begun = Instant::now();
+    let mut completions = Vec::new();
+    while begun.elapsed() < PATIENCE {
+        ring.turn(soon(20), &mut completions).expect("a turn does not fail");
+        if step(ring, &mut completions) {
+            return;
+        }
+    }
+    panic!("what was waited for did not happen");
+}
+
+/// Hands the kernel what was begun since the last turn, such as the closing of sockets.
+pub fn submit(ring: &mut Ring) {
+    let mut completions = Vec::new();
+    ring.turn(Wait::Poll, &mut completions).expect("a turn does not fail");
+    assert!(completions.is_empty(), "{completions:?}");
+}
+
+pub fn accept_one(ring: &mut Ring) -> SocketId {
+    let mut accepted = None;
+    drive(ring, |_, completions| {
+        for completion in completions.drain(..) {
+            match completion {
+                Completion::Accepted { socket } => accepted = Some(socket),
+                other => panic!("only a client was expected: {other:?}"),
+            }
+        }
+        accepted.is_some()
+    });
+    accepted.expect("drive ends when it is there")
+}
+
+/// Sends back whatever it receives.
+#[derive(Default)]
+pub struct Echo {
+    pub peers: HashMap<SocketId, Peer>,
+    pub served: usize,
+}
+
+#[derive(Default)]
+pub struct Peer {
+    waiting: Vec<u8>,
+    is_sending: bool,
+    has_ended: bool,
+}
+
+impl Echo {
+    pub fn step(&mut self, ring: &mut Ring, completions: &mut Vec<Completion>) {
+        for completion in completions.drain(..) {
+            let socket = match completion {
+                Completion::Accepted { socket } => {
+                    self.peers.insert(socket, Peer::default());
+                    ring.set_owner(socket, u64::from(socket.index) << 32);
+                    ring.receive(socket);
+                    continue;
+                }
+                Completion::Received { socket, owner, bytes } => {
+                    assert_eq!(owner, u64::from(socket.index) << 32);
+                    let peer = self.peers.get_mut(&socket).expect("it was accepted");
+                    assert!(!peer.has_ended, "bytes after the end");
+                    peer.waiting.extend_from_slice(ring.bytes_mut(&bytes));
+                    socket
+                }
+                Completion::Sent { socket, buffer, .. } => {
+                    assert!(buffer.is_empty());
+                    self.peers.get_mut(&socket).expect("it was accepted").is_sending = false;
+                    socket
+                }
+                Completion::Ended { socket, .. } => {
+                    self.peers.get_mut(&socket).expect("it was accepted").has_ended = true;
+                    socket
+                }
+                Completion::Woken => continue,
+                other => panic!("not expected here: {other:?}"),
+            };
+            self.advance(ring, socket);
+        }
+    }
+
+    pub fn advance(&mut self, ring: &mut Ring, socket: SocketId) {
+        let peer = self.peers.get_mut(&socket).expect("it was accepted");
+        if peer.is_sending {
+            return;
+        }
+        if !peer.waiting.is_empty() {
+            peer.is_sending = true;
+            ring.send(socket, std::mem::take(&mut peer.waiting));
+        } else if peer.has_ended {
+            ring.close(socket);
+            self.peers.remove(&socket);
+            self.served += 1;
+        }
+    }
+}
+
+/// Serves `clients` connections made by `client`, which runs on a thread of its own.
+pub fn serve_echo(
+    config: &RingConfig,
+    clients: usize,
+    client: impl FnOnce(SocketAddr) + Send,
+) -> Ring {
+    let (mut ring, address) = listening(config);
+    let mut echo = Echo::default();
+    thread::scope(|scope| {
+        let client = scope.spawn(move || client(address));
+        drive(&mut ring, |ring, completions| {
+            echo.step(ring, completions);
+            echo.served == clients && ring.sockets() == 0
+        });
+        submit(&mut ring);
+        client.join().expect("the client is content");
+    });
+    ring
+}
+
+/// Bytes that tell connections and positions apart.
+pub fn pattern(seed: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ seed.wrapping_mul(97)) as u8).collect()
+}
+
+/// Opens `count` connections at once; each sends its own pattern, ends, and must get it back.
+pub fn exchange(address: SocketAddr, count: usize, length: impl Fn(usize) -> usize) {
+    let mut streams: Vec<_> = (0..count).map(|_| connect(address)).collect();
+    for (seed, stream) in streams.iter_mut().enumerate() {
+        stream.write_all(&pattern(seed, length(seed))).expect("the server reads");
+        stream.shutdown(Shutdown::Write).expect("the stream is open");
+    }
+    for (seed, stream) in streams.iter_mut().enumerate() {
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("the server answers");
+        assert!(answer == pattern(seed, length(seed)), "connection {seed} got other bytes");
+    }
+}
