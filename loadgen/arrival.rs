@@ -1,7 +1,8 @@
 //! When requests are meant to be sent.
 //!
-//! Open loop: the schedule goes on whatever the server does, and latency is counted from the intended time, so that a
-//! stall of one second shows as a thousand late requests at 1 000/s and not as one.
+//! Open loop: the schedule goes on whatever the server does, and latency is counted from the
+//! intended time, so that a stall of one second shows as a thousand late requests at 1 000/s and
+//! not as one.
 
 use std::str::FromStr;
 
@@ -49,7 +50,8 @@ pub struct Schedule {
     next_ns: u64,
     /// Poisson arrivals if present, equal gaps if not.
     random: Option<Random>,
-    /// Time since the start of the Poisson process, kept as a fraction so that rounding does not add up.
+    /// Time since the start of the Poisson process, kept as a fraction so that rounding does not
+    /// add up.
     elapsed_ns: f64,
 }
 
@@ -74,7 +76,8 @@ impl Schedule {
                 self.elapsed_ns as u64
             }
             None => {
-                // Whole numbers while the rate is whole: the millionth request is as exact as the first.
+                // Whole numbers while the rate is whole: the millionth request is as exact as the
+                // first.
                 let whole = self.per_second as u128;
                 if whole as f64 == self.per_second {
                     (u128::from(self.index) * SECOND_NS / whole) as u64

@@ -1,6 +1,7 @@
 //! Charts as inline SVG: distributions on a logarithmic axis, percentile curves, counts over time.
 //!
-//! Only classes, no colours: the page's style sheet gives them, in light and in dark. `<title>` makes every mark speak.
+//! Only classes, no colours: the page's style sheet gives them, in light and in dark. `<title>`
+//! makes every mark speak.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! A server started as a child process: found ready, ended by its own process id, never left behind.
+//! A server started as a child process: found ready, ended by its own process id, never left
+//! behind.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,8 +1,9 @@
 //! The client: one pinned thread, one ring, N connections, P requests in flight on each.
 //!
-//! Open loop: requests are due by a schedule and wait in it, not in memory, while every pipeline is full; their latency
-//! counts from the intended time. Closed loop: every answer makes room for the next request at once.
-//! It never runs without an end: warm-up, measured time and drain are bounded, and so is everything it keeps.
+//! Open loop: requests are due by a schedule and wait in it, not in memory, while every pipeline is
+//! full; their latency counts from the intended time. Closed loop: every answer makes room for the
+//! next request at once. It never runs without an end: warm-up, measured time and drain are
+//! bounded, and so is everything it keeps.
 
 mod connection;
 
@@ -74,7 +75,8 @@ pub enum Next {
 
 /// What to send, and what answers mean.
 pub trait Workload: Send + 'static {
-    /// Appends the next request to `out`. `now_ns` is taken before the request can leave this process.
+    /// Appends the next request to `out`. `now_ns` is taken before the request can leave this
+    /// process.
     fn next(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Next;
     /// A request was answered with 200.
     fn answered(&mut self, operation: Operation, tag: u64, head: &Head<'_>);
@@ -114,7 +116,8 @@ pub struct Client<W> {
     workload: W,
     ring: Ring,
     connections: Vec<Connection>,
-    /// Connections to look at before the end of this turn: answered, opened, sent, or offered a request.
+    /// Connections to look at before the end of this turn: answered, opened, sent, or offered a
+    /// request.
     touched: Vec<u32>,
     /// Places free in the pipelines of open connections.
     free: usize,
@@ -136,7 +139,8 @@ pub fn clock_ns() -> u64 {
 }
 
 impl<W: Workload> Client<W> {
-    /// Runs `workload` on the calling thread until it or the plan's time ends, and gives it back with what came out.
+    /// Runs `workload` on the calling thread until it or the plan's time ends, and gives it back
+    /// with what came out.
     pub fn run(plan: Plan, workload: W) -> Result<(W, Outcome)> {
         if let Some(core) = plan.core {
             pin_to_core(core).with_context(|| format!("cannot run the client on core {core}"))?;
@@ -282,7 +286,8 @@ impl<W: Workload> Client<W> {
         }
     }
 
-    /// Closes a connection; what was in flight on it has failed. A close between requests is no failure.
+    /// Closes a connection; what was in flight on it has failed. A close between requests is no
+    /// failure.
     fn disconnect(&mut self, index: usize, failure: Failure, now_ns: u64) {
         let connection = &mut self.connections[index];
         let Some(socket) = connection.socket.take() else { return };

@@ -57,7 +57,8 @@ impl Creator {
         self.next_number
     }
 
-    /// Milliseconds from now to the due time of timer `number`, rounded up so that it is never meant to be early.
+    /// Milliseconds from now to the due time of timer `number`, rounded up so that it is never
+    /// meant to be early.
     fn interval_ms(&self, number: u64, now_ns: u64) -> (u64, Option<u64>) {
         match self.due {
             Due::AfterMs(ms) => (ms, None),

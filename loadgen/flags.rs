@@ -43,13 +43,15 @@ pub enum Job {
     Ratio(RatioFlags),
 }
 
-/// Flags of every scenario. Those with other defaults per scenario get them from [`Scenario::defaults`].
+/// Flags of every scenario. Those with other defaults per scenario get them from
+/// [`Scenario::defaults`].
 #[derive(Args, Clone, Debug)]
 pub struct ScenarioFlags {
     /// The node: address and port
     #[arg(long, value_name = "ADDRESS", default_value = TARGET, help_heading = "Load")]
     pub target: SocketAddr,
-    /// Requests per second over all connections (2000, 20k, 1.5M), or `max`: as fast as answers come
+    /// Requests per second over all connections (2000, 20k, 1.5M), or `max`: as fast as answers
+    /// come
     #[arg(long, value_name = "RATE", help_heading = "Load")]
     pub rate: Rate,
     /// Connections
@@ -71,7 +73,8 @@ pub struct ScenarioFlags {
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = "Load")]
     pub duration_s: Duration,
     /// Seconds to wait for answers and pops still owed at the end
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "5", help_heading = "Load")]
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "5",
+        help_heading = "Load")]
     pub drain_s: Duration,
     /// Milliseconds after which a request counts as unanswered
     #[arg(long, value_name = "MS", value_parser = count(1, 3_600_000), default_value = "5000",
@@ -221,23 +224,22 @@ pub fn command() -> Command {
     for scenario in Scenario::ALL {
         root = root.subcommand(scenario_command(scenario));
     }
-    let sink = Command::new("sink").about("Only the callback sink: counts callbacks until stopped");
-    let reference = Command::new("reference")
+    // A flattened set of flags brings its own doc comment: the command's own words come after it.
+    let sink = SinkFlags::augment_args(Command::new("sink"))
+        .about("Only the callback sink: counts callbacks until stopped");
+    let reference = ReferenceFlags::augment_args(Command::new("reference"))
         .about("Only the reference: what the ring costs without a timer service on it");
-    let ratio = Command::new("ratio").about(
+    let ratio = RatioFlags::augment_args(Command::new("ratio")).about(
         "Runs the node and the reference in turn under the same load; prints CPU per request of \
          each and their ratio, the figure that noise does not spoil",
     );
-    root.subcommand(SinkFlags::augment_args(sink))
-        .subcommand(ReferenceFlags::augment_args(reference))
-        .subcommand(RatioFlags::augment_args(ratio))
+    root.subcommand(sink).subcommand(reference).subcommand(ratio)
 }
 
 fn scenario_command(scenario: Scenario) -> Command {
-    let command = Command::new(scenario.name())
+    let mut command = ScenarioFlags::augment_args(Command::new(scenario.name()))
         .about(scenario.about())
         .after_help(format!("Example:\n  chronos-loadgen {}", scenario.example()));
-    let mut command = ScenarioFlags::augment_args(command);
     for (flag, value) in scenario.defaults() {
         command = command.mut_arg(flag, |arg: Arg| arg.required(false).default_value(value));
     }
@@ -282,6 +284,16 @@ mod tests {
             let line = line.replace("$(pidof chronos)", "1");
             assert!(parse(&line).is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn help_says_what_each_command_does() {
+        let root = command().render_long_help().to_string();
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for scenario in Scenario::ALL {
+            assert!(squeezed(&root).contains(&squeezed(scenario.about())), "{scenario:?}\n{root}");
+        }
+        assert!(!root.contains("Flags of"), "{root}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Finds HTTP/1.1 messages in a byte stream, cheaply: status or request line, four headers, body by Content-Length.
+//! Finds HTTP/1.1 messages in a byte stream, cheaply: status or request line, four headers, body by
+//! Content-Length.
 //!
-//! It must not be the bottleneck, so it looks at eight bytes at a time for line ends and reads only the headers that
-//! the load generator acts on. It never interprets bodies.
+//! It must not be the bottleneck, so it looks at eight bytes at a time for line ends and reads only
+//! the headers that the load generator acts on. It never interprets bodies.
 
 /// Most bytes kept of a message that has not arrived whole. More is a broken or hostile peer.
 const CARRY_BYTES_MAX: usize = 1 << 20;
@@ -112,7 +113,8 @@ impl Inbox {
         self.carry.clear();
     }
 
-    /// Calls `each` with every message that is complete (head and body) now that `bytes` have arrived.
+    /// Calls `each` with every message that is complete (head and body) now that `bytes` have
+    /// arrived.
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -130,7 +132,8 @@ impl Inbox {
     }
 }
 
-/// Passes every complete message at the front of `bytes` to `each`; returns how many bytes they took.
+/// Passes every complete message at the front of `bytes` to `each`; returns how many bytes they
+/// took.
 fn consume(
     bytes: &[u8],
     each: &mut impl FnMut(&Head<'_>) -> Result<(), FrameError>,
@@ -172,8 +175,9 @@ fn number(value: &[u8]) -> Option<u32> {
     Some(value.iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0')))
 }
 
-/// Index of the first line feed at or after `from`. Eight bytes a step: a byte of `word ^ 0x0a..` is zero where a line
-/// feed stands, and subtracting 1 from each byte borrows into the top bit of the lowest zero byte first.
+/// Index of the first line feed at or after `from`. Eight bytes a step: a byte of `word ^ 0x0a..`
+/// is zero where a line feed stands, and subtracting 1 from each byte borrows into the top bit of
+/// the lowest zero byte first.
 fn find_newline(bytes: &[u8], from: usize) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let mut at = from;

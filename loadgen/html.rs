@@ -1,4 +1,5 @@
-//! The report as one page: no script, no font, no image from elsewhere; readable in light and dark and on paper.
+//! The report as one page: no script, no font, no image from elsewhere; readable in light and dark
+//! and on paper.
 
 use std::fmt::Write;
 

@@ -1,7 +1,9 @@
-//! What was asked for and what came: every timer's due time, written by the client, and every pop, judged by the sink.
+//! What was asked for and what came: every timer's due time, written by the client, and every pop,
+//! judged by the sink.
 //!
-//! Conservative on purpose: a due time is counted from the moment *before* the request is handed to the kernel, so a
-//! pop called early really is early, and lateness includes the way of the request to the node and of the callback back.
+//! Conservative on purpose: a due time is counted from the moment *before* the request is handed to
+//! the kernel, so a pop called early really is early, and lateness includes the way of the request
+//! to the node and of the callback back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +16,8 @@ const ACKNOWLEDGED: u64 = 1 << 63;
 /// Pops of one timer that can come out of order and still be told from doubled ones.
 const SEQUENCE_WINDOW: u32 = 64;
 
-/// Shared between the client's thread and the sink's: one word per timer, each written before its request leaves.
+/// Shared between the client's thread and the sink's: one word per timer, each written before its
+/// request leaves.
 #[derive(Debug)]
 pub struct Ledger {
     /// Due time of the first pop (monotonic ns), 0 if never asked for; top bit: acknowledged.

@@ -43,8 +43,9 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 pub fn utc_text(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000;
     let (days, second) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Civil date from days (Hinnant, "chrono-compatible low-level date algorithms"): years begin in March, so that
-    // the leap day is the last of its year; 719 468 days lie between 0000-03-01 and 1970-01-01.
+    // Civil date from days (Hinnant, "chrono-compatible low-level date algorithms"): years begin in
+    // March, so that the leap day is the last of its year; 719 468 days lie between 0000-03-01 and
+    // 1970-01-01.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era =

@@ -1,7 +1,9 @@
-//! `chronos-loadgen`: load, a callback sink and a reference for timer services, on the same ring as the node.
+//! `chronos-loadgen`: load, a callback sink and a reference for timer services, on the same ring as
+//! the node.
 //!
-//! client/ sends requests and matches answers; creator and sessions say what to send; sink judges pops by the ledger;
-//! scenario/ puts them together; report, html and chart tell what came out; ratio compares node and reference.
+//! client/ sends requests and matches answers; creator and sessions say what to send; sink judges
+//! pops by the ledger; scenario/ puts them together; report, html and chart tell what came out;
+//! ratio compares node and reference.
 
 #![forbid(unsafe_code)]
 

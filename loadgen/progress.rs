@@ -1,4 +1,5 @@
-//! A bar on the terminal while a long run goes on. Nothing is drawn when standard error is no terminal.
+//! A bar on the terminal while a long run goes on. Nothing is drawn when standard error is no
+//! terminal.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! A small seeded generator: the same seed makes the same load. Not for secrets.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): one addition and a mix per number, any seed is a good seed.
+/// SplitMix64 (Steele, Lea, Flood 2014): one addition and a mix per number, any seed is a good
+/// seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

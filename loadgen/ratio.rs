@@ -1,7 +1,7 @@
 //! Node and reference in turn under the same load: the ratio of their CPU per request.
 //!
-//! Noise of a shared machine moves both alike, so rounds are interleaved, each with fresh processes, and the order changes
-//! from round to round.
+//! Noise of a shared machine moves both alike, so rounds are interleaved, each with fresh
+//! processes, and the order changes from round to round.
 
 use std::fmt::Write;
 use std::net::SocketAddr;

@@ -54,7 +54,8 @@ pub enum Failure {
     Timeout,
     /// An answer that cannot be read, or that no request asked for.
     Malformed,
-    /// Intended within the measured time but never sent, because the server was too slow (open loop).
+    /// Intended within the measured time but never sent, because the server was too slow (open
+    /// loop).
     Unsent,
 }
 
@@ -90,7 +91,8 @@ pub struct Recorder {
     pub to_ns: u64,
     /// Requests intended from here on are also recorded in [`Recorder::after_split`].
     pub split_ns: u64,
-    /// Open loop: a request belongs to the measured time by its intention; closed loop: by its answer.
+    /// Open loop: a request belongs to the measured time by its intention; closed loop: by its
+    /// answer.
     pub open_loop: bool,
     /// Latency of all good answers, in nanoseconds.
     pub latency: Histogram<u64>,
@@ -146,7 +148,8 @@ impl Recorder {
         }
     }
 
-    /// A request failed. In an open loop one that was never answered still counts with the time it waited.
+    /// A request failed. In an open loop one that was never answered still counts with the time it
+    /// waited.
     pub fn failed(&mut self, failure: Failure, flight: &Flight, now_ns: u64) {
         *self.failures.entry(failure).or_default() += 1;
         let unanswered = matches!(failure, Failure::Timeout | Failure::Unsent);

@@ -1,5 +1,6 @@
-//! The reference: what the ring alone costs. A fixed 200 to every complete request, or fixed callbacks as fast as they are
-//! answered; no JSON, no timer. The node is measured against it on the same machine at the same minute.
+//! The reference: what the ring alone costs. A fixed 200 to every complete request, or fixed
+//! callbacks as fast as they are answered; no JSON, no timer. The node is measured against it on
+//! the same machine at the same minute.
 
 use std::net::SocketAddr;
 
@@ -40,8 +41,8 @@ struct Call {
     answered: bool,
 }
 
-/// Sends callbacks to `sink` on this many connections, one in flight on each, until the sink has closed them all: the
-/// reference for pops. Runs on the calling thread.
+/// Sends callbacks to `sink` on this many connections, one in flight on each, until the sink has
+/// closed them all: the reference for pops. Runs on the calling thread.
 pub fn call_back(sink: SocketAddr, connections: u32, core: Option<usize>) -> Result<()> {
     if let Some(core) = core {
         pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;

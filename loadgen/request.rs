@@ -1,7 +1,8 @@
-//! Requests built once and patched: the cost of one more is a copy of some 300 bytes and ten digits.
+//! Requests built once and patched: the cost of one more is a copy of some 300 bytes and ten
+//! digits.
 //!
-//! Holes have a fixed width, so that Content-Length never changes. A number in JSON may not begin with zeros, so a
-//! hole for seconds is filled up with spaces, which JSON allows before a value.
+//! Holes have a fixed width, so that Content-Length never changes. A number in JSON may not begin
+//! with zeros, so a hole for seconds is filled up with spaces, which JSON allows before a value.
 
 use std::net::SocketAddr;
 
@@ -12,7 +13,10 @@ const SECONDS_WIDTH: usize = 11;
 /// What an opaque body is filled with; no character needs an escape in JSON.
 const FILLER: &[u8] = b"call-leg-9f3c/terminating;sequence=0042/";
 /// The opaque body of the real workload, as it stands inside a JSON string.
-const RALF_OPAQUE: &str = r#"{\"event\":{\"Service-Information\":{\"IMS-Information\":{\"Role-Of-Node\":0,\"Node-Functionality\":0}},\"Accounting-Record-Type\":3}}"#;
+const RALF_OPAQUE: &str = concat!(
+    r#"{\"event\":{\"Service-Information\":{\"IMS-Information\":"#,
+    r#"{\"Role-Of-Node\":0,\"Node-Functionality\":0}},\"Accounting-Record-Type\":3}}"#
+);
 
 /// What kind of timer is asked for.
 #[derive(Clone, Debug)]
@@ -21,7 +25,8 @@ pub struct TimerShape {
     pub target: SocketAddr,
     /// Where the callback goes.
     pub callback: SocketAddr,
-    /// Milliseconds to the first pop and between pops; `None` leaves a hole to be patched per request.
+    /// Milliseconds to the first pop and between pops; `None` leaves a hole to be patched per
+    /// request.
     pub interval_ms: Option<u64>,
     /// Pops before the timer ends, at least 1.
     pub pops_each: u32,
@@ -29,7 +34,8 @@ pub struct TimerShape {
     pub opaque_bytes: usize,
     /// Replicas asked for.
     pub replication_factor: u8,
-    /// Look like the charging function of an IMS core: call id in the path, its opaque body, a CALL tag.
+    /// Look like the charging function of an IMS core: call id in the path, its opaque body, a CALL
+    /// tag.
     pub ralf: bool,
 }
 
@@ -69,7 +75,8 @@ impl Template {
         Template { number_at, seconds_at, resource_at: method.len(), bytes }
     }
 
-    /// Appends this request for timer `number`; `interval_ms` is needed exactly if the shape left it open.
+    /// Appends this request for timer `number`; `interval_ms` is needed exactly if the shape left
+    /// it open.
     pub fn append(&self, number: u64, interval_ms: Option<u64>, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
@@ -110,7 +117,8 @@ pub fn append_delete(target: SocketAddr, resource: &[u8], out: &mut Vec<u8>) {
     write!(out, " HTTP/1.1\r\nHost: {target}\r\n\r\n").expect("writing to memory cannot fail");
 }
 
-/// The number of the timer in the path of its callback: the digits after the last slash or call id prefix.
+/// The number of the timer in the path of its callback: the digits after the last slash or call id
+/// prefix.
 pub fn number_in_path(path: &[u8]) -> Option<u64> {
     let end = path.iter().position(|&byte| byte == b'?').unwrap_or(path.len());
     let digits = path[..end].get(end.checked_sub(NUMBER_WIDTH)?..)?;
@@ -134,7 +142,8 @@ fn timer_body(shape: &TimerShape) -> String {
     };
     let number = "#".repeat(NUMBER_WIDTH);
     let (path, opaque, tail) = if shape.ralf {
-        // A call id as an IMS core makes it: `<number>@10.0.0.1`, URL-escaped, the number last so that it can be found.
+        // A call id as an IMS core makes it: `<number>@10.0.0.1`, URL-escaped, the number last so
+        // that it can be found.
         let path = format!("/call-id/ims%40pcscf-1%3B{number}?timer-interim=true");
         let tags = r#","statistics":{"tag-info":[{"type":"CALL","count":1}]}"#;
         (path, RALF_OPAQUE.to_owned(), tags)
@@ -143,9 +152,11 @@ fn timer_body(shape: &TimerShape) -> String {
         let opaque = String::from_utf8(filler).expect("the filler is ASCII");
         (format!("/pop/{number}"), opaque, "")
     };
+    let timing = format!(r#"{{"interval":{interval}{REPEAT_FOR_MEMBER}{repeat_for}}}"#);
+    let http = format!(r#"{{"uri":"http://{}{path}","opaque":"{opaque}"}}"#, shape.callback);
+    let reliability = format!(r#"{{"replication-factor":{}}}"#, shape.replication_factor);
     format!(
-        r#"{{"timing":{{"interval":{interval}{REPEAT_FOR_MEMBER}{repeat_for}}},"callback":{{"http":{{"uri":"http://{}{path}","opaque":"{opaque}"}}}},"reliability":{{"replication-factor":{}}}{tail}}}"#,
-        shape.callback, shape.replication_factor
+        r#"{{"timing":{timing},"callback":{{"http":{http}}},"reliability":{reliability}{tail}}}"#
     )
 }
 

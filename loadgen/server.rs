@@ -1,6 +1,8 @@
-//! The smallest HTTP server on the ring: frames requests, asks a handler, sends one coalesced answer per connection and turn.
+//! The smallest HTTP server on the ring: frames requests, asks a handler, sends one coalesced
+//! answer per connection and turn.
 //!
-//! The callback sink and the reference are handlers of it. It parses nothing but heads and Content-Length.
+//! The callback sink and the reference are handlers of it. It parses nothing but heads and
+//! Content-Length.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -29,7 +31,8 @@ pub enum Verdict {
     Answered,
     /// Never answer.
     Hang,
-    /// Append [`Handler::late_answer`] after this many milliseconds (the same for all requests of a handler).
+    /// Append [`Handler::late_answer`] after this many milliseconds (the same for all requests of a
+    /// handler).
     AnswerAfterMs(u64),
     /// Close the connection without an answer.
     Close,
@@ -81,7 +84,8 @@ fn join<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|_| Err(anyhow!("a thread of the load generator panicked")))
 }
 
-/// Serves on the calling thread until `stop`; `ready` is told the address. Returns the handler and the CPU time taken.
+/// Serves on the calling thread until `stop`; `ready` is told the address. Returns the handler and
+/// the CPU time taken.
 pub fn run<H: Handler>(
     listen: SocketAddr,
     core: Option<usize>,

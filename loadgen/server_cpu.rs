@@ -2,14 +2,16 @@
 
 use std::fs;
 
-/// Nanoseconds in a clock tick of /proc/<pid>/stat: Linux has shown 100 ticks a second to programs since 2.6.
+/// Nanoseconds in a clock tick of /proc/<pid>/stat: Linux has shown 100 ticks a second to programs
+/// since 2.6.
 const STAT_TICK_NS: u64 = 10_000_000;
 
 /// User and system time of process `pid` so far, in nanoseconds, all threads together.
 ///
-/// Sums /proc/<pid>/task/*/schedstat, exact to the nanosecond but for what a thread has run since its last scheduler tick;
-/// a kernel without schedstat gives /proc/<pid>/stat, exact to 10 ms. A thread that ends between two calls is missed.
-/// Costs one open and read per thread, some 10 us each.
+/// Sums /proc/<pid>/task/*/schedstat, exact to the nanosecond but for what a thread has run since
+/// its last scheduler tick; a kernel without schedstat gives /proc/<pid>/stat, exact to 10 ms. A
+/// thread that ends between two calls is missed. Costs one open and read per thread, some 10 us
+/// each.
 pub fn cpu_ns(pid: u32) -> Option<u64> {
     threads_cpu_ns(pid)
         .or_else(|| stat_cpu_ns(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
@@ -25,7 +27,8 @@ fn threads_cpu_ns(pid: u32) -> Option<u64> {
     (sum_ns > 0).then_some(sum_ns)
 }
 
-/// utime and stime, fields 14 and 15, counted after the command, which may hold spaces and brackets.
+/// utime and stime, fields 14 and 15, counted after the command, which may hold spaces and
+/// brackets.
 fn stat_cpu_ns(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -61,7 +64,8 @@ mod tests {
         let before = cpu_ns(pid).unwrap();
         let mut work = 0u64;
         let mut after = before;
-        // Bounded: each round is some ms of work, and the counter moves at least at every scheduler tick.
+        // Bounded: each round is some ms of work, and the counter moves at least at every scheduler
+        // tick.
         for round in 0..1000 {
             (0..1_000_000u64).for_each(|i| work = std::hint::black_box(work ^ i ^ round));
             after = cpu_ns(pid).unwrap();

@@ -1,7 +1,9 @@
-//! The workload of sessions: create, refresh some times, delete. `churn` refreshes once, `ralf` like calls do.
+//! The workload of sessions: create, refresh some times, delete. `churn` refreshes once, `ralf`
+//! like calls do.
 //!
-//! Live sessions stand in a queue. Below the wished number a new one is created; at it, the session at the front takes its
-//! next step. So each live session is touched every (live sessions / rate) seconds, at any rate, open or closed loop.
+//! Live sessions stand in a queue. Below the wished number a new one is created; at it, the session
+//! at the front takes its next step. So each live session is touched every (live sessions / rate)
+//! seconds, at any rate, open or closed loop.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -110,7 +112,8 @@ impl Sessions {
         if !self.manners.random {
             return self.manners.refreshes;
         }
-        // Geometric with the wished mean: the floor of an exponential with mean 1 / ln(1 + 1 / mean).
+        // Geometric with the wished mean: the floor of an exponential with mean 1 / ln(1 + 1 /
+        // mean).
         let mean = f64::from(self.manners.refreshes.max(1));
         self.random.exponential(1.0 / (1.0 + 1.0 / mean).ln()) as u32
     }

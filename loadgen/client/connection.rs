@@ -13,7 +13,8 @@ const BACK_OFF_NS: u64 = 10_000_000;
 /// Longest pause before a broken connection is made again.
 const BACK_OFF_NS_MAX: u64 = 1_000_000_000;
 
-/// State of one connection. Memory: two buffers of at most a pipeline of requests, and one flight per request.
+/// State of one connection. Memory: two buffers of at most a pipeline of requests, and one flight
+/// per request.
 #[derive(Debug, Default)]
 pub struct Connection {
     /// The socket, while connecting or open.
@@ -82,8 +83,9 @@ impl Connection {
         Some((self.socket?, output))
     }
 
-    /// Matches the answers in `data` to the requests in flight, in order. An error says why the connection is to be
-    /// closed; requests without an answer stay in flight for the caller to fail.
+    /// Matches the answers in `data` to the requests in flight, in order. An error says why the
+    /// connection is to be closed; requests without an answer stay in flight for the caller to
+    /// fail.
     pub fn read_answers<W: Workload>(
         &mut self,
         data: &[u8],

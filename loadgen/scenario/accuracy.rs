@@ -40,5 +40,10 @@ pub fn run(flags: &ScenarioFlags) -> Result<Report> {
          to the node and of the callback back"
             .to_owned(),
     );
+    if flags.server_pid.is_some() {
+        report
+            .notes
+            .push("the server's CPU per request is that of a create and its pops".to_owned());
+    }
     Ok(report)
 }

@@ -1,4 +1,5 @@
-//! A tiny timer service for tests, on plain threads, with faults to be found: what no good node can be asked to do.
+//! A tiny timer service for tests, on plain threads, with faults to be found: what no good node can
+//! be asked to do.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -14,7 +14,8 @@ const MIB: f64 = 1024.0 * 1024.0;
 /// Long enough for connections to close and buffers to be given back.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Creates --timers far timers as fast as possible; tells what the server's resident memory grew by.
+/// Creates --timers far timers as fast as possible; tells what the server's resident memory grew
+/// by.
 pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let timers = u64::from(flags.timers);
     let before = flags.server_pid.and_then(resident_bytes);

@@ -19,7 +19,8 @@ use crate::request::TimerShape;
 /// Requests begin this long before the herd, to have something to compare with.
 const BEFORE: Duration = Duration::from_secs(2);
 
-/// Creates --timers for one instant, then sends --rate requests a second from two seconds before it until all have popped.
+/// Creates --timers for one instant, then sends --rate requests a second from two seconds before it
+/// until all have popped.
 pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let ledger = Arc::new(Ledger::new(flags.timers as usize, 1, 1));
     let start_ns = clock_ns();

@@ -98,7 +98,7 @@ impl Scenario {
                 "--timers due in the same millisecond while --rate requests a second go on"
             }
             Scenario::Ralf => {
-                "Call sessions as a charging function makes them: POST, PUT at each refresh, DELETE \
+                "Call sessions as a charging function makes them: POST, PUT at a refresh, DELETE \
                  at hang-up"
             }
             Scenario::Isolation => {
@@ -314,8 +314,8 @@ struct Sample {
     distinct: u64,
 }
 
-/// Waits until every owed pop has arrived or `until_ns`, and at least `quiet` after that for doubled ones. Samples the
-/// server's CPU time on the way.
+/// Waits until every owed pop has arrived or `until_ns`, and at least `quiet` after that for
+/// doubled ones. Samples the server's CPU time on the way.
 fn await_pops(flags: &ScenarioFlags, ledger: &Ledger, until_ns: u64, what: &str) -> Vec<Sample> {
     let mut samples = Vec::new();
     let about = Duration::from_nanos(until_ns.saturating_sub(clock_ns()));
@@ -330,12 +330,14 @@ fn await_pops(flags: &ScenarioFlags, ledger: &Ledger, until_ns: u64, what: &str)
         progress.show(format!("{} of {} pops", grouped(distinct), grouped(ledger.owed())));
         std::thread::sleep(LOOK);
     }
-    // Doubled pops come later than their first: a callback time-out (2 s) is when a node would try again.
+    // Doubled pops come later than their first: a callback time-out (2 s) is when a node would try
+    // again.
     std::thread::sleep(flags.drain_s.min(Duration::from_millis(2500)));
     samples
 }
 
-/// The server's CPU per pop in microseconds and cores busy, between the first sample with pops and the last before all.
+/// The server's CPU per pop in microseconds and cores busy, between the first sample with pops and
+/// the last before all.
 fn cpu_per_pop(samples: &[Sample]) -> Option<(f64, f64)> {
     let last_count = samples.last()?.distinct;
     let first = samples.iter().find(|sample| sample.distinct > 0)?;

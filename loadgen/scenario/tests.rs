@@ -1,4 +1,5 @@
-//! Whole scenarios against small servers: the real client, sink and ledger, and faults that must be found.
+//! Whole scenarios against small servers: the real client, sink and ledger, and faults that must be
+//! found.
 
 use std::sync::atomic::AtomicBool;
 
