@@ -340,7 +340,7 @@ impl<W: Workload> Client<W> {
                 self.own_cpu_ns = thread_cpu_ns();
                 self.workload.measuring(self.recorder.from_ns);
             }
-            Phase::Measured if now_ns >= self.phase_ends_ns || (self.finished && !in_flight) => {
+            Phase::Measured if self.is_over(now_ns) || (self.finished && !in_flight) => {
                 self.phase = Phase::Draining;
                 self.recorder.to_ns = self.recorder.to_ns.min(now_ns + 1);
                 self.phase_ends_ns = now_ns + self.plan.drain.as_nanos() as u64;
@@ -355,6 +355,15 @@ impl<W: Workload> Client<W> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The measured time is over. If this thread was late to see that, what was due before its end
+    /// and can be sent is sent first: the server must not be blamed for it.
+    fn is_over(&self, now_ns: u64) -> bool {
+        let due = self.schedule.as_ref().is_some_and(|each| each.next_ns() < self.recorder.to_ns);
+        let late = due && self.free > 0 && !self.finished;
+        let patience_ns = if late { self.plan.drain.as_nanos() as u64 } else { 0 };
+        now_ns >= self.phase_ends_ns + patience_ns
     }
 
     /// Warm-up begins; the times of everything after it are fixed here.

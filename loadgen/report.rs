@@ -350,6 +350,7 @@ impl Report {
                 all.push((format!("lateness {}", phase_name(&self.drawings.lateness)), during));
             }
         }
+        all.retain(|(_, percentiles)| percentiles.count > 0);
         all
     }
 
