@@ -53,13 +53,29 @@ pub struct Schedule {
     /// Time since the start of the Poisson process, kept as a fraction so that rounding does not
     /// add up.
     elapsed_ns: f64,
+    /// Arrivals are gathered at multiples of this; 1 for none.
+    burst_ns: u64,
 }
 
 impl Schedule {
     /// Times from `start_ns` on; `poisson_seed` draws exponential gaps in place of equal ones.
     pub fn new(start_ns: u64, per_second: f64, poisson_seed: Option<u64>) -> Schedule {
         let random = poisson_seed.map(Random::new);
-        Schedule { start_ns, per_second, index: 0, next_ns: start_ns, random, elapsed_ns: 0.0 }
+        Schedule {
+            start_ns,
+            per_second,
+            index: 0,
+            next_ns: start_ns,
+            random,
+            elapsed_ns: 0.0,
+            burst_ns: 1,
+        }
+    }
+
+    /// Gathers arrivals in bursts this far apart: the intended times themselves move to the next
+    /// burst, so that a wake-up of the client serves several requests and none counts as late.
+    pub fn in_bursts(self, burst_ns: u64) -> Schedule {
+        Schedule { burst_ns: burst_ns.max(1), ..self }
     }
 
     /// The intended time of the next request.
@@ -86,7 +102,7 @@ impl Schedule {
                 }
             }
         };
-        self.next_ns = self.start_ns + offset_ns;
+        self.next_ns = self.start_ns + offset_ns.next_multiple_of(self.burst_ns);
     }
 }
 
@@ -126,6 +142,20 @@ mod tests {
                 2_000_000_000
             ]
         );
+    }
+
+    #[test]
+    fn bursts_gather_arrivals_and_keep_the_rate() {
+        let mut schedule = Schedule::new(5, 10_000.0, None).in_bursts(250_000);
+        let times: Vec<u64> = (0..10_001)
+            .map(|_| {
+                let time = schedule.next_ns();
+                schedule.advance();
+                time - 5
+            })
+            .collect();
+        assert_eq!(times[..5], [0, 250_000, 250_000, 500_000, 500_000]);
+        assert_eq!(times[10_000], 1_000_000_000);
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct Plan {
     pub pipeline: usize,
     /// Open or closed loop.
     pub rate: Rate,
+    /// Open loop: gather requests in bursts this far apart; 0 for none.
+    pub burst: Duration,
     /// Exponential gaps in the open loop.
     pub poisson: bool,
     /// Seed of the gaps.
@@ -373,8 +375,9 @@ impl<W: Workload> Client<W> {
         self.recorder.to_ns = self.recorder.from_ns + self.plan.duration.as_nanos() as u64;
         self.phase_ends_ns = self.recorder.from_ns;
         if let Rate::PerSecond(rate) = self.plan.rate {
+            let burst_ns = self.plan.burst.as_nanos() as u64;
             let seed = self.plan.poisson.then_some(self.plan.seed);
-            self.schedule = Some(Schedule::new(now_ns, rate, seed));
+            self.schedule = Some(Schedule::new(now_ns, rate, seed).in_bursts(burst_ns));
         }
     }
 

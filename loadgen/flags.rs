@@ -54,6 +54,9 @@ pub struct ScenarioFlags {
     /// come
     #[arg(long, value_name = "RATE", help_heading = "Load")]
     pub rate: Rate,
+    /// Gather requests in bursts so many microseconds apart: spares the load generator's own core
+    #[arg(long, value_name = "US", value_parser = count(0, 1_000_000), help_heading = "Load")]
+    pub burst_us: u32,
     /// Connections
     #[arg(long, value_name = "N", value_parser = count(1, 60_000), help_heading = "Load")]
     pub connections: u32,

@@ -123,17 +123,19 @@ impl Scenario {
     }
 
     /// Defaults of flags that differ between scenarios.
-    pub fn defaults(self) -> [(&'static str, &'static str); 9] {
-        // rate, connections, pipeline, warm-up, duration, timers, interval, refreshes, spread
+    pub fn defaults(self) -> [(&'static str, &'static str); 10] {
+        // rate, connections, pipeline, warm-up, duration, timers, interval, refreshes, spread, burst
         let values = match self {
-            Scenario::Post => ["max", "64", "1", "1", "10", "1000000000", "3600000", "0", "0"],
-            Scenario::Churn => ["max", "64", "1", "1", "10", "100000", "3600000", "1", "0"],
-            Scenario::Accuracy => ["2000", "16", "16", "1", "10", "1", "1000", "0", "0"],
-            Scenario::Pops => ["max", "64", "16", "0", "60", "1000000", "1", "0", "0"],
-            Scenario::Herd => ["1000", "16", "16", "0", "30", "1000000", "3600000", "0", "0"],
-            Scenario::Ralf => ["10000", "64", "16", "1", "10", "50000", "300000", "4", "0"],
-            Scenario::Isolation => ["2000", "16", "16", "1", "20", "100000", "1000", "0", "0"],
-            Scenario::Fill => ["max", "64", "16", "0", "3600", "1000000", "3600000", "0", "0"],
+            Scenario::Post => ["max", "64", "1", "1", "10", "1000000000", "3600000", "0", "0", "0"],
+            Scenario::Churn => ["max", "64", "1", "1", "10", "100000", "3600000", "1", "0", "0"],
+            Scenario::Accuracy => ["2000", "16", "16", "1", "10", "1", "1000", "0", "0", "250"],
+            Scenario::Pops => ["max", "64", "16", "0", "60", "1000000", "1", "0", "0", "0"],
+            Scenario::Herd => ["1000", "16", "16", "0", "30", "1000000", "3600000", "0", "0", "0"],
+            Scenario::Ralf => ["10000", "64", "16", "1", "10", "50000", "300000", "4", "0", "0"],
+            Scenario::Isolation => {
+                ["2000", "16", "16", "1", "20", "100000", "1000", "0", "0", "250"]
+            }
+            Scenario::Fill => ["max", "64", "16", "0", "3600", "1000000", "3600000", "0", "0", "0"],
         };
         let flags = [
             "rate",
@@ -145,6 +147,7 @@ impl Scenario {
             "interval_ms",
             "refreshes",
             "spread_ms",
+            "burst_us",
         ];
         std::array::from_fn(|index| (flags[index], values[index]))
     }
@@ -166,7 +169,9 @@ impl Scenario {
             }
             Scenario::Ralf => &["lead_ms", "spread_ms", "opaque_bytes"],
             Scenario::Accuracy => &["timers", "refreshes", "lead_ms", "spread_ms"],
-            Scenario::Pops => &["rate", "poisson", "refreshes", "interval_ms", "pops_each"],
+            Scenario::Pops => {
+                &["rate", "burst_us", "poisson", "refreshes", "interval_ms", "pops_each"]
+            }
             Scenario::Herd | Scenario::Isolation => &["refreshes", "pops_each"],
         }
     }
@@ -194,6 +199,7 @@ fn plan(flags: &ScenarioFlags) -> Plan {
         connections: flags.connections as usize,
         pipeline: flags.pipeline as usize,
         rate: flags.rate,
+        burst: Duration::from_micros(u64::from(flags.burst_us)),
         poisson: flags.poisson,
         seed: flags.seed,
         warm_up: flags.warm_up_s,
