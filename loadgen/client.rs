@@ -416,6 +416,10 @@ impl<W: Workload> Client<W> {
     /// Open loop: everything due goes to the connections in turn, as long as one has room.
     fn offer_due(&mut self, schedule: &mut Schedule, now_ns: u64) {
         let end_ns = now_ns.min(self.recorder.to_ns - 1);
+        // Requests go round the connections one by one; a burst goes to one, as long as it has
+        // room.
+        self.cursor =
+            (self.cursor + usize::from(!self.plan.burst.is_zero())) % self.connections.len();
         for _ in 0..OFFERS_PER_TURN_MAX {
             let intended_ns = schedule.next_ns();
             if intended_ns > end_ns || self.free == 0 {
@@ -425,7 +429,7 @@ impl<W: Workload> Client<W> {
                 .map(|place| place % self.connections.len())
                 .find(|&place| self.connections[place].has_room(self.plan.pipeline))
                 .expect("`free` counts the room in open connections");
-            self.cursor = index + 1;
+            self.cursor = index + usize::from(self.plan.burst.is_zero());
             let connection = &mut self.connections[index];
             match self.workload.next(now_ns, &mut connection.out) {
                 Next::Sent(operation, tag) => {
