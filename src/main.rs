@@ -1,1 +1,11 @@
-fn main() {}
+//! The binary `chronos`: one allocator, one call.
+
+use std::process::ExitCode;
+
+/// Steady allocation time when many cores allocate at once (architecture section 6).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    chronos::cli::run()
+}

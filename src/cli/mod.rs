@@ -1,1 +1,129 @@
-//! cli
+//! The command line of the one binary: subcommands, exit codes, and nothing else. What a command
+//! does lives in `control` (`serve`) or in a file of its own here (`demo`).
+
+mod demo;
+mod demo_http;
+mod flags;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::control::config::{
+    self, CONFIG_BYTES_MAX, ConfigError, Loaded, Origin, Problem, Sources,
+};
+use crate::control::{config_text, log, serve};
+use flags::{Command, Flags};
+
+/// An orderly end.
+pub const EXIT_OK: u8 = 0;
+/// The command was understood and failed: a port in use, a kernel without io_uring, a core that
+/// failed, missing pops.
+pub const EXIT_FAILURE: u8 = 1;
+/// The command line or the configuration is wrong; nothing was started. The argument parser uses
+/// the same code.
+pub const EXIT_USAGE: u8 = 2;
+
+/// Runs the command line of this process to its end.
+pub fn run() -> ExitCode {
+    let flags = Flags::parse();
+    ExitCode::from(match &flags.command {
+        Some(Command::Demo) => demo::run(),
+        None => run_node(&flags),
+    })
+}
+
+fn run_node(flags: &Flags) -> u8 {
+    if flags.print_reference_config {
+        return print(&config_text::print_reference());
+    }
+    let Loaded { config, warnings } = match read_sources(flags).and_then(|from| config::load(&from))
+    {
+        Ok(loaded) => loaded,
+        Err(error) => return fail(&error, EXIT_USAGE),
+    };
+    if flags.check_config || flags.print_config {
+        for warning in &warnings {
+            tell(&format!("warning: {warning}"));
+        }
+        if flags.print_config {
+            return print(&config_text::print_effective(&config));
+        }
+        let name = flags.config.as_ref().map_or("no file".into(), |f| f.display().to_string());
+        return print(&format!("configuration ok ({name})\n"));
+    }
+    log::install(&config.log);
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    match serve::serve(&config) {
+        Ok(()) => EXIT_OK,
+        Err(error) => fail(&error, EXIT_FAILURE),
+    }
+}
+
+/// Collects file, environment and flags without judging them.
+fn read_sources(flags: &Flags) -> Result<Sources, ConfigError> {
+    let file = flags.config.as_deref().map(read_file).transpose()?;
+    let mut environment = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("CHRONOS_") {
+            environment.push((name.clone(), value.into_string().map_err(|_| not_utf8(name))?));
+        }
+    }
+    Ok(Sources { file, environment, flags: flags.settings() })
+}
+
+fn not_utf8(variable: String) -> Problem {
+    Problem::Value {
+        key: "value of a variable".into(),
+        origin: Origin::Environment(variable),
+        expected: "UTF-8 text".into(),
+        found: "other bytes".into(),
+    }
+}
+
+/// Name and text of the configuration file; reads at most one byte more than a configuration may
+/// have.
+fn read_file(path: &std::path::Path) -> Result<(String, String), Problem> {
+    use std::io::Read;
+    let file = path.display().to_string();
+    let unreadable = |reason: String| Problem::Unreadable { file: file.clone(), reason };
+    let opened = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    let mut bytes = Vec::new();
+    opened
+        .take(CONFIG_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() > CONFIG_BYTES_MAX {
+        return Err(Problem::TooLarge { file });
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        unreadable(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+    })?;
+    Ok((file, text))
+}
+
+/// Writes a document to standard output. A reader that has gone (`| head`) is no failure of ours.
+fn print(text: &str) -> u8 {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(&error, EXIT_FAILURE),
+        _ => EXIT_OK,
+    }
+}
+
+/// Tells an error on standard error, every line marked as one.
+fn fail(error: &dyn std::error::Error, code: u8) -> u8 {
+    for line in error.to_string().lines() {
+        tell(&format!("error: {line}"));
+    }
+    code
+}
+
+/// A line on standard error; where nobody can read it there is nothing left to do.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}

@@ -1,1 +1,17 @@
-//! control
+//! The thread that is not hot: configuration, signals, the admin API, metrics, logs. Nothing here
+//! is ever waited for by a core: it reads what cores count, and asks them to stop.
+
+pub mod admin;
+pub mod config;
+mod config_check;
+mod config_error;
+pub mod config_keys;
+mod config_suggest;
+pub mod config_text;
+pub mod config_value;
+pub mod log;
+mod metrics;
+mod process;
+pub mod serve;
+mod status;
+mod view;

@@ -1,61 +1,369 @@
-//! One pair of links and one due tick per slot, shared by the wheel and by first-in-first-out lists:
-//! a slot is in at most one of them, by construction.
+//! One pair of links and one due tick per slot, shared by the wheel and by first-in-first-out
+//! lists. A slot is in at most one list, because it has only one pair of links and carries the name
+//! of the place it is in; every move asserts that name. Nothing here knows what a slot stands for.
 
+use super::directory::Directory;
 use crate::base::ids::Slot;
 
-/// Link memory for all slots of a shard, in chunks (16 bytes a slot: due 48 bits + list tag 16 bits, next u32, prev u32, or better).
-pub struct Links;
+/// Links of one chunk: 4096 x 16 B = 64 KiB, one allocation, filled as slots are handed out.
+const CHUNK_SLOTS_LOG2: u32 = 12;
+const CHUNK_SLOTS: usize = 1 << CHUNK_SLOTS_LOG2;
+
+/// No slot. The slab never hands out this number.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// Place of a slot that is in no list.
+pub(super) const PLACE_NONE: u16 = 0;
+/// Place of a slot that is in a [`Fifo`]. All others name a bucket of the wheel, counted from 1.
+pub(super) const PLACE_FIFO: u16 = u16::MAX;
+
+/// Bits of a link that hold the due tick: 2^48 ms are 8 900 years.
+const DUE_BITS: u32 = 48;
+/// Latest due tick that can be told apart; a later one counts as this one.
+pub(super) const DUE_MAX: u64 = (1 << DUE_BITS) - 1;
+
+#[derive(Clone, Copy)]
+struct Link {
+    /// Due tick in the low 48 bits, place in the high 16.
+    due_and_place: u64,
+    next: u32,
+    prev: u32,
+}
+
+const _: () = assert!(size_of::<Link>() == 16, "the memory budget gives a slot 16 bytes of links");
+
+impl Link {
+    const UNUSED: Link = Link { due_and_place: 0, next: NIL, prev: NIL };
+
+    fn place(&self) -> u16 {
+        (self.due_and_place >> DUE_BITS) as u16
+    }
+
+    fn set_place(&mut self, place: u16) {
+        self.due_and_place = self.due_and_place & DUE_MAX | u64::from(place) << DUE_BITS;
+    }
+}
+
+/// Link memory for all slots of a shard, in chunks: 16 bytes a slot (due 48 bits, place 16, next
+/// 32, prev 32). One wheel and any number of [`Fifo`]s share it.
+pub struct Links {
+    chunks: Directory<Vec<Link>>,
+}
 
 impl Links {
     /// No slot yet.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        todo!()
+        Self { chunks: Directory::new() }
     }
 
-    /// Makes room for `slot` (call when the slab hands out a slot beyond all earlier ones). Bounded work.
-    pub fn ensure(&mut self, _slot: Slot) {
-        todo!()
+    /// Makes room for `slot`: call it when the slab hands out a slot (cheap when there is room
+    /// already). One chunk allocation at most if called for every slot in turn; it starts in no
+    /// list.
+    #[inline]
+    pub fn ensure(&mut self, slot: Slot) {
+        let chunk = slot.index() >> CHUNK_SLOTS_LOG2;
+        let held = self.chunks.get(chunk).map_or(0, Vec::len);
+        if held <= slot.index() % CHUNK_SLOTS {
+            self.grow(slot);
+        }
+    }
+
+    /// Whether `slot` is in a wheel or a list.
+    #[inline]
+    pub fn is_linked(&self, slot: Slot) -> bool {
+        self.at(slot).place() != PLACE_NONE
+    }
+
+    /// Whether `slot` is in a [`Fifo`].
+    #[inline]
+    pub fn is_in_fifo(&self, slot: Slot) -> bool {
+        self.at(slot).place() == PLACE_FIFO
+    }
+
+    /// Whether `slot` is in the wheel.
+    #[inline]
+    pub fn is_in_wheel(&self, slot: Slot) -> bool {
+        self.is_linked(slot) && !self.is_in_fifo(slot)
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        todo!()
+        self.chunks.bytes() + self.chunks.len() * CHUNK_SLOTS * size_of::<Link>()
+    }
+
+    #[cold]
+    fn grow(&mut self, slot: Slot) {
+        assert!(slot.0 != NIL, "the last u32 means 'no slot'");
+        loop {
+            let last = match self.chunks.last_mut() {
+                Some(last) if last.len() < CHUNK_SLOTS => last,
+                _ => {
+                    self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
+                    continue;
+                }
+            };
+            last.push(Link::UNUSED);
+            let held = (self.chunks.len() - 1) * CHUNK_SLOTS
+                + self.chunks.last_mut().expect("one was just written to").len();
+            if held > slot.index() {
+                return;
+            }
+        }
+    }
+
+    #[inline]
+    fn at(&self, slot: Slot) -> &Link {
+        &self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS]
+    }
+
+    #[inline]
+    fn at_mut(&mut self, slot: Slot) -> &mut Link {
+        &mut self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS]
+    }
+
+    #[inline]
+    pub(super) fn place(&self, slot: Slot) -> u16 {
+        self.at(slot).place()
+    }
+
+    /// Due tick and place, from one visit.
+    #[inline]
+    pub(super) fn due_and_place(&self, slot: Slot) -> (u64, u16) {
+        let link = self.at(slot);
+        (link.due_and_place & DUE_MAX, link.place())
+    }
+
+    #[inline]
+    pub(super) fn set_due(&mut self, slot: Slot, due: u64) {
+        let link = self.at_mut(slot);
+        link.due_and_place = link.due_and_place & !DUE_MAX | due.min(DUE_MAX);
+    }
+
+    /// Puts a slot that is in no list before `head` (which may be [`NIL`]), writing its due tick.
+    #[inline]
+    pub(super) fn attach_front(&mut self, slot: Slot, place: u16, due: u64, head: u32) {
+        let link = self.at_mut(slot);
+        assert!(link.place() == PLACE_NONE, "slot {} is in a list already", slot.0);
+        *link = Link {
+            due_and_place: due.min(DUE_MAX) | u64::from(place) << DUE_BITS,
+            next: head,
+            prev: NIL,
+        };
+        if head != NIL {
+            self.at_mut(Slot(head)).prev = slot.0;
+        }
+    }
+
+    /// Puts a slot that is in no list behind `tail` (which may be [`NIL`]).
+    #[inline]
+    fn attach_back(&mut self, slot: Slot, place: u16, tail: u32) {
+        let link = self.at_mut(slot);
+        assert!(link.place() == PLACE_NONE, "slot {} is in a list already", slot.0);
+        link.set_place(place);
+        link.next = NIL;
+        link.prev = tail;
+        if tail != NIL {
+            self.at_mut(Slot(tail)).next = slot.0;
+        }
+    }
+
+    /// Takes a slot out from between its neighbours; the caller mends head and tail where one is
+    /// [`NIL`].
+    #[inline]
+    pub(super) fn detach(&mut self, slot: Slot) -> Neighbours {
+        let link = self.at_mut(slot);
+        let Link { next, prev, .. } = *link;
+        link.set_place(PLACE_NONE);
+        if next != NIL {
+            self.at_mut(Slot(next)).prev = prev;
+        }
+        if prev != NIL {
+            self.at_mut(Slot(prev)).next = next;
+        }
+        Neighbours { prev, next }
     }
 }
 
-/// A first-in-first-out list of slots, with removal from the middle.
-#[derive(Debug, Default)]
-pub struct Fifo;
+/// What stood before and behind a slot that was taken out, [`NIL`] at an end.
+pub(super) struct Neighbours {
+    pub(super) prev: u32,
+    pub(super) next: u32,
+}
+
+/// A first-in-first-out list of slots, with removal from the middle. It does not change due ticks.
+#[derive(Debug)]
+pub struct Fifo {
+    head: u32,
+    tail: u32,
+    len: u32,
+}
+
+impl Default for Fifo {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Fifo {
     /// An empty list.
-    pub fn new() -> Self {
-        todo!()
+    pub const fn new() -> Self {
+        Self { head: NIL, tail: NIL, len: 0 }
     }
 
-    /// Appends a slot that is in no list.
-    pub fn push_back(&mut self, _links: &mut Links, _slot: Slot) {
-        todo!()
+    /// Appends a slot that is in no list (asserted).
+    #[inline]
+    pub fn push_back(&mut self, links: &mut Links, slot: Slot) {
+        links.attach_back(slot, PLACE_FIFO, self.tail);
+        if self.tail == NIL {
+            self.head = slot.0;
+        }
+        self.tail = slot.0;
+        self.len += 1;
     }
 
     /// Takes the oldest.
-    pub fn pop_front(&mut self, _links: &mut Links) -> Option<Slot> {
-        todo!()
+    #[inline]
+    pub fn pop_front(&mut self, links: &mut Links) -> Option<Slot> {
+        let oldest = self.front()?;
+        self.remove(links, oldest);
+        Some(oldest)
     }
 
-    /// Takes `slot`, which must be in this list.
-    pub fn remove(&mut self, _links: &mut Links, _slot: Slot) {
-        todo!()
+    /// The oldest, left where it is.
+    #[inline]
+    pub fn front(&self) -> Option<Slot> {
+        (self.head != NIL).then_some(Slot(self.head))
+    }
+
+    /// Takes `slot`, which must be in this list (asserted as far as a slot tells: in a list, and at
+    /// an end of this one if it has no neighbour there).
+    #[inline]
+    pub fn remove(&mut self, links: &mut Links, slot: Slot) {
+        assert!(
+            links.place(slot) == PLACE_FIFO,
+            "slot {} is in no first-in-first-out list",
+            slot.0
+        );
+        let Neighbours { prev, next } = links.detach(slot);
+        if prev == NIL {
+            assert!(self.head == slot.0, "slot {} heads another list", slot.0);
+            self.head = next;
+        }
+        if next == NIL {
+            assert!(self.tail == slot.0, "slot {} ends another list", slot.0);
+            self.tail = prev;
+        }
+        self.len -= 1;
     }
 
     /// How many.
+    #[inline]
     pub fn len(&self) -> u32 {
-        todo!()
+        self.len
     }
 
     /// None.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::base::time::Tick;
+    use crate::store::wheel::{Geometry, Wheel};
+
+    const SLOTS: u32 = 24;
+
+    fn links_for(slots: u32) -> Links {
+        let mut links = Links::new();
+        links.ensure(Slot(slots - 1));
+        links
+    }
+
+    #[test]
+    #[should_panic(expected = "in a list already")]
+    fn a_slot_cannot_enter_a_second_list() {
+        let mut links = links_for(4);
+        Fifo::new().push_back(&mut links, Slot(1));
+        Fifo::new().push_back(&mut links, Slot(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "in no first-in-first-out list")]
+    fn a_slot_in_the_wheel_cannot_leave_a_list() {
+        let mut links = links_for(4);
+        let mut wheel = Wheel::new(Geometry::TINY, Tick(0));
+        wheel.insert(&mut links, Slot(2), Tick(5));
+        Fifo::new().remove(&mut links, Slot(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "heads another list")]
+    fn a_slot_cannot_leave_a_list_it_is_not_in() {
+        let mut links = links_for(4);
+        let (mut one, mut other) = (Fifo::new(), Fifo::new());
+        one.push_back(&mut links, Slot(1));
+        other.push_back(&mut links, Slot(2));
+        other.remove(&mut links, Slot(1));
+    }
+
+    #[test]
+    fn memory_is_sixteen_bytes_a_slot_and_grows_by_one_chunk() {
+        let mut links = Links::new();
+        for slot in 0..3 * CHUNK_SLOTS as u32 {
+            let before = links.bytes();
+            links.ensure(Slot(slot));
+            assert!(links.bytes() - before <= CHUNK_SLOTS * 16 + 256);
+        }
+        assert!(links.bytes() <= 3 * CHUNK_SLOTS * 16 + 256);
+    }
+
+    proptest! {
+           /// Slots wander between the wheel and two lists; each is in one place only, lists keep
+           /// their order.
+           #[test]
+           fn wheel_and_lists_share_links(
+               steps in prop::collection::vec((0_u8..4, 0_u32..SLOTS, 0_usize..2), 1..300)
+           ) {
+               let mut links = links_for(SLOTS);
+               let mut wheel = Wheel::new(Geometry::TINY, Tick(0));
+               let mut lists = [Fifo::new(), Fifo::new()];
+               let mut models = [VecDeque::new(), VecDeque::new()];
+               for (step, slot, list) in steps {
+                   let slot = Slot(slot);
+                   let held = (0..2).find(|&l: &usize| models[l].contains(&slot));
+                   match (step, held, links.is_in_wheel(slot)) {
+                       (0, None, false) => {
+                           lists[list].push_back(&mut links, slot);
+                           models[list].push_back(slot);
+                       }
+                       (1, None, false) => wheel.insert(&mut links, slot, Tick(u64::from(slot.0))),
+                       (2, Some(list), _) => {
+                           lists[list].remove(&mut links, slot);
+                           models[list].retain(|&other| other != slot);
+                       }
+                       (2, None, true) => wheel.remove(&mut links, slot),
+                       (3, ..) => {
+                           let oldest = lists[list].pop_front(&mut links);
+    prop_assert_eq!(oldest, models[list].pop_front());
+                       }
+                       _ => {}
+                   }
+                   for list in 0..2 {
+                       prop_assert_eq!(lists[list].len() as usize, models[list].len());
+                       prop_assert_eq!(lists[list].front(), models[list].front().copied());
+                   }
+                   let wheeled = (0..SLOTS).filter(|&s| links.is_in_wheel(Slot(s))).count();
+                   prop_assert_eq!(wheel.len(), wheeled as u64);
+               }
+           }
+       }
 }

@@ -1,8 +1,14 @@
-//! The memory of one shard, without meaning: a wheel, a slab of records, an index, an arena of payloads.
-//! Nothing here stalls on growth: every structure grows in small pieces of bounded work.
+//! The memory of one shard, without meaning: a wheel, a slab of records, an index, an arena of
+//! payloads. Nothing here stalls on growth: every structure grows in small pieces of bounded work.
 
 pub mod index;
 pub mod links;
 pub mod payloads;
 pub mod slab;
 pub mod wheel;
+
+mod directory;
+mod occupancy;
+mod places;
+#[cfg(test)]
+mod wheel_tests;

@@ -1,59 +1,173 @@
-//! Records of one size in chunks: a slot never moves, growth allocates one chunk.
+//! Records of one size in chunks: a slot never moves, growth allocates one chunk and initialises
+//! nothing. Never holds a value that owns memory; never hands out a slot that is occupied.
 
+use super::directory::Directory;
+use super::places::Places;
 use crate::base::ids::Slot;
 
-/// A slab of `T`.
-pub struct Slab<T>(std::marker::PhantomData<T>);
+/// Records of one chunk; for records of 48 bytes a chunk is 192 KiB.
+const CHUNK_SLOTS_LOG2: u32 = 12;
+const CHUNK_SLOTS: usize = 1 << CHUNK_SLOTS_LOG2;
+
+/// A slab of `T`: one bit of overhead a record.
+pub struct Slab<T> {
+    chunks: Directory<Vec<T>>,
+    /// Slots that were ever given out; all below have a record, occupied or left over.
+    fresh: u32,
+    places: Places,
+}
 
 impl<T: Copy> Slab<T> {
     /// Empty.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        todo!()
+        Self { chunks: Directory::new(), fresh: 0, places: Places::new() }
     }
 
-    /// Stores `value`, in a freed slot if there is one. Bounded work (one chunk allocation at most).
-    pub fn insert(&mut self, _value: T) -> Slot {
-        todo!()
+    /// Stores `value`, in a freed slot if there is one. Bounded work (one chunk allocation at
+    /// most). A slot never given before comes in order 0, 1, 2 ...
+    #[inline]
+    pub fn insert(&mut self, value: T) -> Slot {
+        let slot = Slot(self.places.take());
+        if slot.0 < self.fresh {
+            self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS] = value;
+            return slot;
+        }
+        assert!(slot.0 == self.fresh, "fresh places come in order");
+        if slot.index().is_multiple_of(CHUNK_SLOTS) {
+            self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
+        }
+        self.chunks.last_mut().expect("a chunk holds slot 0 onwards").push(value);
+        self.fresh += 1;
+        slot
     }
 
     /// Frees an occupied slot and returns its value. Freeing twice is a bug and stops the node.
-    pub fn remove(&mut self, _slot: Slot) -> T {
-        todo!()
+    #[inline]
+    pub fn remove(&mut self, slot: Slot) -> T {
+        self.places.give_back(slot.0);
+        self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS]
     }
 
-    /// The value of an occupied slot.
-    pub fn get(&self, _slot: Slot) -> &T {
-        todo!()
+    /// The value of an occupied slot. Reading a free one is a bug and stops the node.
+    #[inline]
+    pub fn get(&self, slot: Slot) -> &T {
+        assert!(self.places.contains(slot.0), "slot {} is read, but free", slot.0);
+        &self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS]
     }
 
-    /// The value of an occupied slot, to change.
-    pub fn get_mut(&mut self, _slot: Slot) -> &mut T {
-        todo!()
+    /// The value of an occupied slot, to change. Reading a free one is a bug and stops the node.
+    #[inline]
+    pub fn get_mut(&mut self, slot: Slot) -> &mut T {
+        assert!(self.places.contains(slot.0), "slot {} is changed, but free", slot.0);
+        &mut self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS]
     }
 
-    /// Whether a slot is occupied.
-    pub fn contains(&self, _slot: Slot) -> bool {
-        todo!()
+    /// Whether a slot is occupied; false for one never given.
+    #[inline]
+    pub fn contains(&self, slot: Slot) -> bool {
+        self.places.contains(slot.0)
     }
 
     /// Occupied slots in ascending order, from `from` on (for sweeps in portions).
-    pub fn occupied_from(&self, _from: Slot) -> impl Iterator<Item = Slot> + '_ {
-        std::iter::empty()
+    pub fn occupied_from(&self, from: Slot) -> impl Iterator<Item = Slot> + '_ {
+        std::iter::successors(self.places.first_from(from.0), |&last| {
+            self.places.first_from(last + 1)
+        })
+        .map(Slot)
     }
 
     /// Occupied slots.
+    #[inline]
     pub fn len(&self) -> u64 {
-        todo!()
+        self.places.len()
     }
 
     /// None occupied.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        todo!()
+        self.chunks.bytes() + self.chunks.len() * CHUNK_SLOTS * size_of::<T>() + self.places.bytes()
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "freed, but was not taken")]
+    fn freeing_twice_stops() {
+        let mut slab = Slab::new();
+        let slot = slab.insert(1_u64);
+        slab.insert(2);
+        slab.remove(slot);
+        slab.remove(slot);
+    }
+
+    #[test]
+    #[should_panic(expected = "is read, but free")]
+    fn reading_a_freed_slot_stops() {
+        let mut slab = Slab::new();
+        let slot = slab.insert(1_u64);
+        slab.remove(slot);
+        slab.get(slot);
+    }
+
+    #[test]
+    fn memory_is_the_records_and_an_eighth_of_a_byte() {
+        let mut slab = Slab::new();
+        for record in 0..10 * CHUNK_SLOTS as u64 {
+            let before = slab.bytes();
+            slab.insert([record; 6]);
+            assert!(slab.bytes() - before <= CHUNK_SLOTS * 48 + 2048, "one chunk at a time");
+        }
+        assert!(slab.bytes() <= 10 * CHUNK_SLOTS * 48 + 8 * 1024);
+        let full = slab.bytes();
+        for slot in 0..10 * CHUNK_SLOTS as u32 {
+            slab.remove(Slot(slot));
+        }
+        for record in 0..10 * CHUNK_SLOTS as u64 {
+            slab.insert([record; 6]);
+        }
+        assert!(slab.bytes() <= full + 1024, "freed slots are used again");
+    }
+
+    proptest! {
+           #[test]
+           fn behaves_like_a_map(steps in prop::collection::vec((0_u8..5, any::<u16>()), 1..400)) {
+               let (mut slab, mut model) = (Slab::new(), BTreeMap::new());
+               for (step, value) in steps {
+                   let picked = model.keys().nth(usize::from(value) % model.len().max(1)).copied();
+                   match (step, picked) {
+                       (0..=2, _) => {
+                           let slot = slab.insert(value);
+                           prop_assert!(model.insert(slot, value).is_none());
+                       }
+                       (3, Some(slot)) => {
+    let removed = Some(slab.remove(slot));
+    prop_assert_eq!(removed, model.remove(&slot));
+    }
+                       (4, Some(slot)) => {
+                           *slab.get_mut(slot) ^= 1;
+                           *model.get_mut(&slot).expect("picked from the model") ^= 1;
+                       }
+                       _ => {}
+                   }
+                   prop_assert_eq!(slab.len(), model.len() as u64);
+                   prop_assert!(model.iter().all(|(&slot, value)| slab.get(slot) == value));
+                   let from = Slot(u32::from(value) % 32);
+                   let expected = model.range(from..).map(|(&slot, _)| slot);
+    prop_assert!(slab.occupied_from(from).eq(expected));
+               }
+           }
+       }
 }

@@ -1,1 +1,8 @@
-//! timer
+//! What a timer means, as pure functions: schedule, version and merge, identity, request to command.
+//! Nothing here holds state beyond a clock's last value; time comes in as an argument.
+
+pub mod admission;
+pub mod definition;
+pub mod identity;
+pub mod schedule;
+pub mod version;

@@ -1,6 +1,15 @@
 //! Heads of HTTP answers: what a callback server says (RFC 9112).
+//!
+//! As strict as for requests about where a message ends, lenient where servers differ without harm: no reason phrase,
+//! the same `Content-Length` twice, other transfer codings under `chunked`. What the body means is nobody's business:
+//! it is skipped.
 
-use super::request_head::Framing;
+use std::mem::MaybeUninit;
+
+use httparse::{Header, Response, Status};
+
+use super::request_head::{Framing, has_bare_line_feed, list_holds, parse_length};
+use crate::base::limits::HEADERS_MAX;
 
 /// One answer head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,9 +30,222 @@ pub struct AnswerHead {
 pub struct AnswerError(pub &'static str);
 
 /// Parses one head (a 1xx head is returned like any other: the caller skips it). `Ok(None)`: more bytes are needed.
+///
+/// 1xx, 204 and 304 have no body whatever their headers say (RFC 9112 section 6.3). `Transfer-Encoding` beside
+/// `Content-Length`, or in an HTTP/1.0 answer, is faulty framing: read as section 6.1 says, and the connection is not
+/// used again. Errors: bytes that are no head, line ends other than CRLF, more than [`HEADERS_MAX`] headers, more than
+/// `header_bytes_max` bytes, a `Content-Length` that is no number or comes with two values.
+///
+/// Cost: one pass over the head, no allocation; call it through [`HeadProgress`](super::request_head::HeadProgress)
+/// when bytes trickle in.
 pub fn parse_answer_head(
-    _bytes: &[u8],
-    _header_bytes_max: usize,
+    bytes: &[u8],
+    header_bytes_max: usize,
 ) -> Result<Option<AnswerHead>, AnswerError> {
-    todo!()
+    if matches!(bytes, [b'\r' | b'\n', ..]) {
+        return Err(AnswerError("line ends before the status line"));
+    }
+    let mut places = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
+    let mut response = Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    match config.parse_response_with_uninit_headers(&mut response, bytes, &mut places) {
+        Ok(Status::Complete(head_bytes)) if head_bytes <= header_bytes_max => {
+            if has_bare_line_feed(&bytes[..head_bytes]) {
+                return Err(AnswerError("a line ends with a bare LF"));
+            }
+            interpret(&response, head_bytes).map(Some)
+        }
+        Ok(Status::Partial) if bytes.len() < header_bytes_max => Ok(None),
+        Ok(_) => Err(AnswerError("its head is longer than the limit")),
+        Err(httparse::Error::TooManyHeaders) => Err(AnswerError("it has more than 64 headers")),
+        Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
+            Err(AnswerError("a header line is not `name: value`"))
+        }
+        Err(_) => Err(AnswerError("its status line is not `HTTP/1.1 200 OK`")),
+    }
+}
+
+fn interpret(response: &Response<'_, '_>, head_bytes: usize) -> Result<AnswerHead, AnswerError> {
+    let status = response.code.unwrap_or_default();
+    if status < 100 {
+        return Err(AnswerError("its status is below 100"));
+    }
+    let is_http10 = response.version == Some(0);
+    let mut length = None;
+    // The last coding of the last Transfer-Encoding header decides; `Some(false)`: something other than chunked.
+    let mut is_chunked = None;
+    let (mut closes, mut stays) = (false, false);
+    for header in response.headers.iter() {
+        let (name, value) = (header.name.as_bytes(), header.value);
+        match name.len() {
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                closes |= list_holds(value, b"close");
+                stays |= list_holds(value, b"keep-alive");
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                let this = parse_length(value)
+                    .ok_or(AnswerError("its Content-Length is not one decimal number"))?;
+                if length.replace(this).is_some_and(|before| before != this) {
+                    return Err(AnswerError("it has two different Content-Lengths"));
+                }
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                let last = value.rsplit(|&byte| byte == b',').next().unwrap_or_default();
+                is_chunked = Some(last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
+            }
+            _ => {}
+        }
+    }
+    let framing = match is_chunked {
+        _ if status < 200 || status == 204 || status == 304 => Some(Framing::Length(0)),
+        Some(true) if !is_http10 => Some(Framing::Chunked),
+        Some(_) => None,
+        None => length.map(Framing::Length),
+    };
+    let is_faulty = is_chunked.is_some() && (is_http10 || length.is_some());
+    let keep_alive = framing.is_some() && !is_faulty && !closes && (!is_http10 || stays);
+    Ok(AnswerHead { status, framing, keep_alive, head_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER_BYTES_MAX: usize = 16 << 10;
+
+    fn parse(text: &str) -> AnswerHead {
+        parse_answer_head(text.as_bytes(), HEADER_BYTES_MAX)
+            .unwrap_or_else(|error| panic!("{text:?}: {error}"))
+            .unwrap_or_else(|| panic!("{text:?} is called partial"))
+    }
+
+    fn refusal(bytes: impl AsRef<[u8]>) -> &'static str {
+        let bytes = bytes.as_ref();
+        parse_answer_head(bytes, HEADER_BYTES_MAX).expect_err(&bytes.escape_ascii().to_string()).0
+    }
+
+    /// Framing and keep-alive of a 200 with these header lines.
+    fn framing(version: &str, headers: &str) -> (Option<Framing>, bool) {
+        let head = parse(&format!("HTTP/{version} 200 OK\r\n{headers}\r\n"));
+        (head.framing, head.keep_alive)
+    }
+
+    #[test]
+    fn a_usual_answer() {
+        let text = "HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 2\r\n\r\n";
+        let head = parse(&format!("{text}ok"));
+        let framing = Some(Framing::Length(2));
+        assert_eq!(
+            head,
+            AnswerHead { status: 200, framing, keep_alive: true, head_bytes: text.len() }
+        );
+        for end in 0..text.len() {
+            assert_eq!(parse_answer_head(&text.as_bytes()[..end], HEADER_BYTES_MAX), Ok(None));
+        }
+    }
+
+    #[test]
+    fn status_lines_of_real_servers() {
+        for line in
+            ["HTTP/1.1 404", "HTTP/1.1 404 ", "HTTP/1.1 404 Not Found", "HTTP/1.0 404 n\u{e9}"]
+        {
+            assert_eq!(parse(&format!("{line}\r\n\r\n")).status, 404, "{line}");
+        }
+        assert_eq!(parse("HTTP/1.1 999 x\r\n\r\n").status, 999);
+    }
+
+    #[test]
+    fn body_lengths() {
+        let length = |bytes| Some(Framing::Length(bytes));
+        assert_eq!(framing("1.1", ""), (None, false), "until the connection closes");
+        assert_eq!(framing("1.1", "Content-Length: 1073741824\r\n"), (length(1 << 30), true));
+        assert_eq!(framing("1.1", "Content-Length: 5\r\nContent-Length: 5\r\n"), (length(5), true));
+        let chunked = Some(Framing::Chunked);
+        assert_eq!(framing("1.1", "transfer-encoding: Chunked\r\n"), (chunked, true));
+        assert_eq!(framing("1.1", "Transfer-Encoding: gzip, chunked\r\n"), (chunked, true));
+        assert_eq!(framing("1.1", "Transfer-Encoding: chunked, gzip\r\n"), (None, false));
+        for both in [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        ] {
+            assert_eq!(framing("1.1", both), (chunked, false), "faulty, so never used again");
+        }
+        assert_eq!(
+            framing("1.0", "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n"),
+            (None, false)
+        );
+    }
+
+    #[test]
+    fn keep_alive() {
+        for (version, connection, stays) in [
+            ("1.1", "", true),
+            ("1.1", "Connection: Close\r\n", false),
+            ("1.1", "Connection: x, close\r\n", false),
+            ("1.0", "", false),
+            ("1.0", "Connection: keep-alive\r\n", true),
+        ] {
+            let headers = format!("{connection}Content-Length: 0\r\n");
+            assert_eq!(framing(version, &headers).1, stays, "{version} {connection}");
+        }
+    }
+
+    #[test]
+    fn answers_without_a_body() {
+        for status in [100, 101, 103, 199, 204, 304] {
+            for headers in ["", "Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"] {
+                let head = parse(&format!("HTTP/1.1 {status} x\r\n{headers}\r\n"));
+                assert_eq!(head.framing, Some(Framing::Length(0)), "{status} {headers}");
+                assert!(head.keep_alive);
+            }
+        }
+        assert_eq!(parse("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").status, 200);
+    }
+
+    #[test]
+    fn garbage() {
+        for bytes in [
+            &b"\0"[..],
+            b"SSH-2.0-OpenSSH_9.2\r\n",
+            b"HTTP/2.0 200 OK\r\n\r\n",
+            b"HTTP/1.1 2000 OK\r\n\r\n",
+            b"HTTP/1.1 abc OK\r\n\r\n",
+            b"HTTP/1.1 099 low\r\n\r\n",
+            b"HTTP/1.1  200 OK\r\n\r\n",
+            b"HTTP/1.1 200 OK\n\n",
+            b"HTTP/1.1 200 OK\r\nX: y\n\r\n",
+            b"HTTP/1.1 200 OK\r\nX\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\n folded\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nX: a\rb\r\n\r\n",
+            b"\r\nHTTP/1.1 200 OK\r\n\r\n",
+            b"POST / HTTP/1.1\r\n",
+        ] {
+            assert!(!refusal(bytes).is_empty());
+        }
+        for length in ["-1", "5, 5", "x", "", "18446744073709551616"] {
+            refusal(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"));
+        }
+        assert_eq!(
+            refusal("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"),
+            "it has two different Content-Lengths"
+        );
+    }
+
+    #[test]
+    fn bounds() {
+        let many = |count: usize| format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(count));
+        assert_eq!(parse(&many(64)).status, 200);
+        assert_eq!(refusal(many(65)), "it has more than 64 headers");
+        let long = format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(HEADER_BYTES_MAX));
+        assert_eq!(refusal(&long), "its head is longer than the limit");
+        assert_eq!(refusal(format!("{long}\r\n\r\n")), "its head is longer than the limit");
+    }
+
+    #[test]
+    fn two_answers_are_parsed_one_at_a_time() {
+        let one = "HTTP/1.1 100 Continue\r\n\r\n";
+        let text = format!("{one}HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(parse(&text).head_bytes, one.len());
+        assert_eq!(parse(&text[one.len()..]).status, 204);
+    }
 }

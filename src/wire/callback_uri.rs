@@ -1,6 +1,17 @@
 //! Callback URIs (RFC 3986, scheme `http` only).
+//!
+//! A URI is only split and checked, never changed: the callback server sees path and query exactly as the client wrote them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::base::limits::URI_BYTES_MAX;
+
+/// Bytes of a host name (RFC 1035 section 2.3.4, as text).
+const HOST_BYTES_MAX: usize = 253;
+/// Bytes of one label of it.
+const LABEL_BYTES_MAX: usize = 63;
+/// Port when none is written (RFC 9110 section 4.2.1).
+const HTTP_PORT: u16 = 80;
 
 /// What the authority names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +42,299 @@ pub struct UriError(pub &'static str);
 
 /// Parses `http://host[:port][/path][?query]`. Refused: other schemes (`https` with its own sentence), no host, user
 /// information, port 0 or above 65535, spaces, control characters, bytes outside ASCII, relative references, more than URI_BYTES_MAX bytes.
-pub fn parse_callback_uri(_uri: &str) -> Result<CallbackUri<'_>, UriError> {
-    todo!()
+///
+/// Also refused: an empty port, an IPv6 zone, a host that ends in a number without being an IPv4 address (`127.1`,
+/// which resolvers read in surprising ways), a name with bytes other than letters, digits, `-`, `.` and `_`.
+/// Percent signs pass as they are. Cost: one pass, no allocation.
+pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
+    if uri.len() > URI_BYTES_MAX {
+        return Err(UriError("callback URI: longer than 2048 bytes"));
+    }
+    // A fold without early exit compares whole vectors.
+    if !uri.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
+        return Err(UriError(
+            "callback URI: expected visible ASCII, got a space, a control character or another byte",
+        ));
+    }
+    let rest = after_scheme(uri)?;
+    let authority_bytes =
+        rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let (authority, local) = rest.split_at(authority_bytes);
+    let target = match local.bytes().position(|byte| byte == b'#') {
+        Some(fragment_at) => &local[..fragment_at],
+        None => local,
+    };
+    if authority.bytes().any(|byte| byte == b'@') {
+        return Err(UriError("callback URI: user information is not allowed"));
+    }
+    let (host, port) = split_authority(authority)?;
+    Ok(CallbackUri { authority, host, port, target })
+}
+
+fn after_scheme(uri: &str) -> Result<&str, UriError> {
+    let begins = |scheme: &str| {
+        uri.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    };
+    if begins("http://") {
+        return Ok(&uri["http://".len()..]);
+    }
+    Err(UriError(if begins("https:") {
+        "callback URI: https is not supported, expected http://host[:port]/path"
+    } else {
+        "callback URI: expected http://host[:port]/path"
+    }))
+}
+
+fn split_authority(authority: &str) -> Result<(Host<'_>, u16), UriError> {
+    if let Some(literal) = authority.strip_prefix('[') {
+        let (address, port) = literal
+            .split_once(']')
+            .ok_or(UriError("callback URI: expected `]` after an IPv6 address"))?;
+        let address = address
+            .parse::<Ipv6Addr>()
+            .map_err(|_| UriError("callback URI: expected an IPv6 address between brackets"))?;
+        let port = match port.strip_prefix(':') {
+            Some(port) => parse_port(port)?,
+            None if port.is_empty() => HTTP_PORT,
+            None => return Err(UriError("callback URI: expected `:port` after `]`")),
+        };
+        return Ok((Host::Address(IpAddr::V6(address)), port));
+    }
+    let (host, port) = match authority.bytes().position(|byte| byte == b':') {
+        Some(colon_at) => (&authority[..colon_at], parse_port(&authority[colon_at + 1..])?),
+        None => (authority, HTTP_PORT),
+    };
+    Ok((parse_host(host)?, port))
+}
+
+fn parse_port(text: &str) -> Result<u16, UriError> {
+    const EXPECTED: UriError = UriError("callback URI: expected a port from 1 to 65535");
+    // Not `parse` alone: it takes a plus sign.
+    if text.is_empty() || text.len() > 5 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(EXPECTED);
+    }
+    text.parse().ok().filter(|&port| port != 0).ok_or(EXPECTED)
+}
+
+fn parse_host(host: &str) -> Result<Host<'_>, UriError> {
+    if host.is_empty() {
+        return Err(UriError("callback URI: expected a host after http://"));
+    }
+    let mut label_bytes = 0;
+    let mut is_number = false;
+    for byte in host.bytes() {
+        match byte {
+            b'.' if label_bytes == 0 => {
+                return Err(UriError("callback URI: the host name has an empty label"));
+            }
+            b'.' => label_bytes = 0,
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'_' => {
+                is_number = byte.is_ascii_digit() && (label_bytes == 0 || is_number);
+                label_bytes += 1;
+                if label_bytes > LABEL_BYTES_MAX {
+                    return Err(UriError(
+                        "callback URI: a label of the host name exceeds 63 bytes",
+                    ));
+                }
+            }
+            _ => {
+                return Err(UriError(
+                    "callback URI: expected letters, digits, `-`, `.` or `_` in the host name",
+                ));
+            }
+        }
+    }
+    if host.len() > HOST_BYTES_MAX {
+        return Err(UriError("callback URI: the host name exceeds 253 bytes"));
+    }
+    if !is_number {
+        return Ok(Host::Name(host));
+    }
+    host.parse::<Ipv4Addr>()
+        .map(|address| Host::Address(IpAddr::V4(address)))
+        .map_err(|_| UriError("callback URI: the host ends in a number but is not an IPv4 address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(uri: &str) -> (&str, Host<'_>, u16, &str) {
+        let parsed = parse_callback_uri(uri).unwrap_or_else(|error| panic!("{uri}: {error}"));
+        (parsed.authority, parsed.host, parsed.port, parsed.target)
+    }
+
+    fn refusal(uri: impl AsRef<str>) -> &'static str {
+        let uri = uri.as_ref();
+        parse_callback_uri(uri).expect_err(uri).0
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(parts("http://a"), ("a", Host::Name("a"), 80, ""));
+        assert_eq!(
+            parts("HTTP://A.b_c-d.:8080"),
+            ("A.b_c-d.:8080", Host::Name("A.b_c-d."), 8080, "")
+        );
+        assert_eq!(
+            parts("http://ralf.example:10888/call-id/a%2Fb%zz?timer-interim=true"),
+            (
+                "ralf.example:10888",
+                Host::Name("ralf.example"),
+                10888,
+                "/call-id/a%2Fb%zz?timer-interim=true"
+            )
+        );
+        assert_eq!(parts("http://1a/").1, Host::Name("1a"));
+        assert_eq!(parts("http://1.a/").1, Host::Name("1.a"));
+    }
+
+    #[test]
+    fn addresses() {
+        let address = |text: &str| Host::Address(text.parse().expect("an address"));
+        assert_eq!(parts("http://127.0.0.1:9/x"), ("127.0.0.1:9", address("127.0.0.1"), 9, "/x"));
+        assert_eq!(parts("http://[::1]:80/x"), ("[::1]:80", address("::1"), 80, "/x"));
+        assert_eq!(
+            parts("http://[2001:DB8::1]"),
+            ("[2001:DB8::1]", address("2001:db8::1"), 80, "")
+        );
+    }
+
+    #[test]
+    fn targets() {
+        assert_eq!(parts("http://a?b=c").3, "?b=c");
+        assert_eq!(parts("http://a/?").3, "/?");
+        assert_eq!(parts("http://a/b#part").3, "/b");
+        assert_eq!(parts("http://a#part").3, "");
+        assert_eq!(parts("http://a/b?c#d?e#f").3, "/b?c");
+        assert_eq!(parts("http://a/user@b:c").3, "/user@b:c", "only the authority has users");
+    }
+
+    #[test]
+    fn other_schemes_and_relative_references() {
+        for uri in ["https://a/b", "HTTPS://a", "https:"] {
+            assert_eq!(
+                refusal(uri),
+                "callback URI: https is not supported, expected http://host[:port]/path"
+            );
+        }
+        for uri in [
+            "",
+            "/a/b",
+            "a/b",
+            "//a/b",
+            "?x",
+            "a",
+            "ftp://a",
+            "http:/a",
+            "http:a",
+            "httpx://a",
+            "http",
+            "mailto:a@b",
+        ] {
+            assert_eq!(refusal(uri), "callback URI: expected http://host[:port]/path", "{uri}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_are_none() {
+        for uri in ["http://", "http:///b", "http://:80", "http://?x", "http://#x"] {
+            assert_eq!(refusal(uri), "callback URI: expected a host after http://", "{uri}");
+        }
+        for uri in ["http://a..b", "http://.a", "http://.", "http://..", "http://1..1"] {
+            assert_eq!(refusal(uri), "callback URI: the host name has an empty label", "{uri}");
+        }
+        for uri in
+            ["http://a%41", "http://a\\b", "http://a,b", "http://a]", "http://a[b]", "http://*"]
+        {
+            assert_eq!(
+                refusal(uri),
+                "callback URI: expected letters, digits, `-`, `.` or `_` in the host name",
+                "{uri}"
+            );
+        }
+        for uri in [
+            "http://1",
+            "http://127.1",
+            "http://256.1.1.1",
+            "http://1.2.3.4.5",
+            "http://a.1",
+            "http://01.1.1.1",
+        ] {
+            assert_eq!(
+                refusal(uri),
+                "callback URI: the host ends in a number but is not an IPv4 address",
+                "{uri}"
+            );
+        }
+        for uri in ["http://[", "http://[::1", "http://[::1/x"] {
+            assert_eq!(refusal(uri), "callback URI: expected `]` after an IPv6 address", "{uri}");
+        }
+        for uri in [
+            "http://[]",
+            "http://[1.2.3.4]",
+            "http://[::1%eth0]",
+            "http://[::1%25eth0]",
+            "http://[v1.x]",
+            "http://[:::]",
+        ] {
+            assert_eq!(
+                refusal(uri),
+                "callback URI: expected an IPv6 address between brackets",
+                "{uri}"
+            );
+        }
+        assert_eq!(refusal("http://[::1]x"), "callback URI: expected `:port` after `]`");
+    }
+
+    #[test]
+    fn user_information() {
+        for uri in ["http://user@a", "http://user:secret@a:80/b", "http://@a", "http://a@[::1]"] {
+            assert_eq!(refusal(uri), "callback URI: user information is not allowed", "{uri}");
+        }
+    }
+
+    #[test]
+    fn ports() {
+        for port in ["", "0", "00000", "99999", "65536", "-1", "+1", "8a", "080800", "80:80"] {
+            for host in ["a", "1.2.3.4", "[::1]"] {
+                assert_eq!(
+                    refusal(format!("http://{host}:{port}/b")),
+                    "callback URI: expected a port from 1 to 65535",
+                    "{host} {port}"
+                );
+            }
+        }
+        assert_eq!(parts("http://a:65535").2, 65535);
+        assert_eq!(parts("http://a:00080").2, 80);
+    }
+
+    #[test]
+    fn bytes_that_no_uri_has() {
+        for byte in (0..=0x20_u8).chain([0x7f]) {
+            for uri in
+                [format!("http://a/{}b", char::from(byte)), format!("http://{}a", char::from(byte))]
+            {
+                assert!(
+                    refusal(&uri).starts_with("callback URI: expected visible ASCII"),
+                    "{uri:?}"
+                );
+            }
+        }
+        assert!(refusal("http://a/\u{e9}").starts_with("callback URI: expected visible ASCII"));
+        assert!(refusal("http://\u{e9}/").starts_with("callback URI: expected visible ASCII"));
+        assert!(refusal("http://a/#\r\n").starts_with("callback URI: expected visible ASCII"));
+    }
+
+    #[test]
+    fn lengths() {
+        let path = |bytes: usize| format!("http://a/{}", "b".repeat(bytes - 9));
+        assert_eq!(parts(&path(URI_BYTES_MAX)).3.len(), URI_BYTES_MAX - 8);
+        assert_eq!(refusal(path(URI_BYTES_MAX + 1)), "callback URI: longer than 2048 bytes");
+        let labels = |count: usize| format!("http://{}", vec!["a".repeat(63); count].join("."));
+        assert_eq!(refusal(labels(4)), "callback URI: the host name exceeds 253 bytes");
+        assert_eq!(parts(&labels(3)).2, 80);
+        let label = format!("http://{}", "a".repeat(64));
+        assert_eq!(refusal(label), "callback URI: a label of the host name exceeds 63 bytes");
+    }
 }

@@ -7,3 +7,8 @@ pub mod chunked;
 pub mod request_head;
 pub mod timer_json;
 pub mod timer_path;
+
+#[cfg(test)]
+mod request_head_tests;
+#[cfg(test)]
+mod timer_json_tests;

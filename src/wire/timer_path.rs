@@ -1,6 +1,40 @@
 //! The id that a client gets, `<16 hex id>-<factor>-<16 hex filter>`, and the older forms accepted in a path.
+//!
+//! Only text and numbers: which nodes a filter names is not known here.
 
 use crate::base::ids::TimerId;
+use crate::base::limits::REPLICATION_FACTOR_MAX;
+
+/// Bytes of the longest id that [`write_public_id`] writes: 16 + 1 + 2 + 1 + 16.
+pub const PUBLIC_ID_BYTES_MAX: usize = 36;
+/// Bytes of a path with percent escapes that is looked at: an id of which every byte is escaped, and room for a suffix.
+const ESCAPED_PATH_BYTES_MAX: usize = 256;
+/// Hex digits of an id and of a filter.
+const HEX_DIGITS: usize = 16;
+
+/// Value of each hex digit, 0xff for every other byte.
+const HEX_VALUES: [u8; 256] = {
+    let mut values = [0xff; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        values[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    values
+};
+
+/// The two hex digits of each byte.
+const HEX_PAIRS: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
 
 /// What a path names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,12 +62,275 @@ pub struct PublicId {
     pub filter: Option<u64>,
 }
 
-/// Parses the path of a request target.
-pub fn parse_path(_path: &str) -> TimerPath {
-    todo!()
+/// Parses the path of a request target. Ids are read in either case, in the forms `<16 hex>-<factor>-<16 hex>`,
+/// `<16 hex>-<factor>` with any suffix (ignored), and `<16 hex><16 hex>`; a factor outside 1..=16 makes the path
+/// unknown. Clients URL-escape the id: escapes of unreserved characters are resolved (RFC 3986 section 6.2.2.2), other
+/// escapes are not. No allocation.
+pub fn parse_path(path: &str) -> TimerPath {
+    if !path.contains('%') {
+        return parse_plain_path(path.as_bytes());
+    }
+    let mut plain = [0; ESCAPED_PATH_BYTES_MAX];
+    let plain_bytes = unescape(path.as_bytes(), &mut plain);
+    parse_plain_path(&plain[..plain_bytes])
 }
 
-/// Appends `<16 hex id>-<factor>-<16 hex filter>`, lower case.
-pub fn write_public_id(_id: TimerId, _factor: u8, _filter: u64, _out: &mut Vec<u8>) {
-    todo!()
+/// Appends `<16 hex id>-<factor>-<16 hex filter>`, lower case: 35 or 36 bytes. `factor` lies in 1..=16.
+pub fn write_public_id(id: TimerId, factor: u8, filter: u64, out: &mut Vec<u8>) {
+    assert!(is_factor(u32::from(factor)), "a replication factor is 1 to 16, not {factor}");
+    let mut text = [b'-'; PUBLIC_ID_BYTES_MAX];
+    text[..HEX_DIGITS].copy_from_slice(&hex_digits(id.0));
+    let mut end = HEX_DIGITS + 1;
+    if factor >= 10 {
+        text[end] = b'1';
+        end += 1;
+    }
+    text[end] = b'0' + factor % 10;
+    end += 2;
+    text[end..end + HEX_DIGITS].copy_from_slice(&hex_digits(filter));
+    out.extend_from_slice(&text[..end + HEX_DIGITS]);
+}
+
+/// The 16 lower-case hex digits of `value`, most significant first.
+pub fn hex_digits(value: u64) -> [u8; HEX_DIGITS] {
+    let mut digits = [0; HEX_DIGITS];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(value.to_be_bytes()) {
+        pair.copy_from_slice(&HEX_PAIRS[usize::from(byte)]);
+    }
+    digits
+}
+
+fn parse_plain_path(path: &[u8]) -> TimerPath {
+    match path.strip_prefix(b"/timers") {
+        Some(b"" | b"/") => TimerPath::Collection,
+        Some(b"/references") => TimerPath::References,
+        Some([b'/', id @ ..]) => parse_id(id).map_or(TimerPath::Unknown, TimerPath::Timer),
+        None if path == b"/ping" => TimerPath::Ping,
+        _ => TimerPath::Unknown,
+    }
+}
+
+fn parse_id(text: &[u8]) -> Option<PublicId> {
+    let (id, rest) = text.split_first_chunk::<HEX_DIGITS>()?;
+    let id = TimerId(parse_hex(id)?);
+    let Some(rest) = rest.strip_prefix(b"-") else {
+        let filter = parse_hex(rest.try_into().ok()?)?;
+        return Some(PublicId { id, factor: None, filter: Some(filter) });
+    };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (factor, suffix) = rest.split_at(digits);
+    let factor = match factor {
+        [ones] => u32::from(ones - b'0'),
+        [tens, ones] => u32::from(tens - b'0') * 10 + u32::from(ones - b'0'),
+        _ => return None,
+    };
+    if !is_factor(factor) {
+        return None;
+    }
+    let filter = suffix
+        .strip_prefix(b"-")
+        .and_then(|filter| filter.try_into().ok())
+        .and_then(|filter: &[u8; HEX_DIGITS]| parse_hex(filter));
+    Some(PublicId { id, factor: Some(factor as u8), filter })
+}
+
+const fn is_factor(factor: u32) -> bool {
+    factor >= 1 && factor <= REPLICATION_FACTOR_MAX
+}
+
+fn parse_hex(digits: &[u8; HEX_DIGITS]) -> Option<u64> {
+    // Invalid digits are collected instead of tested one by one: no branch until the end.
+    let (value, seen) = digits.iter().fold((0_u64, 0_u8), |(value, seen), &digit| {
+        let digit = HEX_VALUES[usize::from(digit)];
+        (value << 4 | u64::from(digit & 15), seen | digit)
+    });
+    (seen < 16).then_some(value)
+}
+
+/// Resolves escapes of unreserved characters into `plain` and returns how many bytes it wrote. Every other escape stays
+/// as it is: in an id it is no hex digit, in a suffix it does not matter. What does not fit is cut off: no path that
+/// means something is that long, but for a suffix that is ignored.
+fn unescape(path: &[u8], plain: &mut [u8; ESCAPED_PATH_BYTES_MAX]) -> usize {
+    let mut rest = path;
+    for (written, place) in plain.iter_mut().enumerate() {
+        let Some((&first, after)) = rest.split_first() else { return written };
+        (*place, rest) = match after.split_first_chunk::<2>() {
+            Some((&digits, behind)) if first == b'%' => match unreserved(digits) {
+                Some(byte) => (byte, behind),
+                None => (first, after),
+            },
+            _ => (first, after),
+        };
+    }
+    ESCAPED_PATH_BYTES_MAX
+}
+
+/// The unreserved character (RFC 3986 section 2.3) that two hex digits name.
+fn unreserved(digits: [u8; 2]) -> Option<u8> {
+    let [high, low] = digits.map(|digit| HEX_VALUES[usize::from(digit)]);
+    let byte = (high | low < 16).then_some(high << 4 | low)?;
+    (byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')).then_some(byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0004d9f548100000";
+
+    fn timer(factor: Option<u8>, filter: Option<u64>) -> TimerPath {
+        TimerPath::Timer(PublicId { id: TimerId(0x0004_d9f5_4810_0000), factor, filter })
+    }
+
+    #[test]
+    fn fixed_paths() {
+        assert_eq!(parse_path("/timers"), TimerPath::Collection);
+        assert_eq!(parse_path("/timers/"), TimerPath::Collection);
+        assert_eq!(parse_path("/timers/references"), TimerPath::References);
+        assert_eq!(parse_path("/ping"), TimerPath::Ping);
+        for other in [
+            "",
+            "/",
+            "*",
+            "/timer",
+            "/timersx",
+            "/timers//",
+            "/Timers",
+            "timers",
+            "/timers/references/",
+            "/ping/",
+            "/pingx",
+            "//timers",
+            "/timers/../ping",
+            "/timers/.",
+            "/\u{e9}",
+        ] {
+            assert_eq!(parse_path(other), TimerPath::Unknown, "{other}");
+        }
+    }
+
+    #[test]
+    fn ids_in_every_form() {
+        let filter = 0x8000_0000_0000_000f;
+        for (text, expected) in [
+            (format!("{ID}-2-800000000000000f"), timer(Some(2), Some(filter))),
+            (format!("{ID}-16-800000000000000F"), timer(Some(16), Some(filter))),
+            (format!("{}-02", ID.to_uppercase()), timer(Some(2), None)),
+            (format!("{ID}800000000000000f"), timer(None, Some(filter))),
+            (format!("{ID}-1"), timer(Some(1), None)),
+        ] {
+            assert_eq!(parse_path(&format!("/timers/{text}")), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_suffix_that_is_no_filter_is_ignored() {
+        for suffix in [
+            "-",
+            "-x",
+            "x",
+            "/x",
+            "-800000000000000",
+            "-800000000000000ff",
+            "-800000000000000g",
+            "--",
+            "?",
+            "%20",
+            "%",
+            "%2F%2e%2e",
+        ] {
+            assert_eq!(
+                parse_path(&format!("/timers/{ID}-3{suffix}")),
+                timer(Some(3), None),
+                "{suffix}"
+            );
+        }
+        let long = "%41".repeat(1_000);
+        assert_eq!(parse_path(&format!("/timers/{ID}-3{long}")), timer(Some(3), None));
+    }
+
+    #[test]
+    fn factors_out_of_range() {
+        let digits = "12345678901234567890123";
+        for factor in
+            ["0", "00", "17", "99", "1000000000", "1e9", digits, "-1", "+1", "", "x", "002"]
+        {
+            let path = format!("/timers/{ID}-{factor}");
+            // `1e9` is the factor 1 and a suffix.
+            let expected = if factor == "1e9" { timer(Some(1), None) } else { TimerPath::Unknown };
+            assert_eq!(parse_path(&path), expected, "{factor}");
+        }
+    }
+
+    #[test]
+    fn malformed_ids() {
+        for id in [
+            ID,
+            "1",
+            "0004d9f54810000",
+            "0004d9f54810000-2",
+            "0004d9f5481000000-2",
+            "0004d9f54810000g-2",
+            "0004d9f54810000\u{e9}-2",
+            "0x04d9f548100000-2",
+            "+004d9f548100000-2",
+            "%2e%2e",
+            "%2e%2e%2fping",
+            "0004d9f548100000800000000000000",
+            "0004d9f5481000008000000000000000f",
+            "0004d9f548100000-",
+            "0004d9f548100000_2",
+            " 004d9f548100000-2",
+        ] {
+            assert_eq!(parse_path(&format!("/timers/{id}")), TimerPath::Unknown, "{id}");
+        }
+    }
+
+    #[test]
+    fn escapes_of_unreserved_characters() {
+        assert_eq!(
+            parse_path(&format!("/timers/{ID}%2D2%2d0000000000000001")),
+            timer(Some(2), Some(1))
+        );
+        let all: String =
+            format!("/timers/{ID}-2").bytes().skip(1).map(|byte| format!("%{byte:02x}")).collect();
+        assert_eq!(parse_path(&format!("/{}", all.replace("%2f", "/"))), timer(Some(2), None));
+        assert_eq!(parse_path("/%70ing"), TimerPath::Ping);
+        for other in [
+            "/timers%2Freferences",
+            "/timers/%",
+            "/timers/%3",
+            "/timers/%zz",
+            "/timers/%00",
+            "/pin%67%",
+        ] {
+            assert_eq!(parse_path(other), TimerPath::Unknown, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for factor in 1..=16 {
+            for bits in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
+                let mut path = b"/timers/".to_vec();
+                write_public_id(TimerId(bits), factor, !bits, &mut path);
+                let path = String::from_utf8(path).expect("ASCII");
+                assert_eq!(path, format!("/timers/{bits:016x}-{factor}-{:016x}", !bits));
+                assert_eq!(
+                    parse_path(&path),
+                    TimerPath::Timer(PublicId {
+                        id: TimerId(bits),
+                        factor: Some(factor),
+                        filter: Some(!bits)
+                    })
+                );
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a replication factor is 1 to 16, not 17")]
+    fn no_factor_out_of_range_is_written() {
+        write_public_id(TimerId(1), 17, 0, &mut Vec::new());
+    }
 }

@@ -1,0 +1,169 @@
+//! Flags and subcommands. A flag that sets a configuration key takes its help from the table of
+//! keys, and its text goes through the same reader as the file and the environment.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::control::config_keys::find;
+
+const EXAMPLES: &str = "\
+Examples:
+  chronos                                    serve on 127.0.0.1:7253, one pinned thread per core
+  chronos demo                               see two timers pop, nothing to set up
+  chronos --listen 0.0.0.0:7253 --cores 2-5  serve a network on four cores
+  chronos --config chronos.toml              keys as in tuning/reference.toml, all optional
+  chronos --config chronos.toml --check-config && systemctl restart chronos
+  chronos --print-config                     effective values and where each came from
+  CHRONOS_LIMITS_TIMERS_MAX=1000000 chronos  any key as CHRONOS_<SECTION>_<KEY>
+
+  curl -i http://127.0.0.1:7253/timers -d '{\"timing\":{\"interval\":2},
+      \"callback\":{\"http\":{\"uri\":\"http://127.0.0.1:9000/pop\",\"opaque\":\"hello\"}}}'
+  curl http://127.0.0.1:7254/status          what the node does
+
+Later wins: default, file, environment, flags.
+
+Exit codes:
+    0  stopped in order (SIGTERM, SIGINT), or did what was asked
+    1  failed: an address in use, a missing kernel feature, a failed core, a missing pop of the demo
+    2  wrong command line or configuration; nothing was started
+  130  ended at once by a second signal";
+
+/// A timer service: POST a timer, get your bytes back by HTTP at the right millisecond.
+#[derive(Debug, Parser)]
+#[command(name = "chronos", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Flags {
+    /// What to do; serves when left out
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE", env = "CHRONOS_CONFIG")]
+    pub config: Option<PathBuf>,
+
+    /// Check file, environment and flags, then exit: 0 if they are fine, 2 if not
+    #[arg(long)]
+    pub check_config: bool,
+
+    /// Print the effective configuration as TOML, with the origin of every value, then exit
+    #[arg(long)]
+    pub print_config: bool,
+
+    /// Print tuning/reference.toml, then exit
+    #[arg(long, hide = true)]
+    pub print_reference_config: bool,
+
+    #[command(flatten)]
+    keys: KeyFlags,
+}
+
+/// Flags that set a key of the configuration.
+#[derive(Debug, Args)]
+struct KeyFlags {
+    #[arg(long, value_name = "ADDRESS", help = help("node", "listen"))]
+    listen: Option<String>,
+
+    #[arg(long, value_name = "CORES", help = help("node", "cores"))]
+    cores: Option<String>,
+
+    #[arg(long, value_name = "N", help = help("node", "shards"))]
+    shards: Option<String>,
+
+    /// Do not pin threads to cores
+    #[arg(long, action = ArgAction::SetTrue)]
+    no_pin: bool,
+
+    #[arg(long, value_name = "ADDRESS|off", help = help("admin", "listen"))]
+    admin: Option<String>,
+
+    #[arg(long, value_name = "LEVEL", help = help("log", "level"))]
+    log_level: Option<String>,
+
+    #[arg(long, value_name = "FORMAT", help = help("log", "format"))]
+    log_format: Option<String>,
+}
+
+/// What the binary can do besides serving.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a node and a callback receiver in this process, create two timers over HTTP and watch
+    /// them pop
+    Demo,
+}
+
+impl Flags {
+    /// The keys that flags set, as `((section, name), text)`.
+    pub fn settings(&self) -> Vec<((&'static str, &'static str), String)> {
+        let keys = &self.keys;
+        let mut settings = Vec::new();
+        let given = [
+            (("node", "listen"), &keys.listen),
+            (("node", "cores"), &keys.cores),
+            (("node", "shards"), &keys.shards),
+            (("log", "level"), &keys.log_level),
+            (("log", "format"), &keys.log_format),
+        ];
+        for (key, text) in given {
+            settings.extend(text.iter().map(|text| (key, text.clone())));
+        }
+        if keys.no_pin {
+            settings.push((("node", "pin"), "false".into()));
+        }
+        match keys.admin.as_deref() {
+            Some("off") => settings.push((("admin", "enabled"), "false".into())),
+            Some(address) => {
+                settings.push((("admin", "enabled"), "true".into()));
+                settings.push((("admin", "listen"), address.into()));
+            }
+            None => {}
+        }
+        settings
+    }
+}
+
+/// The key's sentence, without the full stop as is the custom in help texts.
+fn help(section: &str, name: &str) -> &'static str {
+    find(section, name).expect("flags name keys of the table").help.trim_end_matches('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::config_keys::KEYS;
+    use clap::CommandFactory;
+
+    fn settings(line: &str) -> Vec<((&'static str, &'static str), String)> {
+        let words = ["chronos"].into_iter().chain(line.split_whitespace());
+        Flags::try_parse_from(words).expect(line).settings()
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Flags::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_of_the_table_exists_and_sets_a_key_that_names_it() {
+        let command = Flags::command();
+        for key in KEYS.iter() {
+            let Some(flag) = key.flag.and_then(|flag| flag.strip_prefix("--")) else { continue };
+            assert!(command.get_arguments().any(|a| a.get_long() == Some(flag)), "{key}: --{flag}");
+        }
+        let all = "--listen [::1]:1 --cores 0 --shards 2 --no-pin --admin 127.0.0.1:2 --log-level \
+            warn \
+                   --log-format json";
+        for ((section, name), text) in settings(all) {
+            let key = find(section, name).expect("in the table");
+            assert!(key.flag.is_some(), "{key} has no flag");
+            assert!(key.kind.read_text(&text).is_ok(), "{key} = {text}");
+        }
+    }
+
+    #[test]
+    fn the_admin_flag_switches_on_and_off() {
+        assert_eq!(settings("--admin off"), [(("admin", "enabled"), "false".to_string())]);
+        assert_eq!(settings("--admin 1.2.3.4:5").len(), 2);
+        assert_eq!(settings(""), []);
+    }
+}

@@ -1,0 +1,295 @@
+//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status` on a listener of its own. One
+//! request per connection, every connection over within 10 s, 64 at a time: whoever talks to it can
+//! hold neither memory nor the control thread.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
+
+use super::process::{self, ProcessUse};
+use super::view::{NodeState, NodeView};
+use super::{metrics, status};
+
+/// Connections served at once; further ones wait in the kernel's backlog. With the HTTP library's
+/// read buffer of at most 400 KiB each, hostile clients hold at most 25 MiB.
+const CONNECTIONS_MAX: usize = 64;
+/// Whole life of a connection: a scrape takes milliseconds, so whoever needs longer is stuck or
+/// hostile.
+const CONNECTION_LIFE: Duration = Duration::from_secs(10);
+/// Pause after a failed accept (out of file descriptors), so that the control thread does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the handlers read.
+#[derive(Clone)]
+pub struct AdminState {
+    view: NodeView,
+    process: fn(Instant) -> ProcessUse,
+}
+
+impl AdminState {
+    /// The state of a running node.
+    pub(super) fn of(view: NodeView) -> Self {
+        Self { view, process: process::read }
+    }
+}
+
+/// Opens the admin listener. Errors are the kernel's.
+pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+/// Serves until the future is dropped. Must run inside the control thread's runtime.
+pub async fn serve(listener: TcpListener, state: AdminState) {
+    let limited = LimitedListener {
+        listener,
+        places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        life: CONNECTION_LIFE,
+    };
+    // axum::serve ends only on a listener's error, and this listener has none: it retries.
+    let _ = axum::serve(limited, router(state)).await;
+}
+
+fn router(state: AdminState) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics_text))
+        .route("/status", get(status_json))
+        .fallback(async || {
+            (StatusCode::NOT_FOUND, "the admin API has /healthz, /readyz, /metrics and /status\n")
+        })
+        .layer(axum::middleware::map_response(close_after))
+        .with_state(state)
+}
+
+/// One request per connection, and nothing of it may be cached.
+async fn close_after(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// 200 while no core has failed: what a supervisor restarts on.
+async fn healthz(State(state): State<AdminState>) -> Response {
+    match state.view.state() {
+        NodeState::Failed => {
+            (StatusCode::SERVICE_UNAVAILABLE, "a core has failed; see the log\n").into_response()
+        }
+        _ => "ok\n".into_response(),
+    }
+}
+
+/// 200 while requests are served: what a load balancer routes on.
+async fn readyz(State(state): State<AdminState>) -> Response {
+    match state.view.state() {
+        NodeState::Serving => "ready\n".into_response(),
+        other => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", other.name())).into_response(),
+    }
+}
+
+async fn metrics_text(State(state): State<AdminState>) -> Response {
+    match metrics::render(&state.view, (state.process)(state.view.started)) {
+        Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn status_json(State(state): State<AdminState>) -> Response {
+    let document = status::render(&state.view, (state.process)(state.view.started));
+    ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
+}
+
+/// Accepts only while a place is free.
+struct LimitedListener {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+    life: Duration,
+}
+
+impl axum::serve::Listener for LimitedListener {
+    type Io = LimitedStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (LimitedStream, SocketAddr) {
+        let place = Arc::clone(&self.places)
+            .acquire_owned()
+            .await
+            .expect("the semaphore lives as long as the listener and is never closed");
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    let end = Box::pin(sleep(self.life));
+                    return (LimitedStream { stream, end, _place: place }, peer);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the admin listener cannot accept; trying again");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection that fails every operation once its life is over.
+struct LimitedStream {
+    stream: TcpStream,
+    end: Pin<Box<Sleep>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl LimitedStream {
+    /// An operation that cannot go on now wakes its task when the connection's life ends.
+    fn or_end<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if poll.is_pending() && self.end.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        poll
+    }
+}
+
+impl AsyncRead for LimitedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.stream).poll_read(cx, into);
+        self.or_end(cx, poll)
+    }
+}
+
+impl AsyncWrite for LimitedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.or_end(cx, poll)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.stream).poll_flush(cx);
+        self.or_end(cx, poll)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.or_end(cx, poll)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    /// Serves a view on a free port of a thread of its own, with connections of `life`.
+    fn served(view: NodeView, life: Duration) -> SocketAddr {
+        let (tell, hear) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+                tell.send(listener.local_addr().expect("bound")).expect("the test waits");
+                let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+                let limited = LimitedListener { listener, places, life };
+                let state = AdminState { view, process: |_| ProcessUse::default() };
+                let _ = axum::serve(limited, router(state)).await;
+            });
+        });
+        hear.recv().expect("the server starts")
+    }
+
+    /// Everything that comes back for some bytes.
+    fn answer(address: SocketAddr, request: &[u8]) -> String {
+        let mut stream = std::net::TcpStream::connect(address).expect("connects");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.write_all(request).expect("writes");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn get_path(address: SocketAddr, path: &str) -> String {
+        answer(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+    }
+
+    #[test]
+    fn health_and_readiness_follow_the_node() {
+        let view = NodeView::with_meters(vec![], 1);
+        let address = served(view.clone(), CONNECTION_LIFE);
+        let of = |path| get_path(address, path)[9..12].to_string();
+        assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", "200"));
+        view.set_state(NodeState::Stopping);
+        assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", "503"));
+        assert!(get_path(address, "/readyz").ends_with("stopping\n"));
+        view.set_state(NodeState::Failed);
+        assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("503", "503"));
+    }
+
+    #[test]
+    fn every_answer_ends_its_connection() {
+        let address = served(NodeView::with_meters(vec![], 2), CONNECTION_LIFE);
+        let twice =
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+        assert_eq!(answer(address, twice).matches("HTTP/1.1 200").count(), 1);
+        let metrics = get_path(address, "/metrics");
+        assert!(metrics.contains("openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");
+        let status = get_path(address, "/status");
+        let body = status.split_once("\r\n\r\n").expect("a head").1;
+        let document: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(document["per_core"][1]["shard"], 1);
+        let post =
+            answer(address, b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+        assert!(post.starts_with("HTTP/1.1 405"), "{post}");
+        assert!(get_path(address, "/nothing").starts_with("HTTP/1.1 404"));
+    }
+
+    #[test]
+    fn garbage_and_silence_give_their_places_back() {
+        let address = served(NodeView::with_meters(vec![], 1), Duration::from_millis(300));
+        let silent: Vec<_> = (0..CONNECTIONS_MAX)
+            .map(|_| {
+                let mut stream = std::net::TcpStream::connect(address).expect("connects");
+                stream.write_all(b"GET /metrics HT").expect("writes");
+                stream
+            })
+            .collect();
+        // All places are taken by connections that never finish their request; this one waits for
+        // the first to end.
+        assert!(get_path(address, "/healthz").starts_with("HTTP/1.1 200"));
+        drop(silent);
+        let garbage = answer(address, &[0xff; 4096]);
+        assert!(garbage.is_empty() || garbage.starts_with("HTTP/1.1 400"), "{garbage}");
+        let mut endless = b"GET / HTTP/1.1\r\n".to_vec();
+        endless.extend((0..200).flat_map(|i| format!("h{i}: x\r\n").into_bytes()));
+        endless.extend(b"\r\n");
+        assert!(answer(address, &endless).starts_with("HTTP/1.1 431"));
+        assert!(get_path(address, "/healthz").starts_with("HTTP/1.1 200"));
+    }
+}

@@ -1,0 +1,136 @@
+//! Checks across keys: values that are fine alone and cannot hold together. Each conflict names
+//! every value that takes part, where it came from, and the way out.
+
+use std::collections::HashSet;
+
+use super::config::{Config, Problem};
+
+/// Every conflict of a configuration whose single values are fine.
+pub fn check(config: &Config) -> Vec<Problem> {
+    let mut conflicts = Vec::new();
+    check_cores(config, &mut conflicts);
+    check_limits(config, &mut conflicts);
+    check_addresses(config, &mut conflicts);
+    conflicts.into_iter().map(Problem::Conflict).collect()
+}
+
+fn check_cores(config: &Config, conflicts: &mut Vec<String>) {
+    let cores = || config.describe("node", "cores");
+    let shards = || config.describe("node", "shards");
+    let pin = || config.describe("node", "pin");
+    if let Some(named) = &config.node.cores {
+        let mut seen = HashSet::new();
+        if let Some(twice) = named.iter().find(|core| !seen.insert(**core)) {
+            conflicts.push(format!("[node] cores names core {twice} twice; name each core once"));
+        }
+        if config.node.shards.is_some() {
+            conflicts.push(format!(
+                "{} and {} exclude each other: cores gives one shard per core; leave one of them \
+                 out",
+                cores(),
+                shards()
+            ));
+        } else if !config.node.pin {
+            conflicts.push(format!(
+                "{} needs pinning, but {}; leave one of them out, or use shards for unpinned \
+                 shards",
+                cores(),
+                pin()
+            ));
+        }
+    }
+    if config.node.shards.is_some() && config.node.pin {
+        conflicts.push(format!(
+            "{} needs {}; add --no-pin, or choose cores instead",
+            shards(),
+            "[node] pin = false"
+        ));
+    }
+}
+
+fn check_limits(config: &Config, conflicts: &mut Vec<String>) {
+    let limits = &config.node.limits;
+    if limits.opaque_bytes_max > limits.body_bytes_max {
+        conflicts.push(format!(
+            "{} is above {}: opaque data is part of the body; lower the first or raise the second",
+            config.describe("limits", "opaque_bytes_max"),
+            config.describe("limits", "body_bytes_max")
+        ));
+    }
+    let largest_request = u64::from(limits.body_bytes_max) + u64::from(limits.header_bytes_max);
+    if limits.partial_bytes_per_core_max < largest_request {
+        conflicts.push(format!(
+            "{} is below the largest request of {largest_request} bytes ({} + {}), which could \
+             never be received; \
+             raise it",
+            config.describe("limits", "partial_bytes_per_core_max"),
+            config.describe("limits", "body_bytes_max"),
+            config.describe("limits", "header_bytes_max")
+        ));
+    }
+    let callbacks = &config.node.callbacks;
+    if callbacks.retry_first_ms > callbacks.retry_max_ms {
+        conflicts.push(format!(
+            "{} is above {}; lower the first or raise the second",
+            config.describe("callbacks", "retry_first_ms"),
+            config.describe("callbacks", "retry_max_ms")
+        ));
+    }
+}
+
+fn check_addresses(config: &Config, conflicts: &mut Vec<String>) {
+    let (clients, admin) = (config.node.listen, config.admin.listen);
+    let overlap = clients.ip() == admin.ip()
+        || (clients.ip().is_unspecified() || admin.ip().is_unspecified());
+    if config.admin.enabled && clients.port() != 0 && clients.port() == admin.port() && overlap {
+        conflicts.push(format!(
+            "{} and {} take the same port; give one of them another port, or switch the admin API \
+             off with --admin off",
+            config.describe("node", "listen"),
+            config.describe("admin", "listen")
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::control::config::parse_config;
+
+    /// The text of the one conflict in a configuration.
+    fn conflict(text: &str) -> String {
+        let error = parse_config(text, "c.toml").expect_err(text);
+        assert_eq!(error.problems.len(), 1, "{error}");
+        assert_eq!(error.problems[0].code(), "conflict");
+        error.to_string()
+    }
+
+    #[test]
+    fn cores_shards_and_pinning_go_together_or_say_why_not() {
+        assert!(conflict("[node]\ncores = [0, 1, 0]").contains("names core 0 twice"));
+        assert!(conflict("[node]\nshards = 4").contains("[node] shards = 4 (c.toml:2)"));
+        assert!(conflict("[node]\ncores = [0]\npin = false").contains("needs pinning"));
+        let both = conflict("[node]\ncores = [0]\nshards = 2\npin = false");
+        assert!(both.contains("exclude each other"), "{both}");
+        assert!(parse_config("[node]\nshards = 16\npin = false", "c.toml").is_ok());
+        assert!(parse_config("[node]\ncores = [1, 0]", "c.toml").is_ok());
+        assert!(parse_config("[node]\npin = false", "c.toml").is_ok());
+    }
+
+    #[test]
+    fn limits_that_contradict_each_other_are_refused() {
+        let opaque = conflict("[limits]\nopaque_bytes_max = 2_000_000");
+        assert!(opaque.contains("body_bytes_max = 1_048_576 (default)"), "{opaque}");
+        assert!(conflict("[limits]\npartial_bytes_per_core_max = 70_000").contains("1064960"));
+        assert!(conflict("[callbacks]\nretry_first_ms = 6_000").contains("retry_max_ms = 5_000"));
+    }
+
+    #[test]
+    fn admin_and_clients_never_share_a_port() {
+        assert!(conflict("[admin]\nlisten = \"127.0.0.1:7253\"").contains("--admin off"));
+        assert!(conflict("[node]\nlisten = \"0.0.0.0:7254\"").contains("same port"));
+        let off = "[node]\nlisten = \"0.0.0.0:7254\"\n[admin]\nenabled = false";
+        assert!(parse_config(off, "c.toml").is_ok());
+        let free = "[node]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"";
+        assert!(parse_config(free, "c.toml").is_ok());
+    }
+}

@@ -1,0 +1,300 @@
+//! The one table of configuration keys. Parser, suggestions, ranges, environment variables,
+//! `--print-config`, `tuning/reference.toml` and the help of the flags are all made from it;
+//! defaults come from the settings' own `Default`. Nothing about a key may be written down anywhere
+//! else.
+
+use std::fmt;
+
+use super::config::Config;
+use super::config_value::{Kind, Value};
+use crate::base::limits::{INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN};
+
+/// One section of the file: `[name]`, and what it is for.
+#[derive(Debug)]
+pub struct Section {
+    /// As written between the brackets.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+}
+
+/// Every section, in the order in which they are printed.
+pub const SECTIONS: [Section; 5] = [
+    Section { name: "node", help: "Where this node listens and what it runs on." },
+    Section { name: "limits", help: "Bounds; at each, requests are refused with 503, 413 or 431." },
+    Section { name: "callbacks", help: "How callbacks are made, retried and given up." },
+    Section { name: "admin", help: "Health, metrics and status, for operators only." },
+    Section { name: "log", help: "Logs go to standard error." },
+];
+
+/// One key.
+pub struct Key {
+    /// The section that it stands in.
+    pub section: &'static str,
+    /// Its name; the unit of a number comes last.
+    pub name: &'static str,
+    /// What it accepts.
+    pub kind: Kind,
+    /// The flag that overrides it, if there is one.
+    pub flag: Option<&'static str>,
+    /// What it does, for the reader of the reference file and of `--help`.
+    pub help: &'static str,
+    /// Reads the setting.
+    pub get: fn(&Config) -> Value,
+    /// Writes the setting; `Value` must come from [`Key::kind`].
+    pub set: fn(&mut Config, &Value),
+}
+
+impl Key {
+    /// The variable that overrides it, e.g. `CHRONOS_LIMITS_TIMERS_MAX`.
+    pub fn variable(&self) -> String {
+        format!("CHRONOS_{}_{}", self.section, self.name).to_ascii_uppercase()
+    }
+}
+
+/// Writes `[section] name`.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}] {}", self.section, self.name)
+    }
+}
+
+macro_rules! integer {
+    (
+        $section:literal, $name:ident in $($path:ident).+: $type:ty,
+        $min:expr, $max:expr, $unit:literal, $help:literal
+    ) => {
+        Key {
+            section: $section,
+            name: stringify!($name),
+            kind: Kind::Integer { min: $min, max: $max, unit: $unit },
+            flag: None,
+            help: $help,
+            get: |config| Value::Integer(u64::from(config.$($path).+.$name)),
+            set: |config, value| {
+                config.$($path).+.$name =
+                    <$type>::try_from(value.integer()).expect("the key's range fits its field")
+            },
+        }
+    };
+}
+
+macro_rules! limit {
+    ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
+        integer!("limits", $name in node.limits: $type, $min, $max, $unit, $help)
+    };
+}
+
+macro_rules! callback {
+    ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
+        integer!("callbacks", $name in node.callbacks: $type, $min, $max, $unit, $help)
+    };
+}
+
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+
+/// Every key, in the order of the reference file.
+pub static KEYS: [Key; 35] = [
+    Key {
+        section: "node",
+        name: "listen",
+        kind: Kind::Address,
+        flag: Some("--listen"),
+        help: "Where clients connect. Port 0 takes a free port and logs it.",
+        get: |config| Value::Address(config.node.listen),
+        set: |config, value| config.node.listen = value.address(),
+    },
+    Key {
+        section: "node",
+        name: "name",
+        kind: Kind::Text { bytes_max: 255 },
+        flag: None,
+        help: "This node's name in the cluster, address:port exactly as every member writes it: it \
+               is hashed to place timers. Empty: the listen address.",
+        get: |config| Value::Text(config.node.name.clone()),
+        set: |config, value| config.node.name = value.text().into(),
+    },
+    Key {
+        section: "node",
+        name: "cores",
+        kind: Kind::Cores,
+        flag: Some("--cores"),
+        help: "CPU cores to run on, one pinned thread and one shard each. \"all\": every core that \
+               the process may use.",
+        get: |config| Value::Cores(config.node.cores.clone()),
+        set: |config, value| config.node.cores = value.cores(),
+    },
+    Key {
+        section: "node",
+        name: "shards",
+        kind: Kind::Integer { min: 0, max: SHARDS_MAX as u64, unit: "shards" },
+        flag: Some("--shards"),
+        help: "Shards when not one per core, for tests; needs pin = false. 0: one per core.",
+        get: |config| Value::Integer(config.node.shards.unwrap_or(0).into()),
+        set: |config, value| {
+            let shards = u16::try_from(value.integer()).expect("the key's range fits its field");
+            config.node.shards = (shards > 0).then_some(shards);
+        },
+    },
+    Key {
+        section: "node",
+        name: "pin",
+        kind: Kind::Boolean,
+        flag: Some("--no-pin"),
+        help: "Whether each thread stays on its own core.",
+        get: |config| Value::Boolean(config.node.pin),
+        set: |config, value| config.node.pin = value.boolean(),
+    },
+    integer!("node", spin_us in node: u32, 0, 1_000, "microseconds",
+        "Wake this much before a due time and spin, for lateness below the kernel's wake-up time. \
+         60 costs about 2.5 % of a core. 0: sleep."),
+    integer!("node", instance_id in node: u8, 0, 127, "",
+        "Tells the nodes of a deployment apart in timer ids. No two nodes of a deployment may \
+         share one."),
+    integer!("node", deployment_id in node: u8, 0, 7, "", "Tells deployments apart in timer ids."),
+    limit!(timers_max: u64, 1, 4_000_000_000, "timers",
+        "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: \
+         503."),
+    limit!(store_bytes_max: u64, 1 << 20, 1 << 44, "bytes",
+        "Memory for timers (records, index, payloads) of the node, shared out evenly to its cores. \
+         Above it: 503."),
+    limit!(body_bytes_max: u32, 256, 64 << 20, "bytes",
+        "Request body after removal of chunk framing. Above it: 413."),
+    limit!(header_bytes_max: u32, 1_024, 1 << 20, "bytes",
+        "Request line and headers together. Above it: 431."),
+    limit!(opaque_bytes_max: u32, 0, 64 << 20, "bytes",
+        "Opaque data of one timer after JSON unescaping. Above it: 413."),
+    limit!(connections_per_core_max: u32, 1, 1_000_000, "connections",
+        "Client connections of one core."),
+    limit!(pipelined_requests_per_turn_max: u32, 1, 65_536, "requests",
+        "Requests taken from one connection in one loop turn; the rest wait for the next, so that \
+         one client cannot hold up the others."),
+    limit!(unsent_bytes_per_connection_max: u32, 4_096, 64 << 20, "bytes",
+        "Answers not yet taken by the client's connection above which nothing more is read from \
+         it."),
+    limit!(partial_bytes_per_core_max: u64, 64 << 10, 1 << 40, "bytes",
+        "Requests begun but not complete, over all connections of one core. Above it the largest \
+         get 503."),
+    limit!(idle_timeout_ms: u64, 100, HOUR_MS, "milliseconds",
+        "Silence after which a client connection closes, and the time in which a request must be \
+         complete."),
+    limit!(mesh_queue_max: u32, 16, 1 << 20, "messages", "Queue from one core to another."),
+    limit!(pops_per_turn_max: u32, 1, 65_536, "pops",
+        "Pops that come due in one loop turn; the rest follow in the next, so that a herd of \
+         timers never blocks requests."),
+    limit!(turn_budget_us: u64, 10, 1_000_000, "microseconds",
+        "A loop turn longer than this is counted in chronos_turns_over_budget_total."),
+    callback!(timeout_ms: u64, 10, 60_000, "milliseconds",
+        "Whole time of one attempt: name resolution, connection, request, status line."),
+    callback!(connections_per_host_max: u32, 1, 65_535, "connections",
+        "Connections to one callback host from one core; each carries one callback at a time."),
+    callback!(hosts_per_core_max: u32, 1, 1_000_000, "hosts",
+        "Callback hosts that one core knows. A timer for one more: 503."),
+    callback!(queue_per_host_max: u32, 1, u32::MAX as u64, "pops",
+        "Pops that wait for one host on one core. Above it new timers for that host: 503."),
+    callback!(retry_first_ms: u64, 1, HOUR_MS, "milliseconds",
+        "Pause after a failed callback; doubled after every further failure."),
+    callback!(retry_max_ms: u64, 1, HOUR_MS, "milliseconds", "Longest pause between two attempts."),
+    callback!(give_up_ms: u64, 0, DAY_MS, "milliseconds",
+        "How long the last pop of a timer is retried before it is given up and counted. 0: one \
+         attempt."),
+    callback!(idle_timeout_ms: u64, 100, HOUR_MS, "milliseconds",
+        "Idle time after which a callback connection closes."),
+    callback!(resolve_ttl_ms: u64, 100, DAY_MS, "milliseconds",
+        "How long a resolved host name is used before it is asked for again."),
+    callback!(tombstone_ms_max: u64, TOMBSTONE_MS_MIN, INTERVAL_MS_MAX, "milliseconds",
+        "Longest life of a deleted timer's tombstone, whatever the timer's interval."),
+    Key {
+        section: "admin",
+        name: "enabled",
+        kind: Kind::Boolean,
+        flag: Some("--admin"),
+        help: "Whether the admin API is served at all; --admin off is the same as false.",
+        get: |config| Value::Boolean(config.admin.enabled),
+        set: |config, value| config.admin.enabled = value.boolean(),
+    },
+    Key {
+        section: "admin",
+        name: "listen",
+        kind: Kind::Address,
+        flag: Some("--admin"),
+        help: "Where /healthz, /readyz, /metrics and /status are served. It has no authentication: \
+               keep it on loopback or a management network.",
+        get: |config| Value::Address(config.admin.listen),
+        set: |config, value| config.admin.listen = value.address(),
+    },
+    Key {
+        section: "log",
+        name: "level",
+        kind: Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+        flag: Some("--log-level"),
+        help: "Least serious line that is written. There is no line per request or pop at any \
+            level above trace.",
+        get: |config| Value::Text(config.log.level.clone()),
+        set: |config, value| config.log.level = value.text().into(),
+    },
+    Key {
+        section: "log",
+        name: "format",
+        kind: Kind::Choice(&["auto", "text", "json"]),
+        flag: Some("--log-format"),
+        help: "Shape of a line. auto: text on a terminal, JSON otherwise.",
+        get: |config| Value::Text(config.log.format.clone()),
+        set: |config, value| config.log.format = value.text().into(),
+    },
+];
+
+/// The key `name` of `section`.
+pub fn find(section: &str, name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.section == section && key.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::limits::{CallbackLimits, Limits};
+
+    /// Field names in the `Debug` text of a plain struct.
+    fn fields(debug: &str) -> Vec<String> {
+        let lines = debug.lines().filter_map(|line| line.split_once(": "));
+        lines.map(|(name, _)| name.trim().to_string()).collect()
+    }
+
+    #[test]
+    fn every_limit_has_a_key_and_every_key_a_limit() {
+        let of = |section| -> Vec<String> {
+            KEYS.iter().filter(|k| k.section == section).map(|k| k.name.to_string()).collect()
+        };
+        assert_eq!(of("limits"), fields(&format!("{:#?}", Limits::default())));
+        assert_eq!(of("callbacks"), fields(&format!("{:#?}", CallbackLimits::default())));
+    }
+
+    #[test]
+    fn bounds_and_defaults_of_every_key_reach_its_own_field() {
+        let defaults = Config::default();
+        for key in &KEYS {
+            let default = (key.get)(&defaults);
+            let Kind::Integer { min, max, .. } = key.kind else { continue };
+            assert!((min..=max).contains(&default.integer()), "{key}: default out of range");
+            for number in [min, max] {
+                let mut config = Config::default();
+                (key.set)(&mut config, &Value::Integer(number));
+                assert_eq!((key.get)(&config), Value::Integer(number), "{key}");
+                for other in KEYS.iter().filter(|other| other.variable() != key.variable()) {
+                    assert_eq!((other.get)(&config), (other.get)(&defaults), "{key} moved {other}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_sections_known() {
+        for (index, key) in KEYS.iter().enumerate() {
+            assert!(SECTIONS.iter().any(|section| section.name == key.section), "{key}");
+            let twin = KEYS[..index].iter().find(|other| other.variable() == key.variable());
+            assert!(twin.is_none(), "{key} stands in the table twice");
+            assert!(key.help.ends_with('.'), "{key}: help is not a sentence");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Kinds and values of configuration keys: one key's text or TOML value becomes a checked [`Value`]
+//! or says what was expected and what was found. Knows no key by name and touches no file.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use toml::de::DeValue;
+
+/// Highest core number that a configuration may name: Linux is built for at most 8192 CPUs.
+pub const CORE_NUMBER_MAX: usize = 8_191;
+/// Characters of a found value that an error shows; the rest of a hostile file is not repeated to
+/// the terminal.
+const FOUND_CHARACTERS_MAX: usize = 60;
+
+/// What a key accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number within both bounds.
+    Integer {
+        /// Smallest value accepted.
+        min: u64,
+        /// Largest value accepted.
+        max: u64,
+        /// What is counted, for people; empty for a number that counts nothing.
+        unit: &'static str,
+    },
+    /// `true` or `false`.
+    Boolean,
+    /// An IP address and a port.
+    Address,
+    /// One of a few words.
+    Choice(&'static [&'static str]),
+    /// Free text of at most `bytes_max` bytes without control characters.
+    Text {
+        /// Longest text accepted, in bytes.
+        bytes_max: usize,
+    },
+    /// CPU cores: `"all"`, a list of numbers, or text such as `"0-3,6"`.
+    Cores,
+}
+
+/// A checked value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Of [`Kind::Integer`].
+    Integer(u64),
+    /// Of [`Kind::Boolean`].
+    Boolean(bool),
+    /// Of [`Kind::Address`].
+    Address(SocketAddr),
+    /// Of [`Kind::Choice`] and [`Kind::Text`].
+    Text(String),
+    /// Of [`Kind::Cores`]; `None` is every core that the process may run on.
+    Cores(Option<Vec<usize>>),
+}
+
+/// A value that a key does not accept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// What the key accepts.
+    pub expected: String,
+    /// What stood there, shortened and made printable.
+    pub found: String,
+}
+
+impl Kind {
+    /// Reads a value from a parsed TOML file.
+    pub fn read_toml(self, value: &DeValue<'_>) -> Result<Value, Mismatch> {
+        let mismatch = || self.mismatch(describe_toml(value));
+        match (self, value) {
+            (Kind::Integer { min, max, .. }, DeValue::Integer(integer)) => {
+                u64::from_str_radix(integer.as_str(), integer.radix())
+                    .ok()
+                    .filter(|number| (min..=max).contains(number))
+                    .map(Value::Integer)
+                    .ok_or_else(mismatch)
+            }
+            (Kind::Boolean, DeValue::Boolean(boolean)) => Ok(Value::Boolean(*boolean)),
+            (Kind::Address | Kind::Choice(_) | Kind::Text { .. }, DeValue::String(text)) => {
+                self.read_text(text)
+            }
+            (Kind::Cores, DeValue::String(text)) => self.read_text(text),
+            (Kind::Cores, DeValue::Array(items)) => {
+                // A list longer than the number of CPUs has duplicates, which the check across keys
+                // would name one by one: refuse it here, before a hostile file makes a million of
+                // them.
+                if items.is_empty() || items.len() > CORE_NUMBER_MAX + 1 {
+                    return Err(self.mismatch(format!("a list of {} items", items.len())));
+                }
+                let read_core = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {
+                    DeValue::Integer(number) => core_number(number.as_str(), number.radix()),
+                    _ => None,
+                };
+                let cores: Option<Vec<usize>> = items.iter().map(read_core).collect();
+                cores.map(|cores| Value::Cores(Some(cores))).ok_or_else(mismatch)
+            }
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Reads a value from a flag or an environment variable.
+    pub fn read_text(self, text: &str) -> Result<Value, Mismatch> {
+        let value = match self {
+            Kind::Integer { min, max, .. } => {
+                let digits = text.replace('_', "");
+                let number = digits.parse().ok().filter(|number| (min..=max).contains(number));
+                number.map(Value::Integer)
+            }
+            Kind::Boolean => text.parse().ok().map(Value::Boolean),
+            Kind::Address => text.parse().ok().map(Value::Address),
+            Kind::Choice(words) => words.contains(&text).then(|| Value::Text(text.into())),
+            Kind::Text { bytes_max } => {
+                let is_fine = text.len() <= bytes_max && !text.chars().any(char::is_control);
+                is_fine.then(|| Value::Text(text.into()))
+            }
+            Kind::Cores if text == "all" => Some(Value::Cores(None)),
+            Kind::Cores => read_cores(text).map(|cores| Value::Cores(Some(cores))),
+        };
+        value.ok_or_else(|| self.mismatch(quote(text)))
+    }
+
+    /// What the key accepts, in words.
+    pub fn expected(self) -> String {
+        match self {
+            Kind::Integer { min, max, unit } => {
+                let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+                format!("a whole number from {} to {}{unit}", group(min), group(max))
+            }
+            Kind::Boolean => "true or false".into(),
+            Kind::Address => {
+                "an IP address and port such as \"0.0.0.0:7253\" or \"[::1]:7253\"".into()
+            }
+            Kind::Choice(words) => {
+                let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+                format!("one of {}", quoted.join(", "))
+            }
+            Kind::Text { bytes_max } => {
+                format!("text of at most {bytes_max} bytes without control characters")
+            }
+            Kind::Cores => format!(
+                "\"all\", a list such as [0, 1], or text such as \"0-3,6\", of cores 0 to \
+                 {CORE_NUMBER_MAX}"
+            ),
+        }
+    }
+
+    fn mismatch(self, found: String) -> Mismatch {
+        Mismatch { expected: self.expected(), found }
+    }
+}
+
+impl Value {
+    /// The number of a [`Kind::Integer`] key.
+    pub fn integer(&self) -> u64 {
+        match self {
+            Value::Integer(number) => *number,
+            other => panic!("an integer key never holds {other:?}"),
+        }
+    }
+
+    /// The truth of a [`Kind::Boolean`] key.
+    pub fn boolean(&self) -> bool {
+        match self {
+            Value::Boolean(boolean) => *boolean,
+            other => panic!("a boolean key never holds {other:?}"),
+        }
+    }
+
+    /// The address of a [`Kind::Address`] key.
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Value::Address(address) => *address,
+            other => panic!("an address key never holds {other:?}"),
+        }
+    }
+
+    /// The text of a [`Kind::Text`] or [`Kind::Choice`] key.
+    pub fn text(&self) -> &str {
+        match self {
+            Value::Text(text) => text,
+            other => panic!("a text key never holds {other:?}"),
+        }
+    }
+
+    /// The cores of a [`Kind::Cores`] key.
+    pub fn cores(&self) -> Option<Vec<usize>> {
+        match self {
+            Value::Cores(cores) => cores.clone(),
+            other => panic!("a key of cores never holds {other:?}"),
+        }
+    }
+}
+
+/// Writes the value as TOML.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Integer(number) => f.write_str(&group(*number)),
+            Value::Boolean(boolean) => write!(f, "{boolean}"),
+            Value::Address(address) => write!(f, "\"{address}\""),
+            Value::Text(text) => write!(f, "{}", toml::Value::from(text.as_str())),
+            Value::Cores(None) => f.write_str("\"all\""),
+            Value::Cores(Some(cores)) => write!(f, "{cores:?}"),
+        }
+    }
+}
+
+/// Quotes text from outside for a message: printable, and at most 60 characters of it.
+pub fn quote(text: &str) -> String {
+    let mut shown: String = text.chars().take(FOUND_CHARACTERS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    format!("{shown:?}")
+}
+
+/// A number with `_` between groups of three digits, as TOML and people read it.
+fn group(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push('_');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `0,1`, `0-3`, `0-3,6`: in the order given, which is the order of shards.
+fn read_cores(text: &str) -> Option<Vec<usize>> {
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = match part.split_once('-') {
+            Some((first, last)) => (first, last),
+            None => (part, part),
+        };
+        let first = core_number(first.trim(), 10)?;
+        let last = core_number(last.trim(), 10)?;
+        if first > last || cores.len() > CORE_NUMBER_MAX {
+            return None;
+        }
+        cores.extend(first..=last);
+    }
+    Some(cores)
+}
+
+fn core_number(digits: &str, radix: u32) -> Option<usize> {
+    usize::from_str_radix(digits, radix).ok().filter(|&core| core <= CORE_NUMBER_MAX)
+}
+
+fn describe_toml(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => quote(text),
+        DeValue::Integer(integer) => format!("{:.60}", integer.to_string()),
+        DeValue::Float(float) => format!("{:.60}", float.as_str()),
+        DeValue::Boolean(boolean) => boolean.to_string(),
+        DeValue::Datetime(_) => "a date".into(),
+        DeValue::Array(items) => format!("a list of {} items", items.len()),
+        DeValue::Table(_) => "a table".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORTION: Kind = Kind::Integer { min: 2, max: 1_000, unit: "pops" };
+
+    #[test]
+    fn cores_are_read_in_the_order_given() {
+        let cores = |text| Kind::Cores.read_text(text).ok().map(|value| value.cores());
+        assert_eq!(cores("all"), Some(None));
+        assert_eq!(cores("2,0"), Some(Some(vec![2, 0])));
+        assert_eq!(cores("0-3, 6"), Some(Some(vec![0, 1, 2, 3, 6])));
+        for bad in ["", ",", "a", "3-1", "-1", "0-", "0..3", "99999", "0-99999"] {
+            assert_eq!(cores(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn repeated_ranges_stay_bounded() {
+        let hostile = vec!["0-8191"; 10_000].join(",");
+        assert!(Kind::Cores.read_text(&hostile).is_err());
+    }
+
+    #[test]
+    fn integers_keep_to_their_range() {
+        assert_eq!(PORTION.read_text("2"), Ok(Value::Integer(2)));
+        assert_eq!(PORTION.read_text("1_000"), Ok(Value::Integer(1_000)));
+        for bad in ["1", "1001", "-2", "2.0", "", " 2", "99999999999999999999999"] {
+            let mismatch = PORTION.read_text(bad).expect_err(bad);
+            assert_eq!(mismatch.expected, "a whole number from 2 to 1_000 (pops)");
+            assert_eq!(mismatch.found, format!("{bad:?}"));
+        }
+    }
+
+    #[test]
+    fn numbers_are_grouped_as_toml_allows() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1_000"), (1 << 30, "1_073_741_824")]
+        {
+            assert_eq!(group(number), text);
+        }
+    }
+
+    #[test]
+    fn long_and_unprintable_text_is_shortened_in_messages() {
+        assert_eq!(quote("a\u{7}b"), "\"a\\u{7}b\"");
+        assert!(quote(&"x".repeat(1 << 20)).len() < 80);
+    }
+}

@@ -1,0 +1,33 @@
+//! Logs: text on a terminal, JSON otherwise, always to standard error. A log line that cannot be
+//! written is dropped: a full disk or a closed pipe never stops a timer.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use super::config::LogSettings;
+
+/// Installs the process's logger; later calls change nothing. `NO_COLOR` is honoured.
+pub fn install(settings: &LogSettings) {
+    let is_terminal = std::io::stderr().is_terminal();
+    let as_json = match settings.format.as_str() {
+        "json" => true,
+        "text" => false,
+        _ => !is_terminal,
+    };
+    // Lines of libraries below `warn` tell an operator nothing about timers.
+    let level = settings.level.as_str();
+    let libraries = if level == "error" { "error" } else { "warn" };
+    let filter = EnvFilter::new(format!("{libraries},chronos={level}"));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
+    // An error means that a logger is there already, which then stays.
+    let _ = if as_json {
+        builder.json().flatten_event(true).with_current_span(false).try_init()
+    } else {
+        let coloured = is_terminal && std::env::var_os("NO_COLOR").is_none();
+        builder.with_ansi(coloured).with_target(false).try_init()
+    };
+}

@@ -1,0 +1,245 @@
+//! `/metrics` in the OpenMetrics text format. Names, kinds and help come from the one list of
+//! meters; names end in base units (seconds, bytes) as Prometheus asks, so `_ms` and `_ns` meters
+//! are converted.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::process::ProcessUse;
+use super::view::NodeView;
+use crate::node::meters::{BUCKETS_US, Histogram};
+
+/// The media type of [`render`]'s text.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How a meter appears in `/metrics`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Exposed {
+    /// The meter's name without its unit.
+    stem: &'static str,
+    /// What stands for the unit.
+    suffix: &'static str,
+    /// Meter units in one exposed unit.
+    divisor: f64,
+}
+
+/// `oldest_overdue_ms` is exposed as `oldest_overdue_seconds`, `cpu_ns` as `cpu_seconds`,
+/// everything else as it is.
+fn exposed(meter: &'static str) -> Exposed {
+    for (unit, divisor) in [("_ms", 1e3), ("_us", 1e6), ("_ns", 1e9)] {
+        if let Some(stem) = meter.strip_suffix(unit) {
+            return Exposed { stem, suffix: "_seconds", divisor };
+        }
+    }
+    Exposed { stem: meter, suffix: "", divisor: 1.0 }
+}
+
+/// Renders every metric. Reads each core's counters with plain loads: no core waits for it.
+pub fn render(view: &NodeView, process: ProcessUse) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("chronos");
+    registry.register_collector(Box::new(Snapshot { view: view.clone(), process }));
+    let mut text = String::with_capacity(16 << 10);
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// One scrape.
+#[derive(Debug)]
+struct Snapshot {
+    view: NodeView,
+    process: ProcessUse,
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        self.encode_meters(&mut encoder)?;
+        self.encode_histogram(
+            &mut encoder,
+            "lateness_seconds",
+            "From the due time to the callback's bytes being handed to the kernel, per pop \
+             delivered at first attempt",
+            |shard| &self.view.meters[shard].lateness,
+        )?;
+        self.encode_histogram(
+            &mut encoder,
+            "turn_seconds",
+            "Length of loop turns, waiting not counted",
+            |shard| &self.view.meters[shard].turn,
+        )?;
+        self.encode_process(&mut encoder)
+    }
+}
+
+impl Snapshot {
+    /// One family per meter, one sample per core.
+    fn encode_meters(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let cores: Vec<_> = self.view.meters.iter().map(|meters| meters.list()).collect();
+        let Some(first) = cores.first() else { return Ok(()) };
+        for (index, &(meter, is_counter, help, _)) in first.iter().enumerate() {
+            let Exposed { stem, suffix, divisor } = exposed(meter);
+            let name = format!("{stem}{suffix}");
+            let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
+            let mut family = encoder.encode_descriptor(&name, sentence(help), None, kind)?;
+            for (shard, meters) in cores.iter().enumerate() {
+                let labels = [("core", self.view.core_label(shard).to_string())];
+                let mut sample = family.encode_family(&labels)?;
+                let value = meters[index].3;
+                match (is_counter, divisor == 1.0) {
+                    (true, true) => sample.encode_counter::<NoLabelSet, u64, f64>(&value, None)?,
+                    (true, false) => {
+                        let converted = value as f64 / divisor;
+                        sample.encode_counter::<NoLabelSet, f64, f64>(&converted, None)?;
+                    }
+                    (false, _) => sample.encode_gauge(&(value as f64 / divisor))?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_histogram<'a>(
+        &'a self,
+        encoder: &mut DescriptorEncoder,
+        name: &str,
+        help: &str,
+        histogram: impl Fn(usize) -> &'a Histogram,
+    ) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for shard in 0..self.view.meters.len() {
+            let (counts, sum_us) = histogram(shard).read();
+            // The encoder makes the counts cumulative and writes f64::MAX as +Inf.
+            let bounds = BUCKETS_US.iter().map(|&bound| bound as f64 / 1e6).chain([f64::MAX]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+            let labels = [("core", self.view.core_label(shard).to_string())];
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+                sum_us as f64 / 1e6,
+                counts.iter().sum(),
+                &buckets,
+                None,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn encode_process(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let process = &self.process;
+        let gauges = [
+            (
+                "process_resident_bytes",
+                "Resident memory of the process",
+                process.resident_bytes as f64,
+            ),
+            (
+                "process_open_files",
+                "Open file descriptors of the process",
+                process.open_files as f64,
+            ),
+            ("uptime_seconds", "Time since the node began to serve", process.uptime.as_secs_f64()),
+        ];
+        for (name, help, value) in gauges {
+            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
+        }
+        let cpu_seconds = process.cpu_ns as f64 / 1e9;
+        encoder
+            .encode_descriptor(
+                "process_cpu_seconds",
+                "User and system time of the process",
+                None,
+                MetricType::Counter,
+            )?
+            .encode_counter::<NoLabelSet, f64, f64>(&cpu_seconds, None)?;
+        encoder
+            .encode_descriptor("build", "Version that runs", None, MetricType::Info)?
+            .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+    }
+}
+
+/// Doc comments begin with a space and end with a full stop; help texts do neither.
+fn sentence(help: &str) -> &str {
+    help.trim().trim_end_matches('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    fn rendered() -> String {
+        let view = NodeView::with_meters(vec![3, 5], 2);
+        view.meters[0].creates.add(7);
+        view.meters[1].oldest_overdue_ms.set(1_500);
+        view.meters[1].cpu_ns.set(2_500_000_000);
+        for us in [40, 50, 51, 70_000_000] {
+            view.meters[0].lateness.record_us(us);
+        }
+        let process = ProcessUse {
+            resident_bytes: 4096,
+            cpu_ns: 1_000_000_000,
+            open_files: 9,
+            uptime: Duration::from_millis(1_500),
+        };
+        render(&view, process).expect("writing to a String cannot fail")
+    }
+
+    /// Names of all families, e.g. `chronos_creates`.
+    fn families(text: &str) -> BTreeSet<&str> {
+        text.lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "))
+            .filter_map(|rest| rest.split(' ').next())
+            .collect()
+    }
+
+    #[test]
+    fn meters_are_exposed_per_core_in_base_units() {
+        let text = rendered();
+        for line in [
+            "# HELP chronos_creates Timers created",
+            "# TYPE chronos_creates counter",
+            "chronos_creates_total{core=\"3\"} 7",
+            "chronos_creates_total{core=\"5\"} 0",
+            "chronos_oldest_overdue_seconds{core=\"5\"} 1.5",
+            "chronos_cpu_seconds_total{core=\"5\"} 2.5",
+            "chronos_process_resident_bytes 4096.0",
+            "chronos_process_cpu_seconds_total 1.0",
+            "chronos_uptime_seconds 1.5",
+            concat!("chronos_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} not in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn histogram_buckets_are_cumulative_and_end_at_infinity() {
+        let text = rendered();
+        for line in [
+            "chronos_lateness_seconds_bucket{le=\"0.00005\",core=\"3\"} 2",
+            "chronos_lateness_seconds_bucket{le=\"0.0001\",core=\"3\"} 3",
+            "chronos_lateness_seconds_bucket{le=\"60.0\",core=\"3\"} 3",
+            "chronos_lateness_seconds_bucket{le=\"+Inf\",core=\"3\"} 4",
+            "chronos_lateness_seconds_count{core=\"3\"} 4",
+            "chronos_lateness_seconds_sum{core=\"3\"} 70.000141",
+            "chronos_turn_seconds_count{core=\"5\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_metric_is_documented_and_no_document_outlives_its_metric() {
+        // The first column of each table of metrics; the table of alarms speaks of them in
+        // expressions.
+        let documented: BTreeSet<&str> = include_str!("../../docs/metrics.md")
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once("` |").map(|(name, _)| name))
+            .filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+            .collect();
+        let text = rendered();
+        assert_eq!(families(&text), documented);
+    }
+}

@@ -1,0 +1,50 @@
+//! What the process as a whole uses, read from /proc when somebody asks.
+
+use std::time::{Duration, Instant};
+
+/// Use of the whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessUse {
+    /// Resident memory in bytes; 0 where /proc is not mounted.
+    pub resident_bytes: u64,
+    /// User and system time in nanoseconds.
+    pub cpu_ns: u64,
+    /// Open file descriptors; 0 where /proc is not mounted.
+    pub open_files: u64,
+    /// Time since the control thread began to serve.
+    pub uptime: Duration,
+}
+
+/// Reads the use of this process. Costs some system calls and one per open file: for the control
+/// thread only.
+pub fn read(started: Instant) -> ProcessUse {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ProcessUse {
+        resident_bytes: resident_bytes(&status).unwrap_or(0),
+        cpu_ns: crate::ring::process_cpu_ns(),
+        open_files: std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64),
+        uptime: started.elapsed(),
+    }
+}
+
+/// `VmRSS:    1234 kB` of /proc/self/status; kB are 1024 bytes there.
+fn resident_bytes(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_read_in_bytes() {
+        let status = "Name:\tchronos\nVmHWM:\t    9 kB\nVmRSS:\t    1234 kB\nThreads:\t3\n";
+        assert_eq!(resident_bytes(status), Some(1234 * 1024));
+        for other in ["", "VmRSS:", "VmRSS: x kB", "VmRSS: 12 MB", "VmRSS: 99999999999999999999 kB"]
+        {
+            assert_eq!(resident_bytes(other), None, "{other}");
+        }
+    }
+}

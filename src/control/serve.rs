@@ -1,0 +1,196 @@
+//! A node's life as its operator sees it: start, signals, failure, stop. The calling thread becomes
+//! the control thread and runs a single-threaded runtime; the cores never wait for it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{interval, timeout};
+use tracing::{error, info, warn};
+
+use super::admin::{self, AdminState};
+use super::config::Config;
+use super::view::{NodeState, NodeView};
+use crate::node::{self, NodeHandle, StartError};
+
+/// How often the cores are looked at: 4 wake-ups a second, and a failed core is told within 250 ms.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// An orderly stop takes at most 2 s (running callbacks finish); five times that means that a core
+/// hangs.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// Exit code after a second signal: 128 + SIGINT, as shells expect.
+const EXIT_AT_ONCE: i32 = 130;
+
+/// Why a node ended badly. The text says what to do; the exit code is 1.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The control thread has no runtime or no signals.
+    #[error(
+        "the control thread cannot start: {0}. Check the limits on open files and threads (ulimit \
+         -n, -u)"
+    )]
+    Control(std::io::Error),
+    /// The admin API has no listener.
+    #[error(
+        "cannot listen on {address} for the admin API: {source}. Is another node running there? \
+         Choose another address \
+         with --admin or [admin] listen, or --admin off"
+    )]
+    Admin {
+        /// The address asked for.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// The node does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A core ended on a broken invariant.
+    #[error(
+        "a core has failed: {0}. This is a bug in Chronos; please report it with the lines logged \
+         before"
+    )]
+    Core(String),
+    /// A core does not stop.
+    #[error("the cores did not stop within {STOP_LIMIT:?}; the process ends without them")]
+    Hangs,
+}
+
+/// Runs a node until a signal stops it. `Ok` is an orderly stop. A second signal ends the process
+/// at once with 130.
+pub fn serve(config: &Config) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::Control)?;
+    let end = runtime.block_on(live(config));
+    // A core that hangs may still be waited for on a thread of the runtime: do not wait for that
+    // thread.
+    runtime.shutdown_background();
+    end
+}
+
+async fn live(config: &Config) -> Result<(), ServeError> {
+    // Signals first: one that arrives during the start must not be lost.
+    let mut signals = Signals::install().map_err(ServeError::Control)?;
+    let admin_listener = match config.admin.enabled {
+        true => {
+            let address = config.admin.listen;
+            let bound = admin::bind(address).await;
+            Some(bound.map_err(|source| ServeError::Admin { address, source })?)
+        }
+        false => None,
+    };
+    let node = node::start(&config.node)?;
+    let view = NodeView::of(&node);
+    let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    announce(config, &view, admin_address);
+    if let Some(listener) = admin_listener {
+        tokio::spawn(admin::serve(listener, AdminState::of(view.clone())));
+    }
+    let has_failed = signals.wait_for_end(&node).await;
+    view.set_state(if has_failed { NodeState::Failed } else { NodeState::Stopping });
+    stop(node, &mut signals, has_failed).await
+}
+
+/// The few lines that a start is worth.
+fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>) {
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        "clients connect to http://{}",
+        view.address
+    );
+    let shards = view.meters.len();
+    let count = if shards == 1 { "1 shard".into() } else { format!("{shards} shards") };
+    match view.cores.as_slice() {
+        [] => info!(shards, "{count}, threads not pinned"),
+        cores => info!(shards, ?cores, "{count}, one pinned thread per core"),
+    }
+    let features = view.kernel_features.join(", ");
+    info!(release = view.kernel_release, "kernel features in use: {features}");
+    match admin_address {
+        Some(address) => info!("admin API on http://{address}: /healthz /readyz /metrics /status"),
+        None => info!("admin API off"),
+    }
+    if config.admin.enabled && !config.admin.listen.ip().is_loopback() {
+        warn!("the admin API has no authentication and listens beyond loopback: keep others out");
+    }
+}
+
+/// Stops the node and waits for its cores, or ends the process at once on a further signal.
+async fn stop(node: NodeHandle, signals: &mut Signals, has_failed: bool) -> Result<(), ServeError> {
+    info!(
+        "stopping: no new work, running callbacks finish (at most 2 s); signal again to end at once"
+    );
+    node.stop();
+    let joined = tokio::task::spawn_blocking(move || node.join());
+    tokio::select! {
+        joined = timeout(STOP_LIMIT, joined) => match joined {
+            Err(_) => Err(ServeError::Hangs),
+            Ok(Err(panic)) => Err(ServeError::Core(panic.to_string())),
+            Ok(Ok(Err(reason))) => Err(ServeError::Core(reason)),
+            Ok(Ok(Ok(()))) if has_failed => {
+                Err(ServeError::Core("it ended without having been asked to".into()))
+            }
+            Ok(Ok(Ok(()))) => {
+                info!("stopped");
+                Ok(())
+            }
+        },
+        () = signals.stop_asked() => {
+            warn!("second signal: ending at once");
+            std::process::exit(EXIT_AT_ONCE);
+        }
+    }
+}
+
+/// The signals that a node answers to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    resynchronise: Signal,
+}
+
+impl Signals {
+    fn install() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            resynchronise: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    /// Returns on SIGTERM or SIGINT.
+    async fn stop_asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => info!("SIGTERM"),
+            _ = self.interrupt.recv() => info!("SIGINT"),
+        }
+    }
+
+    /// Returns when a stop is asked for (false) or a core has failed (true).
+    async fn wait_for_end(&mut self, node: &NodeHandle) -> bool {
+        let mut look = interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                // In this order, so that a signal sent before the one that stops is answered first.
+                biased;
+                _ = self.hang_up.recv() => {
+                    warn!("SIGHUP: nothing can be reloaded yet; restart to change a setting");
+                }
+                _ = self.resynchronise.recv() => {
+                    warn!("SIGUSR1: one node alone has nothing to resynchronise");
+                }
+                _ = self.terminate.recv() => { info!("SIGTERM"); return false; }
+                _ = self.interrupt.recv() => { info!("SIGINT"); return false; }
+                _ = look.tick() => if node.has_failed() {
+                    error!("a core has failed");
+                    return true;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Answers to clients as bytes.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use crate::shard::effects::{Answer, TimerView};
+use crate::wire::timer_path::write_public_id;
+
+/// Longest reason sent; what a client sent may be quoted in it.
+const REASON_BYTES_MAX: usize = 200;
+/// Seconds a client is asked to wait after 503.
+const RETRY_AFTER_S: u32 = 1;
+
+/// How the connection goes on after an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Persistence {
+    /// Stays open.
+    pub keep_alive: bool,
+    /// The client speaks HTTP/1.0 and must be told so.
+    pub is_http10: bool,
+}
+
+impl Persistence {
+    /// The connection closes after the answer.
+    pub const CLOSE: Persistence = Persistence { keep_alive: false, is_http10: false };
+
+    fn header(self) -> &'static str {
+        match self {
+            Persistence { keep_alive: false, .. } => "Connection: close\r\n",
+            Persistence { is_http10: true, .. } => "Connection: keep-alive\r\n",
+            _ => "",
+        }
+    }
+}
+
+/// Appends the answer of a shard. `filter` is the bloom filter of the node for ids.
+pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, filter: u64, persistence: Persistence) {
+    match answer {
+        Answer::Done { id, factor } => {
+            out.extend_from_slice(b"HTTP/1.1 200 OK\r\nLocation: /timers/");
+            let begins = out.len();
+            write_public_id(*id, *factor, filter, out);
+            let ends = out.len();
+            out.extend_from_slice(b"\r\nContent-Location: /timers/");
+            out.extend_from_within(begins..ends);
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(persistence.header().as_bytes());
+            out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
+        }
+        Answer::Found(view) => {
+            let body = document(view).to_string();
+            write_body(out, "200 OK", "application/json", "", &body, persistence);
+        }
+        Answer::NotFound => write_error(out, 404, "no timer with this id", persistence),
+        Answer::Refused(refusal) => write_error(out, 503, &refusal.to_string(), persistence),
+    }
+}
+
+/// Appends the answer to GET /ping.
+pub fn write_pong(out: &mut Vec<u8>, persistence: Persistence) {
+    write_body(out, "200 OK", "text/plain", "", "OK", persistence);
+}
+
+/// Appends 405 with the methods that the path allows.
+pub fn write_not_allowed(out: &mut Vec<u8>, allow: &str, persistence: Persistence) {
+    let reason = format!("method not allowed here; allowed: {allow}");
+    let extra = format!("Allow: {allow}\r\nReason: {reason}\r\n");
+    write_body(out, "405 Method Not Allowed", "text/plain", &extra, &reason, persistence);
+}
+
+/// Appends an error: the reason as `Reason` header and as body.
+pub fn write_error(out: &mut Vec<u8>, status: u16, reason: &str, persistence: Persistence) {
+    let reason = one_line(reason);
+    let mut extra = format!("Reason: {reason}\r\n");
+    if status == 503 {
+        extra.push_str(&format!("Retry-After: {RETRY_AFTER_S}\r\n"));
+    }
+    write_body(out, status_line(status), "text/plain", &extra, &reason, persistence);
+}
+
+/// Appends the interim answer to `Expect: 100-continue`.
+pub fn write_continue(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+}
+
+fn write_body(
+    out: &mut Vec<u8>,
+    status: &str,
+    content_type: &str,
+    extra: &str,
+    body: &str,
+    persistence: Persistence,
+) {
+    let connection = persistence.header();
+    let length = body.len();
+    write!(
+        out,
+        "HTTP/1.1 {status}\r\n{extra}{connection}Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .expect("writing to memory does not fail");
+}
+
+fn status_line(status: u16) -> &'static str {
+    match status {
+        400 => "400 Bad Request",
+        404 => "404 Not Found",
+        408 => "408 Request Timeout",
+        413 => "413 Content Too Large",
+        414 => "414 URI Too Long",
+        417 => "417 Expectation Failed",
+        431 => "431 Request Header Fields Too Large",
+        501 => "501 Not Implemented",
+        503 => "503 Service Unavailable",
+        505 => "505 HTTP Version Not Supported",
+        other => unreachable!("no room answers with status {other}"),
+    }
+}
+
+/// A reason that can stand in a header: one line of visible ASCII, bounded.
+fn one_line(reason: &str) -> String {
+    let visible = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
+    reason.chars().take(REASON_BYTES_MAX).map(visible).collect()
+}
+
+/// A timer as GET shows it: the members that a client wrote, and how far it is.
+fn document(view: &TimerView) -> serde_json::Value {
+    let tags: Vec<_> =
+        view.tags.iter().map(|(kind, count)| json!({"type": kind, "count": count})).collect();
+    json!({
+        "timing": {
+            "interval": seconds(view.interval_ms),
+            "repeat-for": seconds(view.repeat_for_ms),
+            "start-time-delta": -(view.age_ms as i64),
+            "sequence-number": view.sequence,
+        },
+        "callback": {"http": {"uri": view.uri, "opaque": view.opaque}},
+        "reliability": {"replication-factor": view.factor},
+        "statistics": {"tag-info": tags},
+    })
+}
+
+fn seconds(ms: u64) -> serde_json::Value {
+    if ms.is_multiple_of(1000) { json!(ms / 1000) } else { json!(ms as f64 / 1000.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::TimerId;
+    use crate::shard::effects::Refusal;
+
+    const KEEP: Persistence = Persistence { keep_alive: true, is_http10: false };
+
+    fn text(write: impl Fn(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).expect("answers are text")
+    }
+
+    #[test]
+    fn a_stored_timer_is_answered_with_its_id_twice() {
+        let done = Answer::Done { id: TimerId(0x0004_d9f5_4810_0000), factor: 2 };
+        let answer = text(|out| write_answer(out, &done, 0xff, KEEP));
+        let id = "/timers/0004d9f548100000-2-00000000000000ff";
+        assert_eq!(
+            answer,
+            format!(
+                "HTTP/1.1 200 OK\r\nLocation: {id}\r\nContent-Location: {id}\r\nContent-Length: 0\r\n\r\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_why_and_when_to_come_back() {
+        let full = Answer::Refused(Refusal::TimersFull);
+        let answer = text(|out| write_answer(out, &full, 0, KEEP));
+        assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\nReason: the node holds"));
+        assert!(answer.contains("\r\nRetry-After: 1\r\n"));
+    }
+
+    #[test]
+    fn a_reason_cannot_split_the_answer() {
+        let answer = text(|out| write_error(out, 400, "bad\r\nX-Evil: 1\u{e9}", Persistence::CLOSE));
+        assert!(answer.contains("Reason: bad??X-Evil: 1?\r\nConnection: close\r\n"), "{answer}");
+    }
+
+    #[test]
+    fn seconds_are_shown_as_they_were_written() {
+        assert_eq!(seconds(300_000).to_string(), "300");
+        assert_eq!(seconds(1_500).to_string(), "1.5");
+        assert_eq!(seconds(1).to_string(), "0.001");
+    }
+}

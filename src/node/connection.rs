@@ -1,0 +1,359 @@
+//! One client connection: bytes in, answers out, in the order of the requests.
+//!
+//! Memory stays bounded whatever the client does: a connection whose answers are not read, or that has many requests
+//! under way, or that sent more requests than a turn takes, is not read from until that has passed.
+
+use std::collections::VecDeque;
+
+use crate::base::ids::ShardIndex;
+use crate::base::limits::Limits;
+use crate::base::time::{MonoNs, Now};
+use crate::ring::SocketId;
+use crate::shard::effects::{Answer, Requester};
+use crate::wire::chunked::{ChunkError, ChunkedDecoder};
+use crate::wire::request_head::{Framing, HeadProgress, parse_request_head};
+
+use super::answers::{Persistence, write_answer, write_continue};
+use super::service::{RequestLine, Served, Service};
+
+/// Requests under way on one connection above which no more are taken from it.
+const UNDER_WAY_MAX: usize = 1_024;
+
+/// Where the next byte belongs.
+#[derive(Debug)]
+enum Stage {
+    /// To a request head.
+    Head(HeadProgress),
+    /// To a body of known length.
+    Body { line: RequestLine, length: usize },
+    /// To a chunked body.
+    Chunked { line: RequestLine, decoder: Box<ChunkedDecoder>, body: Vec<u8> },
+}
+
+/// An answer that must wait for its turn.
+#[derive(Debug)]
+enum Pending {
+    /// The shard has not answered yet.
+    Awaited(Persistence),
+    /// Answered, behind one that is still awaited.
+    Ready(Vec<u8>),
+}
+
+/// What the engine is to do with a connection after it was fed or answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Appetite {
+    /// Goes on reading.
+    Hungry,
+    /// Has enough for now: stop reading, feed again when answers left or in the next turn.
+    Full,
+}
+
+/// Where a connection lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Home {
+    /// Its socket.
+    pub socket: SocketId,
+    /// The core.
+    pub shard: ShardIndex,
+    /// Its place in the core's table.
+    pub place: u32,
+    /// Tells it from others that had the place.
+    pub generation: u32,
+}
+
+/// A client connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its socket.
+    pub socket: SocketId,
+    /// Tells it from others that had its place.
+    pub generation: u32,
+    /// Answers to be sent, in order.
+    pub out: Vec<u8>,
+    /// A send is under way.
+    pub is_sending: bool,
+    /// The ring does not receive for it.
+    pub is_paused: bool,
+    /// No request is taken any more; to be closed when `out` is sent and nothing is awaited.
+    pub is_closing: bool,
+    /// All is sent and the end has been announced: what still comes is thrown away.
+    pub is_lingering: bool,
+    /// When something must have happened, else the connection closes.
+    pub deadline: MonoNs,
+    /// When the deadline entry that counts comes up.
+    pub filed: MonoNs,
+    /// Stands in the list of connections to be flushed.
+    pub is_dirty: bool,
+    /// Bytes last accounted for it by the server.
+    pub accounted_bytes: usize,
+    /// The client sends nothing more.
+    pub has_ended: bool,
+    own: ShardIndex,
+    place: u32,
+    stage: Stage,
+    /// Bytes received and not yet taken: part of a request, or requests beyond a turn's share.
+    partial: Vec<u8>,
+    pending: VecDeque<Pending>,
+    /// Number of the request that `pending[0]` answers.
+    first_pending: u32,
+    /// When the request begun first arrived; its deadline does not move with more bytes.
+    began: Option<MonoNs>,
+}
+
+impl Connection {
+    /// A fresh connection.
+    pub fn new(home: Home, now: MonoNs, limits: &Limits) -> Self {
+        Self {
+            socket: home.socket,
+            generation: home.generation,
+            out: Vec::new(),
+            is_sending: false,
+            is_paused: false,
+            is_closing: false,
+            is_lingering: false,
+            deadline: now.plus_ms(limits.idle_timeout_ms),
+            filed: MonoNs(u64::MAX),
+            is_dirty: false,
+            accounted_bytes: 0,
+            has_ended: false,
+            own: home.shard,
+            place: home.place,
+            stage: Stage::Head(HeadProgress::default()),
+            partial: Vec::new(),
+            pending: VecDeque::new(),
+            first_pending: 0,
+            began: None,
+        }
+    }
+
+    /// Takes the requests in `input`; what is left over is kept. Empty input takes what was kept before.
+    pub fn feed(
+        &mut self,
+        now: Now,
+        input: &mut [u8],
+        service: &mut Service,
+        limits: &Limits,
+    ) -> Appetite {
+        if self.is_closing {
+            return Appetite::Hungry;
+        }
+        let mut budget = limits.pipelined_requests_per_turn_max;
+        if self.partial.is_empty() {
+            let taken = self.take(now, input, service, limits, &mut budget);
+            self.partial.extend_from_slice(&input[taken..]);
+        } else {
+            self.partial.extend_from_slice(input);
+            let mut kept = std::mem::take(&mut self.partial);
+            let taken = self.take(now, &mut kept, service, limits, &mut budget);
+            kept.drain(..taken);
+            self.partial = kept;
+        }
+        if self.is_closing || self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
+        self.set_deadline(now.mono, limits);
+        let has_more = budget == 0 && !self.partial.is_empty();
+        if has_more || self.is_backed_up(limits) { Appetite::Full } else { Appetite::Hungry }
+    }
+
+    /// Writes the answer to one request, and those after it that waited for it.
+    pub fn answer(&mut self, request: u32, answer: &Answer, filter: u64) {
+        let position = request.wrapping_sub(self.first_pending) as usize;
+        let Some(pending) = self.pending.get_mut(position) else {
+            unreachable!("request {request} was answered twice");
+        };
+        let Pending::Awaited(persistence) = *pending else {
+            unreachable!("request {request} was answered twice");
+        };
+        if position > 0 {
+            let mut bytes = Vec::new();
+            write_answer(&mut bytes, answer, filter, persistence);
+            *pending = Pending::Ready(bytes);
+            return;
+        }
+        write_answer(&mut self.out, answer, filter, persistence);
+        self.pending.pop_front();
+        self.first_pending = self.first_pending.wrapping_add(1);
+        while let Some(Pending::Ready(bytes)) = self.pending.front() {
+            self.out.extend_from_slice(bytes);
+            self.pending.pop_front();
+            self.first_pending = self.first_pending.wrapping_add(1);
+        }
+    }
+
+    /// Whether answers are still awaited from shards.
+    pub fn is_awaiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Whether a request has begun and is not complete.
+    pub fn is_mid_request(&self) -> bool {
+        self.began.is_some()
+    }
+
+    /// Bytes held for requests that are not complete.
+    pub fn partial_bytes(&self) -> usize {
+        let body = match &self.stage {
+            Stage::Chunked { body, .. } => body.capacity(),
+            _ => 0,
+        };
+        self.partial.capacity() + body
+    }
+
+    /// Whether so many answers are unsent or awaited that no more requests are taken.
+    pub fn is_backed_up(&self, limits: &Limits) -> bool {
+        self.out.len() > limits.unsent_bytes_per_connection_max as usize
+            || self.pending.len() >= UNDER_WAY_MAX
+    }
+
+    /// Answers with an error after everything before it, and closes.
+    pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
+        self.in_order(|out| {
+            service.refuse(out, status, reason, Persistence::CLOSE);
+        });
+        self.is_closing = true;
+        self.began = None;
+        self.partial = Vec::new();
+        self.stage = Stage::Head(HeadProgress::default());
+    }
+
+    /// Takes complete requests from the front of `input` and returns how many bytes were used.
+    fn take(
+        &mut self,
+        now: Now,
+        input: &mut [u8],
+        service: &mut Service,
+        limits: &Limits,
+        budget: &mut u32,
+    ) -> usize {
+        let mut at = 0;
+        while *budget > 0 && !self.is_closing && !self.is_backed_up(limits) {
+            let rest = &mut input[at..];
+            match &mut self.stage {
+                Stage::Head(progress) => {
+                    let header_bytes_max = limits.header_bytes_max as usize;
+                    if rest.is_empty() || !progress.is_worth_parsing(rest, header_bytes_max) {
+                        break;
+                    }
+                    match parse_request_head(rest, header_bytes_max) {
+                        Ok(Some(head)) => {
+                            let line = RequestLine::of(&head);
+                            let (used, waits) = (head.head_bytes, head.expects_continue);
+                            let framing = head.framing;
+                            at += used;
+                            self.begin_body(service, limits, line, framing);
+                            if waits && !self.is_closing && input.len() == at {
+                                self.in_order(write_continue);
+                            }
+                        }
+                        Ok(None) => break,
+                        Err(error) => self.fail(service, error.status, error.reason),
+                    }
+                }
+                Stage::Body { line, length } => {
+                    let (line, length) = (*line, *length);
+                    if rest.len() < length {
+                        break;
+                    }
+                    self.serve(now, service, line, &mut rest[..length]);
+                    at += length;
+                    *budget -= 1;
+                }
+                Stage::Chunked { line, decoder, body } => {
+                    if rest.is_empty() {
+                        break;
+                    }
+                    let line = *line;
+                    match decoder.decode(rest, |run| body.extend_from_slice(run)) {
+                        Ok((used, is_complete)) => {
+                            at += used;
+                            if is_complete {
+                                let mut body = std::mem::take(body);
+                                self.serve(now, service, line, &mut body);
+                                *budget -= 1;
+                            }
+                        }
+                        Err(error) => {
+                            let status = if error == ChunkError::TooLong { 413 } else { 400 };
+                            self.fail(service, status, &error.to_string());
+                        }
+                    }
+                }
+            }
+        }
+        at
+    }
+
+    fn begin_body(
+        &mut self,
+        service: &mut Service,
+        limits: &Limits,
+        line: RequestLine,
+        framing: Framing,
+    ) {
+        self.stage = match framing {
+            Framing::Length(length) if length > u64::from(limits.body_bytes_max) => {
+                let reason = format!(
+                    "body: expected at most {} bytes (limits.body_bytes_max), got {length}",
+                    limits.body_bytes_max
+                );
+                return self.fail(service, 413, &reason);
+            }
+            Framing::Length(length) => Stage::Body { line, length: length as usize },
+            Framing::Chunked => {
+                let decoder = Box::new(ChunkedDecoder::new(u64::from(limits.body_bytes_max)));
+                Stage::Chunked { line, decoder, body: Vec::new() }
+            }
+        };
+    }
+
+    fn serve(&mut self, now: Now, service: &mut Service, line: RequestLine, body: &mut [u8]) {
+        self.stage = Stage::Head(HeadProgress::default());
+        self.began = None;
+        let request = self.first_pending.wrapping_add(self.pending.len() as u32);
+        let from = Requester {
+            shard: self.own,
+            connection: self.place,
+            generation: self.generation,
+            request,
+        };
+        self.is_closing = !line.persistence.keep_alive;
+        let mut served = Served::Later;
+        if self.pending.is_empty() {
+            served = service.serve(now, from, &line, body, &mut self.out);
+            if served == Served::Later {
+                self.pending.push_back(Pending::Awaited(line.persistence));
+            }
+            return;
+        }
+        let mut bytes = Vec::new();
+        if service.serve(now, from, &line, body, &mut bytes) == Served::Written {
+            served = Served::Written;
+        }
+        self.pending.push_back(match served {
+            Served::Written => Pending::Ready(bytes),
+            Served::Later => Pending::Awaited(line.persistence),
+        });
+    }
+
+    /// Appends an answer that is known at once behind those still awaited.
+    fn in_order(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.pending.is_empty() {
+            return write(&mut self.out);
+        }
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        self.pending.push_back(Pending::Ready(bytes));
+    }
+
+    /// A connection may be idle for the limit; a request once begun must be complete within it.
+    fn set_deadline(&mut self, now: MonoNs, limits: &Limits) {
+        let is_idle = self.partial.is_empty() && matches!(self.stage, Stage::Head(_));
+        if is_idle {
+            self.began = None;
+        } else if self.began.is_none() {
+            self.began = Some(now);
+        }
+        self.deadline = self.began.unwrap_or(now).plus_ms(limits.idle_timeout_ms);
+    }
+}

@@ -1,0 +1,112 @@
+//! Deadlines of connections: coarse, cheap, and checked again when they come up.
+//!
+//! An owner files at most one entry per deadline that is earlier than those it has filed; when an entry comes up, the
+//! owner's present deadline is looked at, and a later one is filed anew. So moving a deadline later, which every
+//! request does, costs nothing.
+
+use crate::base::time::MonoNs;
+
+/// Width of a bucket: 2^26 ns, about 67 ms, is how late a deadline may be noticed.
+const BUCKET_SHIFT: u32 = 26;
+/// Buckets: a horizon of about 34 s; what lies beyond comes up at the horizon and is filed again.
+const BUCKETS: usize = 512;
+
+/// Deadlines of one kind of owner, named by a number.
+#[derive(Debug)]
+pub struct Deadlines {
+    buckets: Vec<Vec<u32>>,
+    /// The bucket, counted from time 0, up to which everything has come up.
+    passed: u64,
+    filed: usize,
+}
+
+impl Deadlines {
+    /// None, from now on.
+    pub fn new(now: MonoNs) -> Self {
+        Self { buckets: vec![Vec::new(); BUCKETS], passed: now.0 >> BUCKET_SHIFT, filed: 0 }
+    }
+
+    /// Files an entry: `owner` comes up at or a little after the instant returned, which is `deadline`, or the horizon
+    /// if that is earlier.
+    pub fn file(&mut self, owner: u32, deadline: MonoNs) -> MonoNs {
+        let bucket = (deadline.0 >> BUCKET_SHIFT) + 1;
+        let bucket = bucket.clamp(self.passed + 1, self.passed + BUCKETS as u64 - 1);
+        self.buckets[bucket as usize % BUCKETS].push(owner);
+        self.filed += 1;
+        deadline.min(MonoNs(bucket << BUCKET_SHIFT))
+    }
+
+    /// Moves the owners that have come up into `due`.
+    pub fn advance(&mut self, now: MonoNs, due: &mut Vec<u32>) {
+        let present = now.0 >> BUCKET_SHIFT;
+        let last = present.min(self.passed + BUCKETS as u64);
+        for bucket in self.passed + 1..=last {
+            due.append(&mut self.buckets[bucket as usize % BUCKETS]);
+        }
+        self.filed -= due.len();
+        self.passed = self.passed.max(present);
+    }
+
+    /// When [`Deadlines::advance`] should next be called. Cost: a look at every bucket up to the next filled one.
+    pub fn next_wake(&self) -> Option<MonoNs> {
+        if self.filed == 0 {
+            return None;
+        }
+        let ahead = self.passed + 1..self.passed + BUCKETS as u64;
+        ahead
+            .into_iter()
+            .find(|bucket| !self.buckets[*bucket as usize % BUCKETS].is_empty())
+            .map(|bucket| MonoNs(bucket << BUCKET_SHIFT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn comes_up_after_the_deadline_and_not_much_later() {
+        let mut deadlines = Deadlines::new(MonoNs(5 * MS));
+        for (owner, ms) in [(1, 20), (2, 2_000), (3, 20_000), (4, 90_000)] {
+            deadlines.file(owner, MonoNs(ms * MS));
+        }
+        let mut came_up = Vec::new();
+        for ms in 0..40_000 {
+            let mut due = Vec::new();
+            deadlines.advance(MonoNs(ms * MS), &mut due);
+            came_up.extend(due.into_iter().map(|owner| (owner, ms)));
+        }
+        let at = |owner| came_up.iter().find(|up| up.0 == owner).expect("came up").1;
+        assert!((20..=20 + 135).contains(&at(1)), "{}", at(1));
+        assert!((2_000..=2_135).contains(&at(2)), "{}", at(2));
+        assert!((20_000..=20_135).contains(&at(3)), "{}", at(3));
+        assert!((34_000..36_000).contains(&at(4)), "at the horizon, to be filed again");
+        assert_eq!(deadlines.next_wake(), None);
+    }
+
+    #[test]
+    fn wakes_for_the_earliest() {
+        let mut deadlines = Deadlines::new(MonoNs(0));
+        deadlines.file(7, MonoNs(1_000 * MS));
+        let wake = deadlines.next_wake().expect("one is filed");
+        let mut due = Vec::new();
+        deadlines.advance(wake, &mut due);
+        assert_eq!(due, [7]);
+        assert!(wake >= MonoNs(1_000 * MS));
+    }
+
+    #[test]
+    fn a_long_pause_brings_everything_up_once() {
+        let mut deadlines = Deadlines::new(MonoNs(0));
+        for owner in 0..100 {
+            deadlines.file(owner, MonoNs(u64::from(owner) * 300 * MS));
+        }
+        let mut due = Vec::new();
+        deadlines.advance(MonoNs(1 << 50), &mut due);
+        assert_eq!(due.len(), 100);
+        deadlines.file(1, MonoNs(0));
+        assert!(deadlines.next_wake().is_some_and(|wake| wake > MonoNs(1 << 50)));
+    }
+}

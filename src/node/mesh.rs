@@ -1,0 +1,303 @@
+//! The mesh between the cores of a node: for each pair one bounded lock-free queue of requests and one of replies.
+//!
+//! A core has at most as many requests under way to a sibling as a queue holds, so a reply always finds room and is
+//! never lost. A sender wakes a sibling only when that has said that it sleeps. Pure memory: the waking itself
+//! is the driver's, so the simulator drives this same code.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use crossbeam_queue::ArrayQueue;
+use crossbeam_utils::CachePadded;
+
+use crate::base::ids::{ShardCount, ShardIndex, TimerId};
+use crate::base::planted::{Bug, is_planted};
+use crate::shard::effects::{Reply, Request, Requester};
+use crate::timer::definition::OwnedDefinition;
+
+/// A request on its way to the core that owns the timer.
+#[derive(Debug)]
+pub enum Remote {
+    /// PUT.
+    Update(TimerId, Box<OwnedDefinition>),
+    /// DELETE.
+    Delete {
+        /// The timer.
+        id: TimerId,
+        /// The factor in the path.
+        factor: Option<u8>,
+    },
+    /// GET.
+    Read(TimerId),
+}
+
+impl Remote {
+    /// Copies a request; a create never leaves its core.
+    pub fn copy(request: &Request<'_>) -> Self {
+        match *request {
+            Request::Create(_) => unreachable!("a create is served by the core that received it"),
+            Request::Update(id, ref definition) => {
+                Remote::Update(id, Box::new(OwnedDefinition::copy(definition)))
+            }
+            Request::Delete { id, factor } => Remote::Delete { id, factor },
+            Request::Read(id) => Remote::Read(id),
+        }
+    }
+
+    /// The request, borrowed.
+    pub fn borrow(&self) -> Request<'_> {
+        match self {
+            Remote::Update(id, definition) => Request::Update(*id, definition.borrow()),
+            Remote::Delete { id, factor } => Request::Delete { id: *id, factor: *factor },
+            Remote::Read(id) => Request::Read(*id),
+        }
+    }
+}
+
+/// What arrives from a sibling.
+#[derive(Debug)]
+pub enum Message {
+    /// To be served here and answered over the mesh.
+    Request(Requester, Remote),
+    /// For a client of this core.
+    Reply(Reply),
+}
+
+#[derive(Debug)]
+struct Channel {
+    requests: ArrayQueue<(Requester, Remote)>,
+    replies: ArrayQueue<Reply>,
+}
+
+const _: () = assert!(size_of::<(Requester, Remote)>() <= 48 && size_of::<Reply>() <= 48);
+
+/// The sibling's queue is full: answer 503.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueFull;
+
+/// One core's end of the mesh.
+#[derive(Debug)]
+pub struct MeshPort {
+    own: ShardIndex,
+    outbound: Vec<Arc<Channel>>,
+    inbound: Vec<Arc<Channel>>,
+    asleep: Arc<[CachePadded<AtomicBool>]>,
+    /// Requests sent to each sibling and not answered.
+    under_way: Vec<u32>,
+    queue_max: u32,
+    /// Siblings to wake, at most once a turn each.
+    wakes: Vec<ShardIndex>,
+    /// Where the round through the siblings goes on, so that none is starved.
+    next: usize,
+    /// Messages sent.
+    pub sent: u64,
+    /// Requests refused because a queue was full.
+    pub refused: u64,
+    /// Most messages seen waiting here.
+    pub depth_max: u64,
+}
+
+/// Makes the ports of all cores of a node. Memory: about 90 B x `queue_max` per ordered pair.
+pub fn mesh(shards: ShardCount, queue_max: u32) -> Vec<MeshPort> {
+    let count = usize::from(shards.get());
+    let channel = || {
+        let capacity = queue_max.max(1) as usize;
+        Arc::new(Channel { requests: ArrayQueue::new(capacity), replies: ArrayQueue::new(capacity) })
+    };
+    let alone = Arc::new(Channel { requests: ArrayQueue::new(1), replies: ArrayQueue::new(1) });
+    let from_to: Vec<Vec<_>> = (0..count)
+        .map(|from| {
+            (0..count).map(|to| if from == to { alone.clone() } else { channel() }).collect()
+        })
+        .collect();
+    let asleep: Arc<[_]> = (0..count).map(|_| CachePadded::new(AtomicBool::new(false))).collect();
+    (0..count)
+        .map(|own| MeshPort {
+            own: ShardIndex(own as u16),
+            outbound: from_to[own].clone(),
+            inbound: from_to.iter().map(|row| row[own].clone()).collect(),
+            asleep: asleep.clone(),
+            under_way: vec![0; count],
+            queue_max: queue_max.max(1),
+            wakes: Vec::new(),
+            next: 0,
+            sent: 0,
+            refused: 0,
+            depth_max: 0,
+        })
+        .collect()
+}
+
+impl MeshPort {
+    /// Sends a request to the sibling that owns the timer.
+    pub fn send_request(
+        &mut self,
+        to: ShardIndex,
+        from: Requester,
+        request: Remote,
+    ) -> Result<(), QueueFull> {
+        let sibling = usize::from(to.0);
+        if self.under_way[sibling] >= self.queue_max {
+            self.refused += 1;
+            return Err(QueueFull);
+        }
+        self.under_way[sibling] += 1;
+        let pushed = self.outbound[sibling].requests.push((from, request));
+        assert!(pushed.is_ok(), "no more requests are under way than the queue holds");
+        self.wake_if_asleep(to);
+        Ok(())
+    }
+
+    /// Sends a reply to the sibling that holds the client's connection.
+    pub fn send_reply(&mut self, reply: Reply) {
+        let to = reply.to.shard;
+        let pushed = self.outbound[usize::from(to.0)].replies.push(reply);
+        assert!(pushed.is_ok(), "a sibling has no more requests under way than replies find room");
+        self.wake_if_asleep(to);
+    }
+
+    /// The next message, taking turns between siblings.
+    pub fn receive(&mut self) -> Option<Message> {
+        for _ in 0..self.inbound.len() {
+            self.next = (self.next + 1) % self.inbound.len();
+            let channel = &self.inbound[self.next];
+            if let Some(reply) = channel.replies.pop() {
+                self.under_way[self.next] -= 1;
+                return Some(Message::Reply(reply));
+            }
+            if let Some((from, request)) = channel.requests.pop() {
+                return Some(Message::Request(from, request));
+            }
+        }
+        None
+    }
+
+    /// Messages waiting here.
+    pub fn depth(&mut self) -> u64 {
+        let waiting = |channel: &Arc<Channel>| channel.requests.len() + channel.replies.len();
+        let depth = self.inbound.iter().map(waiting).sum::<usize>() as u64;
+        self.depth_max = self.depth_max.max(depth);
+        depth
+    }
+
+    /// Says that this core is about to sleep, then looks once more: false means that something arrived meanwhile
+    /// (and that the core counts as awake). The order matters: a message pushed before the flag is seen by this look,
+    /// one pushed after it sees the flag and wakes.
+    pub fn may_sleep(&mut self) -> bool {
+        let asleep = &self.asleep[usize::from(self.own.0)];
+        asleep.store(true, SeqCst);
+        if is_planted(Bug::LostWakeUp) {
+            return true;
+        }
+        let is_empty = self.inbound.iter().all(|channel| {
+            channel.requests.is_empty() && channel.replies.is_empty()
+        });
+        if !is_empty {
+            asleep.store(false, SeqCst);
+        }
+        is_empty
+    }
+
+    /// Says that this core is awake again.
+    pub fn woke(&mut self) {
+        self.asleep[usize::from(self.own.0)].store(false, SeqCst);
+    }
+
+    /// Siblings to wake now; the list is left empty.
+    pub fn take_wakes(&mut self) -> std::vec::Drain<'_, ShardIndex> {
+        self.wakes.drain(..)
+    }
+
+    /// The flag is cleared by the one sender that wakes, so that others do not wake again.
+    fn wake_if_asleep(&mut self, sibling: ShardIndex) {
+        self.sent += 1;
+        let asleep = &self.asleep[usize::from(sibling.0)];
+        std::sync::atomic::fence(SeqCst);
+        if asleep.load(SeqCst) && asleep.swap(false, SeqCst) {
+            self.wakes.push(sibling);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::effects::Answer;
+
+    fn requester(shard: u16) -> Requester {
+        Requester { shard: ShardIndex(shard), connection: 0, generation: 0, request: 0 }
+    }
+
+    #[test]
+    fn a_full_queue_refuses_requests_and_still_has_room_for_every_reply() {
+        let mut ports = mesh(ShardCount::new(2), 2);
+        let mut second = ports.pop().expect("two ports");
+        let mut first = ports.pop().expect("two ports");
+        for _ in 0..2 {
+            first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1))).expect("room");
+        }
+        let third = first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)));
+        assert_eq!(third, Err(QueueFull));
+        while let Some(Message::Request(from, _)) = second.receive() {
+            second.send_reply(Reply { to: from, answer: Answer::NotFound });
+            let still_under_way = first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)));
+            assert_eq!(still_under_way, Err(QueueFull), "until the reply is taken");
+        }
+        assert!(matches!(first.receive(), Some(Message::Reply(_))));
+        first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1))).expect("room again");
+    }
+
+    #[test]
+    fn a_sleeping_sibling_is_woken_once() {
+        let mut ports = mesh(ShardCount::new(3), 8);
+        assert!(ports[2].may_sleep());
+        for _ in 0..3 {
+            ports[0].send_request(ShardIndex(2), requester(0), Remote::Read(TimerId(1))).expect("room");
+        }
+        assert_eq!(ports[0].take_wakes().collect::<Vec<_>>(), [ShardIndex(2)]);
+        ports[1].send_request(ShardIndex(2), requester(1), Remote::Read(TimerId(1))).expect("room");
+        assert_eq!(ports[1].take_wakes().count(), 0, "it has been woken already");
+        assert!(!ports[2].may_sleep(), "messages wait");
+    }
+
+    #[test]
+    fn threads_that_sleep_only_when_allowed_lose_no_wake_up() {
+        const ROUNDS: u64 = 20_000;
+        let mut ports = mesh(ShardCount::new(2), 4);
+        let mut server = ports.pop().expect("two ports");
+        let mut client = ports.pop().expect("two ports");
+        let server_thread = std::thread::spawn(move || {
+            let mut served = 0;
+            while served < ROUNDS {
+                match server.receive() {
+                    Some(Message::Request(to, _)) => {
+                        server.send_reply(Reply { to, answer: Answer::NotFound });
+                        served += 1;
+                    }
+                    Some(Message::Reply(_)) => unreachable!("the server asks nothing"),
+                    None if server.may_sleep() => {
+                        std::thread::park_timeout(std::time::Duration::from_secs(20));
+                        server.woke();
+                    }
+                    None => {}
+                }
+            }
+        });
+        let mut answered = 0;
+        let mut sent = 0;
+        while answered < ROUNDS {
+            if sent < ROUNDS {
+                let request = Remote::Read(TimerId(sent));
+                sent += u64::from(client.send_request(ShardIndex(1), requester(0), request).is_ok());
+            }
+            if client.take_wakes().count() > 0 {
+                server_thread.thread().unpark();
+            }
+            while let Some(message) = client.receive() {
+                assert!(matches!(message, Message::Reply(_)));
+                answered += 1;
+            }
+        }
+        server_thread.join().expect("the server ends");
+    }
+}

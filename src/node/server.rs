@@ -1,0 +1,322 @@
+//! The client side of one core: its connections, from accept to close.
+
+use crate::base::ids::ShardIndex;
+use crate::base::limits::Limits;
+use crate::base::time::{MonoNs, Now};
+use crate::ring::{Received, Ring, SocketId};
+use crate::shard::effects::Reply;
+
+use super::connection::{Appetite, Connection, Home};
+use super::deadlines::Deadlines;
+use super::owner::Owner;
+use super::service::Service;
+
+/// Connections beyond the limit that are answered 503; still more are closed without a word.
+const REFUSALS_MAX: usize = 64;
+/// How long a connection that was closed by us may still send, so that the client reads our answer before a reset.
+const LINGER_MS: u64 = 1_000;
+/// Send buffers kept for reuse, and the largest kept.
+const POOL_MAX: usize = 1_024;
+const POOLED_BYTES_MAX: usize = 64 << 10;
+
+/// The connections of one core and the service behind them.
+pub struct Server {
+    /// The API.
+    pub service: Service,
+    /// Connections accepted since start.
+    pub accepted: u64,
+    /// Connections refused at the limit.
+    pub refused: u64,
+    /// Requests answered since start.
+    pub answered: u64,
+    own: ShardIndex,
+    limits: Limits,
+    places: Vec<Option<Connection>>,
+    free: Vec<u32>,
+    open: usize,
+    generation: u32,
+    /// Connections that may have something to send.
+    dirty: Vec<u32>,
+    /// Connections to be fed again in this turn.
+    resume: Vec<u32>,
+    deadlines: Deadlines,
+    due: Vec<u32>,
+    pool: Vec<Vec<u8>>,
+    replies: Vec<Reply>,
+    partial_bytes: usize,
+    is_stopping: bool,
+}
+
+impl Server {
+    /// No connection yet.
+    pub fn new(service: Service, own: ShardIndex, limits: &Limits, now: MonoNs) -> Self {
+        Self {
+            service,
+            accepted: 0,
+            refused: 0,
+            answered: 0,
+            own,
+            limits: limits.clone(),
+            places: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            generation: 0,
+            dirty: Vec::new(),
+            resume: Vec::new(),
+            deadlines: Deadlines::new(now),
+            due: Vec::new(),
+            pool: Vec::new(),
+            replies: Vec::new(),
+            partial_bytes: 0,
+            is_stopping: false,
+        }
+    }
+
+    /// A client connected.
+    pub fn accept(&mut self, now: Now, ring: &mut Ring, socket: SocketId) {
+        let limit = self.limits.connections_per_core_max as usize;
+        if self.open >= limit + REFUSALS_MAX || self.is_stopping {
+            self.refused += 1;
+            return ring.close(socket);
+        }
+        self.accepted += 1;
+        self.open += 1;
+        self.generation = self.generation.wrapping_add(1);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        let home = Home { socket, shard: self.own, place, generation: self.generation };
+        let mut connection = Connection::new(home, now.mono, &self.limits);
+        ring.set_owner(socket, Owner::Client(place).to_bits());
+        ring.receive(socket);
+        if self.open > limit {
+            self.refused += 1;
+            let reason = "too many connections (limits.connections_per_core_max)";
+            connection.fail(&mut self.service, 503, reason);
+        }
+        connection.filed = self.deadlines.file(place, connection.deadline);
+        self.places[place as usize] = Some(connection);
+        self.mark_dirty(place);
+    }
+
+    /// Bytes of a client.
+    pub fn received(&mut self, now: Now, ring: &mut Ring, place: u32, received: &Received) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let input = ring.bytes_mut(received);
+        let appetite = connection.feed(now, input, &mut self.service, &self.limits);
+        self.after_feed(ring, place, appetite);
+    }
+
+    /// A client will send nothing more.
+    pub fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        connection.has_ended = true;
+        connection.is_closing = true;
+        if is_broken || connection.is_lingering {
+            return self.close(ring, place);
+        }
+        self.mark_dirty(place);
+    }
+
+    /// A send ended.
+    pub fn sent(&mut self, now: Now, ring: &mut Ring, place: u32, buffer: Vec<u8>, is_ok: bool) {
+        self.recycle(buffer);
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        connection.is_sending = false;
+        if !is_ok {
+            return self.close(ring, place);
+        }
+        if !connection.is_mid_request() {
+            connection.deadline = now.mono.plus_ms(self.limits.idle_timeout_ms);
+        }
+        if connection.is_paused {
+            self.resume.push(place);
+        }
+        self.mark_dirty(place);
+    }
+
+    /// Feeds the connections that had more than their share in the last turn, or whose answers have left since.
+    pub fn resume(&mut self, now: Now, ring: &mut Ring) {
+        for place in std::mem::take(&mut self.resume) {
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            let appetite = connection.feed(now, &mut [], &mut self.service, &self.limits);
+            self.after_feed(ring, place, appetite);
+        }
+    }
+
+    /// Whether connections wait for the next turn, so that the core must not sleep.
+    pub fn has_more(&self) -> bool {
+        !self.resume.is_empty()
+    }
+
+    /// Writes the answers that shards gave to the connections that wait for them.
+    pub fn deliver_replies(&mut self) {
+        let mut replies = std::mem::take(&mut self.replies);
+        self.service.core.replies(&mut replies);
+        for reply in replies.drain(..) {
+            let place = reply.to.connection;
+            let connection = self.places[place as usize].as_mut();
+            let Some(connection) = connection.filter(|to| to.generation == reply.to.generation)
+            else {
+                continue;
+            };
+            connection.answer(reply.to.request, &reply.answer, self.service.filter);
+            if connection.is_paused {
+                self.resume.push(place);
+            }
+            self.answered += 1;
+            self.mark_dirty(place);
+        }
+        self.replies = replies;
+    }
+
+    /// Sends what the turn produced: one send per connection. Closes those that are done.
+    pub fn flush(&mut self, now: Now, ring: &mut Ring) {
+        for index in 0..self.dirty.len() {
+            let place = self.dirty[index];
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            connection.is_dirty = false;
+            if connection.is_sending {
+                continue;
+            }
+            if !connection.out.is_empty() {
+                let empty = self.pool.pop().unwrap_or_default();
+                connection.is_sending = true;
+                ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
+            } else if connection.is_closing && !connection.is_awaiting() {
+                self.finish(now, ring, place);
+            }
+        }
+        self.dirty.clear();
+    }
+
+    /// Closes what is overdue.
+    pub fn expire(&mut self, now: Now, ring: &mut Ring) {
+        let mut due = std::mem::take(&mut self.due);
+        self.deadlines.advance(now.mono, &mut due);
+        for place in due.drain(..) {
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            if now.mono < connection.filed {
+                continue;
+            }
+            if now.mono < connection.deadline {
+                connection.filed = self.deadlines.file(place, connection.deadline);
+            } else if connection.is_mid_request() && !connection.is_sending {
+                let reason = "the request was not complete in time (limits.idle_timeout_ms)";
+                connection.fail(&mut self.service, 408, reason);
+                connection.deadline = now.mono.plus_ms(LINGER_MS);
+                connection.filed = self.deadlines.file(place, connection.deadline);
+                self.mark_dirty(place);
+            } else {
+                self.close(ring, place);
+            }
+        }
+        self.due = due;
+    }
+
+    /// When [`Server::expire`] should next be called.
+    pub fn next_wake(&self) -> Option<MonoNs> {
+        self.deadlines.next_wake()
+    }
+
+    /// No new connection, no new request; answers under way still leave.
+    pub fn stop(&mut self) {
+        self.is_stopping = true;
+        for place in 0..self.places.len() {
+            if let Some(connection) = self.places[place].as_mut() {
+                connection.is_closing = true;
+                self.mark_dirty(place as u32);
+            }
+        }
+    }
+
+    /// Connections open.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Bytes of requests that are not complete.
+    pub fn partial_bytes(&self) -> usize {
+        self.partial_bytes
+    }
+
+    /// Takes a buffer back for reuse.
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.pool.len() < POOL_MAX && buffer.capacity() <= POOLED_BYTES_MAX {
+            self.pool.push(buffer);
+        }
+    }
+
+    fn after_feed(&mut self, ring: &mut Ring, place: u32, appetite: Appetite) {
+        self.account(place);
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        match appetite {
+            Appetite::Full => {
+                if !connection.is_paused {
+                    connection.is_paused = true;
+                    ring.pause(connection.socket);
+                }
+                if !connection.is_backed_up(&self.limits) {
+                    self.resume.push(place);
+                }
+            }
+            Appetite::Hungry if connection.is_paused && !connection.has_ended => {
+                connection.is_paused = false;
+                ring.receive(connection.socket);
+            }
+            Appetite::Hungry => {}
+        }
+        self.mark_dirty(place);
+        self.deliver_replies();
+    }
+
+    /// Keeps the sum of begun requests within its limit: the connection that exceeds it is refused.
+    fn account(&mut self, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let held = connection.partial_bytes();
+        self.partial_bytes = self.partial_bytes + held - connection.accounted_bytes;
+        connection.accounted_bytes = held;
+        if self.partial_bytes as u64 > self.limits.partial_bytes_per_core_max && held > 0 {
+            let reason = "too many bytes of incomplete requests (limits.partial_bytes_per_core_max)";
+            connection.fail(&mut self.service, 503, reason);
+            self.partial_bytes -= held;
+            connection.accounted_bytes = 0;
+        }
+    }
+
+    fn mark_dirty(&mut self, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if !connection.is_dirty {
+            connection.is_dirty = true;
+            self.dirty.push(place);
+        }
+    }
+
+    /// All is sent: says so to the client, and closes when that has closed or after a moment.
+    fn finish(&mut self, now: Now, ring: &mut Ring, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if connection.has_ended || self.is_stopping {
+            return self.close(ring, place);
+        }
+        if !connection.is_lingering {
+            connection.is_lingering = true;
+            connection.deadline = now.mono.plus_ms(LINGER_MS);
+            connection.filed = self.deadlines.file(place, connection.deadline);
+            if connection.is_paused {
+                connection.is_paused = false;
+                ring.receive(connection.socket);
+            }
+            ring.finish(connection.socket);
+        }
+    }
+
+    fn close(&mut self, ring: &mut Ring, place: u32) {
+        if let Some(connection) = self.places[place as usize].take() {
+            ring.close(connection.socket);
+            self.partial_bytes -= connection.accounted_bytes;
+            self.open -= 1;
+            self.free.push(place);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Looks over a whole shard and says where its parts disagree. For the simulator and tests; cost: every record.
+
+use crate::base::ids::Slot;
+
+use super::Shard;
+use super::record::State;
+
+impl Shard {
+    /// Checks that every record is in exactly one of wheel, waiting list, in flight; that the index names every record;
+    /// and that counters equal what is counted afresh (simulator T10). The error names the first disagreement.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut by_state = [0_u64; 5];
+        for slot in self.records.occupied_from(Slot(0)) {
+            let record = self.records.get(slot);
+            by_state[record.state as usize] += 1;
+            if self.find(record.id) != Some(slot) {
+                return Err(format!("the index does not name {:?} at {slot:?}", record.id));
+            }
+        }
+        let count = |states: &[State]| states.iter().map(|state| by_state[*state as usize]).sum();
+        let waiting: u64 = self.hosts.iter().map(|host| u64::from(host.ready.len())).sum();
+        let named: u64 = self.hosts.iter().map(|host| host.timers).sum();
+        let places: u64 = self.hosts.iter().map(|host| u64::from(host.in_flight)).sum();
+        let live = count(&[State::Armed, State::Ready, State::InFlight, State::BackingOff]);
+        let filed = count(&[State::Armed, State::BackingOff, State::Tombstone]);
+        let checks = [
+            ("records in the index", self.index.len(), self.records.len()),
+            ("records in the wheel", self.wheel.len(), filed),
+            ("records in waiting lists", waiting, count(&[State::Ready])),
+            ("pops waiting, counted", self.counters.waiting, waiting),
+            ("timers counted", self.counters.timers, live),
+            ("timers named by hosts", named, live),
+            ("tombstones counted", self.counters.tombstones, count(&[State::Tombstone])),
+            ("places taken at hosts", places, self.counters.in_flight),
+        ];
+        match checks.iter().find(|(_, found, expected)| found != expected) {
+            Some((what, found, expected)) => Err(format!("{what}: {found}, expected {expected}")),
+            None => Ok(()),
+        }
+    }
+}

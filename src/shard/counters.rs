@@ -1,0 +1,44 @@
+//! What a shard counts. Plain numbers: the driver publishes them.
+
+/// Counters since start, and gauges, of one shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Timers held now.
+    pub timers: u64,
+    /// Tombstones held now.
+    pub tombstones: u64,
+    /// Callbacks running now.
+    pub in_flight: u64,
+    /// Due pops waiting for a place at their host now.
+    pub waiting: u64,
+    /// Timers created, by POST or by PUT on an id not held.
+    pub creates: u64,
+    /// Timers replaced.
+    pub updates: u64,
+    /// Deletes accepted.
+    pub deletes: u64,
+    /// Timers read.
+    pub reads: u64,
+    /// Accepted but never popping (repeat-for shorter than interval).
+    pub never_firing: u64,
+    /// Requests refused at a limit.
+    pub refused: u64,
+    /// Callbacks that succeeded.
+    pub delivered: u64,
+    /// Callback attempts that failed.
+    pub failed: u64,
+    /// Failed attempts that got no answer in time.
+    pub timed_out: u64,
+    /// Attempts after the first of a pop.
+    pub retried: u64,
+    /// Attempts made again because a kept-alive connection was closed.
+    pub stale: u64,
+    /// Pops given up.
+    pub given_up: u64,
+    /// Results of callbacks whose timer was replaced or deleted meanwhile.
+    pub outdated: u64,
+    /// Entries that the wheel moved without popping them.
+    pub wheel_moved: u64,
+    /// Milliseconds that the oldest undelivered pop was overdue when last looked at.
+    pub oldest_overdue_ms: u64,
+}

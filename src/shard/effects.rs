@@ -1,0 +1,188 @@
+//! What a shard is told and what it asks for.
+
+use crate::base::ids::{HostId, ShardIndex, Slot, TimerId};
+use crate::base::time::Tick;
+use crate::timer::definition::Definition;
+use crate::timer::version::Version;
+
+/// Who waits for an answer. The shard only carries it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Requester {
+    /// The core that holds the client's connection.
+    pub shard: ShardIndex,
+    /// The connection's place on that core.
+    pub connection: u32,
+    /// The connection's life: places are reused.
+    pub generation: u32,
+    /// Number of the request on its connection, counted from 0, wrapping.
+    pub request: u32,
+}
+
+/// What a client asks of the shard that owns the id (a create: of any shard).
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// POST: a new timer under an id minted here.
+    Create(Definition<'a>),
+    /// PUT: replaces the timer, or creates it under this id.
+    Update(TimerId, Definition<'a>),
+    /// DELETE.
+    Delete {
+        /// The timer.
+        id: TimerId,
+        /// The factor in the path, for the answer when the timer is not known.
+        factor: Option<u8>,
+    },
+    /// GET.
+    Read(TimerId),
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A request; answered by exactly one [`Reply`].
+    Request {
+        /// Who waits.
+        from: Requester,
+        /// What is asked.
+        request: Request<'a>,
+    },
+    /// An [`Attempt`] ended, however.
+    CallbackFinished {
+        /// From the attempt.
+        ticket: Ticket,
+        /// How.
+        outcome: CallbackOutcome,
+    },
+}
+
+/// How a callback attempt ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallbackOutcome {
+    /// Answered 2xx.
+    Delivered,
+    /// Answered, but not 2xx: the host lives, this timer is not wanted now.
+    Rejected,
+    /// No name, no connection, broken off, or no HTTP.
+    Unreachable,
+    /// No answer in time.
+    TimedOut,
+    /// A kept-alive connection turned out to be closed by the host before any byte of an answer: not the host's failure.
+    /// The attempt is made again at once, on another connection.
+    Stale,
+}
+
+/// Which pop of which state of which timer an attempt is for. A result whose ticket no longer fits is only counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// Place of the record.
+    pub slot: Slot,
+    /// The callback host; its place is given back when the attempt ends.
+    pub host: HostId,
+    /// The timer.
+    pub id: TimerId,
+    /// The state that popped.
+    pub version: Version,
+    /// The pop, from 1: `X-Sequence-Number`.
+    pub sequence: u64,
+}
+
+/// A callback to make now. Its content is [`super::Shard::content`], to be copied before the next event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    /// To be given back when it ended.
+    pub ticket: Ticket,
+    /// When the pop was due.
+    pub due: Tick,
+    /// Whether this is the first attempt at this pop.
+    pub is_first: bool,
+}
+
+/// Why a request is answered 503. The text is `Reason` and body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// limits.timers_max.
+    #[error(
+        "the node holds as many timers as limits.timers_max allows; retry later or on another node"
+    )]
+    TimersFull,
+    /// limits.store_bytes_max.
+    #[error("timer memory is full (limits.store_bytes_max); retry later or on another node")]
+    BytesFull,
+    /// callbacks.hosts_per_core_max.
+    #[error("too many distinct callback hosts (callbacks.hosts_per_core_max); retry later")]
+    HostsFull,
+    /// callbacks.queue_per_host_max.
+    #[error(
+        "too many pops wait for this callback host (callbacks.queue_per_host_max); retry later"
+    )]
+    HostQueueFull,
+    /// The node mints 4096 ids per millisecond.
+    #[error("more timers are created than the node can give ids to; retry in a moment")]
+    IdsExhausted,
+    /// The queue to the core that owns the timer is full.
+    #[error(
+        "the core that owns this timer is overloaded (limits.mesh_queue_max); retry in a moment"
+    )]
+    CoreBusy,
+}
+
+/// A timer as GET shows it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TimerView {
+    /// The timer.
+    pub id: TimerId,
+    /// Its replication factor, as asked.
+    pub factor: u8,
+    /// Milliseconds between pops.
+    pub interval_ms: u64,
+    /// Milliseconds of recurrence.
+    pub repeat_for_ms: u64,
+    /// Milliseconds from start to now.
+    pub age_ms: u64,
+    /// Pops done.
+    pub sequence: u64,
+    /// Callback URI.
+    pub uri: String,
+    /// Opaque bytes (text, since it came from JSON).
+    pub opaque: String,
+    /// Statistics tags.
+    pub tags: Vec<(String, u32)>,
+}
+
+/// The answer to a request.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// Stored, updated or deleted: 200 with the id.
+    Done {
+        /// The timer.
+        id: TimerId,
+        /// Its factor, for the id.
+        factor: u8,
+    },
+    /// 200 with the timer.
+    Found(Box<TimerView>),
+    /// 404.
+    NotFound,
+    /// 503.
+    Refused(Refusal),
+}
+
+/// An answer and who waits for it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reply {
+    /// Who.
+    pub to: Requester,
+    /// What.
+    pub answer: Answer,
+}
+
+/// What a shard asks its driver to do. Drained by the driver every turn; its memory is kept.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// Answers to clients, of this core or others.
+    pub replies: Vec<Reply>,
+    /// Callbacks to make; each needs its content copied before the shard sees another event.
+    pub attempts: Vec<Attempt>,
+    /// Hosts that no timer names any more: their connections can be closed. The number may be given to another host.
+    pub released: Vec<HostId>,
+}

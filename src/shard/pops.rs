@@ -1,0 +1,268 @@
+//! From due to delivered: pops, attempts, retries, giving up.
+//!
+//! A pop waits for a place at its host, is attempted, and on failure tried again with back-off until the next pop is due
+//! (the last pop: until a limit), then given up and counted; a repeating timer goes on with its next interval.
+
+use crate::base::ids::{HostId, Slot, mix};
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::{Now, Tick};
+use crate::store::payloads::PayloadRef;
+use crate::timer::schedule::tombstone_ms;
+
+use super::Shard;
+use super::effects::{Attempt, CallbackOutcome, Outbox, Ticket};
+use super::record::{Record, State};
+
+/// Waiting pops of hosts in trouble that are moved back into the wheel per tick.
+const MOVED_BACK_PER_TICK_MAX: usize = 256;
+/// Least pause of a pop whose host is in trouble: 100 000 of them then cost at most 200 000 looks a second.
+const DEFERRED_MS_MIN: u64 = 500;
+/// Host places looked at per sweep.
+const HOSTS_PER_SWEEP: usize = 1_024;
+
+impl Shard {
+    pub(super) fn turn_wheel(&mut self, now: Now, tick: Tick, outbox: &mut Outbox) {
+        if self.stopping {
+            return;
+        }
+        let mut due = std::mem::take(&mut self.due);
+        let advanced =
+            self.wheel.advance(&mut self.links, tick, self.config.pops_per_turn_max, &mut due);
+        self.behind = !advanced.caught_up;
+        self.counters.wheel_moved += advanced.moved;
+        for slot in due.drain(..) {
+            match self.records.get(slot).state {
+                State::Armed | State::BackingOff => self.pop(now, slot, outbox),
+                State::Tombstone => self.end_tombstone(tick, slot),
+                state => unreachable!("a slot in state {state:?} is not in the wheel"),
+            }
+        }
+        self.due = due;
+    }
+
+    /// Moves waiting pops of hosts in trouble back into the wheel, a portion per tick.
+    pub(super) fn hosts_in_trouble(&mut self, now: Now, outbox: &mut Outbox) {
+        if self.stopping {
+            return;
+        }
+        for _ in 0..MOVED_BACK_PER_TICK_MAX {
+            let Some((_, slot)) = self.hosts.take_from_troubled(&mut self.links) else { return };
+            self.counters.waiting -= 1;
+            self.pop(now, slot, outbox);
+        }
+    }
+
+    /// Once a second: forget idle hosts, find out how overdue the oldest waiting pop is.
+    pub(super) fn sweep(&mut self, tick: Tick, outbox: &mut Outbox) {
+        self.hosts.sweep(tick, HOSTS_PER_SWEEP, &mut outbox.released);
+        let waiting = self.hosts.iter().filter_map(|host| host.ready.front()).map(|slot| {
+            let record = self.records.get(slot);
+            record.schedule().due(record.sequence + 1)
+        });
+        let oldest = waiting.chain(self.oldest_failing.get(tick)).min();
+        self.counters.oldest_overdue_ms = oldest.map_or(0, |due| tick - due);
+    }
+
+    /// A pop is due, or due to be tried again.
+    fn pop(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
+        let tick = now.mono.tick_floor();
+        let record = *self.records.get(slot);
+        let host = self.hosts.get(record.host);
+        if host.is_in_trouble() || record.attempts > 0 {
+            let sequence = record.sequence + 1;
+            self.oldest_failing.see(record.schedule().due(sequence));
+            if tick >= record.schedule().give_up_at(sequence, self.config.callbacks.give_up_ms) {
+                self.counters.given_up += 1;
+                self.pop_done(tick, slot);
+                return;
+            }
+        }
+        let host = self.hosts.get(record.host);
+        let is_next = host.ready.is_empty() || host.is_in_trouble();
+        if is_next && self.hosts.may_start(record.host, tick) {
+            self.attempt(now, slot, outbox);
+        } else if host.is_in_trouble() {
+            self.back_off(tick, slot, &record);
+        } else {
+            self.records.get_mut(slot).state = State::Ready;
+            self.hosts.get_mut(record.host).ready.push_back(&mut self.links, slot);
+            self.counters.waiting += 1;
+        }
+    }
+
+    /// Asks for the callback of a slot that is in no list.
+    fn attempt(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
+        let record = self.records.get_mut(slot);
+        record.state = State::InFlight;
+        let sequence = record.sequence + 1;
+        let ticket =
+            Ticket { slot, host: record.host, id: record.id, version: record.version, sequence };
+        let attempt = Attempt {
+            ticket,
+            due: record.schedule().due(sequence),
+            is_first: record.attempts == 0,
+        };
+        assert!(attempt.due.begins() <= now.mono, "a pop is never early");
+        self.hosts.get_mut(ticket.host).in_flight += 1;
+        self.counters.in_flight += 1;
+        self.counters.retried += u64::from(!attempt.is_first);
+        outbox.attempts.push(attempt);
+    }
+
+    pub(super) fn callback_finished(
+        &mut self,
+        now: Now,
+        ticket: Ticket,
+        outcome: CallbackOutcome,
+        outbox: &mut Outbox,
+    ) {
+        let tick = now.mono.tick_floor();
+        self.count(outcome);
+        self.counters.in_flight -= 1;
+        if !is_planted(Bug::LeakCredit) || outcome != CallbackOutcome::TimedOut {
+            self.hosts.get_mut(ticket.host).in_flight -= 1;
+        }
+        match outcome {
+            CallbackOutcome::Delivered | CallbackOutcome::Rejected => {
+                self.hosts.succeeded(ticket.host);
+            }
+            CallbackOutcome::Unreachable | CallbackOutcome::TimedOut => {
+                self.hosts.failed(ticket.host, tick);
+            }
+            CallbackOutcome::Stale => {}
+        }
+        if !self.is_current(&ticket) {
+            self.counters.outdated += 1;
+        } else {
+            match outcome {
+                CallbackOutcome::Delivered => self.pop_done(tick, ticket.slot),
+                CallbackOutcome::Stale => self.attempt(now, ticket.slot, outbox),
+                _ => self.pop_failed(tick, ticket.slot),
+            }
+        }
+        self.start_waiting(now, ticket.host, outbox);
+    }
+
+    /// Starts waiting pops of a host as far as places allow; lists the host when it is in trouble.
+    fn start_waiting(&mut self, now: Now, host: HostId, outbox: &mut Outbox) {
+        let tick = now.mono.tick_floor();
+        while !self.stopping && self.hosts.may_start(host, tick) {
+            let ready = &mut self.hosts.get_mut(host).ready;
+            let Some(slot) = ready.pop_front(&mut self.links) else { return };
+            self.counters.waiting -= 1;
+            self.attempt(now, slot, outbox);
+        }
+        self.hosts.list_if_troubled(host);
+    }
+
+    /// Whether the record is still the one that the ticket was written for, waiting for this result.
+    fn is_current(&self, ticket: &Ticket) -> bool {
+        self.records.contains(ticket.slot) && {
+            let record = self.records.get(ticket.slot);
+            record.id == ticket.id
+                && record.version == ticket.version
+                && record.sequence + 1 == ticket.sequence
+                && record.state == State::InFlight
+        }
+    }
+
+    /// A pop was delivered or given up: arm the next, or bury the timer. The slot is in no list.
+    fn pop_done(&mut self, tick: Tick, slot: Slot) {
+        let record = self.records.get_mut(slot);
+        if !is_planted(Bug::ReuseSequence) || record.sequence % 5 != 3 {
+            record.sequence += 1;
+        }
+        record.attempts = 0;
+        let record = *record;
+        if is_planted(Bug::PayloadFreedEarly) && record.sequence == 2 {
+            self.payloads.remove(record.payload);
+        }
+        if record.schedule().is_last(record.sequence) {
+            self.release(tick, &record);
+            let held = self.records.get_mut(slot);
+            held.state = State::Tombstone;
+            held.payload = PayloadRef::EMPTY;
+            self.counters.tombstones += 1;
+            let stays_ms = tombstone_ms(record.interval_ms, self.config.callbacks.tombstone_ms_max);
+            self.wheel.insert(&mut self.links, slot, tick + stays_ms);
+        } else {
+            self.records.get_mut(slot).state = State::Armed;
+            let next = record.schedule().due(record.sequence + 1);
+            self.wheel.insert(&mut self.links, slot, next);
+        }
+    }
+
+    fn pop_failed(&mut self, tick: Tick, slot: Slot) {
+        if is_planted(Bug::ForgetFailure) {
+            return self.pop_done(tick, slot);
+        }
+        let record = self.records.get_mut(slot);
+        record.attempts = record.attempts.saturating_add(1);
+        let record = *record;
+        self.back_off(tick, slot, &record);
+    }
+
+    /// Files a slot that is in no list for its next attempt: after a pause that doubles with the timer's failures, for a
+    /// host in trouble not before its next probe, spread by the id so that a herd does not come back as one; never
+    /// after the moment of giving up.
+    fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record) {
+        let limits = &self.config.callbacks;
+        let doublings = u32::from(record.attempts.saturating_sub(1)).min(16);
+        let mut pause_ms = (limits.retry_first_ms << doublings).min(limits.retry_max_ms);
+        let host = self.hosts.get(record.host);
+        if host.is_in_trouble() {
+            pause_ms = pause_ms.max(host.probe_at - tick).max(DEFERRED_MS_MIN);
+        }
+        let spread_ms = mix(record.id.0 ^ tick.0) % (pause_ms / 2 + 1);
+        let give_up_at = record.schedule().give_up_at(record.sequence + 1, limits.give_up_ms);
+        let again = (tick + pause_ms + spread_ms).min(give_up_at).max(tick + 1);
+        self.records.get_mut(slot).state = State::BackingOff;
+        self.wheel.insert(&mut self.links, slot, again);
+    }
+
+    fn end_tombstone(&mut self, tick: Tick, slot: Slot) {
+        let records = &self.records;
+        let id = records.get(slot).id;
+        let removed = self.index.remove(id.0, |slot| records.get(slot).id.0);
+        assert_eq!(removed, Some(slot), "the index names every record");
+        let record = self.records.remove(slot);
+        self.release(tick, &record);
+    }
+
+    fn count(&mut self, outcome: CallbackOutcome) {
+        match outcome {
+            CallbackOutcome::Delivered => self.counters.delivered += 1,
+            CallbackOutcome::Rejected | CallbackOutcome::Unreachable => self.counters.failed += 1,
+            CallbackOutcome::TimedOut => {
+                self.counters.failed += 1;
+                self.counters.timed_out += 1;
+            }
+            CallbackOutcome::Stale => self.counters.stale += 1,
+        }
+    }
+}
+
+/// Due time of the oldest pop seen failing in the last two windows. A pop that backs off is looked at again within
+/// `retry_max_ms` and half of it (7.5 s by default), so none slips through a window.
+#[derive(Debug, Default)]
+pub(super) struct OldestFailing {
+    present: Option<Tick>,
+    former: Option<Tick>,
+    turned_at: Tick,
+}
+
+impl OldestFailing {
+    const WINDOW_MS: u64 = 8_000;
+
+    fn see(&mut self, due: Tick) {
+        self.present = Some(self.present.map_or(due, |oldest| oldest.min(due)));
+    }
+
+    fn get(&mut self, now: Tick) -> Option<Tick> {
+        if now - self.turned_at >= Self::WINDOW_MS {
+            self.former = self.present.take();
+            self.turned_at = now;
+        }
+        self.present.into_iter().chain(self.former).min()
+    }
+}

@@ -1,0 +1,89 @@
+//! A list that grows without moving what it holds: leaves of 512 elements under a short root. The
+//! chunks of every structure here are kept in one. A plain `Vec` of them copies all when it
+//! doubles; with 20 000 chunks of payload, and the chunks of slab and links doubling at the same
+//! insert, that was 1.5 ms at 8 388 608 timers.
+
+const LEAF_LOG2: u32 = 9;
+const LEAF: usize = 1 << LEAF_LOG2;
+
+/// Elements numbered 0, 1, 2 ..., added at the end only.
+pub(super) struct Directory<T> {
+    leaves: Vec<Vec<T>>,
+}
+
+impl<T> Directory<T> {
+    pub(super) const fn new() -> Self {
+        Self { leaves: Vec::new() }
+    }
+
+    /// Adds an element; moves fewer than 512 others.
+    pub(super) fn push(&mut self, element: T) {
+        match self.leaves.last_mut() {
+            Some(leaf) if leaf.len() < LEAF => leaf.push(element),
+            Some(_) => {
+                let mut leaf = Vec::with_capacity(LEAF);
+                leaf.push(element);
+                self.leaves.push(leaf);
+            }
+            None => self.leaves.push(vec![element]),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, at: usize) -> Option<&T> {
+        self.leaves.get(at >> LEAF_LOG2)?.get(at % LEAF)
+    }
+
+    #[inline]
+    pub(super) fn last_mut(&mut self) -> Option<&mut T> {
+        self.leaves.last_mut()?.last_mut()
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self.leaves.last() {
+            Some(last) => (self.leaves.len() - 1) * LEAF + last.len(),
+            None => 0,
+        }
+    }
+
+    /// Bytes held, without what the elements own.
+    pub(super) fn bytes(&self) -> usize {
+        let leaves: usize = self.leaves.iter().map(Vec::capacity).sum();
+        self.leaves.capacity() * size_of::<Vec<T>>() + leaves * size_of::<T>()
+    }
+}
+
+impl<T> std::ops::Index<usize> for Directory<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, at: usize) -> &T {
+        &self.leaves[at >> LEAF_LOG2][at % LEAF]
+    }
+}
+
+impl<T> std::ops::IndexMut<usize> for Directory<T> {
+    #[inline]
+    fn index_mut(&mut self, at: usize) -> &mut T {
+        &mut self.leaves[at >> LEAF_LOG2][at % LEAF]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_by_a_leaf_and_keeps_its_elements() {
+        let mut directory = Directory::new();
+        for number in 0..10 * LEAF {
+            let before = directory.bytes();
+            directory.push(number);
+            assert_eq!(directory.len(), number + 1);
+            assert!(directory.bytes() - before <= LEAF * size_of::<usize>() + 256);
+        }
+        assert!((0..10 * LEAF).all(|number| directory[number] == number));
+        assert_eq!(directory.get(10 * LEAF), None);
+        assert_eq!(directory.last_mut(), Some(&mut (10 * LEAF - 1)));
+    }
+}

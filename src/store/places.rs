@@ -1,0 +1,144 @@
+//! Which of the numbers 0, 1, 2 ... are taken: one bit each, in groups of 4096. Gives out the
+//! lowest free number of a group that has one, so a number never given before comes only when all
+//! below it are taken; notices when one is given back twice. Holds no values.
+
+use super::directory::Directory;
+
+/// Numbers of one group: 64 words of 64 bits, and one word that says which of them have a free bit.
+const GROUP_LOG2: u32 = 12;
+const GROUP: usize = 1 << GROUP_LOG2;
+const WORD_BITS: usize = 64;
+
+struct Group {
+    taken: Box<[u64; GROUP / WORD_BITS]>,
+    /// One bit per word of `taken` that is not full.
+    open_words: u64,
+}
+
+/// A set of taken numbers below `u32::MAX`.
+pub(super) struct Places {
+    groups: Directory<Group>,
+    /// Groups with a free number, each once; the last is used first.
+    open_groups: Vec<u32>,
+    len: u64,
+}
+
+impl Places {
+    pub(super) fn new() -> Self {
+        Self { groups: Directory::new(), open_groups: Vec::new(), len: 0 }
+    }
+
+    /// Takes a free number. At most one group (512 bytes) is allocated.
+    #[inline]
+    pub(super) fn take(&mut self) -> u32 {
+        if self.open_groups.is_empty() {
+            self.open_group();
+        }
+        let group_at = *self.open_groups.last().expect("one was opened if there was none");
+        let group = &mut self.groups[group_at as usize];
+        let word = group.open_words.trailing_zeros() as usize;
+        let bit = group.taken[word].trailing_ones() as usize;
+        group.taken[word] |= 1 << bit;
+        if group.taken[word] == u64::MAX {
+            group.open_words &= !(1 << word);
+            if group.open_words == 0 {
+                self.open_groups.pop();
+            }
+        }
+        self.len += 1;
+        (group_at << GROUP_LOG2) + (word * WORD_BITS + bit) as u32
+    }
+
+    /// Gives a taken number back.
+    #[inline]
+    pub(super) fn give_back(&mut self, place: u32) {
+        assert!(self.contains(place), "place {place} is freed, but was not taken");
+        let (group_at, word, bit) = split(place);
+        let group = &mut self.groups[group_at];
+        if group.open_words == 0 {
+            self.open_groups.push(group_at as u32);
+        }
+        group.taken[word] &= !(1 << bit);
+        group.open_words |= 1 << word;
+        self.len -= 1;
+    }
+
+    /// Whether a number is taken.
+    #[inline]
+    pub(super) fn contains(&self, place: u32) -> bool {
+        let (group, word, bit) = split(place);
+        self.groups.get(group).is_some_and(|group| group.taken[word] >> bit & 1 == 1)
+    }
+
+    /// The first taken number at or above `from`.
+    pub(super) fn first_from(&self, from: u32) -> Option<u32> {
+        let (mut group_at, mut word, bit) = split(from);
+        let mut bits = self.groups.get(group_at)?.taken[word] & u64::MAX << bit;
+        while bits == 0 {
+            word += 1;
+            if word == GROUP / WORD_BITS {
+                word = 0;
+                group_at += 1;
+            }
+            bits = self.groups.get(group_at)?.taken[word];
+        }
+        Some((group_at * GROUP + word * WORD_BITS) as u32 + bits.trailing_zeros())
+    }
+
+    /// How many are taken.
+    #[inline]
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        self.groups.bytes()
+            + self.groups.len() * size_of::<[u64; GROUP / WORD_BITS]>()
+            + self.open_groups.capacity() * size_of::<u32>()
+    }
+
+    #[cold]
+    fn open_group(&mut self) {
+        let next = self.groups.len();
+        assert!(next < (u32::MAX >> GROUP_LOG2) as usize, "more than 2^32 places in one shard");
+        self.groups.push(Group { taken: Box::new([0; GROUP / WORD_BITS]), open_words: u64::MAX });
+        self.open_groups.push(next as u32);
+    }
+}
+
+#[inline]
+fn split(place: u32) -> (usize, usize, usize) {
+    let place = place as usize;
+    (place >> GROUP_LOG2, place % GROUP / WORD_BITS, place % WORD_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::base::ids::mix;
+
+    #[test]
+    fn gives_what_is_free_and_fresh_numbers_in_order() {
+        let (mut places, mut model, mut fresh) = (Places::new(), BTreeSet::new(), 0);
+        for step in 0..60_000_u64 {
+            let dice = mix(step);
+            if dice % 8 < if step / 20_000 == 1 { 2 } else { 5 } {
+                let place = places.take();
+                assert!(model.insert(place), "{place} was taken");
+                assert!(place <= fresh, "{place} is fresh, but {fresh} was not given yet");
+                fresh = fresh.max(place + 1);
+            } else if let Some(&victim) = model.range((dice >> 8) as u32 % 8192..).next() {
+                places.give_back(victim);
+                model.remove(&victim);
+            }
+            let probe = (dice >> 40) as u32 % 20_000;
+            assert_eq!(places.first_from(probe), model.range(probe..).next().copied());
+            assert_eq!(places.contains(probe), model.contains(&probe));
+            assert_eq!(places.len(), model.len() as u64);
+        }
+        assert!(fresh as usize > GROUP, "the test must cross a group");
+    }
+}

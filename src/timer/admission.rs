@@ -1,0 +1,165 @@
+//! From a request's document to a timer: the meaning of its members (compat section 1, last column).
+
+use super::definition::{Definition, encode_content};
+use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX};
+use crate::wire::callback_uri::parse_callback_uri;
+use crate::wire::timer_json::TimerDocument;
+
+/// Why a document is no timer. Answered with 400, or 413 for [`Rejection::OpaqueTooLong`]; the text is `Reason` and body.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum Rejection {
+    /// Negative, or not finite, or above a hundred years.
+    #[error("{member}: expected seconds from 0 to {}, got {got}", INTERVAL_MS_MAX / 1000)]
+    Seconds {
+        /// Which member.
+        member: &'static str,
+        /// What came.
+        got: f64,
+    },
+    /// A repeating timer without an interval would pop for ever at once.
+    #[error("timing.interval: expected more than 0 because timing.repeat-for is {0} s, got 0")]
+    ZeroInterval(f64),
+    /// Outside 1..=16.
+    #[error("reliability.replication-factor: expected 1 to {REPLICATION_FACTOR_MAX}, got {0}")]
+    Factor(i64),
+    /// The body says another factor than the id in the path.
+    #[error(
+        "reliability.replication-factor: expected {in_path} as in the timer's id, got {in_body} (it cannot be changed)"
+    )]
+    FactorChanged {
+        /// From the path.
+        in_path: u8,
+        /// From the body.
+        in_body: u8,
+    },
+    /// The callback URI.
+    #[error("callback.http.uri: {0}")]
+    Uri(&'static str),
+    /// More opaque data than the configuration allows.
+    #[error(
+        "callback.http.opaque: expected at most {max} bytes (limits.opaque_bytes_max), got {got}"
+    )]
+    OpaqueTooLong {
+        /// The limit.
+        max: u32,
+        /// What came.
+        got: usize,
+    },
+}
+
+/// Seconds as a client writes them, in whole milliseconds: a number with up to three decimals is met exactly, more are
+/// rounded up, so that a pop is never early.
+///
+/// A binary double is at most half a unit in the last place away from the decimal that was written; times 1000 the error
+/// is below 2 units, so a product within 4 units of a whole number is that number.
+fn milliseconds(seconds: f64) -> Option<u64> {
+    let ms = seconds * 1000.0;
+    let nearest = ms.round();
+    let ms = if (ms - nearest).abs() <= nearest * 4.0 * f64::EPSILON { nearest } else { ms.ceil() };
+    (ms >= 0.0 && ms <= INTERVAL_MS_MAX as f64).then_some(ms as u64)
+}
+
+/// Checks the document of a create (`factor_in_path` is `None`) or an update, and encodes its content into `content`
+/// (cleared first). No allocation when `content` has room.
+pub fn admit<'a>(
+    document: &TimerDocument<'a>,
+    factor_in_path: Option<u8>,
+    opaque_bytes_max: u32,
+    content: &'a mut Vec<u8>,
+) -> Result<Definition<'a>, Rejection> {
+    let (interval_ms, repeat_for_ms) = timing(document)?;
+    let factor = factor(document.replication_factor, factor_in_path)?;
+    let uri = parse_callback_uri(document.uri).map_err(|error| Rejection::Uri(error.0))?;
+    if document.opaque.len() > opaque_bytes_max as usize {
+        return Err(Rejection::OpaqueTooLong { max: opaque_bytes_max, got: document.opaque.len() });
+    }
+    content.clear();
+    encode_content(uri.target, document.tags.as_slice(), document.opaque.as_bytes(), content);
+    Ok(Definition { interval_ms, repeat_for_ms, factor, authority: uri.authority, content })
+}
+
+fn timing(document: &TimerDocument<'_>) -> Result<(u64, u64), Rejection> {
+    let seconds = |member, got| milliseconds(got).ok_or(Rejection::Seconds { member, got });
+    let interval_ms = seconds("timing.interval", document.interval_s)?;
+    let Some(repeat_for_s) = document.repeat_for_s else { return Ok((interval_ms, interval_ms)) };
+    let repeat_for_ms = seconds("timing.repeat-for", repeat_for_s)?;
+    if interval_ms == 0 && repeat_for_ms > 0 {
+        return Err(Rejection::ZeroInterval(repeat_for_s));
+    }
+    Ok((interval_ms, repeat_for_ms))
+}
+
+fn factor(in_body: Option<i64>, in_path: Option<u8>) -> Result<Option<u8>, Rejection> {
+    let Some(asked) = in_body else { return Ok(in_path) };
+    let in_body = u8::try_from(asked)
+        .ok()
+        .filter(|&factor| factor >= 1 && u32::from(factor) <= REPLICATION_FACTOR_MAX)
+        .ok_or(Rejection::Factor(asked))?;
+    match in_path {
+        Some(in_path) if in_path != in_body => Err(Rejection::FactorChanged { in_path, in_body }),
+        _ => Ok(Some(in_body)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::timer_json::Tags;
+
+    fn document(interval_s: f64, repeat_for_s: Option<f64>) -> TimerDocument<'static> {
+        TimerDocument {
+            interval_s,
+            repeat_for_s,
+            uri: "http://127.0.0.1:9000/pop",
+            opaque: "data",
+            replication_factor: None,
+            tags: Tags::none(),
+        }
+    }
+
+    fn times(interval_s: f64, repeat_for_s: Option<f64>) -> Result<(u64, u64), Rejection> {
+        timing(&document(interval_s, repeat_for_s))
+    }
+
+    proptest! {
+        #[test]
+        fn three_decimals_are_met_exactly(ms in 0..=INTERVAL_MS_MAX) {
+            let written = format!("{}.{:03}", ms / 1000, ms % 1000);
+            prop_assert_eq!(milliseconds(written.parse().expect("a number")), Some(ms));
+        }
+
+        #[test]
+        fn more_decimals_are_rounded_up(ms in 0..100_000_000_u64, more in 1..1_000_u64) {
+            let written = format!("{}.{:03}{:03}", ms / 1000, ms % 1000, more);
+            prop_assert_eq!(milliseconds(written.parse().expect("a number")), Some(ms + 1));
+        }
+    }
+
+    #[test]
+    fn bad_intervals_are_refused_by_name() {
+        for bad in [-1.0, -0.001, f64::NAN, f64::INFINITY, 1e15, INTERVAL_MS_MAX as f64] {
+            let error = times(bad, None).expect_err("refused");
+            assert!(error.to_string().starts_with("timing.interval: expected seconds"), "{error}");
+            assert!(times(1.0, Some(bad)).is_err());
+        }
+        assert_eq!(times(1e-9, None), Ok((1, 1)));
+        assert_eq!(times(0.0, None), Ok((0, 0)));
+        assert_eq!(times(0.0, Some(0.0)), Ok((0, 0)));
+        assert_eq!(times(0.0, Some(1.0)), Err(Rejection::ZeroInterval(1.0)));
+        assert_eq!(times(5.0, Some(2.0)), Ok((5_000, 2_000)));
+    }
+
+    #[test]
+    fn the_factor_is_bounded_and_cannot_change() {
+        assert_eq!(factor(None, None), Ok(None));
+        assert_eq!(factor(None, Some(3)), Ok(Some(3)));
+        assert_eq!(factor(Some(16), None), Ok(Some(16)));
+        for bad in [0, -1, 17, 256, 1_000_000_000, i64::MIN] {
+            assert_eq!(factor(Some(bad), None), Err(Rejection::Factor(bad)));
+        }
+        let changed = Rejection::FactorChanged { in_path: 2, in_body: 3 };
+        assert_eq!(factor(Some(3), Some(2)), Err(changed));
+    }
+}

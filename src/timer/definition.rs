@@ -1,0 +1,133 @@
+//! A timer as it is stored: its numbers, its callback authority, and one byte string for all that is only carried.
+//!
+//! The carried bytes (the *content*) are: target length u16, tags length u16 (both little-endian), target, tags, opaque.
+//! A tag is: count u32 little-endian, name length u8, name.
+
+use crate::base::limits::{TAG_BYTES_MAX, URI_BYTES_MAX};
+use crate::wire::timer_json::{Tag, Tags};
+
+const HEADER_BYTES: usize = 4;
+const TAG_HEADER_BYTES: usize = 5;
+
+/// A validated timer, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Definition<'a> {
+    /// Milliseconds between pops.
+    pub interval_ms: u64,
+    /// Milliseconds of recurrence; equal to the interval for a one-shot timer.
+    pub repeat_for_ms: u64,
+    /// Replicas asked for; `None`: the client did not say.
+    pub factor: Option<u8>,
+    /// Authority of the callback URI, as written: names the lane.
+    pub authority: &'a str,
+    /// Encoded content, see [`encode_content`].
+    pub content: &'a [u8],
+}
+
+/// A definition that owns its bytes, to cross to another core.
+#[derive(Clone, Debug)]
+pub struct OwnedDefinition {
+    interval_ms: u64,
+    repeat_for_ms: u64,
+    factor: Option<u8>,
+    authority: Box<str>,
+    content: Box<[u8]>,
+}
+
+impl OwnedDefinition {
+    /// Copies a definition: two allocations.
+    pub fn copy(definition: &Definition<'_>) -> Self {
+        Self {
+            interval_ms: definition.interval_ms,
+            repeat_for_ms: definition.repeat_for_ms,
+            factor: definition.factor,
+            authority: definition.authority.into(),
+            content: definition.content.into(),
+        }
+    }
+
+    /// The definition, borrowed.
+    pub fn borrow(&self) -> Definition<'_> {
+        Definition {
+            interval_ms: self.interval_ms,
+            repeat_for_ms: self.repeat_for_ms,
+            factor: self.factor,
+            authority: &self.authority,
+            content: &self.content,
+        }
+    }
+}
+
+/// Appends the content of a timer to `out`.
+pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut Vec<u8>) {
+    assert!(target.len() <= URI_BYTES_MAX, "the URI parser bounds the target");
+    let tag_bytes: usize = tags.iter().map(|tag| TAG_HEADER_BYTES + tag.kind.len()).sum();
+    out.reserve(HEADER_BYTES + target.len() + tag_bytes + opaque.len());
+    out.extend_from_slice(&(target.len() as u16).to_le_bytes());
+    out.extend_from_slice(&(tag_bytes as u16).to_le_bytes());
+    out.extend_from_slice(target.as_bytes());
+    for tag in tags {
+        assert!(tag.kind.len() <= TAG_BYTES_MAX, "the document parser bounds the tag");
+        out.extend_from_slice(&tag.count.to_le_bytes());
+        out.push(tag.kind.len() as u8);
+        out.extend_from_slice(tag.kind.as_bytes());
+    }
+    out.extend_from_slice(opaque);
+}
+
+/// A view of encoded content. Slicing is checked: content is made by [`encode_content`] alone, so a mismatch is a bug.
+#[derive(Clone, Copy, Debug)]
+pub struct Content<'a> {
+    /// Path and query of the callback URI; may be empty.
+    pub target: &'a [u8],
+    tags: &'a [u8],
+    /// The opaque bytes, exactly as sent.
+    pub opaque: &'a [u8],
+}
+
+impl<'a> Content<'a> {
+    /// Takes encoded content apart.
+    pub fn decode(bytes: &'a [u8]) -> Self {
+        let target_len = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+        let tags_len = usize::from(u16::from_le_bytes([bytes[2], bytes[3]]));
+        let (target, rest) = bytes[HEADER_BYTES..].split_at(target_len);
+        let (tags, opaque) = rest.split_at(tags_len);
+        Self { target, tags, opaque }
+    }
+
+    /// The statistics tags.
+    pub fn tags(&self) -> Tags<'a> {
+        let mut tags = Tags::none();
+        let mut rest = self.tags;
+        while let [c0, c1, c2, c3, len, tail @ ..] = rest {
+            let (kind, next) = tail.split_at(usize::from(*len));
+            let kind = std::str::from_utf8(kind).expect("tag names are stored from text");
+            let stored = tags.push(Tag { kind, count: u32::from_le_bytes([*c0, *c1, *c2, *c3]) });
+            assert!(stored, "no more tags are stored than were parsed");
+            rest = next;
+        }
+        tags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_comes_back_as_it_was() {
+        let tags = [Tag { kind: "CALL", count: 1 }, Tag { kind: "REG", count: u32::MAX }];
+        for target in ["", "/", "/a?b=c"] {
+            for opaque in [&b""[..], b"\0\xff opaque"] {
+                for tags in [&tags[..], &[]] {
+                    let mut bytes = Vec::new();
+                    encode_content(target, tags, opaque, &mut bytes);
+                    let content = Content::decode(&bytes);
+                    assert_eq!(content.target, target.as_bytes());
+                    assert_eq!(content.opaque, opaque);
+                    assert_eq!(content.tags().as_slice(), tags);
+                }
+            }
+        }
+    }
+}

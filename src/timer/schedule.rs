@@ -1,0 +1,99 @@
+//! When a timer pops, how often, and how long its tombstone stays (compat section 4). 64-bit milliseconds throughout:
+//! no wrap and no maximum below [`INTERVAL_MS_MAX`](crate::base::limits::INTERVAL_MS_MAX).
+
+use crate::base::limits::TOMBSTONE_MS_MIN;
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::Tick;
+
+/// The recurrence of a timer. Pops are counted from the start, so they do not drift.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Schedule {
+    /// When the timer was accepted.
+    pub start: Tick,
+    /// Milliseconds between pops.
+    pub interval_ms: u64,
+    /// Milliseconds after start in which pops happen; equal to the interval for a one-shot timer.
+    pub repeat_for_ms: u64,
+}
+
+impl Schedule {
+    /// How many pops there are: floor(repeat-for / interval), the one at equality included; one for interval 0;
+    /// none when repeat-for is shorter than the interval.
+    pub fn pops(&self) -> u64 {
+        if is_planted(Bug::RepeatForOffByOne) && self.repeat_for_ms > self.interval_ms {
+            return (self.repeat_for_ms - 1) / self.interval_ms.max(1);
+        }
+        self.repeat_for_ms.checked_div(self.interval_ms).unwrap_or(1)
+    }
+
+    /// When pop `sequence` (from 1) is due on the first rank.
+    pub fn due(&self, sequence: u64) -> Tick {
+        self.start + self.interval_ms.saturating_mul(sequence)
+    }
+
+    /// Whether pop `sequence` is the last.
+    pub fn is_last(&self, sequence: u64) -> bool {
+        sequence >= self.pops()
+    }
+
+    /// When a pop that keeps failing is given up: at the next pop's due time; for the last pop `give_up_ms` after its own.
+    pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> Tick {
+        if self.is_last(sequence) {
+            self.due(sequence) + give_up_ms
+        } else {
+            self.due(sequence + 1)
+        }
+    }
+}
+
+/// How long a tombstone stays: one interval (seeds/002), at least 10 s, at most `max_ms`.
+pub fn tombstone_ms(interval_ms: u64, max_ms: u64) -> u64 {
+    interval_ms.max(TOMBSTONE_MS_MIN).min(max_ms.max(TOMBSTONE_MS_MIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::limits::INTERVAL_MS_MAX;
+
+    fn schedule(interval_ms: u64, repeat_for_ms: u64) -> Schedule {
+        Schedule { start: Tick(1_000), interval_ms, repeat_for_ms }
+    }
+
+    #[test]
+    fn counts_pops_at_every_edge_of_a_small_domain() {
+        for interval in 1..20_u64 {
+            for repeat_for in 0..100_u64 {
+                let expected = (1..=200).filter(|pop| pop * interval <= repeat_for).count() as u64;
+                assert_eq!(
+                    schedule(interval, repeat_for).pops(),
+                    expected,
+                    "{interval} {repeat_for}"
+                );
+            }
+        }
+        assert_eq!(schedule(0, 0).pops(), 1);
+    }
+
+    #[test]
+    fn a_hundred_years_do_not_wrap() {
+        let century = schedule(INTERVAL_MS_MAX, INTERVAL_MS_MAX);
+        assert_eq!(century.due(1), Tick(1_000 + INTERVAL_MS_MAX));
+        assert!(century.is_last(1));
+        assert_eq!(schedule(1, INTERVAL_MS_MAX).pops(), INTERVAL_MS_MAX);
+    }
+
+    #[test]
+    fn a_failing_pop_is_given_up_when_the_next_is_due_or_at_the_limit() {
+        let twice = schedule(2_000, 4_000);
+        assert_eq!(twice.give_up_at(1, 60_000), twice.due(2));
+        assert_eq!(twice.give_up_at(2, 60_000), twice.due(2) + 60_000);
+    }
+
+    #[test]
+    fn tombstones_last_an_interval_within_bounds() {
+        assert_eq!(tombstone_ms(0, 86_400_000), 10_000);
+        assert_eq!(tombstone_ms(300_000, 86_400_000), 300_000);
+        assert_eq!(tombstone_ms(INTERVAL_MS_MAX, 86_400_000), 86_400_000);
+    }
+}

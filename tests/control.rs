@@ -1,0 +1,180 @@
+//! A node's life as its operator sees it: start lines, admin API, signals, exit codes, and the
+//! demo. Every node takes free ports; its addresses are read from its own start lines.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest wait for anything here; an orderly stop takes at most 2 s.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A node of its own process, ended with the test.
+struct Node {
+    process: Child,
+    errors: BufReader<ChildStderr>,
+    clients: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+    command.args(arguments).env_clear().stdin(Stdio::null());
+    command
+}
+
+/// Starts a node with one unpinned shard and reads its start lines.
+fn start() -> Node {
+    let arguments = [
+        ["--listen", "127.0.0.1:0"],
+        ["--admin", "127.0.0.1:0"],
+        ["--shards", "1"],
+        ["--log-format", "json"],
+    ];
+    let mut process = command(&arguments.concat())
+        .arg("--no-pin")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut errors = BufReader::new(process.stderr.take().expect("piped"));
+    let (mut clients, mut admin) = (None, None);
+    let mut seen = String::new();
+    while admin.is_none() {
+        let mut line = String::new();
+        let count = errors.read_line(&mut line).expect("text");
+        assert!(count > 0, "the node ended before it said where it listens:\n{seen}");
+        seen.push_str(&line);
+        let event: serde_json::Value = serde_json::from_str(&line).expect("a JSON line");
+        let message = event["message"].as_str().unwrap_or_default();
+        let address = || {
+            let rest = message.split_once("http://").expect("an address").1;
+            let end = rest.find(|c: char| c == ' ' || c.is_ascii_alphabetic()).unwrap_or(rest.len());
+            rest[..end].trim_end_matches(':').parse().expect("an address")
+        };
+        if message.starts_with("clients connect to") {
+            clients = Some(address());
+        } else if message.starts_with("admin API on") {
+            admin = Some(address());
+        }
+    }
+    let (clients, admin) = (clients.expect("told first"), admin.expect("the loop's end"));
+    Node { process, errors, clients, admin }
+}
+
+impl Node {
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        assert!(sent.success());
+    }
+
+    /// The exit status and what was logged until then.
+    fn end(mut self) -> (ExitStatus, String) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut logged = String::new();
+        // The end of standard error is the end of the process; the deadline is for a process that hangs.
+        let pid = self.process.id().to_string();
+        let watchdog = std::thread::spawn(move || {
+            std::thread::park_timeout(deadline.saturating_duration_since(Instant::now()));
+            if Instant::now() >= deadline {
+                let _ = Command::new("kill").args(["-s", "KILL", &pid]).status();
+            }
+        });
+        self.errors.read_to_string(&mut logged).expect("text");
+        watchdog.thread().unpark();
+        watchdog.join().expect("the watchdog does not panic");
+        (self.process.wait().expect("it has ended"), logged)
+    }
+}
+
+/// The whole answer of the admin API, or what came before the connection broke.
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the answer ends");
+    answer
+}
+
+#[test]
+fn a_node_serves_tells_and_stops_in_order() {
+    for name in ["TERM", "INT"] {
+        let node = start();
+        TcpStream::connect(node.clients).expect("clients can connect");
+        assert!(get(node.admin, "/healthz").starts_with("HTTP/1.1 200"));
+        assert!(get(node.admin, "/readyz").starts_with("HTTP/1.1 200"));
+        let metrics = get(node.admin, "/metrics");
+        for sample in ["chronos_timers{core=\"0\"} 0", "chronos_process_cpu_seconds_total "] {
+            assert!(metrics.contains(sample), "{sample} not in\n{metrics}");
+        }
+        let status = get(node.admin, "/status");
+        let body = status.split_once("\r\n\r\n").expect("a head").1;
+        let document: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(document["address"], node.clients.to_string());
+        assert_eq!(document["pid"], node.process.id());
+        assert_eq!(document["state"], "serving");
+        assert!(document["process"]["resident_bytes"].as_u64() > Some(1 << 20), "{document}");
+        node.signal(name);
+        let (status, logged) = node.end();
+        assert_eq!(status.code(), Some(0), "{logged}");
+        assert!(logged.contains("\"message\":\"stopped\""), "{logged}");
+    }
+}
+
+#[test]
+fn signals_of_the_original_do_not_end_the_node() {
+    let node = start();
+    node.signal("HUP");
+    node.signal("USR1");
+    assert!(get(node.admin, "/healthz").starts_with("HTTP/1.1 200"));
+    node.signal("TERM");
+    let (status, logged) = node.end();
+    assert_eq!(status.code(), Some(0), "{logged}");
+    assert!(logged.contains("SIGHUP: nothing can be reloaded yet"), "{logged}");
+    assert!(logged.contains("SIGUSR1: one node alone"), "{logged}");
+}
+
+#[test]
+fn a_core_that_the_machine_does_not_have_is_told() {
+    let output = command(&["--listen", "127.0.0.1:0", "--admin", "off", "--cores", "8191"])
+        .output()
+        .expect("the binary runs");
+    let errors = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("8191") && errors.contains("error: "), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+}
+
+#[test]
+fn an_address_in_use_is_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    // A socket without SO_REUSEPORT keeps others out, whatever they ask for.
+    let strange = taken.local_addr().expect("bound").to_string();
+    let output = command(&["--listen", &strange, "--admin", "off", "--shards", "1", "--no-pin"])
+        .output()
+        .expect("the binary runs");
+    let errors = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains(&format!("cannot listen on {strange}")), "{errors}");
+}
+
+#[test]
+fn the_demo_shows_every_pop_and_ends() {
+    let output = command(&["demo"]).output().expect("the binary runs");
+    let shown = String::from_utf8(output.stdout).expect("UTF-8");
+    let errors = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(0), "{shown}\n{errors}");
+    assert_eq!(shown.matches(" ms late").count(), 7, "{shown}");
+    assert_eq!(shown.matches("$ curl -i http://127.0.0.1:").count(), 2, "{shown}");
+    assert!(shown.contains("7 of 7 pops, each once and none early"), "{shown}");
+}
