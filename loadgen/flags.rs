@@ -1,0 +1,328 @@
+//! The command line: one set of flags for all scenarios, each scenario with defaults that fit it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+
+use crate::arrival::Rate;
+use crate::scenario::Scenario;
+use crate::sink::SinkMode;
+
+/// Where the node listens if nobody says otherwise.
+const TARGET: &str = "127.0.0.1:7253";
+
+const ABOUT: &str = "Puts load on a timer service and tells how it bears it: requests per second, \
+latency, lateness of every pop, what was early, lost or doubled, and what it cost the server.";
+
+const EXAMPLES: &str = "\
+Examples (start a node first: `chronos`):
+  How many timers can it create? One thread, 64 connections, as fast as it answers:
+      chronos-loadgen post --server-pid $(pidof chronos)
+  Is it on time? 20 000 pops a second for a minute, and a page with the histograms:
+      chronos-loadgen accuracy --rate 20k --duration-s 60 --html accuracy.html
+  A million timers due at once, while requests go on:
+      chronos-loadgen herd --timers 1000000
+  What does it cost beside the bare ring? Runs both by itself, nothing to start:
+      chronos-loadgen ratio --pipeline 1,16
+
+On two or more cores give the load its own: --core 1 --sink-core 1, the node on core 0.
+Exit status: 0 all well, 1 the run failed or pops were early, lost or doubled, 2 wrong usage.";
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// A scenario against a running node.
+    Scenario(Scenario, ScenarioFlags),
+    /// Only the callback sink.
+    Sink(SinkFlags),
+    /// Only the reference.
+    Reference(ReferenceFlags),
+    /// Node and reference in turn.
+    Ratio(RatioFlags),
+}
+
+/// Flags of every scenario. Those with other defaults per scenario get them from
+/// [`Scenario::defaults`].
+#[derive(Args, Clone, Debug)]
+pub struct ScenarioFlags {
+    /// The node: address and port
+    #[arg(long, value_name = "ADDRESS", default_value = TARGET, help_heading = "Load")]
+    pub target: SocketAddr,
+    /// Requests per second over all connections (2000, 20k, 1.5M), or `max`: as fast as answers
+    /// come
+    #[arg(long, value_name = "RATE", help_heading = "Load")]
+    pub rate: Rate,
+    /// Gather requests in bursts so many microseconds apart: spares the load generator's own core
+    #[arg(long, value_name = "US", value_parser = count(0, 1_000_000), help_heading = "Load")]
+    pub burst_us: u32,
+    /// Connections
+    #[arg(long, value_name = "N", value_parser = count(1, 60_000), help_heading = "Load")]
+    pub connections: u32,
+    /// Requests in flight on each connection
+    #[arg(long, value_name = "N", value_parser = count(1, 4096), help_heading = "Load")]
+    pub pipeline: u32,
+    /// Draw the gaps between requests at random (Poisson) in place of equal ones
+    #[arg(long, help_heading = "Load")]
+    pub poisson: bool,
+    /// Seed of everything drawn at random
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
+    pub seed: u64,
+    /// Seconds of load before the measured time
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = "Load")]
+    pub warm_up_s: Duration,
+    /// Measured seconds
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = "Load")]
+    pub duration_s: Duration,
+    /// Seconds to wait for answers and pops still owed at the end
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "5",
+        help_heading = "Load")]
+    pub drain_s: Duration,
+    /// Milliseconds after which a request counts as unanswered
+    #[arg(long, value_name = "MS", value_parser = count(1, 3_600_000), default_value = "5000",
+        help_heading = "Load")]
+    pub timeout_ms: u32,
+    /// Core for the client's thread
+    #[arg(long, value_name = "CORE", help_heading = "Load")]
+    pub core: Option<usize>,
+    /// Process whose CPU time and memory are measured
+    #[arg(long, value_name = "PID", help_heading = "Load")]
+    pub server_pid: Option<u32>,
+    /// Timers: to create, or to keep alive (churn, ralf)
+    #[arg(long, value_name = "N", value_parser = count(1, 1_000_000_000), help_heading = "Timers")]
+    pub timers: u32,
+    /// Milliseconds to the first pop and between pops
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000),
+        help_heading = "Timers")]
+    pub interval_ms: u64,
+    /// Pops of each timer
+    #[arg(long, value_name = "N", value_parser = count(1, 1_000_000), default_value = "1",
+        help_heading = "Timers")]
+    pub pops_each: u32,
+    /// Bytes of the opaque body
+    #[arg(long, value_name = "BYTES", value_parser = count(0, 60_000), default_value = "40",
+        help_heading = "Timers")]
+    pub opaque_bytes: u32,
+    /// Replicas of each timer
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16),
+        default_value = "1", help_heading = "Timers")]
+    pub replication_factor: u8,
+    /// Refreshes of each session on average (churn: of each exactly)
+    #[arg(long, value_name = "N", value_parser = count(0, 10_000), help_heading = "Timers")]
+    pub refreshes: u32,
+    /// Milliseconds to create the timers in before they come due; 0: 3 s and 10 us for each
+    #[arg(long, value_name = "MS", value_parser = count(0, 3_600_000), default_value = "0",
+        help_heading = "Timers")]
+    pub lead_ms: u32,
+    /// Milliseconds over which the due times are spread
+    #[arg(long, value_name = "MS", value_parser = count(0, 3_600_000), help_heading = "Timers")]
+    pub spread_ms: u32,
+    #[command(flatten)]
+    pub sink: SinkFlags,
+    /// Print JSON in place of text
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Write a page with the histograms to this file
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
+    /// Failed requests do not fail the run (for overload tests)
+    #[arg(long, help_heading = "Output")]
+    pub allow_errors: bool,
+}
+
+/// Flags of the callback sink.
+#[derive(Args, Clone, Debug)]
+pub struct SinkFlags {
+    /// Where the callback sink listens; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", help_heading = "Sink")]
+    pub sink_listen: SocketAddr,
+    /// Core for the sink's thread
+    #[arg(long, value_name = "CORE", help_heading = "Sink")]
+    pub sink_core: Option<usize>,
+    /// How callbacks are answered: ok, hang, slow:MS, status:CODE, close
+    #[arg(long, value_name = "MODE", default_value = "ok", help_heading = "Sink")]
+    pub sink_mode: SinkMode,
+}
+
+/// Flags of the reference.
+#[derive(Args, Clone, Debug)]
+pub struct ReferenceFlags {
+    /// Answer every request here with the same 200
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "call_back")]
+    pub listen: Option<SocketAddr>,
+    /// In place of that, send callbacks to this sink, one in flight on each connection
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "listen")]
+    pub call_back: Option<SocketAddr>,
+    /// Connections of --call-back
+    #[arg(long, value_name = "N", value_parser = count(1, 10_000), default_value = "64")]
+    pub connections: u32,
+    /// Core for its thread
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+    /// End when standard input ends, so that it cannot outlive who started it
+    #[arg(long)]
+    pub until_stdin_ends: bool,
+}
+
+/// Flags of the comparison.
+#[derive(Args, Clone, Debug)]
+pub struct RatioFlags {
+    /// What is compared: answers to POST, or callbacks sent
+    #[arg(long, default_value = "post", value_parser = ["post", "pops"])]
+    pub scenario: String,
+    /// Rounds; each runs the node and the reference once
+    #[arg(long, value_name = "N", value_parser = count(1, 1000), default_value = "5")]
+    pub rounds: u32,
+    /// Connections
+    #[arg(long, value_name = "N", value_parser = count(1, 60_000), default_value = "64")]
+    pub connections: u32,
+    /// Requests in flight on each connection; several depths are measured one after the other
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = count(1, 4096),
+        default_value = "1")]
+    pub pipeline: Vec<u32>,
+    /// Measured seconds of each run (post)
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "4")]
+    pub duration_s: Duration,
+    /// Seconds of load before the measured time (post)
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "1")]
+    pub warm_up_s: Duration,
+    /// Timers that come due in each run (pops)
+    #[arg(long, value_name = "N", value_parser = count(1, 100_000_000), default_value = "500000")]
+    pub timers: u32,
+    /// Core for the node and for the reference
+    #[arg(long, value_name = "CORE", default_value = "0")]
+    pub server_core: usize,
+    /// Core for the client and the sink [default: 1, or the server's where there is only one]
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+    /// The node's binary [default: `chronos` beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub node_binary: Option<PathBuf>,
+    /// Print JSON in place of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn count(low: i64, high: i64) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(low..=high)
+}
+
+/// Seconds with decimals, at most a day: every run ends.
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(number) if (0.0..=86_400.0).contains(&number) => Ok(Duration::from_secs_f64(number)),
+        _ => Err(format!("expected seconds from 0 to 86400, found `{text}`")),
+    }
+}
+
+/// The whole command line.
+pub fn command() -> Command {
+    let mut root = Command::new("chronos-loadgen")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(ABOUT)
+        .after_help(EXAMPLES)
+        .subcommand_required(true)
+        .arg_required_else_help(true);
+    for scenario in Scenario::ALL {
+        root = root.subcommand(scenario_command(scenario));
+    }
+    // A flattened set of flags brings its own doc comment: the command's own words come after it.
+    let sink = SinkFlags::augment_args(Command::new("sink"))
+        .about("Only the callback sink: counts callbacks until stopped");
+    let reference = ReferenceFlags::augment_args(Command::new("reference"))
+        .about("Only the reference: what the ring costs without a timer service on it");
+    let ratio = RatioFlags::augment_args(Command::new("ratio")).about(
+        "Runs the node and the reference in turn under the same load; prints CPU per request of \
+         each and their ratio, the figure that noise does not spoil",
+    );
+    root.subcommand(sink).subcommand(reference).subcommand(ratio)
+}
+
+fn scenario_command(scenario: Scenario) -> Command {
+    let mut command = ScenarioFlags::augment_args(Command::new(scenario.name()))
+        .about(scenario.about())
+        .after_help(format!("Example:\n  chronos-loadgen {}", scenario.example()));
+    for (flag, value) in scenario.defaults() {
+        command = command.mut_arg(flag, |arg: Arg| arg.required(false).default_value(value));
+    }
+    for flag in scenario.unused() {
+        command = command.mut_arg(flag, |arg: Arg| arg.hide(true));
+    }
+    command
+}
+
+/// The job that these matches ask for.
+pub fn job(matches: &ArgMatches) -> Result<Job, clap::Error> {
+    let (name, matches) = matches.subcommand().expect("a subcommand is required");
+    match name {
+        "sink" => SinkFlags::from_arg_matches(matches).map(Job::Sink),
+        "reference" => ReferenceFlags::from_arg_matches(matches).map(Job::Reference),
+        "ratio" => RatioFlags::from_arg_matches(matches).map(Job::Ratio),
+        _ => {
+            let scenario = Scenario::ALL.into_iter().find(|each| each.name() == name);
+            let scenario = scenario.expect("every other subcommand is made from a scenario");
+            ScenarioFlags::from_arg_matches(matches).map(|flags| Job::Scenario(scenario, flags))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Job, clap::Error> {
+        job(&command().try_get_matches_from(line.split_whitespace())?)
+    }
+
+    #[test]
+    fn the_command_line_is_sound_and_every_example_parses() {
+        command().debug_assert();
+        for scenario in Scenario::ALL {
+            let line = format!("chronos-loadgen {}", scenario.example());
+            assert!(matches!(parse(&line), Ok(Job::Scenario(found, _)) if found == scenario));
+        }
+        let examples = EXAMPLES.lines().filter(|line| line.trim().starts_with("chronos-loadgen"));
+        for line in examples {
+            let line = line.replace("$(pidof chronos)", "1");
+            assert!(parse(&line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn help_says_what_each_command_does() {
+        let root = command().render_long_help().to_string();
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for scenario in Scenario::ALL {
+            assert!(squeezed(&root).contains(&squeezed(scenario.about())), "{scenario:?}\n{root}");
+        }
+        assert!(!root.contains("Flags of"), "{root}");
+    }
+
+    #[test]
+    fn defaults_differ_by_scenario_and_flags_override_them() {
+        let Ok(Job::Scenario(_, flags)) = parse("x accuracy --duration-s 2.5") else { panic!() };
+        assert_eq!(flags.rate, Rate::PerSecond(2000.0));
+        assert_eq!(flags.duration_s, Duration::from_millis(2500));
+        let Ok(Job::Scenario(_, flags)) = parse("x post --rate 5k") else { panic!() };
+        assert_eq!((flags.rate, flags.connections), (Rate::PerSecond(5000.0), 64));
+        let Ok(Job::Ratio(flags)) = parse("x ratio --pipeline 1,16") else { panic!() };
+        assert_eq!((flags.pipeline, flags.rounds), (vec![1, 16], 5));
+    }
+
+    #[test]
+    fn wrong_usage_exits_with_two() {
+        for line in [
+            "x",
+            "x nothing",
+            "x post --rate fast",
+            "x post --connections 0",
+            "x post --duration-s -1",
+            "x reference",
+            "x sink --sink-mode loud",
+            "x ratio --scenario ralf",
+        ] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+}
