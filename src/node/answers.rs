@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_reason_cannot_split_the_answer() {
-        let answer = text(|out| write_error(out, 400, "bad\r\nX-Evil: 1\u{e9}", Persistence::CLOSE));
+        let answer =
+            text(|out| write_error(out, 400, "bad\r\nX-Evil: 1\u{e9}", Persistence::CLOSE));
         assert!(answer.contains("Reason: bad??X-Evil: 1?\r\nConnection: close\r\n"), "{answer}");
     }
 

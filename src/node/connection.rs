@@ -208,9 +208,7 @@ impl Connection {
 
     /// Answers with an error after everything before it, and closes.
     pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
-        self.in_order(|out| {
-            service.refuse(out, status, reason, Persistence::CLOSE);
-        });
+        self.in_order(|out| service.refuse(out, status, reason));
         self.is_closing = true;
         self.began = None;
         self.partial = Vec::new();

@@ -62,12 +62,7 @@ impl Engine {
         self.drain(&mut completions, &mut attempts)
     }
 
-    fn turn(
-        &mut self,
-        now: Now,
-        completions: &mut Vec<Completion>,
-        attempts: &mut Vec<Attempt>,
-    ) {
+    fn turn(&mut self, now: Now, completions: &mut Vec<Completion>, attempts: &mut Vec<Attempt>) {
         self.server.service.core.mesh().woke();
         for completion in completions.drain(..) {
             self.complete(now, completion);
@@ -149,6 +144,7 @@ impl Engine {
         meters.turn.record_us(turn_us);
         meters.turns_over_budget.add(u64::from(turn_us > self.limits.turn_budget_us));
         let wait = self.next_wait();
+        let meters = &self.meters[self.own];
         if wait != Wait::Poll || ended.since_ns(*published) >= PUBLISH_EVERY_NS {
             *published = ended;
             publish(meters, &mut self.server, &self.lanes, &self.ring);
@@ -161,9 +157,12 @@ impl Engine {
         if has_more {
             return Wait::Poll;
         }
-        let due = self.server.service.core.next_wake().map(|tick| {
-            MonoNs(tick.begins().0.saturating_sub(self.spin_ns))
-        });
+        let due = self
+            .server
+            .service
+            .core
+            .next_wake()
+            .map(|tick| MonoNs(tick.begins().0.saturating_sub(self.spin_ns)));
         let deadline = [due, self.server.next_wake(), self.lanes.next_wake()].into_iter().flatten();
         match deadline.min() {
             Some(deadline) if deadline <= now().mono => Wait::Poll,

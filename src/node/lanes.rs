@@ -36,7 +36,13 @@ enum Location {
     /// A literal.
     Fixed(SocketAddr),
     /// A name: its addresses, and when they were asked for.
-    Named { name: String, port: u16, addresses: Vec<SocketAddr>, asked: Option<MonoNs>, next: usize },
+    Named {
+        name: String,
+        port: u16,
+        addresses: Vec<SocketAddr>,
+        asked: Option<MonoNs>,
+        next: usize,
+    },
 }
 
 #[derive(Debug)]
@@ -55,7 +61,11 @@ enum State {
     /// Its request waits for the connection.
     Connecting(Call),
     /// Its request has been sent.
-    Busy { ticket: Ticket, is_reused: bool, reader: AnswerReader },
+    Busy {
+        ticket: Ticket,
+        is_reused: bool,
+        reader: AnswerReader,
+    },
     Idle,
 }
 
@@ -195,9 +205,12 @@ impl Lanes {
 
     /// Takes the answers of the resolver.
     pub fn resolved(&mut self, now: Now, ring: &mut Ring) {
-        while let Some(Resolved { host, name: asked_for, addresses: found }) = self.resolver.next() {
+        while let Some(Resolved { host, name: asked_for, addresses: found }) = self.resolver.next()
+        {
             let lane = self.lanes.get_mut(host.0 as usize).and_then(Option::as_mut);
-            let Some(Lane { location: Location::Named { name, addresses, .. }, unresolved, .. }) = lane
+            let Some(Lane {
+                location: Location::Named { name, addresses, .. }, unresolved, ..
+            }) = lane
             else {
                 continue;
             };
@@ -428,7 +441,11 @@ impl Lane {
 }
 
 fn outcome(status: u16) -> CallbackOutcome {
-    if (200..300).contains(&status) { CallbackOutcome::Delivered } else { CallbackOutcome::Rejected }
+    if (200..300).contains(&status) {
+        CallbackOutcome::Delivered
+    } else {
+        CallbackOutcome::Rejected
+    }
 }
 
 /// Appends the callback request (seeds/002 "Callback", compat section 1).

@@ -102,7 +102,10 @@ pub fn mesh(shards: ShardCount, queue_max: u32) -> Vec<MeshPort> {
     let count = usize::from(shards.get());
     let channel = || {
         let capacity = queue_max.max(1) as usize;
-        Arc::new(Channel { requests: ArrayQueue::new(capacity), replies: ArrayQueue::new(capacity) })
+        Arc::new(Channel {
+            requests: ArrayQueue::new(capacity),
+            replies: ArrayQueue::new(capacity),
+        })
     };
     let alone = Arc::new(Channel { requests: ArrayQueue::new(1), replies: ArrayQueue::new(1) });
     let from_to: Vec<Vec<_>> = (0..count)
@@ -189,9 +192,10 @@ impl MeshPort {
         if is_planted(Bug::LostWakeUp) {
             return true;
         }
-        let is_empty = self.inbound.iter().all(|channel| {
-            channel.requests.is_empty() && channel.replies.is_empty()
-        });
+        let is_empty = self
+            .inbound
+            .iter()
+            .all(|channel| channel.requests.is_empty() && channel.replies.is_empty());
         if !is_empty {
             asleep.store(false, SeqCst);
         }
@@ -234,17 +238,22 @@ mod tests {
         let mut second = ports.pop().expect("two ports");
         let mut first = ports.pop().expect("two ports");
         for _ in 0..2 {
-            first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1))).expect("room");
+            first
+                .send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)))
+                .expect("room");
         }
         let third = first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)));
         assert_eq!(third, Err(QueueFull));
         while let Some(Message::Request(from, _)) = second.receive() {
             second.send_reply(Reply { to: from, answer: Answer::NotFound });
-            let still_under_way = first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)));
+            let still_under_way =
+                first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)));
             assert_eq!(still_under_way, Err(QueueFull), "until the reply is taken");
         }
         assert!(matches!(first.receive(), Some(Message::Reply(_))));
-        first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1))).expect("room again");
+        first
+            .send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)))
+            .expect("room again");
     }
 
     #[test]
@@ -252,7 +261,9 @@ mod tests {
         let mut ports = mesh(ShardCount::new(3), 8);
         assert!(ports[2].may_sleep());
         for _ in 0..3 {
-            ports[0].send_request(ShardIndex(2), requester(0), Remote::Read(TimerId(1))).expect("room");
+            ports[0]
+                .send_request(ShardIndex(2), requester(0), Remote::Read(TimerId(1)))
+                .expect("room");
         }
         assert_eq!(ports[0].take_wakes().collect::<Vec<_>>(), [ShardIndex(2)]);
         ports[1].send_request(ShardIndex(2), requester(1), Remote::Read(TimerId(1))).expect("room");
@@ -288,7 +299,8 @@ mod tests {
         while answered < ROUNDS {
             if sent < ROUNDS {
                 let request = Remote::Read(TimerId(sent));
-                sent += u64::from(client.send_request(ShardIndex(1), requester(0), request).is_ok());
+                sent +=
+                    u64::from(client.send_request(ShardIndex(1), requester(0), request).is_ok());
             }
             if client.take_wakes().count() > 0 {
                 server_thread.thread().unpark();

@@ -278,7 +278,8 @@ impl Server {
         self.partial_bytes = self.partial_bytes + held - connection.accounted_bytes;
         connection.accounted_bytes = held;
         if self.partial_bytes as u64 > self.limits.partial_bytes_per_core_max && held > 0 {
-            let reason = "too many bytes of incomplete requests (limits.partial_bytes_per_core_max)";
+            let reason =
+                "too many bytes of incomplete requests (limits.partial_bytes_per_core_max)";
             connection.fail(&mut self.service, 503, reason);
             self.partial_bytes -= held;
             connection.accounted_bytes = 0;

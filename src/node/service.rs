@@ -47,6 +47,8 @@ pub struct Service {
     pub core: Core,
     /// Bloom filter of this node, for ids.
     pub filter: u64,
+    /// Requests answered here, without a shard.
+    pub written: u64,
     /// Requests answered 4xx.
     pub bad: u64,
     opaque_bytes_max: u32,
@@ -58,11 +60,24 @@ impl Service {
     /// The API before a core.
     pub fn new(core: Core, filter: u64, opaque_bytes_max: u32) -> Self {
         let (json, content) = (JsonScratch::default(), Vec::new());
-        Self { core, filter, bad: 0, opaque_bytes_max, json, content }
+        Self { core, filter, written: 0, bad: 0, opaque_bytes_max, json, content }
     }
 
     /// Serves one complete request. An answer known at once is appended to `out`; `body` is used as scratch.
     pub fn serve(
+        &mut self,
+        now: Now,
+        from: Requester,
+        line: &RequestLine,
+        body: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let served = self.route(now, from, line, body, out);
+        self.written += u64::from(served == Served::Written);
+        served
+    }
+
+    fn route(
         &mut self,
         now: Now,
         from: Requester,
@@ -89,7 +104,9 @@ impl Service {
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::References | TimerPath::Unknown, _) => {
                 let reason = "no such path; expected /timers, /timers/<id> or /ping";
-                return self.refuse(out, 404, reason, persistence);
+                self.bad += 1;
+                write_error(out, 404, reason, persistence);
+                return Served::Written;
             }
         };
         self.core.request(now, from, request);
@@ -140,17 +157,11 @@ impl Service {
         }
     }
 
-    /// Appends an error answer and counts it.
-    pub fn refuse(
-        &mut self,
-        out: &mut Vec<u8>,
-        status: u16,
-        reason: &str,
-        persistence: Persistence,
-    ) -> Served {
+    /// Appends the answer to bytes that are no request, or to a request that is not taken.
+    pub fn refuse(&mut self, out: &mut Vec<u8>, status: u16, reason: &str) {
+        self.written += 1;
         self.bad += u64::from(status < 500);
-        write_error(out, status, reason, persistence);
-        Served::Written
+        write_error(out, status, reason, Persistence::CLOSE);
     }
 
     fn not_allowed(&mut self, out: &mut Vec<u8>, allow: &str, persistence: Persistence) -> Served {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, mix};
 use crate::base::limits::SHARDS_MAX;
@@ -28,6 +29,9 @@ use super::settings::NodeSettings;
 
 /// Connections that wait to be accepted, per core.
 const BACKLOG: u32 = 4_096;
+/// How often, and after which pause, a port in use is tried again.
+const PORT_TRIES: u32 = 20;
+const PORT_PAUSE: Duration = Duration::from_millis(25);
 /// Tables in a shard's index: at 10 million timers about 610 entries each, so one growth rehashes some 500.
 const INDEX_SEGMENTS: usize = 16_384;
 
@@ -191,7 +195,7 @@ fn listen(wanted: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<Listener>
     let failed = |source| StartError::Listen { address: wanted, source };
     let mut address = wanted;
     if wanted.port() != 0 {
-        Listener::check_free(wanted).map_err(failed)?;
+        wait_until_free(wanted).map_err(failed)?;
     }
     let mut listeners = Vec::with_capacity(count);
     for _ in 0..count {
@@ -200,6 +204,17 @@ fn listen(wanted: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<Listener>
         listeners.push(listener);
     }
     Ok((address, listeners))
+}
+
+/// A port of a process that has just exited stays bound for some milliseconds, until its rings are torn down.
+fn wait_until_free(address: SocketAddr) -> std::io::Result<()> {
+    for _ in 0..PORT_TRIES {
+        if Listener::check_free(address).is_ok() {
+            return Ok(());
+        }
+        thread::sleep(PORT_PAUSE);
+    }
+    Listener::check_free(address)
 }
 
 /// Waits until every core's ring stands.
@@ -262,11 +277,19 @@ impl Seat {
         };
         if let Some(core) = self.core {
             pin_to_core(core).map_err(|source| {
-                failed("pinning a thread", source, "Start with --no-pin, or choose other cores with --cores")
+                failed(
+                    "pinning a thread",
+                    source,
+                    "Start with --no-pin, or choose other cores with --cores",
+                )
             })?;
         }
         set_timer_slack_ns(1).map_err(|source| {
-            failed("setting the timer slack", source, "Allow prctl(PR_SET_TIMERSLACK) to this process")
+            failed(
+                "setting the timer slack",
+                source,
+                "Allow prctl(PR_SET_TIMERSLACK) to this process",
+            )
         })?;
         Ring::new(&RingConfig::default())
     }
@@ -275,7 +298,8 @@ impl Seat {
         let settings = &self.settings;
         let shards = u64::from(self.shards.get());
         // Differs between processes, so that nobody outside knows how ids and hosts hash.
-        let hash_seed = mix(now().mono.0 ^ now().wall.0.rotate_left(32) ^ u64::from(std::process::id()));
+        let hash_seed =
+            mix(now().mono.0 ^ now().wall.0.rotate_left(32) ^ u64::from(std::process::id()));
         ShardConfig {
             own: ShardIndex(self.own as u16),
             shards: self.shards,

@@ -34,6 +34,14 @@ impl Listener {
         Ok(Listener { socket, address })
     }
 
+    /// Whether nobody listens on `address` yet. [`Listener::bind`] shares the port with whoever set SO_REUSEPORT, so
+    /// without this a second node would silently take half of the first one's connections.
+    pub fn check_free(address: SocketAddr) -> io::Result<()> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())
+    }
+
     /// The address bound to.
     pub fn local_address(&self) -> SocketAddr {
         self.address
