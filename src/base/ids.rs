@@ -46,7 +46,7 @@ impl ShardCount {
     /// `count` must lie in 1..=[`SHARDS_MAX`](super::limits::SHARDS_MAX).
     pub fn new(count: u16) -> Self {
         assert!(
-            count >= 1 && count <= super::limits::SHARDS_MAX,
+            (1..=super::limits::SHARDS_MAX).contains(&count),
             "a node has 1 to 256 shards, not {count}"
         );
         Self(count)

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_node_mints_at_least_4096_ids_in_every_millisecond() {
-        let mut minted = vec![0_u64; 3];
+        let mut minted = [0_u64; 3];
         for (own, minter) in minters(3, WallMs(0)).iter_mut().enumerate() {
             while minter.mint(WallMs(0)).is_some() {
                 minted[own] += 1;
