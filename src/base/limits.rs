@@ -48,8 +48,8 @@ pub struct Limits {
     pub pipelined_requests_per_turn_max: u32,
     /// Answers not yet given to the kernel above which a connection is not read from.
     pub unsent_bytes_per_connection_max: u32,
-    /// Bytes of requests begun but not complete, over all connections of a core; beyond it the
-    /// largest offenders are answered 503.
+    /// Bytes of requests begun but not complete, over all connections of a core; the
+    /// connection that goes beyond it is answered 503.
     pub partial_bytes_per_core_max: u64,
     /// Seconds without a byte after which a client connection closes, and in which a request must
     /// be complete.

@@ -174,8 +174,8 @@ pub static KEYS: [Key; 35] = [
         "Answers not yet taken by the client's connection above which nothing more is read from \
          it."),
     limit!(partial_bytes_per_core_max: u64, 64 << 10, 1 << 40, "bytes",
-        "Requests begun but not complete, over all connections of one core. Above it the largest \
-         get 503."),
+        "Requests begun but not complete, over all connections of one core. Above it: 503 to \
+         the connection that goes beyond."),
     limit!(idle_timeout_ms: u64, 100, HOUR_MS, "milliseconds",
         "Silence after which a client connection closes, and the time in which a request must be \
          complete."),
