@@ -17,6 +17,8 @@ pub struct NodeSettings {
     pub pin: bool,
     /// Wake this many microseconds before a due tick and spin, for lateness below the kernel's wake-up time. 0: sleep.
     pub spin_us: u32,
+    /// Bytes of memory taken and touched at start, so that the first timers pay no page faults; shared out to the shards.
+    pub prefault_bytes: u64,
     /// Tells the nodes of a deployment apart in ids, 0..=127.
     pub instance_id: u8,
     /// Tells deployments apart in ids, 0..=7.
@@ -37,6 +39,7 @@ impl Default for NodeSettings {
             shards: None,
             pin: true,
             spin_us: 0,
+            prefault_bytes: 0,
             instance_id: 0,
             deployment_id: 0,
             name: "127.0.0.1:7253".into(),

@@ -12,7 +12,7 @@ use crate::base::limits::SHARDS_MAX;
 use crate::cluster::bloom::node_bits;
 use crate::ring::{
     KernelSupport, Listener, Mailbox, Ring, RingConfig, RingError, Waker, available_cores, now,
-    pin_to_core, probe, raise_open_files_limit, set_timer_slack_ns,
+    pin_to_core, prefault, probe, raise_open_files_limit, set_timer_slack_ns,
 };
 use crate::shard::ShardConfig;
 use crate::store::wheel::Geometry;
@@ -291,6 +291,7 @@ impl Seat {
                 "Allow prctl(PR_SET_TIMERSLACK) to this process",
             )
         })?;
+        prefault(self.settings.prefault_bytes / u64::from(self.shards.get()));
         Ring::new(&RingConfig::default())
     }
 
