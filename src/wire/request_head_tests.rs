@@ -1,4 +1,5 @@
-//! Tests of [`super::request_head`]: one case per way to smuggle, to stall, or to be merely unusual.
+//! Tests of [`super::request_head`]: one case per way to smuggle, to stall, or to be merely
+//! unusual.
 
 use super::request_head::{Framing, HeadProgress, Method, RequestHead, parse_request_head};
 

@@ -1,6 +1,7 @@
-//! The fuzz targets as an ordinary test: every seed as it is, then mutations of the seeds from a fixed start, so that a
-//! failure comes back on the next run. `CHRONOS_FUZZ_ROUNDS=1000000 cargo test --release --test fuzz` searches longer;
-//! `CHRONOS_FUZZ_START=7` searches elsewhere. For a search guided by coverage see libfuzzer/README.md.
+//! The fuzz targets as an ordinary test: every seed as it is, then mutations of the seeds from a
+//! fixed start, so that a failure comes back on the next run. `CHRONOS_FUZZ_ROUNDS=1000000 cargo
+//! test --release --test fuzz` searches longer; `CHRONOS_FUZZ_START=7` searches elsewhere. For a
+//! search guided by coverage see libfuzzer/README.md.
 
 mod targets;
 
@@ -90,7 +91,7 @@ impl Random {
 
     /// In `0..bound`; `bound` is not 0.
     fn below(&mut self, bound: usize) -> usize {
-        ((self.next() >> 32) * bound as u64 >> 32) as usize
+        (((self.next() >> 32) * bound as u64) >> 32) as usize
     }
 }
 

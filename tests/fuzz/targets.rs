@@ -1,6 +1,7 @@
-//! One function per parser that reads bytes from outside. Each takes any bytes and checks what must hold for all of
-//! them, beyond not to panic. Two drivers run them: `cargo test --test fuzz` (main.rs, deterministic) and cargo-fuzz
-//! (libfuzzer/, guided by coverage). A target of another room goes here too, and into [`ALL`].
+//! One function per parser that reads bytes from outside. Each takes any bytes and checks what must
+//! hold for all of them, beyond not to panic. Two drivers run them: `cargo test --test fuzz`
+//! (main.rs, deterministic) and cargo-fuzz (libfuzzer/, guided by coverage). A target of another
+//! room goes here too, and into [`ALL`].
 
 use chronos::base::limits::{TAG_BYTES_MAX, URI_BYTES_MAX};
 use chronos::wire::answer_head::{AnswerHead, parse_answer_head};
@@ -31,8 +32,9 @@ pub const ALL: &[Target] = &[
 /// Small, so that mutated inputs reach it.
 const HEADER_BYTES_MAX: usize = 512;
 
-/// A head that is accepted ends with an empty line, says the same with anything behind it, and no shorter piece of it
-/// is a head. A head that is refused stays refused when more comes. Asking [`HeadProgress`] first changes nothing.
+/// A head that is accepted ends with an empty line, says the same with anything behind it, and no
+/// shorter piece of it is a head. A head that is refused stays refused when more comes. Asking
+/// [`HeadProgress`] first changes nothing.
 pub fn http_head(data: &[u8]) {
     let result = parse_request_head(data, HEADER_BYTES_MAX);
     check_trickle(data, |bytes| match parse_request_head(bytes, HEADER_BYTES_MAX) {
@@ -63,7 +65,8 @@ pub fn http_head(data: &[u8]) {
     }
 }
 
-/// A second reading of the length, by lines alone: what another server between us and the client could do.
+/// A second reading of the length, by lines alone: what another server between us and the client
+/// could do.
 fn check_framing_against_lines(head: &[u8], framing: Framing) {
     let (mut lengths, mut codings) = (Vec::new(), 0);
     for line in head.split(|&byte| byte == b'\n') {
@@ -87,8 +90,9 @@ fn check_framing_against_lines(head: &[u8], framing: Framing) {
     }
 }
 
-/// Gives `data` byte by byte; a parse is only tried when [`HeadProgress`] says so. The verdict must be that of a parser
-/// that is asked after every byte, and must come no later than at the end of the head.
+/// Gives `data` byte by byte; a parse is only tried when [`HeadProgress`] says so. The verdict must
+/// be that of a parser that is asked after every byte, and must come no later than at the end of
+/// the head.
 fn check_trickle(data: &[u8], parse: impl Fn(&[u8]) -> Option<Result<usize, ()>>) {
     let data = &data[..data.len().min(HEADER_BYTES_MAX)];
     let Some(end) = (1..=data.len()).find(|&end| parse(&data[..end]).is_some()) else { return };
@@ -110,8 +114,8 @@ fn check_trickle(data: &[u8], parse: impl Fn(&[u8]) -> Option<Result<usize, ()>>
     }
 }
 
-/// The same verdict and the same body however the input is cut; no more body than the limit or the input; a longer
-/// limit changes nothing but [`ChunkError::TooLong`].
+/// The same verdict and the same body however the input is cut; no more body than the limit or the
+/// input; a longer limit changes nothing but [`ChunkError::TooLong`].
 pub fn chunked_body(data: &[u8]) {
     const BODY_BYTES_MAX: u64 = 64;
     let whole = decode(data, data.len().max(1), BODY_BYTES_MAX);
@@ -169,8 +173,8 @@ fn decode(
     Ok((body, used, false))
 }
 
-/// What is accepted is JSON to another parser too, with the same strings and numbers. What is refused is told in one
-/// short line. The scratch of earlier documents changes nothing.
+/// What is accepted is JSON to another parser too, with the same strings and numbers. What is
+/// refused is told in one short line. The scratch of earlier documents changes nothing.
 pub fn timer_json(data: &[u8]) {
     thread_local! {
         static USED: std::cell::RefCell<JsonScratch> = std::cell::RefCell::default();
@@ -203,7 +207,8 @@ pub fn timer_json(data: &[u8]) {
     for tag in document.tags.as_slice() {
         assert!(tag.count > 0 && (1..=TAG_BYTES_MAX).contains(&tag.kind.len()));
     }
-    // The other parser stops at 128 levels, and simd-json takes exponents modulo 2^32 (documented at `parse_timer`).
+    // The other parser stops at 128 levels, and simd-json takes exponents modulo 2^32 (documented
+    // at `parse_timer`).
     let value = match serde_json::from_slice::<serde_json::Value>(data) {
         Ok(value) => value,
         Err(error) if error.to_string().contains("recursion") || has_long_exponent(data) => return,
@@ -225,8 +230,9 @@ fn has_long_exponent(data: &[u8]) -> bool {
         && data.iter().any(|byte| matches!(byte, b'e' | b'E'))
 }
 
-/// Any path is read without a panic; an id that is read is written in a form that is read as the same id; escaping any
-/// byte of a path that needs no escape changes nothing. The first 17 bytes as numbers make the trip the other way.
+/// Any path is read without a panic; an id that is read is written in a form that is read as the
+/// same id; escaping any byte of a path that needs no escape changes nothing. The first 17 bytes as
+/// numbers make the trip the other way.
 pub fn timer_id(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         let path = format!("/timers/{text}");
@@ -265,8 +271,8 @@ fn check_round_trip(id: u64, factor: u8, filter: u64) {
     assert_eq!(parse_path(&path), TimerPath::Timer(written), "{path}");
 }
 
-/// The parts of a URI are pieces of it in their order, can stand in a request head as they are, and make the same URI
-/// when put together again.
+/// The parts of a URI are pieces of it in their order, can stand in a request head as they are, and
+/// make the same URI when put together again.
 pub fn callback_uri(data: &[u8]) {
     let Ok(uri) = std::str::from_utf8(data) else { return };
     let parsed = match parse_callback_uri(uri) {
