@@ -1,4 +1,5 @@
-//! Tests of [`super::timer_json`]: every member missing, doubled, of every wrong type, and bodies that mean harm.
+//! Tests of [`super::timer_json`]: every member missing, doubled, of every wrong type, and bodies
+//! that mean harm.
 
 use super::timer_json::{JsonScratch, Tag, parse_timer};
 
