@@ -112,7 +112,8 @@ impl Server {
     pub fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         connection.has_ended = true;
-        connection.is_closing = true;
+        // A paused connection still holds requests beyond its share of the turn: they are answered first.
+        connection.is_closing |= !connection.is_paused;
         if is_broken || connection.is_lingering {
             return self.close(ring, place);
         }
@@ -261,7 +262,11 @@ impl Server {
                     self.resume.push(place);
                 }
             }
-            Appetite::Hungry if connection.is_paused && !connection.has_ended => {
+            Appetite::Hungry if connection.has_ended => {
+                connection.is_paused = false;
+                connection.is_closing = true;
+            }
+            Appetite::Hungry if connection.is_paused => {
                 connection.is_paused = false;
                 ring.receive(connection.socket);
             }
