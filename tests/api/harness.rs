@@ -338,6 +338,14 @@ impl Client {
         answer
     }
 
+    /// Whether bytes of an answer, or the end, have come that were not taken yet.
+    pub fn has_answer(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a socket");
+        !self.buffer.is_empty() || !peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
     /// How the connection ends, when no answer comes any more.
     pub fn end(&mut self) -> End {
         let mut rest = std::mem::take(&mut self.buffer);
@@ -352,12 +360,7 @@ impl Client {
 
     /// Asserts that nothing has been answered until now and the connection stands.
     pub fn assert_silent(&mut self, what: &str) {
-        assert!(self.buffer.is_empty(), "{what}: {}", self.buffer.escape_ascii());
-        self.stream.set_nonblocking(true).expect("a socket");
-        let mut byte = [0];
-        let error = self.stream.peek(&mut byte).expect_err(what);
-        assert_eq!(error.kind(), ErrorKind::WouldBlock, "{what}");
-        self.stream.set_nonblocking(false).expect("a socket");
+        assert!(!self.has_answer(), "{what}");
     }
 
     fn fill(&mut self) {
