@@ -112,7 +112,7 @@ impl Server {
     pub fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         connection.has_ended = true;
-        // A connection that was paused still has requests that were sent before the end.
+        // A paused connection still holds requests beyond its share of the turn: they are answered first.
         connection.is_closing |= !connection.is_paused;
         if is_broken || connection.is_lingering {
             return self.close(ring, place);
@@ -262,7 +262,10 @@ impl Server {
                     self.resume.push(place);
                 }
             }
-            Appetite::Hungry if connection.has_ended => connection.is_closing = true,
+            Appetite::Hungry if connection.has_ended => {
+                connection.is_paused = false;
+                connection.is_closing = true;
+            }
             Appetite::Hungry if connection.is_paused => {
                 connection.is_paused = false;
                 ring.receive(connection.socket);

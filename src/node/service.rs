@@ -7,7 +7,7 @@ use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::timer_json::{JsonScratch, parse_timer};
 use crate::wire::timer_path::{PublicId, TimerPath, parse_path};
 
-use super::answers::{Persistence, write_error, write_not_allowed, write_pong};
+use super::answers::{Persistence, cut_body, write_error, write_not_allowed, write_pong};
 use super::core::Core;
 
 /// Content buffers above this are given back to the allocator after use.
@@ -72,7 +72,11 @@ impl Service {
         body: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Served {
+        let begins = out.len();
         let served = self.route(now, from, line, body, out);
+        if line.method == Method::Head {
+            cut_body(out, begins);
+        }
         self.written += u64::from(served == Served::Written);
         served
     }

@@ -29,7 +29,9 @@ pub enum Method {
     Put,
     /// DELETE
     Delete,
-    /// HEAD, OPTIONS, PATCH, or any other token.
+    /// HEAD: known because its answer has no body.
+    Head,
+    /// OPTIONS, PATCH, or any other token.
     Other,
 }
 
@@ -263,6 +265,7 @@ fn interpret<'a>(
         "POST" => Method::Post,
         "PUT" => Method::Put,
         "DELETE" => Method::Delete,
+        "HEAD" => Method::Head,
         _ => Method::Other,
     };
     Ok(RequestHead {

@@ -55,7 +55,7 @@ fn methods() {
         ("POST", Method::Post),
         ("PUT", Method::Put),
         ("DELETE", Method::Delete),
-        ("HEAD", Method::Other),
+        ("HEAD", Method::Head),
         ("get", Method::Other),
         ("M-SEARCH", Method::Other),
     ] {
