@@ -82,7 +82,8 @@ impl Node {
     fn end(mut self) -> (ExitStatus, String) {
         let deadline = Instant::now() + PATIENCE;
         let mut logged = String::new();
-        // The end of standard error is the end of the process; the deadline is for a process that hangs.
+        // The end of standard error is the end of the process; the deadline is for a process that
+        // hangs.
         let pid = self.process.id().to_string();
         let watchdog = std::thread::spawn(move || {
             std::thread::park_timeout(deadline.saturating_duration_since(Instant::now()));
