@@ -57,7 +57,8 @@ fn start() -> Node {
         let message = event["message"].as_str().unwrap_or_default();
         let address = || {
             let rest = message.split_once("http://").expect("an address").1;
-            let end = rest.find(|c: char| c == ' ' || c.is_ascii_alphabetic()).unwrap_or(rest.len());
+            let end =
+                rest.find(|c: char| c == ' ' || c.is_ascii_alphabetic()).unwrap_or(rest.len());
             rest[..end].trim_end_matches(':').parse().expect("an address")
         };
         if message.starts_with("clients connect to") {
