@@ -1,106 +1,216 @@
-//! What a request costs before it means anything: `cargo bench --bench wire`. Beside each time
-//! stand the bytes read and the allocations made per iteration, counted, not estimated; the bench
-//! fails when the hot path allocates.
+//! From the bytes of a `POST /timers` to an admitted timer and back to its id: time, bytes and allocations of each step,
+//! and the JSON parser against a typed serde_json in the same run.
 
 #[path = "counting.rs"]
 mod counting;
 
+use std::borrow::Cow;
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use chronos::base::ids::TimerId;
-use chronos::base::limits::Limits;
-use chronos::wire::answer_head::parse_answer_head;
-use chronos::wire::callback_uri::parse_callback_uri;
-use chronos::wire::chunked::ChunkedDecoder;
+use chronos::timer::admission::admit;
 use chronos::wire::request_head::{Framing, parse_request_head};
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
-use chronos::wire::timer_path::{parse_path, write_public_id};
-use criterion::Criterion;
+use chronos::wire::timer_path::{TimerPath, parse_path, write_public_id};
+use counting::Asked;
+use criterion::{Criterion, criterion_group, criterion_main};
+use serde::Deserialize;
 
-#[global_allocator]
-static ALLOCATOR: counting::Counting = counting::Counting;
+/// As a call-session client writes it: 120 bytes of opaque data, a path with the call's id.
+const BODY: &str = concat!(
+    r#"{"timing":{"interval":60,"repeat-for":3600},"callback":{"http":{"uri":"#,
+    r#""http://10.0.0.7:10888/call-id/5f0c1b7a9e?timer-interim=true","opaque":"#,
+    r#""{\"call\":\"5f0c1b7a9e@host-17.example\",\"role\":\"originating\",\"method\":\"INVITE\","#,
+    r#"\"ccfs\":[\"10.0.0.9\"],\"peer\":\"sip:b@x.example\"}"}},"#,
+    r#""reliability":{"replication-factor":2}}"#
+);
+const HEADER_BYTES_MAX: usize = 16 << 10;
+const OPAQUE_BYTES_MAX: u32 = 256 << 10;
+/// Operations over which allocations are counted, after as many that may grow buffers.
+const COUNTED: u64 = 1_000;
+/// Rounds of the comparison; its medians are printed.
+const ROUNDS: usize = 31;
+const PER_ROUND: u32 = 10_000;
 
-/// Iterations over which allocations are counted, after as many to warm up.
-const COUNTED_ITERATIONS: u64 = 1_000;
+fn request() -> Vec<u8> {
+    let head =
+        "POST /timers HTTP/1.1\r\nHost: 127.0.0.1:7253\r\nContent-Type: application/json\r\n";
+    format!("{head}Content-Length: {}\r\n\r\n{BODY}", BODY.len()).into_bytes()
+}
 
-/// As curl and the load generator send it.
-const HEAD: &[u8] = b"POST /timers HTTP/1.1\r\nHost: 127.0.0.1:7253\r\nUser-Agent: loadgen/1\r\n\
-    Accept: */*\r\nContent-Type: application/json\r\nContent-Length: 163\r\n\r\n";
-const ANSWER: &[u8] =
-    b"HTTP/1.1 200 OK\r\nServer: nginx\r\nDate: Tue, 01 Jul 2025 00:00:00 GMT\r\n\
-    Content-Type: text/plain\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\n";
-const BODY: &[u8] = br#"{"timing":{"interval":300,"repeat-for":600},"callback":{"http":{"uri":"http://127.0.0.1:9901/callbacks/0001","opaque":"0123456789012345678901234567890123456789"}}}"#;
-/// A call session (compat section 7): escapes in the opaque data, and a tag.
-const SESSION: &[u8] = br#"{"timing":{"interval":300,"repeat-for":600},"callback":{"http":{"uri":"http://ralf.example:10888/call-id/0a1b2c3d4e5f%40host?timer-interim=true","opaque":"{\"event\":{\"Service-Information\":{\"IMS-Information\":{\"Role-Of-Node\":0,\"Node-Functionality\":0}},\"Accounting-Record-Type\":3}}"}},"statistics":{"tag-info":[{"type":"CALL","count":1}]}}"#;
-const PATH: &str = "/timers/0004d9f548100000-2-800000000000000f";
-const URI: &str = "http://127.0.0.1:9901/callbacks/0001";
+/// The buffers that a core keeps between two requests.
+#[derive(Default)]
+struct Buffers {
+    body: Vec<u8>,
+    json: JsonScratch,
+    content: Vec<u8>,
+    out: Vec<u8>,
+}
 
-fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
-    let head_max = Limits::default().header_bytes_max as usize;
-    measure(&mut criterion, "request_head", HEAD.len(), || {
-        black_box(parse_request_head(black_box(HEAD), head_max).expect("a good head"));
-    });
-    measure(&mut criterion, "answer_head", ANSWER.len(), || {
-        black_box(parse_answer_head(black_box(ANSWER), head_max).expect("a good head"));
-    });
-    for (name, body) in [("timer_json", BODY), ("timer_json_session", SESSION)] {
-        let mut scratch = JsonScratch::default();
-        let mut place = vec![0; body.len()];
-        // The parser writes into the body, so each iteration copies it first: some 10 ns.
-        measure(&mut criterion, name, body.len(), || {
-            place.copy_from_slice(body);
-            black_box(parse_timer(black_box(&mut place), &mut scratch).expect("a good document"));
-        });
+impl Buffers {
+    /// Everything a POST costs before the shard sees it, and the id of its answer.
+    fn post(&mut self, request: &[u8]) -> usize {
+        let head = parse_request_head(request, HEADER_BYTES_MAX).expect("valid").expect("whole");
+        assert!(parse_path(head.path) == TimerPath::Collection);
+        let Framing::Length(length) = head.framing else { unreachable!("it has a length") };
+        let body = &request[head.head_bytes..head.head_bytes + length as usize];
+        self.take(body);
+        let document = parse_timer(&mut self.body, &mut self.json).expect("a timer");
+        let definition =
+            admit(&document, None, OPAQUE_BYTES_MAX, &mut self.content).expect("admitted");
+        black_box(definition);
+        self.out.clear();
+        write_public_id(TimerId(0x0004_d9f5_4810_0000), 2, 0x1234, &mut self.out);
+        self.out.len()
     }
-    measure(&mut criterion, "callback_uri", URI.len(), || {
-        black_box(parse_callback_uri(black_box(URI)).expect("a good URI"));
-    });
-    measure(&mut criterion, "timer_path", PATH.len(), || {
-        black_box(parse_path(black_box(PATH)));
-    });
-    let mut out = Vec::with_capacity(64);
-    measure(&mut criterion, "write_public_id", 35, || {
-        out.clear();
-        write_public_id(black_box(TimerId(0x0004_d9f5_4810_0000)), 2, black_box(5), &mut out);
-        black_box(&out);
-    });
-    let size = format!("{:x}\r\n", BODY.len());
-    let chunks = [size.as_bytes(), BODY, b"\r\n0\r\n\r\n"].concat();
-    measure(&mut criterion, "chunked", chunks.len(), || {
-        let mut decoder = ChunkedDecoder::new(1 << 20);
-        let (_, is_complete) =
-            decoder.decode(black_box(&chunks), |run| _ = black_box(run)).expect("well formed");
-        assert!(is_complete);
-    });
-    whole_request(&mut criterion, head_max);
-    criterion.final_summary();
+
+    fn take(&mut self, body: &[u8]) {
+        self.body.clear();
+        self.body.extend_from_slice(body);
+    }
+
+    /// The body alone, copied and parsed in place; a number that depends on it.
+    fn parse(&mut self, body: &[u8]) -> usize {
+        self.take(body);
+        let document = parse_timer(&mut self.body, &mut self.json).expect("a timer");
+        document.opaque.len() + document.uri.len() + document.interval_s as usize
+    }
 }
 
-/// Head, document, URI and the id of the answer: everything of this room that one POST needs.
-fn whole_request(criterion: &mut Criterion, head_max: usize) {
-    let request = [HEAD, BODY].concat();
-    let mut place = request.clone();
-    let mut scratch = JsonScratch::default();
-    let mut out = Vec::with_capacity(64);
-    measure(criterion, "whole_post", request.len(), || {
-        place.copy_from_slice(&request);
-        let (head, body) = place.split_at_mut(HEAD.len());
-        let head = parse_request_head(black_box(head), head_max).expect("a good head");
-        let framing = head.map(|head| head.framing);
-        assert_eq!(framing, Some(Framing::Length(body.len() as u64)));
-        let document = parse_timer(body, &mut scratch).expect("a good document");
-        black_box(parse_callback_uri(document.uri).expect("a good URI"));
-        out.clear();
-        write_public_id(black_box(TimerId(0x0004_d9f5_4810_0000)), 2, black_box(5), &mut out);
-    });
+/// The same document for serde_json: borrowed where nothing is escaped.
+#[derive(Deserialize)]
+struct Reference<'a> {
+    timing: ReferenceTiming,
+    #[serde(borrow)]
+    callback: ReferenceCallback<'a>,
+    reliability: Option<ReferenceReliability>,
 }
 
-/// Counts the allocations of `work`, which must be none once warm, then times it.
-fn measure(criterion: &mut Criterion, name: &str, bytes: usize, mut work: impl FnMut()) {
-    (0..COUNTED_ITERATIONS).for_each(|_| work());
-    let allocations = counting::allocations_of(|| (0..COUNTED_ITERATIONS).for_each(|_| work()));
-    println!("{name}: {bytes} bytes, {allocations} allocations in {COUNTED_ITERATIONS} iterations");
-    assert_eq!(allocations, 0, "{name} allocates on the hot path");
-    criterion.bench_function(name, |bencher| bencher.iter(&mut work));
+#[derive(Deserialize)]
+struct ReferenceTiming {
+    interval: f64,
+    #[serde(rename = "repeat-for")]
+    repeat_for: Option<f64>,
 }
+
+#[derive(Deserialize)]
+struct ReferenceCallback<'a> {
+    #[serde(borrow)]
+    http: ReferenceHttp<'a>,
+}
+
+#[derive(Deserialize)]
+struct ReferenceHttp<'a> {
+    #[serde(borrow)]
+    uri: Cow<'a, str>,
+    #[serde(borrow)]
+    opaque: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct ReferenceReliability {
+    #[serde(rename = "replication-factor")]
+    replication_factor: Option<i64>,
+}
+
+fn parse_reference(body: &[u8]) -> usize {
+    let timer: Reference<'_> = serde_json::from_slice(body).expect("a timer");
+    black_box(timer.timing.repeat_for);
+    black_box(timer.reliability.and_then(|reliability| reliability.replication_factor));
+    let http = timer.callback.http;
+    http.opaque.len() + http.uri.len() + timer.timing.interval as usize
+}
+
+fn steps(criterion: &mut Criterion) {
+    let request = request();
+    let mut buffers = Buffers::default();
+    let head_bytes = request.len() - BODY.len();
+    let mut group = criterion.benchmark_group("wire");
+    group.bench_function("head", |b| {
+        b.iter(|| parse_request_head(black_box(&request), HEADER_BYTES_MAX).is_ok());
+    });
+    group.bench_function("body", |b| b.iter(|| buffers.parse(black_box(BODY.as_bytes()))));
+    let (mut body, mut json, mut content) =
+        (BODY.as_bytes().to_vec(), JsonScratch::default(), vec![]);
+    let document = parse_timer(&mut body, &mut json).expect("a timer");
+    group.bench_function("admission", |b| {
+        b.iter(|| admit(black_box(&document), None, OPAQUE_BYTES_MAX, &mut content).is_ok());
+    });
+    let mut out = Vec::new();
+    group.bench_function("id_write", |b| {
+        b.iter(|| {
+            out.clear();
+            write_public_id(black_box(TimerId(0x0004_d9f5_4810_0000)), 2, 0x1234, &mut out);
+        });
+    });
+    group.bench_function("id_parse", |b| {
+        let path = "/timers/0004d9f548100000-2-0000000000001234";
+        b.iter(|| parse_path(black_box(path)));
+    });
+    group.bench_function("post", |b| b.iter(|| buffers.post(black_box(&request))));
+    group.finish();
+    println!("counted work, one POST of {head_bytes} bytes of head and {} of body:", BODY.len());
+    count("head", || usize::from(parse_request_head(&request, HEADER_BYTES_MAX).is_ok()));
+    count("body", || buffers.parse(BODY.as_bytes()));
+    count("whole POST", || buffers.post(&request));
+    count("serde_json, the body", || parse_reference(BODY.as_bytes()));
+}
+
+/// Allocations of an operation whose buffers have grown.
+fn count(name: &str, mut operation: impl FnMut() -> usize) {
+    for _ in 0..COUNTED {
+        black_box(operation());
+    }
+    let before = Asked::by_this_thread();
+    for _ in 0..COUNTED {
+        black_box(operation());
+    }
+    let asked = Asked::since(before);
+    println!(
+        "  {name}: {} allocations and {} bytes asked for in {COUNTED} operations",
+        asked.allocations, asked.bytes
+    );
+}
+
+/// Both JSON parsers in turn, so that noise meets both.
+fn against_serde_json(_: &mut Criterion) {
+    let mut buffers = Buffers::default();
+    let body = BODY.as_bytes();
+    assert_eq!(buffers.parse(body), parse_reference(body), "both read the same");
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(per_operation_ns(|| buffers.parse(black_box(body))));
+        theirs.push(per_operation_ns(|| parse_reference(black_box(body))));
+    }
+    let (ours, theirs) = (median(&mut ours), median(&mut theirs));
+    println!(
+        "body of {} bytes, medians of {ROUNDS} rounds in turn: simd-json in place {ours:.0} ns, \
+         serde_json typed {theirs:.0} ns, ratio {:.2}",
+        body.len(),
+        ours / theirs
+    );
+}
+
+fn per_operation_ns(mut operation: impl FnMut() -> usize) -> f64 {
+    let begin = Instant::now();
+    for _ in 0..PER_ROUND {
+        black_box(operation());
+    }
+    begin.elapsed().as_nanos() as f64 / f64::from(PER_ROUND)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+criterion_group! {
+    name = wire;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(1));
+    targets = steps, against_serde_json
+}
+criterion_main!(wire);

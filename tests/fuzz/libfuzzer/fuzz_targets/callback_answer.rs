@@ -1,7 +1,8 @@
 #![no_main]
-
-#[path = "../../targets.rs"]
 #[allow(dead_code)]
+#[path = "../../targets.rs"]
 mod targets;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::callback_answer(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    targets::callback_answer(data);
+});
