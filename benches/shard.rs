@@ -154,7 +154,8 @@ impl Bench {
     }
 
     fn create(&mut self) {
-        self.ask(Request::Create);
+        #[allow(clippy::redundant_closure)] // The path alone fixes one lifetime.
+        self.ask(|definition| Request::Create(definition));
         let id = self.answered();
         self.ids.push(id);
     }
