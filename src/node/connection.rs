@@ -1,7 +1,8 @@
 //! One client connection: bytes in, answers out, in the order of the requests.
 //!
-//! Memory stays bounded whatever the client does: a connection whose answers are not read, or that has many requests
-//! under way, or that sent more requests than a turn takes, is not read from until that has passed.
+//! Memory stays bounded whatever the client does: a connection whose answers are not read, or that
+//! has many requests under way, or that sent more requests than a turn takes, is not read from
+//! until that has passed.
 
 use std::collections::VecDeque;
 
@@ -126,7 +127,8 @@ impl Connection {
         }
     }
 
-    /// Takes the requests in `input`; what is left over is kept. Empty input takes what was kept before.
+    /// Takes the requests in `input`; what is left over is kept. Empty input takes what was kept
+    /// before.
     pub fn feed(
         &mut self,
         now: Now,

@@ -13,7 +13,8 @@ use super::service::Service;
 
 /// Connections beyond the limit that are answered 503; still more are closed without a word.
 const REFUSALS_MAX: usize = 64;
-/// How long a connection that was closed by us may still send, so that the client reads our answer before a reset.
+/// How long a connection that was closed by us may still send, so that the client reads our answer
+/// before a reset.
 const LINGER_MS: u64 = 1_000;
 /// Send buffers kept for reuse, and the largest kept.
 const POOL_MAX: usize = 1_024;
@@ -112,7 +113,8 @@ impl Server {
     pub fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         connection.has_ended = true;
-        // A paused connection still holds requests beyond its share of the turn: they are answered first.
+        // A paused connection still holds requests beyond its share of the turn: they are answered
+        // first.
         connection.is_closing |= !connection.is_paused;
         if is_broken || connection.is_lingering {
             return self.close(ring, place);
@@ -137,7 +139,8 @@ impl Server {
         self.mark_dirty(place);
     }
 
-    /// Feeds the connections that had more than their share in the last turn, or whose answers have left since.
+    /// Feeds the connections that had more than their share in the last turn, or whose answers have
+    /// left since.
     pub fn resume(&mut self, now: Now, ring: &mut Ring) {
         for place in std::mem::take(&mut self.resume) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };

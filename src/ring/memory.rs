@@ -2,22 +2,25 @@
 
 use std::ffi::c_long;
 
-/// `mi_option_purge_delay` of mimalloc 3; the sys crate exposes the call but not the number. Locked by the test below.
+/// `mi_option_purge_delay` of mimalloc 3; the sys crate exposes the call but not the number. Locked
+/// by the test below.
 const PURGE_DELAY: i32 = 15;
 const NEVER: c_long = -1;
 /// Memory is taken in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Tells the allocator to keep freed memory for the next use instead of giving it back to the kernel: giving back is a
-/// system call, and taking again a page fault, both inside a core's turn. To be called once, before other threads run.
+/// Tells the allocator to keep freed memory for the next use instead of giving it back to the
+/// kernel: giving back is a system call, and taking again a page fault, both inside a core's turn.
+/// To be called once, before other threads run.
 pub fn keep_freed_memory() {
-    // SAFETY: the call writes one word of mimalloc's own option table; not thread safe, which is why this function is to
-    // be called before any other thread exists.
+    // SAFETY: the call writes one word of mimalloc's own option table; not thread safe, which is
+    // why this function is to be called before any other thread exists.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, NEVER) }
 }
 
-/// Takes `bytes` from the kernel, touches every page, and leaves them to the allocator of the calling thread, so that
-/// the first timers pay no page faults. Needs [`keep_freed_memory`] to last. Cost: the kernel clears the memory, about
+/// Takes `bytes` from the kernel, touches every page, and leaves them to the allocator of the
+/// calling thread, so that the first timers pay no page faults. Needs [`keep_freed_memory`] to
+/// last. Cost: the kernel clears the memory, about
 /// 0.3 s per GiB on ordinary machines.
 pub fn prefault(bytes: u64) {
     let pieces = usize::try_from(bytes).unwrap_or(usize::MAX) / PIECE_BYTES;
