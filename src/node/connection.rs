@@ -83,6 +83,8 @@ pub struct Connection {
     pub deadline: MonoNs,
     /// When the deadline entry that counts comes up.
     pub filed: MonoNs,
+    /// Stands in the list of connections to be fed again.
+    pub is_resuming: bool,
     /// Stands in the list of connections to be flushed.
     pub is_dirty: bool,
     /// Bytes last accounted for it by the server.
@@ -114,6 +116,7 @@ impl Connection {
             is_lingering: false,
             deadline: now.plus_ms(limits.idle_timeout_ms),
             filed: MonoNs(u64::MAX),
+            is_resuming: false,
             is_dirty: false,
             accounted_bytes: 0,
             has_ended: false,

@@ -133,9 +133,7 @@ impl Server {
         if !connection.is_mid_request() {
             connection.deadline = now.mono.plus_ms(self.limits.idle_timeout_ms);
         }
-        if connection.is_paused {
-            self.resume.push(place);
-        }
+        self.resume_if_paused(place);
         self.mark_dirty(place);
     }
 
@@ -144,6 +142,7 @@ impl Server {
     pub fn resume(&mut self, now: Now, ring: &mut Ring) {
         for place in std::mem::take(&mut self.resume) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            connection.is_resuming = false;
             let appetite = connection.feed(now, &mut [], &mut self.service, &self.limits);
             self.after_feed(ring, place, appetite);
         }
@@ -166,9 +165,7 @@ impl Server {
                 continue;
             };
             connection.answer(reply.to.request, &reply.answer, self.service.filter);
-            if connection.is_paused {
-                self.resume.push(place);
-            }
+            self.resume_if_paused(place);
             self.answered += 1;
             self.mark_dirty(place);
         }
@@ -262,7 +259,7 @@ impl Server {
                     ring.pause(connection.socket);
                 }
                 if !connection.is_backed_up(&self.limits) {
-                    self.resume.push(place);
+                    self.resume_if_paused(place);
                 }
             }
             Appetite::Hungry if connection.has_ended => {
@@ -291,6 +288,15 @@ impl Server {
             connection.fail(&mut self.service, 503, reason);
             self.partial_bytes -= held;
             connection.accounted_bytes = 0;
+        }
+    }
+
+    /// A paused connection is fed again in the next turn.
+    fn resume_if_paused(&mut self, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if connection.is_paused && !connection.is_resuming {
+            connection.is_resuming = true;
+            self.resume.push(place);
         }
     }
 
