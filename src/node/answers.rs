@@ -79,6 +79,13 @@ pub fn write_error(out: &mut Vec<u8>, status: u16, reason: &str, persistence: Pe
     write_body(out, status_line(status), "text/plain", &extra, &reason, persistence);
 }
 
+/// Cuts the body off the answer that begins at `begins`: one to HEAD has none (RFC 9110 section
+/// 9.3.2), whatever length its head tells.
+pub fn cut_body(out: &mut Vec<u8>, begins: usize) {
+    let head_end = out[begins..].windows(4).position(|four| four == b"\r\n\r\n");
+    out.truncate(begins + head_end.expect("every answer has a head") + 4);
+}
+
 /// Appends the interim answer to `Expect: 100-continue`.
 pub fn write_continue(out: &mut Vec<u8>) {
     out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -96,7 +103,8 @@ fn write_body(
     let length = body.len();
     write!(
         out,
-        "HTTP/1.1 {status}\r\n{extra}{connection}Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
+        "HTTP/1.1 {status}\r\n{extra}{connection}Content-Type: {content_type}\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
     )
     .expect("writing to memory does not fail");
 }
@@ -166,7 +174,8 @@ mod tests {
         assert_eq!(
             answer,
             format!(
-                "HTTP/1.1 200 OK\r\nLocation: {id}\r\nContent-Location: {id}\r\nContent-Length: 0\r\n\r\n"
+                "HTTP/1.1 200 OK\r\nLocation: {id}\r\nContent-Location: {id}\r\n\
+                 Content-Length: 0\r\n\r\n"
             )
         );
     }

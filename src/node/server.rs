@@ -13,7 +13,8 @@ use super::service::Service;
 
 /// Connections beyond the limit that are answered 503; still more are closed without a word.
 const REFUSALS_MAX: usize = 64;
-/// How long a connection that was closed by us may still send, so that the client reads our answer before a reset.
+/// How long a connection that was closed by us may still send, so that the client reads our answer
+/// before a reset.
 const LINGER_MS: u64 = 1_000;
 /// Send buffers kept for reuse, and the largest kept.
 const POOL_MAX: usize = 1_024;
@@ -112,7 +113,9 @@ impl Server {
     pub fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         connection.has_ended = true;
-        connection.is_closing = true;
+        // A paused connection still holds requests beyond its share of the turn: they are answered
+        // first.
+        connection.is_closing |= !connection.is_paused;
         if is_broken || connection.is_lingering {
             return self.close(ring, place);
         }
@@ -130,16 +133,16 @@ impl Server {
         if !connection.is_mid_request() {
             connection.deadline = now.mono.plus_ms(self.limits.idle_timeout_ms);
         }
-        if connection.is_paused {
-            self.resume.push(place);
-        }
+        self.resume_if_paused(place);
         self.mark_dirty(place);
     }
 
-    /// Feeds the connections that had more than their share in the last turn, or whose answers have left since.
+    /// Feeds the connections that had more than their share in the last turn, or whose answers have
+    /// left since.
     pub fn resume(&mut self, now: Now, ring: &mut Ring) {
         for place in std::mem::take(&mut self.resume) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            connection.is_resuming = false;
             let appetite = connection.feed(now, &mut [], &mut self.service, &self.limits);
             self.after_feed(ring, place, appetite);
         }
@@ -162,9 +165,7 @@ impl Server {
                 continue;
             };
             connection.answer(reply.to.request, &reply.answer, self.service.filter);
-            if connection.is_paused {
-                self.resume.push(place);
-            }
+            self.resume_if_paused(place);
             self.answered += 1;
             self.mark_dirty(place);
         }
@@ -258,10 +259,14 @@ impl Server {
                     ring.pause(connection.socket);
                 }
                 if !connection.is_backed_up(&self.limits) {
-                    self.resume.push(place);
+                    self.resume_if_paused(place);
                 }
             }
-            Appetite::Hungry if connection.is_paused && !connection.has_ended => {
+            Appetite::Hungry if connection.has_ended => {
+                connection.is_paused = false;
+                connection.is_closing = true;
+            }
+            Appetite::Hungry if connection.is_paused => {
                 connection.is_paused = false;
                 ring.receive(connection.socket);
             }
@@ -283,6 +288,15 @@ impl Server {
             connection.fail(&mut self.service, 503, reason);
             self.partial_bytes -= held;
             connection.accounted_bytes = 0;
+        }
+    }
+
+    /// A paused connection is fed again in the next turn.
+    fn resume_if_paused(&mut self, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if connection.is_paused && !connection.is_resuming {
+            connection.is_resuming = true;
+            self.resume.push(place);
         }
     }
 

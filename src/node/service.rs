@@ -7,7 +7,7 @@ use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::timer_json::{JsonScratch, parse_timer};
 use crate::wire::timer_path::{PublicId, TimerPath, parse_path};
 
-use super::answers::{Persistence, write_error, write_not_allowed, write_pong};
+use super::answers::{Persistence, cut_body, write_error, write_not_allowed, write_pong};
 use super::core::Core;
 
 /// Content buffers above this are given back to the allocator after use.
@@ -63,7 +63,8 @@ impl Service {
         Self { core, filter, written: 0, bad: 0, opaque_bytes_max, json, content }
     }
 
-    /// Serves one complete request. An answer known at once is appended to `out`; `body` is used as scratch.
+    /// Serves one complete request. An answer known at once is appended to `out`; `body` is used as
+    /// scratch.
     pub fn serve(
         &mut self,
         now: Now,
@@ -72,7 +73,11 @@ impl Service {
         body: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Served {
+        let begins = out.len();
         let served = self.route(now, from, line, body, out);
+        if line.method == Method::Head {
+            cut_body(out, begins);
+        }
         self.written += u64::from(served == Served::Written);
         served
     }

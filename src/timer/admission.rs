@@ -60,7 +60,8 @@ fn milliseconds(seconds: f64) -> Option<u64> {
     let ms = seconds * 1000.0;
     let nearest = ms.round();
     let ms = if (ms - nearest).abs() <= nearest * 4.0 * f64::EPSILON { nearest } else { ms.ceil() };
-    (ms >= 0.0 && ms <= INTERVAL_MS_MAX as f64).then_some(ms as u64)
+    // Of `seconds`, not of `ms`: less than a millisecond below 0 is rounded up to 0.
+    (seconds >= 0.0 && ms <= INTERVAL_MS_MAX as f64).then_some(ms as u64)
 }
 
 /// Checks the document of a create (`factor_in_path` is `None`) or an update, and encodes its
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn bad_intervals_are_refused_by_name() {
-        for bad in [-1.0, -0.001, f64::NAN, f64::INFINITY, 1e15, INTERVAL_MS_MAX as f64] {
+        for bad in [-1.0, -0.001, -1e-9, f64::NAN, f64::INFINITY, 1e15, INTERVAL_MS_MAX as f64] {
             let error = times(bad, None).expect_err("refused");
             assert!(error.to_string().starts_with("timing.interval: expected seconds"), "{error}");
             assert!(times(1.0, Some(bad)).is_err());

@@ -57,8 +57,7 @@ pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     // A fold without early exit compares whole vectors.
     if !uri.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
         return Err(UriError(
-            "callback URI: expected visible ASCII, got a space, a control character or another \
-             byte",
+            "callback URI: expected visible ASCII, got a space, a control or another byte",
         ));
     }
     let rest = after_scheme(uri)?;

@@ -202,10 +202,8 @@ const fn hex_digit(byte: u8) -> u8 {
 }
 
 /// `tchar` of RFC 9110 section 5.6.2.
-const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.')
-        || matches!(byte, b'^'..=b'`' | b'|' | b'~')
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]

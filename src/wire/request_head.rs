@@ -15,6 +15,8 @@ use crate::base::limits::HEADERS_MAX;
 const LEADING_EMPTY_LINES_MAX: usize = 4;
 /// A method without a space after this many bytes is garbage: the longest registered one has 17.
 const METHOD_BYTES_MAX: usize = 32;
+const LONG_METHOD: HeadError =
+    refused(400, "request line: expected a method, got no space for 32 bytes");
 
 /// Methods that the service knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +29,9 @@ pub enum Method {
     Put,
     /// DELETE
     Delete,
-    /// HEAD, OPTIONS, PATCH, or any other token.
+    /// HEAD: known because its answer has no body.
+    Head,
+    /// OPTIONS, PATCH, or any other token.
     Other,
 }
 
@@ -136,15 +140,12 @@ pub fn parse_request_head(
             interpret(&request, head_bytes).map(Some)
         }
         Ok(Status::Partial) if bytes.len() >= header_bytes_max => Err(too_long(bytes)),
-        Ok(Status::Partial) => {
-            if request.method.is_none() && bytes.len() - start > METHOD_BYTES_MAX {
-                return Err(refused(
-                    400,
-                    "request line: expected a method, got no space for 32 bytes",
-                ));
-            }
-            Ok(None)
+        Ok(Status::Partial)
+            if request.method.map_or(bytes.len() - start, str::len) > METHOD_BYTES_MAX =>
+        {
+            Err(LONG_METHOD)
         }
+        Ok(Status::Partial) => Ok(None),
         Err(error) => Err(refusal_of(error, &bytes[start..])),
     }
 }
@@ -259,10 +260,12 @@ fn interpret<'a>(
         (false, length) => Framing::Length(length.unwrap_or(0)),
     };
     let method = match request.method.unwrap_or_default() {
+        method if method.len() > METHOD_BYTES_MAX => return Err(LONG_METHOD),
         "GET" => Method::Get,
         "POST" => Method::Post,
         "PUT" => Method::Put,
         "DELETE" => Method::Delete,
+        "HEAD" => Method::Head,
         _ => Method::Other,
     };
     Ok(RequestHead {

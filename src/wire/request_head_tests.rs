@@ -55,7 +55,7 @@ fn methods() {
         ("POST", Method::Post),
         ("PUT", Method::Put),
         ("DELETE", Method::Delete),
-        ("HEAD", Method::Other),
+        ("HEAD", Method::Head),
         ("get", Method::Other),
         ("M-SEARCH", Method::Other),
     ] {
@@ -238,6 +238,8 @@ fn garbage_is_refused_before_it_ends() {
         assert_eq!(status(garbage), 400, "{}", garbage.escape_ascii());
     }
     assert_eq!(status("A".repeat(33)), 400, "no method is that long");
+    let whole = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(33));
+    assert_eq!(status(whole), 400, "in one piece or in many, the verdict is the same");
     assert_eq!(parse_request_head(b"AAAA", HEADER_BYTES_MAX), Ok(None));
 }
 

@@ -1,0 +1,374 @@
+//! A node as a process, and a client that reads answers strictly.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::NamedTempFile;
+
+/// Longest wait for anything that must happen; nothing waits for it to pass.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Pause between two looks at something that cannot be waited for.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A node in a process of its own, ended with the value.
+pub struct Node {
+    process: Mutex<Child>,
+    pid: u32,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Where the admin API is.
+    pub admin: SocketAddr,
+    logged: Arc<Mutex<String>>,
+    _config: NamedTempFile,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let process = self.process.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let ended = process.try_wait().expect("a child can be asked");
+        // An error means that it has ended already.
+        let _ = process.kill();
+        let _ = process.wait();
+        if !thread::panicking() {
+            let by_itself = ended.filter(|status| !status.success());
+            assert!(by_itself.is_none(), "the node died: {by_itself:?}\n{}", self.logged());
+            assert!(!self.logged().contains("panicked"), "{}", self.logged());
+        }
+    }
+}
+
+impl Node {
+    /// A node with so many unpinned shards and this configuration (TOML, may be empty).
+    pub fn start(shards: u16, config: &str) -> Node {
+        let mut file = NamedTempFile::new().expect("a temporary file");
+        file.write_all(config.as_bytes()).expect("written");
+        let shards = shards.to_string();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_chronos"))
+            .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--no-pin"])
+            .args(["--shards", &shards, "--log-format", "json", "--config"])
+            .arg(file.path())
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut errors = BufReader::new(process.stderr.take().expect("piped"));
+        let (mut address, mut admin) = (None, None);
+        let mut seen = String::new();
+        while admin.is_none() {
+            let mut line = String::new();
+            let count = errors.read_line(&mut line).expect("text");
+            assert!(count > 0, "the node ended before it said where it listens:\n{seen}");
+            address = address.or(address_after("clients connect to http://", &line));
+            admin = address_after("admin API on http://", &line);
+            seen.push_str(&line);
+        }
+        let logged = Arc::new(Mutex::new(seen));
+        let log = logged.clone();
+        thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                writeln!(log.lock().expect("no writer panics"), "{line}").expect("memory");
+            }
+        });
+        let (address, admin) = (address.expect("told first"), admin.expect("the loop's end"));
+        let pid = process.id();
+        Node { process: Mutex::new(process), pid, address, admin, logged, _config: file }
+    }
+
+    /// A node of two shards and default limits that tests share when its state does not matter. It ends with the last of them.
+    pub fn shared() -> Arc<Node> {
+        static SHARED: Mutex<Weak<Node>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        shared.upgrade().unwrap_or_else(|| {
+            let node = Arc::new(Node::start(2, ""));
+            *shared = Arc::downgrade(&node);
+            node
+        })
+    }
+
+    /// A client with a connection of its own.
+    pub fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// One request on a connection of its own.
+    pub fn request(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.client().request(method, path, body)
+    }
+
+    /// Creates a timer and returns its path.
+    pub fn create(&self, document: &str) -> String {
+        self.client().create(document)
+    }
+
+    /// Asserts that the node answers.
+    pub fn assert_alive(&self, after: &str) {
+        let answer = self.request("GET", "/ping", "");
+        assert_eq!((answer.status, answer.text()), (200, "OK"), "after {after}");
+    }
+
+    /// Everything logged so far.
+    pub fn logged(&self) -> String {
+        self.logged.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// A counter or gauge of the admin API, summed over the cores.
+    pub fn metric(&self, name: &str) -> f64 {
+        let answer = Client::connect(self.admin).request("GET", "/metrics", "");
+        let text = answer.text().to_owned();
+        let samples = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            let is_sample = rest.starts_with('{') || rest.starts_with(' ');
+            let value = rest.rsplit(' ').next().filter(|_| is_sample)?;
+            Some(value.parse::<f64>().expect("a number"))
+        });
+        let samples: Vec<_> = samples.collect();
+        assert!(!samples.is_empty(), "no {name} in\n{text}");
+        samples.iter().sum()
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
+        let status = status.expect("the process runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("told");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kib * 1024
+    }
+
+    /// Sends a signal by name.
+    pub fn signal(&self, name: &str) {
+        let pid = self.pid.to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        assert!(sent.success());
+    }
+
+    /// The exit status, once the process has ended.
+    pub fn wait(&self) -> ExitStatus {
+        let what = "the node to end";
+        until(what, || self.process.lock().expect("one waits").try_wait().expect("a child"))
+    }
+}
+
+fn address_after(phrase: &str, line: &str) -> Option<SocketAddr> {
+    let rest = line.split_once(phrase)?.1;
+    let end = rest.find(|c: char| !"0123456789.:".contains(c)).unwrap_or(rest.len());
+    rest[..end].trim_end_matches(':').parse().ok()
+}
+
+/// Looks until there is something to see, at most for [`PATIENCE`].
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// A one-shot or repeating timer's document.
+pub fn document(interval: &str, repeat_for: Option<&str>, uri: &str, opaque: &str) -> String {
+    let repeat_for =
+        repeat_for.map_or(String::new(), |seconds| format!(",\"repeat-for\":{seconds}"));
+    let opaque = serde_json::Value::from(opaque);
+    format!(
+        "{{\"timing\":{{\"interval\":{interval}{repeat_for}}},\
+         \"callback\":{{\"http\":{{\"uri\":\"{uri}\",\"opaque\":{opaque}}}}}}}"
+    )
+}
+
+/// A timer that does not pop while tests run, at a host that nobody calls.
+pub fn far_document() -> String {
+    document("3600", None, "http://127.0.0.1:9/never", "x")
+}
+
+/// A request with a body of known length, as a usual client writes it.
+pub fn request_text(method: &str, path: &str, body: &str) -> String {
+    let length = body.len();
+    format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
+}
+
+/// One answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// From the status line.
+    pub status: u16,
+    /// In order.
+    pub headers: Vec<(String, String)>,
+    /// As long as `Content-Length` says.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of a header that may come once.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|header| header.0.eq_ignore_ascii_case(name));
+        let first = values.next();
+        assert!(values.next().is_none(), "{name} comes twice in {self:?}");
+        first.map(|header| header.1.as_str())
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("bodies are text")
+    }
+
+    /// Whether the answer says that the connection closes.
+    pub fn says_close(&self) -> bool {
+        self.header("Connection") == Some("close")
+    }
+
+    /// Asserts the form of every error: a reason in header and body, `Retry-After` with 503.
+    pub fn assert_refusal(&self, status: u16, names: &str, what: &str) {
+        assert_eq!(self.status, status, "{what}: {self:?}");
+        let reason = self.header("Reason").unwrap_or_else(|| panic!("{what}: no reason: {self:?}"));
+        assert_eq!(reason, self.text(), "{what}");
+        assert!(reason.contains(names), "{what}: expected `{names}` in `{reason}`");
+        assert_eq!(self.header("Retry-After").is_some(), status == 503, "{what}: {self:?}");
+        assert_eq!(self.header("Content-Type"), Some("text/plain"), "{what}");
+    }
+}
+
+/// How a connection went on when nothing more was expected on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The node said that it sends nothing more.
+    Closed,
+    /// The node broke the connection.
+    Reset,
+}
+
+/// One connection to a node.
+pub struct Client {
+    stream: TcpStream,
+    /// Received and not yet taken.
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    pub fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("the node accepts");
+        stream.set_nodelay(true).expect("a TCP socket");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        Client { stream, buffer: Vec::new() }
+    }
+
+    /// The socket itself.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Sends bytes, all of them.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).expect("the node takes them");
+    }
+
+    /// Sends bytes to a node that may close meanwhile.
+    pub fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn half_close(&mut self) {
+        self.stream.shutdown(Shutdown::Write).expect("open until now");
+    }
+
+    /// One request and its answer.
+    pub fn request(&mut self, method: &str, path: &str, body: &str) -> Answer {
+        self.send(request_text(method, path, body));
+        self.answer()
+    }
+
+    /// Creates a timer and returns its path.
+    pub fn create(&mut self, document: &str) -> String {
+        let answer = self.request("POST", "/timers", document);
+        assert_eq!(answer.status, 200, "{document}: {answer:?}");
+        answer.header("Location").expect("created").to_owned()
+    }
+
+    /// The next answer, whole.
+    pub fn answer(&mut self) -> Answer {
+        self.read_answer(true)
+    }
+
+    /// The next answer, to a HEAD request: it has no body whatever its headers say.
+    pub fn answer_to_head(&mut self) -> Answer {
+        self.read_answer(false)
+    }
+
+    fn read_answer(&mut self, has_body: bool) -> Answer {
+        let head_bytes = loop {
+            let end = self.buffer.windows(4).position(|four| four == b"\r\n\r\n");
+            if let Some(end) = end {
+                break end + 4;
+            }
+            self.fill();
+        };
+        let head: Vec<u8> = self.buffer.drain(..head_bytes).collect();
+        let head = String::from_utf8(head).expect("heads are ASCII");
+        let mut lines = head.split("\r\n");
+        let status_line = lines.next().expect("a first line");
+        let status = status_line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.split_once(' '));
+        let (status, phrase) = status.unwrap_or_else(|| panic!("status line {status_line:?}"));
+        assert!(!phrase.is_empty(), "{status_line:?}");
+        let status = status.parse().expect("three digits");
+        let headers = lines.filter(|line| !line.is_empty()).map(|line| {
+            let (name, value) = line.split_once(": ").unwrap_or_else(|| panic!("header {line:?}"));
+            (name.to_owned(), value.to_owned())
+        });
+        let mut answer = Answer { status, headers: headers.collect(), body: Vec::new() };
+        if has_body && status >= 200 {
+            let length = answer.header("Content-Length").expect("every answer has a length");
+            let length: usize = length.parse().expect("a length");
+            while self.buffer.len() < length {
+                self.fill();
+            }
+            answer.body = self.buffer.drain(..length).collect();
+        }
+        answer
+    }
+
+    /// Whether bytes of an answer, or the end, have come that were not taken yet.
+    pub fn has_answer(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a socket");
+        !self.buffer.is_empty() || !peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// How the connection ends, when no answer comes any more.
+    pub fn end(&mut self) -> End {
+        let mut rest = std::mem::take(&mut self.buffer);
+        let end = match self.stream.read_to_end(&mut rest) {
+            Ok(_) => End::Closed,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => End::Reset,
+            Err(error) => panic!("the connection stays open: {error}"),
+        };
+        assert_eq!(rest.escape_ascii().to_string(), "", "more than was expected");
+        end
+    }
+
+    /// Asserts that nothing has been answered until now and the connection stands.
+    pub fn assert_silent(&mut self, what: &str) {
+        assert!(!self.has_answer(), "{what}");
+    }
+
+    fn fill(&mut self) {
+        let mut bytes = [0; 16 << 10];
+        let count = self.stream.read(&mut bytes).unwrap_or_else(|error| {
+            panic!("no answer: {error}; so far: {}", self.buffer.escape_ascii())
+        });
+        assert!(count > 0, "closed before the answer; so far: {}", self.buffer.escape_ascii());
+        self.buffer.extend_from_slice(&bytes[..count]);
+    }
+}

@@ -1,0 +1,16 @@
+//! The public API of one node, seen from outside: the real binary in a process of its own, real TCP, nothing of the
+//! project linked in. One file per concern; `harness` and `sink` are the two ends that the node talks to.
+
+mod bad_http;
+mod bad_timers;
+mod callbacks;
+mod contract;
+mod deadlines;
+mod harness;
+mod hosts;
+mod http;
+mod limits;
+mod memory;
+mod semantics;
+mod sink;
+mod stop;

@@ -1,0 +1,237 @@
+//! When timers pop: never early, to the millisecond, counted from 1, without drift; and what PUT and DELETE change.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::harness::{Node, document, until};
+use super::sink::{Reaction, Sink};
+
+/// How late anything may be on a busy machine.
+const LATE_MAX: Duration = Duration::from_secs(2);
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[test]
+fn one_shots_of_every_millisecond_pop_once_and_never_early() {
+    for shards in [1, 2, 16] {
+        let node = Node::start(shards, "");
+        let sink = Sink::ok();
+        let mut clients: Vec<_> = (0..4).map(|_| node.client()).collect();
+        let mut began = Vec::new();
+        for wait_ms in 0..300_u64 {
+            let interval = format!("{}.{:03}", wait_ms / 1000, wait_ms % 1000);
+            began.push(Instant::now());
+            let uri = sink.uri(&format!("/{wait_ms}"));
+            clients[wait_ms as usize % 4].create(&document(&interval, None, &uri, &interval));
+        }
+        let seen = sink.wait_for(300);
+        let mut times = vec![0; 300];
+        for callback in &seen {
+            let wait_ms: usize = callback.path[1..].parse().expect("a number");
+            times[wait_ms] += 1;
+            let took = callback.at - began[wait_ms];
+            assert!(took >= ms(wait_ms as u64), "{wait_ms} ms popped after {took:?}");
+            assert!(took <= ms(wait_ms as u64) + LATE_MAX, "{wait_ms} ms popped after {took:?}");
+            assert_eq!(callback.sequence(), 1);
+            let interval = format!("{}.{:03}", wait_ms / 1000, wait_ms % 1000);
+            assert_eq!(callback.body, interval.as_bytes());
+        }
+        assert_eq!(times, vec![1; 300]);
+    }
+}
+
+#[test]
+fn resolution_is_a_millisecond_and_more_digits_round_up() {
+    let node = Node::shared();
+    let path = node.create(&document("3600.0001", None, "http://127.0.0.1:9/", ""));
+    let timer: serde_json::Value =
+        serde_json::from_slice(&node.request("GET", &path, "").body).expect("JSON");
+    assert_eq!(timer["timing"]["interval"], 3600.001);
+}
+
+#[test]
+fn repeating_pops_are_counted_and_do_not_drift() {
+    const INTERVAL_MS: u64 = 40;
+    const POPS: u64 = 50;
+    let node = Node::shared();
+    // Each answer comes late: an interval counted from the answer would drift by half a second in all.
+    let sink = Sink::start(|_, _| Reaction::Late(ms(10)));
+    let before = Instant::now();
+    node.create(&document("0.04", Some("2"), &sink.uri("/"), "x"));
+    let after = Instant::now();
+    let seen = sink.wait_for(POPS as usize);
+    let sequences: Vec<_> = seen.iter().map(|callback| callback.sequence()).collect();
+    assert_eq!(sequences, (1..=POPS).collect::<Vec<_>>());
+    let due_ms = |callback: &super::sink::Callback| callback.sequence() * INTERVAL_MS;
+    for callback in &seen {
+        assert!(callback.at >= before + ms(due_ms(callback)), "{} is early", callback.sequence());
+    }
+    let latenesses = seen[POPS as usize - 10..]
+        .iter()
+        .map(|callback| callback.at.saturating_duration_since(after + ms(due_ms(callback))));
+    let least = latenesses.min().expect("ten");
+    assert!(least < ms(INTERVAL_MS), "the last ten are {least:?} late or more");
+    sink.assert_no_more(&node, POPS as usize, "0.12");
+}
+
+#[test]
+fn repeat_for_counts_whole_intervals() {
+    let node = Node::shared();
+    let sink = Sink::ok();
+    for (path, repeat_for) in [("/1", "0.1"), ("/1b", "0.199"), ("/2", "0.2"), ("/3", "0.399")] {
+        node.create(&document("0.1", Some(repeat_for), &sink.uri(path), ""));
+    }
+    let later = node.create(&document("0.6", None, &sink.uri("/end"), ""));
+    let seen = sink.wait_until("the end", |seen| seen.iter().any(|one| one.path == "/end"));
+    let count = |path: &str| seen.iter().filter(|one| one.path == path).count();
+    assert_eq!([count("/1"), count("/1b"), count("/2"), count("/3")], [1, 1, 2, 3], "{later}");
+}
+
+#[test]
+fn a_deleted_timer_does_not_pop() {
+    for shards in [1, 2, 16] {
+        let node = Node::start(shards, "");
+        let sink = Sink::ok();
+        let mut client = node.client();
+        let create = |client: &mut super::harness::Client, path: &str| {
+            client.create(&document("0.25", Some("0.5"), &sink.uri(path), ""))
+        };
+        let deleted: Vec<_> = (0..20).map(|_| create(&mut client, "/deleted")).collect();
+        for path in &deleted {
+            // Over other connections, so that every core asks every other.
+            assert_eq!(node.request("DELETE", path, "").status, 200);
+        }
+        create(&mut client, "/kept");
+        let seen = sink.wait_for(2);
+        assert!(seen.iter().all(|one| one.path == "/kept"), "{shards} shards: {seen:?}");
+    }
+}
+
+#[test]
+fn deleted_between_its_pops_it_ends() {
+    let node = Node::shared();
+    let sink = Sink::ok();
+    let path = node.create(&document("0.1", Some("100"), &sink.uri("/"), ""));
+    sink.wait_for(2);
+    assert_eq!(node.request("DELETE", &path, "").status, 200);
+    // A pop that was under way when the DELETE came may still arrive; after it none.
+    node.create(&document("0.03", None, &sink.uri("/then"), ""));
+    let seen = sink.wait_until("a moment", |seen| seen.iter().any(|one| one.path == "/then"));
+    sink.assert_no_more(&node, seen.len(), "0.3");
+}
+
+#[test]
+fn an_update_moves_the_pop_earlier_or_later() {
+    let node = Node::shared();
+    let sink = Sink::ok();
+    let earlier = node.create(&document("3600", None, &sink.uri("/old"), "old"));
+    let later = node.create(&document("0.2", None, &sink.uri("/old"), "old"));
+    let began = Instant::now();
+    let answer = node.request("PUT", &earlier, &document("0.3", None, &sink.uri("/e"), "new"));
+    assert_eq!(answer.status, 200);
+    let answer = node.request("PUT", &later, &document("0.6", None, &sink.uri("/l"), "new"));
+    assert_eq!(answer.status, 200);
+    let seen = sink.wait_for(2);
+    assert_eq!(seen.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), ["/e", "/l"]);
+    assert!(seen[0].at >= began + ms(300) && seen[1].at >= began + ms(600));
+    assert!(seen.iter().all(|one| one.body == b"new" && one.sequence() == 1));
+    for path in [earlier, later] {
+        until("the timer to end", || (node.request("GET", &path, "").status == 404).then_some(()));
+    }
+    assert_eq!(sink.callbacks().len(), 2);
+}
+
+#[test]
+fn a_refreshed_timer_does_not_pop_and_counts_anew() {
+    let node = Node::shared();
+    let sink = Sink::ok();
+    let refreshed = document("0.5", Some("1"), &sink.uri("/"), "x");
+    let path = node.create(&refreshed);
+    let mut last = Instant::now();
+    for _ in 0..10 {
+        thread::sleep(ms(100));
+        let asked = Instant::now();
+        assert_eq!(node.request("PUT", &path, &refreshed).status, 200);
+        if asked - last > ms(450) {
+            // The machine was away for nearly an interval: the pop was rightly made.
+            return;
+        }
+        last = asked;
+    }
+    assert_eq!(sink.callbacks().len(), 0, "refreshed twice as often as it pops");
+    let seen = sink.wait_for(2);
+    assert!(seen[0].at >= last + ms(500));
+    assert_eq!([seen[0].sequence(), seen[1].sequence()], [1, 2]);
+}
+
+#[test]
+fn a_pop_in_flight_keeps_its_content_and_the_old_schedule_ends() {
+    for shards in [1, 2] {
+        let node = Node::start(shards, "");
+        // The first callback is answered only when the test says so.
+        let (release, released) = mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        let sink = Sink::start(move |callback, _| match callback.path.as_str() {
+            "/old" => {
+                let wait = released.clone();
+                let _ = wait.lock().expect("one waits").recv_timeout(Duration::from_secs(1));
+                Reaction::OK
+            }
+            _ => Reaction::OK,
+        });
+        let path = node.create(&document("0.05", Some("10"), &sink.uri("/old"), "old content"));
+        sink.wait_for(1);
+        let began = Instant::now();
+        let changed = document("0.3", Some("0.6"), &sink.uri("/new"), "new content");
+        assert_eq!(node.request("PUT", &path, &changed).status, 200);
+        release.send(()).expect("the sink waits");
+        let seen = sink.wait_for(3);
+        let seen: Vec<_> = seen
+            .iter()
+            .map(|one| (one.path.as_str(), one.body.as_slice(), one.sequence()))
+            .collect();
+        let expected: [(&str, &[u8], u64); 3] =
+            [("/old", b"old content", 1), ("/new", b"new content", 1), ("/new", b"new content", 2)];
+        assert_eq!(seen, expected);
+        assert!(began.elapsed() >= ms(600));
+        until("the timer to end", || (node.request("GET", &path, "").status == 404).then_some(()));
+        assert_eq!(sink.callbacks().len(), 3);
+    }
+}
+
+#[test]
+fn a_pop_in_flight_that_fails_after_a_put_is_not_retried() {
+    let node = Node::shared();
+    let sink = Sink::start(|callback, _| match callback.path.as_str() {
+        "/old" => Reaction::Bytes(Vec::new()),
+        _ => Reaction::OK,
+    });
+    let path = node.create(&document("0.05", None, &sink.uri("/old"), ""));
+    sink.wait_for(1);
+    let changed = document("2.6", None, &sink.uri("/new"), "");
+    assert_eq!(node.request("PUT", &path, &changed).status, 200);
+    // The old attempt times out after 2 s, before the new pop.
+    let seen = sink.wait_for(2);
+    assert_eq!(seen[1].path, "/new");
+    assert_eq!(seen[1].sequence(), 1);
+}
+
+#[test]
+fn what_is_far_away_waits_and_can_be_brought_near() {
+    let node = Node::shared();
+    let sink = Sink::ok();
+    // Each lies in another wheel; the last beyond 2^31 ms.
+    let far: Vec<_> = ["5", "600", "86400", "2147484", "3153600000"]
+        .iter()
+        .map(|interval| node.create(&document(interval, None, &sink.uri("/far"), "")))
+        .collect();
+    for path in &far {
+        let near = document("0.1", None, &sink.uri("/near"), "");
+        assert_eq!(node.request("PUT", path, &near).status, 200);
+    }
+    let seen = sink.wait_for(far.len());
+    assert!(seen.iter().all(|one| one.path == "/near"));
+}
