@@ -173,7 +173,10 @@ fn small_portions_change_no_answer() {
 
 #[test]
 fn incomplete_requests() {
-    let node = Node::start(1, "[limits]\npartial_bytes_per_core_max = 262144\n");
+    let node = Node::start(
+        1,
+        "[limits]\nbody_bytes_max = 65536\nopaque_bytes_max = 65536\npartial_bytes_per_core_max = 262144\n",
+    );
     let body = document("3600", None, "http://127.0.0.1:9/", &"x".repeat(60_000));
     let (begin, rest) = body.split_at(50_000);
     let head =
@@ -189,6 +192,24 @@ fn incomplete_requests() {
         (clients.iter().filter(|client| client.has_answer()).count() >= 10).then_some(())
     });
     assert!(node.metric("chronos_partial_bytes") <= 262144.0);
+    // The room is full, or nearly; those who hold little of it are not the ones to be refused.
+    let small = request_text("POST", "/timers", &format!("{:900}", far_document()));
+    let mut modest: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = node.client();
+            client.send(&small[..small.len() - 1]);
+            client
+        })
+        .collect();
+    until("all to have been received", || {
+        (node.metric("chronos_connections_accepted_total") >= 120.0
+            && node.metric("chronos_partial_bytes") >= 100.0 * 900.0)
+            .then_some(())
+    });
+    for client in &mut modest {
+        client.send(&small[small.len() - 1..]);
+        assert_eq!(client.answer().status, 200);
+    }
     let mut served = 0;
     for client in &mut clients {
         if client.has_answer() {
