@@ -1,6 +1,9 @@
 //! Callback hosts: where they are, what hostile ones answer, and that one in trouble disturbs no other.
 
+use std::collections::HashMap;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::harness::{Node, document, far_document, until};
@@ -209,4 +212,33 @@ fn a_hung_host_does_not_delay_another() {
     assert!(!hung.callbacks().is_empty(), "the other host did hang");
     assert!(hung.open_max() <= 2 * 64, "{} connections", hung.open_max());
     assert_eq!(node.request("POST", "/timers", &far_document()).status, 200);
+}
+
+#[test]
+fn a_host_that_recovers_gets_every_pop() {
+    const TIMERS: usize = 300;
+    let node = hasty_node();
+    let is_well = Arc::new(AtomicBool::new(false));
+    let health = is_well.clone();
+    let delivered = Arc::new(Mutex::new(HashMap::new()));
+    let counts = delivered.clone();
+    let sink = Sink::start(move |callback, _| {
+        if !health.load(SeqCst) {
+            return Reaction::Break;
+        }
+        *counts.lock().expect("no panic").entry(callback.path.clone()).or_insert(0) += 1;
+        Reaction::OK
+    });
+    let mut client = node.client();
+    for at in 0..TIMERS {
+        client.create(&document("0.1", None, &sink.uri(&format!("/{at}")), "x"));
+    }
+    // Enough failures for the host to be held back (8 in a row on each core).
+    sink.wait_for(40);
+    is_well.store(true, SeqCst);
+    until("every pop", || (delivered.lock().expect("no panic").len() == TIMERS).then_some(()));
+    until("no timer", || (node.metric("chronos_timers") == 0.0).then_some(()));
+    let delivered = delivered.lock().expect("no panic").clone();
+    let doubled: Vec<_> = delivered.iter().filter(|entry| *entry.1 > 1).collect();
+    assert!(doubled.is_empty(), "delivered more than once: {doubled:?}");
 }
