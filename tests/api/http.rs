@@ -317,3 +317,34 @@ fn a_client_that_reads_late_gets_everything() {
     }
     sender.join().expect("no panic");
 }
+
+#[test]
+fn answers_of_a_client_that_is_gone_reach_nobody_else() {
+    let node = Node::start(16, "");
+    for round in 0..100_u64 {
+        let mut gone = node.client();
+        let text: String = (0..50)
+            .map(|at| {
+                request_text(
+                    "PUT",
+                    &format!("/timers/{:016x}-3", round << 32 | at),
+                    &far_document(),
+                )
+            })
+            .collect();
+        gone.send(text);
+        if round % 2 == 0 {
+            let socket = socket2::SockRef::from(gone.stream());
+            socket.set_linger(Some(Duration::ZERO)).expect("a TCP socket");
+        }
+        drop(gone);
+        // Takes the place that became free on its core, or another.
+        let mut client = node.client();
+        let answer = client.request("GET", "/timers/ffffffffffffffff-5", "");
+        answer.assert_refusal(404, "no timer", "the answer to another's request");
+        assert!(is_pong(&client.request("GET", "/ping", "")));
+        client.send("GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        assert!(is_pong(&client.answer()));
+        assert_eq!(client.end(), End::Closed);
+    }
+}

@@ -235,3 +235,41 @@ fn what_is_far_away_waits_and_can_be_brought_near() {
     let seen = sink.wait_for(far.len());
     assert!(seen.iter().all(|one| one.path == "/near"));
 }
+
+#[test]
+fn a_herd_is_delivered_once_each_while_requests_go_on() {
+    const HERD: usize = 10_000;
+    let node = Node::start(2, "");
+    let sink = Sink::ok();
+    let began = Instant::now();
+    let herd_due = began + ms(2_500);
+    thread::scope(|scope| {
+        for half in 0..2 {
+            let (node, sink) = (&node, &sink);
+            scope.spawn(move || {
+                let mut client = node.client();
+                for at in (half..HERD).step_by(2) {
+                    // All due within a few milliseconds, whenever they are created.
+                    let left_ms = herd_due.saturating_duration_since(Instant::now()).as_millis();
+                    let interval = format!("{}.{:03}", left_ms / 1_000, left_ms % 1_000);
+                    client.create(&document(&interval, None, &sink.uri(&format!("/{at}")), "x"));
+                }
+            });
+        }
+    });
+    let mut client = node.client();
+    let mut slowest = Duration::ZERO;
+    while sink.count() < HERD {
+        let asked = Instant::now();
+        assert_eq!(client.request("GET", "/ping", "").status, 200);
+        slowest = slowest.max(asked.elapsed());
+        assert!(began.elapsed() < super::harness::PATIENCE, "{} of {HERD}", sink.count());
+    }
+    // 5 ms are measured elsewhere, on a quiet machine.
+    assert!(slowest < LATE_MAX, "a request took {slowest:?}");
+    sink.assert_no_more(&node, HERD, "0.2");
+    let mut paths: Vec<_> = sink.callbacks().into_iter().map(|one| one.path).collect();
+    paths.sort();
+    paths.dedup();
+    assert_eq!(paths.len(), HERD + 1, "the marker and every timer");
+}

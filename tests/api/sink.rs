@@ -127,6 +127,11 @@ impl Sink {
         self.lock().clone()
     }
 
+    /// How many have come so far.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     /// What has come once there are `count` of them.
     pub fn wait_for(&self, count: usize) -> Vec<Callback> {
         self.wait_until(&format!("{count} callbacks"), |seen| seen.len() >= count)
