@@ -222,7 +222,8 @@ fn connections_are_kept_and_bounded() {
 
 #[test]
 fn an_idle_callback_connection_closes() {
-    let node = Node::start(1, "[callbacks]\nidle_timeout_ms = 200\n");
+    // The deadline of an attempt, far later, must not be what closes it.
+    let node = Node::start(1, "[callbacks]\nidle_timeout_ms = 200\ntimeout_ms = 60000\n");
     let sink = Sink::ok();
     node.create(&document("0", None, &sink.uri("/"), "x"));
     sink.wait_for(1);

@@ -98,6 +98,7 @@ fn answers_that_count_in_spite_of_all() {
         ),
         ("no phrase", bytes("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n")),
         ("closed in the body", then_close("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")),
+        ("byte by byte", Reaction::ByteByByte(b"HTTP/1.1 100 X\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n".to_vec())),
         ("a body of 1 GiB", Reaction::Gigabyte),
         (
             "a body that hangs",

@@ -308,3 +308,18 @@ fn pops_that_wait_for_a_host() {
     assert!(seen.iter().all(|one| one.sequence() == 1));
     hung.assert_no_more(&node, created, "0.1");
 }
+
+#[test]
+fn open_files_of_the_process() {
+    let node = Node::start_with_open_files(1, "", 64);
+    let mut held = node.client();
+    assert_eq!(held.request("GET", "/ping", "").status, 200);
+    // More than the process may open: accepting fails and is tried again, what stands is served.
+    let flood: Vec<_> = (0..100).map(|_| node.client()).collect();
+    assert_eq!(held.request("GET", "/ping", "").status, 200);
+    drop(flood);
+    node.assert_alive("too many open files");
+    let sink = Sink::ok();
+    node.create(&document("0", None, &sink.uri("/"), "x"));
+    sink.wait_for(1);
+}
