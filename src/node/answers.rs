@@ -79,8 +79,8 @@ pub fn write_error(out: &mut Vec<u8>, status: u16, reason: &str, persistence: Pe
     write_body(out, status_line(status), "text/plain", &extra, &reason, persistence);
 }
 
-/// Cuts the body off the answer that begins at `begins`: one to HEAD has none (RFC 9110 section 9.3.2), whatever length
-/// its head tells.
+/// Cuts the body off the answer that begins at `begins`: one to HEAD has none (RFC 9110 section
+/// 9.3.2), whatever length its head tells.
 pub fn cut_body(out: &mut Vec<u8>, begins: usize) {
     let head_end = out[begins..].windows(4).position(|four| four == b"\r\n\r\n");
     out.truncate(begins + head_end.expect("every answer has a head") + 4);

@@ -112,7 +112,8 @@ impl Server {
     pub fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         connection.has_ended = true;
-        // A paused connection still holds requests beyond its share of the turn: they are answered first.
+        // A paused connection still holds requests beyond its share of the turn: they are answered
+        // first.
         connection.is_closing |= !connection.is_paused;
         if is_broken || connection.is_lingering {
             return self.close(ring, place);
@@ -276,9 +277,9 @@ impl Server {
         self.deliver_replies();
     }
 
-    /// Keeps the sum of begun requests within its limit: the connection that holds most of it is refused, so that nobody
-    /// is refused for what others hold. Cost at the limit: a look at every connection, for which the one refused must
-    /// have sent at least the limit's average share.
+    /// Keeps the sum of begun requests within its limit: the connection that holds most of it is
+    /// refused, so that nobody is refused for what others hold. Cost at the limit: a look at every
+    /// connection, for which the one refused must have sent at least the limit's average share.
     fn account(&mut self, place: u32) {
         self.recount(place);
         while self.partial_bytes as u64 > self.limits.partial_bytes_per_core_max {
