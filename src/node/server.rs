@@ -276,9 +276,9 @@ impl Server {
         self.deliver_replies();
     }
 
-    /// Keeps the sum of begun requests within its limit: the connection that holds most of it is refused, so that nobody
-    /// is refused for what others hold. Cost at the limit: a look at every connection, for which the one refused must
-    /// have sent at least the limit's average share.
+    /// Keeps the sum of begun requests within its limit: the connection that holds most of it is
+    /// refused, so that nobody is refused for what others hold. Cost at the limit: a look at every
+    /// connection, for which the one refused must have sent at least the limit's average share.
     fn account(&mut self, place: u32) {
         self.recount(place);
         while self.partial_bytes as u64 > self.limits.partial_bytes_per_core_max {

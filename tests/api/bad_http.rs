@@ -1,5 +1,6 @@
-//! Bytes that are no good HTTP: each is answered with a status and a reason, the connection closes in order (the answer
-//! is never lost to a reset), and nothing behind the bad bytes is taken for a request.
+//! Bytes that are no good HTTP: each is answered with a status and a reason, the connection closes
+//! in order (the answer is never lost to a reset), and nothing behind the bad bytes is taken for a
+//! request.
 
 use std::thread;
 
@@ -14,13 +15,15 @@ fn smuggled() -> String {
     format!("{SMUGGLED}{}\r\n\r\n{body}", body.len())
 }
 
-/// Sends the bytes, behind a good request and followed by a smuggled one; expects the good answer, one refusal, the end.
+/// Sends the bytes, behind a good request and followed by a smuggled one; expects the good answer,
+/// one refusal, the end.
 fn refuse(node: &Node, bytes: &[u8], status: u16, names: &str) {
     let what: String = bytes.escape_ascii().to_string().chars().take(100).collect();
     for before in ["", PING] {
         for behind in [String::new(), smuggled()] {
             let mut client = node.client();
-            // The node may have refused and closed before all is sent, but not before it is answered.
+            // The node may have refused and closed before all is sent, but not before it is
+            // answered.
             let mut writer = client.stream().try_clone().expect("a second handle");
             let all = [before.as_bytes(), bytes, behind.as_bytes()].concat();
             let sender = thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! Requests in good HTTP whose content is bad: each is refused with a reason that names what is wrong, and the
-//! connection goes on.
+//! Requests in good HTTP whose content is bad: each is refused with a reason that names what is
+//! wrong, and the connection goes on.
 
 use super::harness::{Node, document, far_document, request_text};
 
@@ -7,12 +7,13 @@ const GOOD_URI: &str = "http://127.0.0.1:9/";
 
 /// A far timer with one part of its text replaced.
 fn with(old: &str, new: &str) -> String {
-    let document = r#"{"timing":{"interval":3600,"repeat-for":7200},"callback":{"http":{"uri":"http://127.0.0.1:9/","opaque":"x"}}}"#;
+    let document = document("3600", Some("7200"), GOOD_URI, "x");
     assert!(document.contains(old), "{old}");
     document.replacen(old, new, 1)
 }
 
-/// Sends every body by POST and by PUT on one connection each and expects its answer, then a good one.
+/// Sends every body by POST and by PUT on one connection each and expects its answer, then a good
+/// one.
 fn refuse_all(node: &Node, status: u16, rows: &[(Vec<u8>, &str)]) {
     for (method, path) in [("POST", "/timers"), ("PUT", "/timers/00000000000000ab-2")] {
         let mut client = node.client();

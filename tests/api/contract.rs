@@ -1,4 +1,5 @@
-//! The contract that clients see: compat section 1, its last column, row by row, as far as one node shows it.
+//! The contract that clients see: compat section 1, its last column, row by row, as far as one node
+//! shows it.
 
 use serde_json::{Value, json};
 
@@ -117,11 +118,13 @@ fn put_replaces_the_whole_timer() {
 #[test]
 fn get_shows_what_was_written() {
     let node = Node::shared();
+    let opaque = "\u{0} \"é\" \u{1F600}";
+    let tags = json!([{"type": "CALL", "count": 1}, {"type": "REG", "count": u32::MAX}]);
     let written = json!({
         "timing": {"interval": 1500.25, "repeat-for": 3600000},
-        "callback": {"http": {"uri": "http://[::1]:9/a%20b?c=d", "opaque": "\u{0} \"é\" \u{1F600}"}},
+        "callback": {"http": {"uri": "http://[::1]:9/a%20b?c=d", "opaque": opaque}},
         "reliability": {"replication-factor": 16},
-        "statistics": {"tag-info": [{"type": "CALL", "count": 1}, {"type": "REG", "count": 4294967295_u32}]},
+        "statistics": {"tag-info": tags},
     });
     let path = node.create(&written.to_string());
     let timer = shown(&node.request("GET", &path, ""));
@@ -190,8 +193,9 @@ fn factors_are_echoed_bounded_and_fixed() {
 fn unknown_members_are_ignored_and_other_mechanisms_refused() {
     let node = Node::shared();
     let http = r#""http":{"uri":"http://127.0.0.1:9/","opaque":"","more":[1]}"#;
+    let empty = r#""reliability":{},"statistics":{}"#;
     let wide = format!(
-        r#"{{"a":{{"b":[null]}},"timing":{{"interval":3600,"c":1}},"callback":{{{http}}},"reliability":{{}},"statistics":{{}}}}"#
+        r#"{{"a":{{"b":[null]}},"timing":{{"interval":3600,"c":1}},"callback":{{{http}}},{empty}}}"#
     );
     node.create(&wide);
     for (callback, names) in [

@@ -96,7 +96,8 @@ impl Node {
         Node { process: Mutex::new(process), pid, address, admin, logged, _config: file }
     }
 
-    /// A node of two shards and default limits that tests share when its state does not matter. It ends with the last of them.
+    /// A node of two shards and default limits that tests share when its state does not matter. It
+    /// ends with the last of them.
     pub fn shared() -> Arc<Node> {
         static SHARED: Mutex<Weak<Node>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

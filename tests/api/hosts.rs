@@ -1,4 +1,5 @@
-//! Callback hosts: where they are, what hostile ones answer, and that one in trouble disturbs no other.
+//! Callback hosts: where they are, what hostile ones answer, and that one in trouble disturbs no
+//! other.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -80,6 +81,8 @@ fn answers_that_count_in_spite_of_all() {
     let node = hasty_node();
     let bytes = |text: &str| Reaction::Bytes(text.as_bytes().to_vec());
     let then_close = |text: &str| Reaction::BytesThenClose(text.as_bytes().to_vec());
+    let in_chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n";
+    let trickled = format!("HTTP/1.1 100 X\r\n\r\n{in_chunks}");
     let ok = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     for (what, reaction) in [
         ("100-continue first", bytes(&format!("HTTP/1.1 100 Continue\r\n\r\n{ok}"))),
@@ -92,13 +95,10 @@ fn answers_that_count_in_spite_of_all() {
         ("an answer and garbage", bytes(&format!("{ok}garbage"))),
         ("no length, closed", then_close("HTTP/1.1 200 OK\r\n\r\nbody until the end")),
         ("HTTP/1.0", then_close("HTTP/1.0 200 OK\r\n\r\n")),
-        (
-            "chunked",
-            bytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"),
-        ),
+        ("chunked", bytes(in_chunks)),
         ("no phrase", bytes("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n")),
         ("closed in the body", then_close("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")),
-        ("byte by byte", Reaction::ByteByByte(b"HTTP/1.1 100 X\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n".to_vec())),
+        ("byte by byte", Reaction::ByteByByte(trickled.into_bytes())),
         ("a body of 1 GiB", Reaction::Gigabyte),
         (
             "a body that hangs",
@@ -149,7 +149,8 @@ fn answers_that_do_not_count_are_tried_again() {
 #[test]
 fn a_kept_connection_that_closes_under_a_request_costs_no_pop() {
     let node = Node::start(1, "[callbacks]\nconnections_per_host_max = 1\nretry_first_ms = 1000\n");
-    // Every other callback of a connection is read and not answered, as by a server that closes an idle connection.
+    // Every other callback of a connection is read and not answered, as by a server that closes an
+    // idle connection.
     let sink = Sink::start(|callback, _| match callback.sequence() {
         2 if callback.connection == 0 => Reaction::Break,
         _ => Reaction::OK,
@@ -207,7 +208,8 @@ fn a_hung_host_does_not_delay_another() {
         })
         .collect();
     late.sort();
-    // 1 ms is measured elsewhere, on a quiet machine; here it must only not be the hung host's seconds.
+    // 1 ms is measured elsewhere, on a quiet machine; here it must only not be the hung host's
+    // seconds.
     let p99 = late[GOOD * 99 / 100];
     assert!(p99 < Duration::from_millis(500), "p99 {p99:?} (created in {created_in:?})");
     assert!(!hung.callbacks().is_empty(), "the other host did hang");

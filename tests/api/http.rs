@@ -1,4 +1,5 @@
-//! HTTP as clients speak it: versions, keep-alive, pipelining, chunks, and bytes that come as they please.
+//! HTTP as clients speak it: versions, keep-alive, pipelining, chunks, and bytes that come as they
+//! please.
 
 use std::io::Read;
 use std::thread;
@@ -75,7 +76,8 @@ fn pipelined_answers_come_in_the_order_of_requests() {
     for shards in [1, 2, 16] {
         let node = Node::start(shards, "");
         let mut client = node.client();
-        // Ids that other cores own are answered from there, the rest at once: only order tells them apart.
+        // Ids that other cores own are answered from there, the rest at once: only order tells them
+        // apart.
         let paths: Vec<_> =
             (0..400_u64).map(|at| format!("/timers/{:016x}-{}", at * 7 + 1, at % 16 + 1)).collect();
         let mut text = String::new();
@@ -145,7 +147,8 @@ fn a_client_that_expects_100_continue_is_asked_for_the_body() {
     let body = far_document();
     let head = |length: usize| {
         format!(
-            "POST /timers HTTP/1.1\r\nHost: x\r\nExpect: 100-Continue\r\nContent-Length: {length}\r\n\r\n"
+            "POST /timers HTTP/1.1\r\nHost: x\r\nExpect: 100-Continue\r\n\
+             Content-Length: {length}\r\n\r\n"
         )
     };
     let mut client = node.client();

@@ -1,11 +1,13 @@
-//! Every limit of the configuration, set small: what is beyond it is refused with a reason, what was accepted is kept.
+//! Every limit of the configuration, set small: what is beyond it is refused with a reason, what
+//! was accepted is kept.
 
 use std::thread;
 
 use super::harness::{Client, End, Node, document, far_document, request_text, until};
 use super::sink::{Reaction, Sink};
 
-/// Posts timers until one is refused; returns the paths of those accepted. Every refusal must be 503 for this reason.
+/// Posts timers until one is refused; returns the paths of those accepted. Every refusal must be
+/// 503 for this reason.
 fn fill(client: &mut Client, body: &str, reason: &str, most: usize) -> Vec<String> {
     let mut paths = Vec::new();
     loop {
@@ -141,7 +143,9 @@ fn a_flood_of_connections_is_survived() {
 
 #[test]
 fn small_portions_change_no_answer() {
-    let config = "[limits]\npipelined_requests_per_turn_max = 1\nunsent_bytes_per_connection_max = 4096\npops_per_turn_max = 1\n";
+    let config = "[limits]\npipelined_requests_per_turn_max = 1\n\
+                  unsent_bytes_per_connection_max = 4096\n\
+                  pops_per_turn_max = 1\n";
     for shards in [1, 2] {
         let node = Node::start(shards, config);
         let mut client = node.client();
@@ -175,7 +179,8 @@ fn small_portions_change_no_answer() {
 fn incomplete_requests() {
     let node = Node::start(
         1,
-        "[limits]\nbody_bytes_max = 65536\nopaque_bytes_max = 65536\npartial_bytes_per_core_max = 262144\n",
+        "[limits]\nbody_bytes_max = 65536\nopaque_bytes_max = 65536\n\
+         partial_bytes_per_core_max = 262144\n",
     );
     let body = document("3600", None, "http://127.0.0.1:9/", &"x".repeat(60_000));
     let (begin, rest) = body.split_at(50_000);

@@ -9,7 +9,8 @@ use super::sink::{Reaction, Sink};
 const MIB: u64 = 1 << 20;
 const PING: &str = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Asserts that memory grew by at most so much since it was `before`, and that a healthy client is served.
+/// Asserts that memory grew by at most so much since it was `before`, and that a healthy client is
+/// served.
 fn assert_bounded(node: &Node, before: u64, growth_max: u64, what: &str) {
     node.assert_alive(what);
     let grown = node.resident_bytes().saturating_sub(before);
@@ -41,8 +42,9 @@ fn clients_that_never_read() {
             });
         }
     });
-    // What they sent and nobody answers yet is bounded by partial_bytes_per_core_max, 64 MiB for each of two cores; each
-    // has an answer buffer being sent and one waiting, of twice unsent_bytes_per_connection_max after growth: 50 MiB.
+    // What they sent and nobody answers yet is bounded by partial_bytes_per_core_max, 64 MiB for
+    // each of two cores; each has an answer buffer being sent and one waiting, of twice
+    // unsent_bytes_per_connection_max after growth: 50 MiB.
     assert_bounded(&node, before, 210 * MIB, "200 clients that never read");
     drop(clients);
     until("them to be gone", || (node.metric("chronos_connections") == 0.0).then_some(()));
@@ -107,7 +109,8 @@ fn bodies_that_never_end() {
     until("refusals", || {
         (clients.iter().filter(|client| client.has_answer()).count() >= 100).then_some(())
     });
-    // 200 MiB were sent; partial_bytes_per_core_max allows 64 MiB, and a buffer that grows is copied once.
+    // 200 MiB were sent; partial_bytes_per_core_max allows 64 MiB, and a buffer that grows is
+    // copied once.
     assert_bounded(&node, before, 160 * MIB, "200 bodies of 1 MiB without their last byte");
     drop(clients);
     until("the bytes to be let go", || (node.metric("chronos_partial_bytes") == 0.0).then_some(()));
@@ -124,7 +127,8 @@ fn documents_made_to_be_expensive() {
             assert_eq!(client.request("POST", "/timers", &body).status, 400);
         }
     }
-    // 54 bytes per byte of body while it is parsed (wire/timer_json.rs), which the allocator may keep.
+    // 54 bytes per byte of body while it is parsed (wire/timer_json.rs), which the allocator may
+    // keep.
     assert_bounded(&node, before, 128 * MIB, "bodies of brackets");
 }
 

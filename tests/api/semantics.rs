@@ -1,4 +1,5 @@
-//! When timers pop: never early, to the millisecond, counted from 1, without drift; and what PUT and DELETE change.
+//! When timers pop: never early, to the millisecond, counted from 1, without drift; and what PUT
+//! and DELETE change.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -57,8 +58,8 @@ fn repeating_pops_are_counted_and_do_not_drift() {
     const INTERVAL_MS: u64 = 40;
     const POPS: u64 = 50;
     let node = Node::shared();
-    // Each answer comes late: an interval counted from the answer would drift by half a second in all.
-    let sink = Sink::start(|_, _| Reaction::Late(ms(10)));
+    // Each answer comes late: an interval counted from the answer would drift by a second in all.
+    let sink = Sink::start(|_, _| Reaction::Late(ms(20)));
     let before = Instant::now();
     node.create(&document("0.04", Some("2"), &sink.uri("/"), "x"));
     let after = Instant::now();
@@ -69,11 +70,13 @@ fn repeating_pops_are_counted_and_do_not_drift() {
     for callback in &seen {
         assert!(callback.at >= before + ms(due_ms(callback)), "{} is early", callback.sequence());
     }
-    let latenesses = seen[POPS as usize - 10..]
+    // Of 20 ms a pop, 480 ms would have come together by the first of these; a busy machine delays
+    // some of them, not all.
+    let latenesses = seen[POPS as usize / 2..]
         .iter()
         .map(|callback| callback.at.saturating_duration_since(after + ms(due_ms(callback))));
-    let least = latenesses.min().expect("ten");
-    assert!(least < ms(INTERVAL_MS), "the last ten are {least:?} late or more");
+    let least = latenesses.min().expect("half of them");
+    assert!(least < ms(400), "the later half is {least:?} late or more");
     sink.assert_no_more(&node, POPS as usize, "0.12");
 }
 

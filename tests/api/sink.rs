@@ -152,7 +152,8 @@ impl Sink {
         callbacks.clone()
     }
 
-    /// Asserts that no callback comes beyond `count` until a timer created now has popped after `seconds`.
+    /// Asserts that no callback comes beyond `count` until a timer created now has popped after
+    /// `seconds`.
     pub fn assert_no_more(&self, node: &Node, count: usize, seconds: &str) {
         node.create(&document(seconds, None, &self.uri(MARKER), ""));
         let is_marked = |seen: &[Callback]| seen.iter().any(|one| one.path == MARKER);
