@@ -49,8 +49,8 @@ pub enum Fault {
     Host(u32, Behaviour),
     /// The wall clock steps by so many milliseconds.
     WallClock(i64),
-    /// A core gets no time for so many milliseconds.
-    Stall(u16, u64),
+    /// A core gets no time for so many milliseconds, from the next time that it comes to a phase of its turn.
+    Stall { core: u16, phase: u64, ms: u64 },
 }
 
 /// Everything that is done to the node in a run.
@@ -168,7 +168,8 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
         }
         if options.has_stalls && draw.chance(40) {
             let core = draw.range(0, u64::from(options.shards) - 1) as u16;
-            let stall = Fault::Stall(core, draw.pick(&[1, 20, 300, 3_000]));
+            let (phase, ms) = (draw.range(0, 7), draw.pick(&[1, 20, 300, 3_000]));
+            let stall = Fault::Stall { core, phase, ms };
             made.push((draw.range(0, end_ns), stall));
         }
     }

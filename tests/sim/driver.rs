@@ -66,7 +66,8 @@ pub struct CoreDriver {
     results_now: usize,
     is_woken: bool,
     is_cut: bool,
-    stalled_until_ns: u64,
+    /// The phase before which the core will get no time, and for how long.
+    stall: Option<(u64, u64)>,
     attempts: Vec<Attempt>,
     replies: Vec<Reply>,
     limits_met: LimitsMet,
@@ -91,7 +92,7 @@ impl CoreDriver {
             results_now: 0,
             is_woken: false,
             is_cut: false,
-            stalled_until_ns: 0,
+            stall: None,
             attempts: Vec::new(),
             replies: Vec::new(),
             limits_met: LimitsMet::default(),
@@ -130,9 +131,9 @@ impl CoreDriver {
         self.results.push_back(attempt);
     }
 
-    /// The core gets no time until then, wherever in its turn it is.
-    pub fn stall(&mut self, until_ns: u64) {
-        self.stalled_until_ns = self.stalled_until_ns.max(until_ns);
+    /// The core gets no time for so long, once it comes to a phase of its turn.
+    pub fn stall(&mut self, phase: u64, for_ns: u64) {
+        self.stall = Some((phase, for_ns));
     }
 
     /// Ends a sleep, giving the generation of the step to schedule; a core that is awake remembers.
@@ -154,16 +155,18 @@ impl CoreDriver {
         }
     }
 
+    /// Whether a step was scheduled for a sleep that has ended since.
+    pub fn is_outdated(&self, generation: u64) -> bool {
+        generation != self.generation
+    }
+
     /// One step of the turn, or the whole of it.
-    pub fn step(&mut self, world: &mut World, generation: u64) -> Checked {
-        if generation != self.generation {
-            return Ok(());
-        }
-        if world.now_ns < self.stalled_until_ns {
-            self.next_step(world, self.stalled_until_ns);
-            return Ok(());
-        }
+    pub fn step(&mut self, world: &mut World) -> Checked {
         loop {
+            if let Some((_, for_ns)) = self.stall.take_if(|(phase, _)| *phase == self.phase as u64) {
+                self.next_step(world, world.now_ns + for_ns);
+                return Ok(());
+            }
             self.phase(world)?;
             if self.phase == Phase::Asleep {
                 return Ok(());

@@ -181,6 +181,11 @@ impl World {
         let acting_ms = self.options.safety_ms + self.options.pause_ms;
         let end_ns = START_NS + (acting_ms + QUIET_MS) * 1_000_000;
         while let Some(Reverse((at_ns, _, event))) = self.queue.pop() {
+            if let Event::Step { core, generation } = event
+                && self.core_mut(core).is_outdated(generation)
+            {
+                continue;
+            }
             if at_ns > end_ns || self.trace.events() > EVENTS_MAX {
                 return broken("T6 leak", format!("not at rest: {:?}", self.counters()));
             }
@@ -189,7 +194,7 @@ impl World {
             match event {
                 Event::Operation(at) => self.operate(self.story.operations[at])?,
                 Event::Fault(at) => self.fault(self.story.faults[at].1),
-                Event::Step { core, generation } => self.step(core, generation)?,
+                Event::Step { core, .. } => self.step(core)?,
                 Event::Ended { core, attempt } => self.deliver(core, |core| core.ended(attempt)),
                 Event::Heal => self.heal(),
                 Event::Clean => self.clean()?,
@@ -198,9 +203,9 @@ impl World {
         Ok(())
     }
 
-    fn step(&mut self, core: u16, generation: u64) -> Checked {
+    fn step(&mut self, core: u16) -> Checked {
         let mut driver = self.cores[usize::from(core)].take().expect("one core steps at a time");
-        let result = driver.step(self, generation);
+        let result = driver.step(self);
         self.cores[usize::from(core)] = Some(driver);
         result
     }
@@ -226,10 +231,7 @@ impl World {
         match fault {
             Fault::Host(host, behaviour) => self.callbacks.change(host, behaviour),
             Fault::WallClock(step_ms) => self.wall_offset_ms += step_ms,
-            Fault::Stall(core, ms) => {
-                let until_ns = self.now_ns + ms * 1_000_000;
-                self.core_mut(core % self.options.shards).stall(until_ns);
-            }
+            Fault::Stall { core, phase, ms } => self.core_mut(core).stall(phase, ms * 1_000_000),
         }
     }
 
