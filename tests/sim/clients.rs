@@ -50,7 +50,11 @@ pub enum Fault {
     /// The wall clock steps by so many milliseconds.
     WallClock(i64),
     /// A core gets no time for so many milliseconds, from the next time that it comes to a phase of its turn.
-    Stall { core: u16, phase: u64, ms: u64 },
+    Stall {
+        core: u16,
+        phase: u64,
+        ms: u64,
+    },
 }
 
 /// Everything that is done to the node in a run.

@@ -163,7 +163,8 @@ impl CoreDriver {
     /// One step of the turn, or the whole of it.
     pub fn step(&mut self, world: &mut World) -> Checked {
         loop {
-            if let Some((_, for_ns)) = self.stall.take_if(|(phase, _)| *phase == self.phase as u64) {
+            if let Some((_, for_ns)) = self.stall.take_if(|(phase, _)| *phase == self.phase as u64)
+            {
                 self.next_step(world, world.now_ns + for_ns);
                 return Ok(());
             }
@@ -225,7 +226,11 @@ impl CoreDriver {
             let at = self.results.pop_front().expect("counted when the turn began");
             let Running { ticket, name, host, outcome } = world.running[at];
             let tick = self.now.mono.tick_floor().0;
-            world.trace.add(world.now_ns, "ended", [name as u64, ticket.sequence, outcome as u64, 0]);
+            world.trace.add(
+                world.now_ns,
+                "ended",
+                [name as u64, ticket.sequence, outcome as u64, 0],
+            );
             world.model.ending(self.own, ticket.id.0, name, host, outcome, tick);
             self.core.callback_finished(self.now, ticket, outcome);
             let begun = self.begin_attempts(world)?;
@@ -268,7 +273,8 @@ impl CoreDriver {
         let shard = self.core.shard();
         let content = shard.content(attempt);
         let authority = shard.authority(ticket.host);
-        let Some(name) = name_of(content.target).filter(|name| world.asked.contains_key(name)) else {
+        let Some(name) = name_of(content.target).filter(|name| world.asked.contains_key(name))
+        else {
             return broken("T7", format!("{:?} carries a path nobody asked for", ticket.id));
         };
         world.created_by_pop(name, ticket.id.0, self.own)?;

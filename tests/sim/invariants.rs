@@ -156,11 +156,8 @@ impl Model {
             return;
         };
         tally.outdated_max += u64::from(!is_certain);
-        write.stale_in_a_row = if outcome == CallbackOutcome::Stale {
-            write.stale_in_a_row + 1
-        } else {
-            0
-        };
+        write.stale_in_a_row =
+            if outcome == CallbackOutcome::Stale { write.stale_in_a_row + 1 } else { 0 };
         let mut has_ended = false;
         match outcome {
             CallbackOutcome::Delivered => {
@@ -236,7 +233,8 @@ impl Model {
         };
         match answer {
             Answer::Found(view) => {
-                let name = view.uri.find("80/").and_then(|at| name_of(&view.uri.as_bytes()[at + 2..]));
+                let name =
+                    view.uri.find("80/").and_then(|at| name_of(&view.uri.as_bytes()[at + 2..]));
                 let held = timer.writes.iter().find(|write| Some(write.name) == name);
                 let was = timer.gone.iter().any(|(gone, at)| Some(*gone) == name && *at > asked);
                 match held {
@@ -247,7 +245,9 @@ impl Model {
             }
             _ => {
                 let was_there = timer.certain().is_some_and(|write| {
-                    write.answered < Some(asked) && write.wish.is_some() && write.next <= write.pops()
+                    write.answered < Some(asked)
+                        && write.wish.is_some()
+                        && write.next <= write.pops()
                 });
                 if was_there && !self.may_have_ended(id, tick) {
                     return broken("T7", format!("timer {id:x} is not found"));
@@ -325,7 +325,10 @@ fn same_start(begun: &Begun<'_>, write: &Write, wish: &Wish, story: &str) -> Che
     let latest = write.answered.map_or(u64::MAX, |_| write.answered_ns.div_ceil(1_000_000));
     let is_known = write.start.is_none() || write.start == start;
     if !is_known || start.is_none_or(|start| start > latest) {
-        return broken("T8", format!("{story}: due at {:?}, start moved to {start:?}", attempt.due));
+        return broken(
+            "T8",
+            format!("{story}: due at {:?}, start moved to {start:?}", attempt.due),
+        );
     }
     Ok(())
 }

@@ -36,7 +36,8 @@ fn number(name: &str) -> Option<u64> {
 fn no_seed_breaks_an_invariant() {
     let began = Instant::now();
     let minutes = number("CHRONOS_SIM_MINUTES");
-    let seeds = number("CHRONOS_SIM_SEEDS").unwrap_or(if minutes.is_some() { u64::MAX } else { SEEDS });
+    let seeds =
+        number("CHRONOS_SIM_SEEDS").unwrap_or(if minutes.is_some() { u64::MAX } else { SEEDS });
     let until = minutes.map(|minutes| began + Duration::from_secs(60 * minutes));
     let first = number("CHRONOS_SIM_FIRST").unwrap_or(0);
     let (mut virtual_ns, mut pops, mut requests, mut ran) = (0, 0, 0, 0);

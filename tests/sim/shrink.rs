@@ -111,7 +111,8 @@ fn install_hook() {
             if !IS_CAUGHT.get() {
                 return usual(info);
             }
-            let place = info.location().map_or(String::new(), |at| format!("{}:{}", at.file(), at.line()));
+            let place =
+                info.location().map_or(String::new(), |at| format!("{}:{}", at.file(), at.line()));
             PANIC.set(format!("{place}: {}", info.payload_as_str().unwrap_or("panic")));
         }));
     });

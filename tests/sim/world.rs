@@ -43,9 +43,15 @@ pub enum Event {
     Operation(usize),
     Fault(usize),
     /// A core goes on, unless it has been rescheduled since.
-    Step { core: u16, generation: u64 },
+    Step {
+        core: u16,
+        generation: u64,
+    },
     /// A callback ended.
-    Ended { core: u16, attempt: usize },
+    Ended {
+        core: u16,
+        attempt: usize,
+    },
     /// Faults end.
     Heal,
     /// The cleaning client looks for timers that would live on.
@@ -264,7 +270,7 @@ impl World {
             };
             self.operate(operation)?;
         }
-        if !far.is_empty() {
+        if !far.is_empty() || !self.unanswered.is_empty() {
             self.schedule(self.now_ns + 200_000_000, Event::Clean);
         }
         Ok(())
@@ -465,7 +471,8 @@ impl World {
             Refusal::IdsExhausted => None,
         };
         if met.is_none_or(|met| met < since) {
-            let what = format!("refused with {refusal:?}, limit last met at {met:?}, asked {since}");
+            let what =
+                format!("refused with {refusal:?}, limit last met at {met:?}, asked {since}");
             return broken("R1", what);
         }
         Ok(())
