@@ -15,11 +15,11 @@ pub enum Bug {
     LostWakeUp = 4,
     /// A payload is freed while its timer is still alive.
     PayloadFreedEarly = 5,
-    /// A record with a lower version replaces a newer one.
+    /// What belongs to a lower version counts for a newer one: its record, or the result of its callback.
     AcceptLowerVersion = 6,
     /// A sequence number is used twice.
     ReuseSequence = 7,
-    /// A deleted timer leaves no tombstone.
+    /// A deleted timer leaves no tombstone, or none that stays.
     DropTombstone = 8,
     /// A failed callback is neither retried nor counted.
     ForgetFailure = 9,
@@ -44,4 +44,7 @@ impl Bug {
         Bug::KeepOldSchedule,
         Bug::LeakCredit,
     ];
+
+    /// Those that a simulation of one node must find; the others need a second node.
+    pub const ONE_NODE: [Bug; 11] = Bug::ALL;
 }

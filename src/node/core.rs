@@ -41,7 +41,7 @@ impl Core {
         if owner == self.own {
             return self.serve(now, from, request);
         }
-        let sent = self.mesh.send_request(owner, from, Remote::copy(&request));
+        let sent = self.mesh.send_request(now.mono, owner, from, Remote::copy(&request));
         if sent.is_err() {
             let answer = Answer::Refused(Refusal::CoreBusy);
             self.outbox.replies.push(Reply { to: from, answer });
@@ -52,7 +52,10 @@ impl Core {
     pub fn inbox(&mut self, now: Now) -> bool {
         for _ in 0..INBOX_PER_TURN_MAX {
             match self.mesh.receive() {
-                Some(Message::Request(from, request)) => self.serve(now, from, request.borrow()),
+                Some(Message::Request(from, request, sent)) => {
+                    let served = Now { mono: now.mono.max(sent), ..now };
+                    self.serve(served, from, request.borrow());
+                }
                 Some(Message::Reply(reply)) => self.outbox.replies.push(reply),
                 None => return false,
             }

@@ -13,6 +13,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::ids::{ShardCount, ShardIndex, TimerId};
 use crate::base::planted::{Bug, is_planted};
+use crate::base::time::MonoNs;
 use crate::shard::effects::{Reply, Request, Requester};
 use crate::timer::definition::OwnedDefinition;
 
@@ -58,19 +59,20 @@ impl Remote {
 /// What arrives from a sibling.
 #[derive(Debug)]
 pub enum Message {
-    /// To be served here and answered over the mesh.
-    Request(Requester, Remote),
+    /// To be served here and answered over the mesh; not earlier than the sender's clock said, for a timer that is
+    /// counted from a turn which began before the request was made would pop early.
+    Request(Requester, Remote, MonoNs),
     /// For a client of this core.
     Reply(Reply),
 }
 
 #[derive(Debug)]
 struct Channel {
-    requests: ArrayQueue<(Requester, Remote)>,
+    requests: ArrayQueue<(Requester, Remote, MonoNs)>,
     replies: ArrayQueue<Reply>,
 }
 
-const _: () = assert!(size_of::<(Requester, Remote)>() <= 48 && size_of::<Reply>() <= 48);
+const _: () = assert!(size_of::<(Requester, Remote, MonoNs)>() <= 48 && size_of::<Reply>() <= 48);
 
 /// The sibling's queue is full: answer 503.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,9 +135,10 @@ pub fn mesh(shards: ShardCount, queue_max: u32) -> Vec<MeshPort> {
 }
 
 impl MeshPort {
-    /// Sends a request to the sibling that owns the timer.
+    /// Sends a request, that came no later than `at`, to the sibling that owns the timer.
     pub fn send_request(
         &mut self,
+        at: MonoNs,
         to: ShardIndex,
         from: Requester,
         request: Remote,
@@ -146,7 +149,7 @@ impl MeshPort {
             return Err(QueueFull);
         }
         self.under_way[sibling] += 1;
-        let pushed = self.outbound[sibling].requests.push((from, request));
+        let pushed = self.outbound[sibling].requests.push((from, request, at));
         assert!(pushed.is_ok(), "no more requests are under way than the queue holds");
         self.wake_if_asleep(to);
         Ok(())
@@ -169,8 +172,8 @@ impl MeshPort {
                 self.under_way[self.next] -= 1;
                 return Some(Message::Reply(reply));
             }
-            if let Some((from, request)) = channel.requests.pop() {
-                return Some(Message::Request(from, request));
+            if let Some((from, request, at)) = channel.requests.pop() {
+                return Some(Message::Request(from, request, at));
             }
         }
         None
@@ -240,20 +243,25 @@ mod tests {
         let mut first = ports.pop().expect("two ports");
         for _ in 0..2 {
             first
-                .send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)))
+                .send_request(MonoNs(0), ShardIndex(1), requester(0), Remote::Read(TimerId(1)))
                 .expect("room");
         }
-        let third = first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)));
+        let third =
+            first.send_request(MonoNs(0), ShardIndex(1), requester(0), Remote::Read(TimerId(1)));
         assert_eq!(third, Err(QueueFull));
-        while let Some(Message::Request(from, _)) = second.receive() {
+        while let Some(Message::Request(from, ..)) = second.receive() {
             second.send_reply(Reply { to: from, answer: Answer::NotFound });
-            let still_under_way =
-                first.send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)));
+            let still_under_way = first.send_request(
+                MonoNs(0),
+                ShardIndex(1),
+                requester(0),
+                Remote::Read(TimerId(1)),
+            );
             assert_eq!(still_under_way, Err(QueueFull), "until the reply is taken");
         }
         assert!(matches!(first.receive(), Some(Message::Reply(_))));
         first
-            .send_request(ShardIndex(1), requester(0), Remote::Read(TimerId(1)))
+            .send_request(MonoNs(0), ShardIndex(1), requester(0), Remote::Read(TimerId(1)))
             .expect("room again");
     }
 
@@ -263,11 +271,13 @@ mod tests {
         assert!(ports[2].may_sleep());
         for _ in 0..3 {
             ports[0]
-                .send_request(ShardIndex(2), requester(0), Remote::Read(TimerId(1)))
+                .send_request(MonoNs(0), ShardIndex(2), requester(0), Remote::Read(TimerId(1)))
                 .expect("room");
         }
         assert_eq!(ports[0].take_wakes().collect::<Vec<_>>(), [ShardIndex(2)]);
-        ports[1].send_request(ShardIndex(2), requester(1), Remote::Read(TimerId(1))).expect("room");
+        ports[1]
+            .send_request(MonoNs(0), ShardIndex(2), requester(1), Remote::Read(TimerId(1)))
+            .expect("room");
         assert_eq!(ports[1].take_wakes().count(), 0, "it has been woken already");
         assert!(!ports[2].may_sleep(), "messages wait");
     }
@@ -282,7 +292,7 @@ mod tests {
             let mut served = 0;
             while served < ROUNDS {
                 match server.receive() {
-                    Some(Message::Request(to, _)) => {
+                    Some(Message::Request(to, ..)) => {
                         server.send_reply(Reply { to, answer: Answer::NotFound });
                         served += 1;
                     }
@@ -300,8 +310,9 @@ mod tests {
         while answered < ROUNDS {
             if sent < ROUNDS {
                 let request = Remote::Read(TimerId(sent));
-                sent +=
-                    u64::from(client.send_request(ShardIndex(1), requester(0), request).is_ok());
+                sent += u64::from(
+                    client.send_request(MonoNs(0), ShardIndex(1), requester(0), request).is_ok(),
+                );
             }
             if client.take_wakes().count() > 0 {
                 server_thread.thread().unpark();

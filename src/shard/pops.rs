@@ -163,7 +163,7 @@ impl Shard {
         self.records.contains(ticket.slot) && {
             let record = self.records.get(ticket.slot);
             record.id == ticket.id
-                && record.version == ticket.version
+                && (record.version == ticket.version || is_planted(Bug::AcceptLowerVersion))
                 && record.sequence + 1 == ticket.sequence
                 && record.state == State::InFlight
         }

@@ -212,7 +212,10 @@ impl Shard {
         let record = self.records.get_mut(slot);
         *record = Record { version, state: State::Tombstone, payload: PayloadRef::EMPTY, ..held };
         self.counters.tombstones += 1;
-        let stays_ms = tombstone_ms(held.interval_ms, self.config.callbacks.tombstone_ms_max);
+        let mut stays_ms = tombstone_ms(held.interval_ms, self.config.callbacks.tombstone_ms_max);
+        if is_planted(Bug::DropTombstone) {
+            stays_ms = 0;
+        }
         self.refile(slot, &held, tick + stays_ms);
     }
 

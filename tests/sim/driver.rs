@@ -1,0 +1,388 @@
+//! Drives one production core through its turns, in the order of the engine. A turn may be cut into steps, between
+//! which time passes and other cores act.
+
+use std::collections::VecDeque;
+
+use chronos::base::time::{MonoNs, Now, Tick};
+use chronos::node::core::Core;
+use chronos::shard::ShardConfig;
+use chronos::shard::effects::{Attempt, CallbackOutcome, Reply, Ticket};
+
+use super::invariants::{Begun, name_of};
+use super::model::{Checked, Moment, Violation, broken};
+use super::world::{Event, World};
+
+/// Waiting pops of hosts in trouble that one tick may look at, besides those that come due.
+const MOVED_BACK_MAX: usize = 256;
+/// Entries that the wheel may move in one tick: 2 048 and one step.
+const WHEEL_MOVES_MAX: u64 = 2_048 + 512;
+/// One sleep in so many is followed by an audit.
+const AUDIT_EVERY: u64 = 24;
+
+/// A callback under way.
+#[derive(Clone, Copy)]
+pub struct Running {
+    pub ticket: Ticket,
+    pub name: usize,
+    pub host: u32,
+    pub outcome: CallbackOutcome,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Begin,
+    Requests,
+    Inbox,
+    Results,
+    Tick,
+    Replies,
+    Wakes,
+    Sleep,
+    Asleep,
+}
+
+/// When each limit was last seen met.
+#[derive(Clone, Copy, Default)]
+pub struct LimitsMet {
+    pub records: Option<Moment>,
+    pub bytes: Option<Moment>,
+    pub hosts: Option<Moment>,
+    pub host_queue: Option<Moment>,
+    pub mesh: Option<Moment>,
+}
+
+/// One core and what the kernel would hold for it.
+pub struct CoreDriver {
+    own: u16,
+    core: Core,
+    phase: Phase,
+    generation: u64,
+    now: Now,
+    /// Requests in sockets, and how many of them this turn takes.
+    requests: VecDeque<usize>,
+    requests_now: usize,
+    /// Callbacks that ended, and how many of them this turn takes.
+    results: VecDeque<usize>,
+    results_now: usize,
+    is_woken: bool,
+    is_cut: bool,
+    /// The phase before which the core will get no time, and for how long.
+    stall: Option<(u64, u64)>,
+    attempts: Vec<Attempt>,
+    replies: Vec<Reply>,
+    limits_met: LimitsMet,
+    records_max: u64,
+    bytes_max: u64,
+    hosts_max: u64,
+    queue_max: u64,
+    moved: u64,
+}
+
+impl CoreDriver {
+    pub fn new(own: u16, config: &ShardConfig, core: Core, now: Now) -> Self {
+        Self {
+            own,
+            core,
+            phase: Phase::Begin,
+            generation: 0,
+            now,
+            requests: VecDeque::new(),
+            requests_now: 0,
+            results: VecDeque::new(),
+            results_now: 0,
+            is_woken: false,
+            is_cut: false,
+            stall: None,
+            attempts: Vec::new(),
+            replies: Vec::new(),
+            limits_met: LimitsMet::default(),
+            records_max: config.records_max,
+            bytes_max: config.store_bytes_max,
+            hosts_max: u64::from(config.callbacks.hosts_per_core_max),
+            queue_max: u64::from(config.callbacks.queue_per_host_max),
+            moved: 0,
+        }
+    }
+
+    pub fn own(&self) -> u16 {
+        self.own
+    }
+
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    pub fn limits_met(&self) -> LimitsMet {
+        self.limits_met
+    }
+
+    /// Requests refused because the queue to a sibling was full.
+    pub fn mesh_refused(&mut self) -> u64 {
+        self.core.mesh().refused
+    }
+
+    /// A request reached this core's socket.
+    pub fn asked(&mut self, name: usize) {
+        self.requests.push_back(name);
+    }
+
+    /// A callback ended.
+    pub fn ended(&mut self, attempt: usize) {
+        self.results.push_back(attempt);
+    }
+
+    /// The core gets no time for so long, once it comes to a phase of its turn.
+    pub fn stall(&mut self, phase: u64, for_ns: u64) {
+        self.stall = Some((phase, for_ns));
+    }
+
+    /// Ends a sleep, giving the generation of the step to schedule; a core that is awake remembers.
+    pub fn wake(&mut self) -> Option<u64> {
+        self.is_woken = true;
+        if self.phase != Phase::Asleep {
+            return None;
+        }
+        self.phase = Phase::Begin;
+        self.generation += 1;
+        Some(self.generation)
+    }
+
+    /// T10.
+    pub fn audit(&self) -> Checked {
+        match self.core.shard().audit() {
+            Ok(()) => Ok(()),
+            Err(what) => broken("T10", what),
+        }
+    }
+
+    /// Whether a step was scheduled for a sleep that has ended since.
+    pub fn is_outdated(&self, generation: u64) -> bool {
+        generation != self.generation
+    }
+
+    /// One step of the turn, or the whole of it.
+    pub fn step(&mut self, world: &mut World) -> Checked {
+        loop {
+            if let Some((_, for_ns)) = self.stall.take_if(|(phase, _)| *phase == self.phase as u64)
+            {
+                self.next_step(world, world.now_ns + for_ns);
+                return Ok(());
+            }
+            self.phase(world)?;
+            if self.phase == Phase::Asleep {
+                return Ok(());
+            }
+            if self.is_cut || self.phase == Phase::Begin {
+                let pause_ns = world.interleaving.range(50, world.options.step_ns_max);
+                self.next_step(world, world.now_ns + pause_ns);
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_step(&mut self, world: &mut World, at_ns: u64) {
+        self.generation += 1;
+        world.schedule(at_ns, Event::Step { core: self.own, generation: self.generation });
+    }
+
+    fn phase(&mut self, world: &mut World) -> Checked {
+        self.see_limits(world);
+        let next = match self.phase {
+            Phase::Begin | Phase::Asleep => self.begin(world),
+            Phase::Requests => self.requests(world),
+            Phase::Inbox => {
+                self.core.inbox(self.now);
+                Phase::Results
+            }
+            Phase::Results => self.results(world)?,
+            Phase::Tick => self.tick(world)?,
+            Phase::Replies => self.replies(world)?,
+            Phase::Wakes => self.wakes(world),
+            Phase::Sleep => self.sleep(world)?,
+        };
+        self.phase = next;
+        self.see_limits(world);
+        Ok(())
+    }
+
+    fn begin(&mut self, world: &mut World) -> Phase {
+        self.core.mesh().woke();
+        self.is_woken = false;
+        self.now = Now { mono: MonoNs(world.now_ns), wall: world.wall() };
+        self.is_cut = world.interleaving.chance(world.options.interleaved_percent);
+        (self.requests_now, self.results_now) = (self.requests.len(), self.results.len());
+        Phase::Requests
+    }
+
+    fn requests(&mut self, world: &mut World) -> Phase {
+        for name in self.requests.drain(..self.requests_now) {
+            world.hand_over(&mut self.core, self.own, self.now, name);
+        }
+        Phase::Inbox
+    }
+
+    fn results(&mut self, world: &mut World) -> Result<Phase, Violation> {
+        for _ in 0..self.results_now {
+            let at = self.results.pop_front().expect("counted when the turn began");
+            let Running { ticket, name, host, outcome } = world.running[at];
+            let tick = self.now.mono.tick_floor().0;
+            world.trace.add(
+                world.now_ns,
+                "ended",
+                [name as u64, ticket.sequence, outcome as u64, 0],
+            );
+            world.model.ending(self.own, ticket.id.0, name, host, outcome, tick);
+            self.core.callback_finished(self.now, ticket, outcome);
+            let begun = self.begin_attempts(world)?;
+            if begun > world.options.callbacks.connections_per_host_max as usize {
+                broken("R3", format!("{begun} callbacks begin as one ends"))?;
+            }
+        }
+        Ok(Phase::Tick)
+    }
+
+    fn tick(&mut self, world: &mut World) -> Result<Phase, Violation> {
+        self.core.tick(self.now);
+        let begun = self.begin_attempts(world)?;
+        if begun > world.options.pops_per_turn_max + MOVED_BACK_MAX {
+            broken("R3", format!("{begun} pops in a turn"))?;
+        }
+        let moved = self.core.shard().counters().wheel_moved;
+        if moved - self.moved > WHEEL_MOVES_MAX {
+            broken("R3", format!("the wheel moved {} in a turn", moved - self.moved))?;
+        }
+        self.moved = moved;
+        self.forget_hosts(world)?;
+        Ok(Phase::Replies)
+    }
+
+    /// Takes the attempts, holds each against the model and lets its host decide.
+    fn begin_attempts(&mut self, world: &mut World) -> Result<usize, Violation> {
+        let mut attempts = std::mem::take(&mut self.attempts);
+        self.core.attempts(&mut attempts);
+        let begun = attempts.len();
+        for attempt in attempts.drain(..) {
+            self.begin_attempt(world, &attempt)?;
+        }
+        self.attempts = attempts;
+        Ok(begun)
+    }
+
+    fn begin_attempt(&mut self, world: &mut World, attempt: &Attempt) -> Checked {
+        let ticket = attempt.ticket;
+        let shard = self.core.shard();
+        let content = shard.content(attempt);
+        let authority = shard.authority(ticket.host);
+        let Some(name) = name_of(content.target).filter(|name| world.asked.contains_key(name))
+        else {
+            return broken("T7", format!("{:?} carries a path nobody asked for", ticket.id));
+        };
+        world.created_by_pop(name, ticket.id.0, self.own)?;
+        let moment = world.next_moment();
+        let (now, core) = (self.now, self.own);
+        let opaque = content.opaque;
+        let begun = Begun { core, now, moment, attempt, name, opaque, authority };
+        world.model.attempt(&begun, world.options.callbacks.connections_per_host_max)?;
+        let host = world.host_of(name);
+        let (attempts, stale) = world.model.attempts_of(ticket.id.0, name);
+        let key = (name as u64) << 32 ^ ticket.sequence << 12 ^ attempts;
+        let ending = world.callbacks.attempt(host, key, stale);
+        world.trace.add(
+            world.now_ns,
+            "pop",
+            [ticket.id.0, name as u64, ticket.sequence, ticket.version.0],
+        );
+        let outcome = ending.outcome;
+        world.running.push(Running { ticket, name, host, outcome });
+        let attempt = world.running.len() - 1;
+        world.schedule(world.now_ns + ending.after_ns, Event::Ended { core, attempt });
+        Ok(())
+    }
+
+    /// Hosts forgotten must have nothing to do with any timer.
+    fn forget_hosts(&mut self, world: &mut World) -> Checked {
+        let released = std::mem::take(&mut self.core.outbox().released);
+        for host in released {
+            world.trace.add(world.now_ns, "released", [u64::from(host.0), 0, 0, 0]);
+        }
+        Ok(())
+    }
+
+    fn replies(&mut self, world: &mut World) -> Result<Phase, Violation> {
+        let mut replies = std::mem::take(&mut self.replies);
+        self.core.replies(&mut replies);
+        for reply in replies.drain(..) {
+            world.answered(self, &reply)?;
+        }
+        self.replies = replies;
+        Ok(Phase::Wakes)
+    }
+
+    fn wakes(&mut self, world: &mut World) -> Phase {
+        for sibling in self.core.mesh().take_wakes() {
+            world.trace.add(world.now_ns, "wake", [u64::from(sibling.0), 0, 0, 0]);
+            world.wake(sibling.0);
+        }
+        Phase::Sleep
+    }
+
+    fn sleep(&mut self, world: &mut World) -> Result<Phase, Violation> {
+        let (own, tick) = (usize::from(self.own), self.now.mono.tick_floor().0);
+        self.counts_agree(world)?;
+        let has_more = !self.requests.is_empty() || !self.results.is_empty();
+        if has_more || !self.core.mesh().may_sleep() || self.is_woken {
+            return Ok(Phase::Begin);
+        }
+        let until = self.core.next_wake();
+        if until.is_some_and(|until| until.begins().0 <= world.now_ns) {
+            return Ok(Phase::Begin);
+        }
+        let places = world.options.callbacks.connections_per_host_max;
+        world.model.sleeps(own, tick, until, places)?;
+        if world.interleaving.next().is_multiple_of(AUDIT_EVERY) {
+            self.audit()?;
+        }
+        if let Some(Tick(until)) = until {
+            let late_ns = world.interleaving.range(0, 60_000);
+            self.next_step(world, Tick(until).begins().0.saturating_add(late_ns));
+        }
+        Ok(Phase::Asleep)
+    }
+
+    /// R1, T6, T10: cheap comparisons, at the end of every turn.
+    fn counts_agree(&mut self, world: &mut World) -> Checked {
+        let (own, tick) = (usize::from(self.own), self.now.mono.tick_floor().0);
+        let counters = *self.core.shard().counters();
+        let held = counters.timers + counters.tombstones;
+        if held > self.records_max {
+            return broken("R1", format!("{held} records"));
+        }
+        let in_flight: u64 = world.model.hosts[own].iter().map(|host| host.in_flight).sum();
+        if counters.in_flight != in_flight {
+            return broken("T10", format!("{in_flight} run, {} counted", counters.in_flight));
+        }
+        let tombstones = world.model.tombstones_min(own, tick);
+        if counters.tombstones < tombstones {
+            let what = format!("{} tombstones, at least {tombstones} due", counters.tombstones);
+            return broken("T6 tombstone", what);
+        }
+        Ok(())
+    }
+
+    fn see_limits(&mut self, world: &World) {
+        let met = |limit: &mut Option<Moment>, is_met: bool| {
+            if is_met {
+                *limit = Some(world.moment);
+            }
+        };
+        let shard = self.core.shard();
+        let counters = shard.counters();
+        let limits = &mut self.limits_met;
+        met(&mut limits.records, counters.timers + counters.tombstones >= self.records_max);
+        // The longest content of the clients is below 71 000 bytes.
+        met(&mut limits.bytes, shard.bytes() + 71_000 > self.bytes_max);
+        met(&mut limits.hosts, shard.hosts_known() >= self.hosts_max);
+        met(&mut limits.host_queue, counters.waiting >= self.queue_max);
+        met(&mut limits.mesh, world.remote_under_way(self.own) >= world.options.mesh_queue_max);
+    }
+}

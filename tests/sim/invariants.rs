@@ -1,0 +1,347 @@
+//! The invariants: every attempt, every ending, every answer and every sleep of a core is held against the model.
+
+use chronos::base::time::{Now, Tick};
+use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, TimerView};
+
+use super::clients::Wish;
+use super::model::{Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Write, broken};
+
+/// What a callback carries, made from the name of the write, so that any mix-up shows.
+pub fn opaque(name: usize, bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|at| b'a' + ((name as u32).wrapping_mul(31) + at) as u8 % 26).collect()
+}
+
+/// The path of a callback; names the write.
+pub fn target(name: usize) -> String {
+    format!("/{name}")
+}
+
+/// The write that a path names.
+pub fn name_of(target: &[u8]) -> Option<usize> {
+    std::str::from_utf8(target).ok()?.strip_prefix('/')?.parse().ok()
+}
+
+/// The authority of a host.
+pub fn authority(host: u32) -> String {
+    format!("host{host}:80")
+}
+
+/// An attempt as the driver sees it begin.
+pub struct Begun<'a> {
+    pub core: u16,
+    pub now: Now,
+    pub moment: Moment,
+    pub attempt: &'a Attempt,
+    pub name: usize,
+    pub opaque: &'a [u8],
+    pub authority: &'a str,
+}
+
+impl Model {
+    /// T2 to T8 for an attempt that begins.
+    pub fn attempt(&mut self, begun: &Begun<'_>, places: u32) -> Checked {
+        let ticket = &begun.attempt.ticket;
+        let (id, sequence) = (ticket.id.0, ticket.sequence);
+        let story = format!("timer {id:x} write {} pop {sequence}", begun.name);
+        let Some(timer) = self.timers.get(&id) else {
+            return broken("T7", format!("{story}: nobody asked for it"));
+        };
+        let Some(at) = timer.writes.iter().position(|write| write.name == begun.name) else {
+            let is_deleted = timer.writes.iter().all(|write| write.wish.is_none());
+            let invariant = if is_deleted { "T6" } else { "T7" };
+            return broken(invariant, format!("{story}: pops though it was replaced or deleted"));
+        };
+        let mut write = timer.writes[at].clone();
+        let Some(wish) = write.wish else {
+            return broken("T8", format!("{story}: never fires"));
+        };
+        same_content(begun, &wish, &story)?;
+        same_start(begun, &write, &wish, &story)?;
+        let start = begun.attempt.due.0 - wish.interval_ms.saturating_mul(sequence);
+        write.start = Some(start);
+        self.next_in_order(begun, &write, &story)?;
+        self.version_rises(begun, &story)?;
+        let failed = if sequence == write.next { write.failed } else { 0 };
+        if begun.attempt.is_first != (failed == 0) {
+            return broken("T9", format!("{story}: {failed} failures, is_first is wrong"));
+        }
+        let host = &mut self.hosts[usize::from(begun.core)][wish.host as usize];
+        host.in_flight += 1;
+        let is_again = write.stale_in_a_row > 0;
+        if host.in_flight > u64::from(places) {
+            return broken("R1", format!("{story}: {} callbacks at one host", host.in_flight));
+        }
+        if host.failures >= TROUBLE_FAILURES && host.in_flight > 1 && !is_again {
+            return broken("R4", format!("{story}: more than a probe at a host in trouble"));
+        }
+        self.tally.attempts += 1;
+        self.tally.retried += u64::from(!begun.attempt.is_first);
+        let skipped = sequence - write.next;
+        self.tally.given_up_min += skipped;
+        self.tally.given_up_max += skipped;
+        self.unfile(id);
+        let write = &mut self.timers.get_mut(&id).expect("found above").writes[at];
+        write.start = Some(start);
+        (write.next, write.failed, write.pop) = (sequence, failed, Pop::Running);
+        write.version = Some(ticket.version.0);
+        write.attempts += 1;
+        self.settle(id, begun.name, begun.moment, begun.now.mono.tick_floor().0);
+        Ok(())
+    }
+
+    fn next_in_order(&self, begun: &Begun<'_>, write: &Write, story: &str) -> Checked {
+        let sequence = begun.attempt.ticket.sequence;
+        if write.pop == Pop::Running {
+            return broken("T3", format!("{story}: pop {} still runs", write.next));
+        }
+        if sequence < write.next || write.has_ended {
+            return broken("T3", format!("{story}: {} is next", write.next));
+        }
+        if sequence > write.pops() {
+            return broken("T8", format!("{story}: only {} pops", write.pops()));
+        }
+        let wish = write.wish.expect("asked before");
+        let host = &self.hosts[usize::from(begun.core)][wish.host as usize];
+        for skipped in write.next..sequence {
+            let give_up_at = write.give_up_at(skipped, self.give_up_ms);
+            let failed = skipped == write.next && write.failed > 0;
+            let had_reason = failed || host.was_in_trouble_since(give_up_at);
+            if begun.now.mono.tick_floor().0 < give_up_at || !had_reason {
+                return broken("T5", format!("{story}: skips {skipped} without a failure"));
+            }
+        }
+        Ok(())
+    }
+
+    fn version_rises(&mut self, begun: &Begun<'_>, story: &str) -> Checked {
+        let ticket = &begun.attempt.ticket;
+        let timer = self.timers.get_mut(&ticket.id.0).expect("found by the caller");
+        let (version, name) = (ticket.version.0, begun.name);
+        if let Some((held, by)) = timer.version
+            && (version < held || (version == held) != (by == name))
+        {
+            return broken("T7", format!("{story}: version {version:x} after {held:x}"));
+        }
+        timer.version = Some((version, name));
+        Ok(())
+    }
+
+    /// T9: an attempt ended.
+    pub fn ending(
+        &mut self,
+        core: u16,
+        id: u64,
+        name: usize,
+        host: u32,
+        outcome: CallbackOutcome,
+        tick: u64,
+    ) {
+        self.hosts[usize::from(core)][host as usize].end(outcome, tick);
+        let tally = &mut self.tally;
+        match outcome {
+            CallbackOutcome::Delivered => tally.delivered += 1,
+            CallbackOutcome::Rejected | CallbackOutcome::Unreachable => tally.failed += 1,
+            CallbackOutcome::TimedOut => {
+                tally.failed += 1;
+                tally.timed_out += 1;
+            }
+            CallbackOutcome::Stale => tally.stale += 1,
+        }
+        let timer = self.timers.get_mut(&id).expect("attempts were checked");
+        let is_certain = timer.certain().is_some();
+        let write = timer.writes.iter_mut().find(|write| write.name == name);
+        let Some(write) = write else {
+            tally.outdated_min += 1;
+            tally.outdated_max += 1;
+            return;
+        };
+        tally.outdated_max += u64::from(!is_certain);
+        write.stale_in_a_row =
+            if outcome == CallbackOutcome::Stale { write.stale_in_a_row + 1 } else { 0 };
+        let mut has_ended = false;
+        match outcome {
+            CallbackOutcome::Delivered => {
+                write.has_ended = write.next == write.pops();
+                has_ended = write.has_ended;
+                (write.next, write.pop, write.failed) = (write.next + 1, Pop::Waiting, 0);
+            }
+            CallbackOutcome::Stale => write.pop = Pop::Waiting,
+            _ => (write.pop, write.failed) = (Pop::Failed, write.failed + 1),
+        }
+        if has_ended && is_certain {
+            self.ended(id, tick);
+        }
+        self.file(id);
+    }
+
+    /// T1, R4 and the right moment to wake: a core goes to sleep with everything done that can be done.
+    pub fn sleeps(&self, core: usize, tick: u64, until: Option<Tick>, places: u32) -> Checked {
+        for (number, host) in self.hosts[core].iter().enumerate() {
+            let mut ahead = host.duties.range((tick + 1, 0)..);
+            if let Some(&(by, id)) = ahead.find(|(by, id)| self.earliest(*by, *id) > tick)
+                && until.is_none_or(|until| until.0 > by)
+                && !self.may_have_ended(id, by)
+            {
+                let what = format!("core {core} sleeps until {until:?}, {id:x} is due at {by}");
+                return broken("T1 wake", what);
+            }
+            let overdue = host.duties.range(..=(tick, u64::MAX));
+            let mut overdue = overdue.filter(|(_, id)| !self.may_have_ended(*id, tick));
+            let Some(&(by, id)) = overdue.next() else { continue };
+            if self.must_start(host, by, tick, places) {
+                let what = format!(
+                    "timer {id:x} was to pop by {by}, core {core} sleeps at {tick}; host {number} has \
+                     {} callbacks, {} failures, ended at {}",
+                    host.in_flight, host.failures, host.ended_at
+                );
+                return broken("T1", what);
+            }
+        }
+        Ok(())
+    }
+
+    /// The earliest tick at which a pop with a duty until tick `by` may have come due: before the first pop the start
+    /// is known only to lie between request and answer.
+    fn earliest(&self, by: u64, id: u64) -> u64 {
+        let write = self.timers[&id].certain().expect("duties are of certain writes");
+        if write.pop == Pop::Failed {
+            // A second attempt may come due at any time, and then wait for its host.
+            return 0;
+        }
+        let ticks = |ns: u64| ns.div_ceil(1_000_000);
+        let unknown = ticks(write.answered_ns) - ticks(write.asked_ns);
+        if write.start.is_none() { by - unknown } else { by }
+    }
+
+    /// Whether the host must not be idle, given a pop that was to begin at tick `by`.
+    fn must_start(&self, host: &HostMirror, by: u64, tick: u64, places: u32) -> bool {
+        if host.is_in_trouble() {
+            let by = by.max(host.ended_at) + 2 * self.look_ms;
+            return host.in_flight == 0 && tick > by;
+        }
+        let by = host.troubled_at.map_or(by, |at| by.max(at + self.look_ms));
+        host.in_flight < u64::from(places) && tick > by
+    }
+
+    /// T7 for a read.
+    pub fn read(&self, id: u64, asked: Moment, tick: u64, answer: &Answer) -> Checked {
+        let Some(timer) = self.timers.get(&id) else {
+            return match answer {
+                Answer::NotFound => Ok(()),
+                other => broken("T7", format!("timer {id:x}, which nobody wrote: {other:?}")),
+            };
+        };
+        match answer {
+            Answer::Found(view) => {
+                let name =
+                    view.uri.find("80/").and_then(|at| name_of(&view.uri.as_bytes()[at + 2..]));
+                let held = timer.writes.iter().find(|write| Some(write.name) == name);
+                let was = timer.gone.iter().any(|(gone, at)| Some(*gone) == name && *at > asked);
+                match held {
+                    Some(write) => same_view(write, view),
+                    None if was => Ok(()),
+                    None => broken("T7", format!("timer {id:x}: a read shows {:?}", view.uri)),
+                }
+            }
+            _ => {
+                let was_there = timer.certain().is_some_and(|write| {
+                    write.answered < Some(asked)
+                        && write.wish.is_some()
+                        && write.next <= write.pops()
+                });
+                if was_there && !self.may_have_ended(id, tick) {
+                    return broken("T7", format!("timer {id:x} is not found"));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// At the end: every timer has popped as often as it was to, or that is recorded.
+    pub fn all_done(&mut self, tick: u64) -> Checked {
+        let ids: Vec<u64> = self.timers.keys().copied().collect();
+        for id in ids {
+            let Some(write) = self.timers[&id].certain() else {
+                let unsure: Vec<Write> = self.timers[&id].writes.clone();
+                for write in unsure.iter().filter(|write| write.wish.is_some()) {
+                    self.tally.given_up_max += write.pops().saturating_sub(write.next) + 1;
+                }
+                continue;
+            };
+            if write.wish.is_none() || write.has_ended {
+                continue;
+            }
+            if !self.may_have_ended(id, tick) {
+                let (next, pops, name) = (write.next, write.pops(), write.name);
+                let what = format!("timer {id:x} write {name}: pop {next} of {pops} never came");
+                return broken("T1 lost", what);
+            }
+            let missed = write.pops() + 1 - write.next;
+            self.tally.given_up_min += missed;
+            self.tally.given_up_max += missed;
+        }
+        Ok(())
+    }
+}
+
+impl HostMirror {
+    fn end(&mut self, outcome: CallbackOutcome, tick: u64) {
+        self.in_flight -= 1;
+        self.ended_at = tick;
+        if self.is_in_trouble() {
+            self.troubled_at = Some(tick);
+        }
+        match outcome {
+            CallbackOutcome::Delivered | CallbackOutcome::Rejected => self.failures = 0,
+            CallbackOutcome::Unreachable | CallbackOutcome::TimedOut => self.failures += 1,
+            CallbackOutcome::Stale => {}
+        }
+        if self.is_in_trouble() {
+            self.troubled_at = Some(tick);
+        }
+    }
+}
+
+fn same_content(begun: &Begun<'_>, wish: &Wish, story: &str) -> Checked {
+    if begun.opaque != opaque(begun.name, wish.opaque_bytes) {
+        return broken("T7", format!("{story}: carries other bytes than were asked for"));
+    }
+    if begun.authority != authority(wish.host) {
+        return broken("T7", format!("{story}: goes to {}", begun.authority));
+    }
+    Ok(())
+}
+
+/// T2: not before its due time, and that counted from a start that lies between request and answer.
+fn same_start(begun: &Begun<'_>, write: &Write, wish: &Wish, story: &str) -> Checked {
+    let attempt = begun.attempt;
+    let after_ms = wish.interval_ms.saturating_mul(attempt.ticket.sequence);
+    let asked_ns = write.asked_ns.saturating_add(after_ms.saturating_mul(1_000_000));
+    if begun.now.mono.0 < attempt.due.begins().0 || begun.now.mono.0 < asked_ns {
+        let early_ns = asked_ns.max(attempt.due.begins().0) - begun.now.mono.0;
+        return broken("T2", format!("{story}: {early_ns} ns early"));
+    }
+    let start = attempt.due.0.checked_sub(after_ms);
+    let latest = write.answered.map_or(u64::MAX, |_| write.answered_ns.div_ceil(1_000_000));
+    let is_known = write.start.is_none() || write.start == start;
+    if !is_known || start.is_none_or(|start| start > latest) {
+        return broken(
+            "T8",
+            format!("{story}: due at {:?}, start moved to {start:?}", attempt.due),
+        );
+    }
+    Ok(())
+}
+
+fn same_view(write: &Write, view: &TimerView) -> Checked {
+    let Some(wish) = write.wish else {
+        return broken("T7", format!("write {} has no timer, a read shows one", write.name));
+    };
+    let expected = opaque(write.name, wish.opaque_bytes);
+    let same = view.opaque.as_bytes() == expected
+        && (view.interval_ms, view.repeat_for_ms) == (wish.interval_ms, wish.repeat_for_ms);
+    if !same || view.sequence >= write.pops() {
+        return broken("T7", format!("write {}: a read shows {view:?}", write.name));
+    }
+    Ok(())
+}

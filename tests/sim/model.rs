@@ -1,0 +1,342 @@
+//! What may and what must happen to every timer, known from requests, answers, attempts and their endings alone.
+//!
+//! A *write* is an update or a delete of one id (a create is the first). Clients act at the same time, so the model
+//! never knows an exact order: a write may be the current one from the moment it is asked until another, asked after its
+//! answer, is answered itself. Duties (a pop must come) are kept only for timers with exactly one possible write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::clients::Wish;
+
+/// Order of events across all cores; virtual time alone does not order them.
+pub type Moment = u64;
+
+/// Consecutive failures after which a host is in trouble.
+pub const TROUBLE_FAILURES: u32 = 8;
+/// Least life of a tombstone, less what a turn may be long.
+const TOMBSTONE_MS: u64 = 10_000 - 10;
+
+/// What a run found wrong.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Which invariant of the list.
+    pub invariant: &'static str,
+    pub what: String,
+}
+
+pub type Checked = Result<(), Violation>;
+
+pub fn broken(invariant: &'static str, what: String) -> Checked {
+    Err(Violation { invariant, what })
+}
+
+/// Where the present pop of a write is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pop {
+    Waiting,
+    Running,
+    Failed,
+}
+
+/// One state that a client asked for.
+#[derive(Clone, Debug)]
+pub struct Write {
+    pub name: usize,
+    /// `None`: no timer afterwards (a delete, or a timer that never fires).
+    pub wish: Option<Wish>,
+    pub asked: Moment,
+    pub asked_ns: u64,
+    pub answered: Option<Moment>,
+    pub answered_ns: u64,
+    pub version: Option<u64>,
+    /// Tick of acceptance, once a pop has shown it.
+    pub start: Option<u64>,
+    /// The pop that comes next or runs.
+    pub next: u64,
+    pub pop: Pop,
+    /// Failed attempts at it.
+    pub failed: u32,
+    /// Attempts at any pop, for the fate of each.
+    pub attempts: u64,
+    pub stale_in_a_row: u32,
+    pub has_ended: bool,
+    /// Where the duty is filed.
+    pub filed: Option<u64>,
+}
+
+impl Write {
+    pub fn new(name: usize, wish: Option<Wish>, asked: Moment, asked_ns: u64) -> Self {
+        Self {
+            name,
+            wish: wish.filter(|wish| wish.repeat_for_ms >= wish.interval_ms),
+            asked,
+            asked_ns,
+            answered: None,
+            answered_ns: 0,
+            version: None,
+            start: None,
+            next: 1,
+            pop: Pop::Waiting,
+            failed: 0,
+            attempts: 0,
+            stale_in_a_row: 0,
+            has_ended: false,
+            filed: None,
+        }
+    }
+
+    /// The largest k with k x interval <= repeat-for.
+    pub fn pops(&self) -> u64 {
+        let wish = self.wish.expect("only timers pop");
+        if wish.interval_ms == 0 { 1 } else { wish.repeat_for_ms / wish.interval_ms }
+    }
+
+    /// The latest tick at which pop `sequence` is due.
+    pub fn due(&self, sequence: u64) -> u64 {
+        let wish = self.wish.expect("only timers pop");
+        let start = self.start.unwrap_or(self.answered_ns.div_ceil(1_000_000));
+        start.saturating_add(wish.interval_ms.saturating_mul(sequence))
+    }
+
+    /// The tick from which the pop may be given up.
+    pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> u64 {
+        if sequence >= self.pops() {
+            self.due(sequence).saturating_add(give_up_ms)
+        } else {
+            self.due(sequence + 1)
+        }
+    }
+}
+
+/// All that is known of one id.
+#[derive(Clone, Debug, Default)]
+pub struct Timer {
+    pub owner: u16,
+    /// Writes that may be the current one, in the order in which they were asked.
+    pub writes: Vec<Write>,
+    /// Writes that certainly are not any more, and since when.
+    pub gone: Vec<(usize, Moment)>,
+    /// Highest version seen, and the write it belonged to.
+    pub version: Option<(u64, usize)>,
+}
+
+impl Timer {
+    /// The write that certainly is the current one.
+    pub fn certain(&self) -> Option<&Write> {
+        match &self.writes[..] {
+            [only] if only.answered.is_some() => Some(only),
+            _ => None,
+        }
+    }
+}
+
+/// A callback host as one core must see it.
+#[derive(Clone, Debug, Default)]
+pub struct HostMirror {
+    pub in_flight: u64,
+    pub failures: u32,
+    /// When it was last seen in trouble, in ticks.
+    pub troubled_at: Option<u64>,
+    /// When an attempt last ended, in ticks.
+    pub ended_at: u64,
+    /// Duties: the tick by which an attempt must have begun, and the timer.
+    pub duties: BTreeSet<(u64, u64)>,
+}
+
+impl HostMirror {
+    pub fn is_in_trouble(&self) -> bool {
+        self.failures >= TROUBLE_FAILURES
+    }
+
+    pub fn was_in_trouble_since(&self, tick: u64) -> bool {
+        self.is_in_trouble() || self.troubled_at.is_some_and(|at| at >= tick)
+    }
+}
+
+/// What the counters of all shards together must say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub stored: u64,
+    pub never_firing: u64,
+    pub deletes: u64,
+    pub reads: u64,
+    pub refused: u64,
+    pub delivered: u64,
+    pub failed: u64,
+    pub timed_out: u64,
+    pub stale: u64,
+    pub retried: u64,
+    pub attempts: u64,
+    pub given_up_min: u64,
+    pub given_up_max: u64,
+    pub outdated_min: u64,
+    pub outdated_max: u64,
+}
+
+/// The model.
+pub struct Model {
+    pub timers: BTreeMap<u64, Timer>,
+    /// By core and host.
+    pub hosts: Vec<Vec<HostMirror>>,
+    pub tally: Tally,
+    pub give_up_ms: u64,
+    /// Longest time from a failure, or from a host's recovery, to the next look at a pop.
+    pub look_ms: u64,
+    /// Until when an id is certainly a tombstone, by core.
+    buried: Vec<BTreeMap<u64, u64>>,
+}
+
+impl Model {
+    pub fn new(cores: usize, hosts: usize, give_up_ms: u64, retry_max_ms: u64) -> Self {
+        let longest = retry_max_ms.max(500);
+        Self {
+            timers: BTreeMap::new(),
+            hosts: vec![vec![HostMirror::default(); hosts]; cores],
+            tally: Tally::default(),
+            give_up_ms,
+            look_ms: longest + longest / 2 + 2,
+            buried: vec![BTreeMap::new(); cores],
+        }
+    }
+
+    /// A client asks for a write of an id.
+    pub fn asked(&mut self, id: u64, owner: u16, write: Write) {
+        self.unfile(id);
+        let buried = self.buried[usize::from(owner)].remove(&id);
+        let timer = self.timers.entry(id).or_default();
+        timer.owner = owner;
+        let was_live = timer.certain().is_some_and(|held| held.wish.is_some() && !held.has_ended);
+        if write.wish.is_none() {
+            let until = if was_live && !self.may_have_ended(id, write.asked_ns / 1_000_000) {
+                Some(write.asked_ns / 1_000_000 + TOMBSTONE_MS)
+            } else {
+                buried
+            };
+            if let Some(until) = until {
+                self.buried[usize::from(owner)].insert(id, until);
+            }
+        }
+        self.timers.get_mut(&id).expect("entered above").writes.push(write);
+    }
+
+    /// A write took effect.
+    pub fn accepted(&mut self, id: u64, name: usize, moment: Moment, now_ns: u64) {
+        let timer = self.timers.get_mut(&id).expect("asked before");
+        if let Some(write) = timer.writes.iter_mut().find(|write| write.name == name) {
+            (write.answered, write.answered_ns) = (Some(moment), now_ns);
+        }
+        self.prune(id, moment, now_ns / 1_000_000);
+        self.file(id);
+    }
+
+    /// A write was refused: it never was.
+    pub fn refused(&mut self, id: u64, name: usize) -> Checked {
+        let timer = self.timers.get_mut(&id).expect("asked before");
+        let at = timer.writes.iter().position(|write| write.name == name);
+        let Some(at) = at else { return Ok(()) };
+        let write = timer.writes.remove(at);
+        // With the write gone, so is what it was believed to have done.
+        self.buried[usize::from(timer.owner)].remove(&id);
+        if write.version.is_some() {
+            return broken("T7", format!("write {name} was refused and popped"));
+        }
+        self.file(id);
+        Ok(())
+    }
+
+    /// Drops writes that certainly are replaced.
+    fn prune(&mut self, id: u64, moment: Moment, tick: u64) {
+        let timer = self.timers.get_mut(&id).expect("asked before");
+        let answered = timer.writes.iter().filter(|write| write.answered.is_some());
+        let Some(newest) = answered.map(|write| write.asked).max() else { return };
+        let is_gone = |write: &Write| write.answered.is_some_and(|at| at < newest);
+        let gone: Vec<Write> = timer.writes.extract_if(.., |write| is_gone(write)).collect();
+        timer.gone.extend(gone.iter().map(|write| (write.name, moment)));
+        gone.iter().for_each(|write| self.may_have_given_up(id, write, tick));
+    }
+
+    /// A pop showed which of several writes is the current one; if all are answered, the others are gone.
+    pub fn settle(&mut self, id: u64, name: usize, moment: Moment, tick: u64) {
+        let timer = self.timers.get_mut(&id).expect("asked before");
+        if timer.writes.len() < 2 || timer.writes.iter().any(|write| write.answered.is_none()) {
+            return;
+        }
+        let gone: Vec<Write> = timer.writes.extract_if(.., |write| write.name != name).collect();
+        timer.gone.extend(gone.iter().map(|write| (write.name, moment)));
+        gone.iter().for_each(|write| self.may_have_given_up(id, write, tick));
+    }
+
+    /// Pops of a replaced write that may have been given up unseen.
+    fn may_have_given_up(&mut self, id: u64, write: &Write, tick: u64) {
+        let Some(wish) = write.wish.filter(|_| !write.has_ended) else { return };
+        let host = self.host(id, wish.host);
+        let had_reason = write.failed > 0 || host.was_in_trouble_since(0);
+        if had_reason && tick >= write.give_up_at(write.next, self.give_up_ms) {
+            let passed = tick.saturating_sub(write.due(0)) / wish.interval_ms.max(1);
+            self.tally.given_up_max += (passed.min(write.pops()) + 1).saturating_sub(write.next);
+        }
+    }
+
+    /// Whether the current write may have come to its end by giving up, unseen.
+    pub fn may_have_ended(&self, id: u64, tick: u64) -> bool {
+        let Some(write) = self.timers[&id].certain() else { return true };
+        let Some(wish) = write.wish else { return true };
+        let give_up_at = write.give_up_at(write.pops(), self.give_up_ms);
+        let failed = write.next == write.pops() && write.failed > 0;
+        let had_reason = failed || self.host(id, wish.host).was_in_trouble_since(give_up_at);
+        write.has_ended || (tick >= give_up_at && had_reason)
+    }
+
+    /// Attempts of a write so far, and how many of the last were stale in a row.
+    pub fn attempts_of(&self, id: u64, name: usize) -> (u64, u32) {
+        let mut writes = self.timers[&id].writes.iter();
+        let write = writes.find(|write| write.name == name).expect("its attempt was checked");
+        (write.attempts, write.stale_in_a_row)
+    }
+
+    /// The host as the timer's core sees it.
+    pub fn host(&self, id: u64, host: u32) -> &HostMirror {
+        &self.hosts[usize::from(self.timers[&id].owner)][host as usize]
+    }
+
+    /// A timer popped for the last time.
+    pub fn ended(&mut self, id: u64, tick: u64) {
+        let owner = usize::from(self.timers[&id].owner);
+        self.buried[owner].insert(id, tick + TOMBSTONE_MS);
+    }
+
+    /// Ids that certainly are tombstones of a core at `tick`.
+    pub fn tombstones_min(&mut self, core: usize, tick: u64) -> u64 {
+        self.buried[core].retain(|_, until| *until > tick);
+        let timers = &self.timers;
+        let is_certain = |id: &&u64| timers[*id].certain().is_some();
+        self.buried[core].keys().filter(is_certain).count() as u64
+    }
+
+    /// Files what the current write of an id, if certain, has to do next.
+    pub fn file(&mut self, id: u64) {
+        self.unfile(id);
+        let timer = &self.timers[&id];
+        let Some(write) = timer.certain().filter(|write| !write.has_ended) else { return };
+        let Some(wish) = write.wish.filter(|_| write.pop != Pop::Running) else { return };
+        let mut by = write.due(write.next);
+        if write.pop == Pop::Failed {
+            let host = &self.hosts[usize::from(timer.owner)][wish.host as usize];
+            by = host.ended_at.max(by) + self.look_ms;
+        }
+        let host = &mut self.hosts[usize::from(timer.owner)][wish.host as usize];
+        host.duties.insert((by, id));
+        self.timers.get_mut(&id).expect("found above").writes[0].filed = Some(by);
+    }
+
+    /// Takes the duty of an id out, if there is one.
+    pub fn unfile(&mut self, id: u64) {
+        let Some(timer) = self.timers.get_mut(&id) else { return };
+        for write in &mut timer.writes {
+            if let (Some(by), Some(wish)) = (write.filed.take(), write.wish) {
+                let host = &mut self.hosts[usize::from(timer.owner)][wish.host as usize];
+                host.duties.remove(&(by, id));
+            }
+        }
+    }
+}

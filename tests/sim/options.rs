@@ -1,0 +1,106 @@
+//! Swarm: what a run is like, drawn from its seed. Limits are small so that edges are met.
+
+use chronos::base::ids::{NodeInstance, ShardCount, ShardIndex};
+use chronos::base::limits::CallbackLimits;
+use chronos::base::time::Now;
+use chronos::shard::{Shard, ShardConfig};
+use chronos::store::wheel::Geometry;
+
+use super::random::{Purpose, Stream};
+
+/// What a run is like.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub seed: u64,
+    pub shards: u16,
+    pub is_tiny: bool,
+    pub index_segments: usize,
+    pub mesh_queue_max: u32,
+    pub records_max: u64,
+    /// Bytes above what an empty shard takes.
+    pub store_bytes_extra: u64,
+    pub pops_per_turn_max: usize,
+    pub callbacks: CallbackLimits,
+    /// Callback hosts that clients name.
+    pub hosts: u32,
+    /// How long clients and faults act.
+    pub safety_ms: u64,
+    pub operations: usize,
+    /// A pause of clients in which idle hosts are forgotten.
+    pub pause_ms: u64,
+    /// Ids that clients choose; few of them, so that they collide.
+    pub chosen_ids: u64,
+    pub far_percent: u64,
+    pub retry_percent: u64,
+    pub faults: usize,
+    pub has_stalls: bool,
+    pub has_clock_steps: bool,
+    /// Longest time of one step of a core.
+    pub step_ns_max: u64,
+    /// Chance that a turn is cut into steps between which others act.
+    pub interleaved_percent: u64,
+}
+
+impl Options {
+    pub fn draw(seed: u64) -> Self {
+        let draw = &mut Stream::new(seed, Purpose::Options);
+        let is_faulty = draw.chance(75);
+        let faults = if is_faulty { draw.range(1, 24) as usize } else { 0 };
+        let safety_ms = draw.range(2_000, 40_000);
+        let is_tight = draw.chance(20);
+        Self {
+            seed,
+            shards: draw.pick(&[1, 2, 2]),
+            is_tiny: draw.chance(85),
+            index_segments: draw.pick(&[1, 4, 4, 64]),
+            mesh_queue_max: draw.pick(&[1, 2, 2, 3]) as u32,
+            records_max: draw.pick(&[4, 20, 1_000, 1_000, 1_000]),
+            store_bytes_extra: if is_tight { draw.range(5_000, 60_000) } else { 1 << 30 },
+            pops_per_turn_max: draw.pick(&[1, 2, 4, 4, 4, 256]),
+            callbacks: Self::callbacks(draw),
+            hosts: draw.range(1, 5) as u32,
+            safety_ms,
+            operations: draw.range(4, 160) as usize,
+            pause_ms: if draw.chance(15) { draw.range(55_000, 70_000) } else { 0 },
+            chosen_ids: draw.pick(&[1, 3, 10, 40]),
+            far_percent: draw.pick(&[0, 0, 5, 20]),
+            retry_percent: draw.pick(&[0, 5, 30]),
+            faults,
+            has_stalls: is_faulty && draw.chance(30),
+            has_clock_steps: draw.chance(30),
+            step_ns_max: draw.pick(&[2_000, 20_000, 20_000, 150_000]),
+            interleaved_percent: draw.pick(&[10, 50, 100]),
+        }
+    }
+
+    fn callbacks(draw: &mut Stream) -> CallbackLimits {
+        CallbackLimits {
+            timeout_ms: draw.pick(&[200, 500, 2_000]),
+            connections_per_host_max: draw.pick(&[1, 2, 2, 2, 4]),
+            hosts_per_core_max: draw.pick(&[2, 4, 16, 16]),
+            queue_per_host_max: draw.pick(&[1, 4, 1_000, 1_000]),
+            retry_first_ms: draw.pick(&[1, 10, 100]),
+            retry_max_ms: draw.pick(&[100, 400, 5_000]),
+            give_up_ms: draw.pick(&[1, 1_000, 10_000]),
+            tombstone_ms_max: draw.pick(&[10_000, 15_000]),
+            ..CallbackLimits::default()
+        }
+    }
+
+    pub fn config(&self, own: u16, now: Now) -> ShardConfig {
+        let mut config = ShardConfig {
+            own: ShardIndex(own),
+            shards: ShardCount::new(self.shards),
+            instance: NodeInstance::new(5, 2),
+            geometry: if self.is_tiny { Geometry::TINY } else { Geometry::PRODUCTION },
+            index_segments: self.index_segments,
+            hash_seed: self.seed ^ u64::from(own),
+            records_max: self.records_max,
+            store_bytes_max: u64::MAX,
+            pops_per_turn_max: self.pops_per_turn_max,
+            callbacks: self.callbacks.clone(),
+        };
+        config.store_bytes_max = Shard::new(config.clone(), now).bytes() + self.store_bytes_extra;
+        config
+    }
+}
