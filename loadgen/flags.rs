@@ -199,6 +199,10 @@ pub struct RatioFlags {
     /// The node's binary [default: `chronos` beside this program]
     #[arg(long, value_name = "FILE")]
     pub node_binary: Option<PathBuf>,
+    /// Memory that the node takes and touches before it is measured (its node.prefault_bytes), so
+    /// that page faults of fresh memory, which the reference never has, are not measured with it
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub prefault_bytes: u64,
     /// Print JSON in place of text
     #[arg(long)]
     pub json: bool,

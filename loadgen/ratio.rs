@@ -133,6 +133,7 @@ impl Run<'_> {
         let core = self.flags.server_core.to_string();
         let listen = address.to_string();
         command.args(["--listen", &listen, "--cores", &core, "--admin", "off"]);
+        command.env("CHRONOS_NODE_PREFAULT_BYTES", self.flags.prefault_bytes.to_string());
         let mut node = Child::start(command)?;
         node.await_ready(address)?;
         let scenario = self.flags.scenario.as_str();

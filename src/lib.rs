@@ -1,4 +1,5 @@
-//! Chronos: a timer service. See ARCHITECTURE.md for the rooms; every import points from a later line here to an earlier one.
+//! Chronos: a timer service. See ARCHITECTURE.md for the rooms; every import points from a later
+//! line here to an earlier one.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

@@ -57,7 +57,8 @@ fn start() -> Node {
         let message = event["message"].as_str().unwrap_or_default();
         let address = || {
             let rest = message.split_once("http://").expect("an address").1;
-            let end = rest.find(|c: char| c == ' ' || c.is_ascii_alphabetic()).unwrap_or(rest.len());
+            let end =
+                rest.find(|c: char| c == ' ' || c.is_ascii_alphabetic()).unwrap_or(rest.len());
             rest[..end].trim_end_matches(':').parse().expect("an address")
         };
         if message.starts_with("clients connect to") {
@@ -81,7 +82,8 @@ impl Node {
     fn end(mut self) -> (ExitStatus, String) {
         let deadline = Instant::now() + PATIENCE;
         let mut logged = String::new();
-        // The end of standard error is the end of the process; the deadline is for a process that hangs.
+        // The end of standard error is the end of the process; the deadline is for a process that
+        // hangs.
         let pid = self.process.id().to_string();
         let watchdog = std::thread::spawn(move || {
             std::thread::park_timeout(deadline.saturating_duration_since(Instant::now()));

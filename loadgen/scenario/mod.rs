@@ -124,7 +124,8 @@ impl Scenario {
 
     /// Defaults of flags that differ between scenarios.
     pub fn defaults(self) -> [(&'static str, &'static str); 10] {
-        // rate, connections, pipeline, warm-up, duration, timers, interval, refreshes, spread, burst
+        // rate, connections, pipeline, warm-up, duration, timers, interval, refreshes, spread,
+        // burst
         let values = match self {
             Scenario::Post => ["max", "64", "1", "1", "10", "1000000000", "3600000", "0", "0", "0"],
             Scenario::Churn => ["max", "64", "1", "1", "10", "100000", "3600000", "1", "0", "0"],

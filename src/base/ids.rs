@@ -18,7 +18,8 @@ impl fmt::Debug for TimerId {
     }
 }
 
-/// Place of a record in one shard's memory. Reused after it is freed: always compare the id as well.
+/// Place of a record in one shard's memory. Reused after it is freed: always compare the id as
+/// well.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Slot(pub u32);
 
@@ -46,7 +47,7 @@ impl ShardCount {
     /// `count` must lie in 1..=[`SHARDS_MAX`](super::limits::SHARDS_MAX).
     pub fn new(count: u16) -> Self {
         assert!(
-            count >= 1 && count <= super::limits::SHARDS_MAX,
+            (1..=super::limits::SHARDS_MAX).contains(&count),
             "a node has 1 to 256 shards, not {count}"
         );
         Self(count)
@@ -57,8 +58,8 @@ impl ShardCount {
         self.0
     }
 
-    /// The shard that owns `id`: a fixed mix of the id's bits scaled to the count, so that ids chosen by
-    /// clients spread as evenly as ours.
+    /// The shard that owns `id`: a fixed mix of the id's bits scaled to the count, so that ids
+    /// chosen by clients spread as evenly as ours.
     #[inline]
     pub fn owner(self, id: TimerId) -> ShardIndex {
         if self.0 == 1 {

@@ -1,7 +1,8 @@
-//! Every bound, with its unit in its name. The defaults of the configurable ones are here too, so that the
-//! configuration, its reference file and the documents have one source.
+//! Every bound, with its unit in its name. The defaults of the configurable ones are here too, so
+//! that the configuration, its reference file and the documents have one source.
 
-/// Shards that a node can have: `Requester` and mesh addressing use one byte more than needed, memory one mesh queue per pair.
+/// Shards that a node can have: `Requester` and mesh addressing use one byte more than needed,
+/// memory one mesh queue per pair.
 pub const SHARDS_MAX: u16 = 256;
 /// Replicas that a timer can ask for.
 pub const REPLICATION_FACTOR_MAX: u32 = 16;
@@ -32,7 +33,8 @@ pub const CLOCK_LEAD_MS_MAX: u64 = 1_000;
 pub struct Limits {
     /// Records (timers and tombstones) that the node holds; shared out evenly to the shards.
     pub timers_max: u64,
-    /// Bytes of timer memory (records, index, payloads) that the node holds; shared out evenly to the shards.
+    /// Bytes of timer memory (records, index, payloads) that the node holds; shared out evenly to
+    /// the shards.
     pub store_bytes_max: u64,
     /// Bytes of a request body, after removal of chunk framing.
     pub body_bytes_max: u32,
@@ -46,9 +48,11 @@ pub struct Limits {
     pub pipelined_requests_per_turn_max: u32,
     /// Answers not yet given to the kernel above which a connection is not read from.
     pub unsent_bytes_per_connection_max: u32,
-    /// Bytes of requests begun but not complete, over all connections of a core; beyond it the largest offenders are answered 503.
+    /// Bytes of requests begun but not complete, over all connections of a core; the
+    /// connection that goes beyond it is answered 503.
     pub partial_bytes_per_core_max: u64,
-    /// Seconds without a byte after which a client connection closes, and in which a request must be complete.
+    /// Seconds without a byte after which a client connection closes, and in which a request must
+    /// be complete.
     pub idle_timeout_ms: u64,
     /// Messages in the queue between two cores.
     pub mesh_queue_max: u32,
@@ -81,13 +85,15 @@ impl Default for Limits {
 /// How callbacks are made (configuration section `[callbacks]`), with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallbackLimits {
-    /// Whole time of one attempt: name resolution, connect, request, status line (seeds/002: 2 seconds).
+    /// Whole time of one attempt: name resolution, connect, request, status line (seeds/002: 2
+    /// seconds).
     pub timeout_ms: u64,
     /// Connections (each carries one request at a time) per callback host and core.
     pub connections_per_host_max: u32,
     /// Hosts known per core; a timer for one more is refused with 503.
     pub hosts_per_core_max: u32,
-    /// Pops that wait for one host on one core; above it new timers for that host are refused with 503.
+    /// Pops that wait for one host on one core; above it new timers for that host are refused with
+    /// 503.
     pub queue_per_host_max: u32,
     /// First pause after a failed callback; doubled with every further failure.
     pub retry_first_ms: u64,

@@ -1,4 +1,5 @@
-//! Words that every room uses: identities, units of time, limits. Nothing here knows what a timer is.
+//! Words that every room uses: identities, units of time, limits. Nothing here knows what a timer
+//! is.
 
 pub mod ids;
 pub mod limits;
@@ -6,7 +7,8 @@ pub mod limits;
 pub mod planted;
 pub mod time;
 
-/// Asks whether a planted bug is switched on; constantly false, and free, outside the simulator's build.
+/// Asks whether a planted bug is switched on; constantly false, and free, outside the simulator's
+/// build.
 #[cfg(not(feature = "planted"))]
 pub mod planted {
     pub use super::planted_bugs::Bug;

@@ -1,4 +1,5 @@
-//! Switch for planted bugs: one bug at a time and thread, so that seeds can run on several threads side by side.
+//! Switch for planted bugs: one bug at a time and thread, so that seeds can run on several threads
+//! side by side.
 
 use std::cell::Cell;
 

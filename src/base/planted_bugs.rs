@@ -1,6 +1,7 @@
 //! The bugs that the simulator must be able to find (feature `planted`), one name each.
 
-/// A mistake compiled into production code behind the `planted` feature, off unless a test switches it on.
+/// A mistake compiled into production code behind the `planted` feature, off unless a test switches
+/// it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Bug {

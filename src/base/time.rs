@@ -2,7 +2,8 @@
 
 use std::ops::{Add, Sub};
 
-/// Milliseconds since the Unix epoch, as the wall clock tells them. Used for identities, versions and people, never for due times.
+/// Milliseconds since the Unix epoch, as the wall clock tells them. Used for identities, versions
+/// and people, never for due times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WallMs(pub u64);
 
@@ -24,7 +25,8 @@ impl MonoNs {
         Tick(self.0 / TICK_NS)
     }
 
-    /// The first tick that does not begin before this instant: a timer counted from here is never early.
+    /// The first tick that does not begin before this instant: a timer counted from here is never
+    /// early.
     #[inline]
     pub const fn tick_ceil(self) -> Tick {
         Tick(self.0.div_ceil(TICK_NS))

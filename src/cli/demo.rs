@@ -242,8 +242,8 @@ fn summarise(
             "\n{} of {} pops, each once and none early.\n\
              Lateness: least {:.2}, median {:.2}, most {:.2} ms, counted from before the request\n\
              was sent until the receiver's handler ran.\n\n\
-             Next: start a node with `chronos`, take anything that accepts a POST as receiver, and\n\
-             send the curl lines above to http://127.0.0.1:7253/timers with your own uri.\n\
+             Next: start a node with `chronos`, take anything that accepts a POST as receiver,\n\
+             and send the curl lines above to http://127.0.0.1:7253/timers with your own uri.\n\
              `chronos --help` shows more.",
             last + 1,
             last + 1,

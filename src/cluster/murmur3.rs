@@ -1,4 +1,5 @@
-//! MurmurHash3 (Austin Appleby, public domain algorithm), the variants that original nodes hash with (compat section 3).
+//! MurmurHash3 (Austin Appleby, public domain algorithm), the variants that original nodes hash
+//! with (compat section 3).
 
 /// MurmurHash3_x86_32.
 pub fn x86_32(bytes: &[u8], seed: u32) -> u32 {
@@ -67,7 +68,8 @@ fn finish(mut hash: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The verification procedure of the SMHasher suite: hash keys of 0..=255 bytes with seed 256 - length, hash the results.
+    /// The verification procedure of the SMHasher suite: hash keys of 0..=255 bytes with seed 256 -
+    /// length, hash the results.
     fn verification(width: usize, hash: impl Fn(&[u8], u32) -> Vec<u8>) -> u32 {
         let key: Vec<u8> = (0..=255).collect();
         let mut results = Vec::new();

@@ -214,6 +214,11 @@ pub fn quote(text: &str) -> String {
     format!("{shown:?}")
 }
 
+/// Text that stands without quotes: printable.
+fn quote_bare(text: &str) -> String {
+    text.escape_debug().to_string()
+}
+
 /// A number with `_` between groups of three digits, as TOML and people read it.
 fn group(number: u64) -> String {
     let digits = number.to_string();
@@ -252,8 +257,9 @@ fn core_number(digits: &str, radix: u32) -> Option<usize> {
 fn describe_toml(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quote(text),
-        DeValue::Integer(integer) => format!("{:.60}", integer.to_string()),
-        DeValue::Float(float) => format!("{:.60}", float.as_str()),
+        // The parser leaves numbers as they stand in the file, control characters included.
+        DeValue::Integer(integer) => format!("{:.60}", quote_bare(&integer.to_string())),
+        DeValue::Float(float) => format!("{:.60}", quote_bare(float.as_str())),
         DeValue::Boolean(boolean) => boolean.to_string(),
         DeValue::Datetime(_) => "a date".into(),
         DeValue::Array(items) => format!("a list of {} items", items.len()),

@@ -103,7 +103,8 @@ fn write_body(
     let length = body.len();
     write!(
         out,
-        "HTTP/1.1 {status}\r\n{extra}{connection}Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
+        "HTTP/1.1 {status}\r\n{extra}{connection}Content-Type: {content_type}\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
     )
     .expect("writing to memory does not fail");
 }
@@ -173,7 +174,8 @@ mod tests {
         assert_eq!(
             answer,
             format!(
-                "HTTP/1.1 200 OK\r\nLocation: {id}\r\nContent-Location: {id}\r\nContent-Length: 0\r\n\r\n"
+                "HTTP/1.1 200 OK\r\nLocation: {id}\r\nContent-Location: {id}\r\n\
+                 Content-Length: 0\r\n\r\n"
             )
         );
     }

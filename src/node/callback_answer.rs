@@ -1,4 +1,5 @@
-//! What a callback server answers, read as it arrives. Its status decides; its body is thrown away, up to a limit.
+//! What a callback server answers, read as it arrives. Its status decides; its body is thrown away,
+//! up to a limit.
 
 use crate::wire::answer_head::parse_answer_head;
 use crate::wire::chunked::ChunkedDecoder;
@@ -6,7 +7,8 @@ use crate::wire::request_head::{Framing, HeadProgress};
 
 /// Bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a body that are read so that the connection can be used again; beyond it the connection is closed.
+/// Bytes of a body that are read so that the connection can be used again; beyond it the connection
+/// is closed.
 const BODY_BYTES_MAX: u64 = 64 << 10;
 /// Interim answers (1xx) before the answer.
 const INTERIM_MAX: u8 = 8;

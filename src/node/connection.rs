@@ -1,7 +1,8 @@
 //! One client connection: bytes in, answers out, in the order of the requests.
 //!
-//! Memory stays bounded whatever the client does: a connection whose answers are not read, or that has many requests
-//! under way, or that sent more requests than a turn takes, is not read from until that has passed.
+//! Memory stays bounded whatever the client does: a connection whose answers are not read, or that
+//! has many requests under way, or that sent more requests than a turn takes, is not read from
+//! until that has passed.
 
 use std::collections::VecDeque;
 
@@ -82,6 +83,8 @@ pub struct Connection {
     pub deadline: MonoNs,
     /// When the deadline entry that counts comes up.
     pub filed: MonoNs,
+    /// Stands in the list of connections to be fed again.
+    pub is_resuming: bool,
     /// Stands in the list of connections to be flushed.
     pub is_dirty: bool,
     /// Bytes last accounted for it by the server.
@@ -113,6 +116,7 @@ impl Connection {
             is_lingering: false,
             deadline: now.plus_ms(limits.idle_timeout_ms),
             filed: MonoNs(u64::MAX),
+            is_resuming: false,
             is_dirty: false,
             accounted_bytes: 0,
             has_ended: false,
@@ -126,7 +130,8 @@ impl Connection {
         }
     }
 
-    /// Takes the requests in `input`; what is left over is kept. Empty input takes what was kept before.
+    /// Takes the requests in `input`; what is left over is kept. Empty input takes what was kept
+    /// before.
     pub fn feed(
         &mut self,
         now: Now,

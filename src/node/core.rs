@@ -1,5 +1,5 @@
-//! One core without its ring: shard, mesh and the routing between them. The engine drives it under io_uring, the
-//! simulator in virtual time.
+//! One core without its ring: shard, mesh and the routing between them. The engine drives it under
+//! io_uring, the simulator in virtual time.
 
 use crate::base::ids::{ShardCount, ShardIndex};
 use crate::base::time::{Now, Tick};
@@ -29,8 +29,8 @@ impl Core {
         Self { own, shards, shard: Shard::new(config, now), mesh, outbox: Outbox::default() }
     }
 
-    /// Serves a client's request here, or sends it to the core that owns the timer. Answered through [`Core::replies`],
-    /// at once or in a later turn.
+    /// Serves a client's request here, or sends it to the core that owns the timer. Answered
+    /// through [`Core::replies`], at once or in a later turn.
     pub fn request(&mut self, now: Now, from: Requester, request: Request<'_>) {
         let owner = match request {
             Request::Create(_) => self.own,
@@ -70,14 +70,15 @@ impl Core {
         self.shard.handle(now, Event::CallbackFinished { ticket, outcome }, &mut self.outbox);
     }
 
-    /// Moves the callbacks to make into `attempts` (empty); copy their contents ([`Shard::content`]) before the next call
-    /// that changes the shard.
+    /// Moves the callbacks to make into `attempts` (empty); copy their contents
+    /// ([`Shard::content`]) before the next call that changes the shard.
     pub fn attempts(&mut self, attempts: &mut Vec<Attempt>) {
         assert!(attempts.is_empty(), "attempts are made as soon as they are taken");
         std::mem::swap(attempts, &mut self.outbox.attempts);
     }
 
-    /// Moves the answers for clients of this core into `replies`, and sends the others over the mesh.
+    /// Moves the answers for clients of this core into `replies`, and sends the others over the
+    /// mesh.
     pub fn replies(&mut self, replies: &mut Vec<Reply>) {
         for reply in self.outbox.replies.drain(..) {
             if reply.to.shard == self.own {

@@ -1,8 +1,8 @@
 //! Deadlines of connections: coarse, cheap, and checked again when they come up.
 //!
-//! An owner files at most one entry per deadline that is earlier than those it has filed; when an entry comes up, the
-//! owner's present deadline is looked at, and a later one is filed anew. So moving a deadline later, which every
-//! request does, costs nothing.
+//! An owner files at most one entry per deadline that is earlier than those it has filed; when an
+//! entry comes up, the owner's present deadline is looked at, and a later one is filed anew. So
+//! moving a deadline later, which every request does, costs nothing.
 
 use crate::base::time::MonoNs;
 
@@ -26,8 +26,8 @@ impl Deadlines {
         Self { buckets: vec![Vec::new(); BUCKETS], passed: now.0 >> BUCKET_SHIFT, filed: 0 }
     }
 
-    /// Files an entry: `owner` comes up at or a little after the instant returned, which is `deadline`, or the horizon
-    /// if that is earlier.
+    /// Files an entry: `owner` comes up at or a little after the instant returned, which is
+    /// `deadline`, or the horizon if that is earlier.
     pub fn file(&mut self, owner: u32, deadline: MonoNs) -> MonoNs {
         let bucket = (deadline.0 >> BUCKET_SHIFT) + 1;
         let bucket = bucket.clamp(self.passed + 1, self.passed + BUCKETS as u64 - 1);
@@ -47,7 +47,8 @@ impl Deadlines {
         self.passed = self.passed.max(present);
     }
 
-    /// When [`Deadlines::advance`] should next be called. Cost: a look at every bucket up to the next filled one.
+    /// When [`Deadlines::advance`] should next be called. Cost: a look at every bucket up to the
+    /// next filled one.
     pub fn next_wake(&self) -> Option<MonoNs> {
         if self.filed == 0 {
             return None;

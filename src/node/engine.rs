@@ -1,7 +1,8 @@
 //! The loop of one core: drives shard, connections and lanes with the completions of its ring.
 //!
-//! A turn is: completions (parsed and routed as they are read) -> mesh inbox -> wheel, bounded pops -> callback lanes ->
-//! one io_uring_enter, which waits until the next due tick, the next deadline, or an event.
+//! A turn is: completions (parsed and routed as they are read) -> mesh inbox -> wheel, bounded pops
+//! -> callback lanes -> one io_uring_enter, which waits until the next due tick, the next deadline,
+//! or an event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -109,7 +110,8 @@ impl Engine {
         }
     }
 
-    /// Tells the shard which callbacks ended, and starts those that get their places, until none is left.
+    /// Tells the shard which callbacks ended, and starts those that get their places, until none is
+    /// left.
     fn callbacks_finished(&mut self, now: Now, attempts: &mut Vec<Attempt>) {
         while let Some((ticket, outcome)) = self.lanes.next_finished() {
             self.server.service.core.callback_finished(now, ticket, outcome);

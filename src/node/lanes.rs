@@ -1,7 +1,8 @@
-//! Callback lanes: per callback host the connections that carry its callbacks, one request at a time on each.
+//! Callback lanes: per callback host the connections that carry its callbacks, one request at a
+//! time on each.
 //!
-//! A lane decides nothing about pops: the shard gives it no more attempts than the host has places, and is told how
-//! each ended. One attempt (name, connection, request, answer) has one deadline.
+//! A lane decides nothing about pops: the shard gives it no more attempts than the host has places,
+//! and is told how each ended. One attempt (name, connection, request, answer) has one deadline.
 
 use std::net::SocketAddr;
 
@@ -114,7 +115,8 @@ impl Lanes {
         }
     }
 
-    /// Begins an attempt: copies its content from the shard into a request and sends it as soon as there is a connection.
+    /// Begins an attempt: copies its content from the shard into a request and sends it as soon as
+    /// there is a connection.
     pub fn start(&mut self, now: Now, ring: &mut Ring, shard: &Shard, attempt: &Attempt) {
         let host = attempt.ticket.host;
         if self.lanes.len() <= host.0 as usize {
@@ -185,7 +187,8 @@ impl Lanes {
                 };
                 self.finished.push((*ticket, ended));
                 if ended == CallbackOutcome::Stale {
-                    // The others have been idle for longer: the next attempt must not meet the same.
+                    // The others have been idle for longer: the next attempt must not meet the
+                    // same.
                     self.drop_idle(ring, host);
                 }
             }
@@ -406,13 +409,14 @@ impl Lane {
             },
         };
         let head = format!(
-            " HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/octet-stream\r\nX-Sequence-Number: "
+            " HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/octet-stream\r\n\
+             X-Sequence-Number: "
         );
         Self { location, head: head.into_bytes(), idle: Vec::new(), unresolved: Vec::new() }
     }
 
-    /// The address for the next connection; the addresses of a name take turns. A name is asked for again, in the
-    /// background, when its time has passed.
+    /// The address for the next connection; the addresses of a name take turns. A name is asked for
+    /// again, in the background, when its time has passed.
     fn address(
         &mut self,
         host: HostId,

@@ -1,8 +1,9 @@
-//! The mesh between the cores of a node: for each pair one bounded lock-free queue of requests and one of replies.
+//! The mesh between the cores of a node: for each pair one bounded lock-free queue of requests and
+//! one of replies.
 //!
-//! A core has at most as many requests under way to a sibling as a queue holds, so a reply always finds room and is
-//! never lost. A sender wakes a sibling only when that has said that it sleeps. Pure memory: the waking itself
-//! is the driver's, so the simulator drives this same code.
+//! A core has at most as many requests under way to a sibling as a queue holds, so a reply always
+//! finds room and is never lost. A sender wakes a sibling only when that has said that it sleeps.
+//! Pure memory: the waking itself is the driver's, so the simulator drives this same code.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -183,9 +184,9 @@ impl MeshPort {
         depth
     }
 
-    /// Says that this core is about to sleep, then looks once more: false means that something arrived meanwhile
-    /// (and that the core counts as awake). The order matters: a message pushed before the flag is seen by this look,
-    /// one pushed after it sees the flag and wakes.
+    /// Says that this core is about to sleep, then looks once more: false means that something
+    /// arrived meanwhile (and that the core counts as awake). The order matters: a message pushed
+    /// before the flag is seen by this look, one pushed after it sees the flag and wakes.
     pub fn may_sleep(&mut self) -> bool {
         let asleep = &self.asleep[usize::from(self.own.0)];
         asleep.store(true, SeqCst);

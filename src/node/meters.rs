@@ -1,5 +1,5 @@
-//! What a core counts, readable from other threads without stopping it: the core alone writes (relaxed stores of its own
-//! counters, no read-modify-write), the control thread reads.
+//! What a core counts, readable from other threads without stopping it: the core alone writes
+//! (relaxed stores of its own counters, no read-modify-write), the control thread reads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -35,7 +35,8 @@ impl Meter {
     }
 }
 
-/// Upper bounds of the histogram buckets in microseconds; one more bucket takes what is above the last.
+/// Upper bounds of the histogram buckets in microseconds; one more bucket takes what is above the
+/// last.
 pub const BUCKETS_US: [u64; 20] = [
     50, 100, 200, 300, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 7_500, 10_000, 20_000, 50_000,
     100_000, 500_000, 1_000_000, 5_000_000, 60_000_000,
@@ -65,11 +66,13 @@ impl Histogram {
 
 macro_rules! meters {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ident,)+) => {
-        /// Everything that one core counts. Names, kinds and help texts of `/metrics` are made from this one list.
+        /// Everything that one core counts. Names, kinds and help texts of `/metrics` are made from
+        /// this one list.
         #[derive(Debug, Default)]
         pub struct CoreMeters {
             $($(#[doc = $doc])+ pub $name: $kind,)+
-            /// From due tick to the callback's bytes being handed to the kernel, per pop delivered first time.
+            /// From due tick to the callback's bytes being handed to the kernel, per pop delivered
+            /// first time.
             pub lateness: Histogram,
             /// Length of loop turns, waiting not counted.
             pub turn: Histogram,
@@ -112,7 +115,8 @@ meters! {
     never_firing: Counter,
     /// Callbacks answered 2xx.
     pops_delivered: Counter,
-    /// Callback attempts that failed: refused, timed out, broken off, or answered with another status.
+    /// Callback attempts that failed: refused, timed out, broken off, or answered with another
+    /// status.
     pops_failed: Counter,
     /// Callback attempts that got no answer in time (also counted as failed).
     pops_timed_out: Counter,

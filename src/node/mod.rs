@@ -1,4 +1,5 @@
-//! One thread per core drives ring and shard: the loop turn, the mesh between cores, client connections, callback lanes.
+//! One thread per core drives ring and shard: the loop turn, the mesh between cores, client
+//! connections, callback lanes.
 
 mod answers;
 mod callback_answer;

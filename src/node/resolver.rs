@@ -1,5 +1,5 @@
-//! Host names of callbacks, resolved by the system resolver (hosts file, DNS, whatever the machine is set up for) on
-//! threads of its own: a name server that hangs holds up nobody else.
+//! Host names of callbacks, resolved by the system resolver (hosts file, DNS, whatever the machine
+//! is set up for) on threads of its own: a name server that hangs holds up nobody else.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::ring::Waker;
 
 /// Threads that resolve: as many names may hang at once before others wait.
 const THREADS: usize = 4;
-/// Names waiting for a thread; beyond it a question fails at once and is asked again with the next callback.
+/// Names waiting for a thread; beyond it a question fails at once and is asked again with the next
+/// callback.
 const QUESTIONS_MAX: usize = 1_024;
 /// Addresses kept of one name.
 const ADDRESSES_MAX: usize = 16;
@@ -53,7 +54,8 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Starts the threads and returns one handle per core, in the order of their wakers. The threads end with the last handle.
+    /// Starts the threads and returns one handle per core, in the order of their wakers. The
+    /// threads end with the last handle.
     pub fn start(wakers: Vec<Waker>) -> std::io::Result<Vec<Resolver>> {
         let cores = wakers.len();
         let inboxes: Arc<[_]> =

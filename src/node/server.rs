@@ -13,7 +13,8 @@ use super::service::Service;
 
 /// Connections beyond the limit that are answered 503; still more are closed without a word.
 const REFUSALS_MAX: usize = 64;
-/// How long a connection that was closed by us may still send, so that the client reads our answer before a reset.
+/// How long a connection that was closed by us may still send, so that the client reads our answer
+/// before a reset.
 const LINGER_MS: u64 = 1_000;
 /// Send buffers kept for reuse, and the largest kept.
 const POOL_MAX: usize = 1_024;
@@ -132,16 +133,16 @@ impl Server {
         if !connection.is_mid_request() {
             connection.deadline = now.mono.plus_ms(self.limits.idle_timeout_ms);
         }
-        if connection.is_paused {
-            self.resume.push(place);
-        }
+        self.resume_if_paused(place);
         self.mark_dirty(place);
     }
 
-    /// Feeds the connections that had more than their share in the last turn, or whose answers have left since.
+    /// Feeds the connections that had more than their share in the last turn, or whose answers have
+    /// left since.
     pub fn resume(&mut self, now: Now, ring: &mut Ring) {
         for place in std::mem::take(&mut self.resume) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            connection.is_resuming = false;
             let appetite = connection.feed(now, &mut [], &mut self.service, &self.limits);
             self.after_feed(ring, place, appetite);
         }
@@ -164,9 +165,7 @@ impl Server {
                 continue;
             };
             connection.answer(reply.to.request, &reply.answer, self.service.filter);
-            if connection.is_paused {
-                self.resume.push(place);
-            }
+            self.resume_if_paused(place);
             self.answered += 1;
             self.mark_dirty(place);
         }
@@ -260,7 +259,7 @@ impl Server {
                     ring.pause(connection.socket);
                 }
                 if !connection.is_backed_up(&self.limits) {
-                    self.resume.push(place);
+                    self.resume_if_paused(place);
                 }
             }
             Appetite::Hungry if connection.has_ended => {
@@ -307,6 +306,15 @@ impl Server {
         let held = connection.partial_bytes();
         self.partial_bytes = self.partial_bytes + held - connection.accounted_bytes;
         connection.accounted_bytes = held;
+    }
+
+    /// A paused connection is fed again in the next turn.
+    fn resume_if_paused(&mut self, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if connection.is_paused && !connection.is_resuming {
+            connection.is_resuming = true;
+            self.resume.push(place);
+        }
     }
 
     fn mark_dirty(&mut self, place: u32) {

@@ -63,7 +63,8 @@ impl Service {
         Self { core, filter, written: 0, bad: 0, opaque_bytes_max, json, content }
     }
 
-    /// Serves one complete request. An answer known at once is appended to `out`; `body` is used as scratch.
+    /// Serves one complete request. An answer known at once is appended to `out`; `body` is used as
+    /// scratch.
     pub fn serve(
         &mut self,
         now: Now,

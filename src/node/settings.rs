@@ -15,13 +15,18 @@ pub struct NodeSettings {
     pub shards: Option<u16>,
     /// Whether threads are pinned.
     pub pin: bool,
-    /// Wake this many microseconds before a due tick and spin, for lateness below the kernel's wake-up time. 0: sleep.
+    /// Wake this many microseconds before a due tick and spin, for lateness below the kernel's
+    /// wake-up time. 0: sleep.
     pub spin_us: u32,
+    /// Bytes of memory taken and touched at start, so that the first timers pay no page faults;
+    /// shared out to the shards.
+    pub prefault_bytes: u64,
     /// Tells the nodes of a deployment apart in ids, 0..=127.
     pub instance_id: u8,
     /// Tells deployments apart in ids, 0..=7.
     pub deployment_id: u8,
-    /// This node's name in the cluster (address:port exactly as every member writes it): hashed for placement and filters.
+    /// This node's name in the cluster (address:port exactly as every member writes it): hashed for
+    /// placement and filters.
     pub name: String,
     /// Bounds.
     pub limits: Limits,
@@ -37,6 +42,7 @@ impl Default for NodeSettings {
             shards: None,
             pin: true,
             spin_us: 0,
+            prefault_bytes: 0,
             instance_id: 0,
             deployment_id: 0,
             name: "127.0.0.1:7253".into(),

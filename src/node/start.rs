@@ -12,7 +12,7 @@ use crate::base::limits::SHARDS_MAX;
 use crate::cluster::bloom::node_bits;
 use crate::ring::{
     KernelSupport, Listener, Mailbox, Ring, RingConfig, RingError, Waker, available_cores, now,
-    pin_to_core, probe, raise_open_files_limit, set_timer_slack_ns,
+    pin_to_core, prefault, probe, raise_open_files_limit, set_timer_slack_ns,
 };
 use crate::shard::ShardConfig;
 use crate::store::wheel::Geometry;
@@ -32,7 +32,8 @@ const BACKLOG: u32 = 4_096;
 /// How often, and after which pause, a port in use is tried again.
 const PORT_TRIES: u32 = 20;
 const PORT_PAUSE: Duration = Duration::from_millis(25);
-/// Tables in a shard's index: at 10 million timers about 610 entries each, so one growth rehashes some 500.
+/// Tables in a shard's index: at 10 million timers about 610 entries each, so one growth rehashes
+/// some 500.
 const INDEX_SEGMENTS: usize = 16_384;
 
 /// Why a node does not start; the text says what to change.
@@ -43,7 +44,8 @@ pub enum StartError {
     Ring(#[from] RingError),
     /// The listening socket cannot be opened.
     #[error(
-        "cannot listen on {address}: {source}. Is another node running there? Choose another address with --listen or [node] listen"
+        "cannot listen on {address}: {source}. Is another node running there? \
+         Choose another address with --listen or [node] listen"
     )]
     Listen {
         /// The address asked for.
@@ -72,7 +74,8 @@ pub struct NodeHandle {
 }
 
 impl NodeHandle {
-    /// Begins an orderly stop: no new connection, no new work, running callbacks finish (at most 2 s). Returns at once.
+    /// Begins an orderly stop: no new connection, no new work, running callbacks finish (at most 2
+    /// s). Returns at once.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
         self.wakers.iter().for_each(Waker::wake);
@@ -125,7 +128,8 @@ struct Seat {
     go: Receiver<Go>,
 }
 
-/// Starts a node: probes the kernel, opens the listeners, starts and pins one thread per shard, returns when all serve.
+/// Starts a node: probes the kernel, opens the listeners, starts and pins one thread per shard,
+/// returns when all serve.
 pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let kernel = probe()?;
     raise_open_files_limit();
@@ -178,19 +182,22 @@ fn placement(settings: &NodeSettings) -> Result<Vec<Option<usize>>, StartError> 
     let cores = settings.cores.as_ref().unwrap_or(&available);
     if let Some(absent) = cores.iter().find(|core| !available.contains(core)) {
         return Err(StartError::Cores(format!(
-            "core {absent} cannot be used: this process may run on {available:?}. Choose among them with --cores or [node] cores"
+            "core {absent} cannot be used: this process may run on {available:?}. \
+             Choose among them with --cores or [node] cores"
         )));
     }
     let shards = settings.shards.map_or(cores.len(), usize::from);
     if shards == 0 || shards > usize::from(SHARDS_MAX) {
         return Err(StartError::Cores(format!(
-            "{shards} shards cannot be run: expected 1 to {SHARDS_MAX}. Choose with --cores or --shards"
+            "{shards} shards cannot be run: expected 1 to {SHARDS_MAX}. \
+             Choose with --cores or --shards"
         )));
     }
     Ok((0..shards).map(|shard| settings.pin.then(|| cores[shard % cores.len()])).collect())
 }
 
-/// One listener per core on the same address. A first bind without sharing tells whether another process has the port.
+/// One listener per core on the same address. A first bind without sharing tells whether another
+/// process has the port.
 fn listen(wanted: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<Listener>), StartError> {
     let failed = |source| StartError::Listen { address: wanted, source };
     let mut address = wanted;
@@ -206,7 +213,8 @@ fn listen(wanted: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<Listener>
     Ok((address, listeners))
 }
 
-/// A port of a process that has just exited stays bound for some milliseconds, until its rings are torn down.
+/// A port of a process that has just exited stays bound for some milliseconds, until its rings are
+/// torn down.
 fn wait_until_free(address: SocketAddr) -> std::io::Result<()> {
     for _ in 0..PORT_TRIES {
         if Listener::check_free(address).is_ok() {
@@ -240,7 +248,8 @@ impl Seat {
         let mut ring = match self.make_ring() {
             Ok(ring) => ring,
             Err(error) => {
-                // The starter that hears this gives the node up; one that is gone has done so already.
+                // The starter that hears this gives the node up; one that is gone has done so
+                // already.
                 let _ = self.ready.send((self.own, Err(error)));
                 return Ok(());
             }
@@ -291,6 +300,7 @@ impl Seat {
                 "Allow prctl(PR_SET_TIMERSLACK) to this process",
             )
         })?;
+        prefault(self.settings.prefault_bytes / u64::from(self.shards.get()));
         Ring::new(&RingConfig::default())
     }
 

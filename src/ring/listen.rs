@@ -34,8 +34,9 @@ impl Listener {
         Ok(Listener { socket, address })
     }
 
-    /// Whether nobody listens on `address` yet. [`Listener::bind`] shares the port with whoever set SO_REUSEPORT, so
-    /// without this a second node would silently take half of the first one's connections.
+    /// Whether nobody listens on `address` yet. [`Listener::bind`] shares the port with whoever set
+    /// SO_REUSEPORT, so without this a second node would silently take half of the first one's
+    /// connections.
     pub fn check_free(address: SocketAddr) -> io::Result<()> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;

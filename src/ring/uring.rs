@@ -138,8 +138,9 @@ impl Ring {
         self.begin_sending(socket, buffer);
     }
 
-    /// Says to the peer that nothing more will be sent (shutdown of the write side), while its bytes are still
-    /// received: so that it reads our last answer before it can see a reset. One system call, for the rare end by us.
+    /// Says to the peer that nothing more will be sent (shutdown of the write side), while its
+    /// bytes are still received: so that it reads our last answer before it can see a reset. One
+    /// system call, for the rare end by us.
     pub fn finish(&mut self, socket: SocketId) {
         if let Some(found) = self.sockets.get(socket) {
             // A peer that is gone already makes this fail; its end is told by the receive.

@@ -1,4 +1,5 @@
-//! Looks over a whole shard and says where its parts disagree. For the simulator and tests; cost: every record.
+//! Looks over a whole shard and says where its parts disagree. For the simulator and tests; cost:
+//! every record.
 
 use crate::base::ids::Slot;
 
@@ -6,8 +7,9 @@ use super::Shard;
 use super::record::State;
 
 impl Shard {
-    /// Checks that every record is in exactly one of wheel, waiting list, in flight; that the index names every record;
-    /// and that counters equal what is counted afresh (simulator T10). The error names the first disagreement.
+    /// Checks that every record is in exactly one of wheel, waiting list, in flight; that the index
+    /// names every record; and that counters equal what is counted afresh (simulator T10). The
+    /// error names the first disagreement.
     pub fn audit(&self) -> Result<(), String> {
         let mut by_state = [0_u64; 5];
         for slot in self.records.occupied_from(Slot(0)) {

@@ -66,12 +66,13 @@ pub enum CallbackOutcome {
     Unreachable,
     /// No answer in time.
     TimedOut,
-    /// A kept-alive connection turned out to be closed by the host before any byte of an answer: not the host's failure.
-    /// The attempt is made again at once, on another connection.
+    /// A kept-alive connection turned out to be closed by the host before any byte of an answer:
+    /// not the host's failure. The attempt is made again at once, on another connection.
     Stale,
 }
 
-/// Which pop of which state of which timer an attempt is for. A result whose ticket no longer fits is only counted.
+/// Which pop of which state of which timer an attempt is for. A result whose ticket no longer fits
+/// is only counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
     /// Place of the record.
@@ -86,7 +87,8 @@ pub struct Ticket {
     pub sequence: u64,
 }
 
-/// A callback to make now. Its content is [`super::Shard::content`], to be copied before the next event.
+/// A callback to make now. Its content is [`super::Shard::content`], to be copied before the next
+/// event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempt {
     /// To be given back when it ended.
@@ -183,6 +185,7 @@ pub struct Outbox {
     pub replies: Vec<Reply>,
     /// Callbacks to make; each needs its content copied before the shard sees another event.
     pub attempts: Vec<Attempt>,
-    /// Hosts that no timer names any more: their connections can be closed. The number may be given to another host.
+    /// Hosts that no timer names any more: their connections can be closed. The number may be given
+    /// to another host.
     pub released: Vec<HostId>,
 }

@@ -1,8 +1,10 @@
-//! Callback hosts of one shard: who waits for each, how many callbacks run, and whether the host is in trouble.
+//! Callback hosts of one shard: who waits for each, how many callbacks run, and whether the host is
+//! in trouble.
 //!
-//! Isolation: every host has its own list and its own places, so a host that hangs fills only these. After
-//! [`SUSPECT_FAILURES`] failures in a row it is *in trouble*: one attempt at a time probes it, its waiting pops are moved
-//! back into the wheel in portions, and pops that come due go there at once.
+//! Isolation: every host has its own list and its own places, so a host that hangs fills only
+//! these. After [`SUSPECT_FAILURES`] failures in a row it is *in trouble*: one attempt at a time
+//! probes it, its waiting pops are moved back into the wheel in portions, and pops that come due go
+//! there at once.
 
 use ahash::RandomState;
 use hashbrown::HashTable;
@@ -12,10 +14,12 @@ use crate::base::limits::CallbackLimits;
 use crate::base::time::Tick;
 use crate::store::links::{Fifo, Links};
 
-/// Failures in a row, at any timer of the host, after which it is suspected. One server that died behind a balancer of
-/// four fails a quarter of the attempts: eight in a row then happen once in 65 536.
+/// Failures in a row, at any timer of the host, after which it is suspected. One server that died
+/// behind a balancer of four fails a quarter of the attempts: eight in a row then happen once in 65
+/// 536.
 pub(super) const SUSPECT_FAILURES: u32 = 8;
-/// How long a host without timers is remembered, so that its connections and health survive a pause.
+/// How long a host without timers is remembered, so that its connections and health survive a
+/// pause.
 const IDLE_HOST_MS: u64 = 60_000;
 
 /// One callback host.
@@ -145,7 +149,8 @@ impl Hosts {
         host.idle_since = now;
     }
 
-    /// Whether a callback may start now: a free place, and while in trouble only one probe after each pause.
+    /// Whether a callback may start now: a free place, and while in trouble only one probe after
+    /// each pause.
     pub fn may_start(&self, host: HostId, now: Tick) -> bool {
         let host = self.get(host);
         if host.is_in_trouble() {
@@ -167,7 +172,8 @@ impl Hosts {
         !self.troubled.is_empty()
     }
 
-    /// Takes a waiting pop of a host in trouble, to be moved back into the wheel. A host that recovered or has no more is unlisted.
+    /// Takes a waiting pop of a host in trouble, to be moved back into the wheel. A host that
+    /// recovered or has no more is unlisted.
     pub fn take_from_troubled(&mut self, links: &mut Links) -> Option<(HostId, Slot)> {
         while let Some(&host) = self.troubled.last() {
             let entry = self.get_mut(host);

@@ -1,12 +1,14 @@
-//! The state machine of one core: event in, effects out; the only owner of a store. No I/O, no clock, no randomness of
-//! its own: the ring drives it in production, the simulator drives the same code in virtual time.
+//! The state machine of one core: event in, effects out; the only owner of a store. No I/O, no
+//! clock, no randomness of its own: the ring drives it in production, the simulator drives the same
+//! code in virtual time.
 //!
 //! The life of a record, and the one place where its slot is at each moment:
 //!
 //! ```text
-//! create ─▶ Armed (wheel) ─due─▶ Ready (its host's list) ─place free─▶ InFlight (nowhere) ─2xx─▶ Armed, or Tombstone after the last pop
+//! create ─▶ Armed (wheel) ─due─▶ Ready (its host's list) ─place free─▶ InFlight (nowhere) ─2xx─▶
+//! Armed, or Tombstone after the last pop
 //!                                        ▲                                  │ failed
-//!                                        └──due── BackingOff (wheel) ◀──────┘        Tombstone (wheel) ─due─▶ freed
+//! └──due── BackingOff (wheel) ◀──────┘        Tombstone (wheel) ─due─▶ freed
 //! ```
 
 pub mod audit;
@@ -118,7 +120,8 @@ impl Shard {
         }
     }
 
-    /// Turns the wheel to `now`: begins at most `pops_per_turn_max` pops, ends tombstones, moves what must move.
+    /// Turns the wheel to `now`: begins at most `pops_per_turn_max` pops, ends tombstones, moves
+    /// what must move.
     pub fn tick(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         self.turn_wheel(now, tick, outbox);
@@ -129,7 +132,8 @@ impl Shard {
         }
     }
 
-    /// When [`Shard::tick`] should next be called; a tick in the past means at once; `None` when nothing is held.
+    /// When [`Shard::tick`] should next be called; a tick in the past means at once; `None` when
+    /// nothing is held.
     pub fn next_wake(&self) -> Option<Tick> {
         if self.stopping {
             return None;
@@ -140,7 +144,8 @@ impl Shard {
         self.wheel.next_wake()
     }
 
-    /// The content of a callback that this shard asked for in an [`Attempt`]: valid until the next event.
+    /// The content of a callback that this shard asked for in an [`Attempt`]: valid until the next
+    /// event.
     pub fn content(&self, attempt: &Attempt) -> Content<'_> {
         Content::decode(self.payloads.get(self.records.get(attempt.ticket.slot).payload))
     }

@@ -1,7 +1,8 @@
 //! From due to delivered: pops, attempts, retries, giving up.
 //!
-//! A pop waits for a place at its host, is attempted, and on failure tried again with back-off until the next pop is due
-//! (the last pop: until a limit), then given up and counted; a repeating timer goes on with its next interval.
+//! A pop waits for a place at its host, is attempted, and on failure tried again with back-off
+//! until the next pop is due (the last pop: until a limit), then given up and counted; a repeating
+//! timer goes on with its next interval.
 
 use crate::base::ids::{HostId, Slot, mix};
 use crate::base::planted::{Bug, is_planted};
@@ -15,7 +16,8 @@ use super::record::{Record, State};
 
 /// Waiting pops of hosts in trouble that are moved back into the wheel per tick.
 const MOVED_BACK_PER_TICK_MAX: usize = 256;
-/// Least pause of a pop whose host is in trouble: 100 000 of them then cost at most 200 000 looks a second.
+/// Least pause of a pop whose host is in trouble: 100 000 of them then cost at most 200 000 looks a
+/// second.
 const DEFERRED_MS_MIN: u64 = 500;
 /// Host places looked at per sweep.
 const HOSTS_PER_SWEEP: usize = 1_024;
@@ -155,7 +157,8 @@ impl Shard {
         self.hosts.list_if_troubled(host);
     }
 
-    /// Whether the record is still the one that the ticket was written for, waiting for this result.
+    /// Whether the record is still the one that the ticket was written for, waiting for this
+    /// result.
     fn is_current(&self, ticket: &Ticket) -> bool {
         self.records.contains(ticket.slot) && {
             let record = self.records.get(ticket.slot);
@@ -202,9 +205,9 @@ impl Shard {
         self.back_off(tick, slot, &record);
     }
 
-    /// Files a slot that is in no list for its next attempt: after a pause that doubles with the timer's failures, for a
-    /// host in trouble not before its next probe, spread by the id so that a herd does not come back as one; never
-    /// after the moment of giving up.
+    /// Files a slot that is in no list for its next attempt: after a pause that doubles with the
+    /// timer's failures, for a host in trouble not before its next probe, spread by the id so that
+    /// a herd does not come back as one; never after the moment of giving up.
     fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record) {
         let limits = &self.config.callbacks;
         let doublings = u32::from(record.attempts.saturating_sub(1)).min(16);
@@ -242,8 +245,9 @@ impl Shard {
     }
 }
 
-/// Due time of the oldest pop seen failing in the last two windows. A pop that backs off is looked at again within
-/// `retry_max_ms` and half of it (7.5 s by default), so none slips through a window.
+/// Due time of the oldest pop seen failing in the last two windows. A pop that backs off is looked
+/// at again within `retry_max_ms` and half of it (7.5 s by default), so none slips through a
+/// window.
 #[derive(Debug, Default)]
 pub(super) struct OldestFailing {
     present: Option<Tick>,

@@ -1,4 +1,5 @@
-//! One timer as the slab holds it: 64 bytes; with 16 bytes of links and about 8 of index that is 88 bytes and the payload.
+//! One timer as the slab holds it: 64 bytes; with 16 bytes of links and about 8 of index that is 88
+//! bytes and the payload.
 
 use crate::base::ids::{HostId, TimerId};
 use crate::base::time::Tick;

@@ -68,7 +68,8 @@ impl Shard {
         Ok(Answer::Done { id, factor })
     }
 
-    /// A new timer under a minted id, or by a PUT on an id not held (seeds/002, note under "Response").
+    /// A new timer under a minted id, or by a PUT on an id not held (seeds/002, note under
+    /// "Response").
     fn create_under(
         &mut self,
         now: Now,
@@ -215,8 +216,8 @@ impl Shard {
         self.refile(slot, &held, tick + stays_ms);
     }
 
-    /// Leaves a tombstone for an id not held, so that a create that is still under way loses against it. Without room
-    /// there is none: nothing is lost by that which a client was promised.
+    /// Leaves a tombstone for an id not held, so that a create that is still under way loses
+    /// against it. Without room there is none: nothing is lost by that which a client was promised.
     fn bury_unknown(&mut self, now: Now, id: TimerId, factor: u8) {
         if self.room(0).is_err() || is_planted(Bug::DropTombstone) {
             return;
@@ -269,7 +270,8 @@ impl Shard {
         self.index.get(id.0, |slot| self.records.get(slot).id.0)
     }
 
-    /// The callback host of a new definition, unless too many hosts are known or too many pops wait for it.
+    /// The callback host of a new definition, unless too many hosts are known or too many pops wait
+    /// for it.
     fn admit_host(&mut self, definition: &Definition<'_>, now: Tick) -> Result<HostId, Refusal> {
         let host = self.hosts.intern(definition.authority, now).ok_or(Refusal::HostsFull)?;
         if self.hosts.get(host).ready.len() >= self.config.callbacks.queue_per_host_max {
@@ -291,7 +293,8 @@ impl Shard {
     }
 }
 
-/// Whether a timer pops at all. One that does not is accepted and not stored (seeds/002, "never fire").
+/// Whether a timer pops at all. One that does not is accepted and not stored (seeds/002, "never
+/// fire").
 fn fires(definition: &Definition<'_>) -> bool {
     definition.repeat_for_ms >= definition.interval_ms
 }

@@ -1,11 +1,13 @@
-//! From a request's document to a timer: the meaning of its members (compat section 1, last column).
+//! From a request's document to a timer: the meaning of its members (compat section 1, last
+//! column).
 
 use super::definition::{Definition, encode_content};
 use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX};
 use crate::wire::callback_uri::parse_callback_uri;
 use crate::wire::timer_json::TimerDocument;
 
-/// Why a document is no timer. Answered with 400, or 413 for [`Rejection::OpaqueTooLong`]; the text is `Reason` and body.
+/// Why a document is no timer. Answered with 400, or 413 for [`Rejection::OpaqueTooLong`]; the text
+/// is `Reason` and body.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Rejection {
     /// Negative, or not finite, or above a hundred years.
@@ -24,7 +26,8 @@ pub enum Rejection {
     Factor(i64),
     /// The body says another factor than the id in the path.
     #[error(
-        "reliability.replication-factor: expected {in_path} as in the timer's id, got {in_body} (it cannot be changed)"
+        "reliability.replication-factor: expected {in_path} as in the timer's id, got {in_body} \
+         (it cannot be changed)"
     )]
     FactorChanged {
         /// From the path.
@@ -47,11 +50,12 @@ pub enum Rejection {
     },
 }
 
-/// Seconds as a client writes them, in whole milliseconds: a number with up to three decimals is met exactly, more are
-/// rounded up, so that a pop is never early.
+/// Seconds as a client writes them, in whole milliseconds: a number with up to three decimals is
+/// met exactly, more are rounded up, so that a pop is never early.
 ///
-/// A binary double is at most half a unit in the last place away from the decimal that was written; times 1000 the error
-/// is below 2 units, so a product within 4 units of a whole number is that number.
+/// A binary double is at most half a unit in the last place away from the decimal that was written;
+/// times 1000 the error is below 2 units, so a product within 4 units of a whole number is that
+/// number.
 fn milliseconds(seconds: f64) -> Option<u64> {
     let ms = seconds * 1000.0;
     let nearest = ms.round();
@@ -60,8 +64,8 @@ fn milliseconds(seconds: f64) -> Option<u64> {
     (seconds >= 0.0 && ms <= INTERVAL_MS_MAX as f64).then_some(ms as u64)
 }
 
-/// Checks the document of a create (`factor_in_path` is `None`) or an update, and encodes its content into `content`
-/// (cleared first). No allocation when `content` has room.
+/// Checks the document of a create (`factor_in_path` is `None`) or an update, and encodes its
+/// content into `content` (cleared first). No allocation when `content` has room.
 pub fn admit<'a>(
     document: &TimerDocument<'a>,
     factor_in_path: Option<u8>,

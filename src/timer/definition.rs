@@ -1,7 +1,8 @@
-//! A timer as it is stored: its numbers, its callback authority, and one byte string for all that is only carried.
+//! A timer as it is stored: its numbers, its callback authority, and one byte string for all that
+//! is only carried.
 //!
-//! The carried bytes (the *content*) are: target length u16, tags length u16 (both little-endian), target, tags, opaque.
-//! A tag is: count u32 little-endian, name length u8, name.
+//! The carried bytes (the *content*) are: target length u16, tags length u16 (both little-endian),
+//! target, tags, opaque. A tag is: count u32 little-endian, name length u8, name.
 
 use crate::base::limits::{TAG_BYTES_MAX, URI_BYTES_MAX};
 use crate::wire::timer_json::{Tag, Tags};
@@ -75,7 +76,8 @@ pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut V
     out.extend_from_slice(opaque);
 }
 
-/// A view of encoded content. Slicing is checked: content is made by [`encode_content`] alone, so a mismatch is a bug.
+/// A view of encoded content. Slicing is checked: content is made by [`encode_content`] alone, so a
+/// mismatch is a bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     /// Path and query of the callback URI; may be empty.

@@ -1,7 +1,8 @@
-//! Identities of new timers: 42 bits of wall milliseconds (139 years), 10 bits of node instance, 12 bits of counter.
+//! Identities of new timers: 42 bits of wall milliseconds (139 years), 10 bits of node instance, 12
+//! bits of counter.
 //!
-//! A shard mints only ids that it owns, so that a POST never leaves its core: the shards of a node share the 4096 ids of
-//! each millisecond by ownership, without talking to each other.
+//! A shard mints only ids that it owns, so that a POST never leaves its core: the shards of a node
+//! share the 4096 ids of each millisecond by ownership, without talking to each other.
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, TimerId};
 use crate::base::limits::CLOCK_LEAD_MS_MAX;
@@ -24,14 +25,14 @@ pub struct Minter {
 }
 
 impl Minter {
-    /// A minter that begins [`CLOCK_LEAD_MS_MAX`] ahead of the wall clock: beyond every id that an earlier process of
-    /// this node can have minted, since that never ran further ahead than this.
+    /// A minter that begins [`CLOCK_LEAD_MS_MAX`] ahead of the wall clock: beyond every id that an
+    /// earlier process of this node can have minted, since that never ran further ahead than this.
     pub fn new(instance: NodeInstance, shards: ShardCount, own: ShardIndex, wall: WallMs) -> Self {
         Self { shards, own, instance, ms: wall.0 + CLOCK_LEAD_MS_MAX, counter: 0 }
     }
 
-    /// A new id, owned by this shard. `None`: this node has minted 4096 ids in every millisecond up to the lead allowed.
-    /// Cost: one hash per shard of the node, on average.
+    /// A new id, owned by this shard. `None`: this node has minted 4096 ids in every millisecond up
+    /// to the lead allowed. Cost: one hash per shard of the node, on average.
     pub fn mint(&mut self, wall: WallMs) -> Option<TimerId> {
         if self.ms < wall.0 {
             (self.ms, self.counter) = (wall.0, 0);
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_node_mints_at_least_4096_ids_in_every_millisecond() {
-        let mut minted = vec![0_u64; 3];
+        let mut minted = [0_u64; 3];
         for (own, minter) in minters(3, WallMs(0)).iter_mut().enumerate() {
             while minter.mint(WallMs(0)).is_some() {
                 minted[own] += 1;

@@ -1,5 +1,6 @@
-//! When a timer pops, how often, and how long its tombstone stays (compat section 4). 64-bit milliseconds throughout:
-//! no wrap and no maximum below [`INTERVAL_MS_MAX`](crate::base::limits::INTERVAL_MS_MAX).
+//! When a timer pops, how often, and how long its tombstone stays (compat section 4). 64-bit
+//! milliseconds throughout: no wrap and no maximum below
+//! [`INTERVAL_MS_MAX`](crate::base::limits::INTERVAL_MS_MAX).
 
 use crate::base::limits::TOMBSTONE_MS_MIN;
 use crate::base::planted::{Bug, is_planted};
@@ -17,8 +18,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// How many pops there are: floor(repeat-for / interval), the one at equality included; one for interval 0;
-    /// none when repeat-for is shorter than the interval.
+    /// How many pops there are: floor(repeat-for / interval), the one at equality included; one for
+    /// interval 0; none when repeat-for is shorter than the interval.
     pub fn pops(&self) -> u64 {
         if is_planted(Bug::RepeatForOffByOne) && self.repeat_for_ms > self.interval_ms {
             return (self.repeat_for_ms - 1) / self.interval_ms.max(1);
@@ -36,7 +37,8 @@ impl Schedule {
         sequence >= self.pops()
     }
 
-    /// When a pop that keeps failing is given up: at the next pop's due time; for the last pop `give_up_ms` after its own.
+    /// When a pop that keeps failing is given up: at the next pop's due time; for the last pop
+    /// `give_up_ms` after its own.
     pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> Tick {
         if self.is_last(sequence) {
             self.due(sequence) + give_up_ms

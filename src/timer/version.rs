@@ -1,8 +1,9 @@
 //! Versions and the one merge rule (architecture section 4).
 //!
-//! Every client write gets a version from a hybrid logical clock: never below the wall clock's millisecond, always above
-//! every version seen before, distinct between nodes. A state is keyed by (version, sequence); the higher key wins.
-//! So merge is commutative, associative and idempotent in whatever order messages arrive.
+//! Every client write gets a version from a hybrid logical clock: never below the wall clock's
+//! millisecond, always above every version seen before, distinct between nodes. A state is keyed by
+//! (version, sequence); the higher key wins. So merge is commutative, associative and idempotent in
+//! whatever order messages arrive.
 
 use crate::base::ids::NodeInstance;
 use crate::base::limits::CLOCK_LEAD_MS_MAX;
@@ -11,7 +12,8 @@ use crate::base::time::WallMs;
 
 const COUNTER_BITS: u32 = 12;
 
-/// When and where a write was accepted: 42 bits of wall milliseconds, 12 bits of counter, 10 bits of node instance.
+/// When and where a write was accepted: 42 bits of wall milliseconds, 12 bits of counter, 10 bits
+/// of node instance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Version(pub u64);
 
@@ -31,7 +33,8 @@ pub struct StateKey {
     pub sequence: u64,
 }
 
-/// Whether a state with key `incoming` replaces the one held. Equal keys are the same state: nothing to do.
+/// Whether a state with key `incoming` replaces the one held. Equal keys are the same state:
+/// nothing to do.
 pub fn supersedes(incoming: StateKey, held: Option<StateKey>) -> bool {
     if is_planted(Bug::AcceptLowerVersion) {
         return true;
@@ -39,7 +42,8 @@ pub fn supersedes(incoming: StateKey, held: Option<StateKey>) -> bool {
     held.is_none_or(|held| incoming > held)
 }
 
-/// A hybrid logical clock: one per shard, so versions of one timer come from one clock in their node.
+/// A hybrid logical clock: one per shard, so versions of one timer come from one clock in their
+/// node.
 #[derive(Clone, Debug)]
 pub struct HybridClock {
     /// Milliseconds and counter of the last version given out or seen.
@@ -53,14 +57,16 @@ impl HybridClock {
         Self { last: 0, instance }
     }
 
-    /// A version above every earlier one of this clock and above `held`, the version it is to replace.
+    /// A version above every earlier one of this clock and above `held`, the version it is to
+    /// replace.
     pub fn assign(&mut self, wall: WallMs, held: Option<Version>) -> Version {
         let seen = held.map_or(0, |held| held.0 >> NodeInstance::BITS);
         self.last = (wall.0 << COUNTER_BITS).max(self.last + 1).max(seen + 1);
         Version(self.last << NodeInstance::BITS | u64::from(self.instance.get()))
     }
 
-    /// Whether a version from outside lies so far ahead of the wall clock that taking it over would poison this clock.
+    /// Whether a version from outside lies so far ahead of the wall clock that taking it over would
+    /// poison this clock.
     pub fn is_far_ahead(version: Version, wall: WallMs) -> bool {
         version.wall().0 > wall.0.saturating_add(60 * CLOCK_LEAD_MS_MAX)
     }

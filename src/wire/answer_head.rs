@@ -1,8 +1,8 @@
 //! Heads of HTTP answers: what a callback server says (RFC 9112).
 //!
-//! As strict as for requests about where a message ends, lenient where servers differ without harm: no reason phrase,
-//! the same `Content-Length` twice, other transfer codings under `chunked`. What the body means is nobody's business:
-//! it is skipped.
+//! As strict as for requests about where a message ends, lenient where servers differ without harm:
+//! no reason phrase, the same `Content-Length` twice, other transfer codings under `chunked`. What
+//! the body means is nobody's business: it is skipped.
 
 use std::mem::MaybeUninit;
 
@@ -29,15 +29,17 @@ pub struct AnswerHead {
 #[error("not an HTTP/1 answer: {0}")]
 pub struct AnswerError(pub &'static str);
 
-/// Parses one head (a 1xx head is returned like any other: the caller skips it). `Ok(None)`: more bytes are needed.
+/// Parses one head (a 1xx head is returned like any other: the caller skips it). `Ok(None)`: more
+/// bytes are needed.
 ///
-/// 1xx, 204 and 304 have no body whatever their headers say (RFC 9112 section 6.3). `Transfer-Encoding` beside
-/// `Content-Length`, or in an HTTP/1.0 answer, is faulty framing: read as section 6.1 says, and the connection is not
-/// used again. Errors: bytes that are no head, line ends other than CRLF, more than [`HEADERS_MAX`] headers, more than
-/// `header_bytes_max` bytes, a `Content-Length` that is no number or comes with two values.
+/// 1xx, 204 and 304 have no body whatever their headers say (RFC 9112 section 6.3).
+/// `Transfer-Encoding` beside `Content-Length`, or in an HTTP/1.0 answer, is faulty framing: read
+/// as section 6.1 says, and the connection is not used again. Errors: bytes that are no head, line
+/// ends other than CRLF, more than [`HEADERS_MAX`] headers, more than `header_bytes_max` bytes, a
+/// `Content-Length` that is no number or comes with two values.
 ///
-/// Cost: one pass over the head, no allocation; call it through [`HeadProgress`](super::request_head::HeadProgress)
-/// when bytes trickle in.
+/// Cost: one pass over the head, no allocation; call it through
+/// [`HeadProgress`](super::request_head::HeadProgress) when bytes trickle in.
 pub fn parse_answer_head(
     bytes: &[u8],
     header_bytes_max: usize,
@@ -72,7 +74,8 @@ fn interpret(response: &Response<'_, '_>, head_bytes: usize) -> Result<AnswerHea
     }
     let is_http10 = response.version == Some(0);
     let mut length = None;
-    // The last coding of the last Transfer-Encoding header decides; `Some(false)`: something other than chunked.
+    // The last coding of the last Transfer-Encoding header decides; `Some(false)`: something other
+    // than chunked.
     let mut is_chunked = None;
     let (mut closes, mut stays) = (false, false);
     for header in response.headers.iter() {

@@ -1,6 +1,7 @@
 //! Callback URIs (RFC 3986, scheme `http` only).
 //!
-//! A URI is only split and checked, never changed: the callback server sees path and query exactly as the client wrote them.
+//! A URI is only split and checked, never changed: the callback server sees path and query exactly
+//! as the client wrote them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -31,7 +32,8 @@ pub struct CallbackUri<'a> {
     pub host: Host<'a>,
     /// The port, 80 when none is written.
     pub port: u16,
-    /// Path and query as written, without fragment; may be empty (then `/` is requested) or begin with `?`.
+    /// Path and query as written, without fragment; may be empty (then `/` is requested) or begin
+    /// with `?`.
     pub target: &'a str,
 }
 
@@ -40,12 +42,14 @@ pub struct CallbackUri<'a> {
 #[error("{0}")]
 pub struct UriError(pub &'static str);
 
-/// Parses `http://host[:port][/path][?query]`. Refused: other schemes (`https` with its own sentence), no host, user
-/// information, port 0 or above 65535, spaces, control characters, bytes outside ASCII, relative references, more than URI_BYTES_MAX bytes.
+/// Parses `http://host[:port][/path][?query]`. Refused: other schemes (`https` with its own
+/// sentence), no host, user information, port 0 or above 65535, spaces, control characters, bytes
+/// outside ASCII, relative references, more than URI_BYTES_MAX bytes.
 ///
-/// Also refused: an empty port, an IPv6 zone, a host that ends in a number without being an IPv4 address (`127.1`,
-/// which resolvers read in surprising ways), a name with bytes other than letters, digits, `-`, `.` and `_`.
-/// Percent signs pass as they are. Cost: one pass, no allocation.
+/// Also refused: an empty port, an IPv6 zone, a host that ends in a number without being an IPv4
+/// address (`127.1`, which resolvers read in surprising ways), a name with bytes other than
+/// letters, digits, `-`, `.` and `_`. Percent signs pass as they are. Cost: one pass, no
+/// allocation.
 pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     if uri.len() > URI_BYTES_MAX {
         return Err(UriError("callback URI: longer than 2048 bytes"));
@@ -53,7 +57,7 @@ pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     // A fold without early exit compares whole vectors.
     if !uri.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
         return Err(UriError(
-            "callback URI: expected visible ASCII, got a space, a control character or another byte",
+            "callback URI: expected visible ASCII, got a space, a control or another byte",
         ));
     }
     let rest = after_scheme(uri)?;

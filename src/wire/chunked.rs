@@ -1,12 +1,12 @@
 //! Chunked bodies (RFC 9112 section 7.1), decoded as they arrive.
 //!
-//! Body bytes are handed on in runs and never kept here. Framing is read strictly: every line ends with CRLF, and no
-//! client can make framing cost more than a bounded number of bytes.
+//! Body bytes are handed on in runs and never kept here. Framing is read strictly: every line ends
+//! with CRLF, and no client can make framing cost more than a bounded number of bytes.
 
 use crate::base::limits::CHUNK_LINE_BYTES_MAX;
 
-/// Bytes of chunk extensions of one body, all chunks together. Nobody uses them; without a bound each body byte could
-/// drag a line of [`CHUNK_LINE_BYTES_MAX`] along.
+/// Bytes of chunk extensions of one body, all chunks together. Nobody uses them; without a bound
+/// each body byte could drag a line of [`CHUNK_LINE_BYTES_MAX`] along.
 pub const EXTENSION_BYTES_MAX: u32 = 4096;
 /// Hex digits of a chunk size: 16 are 64 bits.
 const SIZE_DIGITS_MAX: u32 = 16;
@@ -78,12 +78,14 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Decodes from `input`, handing each run of body bytes to `body`. Returns how many bytes of `input` were used
-    /// (all of them unless the body ended) and whether the body, trailers included, is complete. Trailers and
-    /// extensions are skipped. The result does not depend on how the input is cut into pieces. A chunk that will pass
-    /// the limit is refused when its size is read, before its data. After an error the decoder is of no further use.
+    /// Decodes from `input`, handing each run of body bytes to `body`. Returns how many bytes of
+    /// `input` were used (all of them unless the body ended) and whether the body, trailers
+    /// included, is complete. Trailers and extensions are skipped. The result does not depend on
+    /// how the input is cut into pieces. A chunk that will pass the limit is refused when its size
+    /// is read, before its data. After an error the decoder is of no further use.
     ///
-    /// Cost: a step per byte of framing, nothing per byte of data but what `body` does; no allocation.
+    /// Cost: a step per byte of framing, nothing per byte of data but what `body` does; no
+    /// allocation.
     pub fn decode(
         &mut self,
         input: &[u8],
@@ -166,7 +168,8 @@ impl ChunkedDecoder {
         Ok(Expects::Data { left })
     }
 
-    /// Trailers: RFC 9112 section 7.1.2 allows to discard them. `line_bytes` counts all of them together.
+    /// Trailers: RFC 9112 section 7.1.2 allows to discard them. `line_bytes` counts all of them
+    /// together.
     fn step_trailers(&mut self, byte: u8) -> Result<Expects, ChunkError> {
         self.count_line_byte("the trailers are longer than 256 bytes")?;
         match (self.expects, byte) {
@@ -192,23 +195,23 @@ impl ChunkedDecoder {
     }
 }
 
-/// Value of a byte that `is_ascii_hexdigit`: the low four bits count from 0 for digits and from 1 for letters, which
-/// have bit 6 set.
+/// Value of a byte that `is_ascii_hexdigit`: the low four bits count from 0 for digits and from 1
+/// for letters, which have bit 6 set.
 const fn hex_digit(byte: u8) -> u8 {
     (byte & 0x0f) + 9 * (byte >> 6)
 }
 
 /// `tchar` of RFC 9110 section 5.6.2.
-const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Decodes `input` given in pieces of `piece_bytes`; the body, what was used, and whether it is complete.
+    /// Decodes `input` given in pieces of `piece_bytes`; the body, what was used, and whether it is
+    /// complete.
     fn decode(
         input: &[u8],
         piece_bytes: usize,

@@ -1,5 +1,6 @@
-//! Bytes to values and back: HTTP/1.1 heads, chunked bodies, timer JSON, callback URIs, timer ids in paths.
-//! Knows formats, never meaning: whether a negative interval is allowed is not its business.
+//! Bytes to values and back: HTTP/1.1 heads, chunked bodies, timer JSON, callback URIs, timer ids
+//! in paths. Knows formats, never meaning: whether a negative interval is allowed is not its
+//! business.
 
 pub mod answer_head;
 pub mod callback_uri;

@@ -1,7 +1,8 @@
-//! Heads of HTTP/1.1 and 1.0 requests (RFC 9112), strict where laxness is how requests are smuggled.
+//! Heads of HTTP/1.1 and 1.0 requests (RFC 9112), strict where laxness is how requests are
+//! smuggled.
 //!
-//! httparse splits the head; this file decides what it means and refuses whatever two parsers could read differently.
-//! It must never guess a length, and never repair a line.
+//! httparse splits the head; this file decides what it means and refuses whatever two parsers could
+//! read differently. It must never guess a length, and never repair a line.
 
 use std::mem::MaybeUninit;
 
@@ -9,11 +10,13 @@ use httparse::{Error as SplitError, Header, Request, Status};
 
 use crate::base::limits::HEADERS_MAX;
 
-/// Empty lines (CRLF) tolerated before a request line: RFC 9112 section 2.2 asks for at least one, and some clients
-/// send one after a body. They count into the head's bytes.
+/// Empty lines (CRLF) tolerated before a request line: RFC 9112 section 2.2 asks for at least one,
+/// and some clients send one after a body. They count into the head's bytes.
 const LEADING_EMPTY_LINES_MAX: usize = 4;
 /// A method without a space after this many bytes is garbage: the longest registered one has 17.
 const METHOD_BYTES_MAX: usize = 32;
+const LONG_METHOD: HeadError =
+    refused(400, "request line: expected a method, got no space for 32 bytes");
 
 /// Methods that the service knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +49,8 @@ pub enum Framing {
 pub struct RequestHead<'a> {
     /// The method.
     pub method: Method,
-    /// Path of the target without query and fragment (the path of an absolute-form target, too). Begins with `/`, or is `*`.
+    /// Path of the target without query and fragment (the path of an absolute-form target, too).
+    /// Begins with `/`, or is `*`.
     pub path: &'a str,
     /// What follows `?`, without it.
     pub query: Option<&'a str>,
@@ -62,7 +66,8 @@ pub struct RequestHead<'a> {
     pub head_bytes: usize,
 }
 
-/// Why a head is refused: the status to answer with, and the sentence for `Reason` and body. The connection closes after it.
+/// Why a head is refused: the status to answer with, and the sentence for `Reason` and body. The
+/// connection closes after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{status} {reason}")]
 pub struct HeadError {
@@ -72,10 +77,11 @@ pub struct HeadError {
     pub reason: &'static str,
 }
 
-/// Tells when a head that arrives in pieces is worth another parse. A parse reads from the start, so a client that
-/// sends byte by byte would cost the square of the head's length; asked through this, all parses of one head read at
-/// most four times its bytes: one parse each time its length has doubled (so that garbage is refused early), and one
-/// when its end is there. One per connection with a partial head; `default()` before each new head.
+/// Tells when a head that arrives in pieces is worth another parse. A parse reads from the start,
+/// so a client that sends byte by byte would cost the square of the head's length; asked through
+/// this, all parses of one head read at most four times its bytes: one parse each time its length
+/// has doubled (so that garbage is refused early), and one when its end is there. One per
+/// connection with a partial head; `default()` before each new head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HeadProgress {
     scanned_bytes: u32,
@@ -83,9 +89,9 @@ pub struct HeadProgress {
 }
 
 impl HeadProgress {
-    /// Whether [`parse_request_head`] (or the parser of answers) can say more about `bytes`, all that has arrived of
-    /// the head, than it did before. Always true for the first bytes and once `header_bytes_max` is reached.
-    /// Cost: one pass over the bytes that are new.
+    /// Whether [`parse_request_head`] (or the parser of answers) can say more about `bytes`, all
+    /// that has arrived of the head, than it did before. Always true for the first bytes and once
+    /// `header_bytes_max` is reached. Cost: one pass over the bytes that are new.
     pub fn is_worth_parsing(&mut self, bytes: &[u8], header_bytes_max: usize) -> bool {
         let tried = self.tried_bytes as usize;
         // The empty line can begin up to three bytes before the new ones: CR LF CR | LF.
@@ -102,16 +108,19 @@ impl HeadProgress {
     }
 }
 
-/// Parses one head. `Ok(None)`: more bytes are needed (and `bytes` is still shorter than `header_bytes_max`).
+/// Parses one head. `Ok(None)`: more bytes are needed (and `bytes` is still shorter than
+/// `header_bytes_max`).
 ///
-/// Refused: with 414 a request line, with 431 a head, that does not fit `header_bytes_max`; with 431 more than
-/// [`HEADERS_MAX`] headers; with 505 a version other than 1.0 and 1.1; with 501 a transfer coding other than exactly
-/// `chunked`; with 417 an expectation other than `100-continue`; with 400 everything that RFC 9112 does not allow: line
-/// ends other than CRLF, header lines without a colon or folded, `Content-Length` that is not one decimal number or
-/// stands beside `Transfer-Encoding` (section 6.3), `Transfer-Encoding` in HTTP/1.0 (section 6.1), no `Host` in
+/// Refused: with 414 a request line, with 431 a head, that does not fit `header_bytes_max`; with
+/// 431 more than [`HEADERS_MAX`] headers; with 505 a version other than 1.0 and 1.1; with 501 a
+/// transfer coding other than exactly `chunked`; with 417 an expectation other than `100-continue`;
+/// with 400 everything that RFC 9112 does not allow: line ends other than CRLF, header lines
+/// without a colon or folded, `Content-Length` that is not one decimal number or stands beside
+/// `Transfer-Encoding` (section 6.3), `Transfer-Encoding` in HTTP/1.0 (section 6.1), no `Host` in
 /// HTTP/1.1 or two (section 3.2). `Expect` in HTTP/1.0 is ignored (RFC 9110 section 10.1.1).
 ///
-/// Cost: one pass over the head, no allocation (benches/wire.rs); call it through [`HeadProgress`] when bytes trickle in.
+/// Cost: one pass over the head, no allocation (benches/wire.rs); call it through [`HeadProgress`]
+/// when bytes trickle in.
 pub fn parse_request_head(
     bytes: &[u8],
     header_bytes_max: usize,
@@ -131,21 +140,18 @@ pub fn parse_request_head(
             interpret(&request, head_bytes).map(Some)
         }
         Ok(Status::Partial) if bytes.len() >= header_bytes_max => Err(too_long(bytes)),
-        Ok(Status::Partial) => {
-            if request.method.is_none() && bytes.len() - start > METHOD_BYTES_MAX {
-                return Err(refused(
-                    400,
-                    "request line: expected a method, got no space for 32 bytes",
-                ));
-            }
-            Ok(None)
+        Ok(Status::Partial)
+            if request.method.map_or(bytes.len() - start, str::len) > METHOD_BYTES_MAX =>
+        {
+            Err(LONG_METHOD)
         }
+        Ok(Status::Partial) => Ok(None),
         Err(error) => Err(refusal_of(error, &bytes[start..])),
     }
 }
 
-/// Whether any line ends without CR. Compares each byte with its neighbour over whole vectors: 10 ns for 300 bytes,
-/// where a search per line would cost more than the head's parse.
+/// Whether any line ends without CR. Compares each byte with its neighbour over whole vectors: 10
+/// ns for 300 bytes, where a search per line would cost more than the head's parse.
 pub(super) fn has_bare_line_feed(head: &[u8]) -> bool {
     head.first() == Some(&b'\n')
         || head
@@ -224,7 +230,8 @@ fn names_another_version(bytes: &[u8]) -> bool {
     matches!(version, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', ..])
 }
 
-/// The headers that decide how the request is read. Every other header is skipped by its length alone.
+/// The headers that decide how the request is read. Every other header is skipped by its length
+/// alone.
 #[derive(Default)]
 struct Deciding {
     length: Option<u64>,
@@ -253,6 +260,7 @@ fn interpret<'a>(
         (false, length) => Framing::Length(length.unwrap_or(0)),
     };
     let method = match request.method.unwrap_or_default() {
+        method if method.len() > METHOD_BYTES_MAX => return Err(LONG_METHOD),
         "GET" => Method::Get,
         "POST" => Method::Post,
         "PUT" => Method::Put,
@@ -327,7 +335,8 @@ fn read_transfer_encoding(
     Ok(())
 }
 
-/// Path and query of a target: origin-form, absolute-form of scheme `http` or `https`, or `*` (RFC 9112 section 3.2).
+/// Path and query of a target: origin-form, absolute-form of scheme `http` or `https`, or `*` (RFC
+/// 9112 section 3.2).
 fn split_target(target: &str) -> Result<(&str, Option<&str>), HeadError> {
     let local = if target.starts_with('/') || target == "*" {
         target

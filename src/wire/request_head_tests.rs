@@ -1,4 +1,5 @@
-//! Tests of [`super::request_head`]: one case per way to smuggle, to stall, or to be merely unusual.
+//! Tests of [`super::request_head`]: one case per way to smuggle, to stall, or to be merely
+//! unusual.
 
 use super::request_head::{Framing, HeadProgress, Method, RequestHead, parse_request_head};
 
@@ -237,6 +238,8 @@ fn garbage_is_refused_before_it_ends() {
         assert_eq!(status(garbage), 400, "{}", garbage.escape_ascii());
     }
     assert_eq!(status("A".repeat(33)), 400, "no method is that long");
+    let whole = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(33));
+    assert_eq!(status(whole), 400, "in one piece or in many, the verdict is the same");
     assert_eq!(parse_request_head(b"AAAA", HEADER_BYTES_MAX), Ok(None));
 }
 

@@ -1,7 +1,8 @@
 //! The JSON document of a timer (seeds/002, compat section 5), parsed with simd-json in place.
 //!
-//! simd-json turns the body into a tape of nodes; one pass over the tape picks the members that are known. Types and
-//! presence are checked here; whether a value makes sense (a negative interval, a factor of 17) is not this file's business.
+//! simd-json turns the body into a tape of nodes; one pass over the tape picks the members that are
+//! known. Types and presence are checked here; whether a value makes sense (a negative interval, a
+//! factor of 17) is not this file's business.
 
 use std::borrow::Cow;
 
@@ -9,10 +10,12 @@ use simd_json::{Buffers, ErrorType, Node, StaticNode, Tape};
 
 use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
 
-/// Longest body whose buffers are kept for the next one; a document of a real client has some 300 bytes.
+/// Longest body whose buffers are kept for the next one; a document of a real client has some 300
+/// bytes.
 const KEPT_BODY_BYTES_MAX: usize = 64 << 10;
-/// Most JSON tokens of a body whose buffers are kept. A token costs 24 B of tape, 24 B of stack and 4 B of index, so
-/// that at most 2^13 x 52 B + 2 x 64 KiB, doubled by growth, about 1 MiB, stays held.
+/// Most JSON tokens of a body whose buffers are kept. A token costs 24 B of tape, 24 B of stack and
+/// 4 B of index, so that at most 2^13 x 52 B + 2 x 64 KiB, doubled by growth, about 1 MiB, stays
+/// held.
 const KEPT_TOKENS_MAX: usize = 1 << 13;
 
 /// One statistics tag.
@@ -68,7 +71,8 @@ pub struct TimerDocument<'a> {
     pub tags: Tags<'a>,
 }
 
-/// Why a body is no timer document: one line that names the member, what was expected and what came. Answered with 400.
+/// Why a body is no timer document: one line that names the member, what was expected and what
+/// came. Answered with 400.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct DocumentError(pub Cow<'static, str>);
@@ -112,7 +116,8 @@ impl DocumentError {
     }
 }
 
-/// Memory that the parser keeps from one document to the next: at most about 1 MiB, whatever bodies came before.
+/// Memory that the parser keeps from one document to the next: at most about 1 MiB, whatever bodies
+/// came before.
 pub struct JsonScratch {
     buffers: Buffers,
     tape: Tape<'static>,
@@ -133,13 +138,15 @@ impl JsonScratch {
 
 /// Parses a timer document in place (`body` is used as scratch: escapes are resolved in it).
 ///
-/// Unknown members are ignored, among them those that only nodes send (compat section 5). A member that is read and
-/// comes twice is an error: two parsers may disagree about which one counts. `callback` holds `http` and nothing else.
-/// A number above 2^64 without point or exponent, or one beyond the range of `f64`, is not valid here. One limit of
-/// simd-json: the exponent of a number is taken modulo 2^32, so `1e4294967296` reads as 1.
+/// Unknown members are ignored, among them those that only nodes send (compat section 5). A member
+/// that is read and comes twice is an error: two parsers may disagree about which one counts.
+/// `callback` holds `http` and nothing else. A number above 2^64 without point or exponent, or one
+/// beyond the range of `f64`, is not valid here. One limit of simd-json: the exponent of a number
+/// is taken modulo 2^32, so `1e4294967296` reads as 1.
 ///
-/// Cost: one pass over the body and one over its tokens; no allocation once `scratch` has grown to the usual size.
-/// While a body of n bytes is parsed, up to 54 n bytes are held, when it consists of brackets alone.
+/// Cost: one pass over the body and one over its tokens; no allocation once `scratch` has grown to
+/// the usual size. While a body of n bytes is parsed, up to 54 n bytes are held, when it consists
+/// of brackets alone.
 pub fn parse_timer<'a>(
     body: &'a mut [u8],
     scratch: &'a mut JsonScratch,
@@ -160,9 +167,9 @@ pub fn parse_timer<'a>(
     result
 }
 
-/// simd-json takes a NUL after a number for the end of its input, and a surrogate escape without its other half for
-/// U+0000: the opaque data would not be what was sent. Both are looked for in vectors, 20 ns for 300 bytes; a body with
-/// `\u` escapes, which is rare, is walked.
+/// simd-json takes a NUL after a number for the end of its input, and a surrogate escape without
+/// its other half for U+0000: the opaque data would not be what was sent. Both are looked for in
+/// vectors, 20 ns for 300 bytes; a body with `\u` escapes, which is rare, is walked.
 fn refuse_what_the_parser_lets_pass(body: &[u8]) -> Result<(), DocumentError> {
     let next = &body[1.min(body.len())..];
     let (has_nul, has_unicode_escape) =
@@ -178,7 +185,8 @@ fn refuse_what_the_parser_lets_pass(body: &[u8]) -> Result<(), DocumentError> {
     Ok(())
 }
 
-/// Whether every `\u` escape has four hex digits, and every surrogate its other half (RFC 8259 section 7).
+/// Whether every `\u` escape has four hex digits, and every surrogate its other half (RFC 8259
+/// section 7).
 #[cold]
 fn pairs_surrogates(body: &[u8]) -> bool {
     let code_unit = |rest: &[u8]| {

@@ -1,4 +1,5 @@
-//! Tests of [`super::timer_json`]: every member missing, doubled, of every wrong type, and bodies that mean harm.
+//! Tests of [`super::timer_json`]: every member missing, doubled, of every wrong type, and bodies
+//! that mean harm.
 
 use super::timer_json::{JsonScratch, Tag, parse_timer};
 
@@ -134,76 +135,78 @@ fn numbers_of_seconds() {
     }
 }
 
+/// A value of every type, and how a refusal names it.
+const VALUES: [(&str, &str); 8] = [
+    ("null", "null"),
+    ("true", "true or false"),
+    (r#""5""#, "a string"),
+    ("[5]", "an array"),
+    (r#"{"a":5}"#, "an object"),
+    ("5", "5"),
+    ("-5", "-5"),
+    ("5.5", "5.5"),
+];
+
+type Place = (&'static str, &'static str, fn(&str) -> String, &'static [&'static str]);
+
+const NUMBERS: &[&str] = &["5", "-5", "5.5"];
+
+/// Every member: its path, what it is expected to be, a document that holds a value there, and the
+/// values that fit.
+const PLACES: [Place; 12] = [
+    ("timing", "an object", with_timing, &["an object"]),
+    ("callback", "an object", with_callback, &["an object"]),
+    ("callback.http", "an object", with_http, &["an object"]),
+    (
+        "timing.interval",
+        "a number of seconds",
+        |value| with_timing(&format!(r#"{{"interval":{value}}}"#)),
+        NUMBERS,
+    ),
+    (
+        "timing.repeat-for",
+        "a number of seconds",
+        |value| with_timing(&format!(r#"{{"interval":1,"repeat-for":{value}}}"#)),
+        NUMBERS,
+    ),
+    (
+        "callback.http.uri",
+        "a string",
+        |value| with_http(&format!(r#"{{"uri":{value},"opaque":""}}"#)),
+        &["a string"],
+    ),
+    (
+        "callback.http.opaque",
+        "a string",
+        |value| with_http(&format!(r#"{{"uri":"http://a","opaque":{value}}}"#)),
+        &["a string"],
+    ),
+    (
+        "reliability",
+        "an object",
+        |value| with(&format!(r#""reliability":{value}"#)),
+        &["an object"],
+    ),
+    (
+        "reliability.replication-factor",
+        "a whole number",
+        |value| with(&format!(r#""reliability":{{"replication-factor":{value}}}"#)),
+        &["5", "-5"],
+    ),
+    ("statistics", "an object", |value| with(&format!(r#""statistics":{value}"#)), &["an object"]),
+    ("statistics.tag-info", "an array of objects", with_tags, &["an array"]),
+    (
+        "statistics.tag-info.type",
+        "a string",
+        |value| with_tags(&format!(r#"[{{"type":{value}}}]"#)),
+        &["a string"],
+    ),
+];
+
 #[test]
 fn wrong_types_name_the_member() {
-    let others = [
-        ("null", "null"),
-        ("true", "true or false"),
-        (r#""5""#, "a string"),
-        ("[5]", "an array"),
-        (r#"{"a":5}"#, "an object"),
-        ("5", "5"),
-        ("-5", "-5"),
-        ("5.5", "5.5"),
-    ];
-    type Place = (&'static str, &'static str, fn(&str) -> String, &'static [&'static str]);
-    let numbers: &[&str] = &["5", "-5", "5.5"];
-    let places: [Place; 12] = [
-        ("timing", "an object", with_timing, &["an object"]),
-        ("callback", "an object", with_callback, &["an object"]),
-        ("callback.http", "an object", with_http, &["an object"]),
-        (
-            "timing.interval",
-            "a number of seconds",
-            |value| with_timing(&format!(r#"{{"interval":{value}}}"#)),
-            numbers,
-        ),
-        (
-            "timing.repeat-for",
-            "a number of seconds",
-            |value| with_timing(&format!(r#"{{"interval":1,"repeat-for":{value}}}"#)),
-            numbers,
-        ),
-        (
-            "callback.http.uri",
-            "a string",
-            |value| with_http(&format!(r#"{{"uri":{value},"opaque":""}}"#)),
-            &["a string"],
-        ),
-        (
-            "callback.http.opaque",
-            "a string",
-            |value| with_http(&format!(r#"{{"uri":"http://a","opaque":{value}}}"#)),
-            &["a string"],
-        ),
-        (
-            "reliability",
-            "an object",
-            |value| with(&format!(r#""reliability":{value}"#)),
-            &["an object"],
-        ),
-        (
-            "reliability.replication-factor",
-            "a whole number",
-            |value| with(&format!(r#""reliability":{{"replication-factor":{value}}}"#)),
-            &["5", "-5"],
-        ),
-        (
-            "statistics",
-            "an object",
-            |value| with(&format!(r#""statistics":{value}"#)),
-            &["an object"],
-        ),
-        ("statistics.tag-info", "an array of objects", with_tags, &["an array"]),
-        (
-            "statistics.tag-info.type",
-            "a string",
-            |value| with_tags(&format!(r#"[{{"type":{value}}}]"#)),
-            &["a string"],
-        ),
-    ];
-    for (path, expected, document, fitting) in places {
-        for (value, got) in others {
+    for (path, expected, document, fitting) in PLACES {
+        for (value, got) in VALUES {
             if !fitting.contains(&got) {
                 let text = refusal(document(value));
                 assert_eq!(text, format!("{path}: expected {expected}, got {got}"));

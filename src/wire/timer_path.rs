@@ -1,4 +1,5 @@
-//! The id that a client gets, `<16 hex id>-<factor>-<16 hex filter>`, and the older forms accepted in a path.
+//! The id that a client gets, `<16 hex id>-<factor>-<16 hex filter>`, and the older forms accepted
+//! in a path.
 //!
 //! Only text and numbers: which nodes a filter names is not known here.
 
@@ -7,7 +8,8 @@ use crate::base::limits::REPLICATION_FACTOR_MAX;
 
 /// Bytes of the longest id that [`write_public_id`] writes: 16 + 1 + 2 + 1 + 16.
 pub const PUBLIC_ID_BYTES_MAX: usize = 36;
-/// Bytes of a path with percent escapes that is looked at: an id of which every byte is escaped, and room for a suffix.
+/// Bytes of a path with percent escapes that is looked at: an id of which every byte is escaped,
+/// and room for a suffix.
 const ESCAPED_PATH_BYTES_MAX: usize = 256;
 /// Hex digits of an id and of a filter.
 const HEX_DIGITS: usize = 16;
@@ -62,10 +64,10 @@ pub struct PublicId {
     pub filter: Option<u64>,
 }
 
-/// Parses the path of a request target. Ids are read in either case, in the forms `<16 hex>-<factor>-<16 hex>`,
-/// `<16 hex>-<factor>` with any suffix (ignored), and `<16 hex><16 hex>`; a factor outside 1..=16 makes the path
-/// unknown. Clients URL-escape the id: escapes of unreserved characters are resolved (RFC 3986 section 6.2.2.2), other
-/// escapes are not. No allocation.
+/// Parses the path of a request target. Ids are read in either case, in the forms `<16
+/// hex>-<factor>-<16 hex>`, `<16 hex>-<factor>` with any suffix (ignored), and `<16 hex><16 hex>`;
+/// a factor outside 1..=16 makes the path unknown. Clients URL-escape the id: escapes of unreserved
+/// characters are resolved (RFC 3986 section 6.2.2.2), other escapes are not. No allocation.
 pub fn parse_path(path: &str) -> TimerPath {
     if !path.contains('%') {
         return parse_plain_path(path.as_bytes());
@@ -75,7 +77,8 @@ pub fn parse_path(path: &str) -> TimerPath {
     parse_plain_path(&plain[..plain_bytes])
 }
 
-/// Appends `<16 hex id>-<factor>-<16 hex filter>`, lower case: 35 or 36 bytes. `factor` lies in 1..=16.
+/// Appends `<16 hex id>-<factor>-<16 hex filter>`, lower case: 35 or 36 bytes. `factor` lies in
+/// 1..=16.
 pub fn write_public_id(id: TimerId, factor: u8, filter: u64, out: &mut Vec<u8>) {
     assert!(is_factor(u32::from(factor)), "a replication factor is 1 to 16, not {factor}");
     let mut text = [b'-'; PUBLIC_ID_BYTES_MAX];
@@ -147,9 +150,10 @@ fn parse_hex(digits: &[u8; HEX_DIGITS]) -> Option<u64> {
     (seen < 16).then_some(value)
 }
 
-/// Resolves escapes of unreserved characters into `plain` and returns how many bytes it wrote. Every other escape stays
-/// as it is: in an id it is no hex digit, in a suffix it does not matter. What does not fit is cut off: no path that
-/// means something is that long, but for a suffix that is ignored.
+/// Resolves escapes of unreserved characters into `plain` and returns how many bytes it wrote.
+/// Every other escape stays as it is: in an id it is no hex digit, in a suffix it does not matter.
+/// What does not fit is cut off: no path that means something is that long, but for a suffix that
+/// is ignored.
 fn unescape(path: &[u8], plain: &mut [u8; ESCAPED_PATH_BYTES_MAX]) -> usize {
     let mut rest = path;
     for (written, place) in plain.iter_mut().enumerate() {

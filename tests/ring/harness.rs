@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use chronos::ring::{Completion, Listener, Ring, RingConfig, SocketId, Wait, now};
 
-/// End of every wait in these tests: far more than a busy machine needs, so reaching it is a failure.
+/// End of every wait in these tests: far more than a busy machine needs, so reaching it is a
+/// failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const SMALL: RingConfig = RingConfig { entries: 64, buffers: 64, buffer_bytes: 4096 };

@@ -1,0 +1,58 @@
+//! The process's memory before the first request: taken, touched and kept.
+
+use std::ffi::c_long;
+
+/// `mi_option_purge_delay` of mimalloc 3; the sys crate exposes the call but not the number. Locked
+/// by the test below.
+const PURGE_DELAY: i32 = 15;
+const NEVER: c_long = -1;
+/// Memory is taken in pieces of this size.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Tells the allocator to keep freed memory for the next use instead of giving it back to the
+/// kernel: giving back is a system call, and taking again a page fault, both inside a core's turn.
+/// To be called once, before other threads run.
+pub fn keep_freed_memory() {
+    // SAFETY: the call writes one word of mimalloc's own option table; not thread safe, which is
+    // why this function is to be called before any other thread exists.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, NEVER) }
+}
+
+/// Takes `bytes` from the kernel, touches every page, and leaves them to the allocator of the
+/// calling thread, so that the first timers pay no page faults. Needs [`keep_freed_memory`] to
+/// last. Cost: the kernel clears the memory, about
+/// 0.3 s per GiB on ordinary machines.
+pub fn prefault(bytes: u64) {
+    let pieces = usize::try_from(bytes).unwrap_or(usize::MAX) / PIECE_BYTES;
+    let touched: Vec<Vec<u8>> = (0..pieces).map(|_| vec![1; PIECE_BYTES]).collect();
+    drop(std::hint::black_box(touched));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[global_allocator]
+    static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+    fn resident_bytes() -> u64 {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+        let pages = statm.split(' ').nth(1).expect("the second field is the resident set");
+        pages.parse::<u64>().expect("a number") * 4096
+    }
+
+    #[test]
+    fn memory_once_touched_stays() {
+        const BYTES: u64 = 128 << 20;
+        keep_freed_memory();
+        let before = resident_bytes();
+        prefault(BYTES);
+        // Frees of other sizes are what would make the allocator purge what is due.
+        for _ in 0..100 {
+            drop(std::hint::black_box(vec![1_u8; 300 << 10]));
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let kept = resident_bytes().saturating_sub(before);
+        assert!(kept >= BYTES * 9 / 10, "{kept} bytes of {BYTES} kept");
+    }
+}

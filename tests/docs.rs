@@ -1,0 +1,322 @@
+//! The documents against the program: links, names of files, configuration keys and their defaults,
+//! flags, reasons of errors, examples of timers. What a document says and the program does not is
+//! found here.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use chronos::control::config_keys::KEYS;
+use chronos::shard::effects::Refusal;
+use chronos::timer::admission::admit;
+use chronos::wire::timer_json::{JsonScratch, parse_timer};
+
+const DOCUMENTS: [&str; 6] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "docs/api.md",
+    "docs/metrics.md",
+    "docs/operations.md",
+    "docs/performance.md",
+];
+
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn exists(name: &str) -> bool {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name).exists()
+}
+
+fn expect_none(findings: &[String]) {
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+}
+
+/// Texts between backticks, outside blocks of code.
+fn quoted(document: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in document.lines().filter(|line| !line.starts_with("    ")) {
+        found.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
+    }
+    found
+}
+
+/// Targets of links that stay in the project and name nothing there; paths in backticks likewise.
+fn dead_references(name: &str, document: &str) -> Vec<String> {
+    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+    let mut findings = Vec::new();
+    for link in document.split("](").skip(1) {
+        let target = link.split(')').next().unwrap_or_default();
+        let file = target.split('#').next().unwrap_or_default();
+        let is_outside = target.contains("://") || file.is_empty();
+        let path = folder.join(file);
+        if !is_outside && !exists(path.to_str().expect("plain")) {
+            findings.push(format!("{name}: link to {target}"));
+        }
+    }
+    for text in quoted(document) {
+        let is_path = ["src/", "tests/", "benches/", "loadgen/", "docs/", "tuning/", ".ci/"]
+            .iter()
+            .any(|room| text.starts_with(room) && !text.contains([' ', '<', '*']));
+        if is_path && !exists(&text) {
+            findings.push(format!("{name}: no file {text}"));
+        }
+    }
+    findings
+}
+
+/// Words such as `limits.timers_max` whose section exists and whose key does not.
+fn unknown_keys(name: &str, document: &str) -> Vec<String> {
+    let sections: BTreeSet<&str> = KEYS.iter().map(|key| key.section).collect();
+    let mut findings = Vec::new();
+    for text in quoted(document) {
+        let Some((section, key)) = text.split_once('.') else { continue };
+        let is_word = key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        let is_known = KEYS.iter().any(|known| known.section == section && known.name == key);
+        // `log.rs` is a file.
+        if sections.contains(section) && is_word && key != "rs" && !is_known {
+            findings.push(format!("{name}: no key {text}"));
+        }
+    }
+    findings
+}
+
+/// Rows `| `section.key` | default | ... |` whose default is not that of the reference file.
+fn wrong_defaults(document: &str, reference: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for row in document.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let Some((section, key)) = cells[1].trim_matches('`').split_once('.') else { continue };
+        if !KEYS.iter().any(|known| known.section == section && known.name == key) {
+            continue;
+        }
+        let block = reference.split(&format!("\n[{section}]\n")).nth(1).expect("a section of it");
+        let line = block.lines().find_map(|line| line.strip_prefix(&format!("#{key} = ")));
+        let default = line.expect("every key stands in it").replace('_', " ");
+        if cells[2] != default {
+            findings.push(format!("{section}.{key}: {} in the document, {default}", cells[2]));
+        }
+    }
+    findings
+}
+
+/// Lines of blocks of code that call a program of ours, with its continuation lines.
+fn commands(document: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in document.lines() {
+        let code = line.strip_prefix("    ").map(|line| line.trim_start_matches("$ ").trim());
+        let Some(code) = code.or(goes_on.then_some(line.trim())) else { continue };
+        if goes_on {
+            let last = found.last_mut().expect("a command that goes on");
+            last.push(' ');
+            last.push_str(code.trim_end_matches('\\'));
+        } else if code.split_whitespace().any(|word| program(word).is_some()) {
+            found.push(code.trim_end_matches('\\').to_owned());
+        } else {
+            continue;
+        }
+        goes_on = code.ends_with('\\');
+    }
+    found
+}
+
+/// The program that a word of a command names.
+fn program(word: &str) -> Option<&'static str> {
+    match word.rsplit('/').next() {
+        Some("chronos") => Some(env!("CARGO_BIN_EXE_chronos")),
+        Some("chronos-loadgen") => Some(env!("CARGO_BIN_EXE_chronos-loadgen")),
+        _ => None,
+    }
+}
+
+fn help(program: &str, subcommand: Option<&str>) -> Option<String> {
+    let output = Command::new(program).args(subcommand).arg("--help").env_clear().output();
+    let output = output.expect("the program runs");
+    output.status.success().then(|| String::from_utf8(output.stdout).expect("UTF-8"))
+}
+
+/// Flags of commands that the program does not have.
+fn unknown_flags(name: &str, document: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for command in commands(document) {
+        let command = command.split(" # ").next().unwrap_or_default().trim();
+        let words: Vec<&str> = command.split_whitespace().collect();
+        // Of `taskset -c 0 chronos --x` and `cargo run -- demo` the last program and what follows.
+        let at = words.iter().rposition(|word| program(word).is_some());
+        let at = at.expect("a command names a program");
+        let program = program(words[at]).expect("found just now");
+        let after = &words[at + 1..];
+        let subcommand = after.first().copied().filter(|word| {
+            word.bytes().all(|byte| byte.is_ascii_lowercase())
+                && help(program, Some(word)).is_some()
+        });
+        let help = help(program, subcommand).expect("every program has help");
+        let flags = after.iter().filter(|word| word.starts_with("--"));
+        for flag in flags.map(|word| word.split('=').next().unwrap_or_default()) {
+            let is_known = help.split(|c: char| c.is_whitespace() || c == ',').any(|w| w == flag);
+            if !is_known {
+                findings.push(format!("{name}: `{command}`: no {flag}"));
+            }
+        }
+    }
+    findings
+}
+
+/// Pieces of reasons in the tables of errors that no source says.
+fn unsaid_reasons(document: &str, sources: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for row in document.lines() {
+        let Some(cells) = row.strip_prefix("| ").filter(|row| row.as_bytes()[0].is_ascii_digit())
+        else {
+            continue;
+        };
+        let Some((_, reasons)) = cells.split_once(" | `") else { continue };
+        let reasons = reasons.trim_end_matches(" |").trim_matches('`');
+        for reason in reasons.split("`, `") {
+            for piece in reason.split(['{', '}']).step_by(2).filter(|piece| piece.len() > 3) {
+                if !sources.contains(piece) {
+                    findings.push(format!("no source says `{piece}`"));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// All sources of the rooms that answer clients, string continuations joined.
+fn answering_sources() -> String {
+    let mut all = String::new();
+    for room in ["wire", "timer", "shard", "node"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(room);
+        for entry in std::fs::read_dir(folder).expect("a room") {
+            all.push_str(&std::fs::read_to_string(entry.expect("a file").path()).expect("UTF-8"));
+        }
+    }
+    let mut parts = all.split("\\\n");
+    let mut joined = parts.next().unwrap_or_default().to_owned();
+    parts.for_each(|part| joined.push_str(part.trim_start()));
+    joined
+}
+
+/// Timers in the documents: what stands between `-d '` and `'`, and the blocks that begin with
+/// `{"timing"`.
+fn example_timers(document: &str) -> Vec<String> {
+    let mut found: Vec<String> = document
+        .split("-d '")
+        .skip(1)
+        .map(|rest| rest.split('\'').next().unwrap_or_default().replace("\\\n", ""))
+        .collect();
+    let lines: Vec<&str> = document.lines().collect();
+    for (number, line) in lines.iter().enumerate() {
+        if line.starts_with("    {\"timing\"") {
+            found.push(
+                lines[number..].iter().take_while(|line| !line.is_empty()).copied().collect(),
+            );
+        }
+    }
+    found
+}
+
+fn accept(example: &str) -> Result<(), String> {
+    let (mut scratch, mut content) = (JsonScratch::default(), Vec::new());
+    let mut body = example.as_bytes().to_vec();
+    let document = parse_timer(&mut body, &mut scratch).map_err(|error| error.to_string())?;
+    admit(&document, None, 1 << 20, &mut content).map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+#[test]
+fn references_lead_somewhere() {
+    for name in DOCUMENTS {
+        expect_none(&dead_references(name, &read(name)));
+    }
+    assert_eq!(
+        dead_references("docs/a.md", "[x](gone.md) [y](metrics.md#a) `src/gone.rs`").len(),
+        2
+    );
+    assert_eq!(dead_references("a.md", "[x](https://a/b) `src/lib.rs` `src/<room>`").len(), 0);
+}
+
+#[test]
+fn keys_and_defaults_are_those_of_the_program() {
+    let reference = read("tuning/reference.toml");
+    for name in DOCUMENTS {
+        expect_none(&unknown_keys(name, &read(name)));
+        expect_none(&wrong_defaults(&read(name), &reference));
+    }
+    assert_eq!(unknown_keys("a", "`limits.timer_max` `limits.timers_max` `log.rs`").len(), 1);
+    assert_eq!(wrong_defaults("| `limits.idle_timeout_ms` | 20 001 | x |", &reference).len(), 1);
+    let limits = KEYS.iter().filter(|key| ["limits", "callbacks"].contains(&key.section));
+    let api = read("docs/api.md");
+    for key in limits.filter(|key| key.name != "turn_budget_us") {
+        let row = format!("| `{}.{}` | ", key.section, key.name);
+        assert!(api.contains(&row), "docs/api.md has no row for {key}");
+    }
+}
+
+#[test]
+fn commands_use_flags_that_exist() {
+    let mut count = 0;
+    for name in DOCUMENTS {
+        expect_none(&unknown_flags(name, &read(name)));
+        count += commands(&read(name)).len();
+    }
+    assert!(count > 10, "{count} commands are found");
+    assert_eq!(unknown_flags("a", "    chronos --port 1\n").len(), 1);
+    assert_eq!(unknown_flags("a", "    chronos-loadgen post \\\n        --interval 1\n").len(), 1);
+    assert_eq!(unknown_flags("a", "    x/chronos --cores 0 --no-pin\n").len(), 0);
+}
+
+#[test]
+fn reasons_of_errors_are_said_by_the_program() {
+    let (api, sources) = (read("docs/api.md"), answering_sources());
+    expect_none(&unsaid_reasons(&api, &sources));
+    assert_eq!(unsaid_reasons("| 400 | `body: hollow, got {}` |", &sources).len(), 1);
+    let refusals = [
+        Refusal::TimersFull,
+        Refusal::BytesFull,
+        Refusal::HostsFull,
+        Refusal::HostQueueFull,
+        Refusal::IdsExhausted,
+        Refusal::CoreBusy,
+    ];
+    for refusal in refusals {
+        assert!(api.contains(&format!("| 503 | `{refusal}` |")), "docs/api.md lacks: {refusal}");
+    }
+}
+
+#[test]
+fn timers_in_the_documents_are_accepted() {
+    let mut count = 0;
+    for name in ["README.md", "docs/api.md", "docs/operations.md"] {
+        for example in example_timers(&read(name)) {
+            count += 1;
+            accept(&example).unwrap_or_else(|reason| panic!("{name}: {example}: {reason}"));
+        }
+    }
+    assert!(count >= 3, "{count} timers are found");
+    assert!(accept(r#"{"timing":{"interval":-1},"callback":{}}"#).is_err());
+}
+
+#[test]
+fn the_readme_names_the_commands_that_continuous_integration_runs() {
+    let readme = read("README.md");
+    assert!(readme.contains("\n    cargo run --release -- demo\n"), "the demo");
+    assert!(readme.contains("\n    tests/run\n"), "the tests");
+    assert!(read(".ci/run").ends_with("\nexec tests/run\n"));
+}
+
+#[test]
+fn the_architecture_names_every_room() {
+    let architecture = read("ARCHITECTURE.md");
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).expect("src")
+    {
+        let entry = entry.expect("an entry of it");
+        let room = entry.file_name().into_string().expect("plain");
+        if entry.path().is_dir() {
+            assert!(architecture.contains(&format!("    {room}/ ")), "no word about {room}");
+        }
+    }
+}
