@@ -245,3 +245,28 @@ fn a_good_request_before_garbage_counts() {
         assert_eq!(node.request("DELETE", path, "").status, 200, "{garbage:?}");
     }
 }
+
+#[test]
+fn a_length_that_is_missing_or_wrong_spoils_no_other_request() {
+    let node = Node::shared();
+    let body = far_document();
+    let path = "/timers/00000000000000ae-2";
+    let put =
+        |length: String| format!("PUT {path} HTTP/1.1\r\nHost: x\r\n{length}\r\n{body}{PING}");
+    for (what, length) in [
+        ("missing", String::new()),
+        ("none", "Content-Length: 0\r\n".to_owned()),
+        ("short", format!("Content-Length: {}\r\n", body.len() - 5)),
+        ("long", format!("Content-Length: {}\r\n", body.len() + 5)),
+    ] {
+        let mut client = node.client();
+        client.send(put(length));
+        // The document is cut or runs on; what is left of it is no request line.
+        client.answer().assert_refusal(400, "body", what);
+        let answer = client.answer();
+        answer.assert_refusal(400, "request line", what);
+        assert!(answer.says_close(), "{what}");
+        assert_eq!(client.end(), End::Closed, "{what}");
+        assert_eq!(node.request("GET", path, "").status, 404, "{what}");
+    }
+}

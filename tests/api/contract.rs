@@ -388,3 +388,31 @@ fn ping_answers_ok() {
         assert_eq!((answer.status, answer.text()), (200, "OK"));
     }
 }
+
+#[test]
+fn put_under_another_factor_replaces_the_timer_and_keeps_its_factor() {
+    let node = Node::shared();
+    let path = node.create(&with_factor("3"));
+    let id = &path["/timers/".len()..][..16];
+    let changed = document("7200", None, "http://127.0.0.1:9/", "changed");
+    let answer = node.request("PUT", &format!("/timers/{id}-1"), &changed);
+    assert_eq!(identity(&answer).1, "3", "the holder knows the true one");
+    let timer = shown(&node.request("GET", &path, ""));
+    assert_eq!(timer["callback"]["http"]["opaque"], "changed");
+    assert_eq!(timer["reliability"]["replication-factor"], 3);
+}
+
+#[test]
+fn timers_with_equal_content_are_timers_of_their_own() {
+    let node = Node::shared();
+    let mut client = node.client();
+    let paths: Vec<_> = (0..20).map(|_| client.create(&far_document())).collect();
+    let (kept, deleted) = paths.split_at(10);
+    for path in deleted {
+        assert_eq!(client.request("DELETE", path, "").status, 200);
+    }
+    for path in kept {
+        let timer = shown(&client.request("GET", path, ""));
+        assert_eq!(timer["callback"]["http"]["opaque"], "x");
+    }
+}
