@@ -70,9 +70,11 @@ fn round_trip(client: &mut MeshPort, server: &mut MeshPort, request: Remote) {
 
 /// The same between two bounded channels of the standard library.
 struct Channels {
-    requests: (SyncSender<(Requester, Remote)>, Receiver<(Requester, Remote)>),
-    replies: (SyncSender<Reply>, Receiver<Reply>),
+    requests: Channel<(Requester, Remote)>,
+    replies: Channel<Reply>,
 }
+
+type Channel<T> = (SyncSender<T>, Receiver<T>);
 
 impl Channels {
     fn new() -> Self {

@@ -131,8 +131,8 @@ impl Bench {
         mix(self.dice) % bound
     }
 
-    /// What the next create or update asks for: an interval around the mean, repeated for a year.
-    fn ask(&mut self, request: impl FnOnce(Definition<'_>) -> Request<'_>) {
+    /// Creates, or updates a timer: an interval around the mean, repeated for a year.
+    fn store(&mut self, known: Option<TimerId>) -> TimerId {
         let interval_ms = self.interval_ms / 2 + self.random_below(self.interval_ms);
         let host = self.random_below(HOSTS) as usize;
         let definition = Definition {
@@ -142,8 +142,13 @@ impl Bench {
             authority: &self.hosts[host],
             content: &self.content,
         };
-        let event = Event::Request { from: FROM, request: request(definition) };
+        let request = match known {
+            None => Request::Create(definition),
+            Some(id) => Request::Update(id, definition),
+        };
+        let event = Event::Request { from: FROM, request };
         self.shard.handle(now(self.now_ms), event, &mut self.outbox);
+        self.answered()
     }
 
     fn answered(&mut self) -> TimerId {
@@ -154,9 +159,7 @@ impl Bench {
     }
 
     fn create(&mut self) {
-        #[allow(clippy::redundant_closure)] // The path alone fixes one lifetime.
-        self.ask(|definition| Request::Create(definition));
-        let id = self.answered();
+        let id = self.store(None);
         self.ids.push(id);
     }
 
@@ -170,8 +173,7 @@ impl Bench {
     fn update(&mut self) {
         let place = self.random_below(self.ids.len() as u64) as usize;
         let id = self.ids[place];
-        self.ask(|definition| Request::Update(id, definition));
-        assert_eq!(self.answered(), id);
+        assert_eq!(self.store(Some(id)), id);
     }
 
     fn delete(&mut self) {

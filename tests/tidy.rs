@@ -152,8 +152,8 @@ fn blank_length(rest: &str, before: Option<char>) -> Option<usize> {
             return Some((to(&end, hashes + 2) + end.len()).min(rest.len()));
         }
     }
-    if rest.starts_with('"') {
-        return Some(1 + quoted_length(&rest[1..], '"'));
+    if let Some(quoted) = rest.strip_prefix('"') {
+        return Some(1 + quoted_length(quoted, '"'));
     }
     // A quote begins a character literal if one character, or an escape, and a quote follow it;
     // otherwise it is a lifetime.
@@ -220,8 +220,8 @@ fn words(code: &str, word: &str) -> Vec<usize> {
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let stands_alone = |&at: &usize| {
         let ends_in_word = word.ends_with(|c: char| c.is_alphanumeric());
-        !is_part(code[..at].chars().next_back())
-            && !(ends_in_word && is_part(code[at + word.len()..].chars().next()))
+        !(is_part(code[..at].chars().next_back())
+            || ends_in_word && is_part(code[at + word.len()..].chars().next()))
     };
     code.match_indices(word).map(|(at, _)| at).filter(stands_alone).collect()
 }
@@ -411,10 +411,11 @@ fn undocumented_keys(reference: &str) -> Vec<String> {
     for line in reference.lines() {
         if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']');
-        } else if let Some((key, _)) = line.strip_prefix('#').and_then(|l| l.split_once(" = ")) {
-            if previous_is_prose && !key.starts_with(' ') {
-                shown.insert((section, key));
-            }
+        } else if let Some((key, _)) = line.strip_prefix('#').and_then(|l| l.split_once(" = "))
+            && previous_is_prose
+            && !key.starts_with(' ')
+        {
+            shown.insert((section, key));
         }
         previous_is_prose = line.starts_with("# ");
     }

@@ -215,6 +215,11 @@ impl Connection {
     pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
         self.in_order(|out| service.refuse(out, status, reason));
         self.is_closing = true;
+        self.drop_partial();
+    }
+
+    /// Forgets what has arrived of requests that are not served any more.
+    pub fn drop_partial(&mut self) {
         self.began = None;
         self.partial = Vec::new();
         self.stage = Stage::Head(HeadProgress::default());

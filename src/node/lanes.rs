@@ -334,6 +334,9 @@ impl Lanes {
         let connection = self.places[place as usize].as_mut().expect("it was busy just now");
         connection.state = State::Idle;
         connection.deadline = now.mono.plus_ms(self.limits.idle_timeout_ms);
+        if connection.deadline < connection.filed {
+            connection.filed = self.deadlines.file(place, connection.deadline);
+        }
         let lane = self.lanes[connection.host.0 as usize].as_mut();
         lane.expect("a lane outlives its attempts").idle.push(place);
     }

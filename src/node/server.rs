@@ -276,19 +276,36 @@ impl Server {
         self.deliver_replies();
     }
 
-    /// Keeps the sum of begun requests within its limit: the connection that exceeds it is refused.
+    /// Keeps the sum of begun requests within its limit: the connection that holds most of it is refused, so that nobody
+    /// is refused for what others hold. Cost at the limit: a look at every connection, for which the one refused must
+    /// have sent at least the limit's average share.
     fn account(&mut self, place: u32) {
+        self.recount(place);
+        while self.partial_bytes as u64 > self.limits.partial_bytes_per_core_max {
+            let accounted = |place: &usize| {
+                self.places[*place].as_ref().map_or(0, |connection| connection.accounted_bytes)
+            };
+            let largest = (0..self.places.len()).max_by_key(accounted);
+            let largest = largest.expect("a sum above 0 has parts") as u32;
+            if let Some(connection) = self.places[largest as usize].as_mut() {
+                if connection.is_closing {
+                    connection.drop_partial();
+                } else {
+                    let reason =
+                        "too many bytes of incomplete requests (limits.partial_bytes_per_core_max)";
+                    connection.fail(&mut self.service, 503, reason);
+                }
+            }
+            self.mark_dirty(largest);
+            self.recount(largest);
+        }
+    }
+
+    fn recount(&mut self, place: u32) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         let held = connection.partial_bytes();
         self.partial_bytes = self.partial_bytes + held - connection.accounted_bytes;
         connection.accounted_bytes = held;
-        if self.partial_bytes as u64 > self.limits.partial_bytes_per_core_max && held > 0 {
-            let reason =
-                "too many bytes of incomplete requests (limits.partial_bytes_per_core_max)";
-            connection.fail(&mut self.service, 503, reason);
-            self.partial_bytes -= held;
-            connection.accounted_bytes = 0;
-        }
     }
 
     /// A paused connection is fed again in the next turn.

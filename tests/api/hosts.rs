@@ -1,1 +1,245 @@
+//! Callback hosts: where they are, what hostile ones answer, and that one in trouble disturbs no other.
 
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::harness::{Node, document, far_document, until};
+use super::sink::{Reaction, Sink};
+
+/// A node whose callbacks time out early.
+fn hasty_node() -> Node {
+    Node::start(2, "[callbacks]\ntimeout_ms = 250\nretry_first_ms = 20\nretry_max_ms = 50\n")
+}
+
+#[test]
+fn hosts_by_name_and_address() {
+    let node = Node::shared();
+    let four = Sink::ok();
+    let port = four.address.port();
+    let hosts =
+        [format!("localhost:{port}"), format!("LocalHost:{port}"), four.address.to_string()];
+    for host in &hosts {
+        let before = four.callbacks().len();
+        node.create(&document("0", None, &format!("http://{host}/"), "x"));
+        assert_eq!(four.wait_for(before + 1)[before].header("Host"), host);
+    }
+    let six = Sink::on("[::1]:0", |_, _| Reaction::OK);
+    node.create(&document("0", None, &six.uri("/six"), "x"));
+    assert_eq!(six.wait_for(1)[0].header("Host"), six.address.to_string());
+}
+
+#[test]
+fn a_name_that_does_not_resolve_loses_nothing() {
+    let node = hasty_node();
+    let path = node.create(&document("0", None, "http://no-such-host.invalid/", "x"));
+    until("a failed try", || (node.metric("chronos_pops_failed_total") >= 1.0).then_some(()));
+    assert_eq!(node.request("GET", &path, "").status, 200);
+    let sink = Sink::ok();
+    let good = document("0", None, &sink.uri("/"), "moved");
+    assert_eq!(node.request("PUT", &path, &good).status, 200);
+    assert_eq!(sink.wait_for(1)[0].body, b"moved");
+}
+
+#[test]
+fn a_host_that_refuses_connections_is_tried_until_it_is_there() {
+    let node = hasty_node();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound").to_string();
+    drop(listener);
+    for at in 0..20 {
+        node.create(&document("0", None, &format!("http://{address}/{at}"), "x"));
+    }
+    until("failed tries", || (node.metric("chronos_pops_failed_total") >= 20.0).then_some(()));
+    let sink = Sink::on(&address, |_, _| Reaction::OK);
+    let seen = sink.wait_for(20);
+    let mut paths: Vec<_> = seen.iter().map(|one| one.path.clone()).collect();
+    paths.sort();
+    paths.dedup();
+    assert_eq!((seen.len(), paths.len()), (20, 20), "each once");
+}
+
+/// Answers first with `reaction`, then well; returns how often the pop was tried once it is over.
+fn tries(node: &Node, what: &str, reaction: Reaction) -> usize {
+    let sink = Sink::start(move |_, before| match before {
+        0 => reaction.clone(),
+        _ => Reaction::OK,
+    });
+    let path = node.create(&document("0", None, &sink.uri("/"), "x"));
+    until(what, || (node.request("GET", &path, "").status == 404).then_some(()));
+    let seen = sink.callbacks();
+    assert!(seen.iter().all(|one| one.sequence() == 1 && one.body == b"x"), "{what}: {seen:?}");
+    node.assert_alive(what);
+    seen.len()
+}
+
+#[test]
+fn answers_that_count_in_spite_of_all() {
+    let node = hasty_node();
+    let bytes = |text: &str| Reaction::Bytes(text.as_bytes().to_vec());
+    let then_close = |text: &str| Reaction::BytesThenClose(text.as_bytes().to_vec());
+    let ok = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    for (what, reaction) in [
+        ("100-continue first", bytes(&format!("HTTP/1.1 100 Continue\r\n\r\n{ok}"))),
+        (
+            "several interim answers",
+            bytes(&format!("{}{ok}", "HTTP/1.1 103 X\r\nA: b\r\n\r\n".repeat(5))),
+        ),
+        ("two answers", bytes(&ok.repeat(2))),
+        ("200 then 500", bytes(&format!("{ok}HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n"))),
+        ("an answer and garbage", bytes(&format!("{ok}garbage"))),
+        ("no length, closed", then_close("HTTP/1.1 200 OK\r\n\r\nbody until the end")),
+        ("HTTP/1.0", then_close("HTTP/1.0 200 OK\r\n\r\n")),
+        (
+            "chunked",
+            bytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"),
+        ),
+        ("no phrase", bytes("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n")),
+        ("closed in the body", then_close("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")),
+        ("byte by byte", Reaction::ByteByByte(b"HTTP/1.1 100 X\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n".to_vec())),
+        ("a body of 1 GiB", Reaction::Gigabyte),
+        (
+            "a body that hangs",
+            Reaction::BytesThenNothing(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".to_vec(),
+            ),
+        ),
+        (
+            "Connection: close",
+            then_close("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
+        ),
+    ] {
+        assert_eq!(tries(&node, what, reaction), 1, "{what}");
+    }
+}
+
+#[test]
+fn answers_that_do_not_count_are_tried_again() {
+    let node = hasty_node();
+    let then_close = |bytes: &[u8]| Reaction::BytesThenClose(bytes.to_vec());
+    let long = [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &[b'y'; 100_000], b"\r\n\r\n"].concat();
+    let headers = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(1_000));
+    for (what, reaction) in [
+        ("closed at once", then_close(b"")),
+        ("broken off", Reaction::Break),
+        ("closed in the head", then_close(b"HTTP/1.1 200 OK\r\nContent-Le")),
+        ("a head that hangs", Reaction::BytesThenNothing(b"HTTP/1.1 200 OK\r\n".to_vec())),
+        ("nothing", Reaction::never()),
+        ("too late", Reaction::Late(Duration::from_millis(500))),
+        ("garbage", Reaction::Bytes(b"\0\x01\x02garbage\r\n\r\n".to_vec())),
+        ("another protocol", Reaction::Bytes(b"220 smtp.example ESMTP\r\n".to_vec())),
+        ("status 0", Reaction::Bytes(b"HTTP/1.1 000 X\r\nContent-Length: 0\r\n\r\n".to_vec())),
+        ("status 2", Reaction::Bytes(b"HTTP/1.1 2 X\r\nContent-Length: 0\r\n\r\n".to_vec())),
+        ("a bad length", Reaction::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n".to_vec())),
+        (
+            "only 100-continue",
+            Reaction::BytesThenNothing(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec()),
+        ),
+        ("interim answers without end", Reaction::Bytes(b"HTTP/1.1 100 X\r\n\r\n".repeat(10_000))),
+        ("switching protocols", Reaction::Bytes(b"HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\n".to_vec())),
+        ("a head of 100 kB", Reaction::Bytes(long)),
+        ("1 000 headers", Reaction::Bytes(headers.into_bytes())),
+    ] {
+        assert_eq!(tries(&node, what, reaction), 2, "{what}");
+    }
+}
+
+#[test]
+fn a_kept_connection_that_closes_under_a_request_costs_no_pop() {
+    let node = Node::start(1, "[callbacks]\nconnections_per_host_max = 1\nretry_first_ms = 1000\n");
+    // Every other callback of a connection is read and not answered, as by a server that closes an idle connection.
+    let sink = Sink::start(|callback, _| match callback.sequence() {
+        2 if callback.connection == 0 => Reaction::Break,
+        _ => Reaction::OK,
+    });
+    node.create(&document("0.2", Some("0.6"), &sink.uri("/"), "x"));
+    let seen = sink.wait_until("the last pop", |seen| seen.iter().any(|one| one.sequence() == 3));
+    let sequences: Vec<_> = seen.iter().map(|one| one.sequence()).collect();
+    assert_eq!(sequences, [1, 2, 2, 3]);
+    let pause = seen[2].at - seen[1].at;
+    assert!(pause < Duration::from_millis(900), "tried again at once, not after {pause:?}");
+}
+
+#[test]
+fn an_answer_to_no_request_is_never_taken_for_the_next() {
+    let node = Node::start(1, "[callbacks]\nconnections_per_host_max = 1\nretry_first_ms = 20\n");
+    // A second answer, 200, waits on the connection when the next callback is made; that one fails.
+    let sink = Sink::start(|callback, _| match callback.path.as_str() {
+        "/first" => Reaction::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(2)),
+        "/second" => Reaction::Status(500),
+        _ => Reaction::OK,
+    });
+    node.create(&document("0", None, &sink.uri("/first"), "x"));
+    sink.wait_for(1);
+    let second = node.create(&document("0", None, &sink.uri("/second"), "x"));
+    sink.wait_until("tries", |seen| seen.iter().filter(|one| one.path == "/second").count() >= 3);
+    assert_eq!(node.request("GET", &second, "").status, 200, "not delivered by a stray answer");
+}
+
+#[test]
+fn a_hung_host_does_not_delay_another() {
+    const GOOD: usize = 500;
+    let node = Node::start(2, "");
+    let hung = Sink::start(|_, _| Reaction::never());
+    let good = Sink::ok();
+    let began = Instant::now();
+    let mut client = node.client();
+    for _ in 0..3_000 {
+        client.create(&document("1", None, &hung.uri("/"), "x"));
+    }
+    let mut due = Vec::new();
+    for at in 0..GOOD {
+        let interval_ms = 1_000 + at as u64 * 4;
+        let interval = format!("{}.{:03}", interval_ms / 1_000, interval_ms % 1_000);
+        let asked = Instant::now();
+        client.create(&document(&interval, None, &good.uri(&format!("/{at}")), "x"));
+        due.push((asked, Duration::from_millis(interval_ms)));
+    }
+    let created_in = began.elapsed();
+    let seen = good.wait_for(GOOD);
+    let mut late: Vec<_> = seen
+        .iter()
+        .map(|one| {
+            let (asked, interval) = due[one.path[1..].parse::<usize>().expect("a number")];
+            (one.at - asked).checked_sub(interval).expect("never early")
+        })
+        .collect();
+    late.sort();
+    // 1 ms is measured elsewhere, on a quiet machine; here it must only not be the hung host's seconds.
+    let p99 = late[GOOD * 99 / 100];
+    assert!(p99 < Duration::from_millis(500), "p99 {p99:?} (created in {created_in:?})");
+    assert!(!hung.callbacks().is_empty(), "the other host did hang");
+    assert!(hung.open_max() <= 2 * 64, "{} connections", hung.open_max());
+    assert_eq!(node.request("POST", "/timers", &far_document()).status, 200);
+}
+
+#[test]
+fn a_host_that_recovers_gets_every_pop() {
+    const TIMERS: usize = 300;
+    let node = hasty_node();
+    let is_well = Arc::new(AtomicBool::new(false));
+    let health = is_well.clone();
+    let delivered = Arc::new(Mutex::new(HashMap::new()));
+    let counts = delivered.clone();
+    let sink = Sink::start(move |callback, _| {
+        if !health.load(SeqCst) {
+            return Reaction::Break;
+        }
+        *counts.lock().expect("no panic").entry(callback.path.clone()).or_insert(0) += 1;
+        Reaction::OK
+    });
+    let mut client = node.client();
+    for at in 0..TIMERS {
+        client.create(&document("0.1", None, &sink.uri(&format!("/{at}")), "x"));
+    }
+    // Enough failures for the host to be held back (8 in a row on each core).
+    sink.wait_for(40);
+    is_well.store(true, SeqCst);
+    until("every pop", || (delivered.lock().expect("no panic").len() == TIMERS).then_some(()));
+    until("no timer", || (node.metric("chronos_timers") == 0.0).then_some(()));
+    let delivered = delivered.lock().expect("no panic").clone();
+    let doubled: Vec<_> = delivered.iter().filter(|entry| *entry.1 > 1).collect();
+    assert!(doubled.is_empty(), "delivered more than once: {doubled:?}");
+}

@@ -317,3 +317,86 @@ fn a_client_that_reads_late_gets_everything() {
     }
     sender.join().expect("no panic");
 }
+
+#[test]
+fn answers_of_a_client_that_is_gone_reach_nobody_else() {
+    let node = Node::start(16, "");
+    for round in 0..100_u64 {
+        let mut gone = node.client();
+        let text: String = (0..50)
+            .map(|at| {
+                request_text(
+                    "PUT",
+                    &format!("/timers/{:016x}-3", round << 32 | at),
+                    &far_document(),
+                )
+            })
+            .collect();
+        gone.send(text);
+        if round % 2 == 0 {
+            let socket = socket2::SockRef::from(gone.stream());
+            socket.set_linger(Some(Duration::ZERO)).expect("a TCP socket");
+        }
+        drop(gone);
+        // Takes the place that became free on its core, or another.
+        let mut client = node.client();
+        let answer = client.request("GET", "/timers/ffffffffffffffff-5", "");
+        answer.assert_refusal(404, "no timer", "the answer to another's request");
+        assert!(is_pong(&client.request("GET", "/ping", "")));
+        client.send("GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        assert!(is_pong(&client.answer()));
+        assert_eq!(client.end(), End::Closed);
+    }
+}
+
+#[test]
+fn large_bodies_follow_each_other() {
+    const BODIES: usize = 8;
+    let node = Node::start(2, "");
+    // An unknown member fills the body up to its limit.
+    let document = far_document();
+    let filler = "f".repeat((1 << 20) - document.len() - 10);
+    let body = document.replacen('{', &format!("{{\"more\":\"{filler}\","), 1);
+    assert!(body.len() <= 1 << 20 && body.len() > (1 << 20) - 16, "{}", body.len());
+    thread::scope(|scope| {
+        for own in 0..6 {
+            let (node, body) = (&node, &body);
+            scope.spawn(move || {
+                let mut client = node.client();
+                let mut writer = client.stream().try_clone().expect("a second handle");
+                let one = match own % 2 {
+                    0 => request_text("POST", "/timers", body),
+                    _ => chunked("POST", "/timers", &[&body[..1_000], &body[1_000..]], ""),
+                };
+                let text = one.repeat(BODIES) + PING;
+                scope.spawn(move || {
+                    std::io::Write::write_all(&mut writer, text.as_bytes()).expect("taken");
+                });
+                for at in 0..BODIES {
+                    assert_eq!(client.answer().status, 200, "{at}");
+                }
+                assert!(is_pong(&client.answer()));
+            });
+        }
+    });
+}
+
+#[test]
+fn large_answers_arrive_whole() {
+    let node = Node::start(2, "");
+    let opaques: Vec<_> = (0..4).map(|own| format!("{own}-").repeat((256 << 10) / 2)).collect();
+    let paths: Vec<_> = opaques
+        .iter()
+        .map(|opaque| node.create(&document("3600", None, "http://127.0.0.1:9/", opaque)))
+        .collect();
+    let mut client = node.client();
+    let text: String = paths.iter().map(|path| request_text("GET", path, "")).collect();
+    client.send(text.repeat(10));
+    for _ in 0..10 {
+        for opaque in &opaques {
+            let shown: serde_json::Value =
+                serde_json::from_slice(&client.answer().body).expect("JSON");
+            assert!(shown["callback"]["http"]["opaque"] == opaque.as_str());
+        }
+    }
+}

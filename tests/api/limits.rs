@@ -1,1 +1,325 @@
+//! Every limit of the configuration, set small: what is beyond it is refused with a reason, what was accepted is kept.
 
+use std::thread;
+
+use super::harness::{Client, End, Node, document, far_document, request_text, until};
+use super::sink::{Reaction, Sink};
+
+/// Posts timers until one is refused; returns the paths of those accepted. Every refusal must be 503 for this reason.
+fn fill(client: &mut Client, body: &str, reason: &str, most: usize) -> Vec<String> {
+    let mut paths = Vec::new();
+    loop {
+        let answer = client.request("POST", "/timers", body);
+        if answer.status != 200 {
+            answer.assert_refusal(503, reason, "at the limit");
+            return paths;
+        }
+        paths.push(answer.header("Location").expect("created").to_owned());
+        assert!(paths.len() <= most, "no limit at {most}");
+    }
+}
+
+#[test]
+fn timers() {
+    let node = Node::start(1, "[limits]\ntimers_max = 10\n");
+    let sink = Sink::ok();
+    let mut client = node.client();
+    let body = document("3600", None, &sink.uri("/"), "x");
+    let paths = fill(&mut client, &body, "limits.timers_max", 10);
+    assert_eq!(paths.len(), 10);
+    let answer = client.request("PUT", "/timers/0000000000000001-2", &body);
+    answer.assert_refusal(503, "limits.timers_max", "PUT of a new one");
+    // What is held can still be read, replaced, deleted and popped.
+    for path in &paths {
+        assert_eq!(client.request("GET", path, "").status, 200);
+        let near = document("0.05", None, &sink.uri(path), "near");
+        assert_eq!(client.request("PUT", path, &near).status, 200);
+    }
+    let seen = sink.wait_for(10);
+    for path in &paths {
+        assert!(seen.iter().any(|one| one.path == *path), "{path} was accepted");
+    }
+    assert_eq!(client.request("DELETE", "/timers/0000000000000001-2", "").status, 200);
+    assert!(node.metric("chronos_requests_refused_total") >= 2.0);
+}
+
+#[test]
+fn timers_of_a_node_are_shared_out_to_its_cores() {
+    let node = Node::start(2, "[limits]\ntimers_max = 20\n");
+    for _ in 0..10 {
+        // Clients land on either core.
+        let _ = fill(&mut node.client(), &far_document(), "limits.timers_max", 20);
+    }
+    assert!(node.metric("chronos_timers") <= 20.0);
+}
+
+#[test]
+fn bytes() {
+    let node = Node::start(1, "[limits]\nstore_bytes_max = 4194304\n");
+    let mut client = node.client();
+    let body = document("3600", None, "http://127.0.0.1:9/", &"x".repeat(50_000));
+    let paths = fill(&mut client, &body, "limits.store_bytes_max", 100);
+    assert!(paths.len() >= 10, "{} timers of 50 kB in 4 MiB", paths.len());
+    assert!(node.metric("chronos_store_bytes") <= 4194304.0);
+    let answer = client.request("PUT", &paths[0], &body.replace("xxx", "yyyy"));
+    answer.assert_refusal(503, "limits.store_bytes_max", "a larger one in its place");
+    for path in &paths {
+        assert_eq!(client.request("GET", path, "").status, 200, "kept");
+    }
+    assert_eq!(client.request("DELETE", &paths[0], "").status, 200);
+    assert_eq!(client.request("POST", "/timers", &body).status, 200, "there is room again");
+}
+
+#[test]
+fn bodies_heads_and_opaque_data() {
+    let config =
+        "[limits]\nbody_bytes_max = 400\nheader_bytes_max = 1024\nopaque_bytes_max = 100\n";
+    let node = Node::start(1, config);
+    let with = |opaque: usize| document("3600", None, "http://127.0.0.1:9/", &"x".repeat(opaque));
+    let mut client = node.client();
+    client.create(&with(100));
+    let answer = client.request("POST", "/timers", &with(101));
+    answer.assert_refusal(413, "limits.opaque_bytes_max", "101 bytes");
+    let largest = format!("{:400}", with(100));
+    assert_eq!(client.request("POST", "/timers", &largest).status, 200, "400 bytes in all");
+    let answer = client.request("POST", "/timers", &(largest + " "));
+    answer.assert_refusal(413, "limits.body_bytes_max", "401 bytes");
+    assert_eq!(client.end(), End::Closed);
+    for (text, status) in [
+        (format!("GET /ping HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(1024)), 431),
+        (format!("GET /ping?{} HTTP/1.1\r\nHost: x\r\n\r\n", "y".repeat(1024)), 414),
+    ] {
+        let mut client = node.client();
+        client.send(text);
+        client.answer().assert_refusal(status, "limit on header bytes", "1 kB");
+        assert_eq!(client.end(), End::Closed);
+    }
+    let begins = "GET /ping HTTP/1.1\r\nHost: x\r\nX: ";
+    let fits = format!("{begins}{}\r\n\r\n", "y".repeat(1024 - begins.len() - 4));
+    let mut client = node.client();
+    client.send(&fits);
+    assert_eq!(client.answer().status, 200, "{} bytes", fits.len());
+}
+
+#[test]
+fn connections() {
+    let node = Node::start(1, "[limits]\nconnections_per_core_max = 5\n");
+    let mut clients: Vec<_> = (0..5).map(|_| node.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.request("GET", "/ping", "").status, 200);
+    }
+    for _ in 0..10 {
+        let mut refused = node.client();
+        let answer = refused.answer();
+        answer.assert_refusal(503, "limits.connections_per_core_max", "the sixth");
+        assert!(answer.says_close());
+        assert_eq!(refused.end(), End::Closed);
+    }
+    for client in &mut clients {
+        assert_eq!(client.request("GET", "/ping", "").status, 200, "the first five go on");
+    }
+    clients.pop();
+    until("a place", || {
+        let mut client = node.client();
+        let _ = client.try_send(request_text("GET", "/ping", "").as_bytes());
+        (client.answer().status == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_flood_of_connections_is_survived() {
+    let node = Node::start(1, "[limits]\nconnections_per_core_max = 5\n");
+    let mut clients: Vec<_> = (0..5).map(|_| node.client()).collect();
+    assert_eq!(clients[0].request("GET", "/ping", "").status, 200);
+    let flood: Vec<_> = (0..300).map(|_| node.client()).collect();
+    assert_eq!(clients[0].request("GET", "/ping", "").status, 200);
+    assert!(node.metric("chronos_connections") <= 5.0 + 64.0);
+    drop(flood);
+    drop(clients);
+    until("all to be gone", || (node.metric("chronos_connections") == 0.0).then_some(()));
+}
+
+#[test]
+fn small_portions_change_no_answer() {
+    let config = "[limits]\npipelined_requests_per_turn_max = 1\nunsent_bytes_per_connection_max = 4096\npops_per_turn_max = 1\n";
+    for shards in [1, 2] {
+        let node = Node::start(shards, config);
+        let mut client = node.client();
+        let mut writer = client.stream().try_clone().expect("a second handle");
+        let text: String = (0..1_000)
+            .map(|at| {
+                request_text("GET", &format!("/timers/{at:016x}-2"), "")
+                    + &request_text("GET", &format!("/no/{at}"), "")
+                    + &request_text("GET", "/ping", "")
+            })
+            .collect();
+        let sender = thread::spawn(move || {
+            std::io::Write::write_all(&mut writer, text.as_bytes()).expect("taken");
+        });
+        for _ in 0..1_000 {
+            client.answer().assert_refusal(404, "no timer", "first");
+            client.answer().assert_refusal(404, "no such path", "second");
+            assert_eq!(client.answer().status, 200);
+        }
+        sender.join().expect("no panic");
+        let sink = Sink::ok();
+        for _ in 0..200 {
+            client.create(&document("0.1", None, &sink.uri("/"), "x"));
+        }
+        sink.wait_for(200);
+        sink.assert_no_more(&node, 200, "0.1");
+    }
+}
+
+#[test]
+fn incomplete_requests() {
+    let node = Node::start(
+        1,
+        "[limits]\nbody_bytes_max = 65536\nopaque_bytes_max = 65536\npartial_bytes_per_core_max = 262144\n",
+    );
+    let body = document("3600", None, "http://127.0.0.1:9/", &"x".repeat(60_000));
+    let (begin, rest) = body.split_at(50_000);
+    let head =
+        format!("POST /timers HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut clients: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = node.client();
+            client.send(head.clone() + begin);
+            client
+        })
+        .collect();
+    until("some refusals", || {
+        (clients.iter().filter(|client| client.has_answer()).count() >= 10).then_some(())
+    });
+    assert!(node.metric("chronos_partial_bytes") <= 262144.0);
+    // The room is full, or nearly; those who hold little of it are not the ones to be refused.
+    let small = request_text("POST", "/timers", &format!("{:900}", far_document()));
+    let mut modest: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = node.client();
+            client.send(&small[..small.len() - 1]);
+            client
+        })
+        .collect();
+    until("all to have been received", || {
+        (node.metric("chronos_connections_accepted_total") >= 120.0
+            && node.metric("chronos_partial_bytes") >= 100.0 * 900.0)
+            .then_some(())
+    });
+    for client in &mut modest {
+        client.send(&small[small.len() - 1..]);
+        assert_eq!(client.answer().status, 200);
+    }
+    let mut served = 0;
+    for client in &mut clients {
+        if client.has_answer() {
+            let answer = client.answer();
+            answer.assert_refusal(503, "limits.partial_bytes_per_core_max", "incomplete");
+            assert!(answer.says_close());
+            assert_eq!(client.end(), End::Closed);
+        } else {
+            client.send(rest);
+            assert_eq!(client.answer().status, 200);
+            served += 1;
+        }
+    }
+    assert!(served >= 1, "those within the limit are served");
+    until("the room to be free", || (node.metric("chronos_partial_bytes") == 0.0).then_some(()));
+    assert_eq!(node.request("POST", "/timers", &body).status, 200);
+}
+
+#[test]
+fn messages_between_cores() {
+    let node = Node::start(16, "[limits]\nmesh_queue_max = 16\n");
+    let threads: Vec<_> = (0..4_u64)
+        .map(|own| {
+            let address = node.address;
+            thread::spawn(move || {
+                let mut client = Client::connect(address);
+                let paths: Vec<_> =
+                    (0..500).map(|at| format!("/timers/{:016x}-2", own << 32 | at)).collect();
+                let text: String =
+                    paths.iter().map(|path| request_text("PUT", path, &far_document())).collect();
+                client.send(text);
+                let answers: Vec<_> = paths.iter().map(|_| client.answer()).collect();
+                for (path, answer) in paths.iter().zip(answers) {
+                    let expected = if answer.status == 200 {
+                        200
+                    } else {
+                        answer.assert_refusal(503, "retry", "a full queue");
+                        404
+                    };
+                    let found = until("room in the queue", || {
+                        let answer = client.request("GET", path, "");
+                        (answer.status != 503).then_some(answer.status)
+                    });
+                    assert_eq!(found, expected, "{path}");
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("every answer was true");
+    }
+}
+
+#[test]
+fn callback_hosts() {
+    let node = Node::start(1, "[callbacks]\nhosts_per_core_max = 2\n");
+    let to = |host: &str| document("3600", None, &format!("http://{host}/"), "x");
+    let mut client = node.client();
+    client.create(&to("a:1"));
+    let path = client.create(&to("b:1"));
+    let answer = client.request("POST", "/timers", &to("c:1"));
+    answer.assert_refusal(503, "callbacks.hosts_per_core_max", "a third");
+    let answer = client.request("PUT", &path, &to("c:1"));
+    answer.assert_refusal(503, "callbacks.hosts_per_core_max", "a third");
+    let shown = client.request("GET", &path, "");
+    assert!(shown.text().contains("http://b:1/"), "the refused PUT changed nothing");
+    client.create(&to("a:1"));
+}
+
+#[test]
+fn pops_that_wait_for_a_host() {
+    let config = "[callbacks]\nconnections_per_host_max = 1\nqueue_per_host_max = 3\n";
+    let node = Node::start(1, config);
+    let hung = Sink::start(|_, before| match before {
+        0 => Reaction::Late(std::time::Duration::from_millis(1_500)),
+        _ => Reaction::OK,
+    });
+    let good = Sink::ok();
+    let mut client = node.client();
+    let mut created = 0;
+    // Due together; as soon as three wait behind the one that hangs, new ones are refused.
+    for _ in 0..4 {
+        client.create(&document("0.05", None, &hung.uri("/"), "x"));
+        created += 1;
+    }
+    hung.wait_for(1);
+    until("a refusal", || {
+        let answer = client.request("POST", "/timers", &document("0", None, &hung.uri("/"), "x"));
+        created += usize::from(answer.status == 200);
+        (answer.status != 200)
+            .then(|| answer.assert_refusal(503, "callbacks.queue_per_host_max", "the queue"))
+    });
+    client.create(&document("0", None, &good.uri("/"), "x"));
+    good.wait_for(1);
+    let seen = hung.wait_for(created);
+    assert!(seen.iter().all(|one| one.sequence() == 1));
+    hung.assert_no_more(&node, created, "0.1");
+}
+
+#[test]
+fn open_files_of_the_process() {
+    let node = Node::start_with_open_files(1, "", 64);
+    let mut held = node.client();
+    assert_eq!(held.request("GET", "/ping", "").status, 200);
+    // More than the process may open: accepting fails and is tried again, what stands is served.
+    let flood: Vec<_> = (0..100).map(|_| node.client()).collect();
+    assert_eq!(held.request("GET", "/ping", "").status, 200);
+    drop(flood);
+    node.assert_alive("too many open files");
+    let sink = Sink::ok();
+    node.create(&document("0", None, &sink.uri("/"), "x"));
+    sink.wait_for(1);
+}

@@ -1,1 +1,197 @@
+//! Memory stays bounded whatever clients and callback servers do, and others are served meanwhile.
 
+use std::thread;
+use std::time::Duration;
+
+use super::harness::{Client, Node, document, far_document, until};
+use super::sink::{Reaction, Sink};
+
+const MIB: u64 = 1 << 20;
+const PING: &str = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// Asserts that memory grew by at most so much since it was `before`, and that a healthy client is served.
+fn assert_bounded(node: &Node, before: u64, growth_max: u64, what: &str) {
+    node.assert_alive(what);
+    let grown = node.resident_bytes().saturating_sub(before);
+    assert!(grown <= growth_max, "{what}: grew by {} KiB", grown / 1024);
+}
+
+/// Sends to a node until it takes no more, or so many bytes; returns how many.
+fn flood(client: &mut Client, piece: &[u8], bytes_max: usize) -> usize {
+    client.stream().set_write_timeout(Some(Duration::from_millis(200))).expect("a socket");
+    let mut sent = 0;
+    while sent < bytes_max && client.try_send(piece).is_ok() {
+        sent += piece.len();
+    }
+    sent
+}
+
+#[test]
+fn clients_that_never_read() {
+    let node = Node::start(2, "");
+    let before = node.resident_bytes();
+    let pings = PING.repeat(2_000);
+    let mut clients: Vec<_> = (0..200).map(|_| node.client()).collect();
+    thread::scope(|scope| {
+        for client in &mut clients {
+            let pings = pings.as_bytes();
+            scope.spawn(move || {
+                let sent = flood(client, pings, 64 << 20);
+                assert!(sent < 64 << 20, "the node takes requests without end");
+            });
+        }
+    });
+    // What they sent and nobody answers yet is bounded by partial_bytes_per_core_max, 64 MiB for each of two cores; each
+    // has an answer buffer being sent and one waiting, of twice unsent_bytes_per_connection_max after growth: 50 MiB.
+    assert_bounded(&node, before, 210 * MIB, "200 clients that never read");
+    drop(clients);
+    until("them to be gone", || (node.metric("chronos_connections") == 0.0).then_some(()));
+}
+
+#[test]
+fn pipelined_garbage() {
+    let node = Node::start(2, "");
+    let before = node.resident_bytes();
+    let garbage: Vec<u8> =
+        (0..1_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let piece = [PING.as_bytes(), &garbage].concat();
+    for _ in 0..30 {
+        let mut clients: Vec<_> = (0..10).map(|_| node.client()).collect();
+        for client in &mut clients {
+            let _ = flood(client, &piece, piece.len());
+            assert_eq!(client.answer().status, 200);
+            assert_eq!(client.answer().status, 400);
+        }
+    }
+    assert_bounded(&node, before, 48 * MIB, "300 MiB of garbage");
+}
+
+#[test]
+fn clients_that_send_byte_by_byte() {
+    let node = Node::start(2, "");
+    let before = node.resident_bytes();
+    let mut clients: Vec<_> = (0..500).map(|_| node.client()).collect();
+    for byte in PING.as_bytes() {
+        for client in &mut clients {
+            client.send([*byte]);
+        }
+    }
+    for client in &mut clients {
+        assert_eq!(client.answer().status, 200);
+        client.send("POST /timers HTTP/1.1\r\nX: ");
+    }
+    for _ in 0..20 {
+        for client in &mut clients {
+            client.send("y");
+        }
+    }
+    assert_bounded(&node, before, 16 * MIB, "500 clients in the middle of a head");
+}
+
+#[test]
+fn bodies_that_never_end() {
+    let node = Node::start(1, "");
+    let before = node.resident_bytes();
+    let length = MIB as usize - 1;
+    let body = vec![b'x'; length - 1];
+    let known = format!("POST /timers HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    let chunked = format!(
+        "POST /timers HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n"
+    );
+    let mut clients: Vec<_> = (0..200).map(|_| node.client()).collect();
+    for (at, client) in clients.iter_mut().enumerate() {
+        let head = if at % 2 == 0 { &known } else { &chunked };
+        let _ = client.try_send(head.as_bytes());
+        let _ = client.try_send(&body);
+    }
+    until("refusals", || {
+        (clients.iter().filter(|client| client.has_answer()).count() >= 100).then_some(())
+    });
+    // 200 MiB were sent; partial_bytes_per_core_max allows 64 MiB, and a buffer that grows is copied once.
+    assert_bounded(&node, before, 160 * MIB, "200 bodies of 1 MiB without their last byte");
+    drop(clients);
+    until("the bytes to be let go", || (node.metric("chronos_partial_bytes") == 0.0).then_some(()));
+}
+
+#[test]
+fn documents_made_to_be_expensive() {
+    let node = Node::start(1, "");
+    let before = node.resident_bytes();
+    let mut client = node.client();
+    for unit in ["[", "{\"\":", "0,", "\"\\u0000\","] {
+        let body = format!("[{}", unit.repeat((1 << 20) / unit.len() - 1));
+        for _ in 0..5 {
+            assert_eq!(client.request("POST", "/timers", &body).status, 400);
+        }
+    }
+    // 54 bytes per byte of body while it is parsed (wire/timer_json.rs), which the allocator may keep.
+    assert_bounded(&node, before, 128 * MIB, "bodies of brackets");
+}
+
+#[test]
+fn callback_servers_that_answer_without_end() {
+    let node = Node::start(1, "[callbacks]\ntimeout_ms = 400\n");
+    let before = node.resident_bytes();
+    let long = vec![b'y'; 8 << 20];
+    let begins = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX: ",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40000000\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;",
+        "",
+    ];
+    let sink = Sink::start(move |callback, _| {
+        let begin = begins[callback.path[1..].parse::<usize>().expect("a number")].as_bytes();
+        Reaction::BytesThenNothing([begin, &long].concat())
+    });
+    for kind in 0..begins.len() {
+        for _ in 0..4 {
+            node.create(&document("0", None, &sink.uri(&format!("/{kind}")), "x"));
+        }
+    }
+    sink.wait_for(4 * begins.len());
+    until("no callback in flight", || (node.metric("chronos_pops_in_flight") == 0.0).then_some(()));
+    assert_bounded(&node, before, 48 * MIB, "answers of 8 MiB");
+}
+
+#[test]
+fn connections_that_come_and_go_leave_nothing() {
+    let node = Node::start(2, "");
+    let settled = || {
+        until("no connection", || (node.metric("chronos_connections") == 0.0).then_some(()));
+        node.metric("chronos_process_open_files")
+    };
+    node.assert_alive("the first connection");
+    let before = settled();
+    for at in 0..2_000 {
+        let mut client = node.client();
+        match at % 4 {
+            0 => client.send("GET /pi"),
+            1 => client.send("garbage\r\n\r\n"),
+            2 => assert_eq!(client.request("GET", "/ping", "").status, 200),
+            _ => {}
+        }
+    }
+    let after = settled();
+    assert!(after <= before + 4.0, "{before} open files before, {after} after");
+}
+
+#[test]
+fn timers_that_come_and_go_leave_little() {
+    let node = Node::start(1, "");
+    let mut client = node.client();
+    let body = document("3600", None, "http://127.0.0.1:9/", &"x".repeat(10_000));
+    let path = client.create(&body);
+    let before = node.resident_bytes();
+    // 100 MB of opaque data in all, one timer's worth at a time.
+    for _ in 0..10_000 {
+        assert_eq!(client.request("PUT", &path, &body).status, 200);
+    }
+    for _ in 0..1_000 {
+        let path = client.create(&body);
+        assert_eq!(client.request("DELETE", &path, "").status, 200);
+    }
+    assert_eq!(client.request("POST", "/timers", &far_document()).status, 200);
+    assert_bounded(&node, before, 16 * MIB, "timers replaced and deleted");
+}

@@ -235,3 +235,74 @@ fn what_is_far_away_waits_and_can_be_brought_near() {
     let seen = sink.wait_for(far.len());
     assert!(seen.iter().all(|one| one.path == "/near"));
 }
+
+#[test]
+fn a_herd_is_delivered_once_each_while_requests_go_on() {
+    const HERD: usize = 10_000;
+    let node = Node::start(2, "");
+    let sink = Sink::ok();
+    let began = Instant::now();
+    let herd_due = began + ms(2_500);
+    thread::scope(|scope| {
+        for half in 0..2 {
+            let (node, sink) = (&node, &sink);
+            scope.spawn(move || {
+                let mut client = node.client();
+                for at in (half..HERD).step_by(2) {
+                    // All due within a few milliseconds, whenever they are created.
+                    let left_ms = herd_due.saturating_duration_since(Instant::now()).as_millis();
+                    let interval = format!("{}.{:03}", left_ms / 1_000, left_ms % 1_000);
+                    client.create(&document(&interval, None, &sink.uri(&format!("/{at}")), "x"));
+                }
+            });
+        }
+    });
+    let mut client = node.client();
+    let mut slowest = Duration::ZERO;
+    while sink.count() < HERD {
+        let asked = Instant::now();
+        assert_eq!(client.request("GET", "/ping", "").status, 200);
+        slowest = slowest.max(asked.elapsed());
+        assert!(began.elapsed() < super::harness::PATIENCE, "{} of {HERD}", sink.count());
+    }
+    // 5 ms are measured elsewhere, on a quiet machine.
+    assert!(slowest < LATE_MAX, "a request took {slowest:?}");
+    sink.assert_no_more(&node, HERD, "0.2");
+    let mut paths: Vec<_> = sink.callbacks().into_iter().map(|one| one.path).collect();
+    paths.sort();
+    paths.dedup();
+    assert_eq!(paths.len(), HERD + 1, "the marker and every timer");
+}
+
+#[test]
+fn a_server_slower_than_the_interval_gets_every_pop_in_order() {
+    let node = Node::shared();
+    let slow = Sink::start(|_, _| Reaction::Late(ms(30)));
+    let fast = Sink::ok();
+    node.create(&document("0.01", Some("0.3"), &slow.uri("/"), "x"));
+    node.create(&document("0.001", Some("0.5"), &fast.uri("/"), "x"));
+    for (sink, pops) in [(&slow, 30), (&fast, 500)] {
+        let seen = sink.wait_for(pops);
+        let sequences: Vec<_> = seen.iter().map(|callback| callback.sequence()).collect();
+        assert_eq!(sequences, (1..=pops as u64).collect::<Vec<_>>());
+        sink.assert_no_more(&node, pops, "0.05");
+    }
+}
+
+#[test]
+fn a_timer_made_anew_while_the_deleted_one_pops_is_its_own() {
+    let node = Node::shared();
+    let sink = Sink::start(|callback, _| match callback.path.as_str() {
+        "/old" => Reaction::Late(ms(150)),
+        _ => Reaction::OK,
+    });
+    let path = node.create(&document("0.05", Some("10"), &sink.uri("/old"), "old"));
+    sink.wait_for(1);
+    assert_eq!(node.request("DELETE", &path, "").status, 200);
+    let anew = document("0.3", Some("0.6"), &sink.uri("/new"), "new");
+    assert_eq!(node.request("PUT", &path, &anew).status, 200);
+    let seen = sink.wait_for(3);
+    let seen: Vec<_> = seen.iter().map(|one| (one.path.as_str(), one.sequence())).collect();
+    assert_eq!(seen, [("/old", 1), ("/new", 1), ("/new", 2)]);
+    sink.assert_no_more(&node, 3, "0.1");
+}

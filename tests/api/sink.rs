@@ -49,6 +49,8 @@ pub enum Reaction {
     Status(u16),
     /// Sends these bytes and keeps the connection.
     Bytes(Vec<u8>),
+    /// Sends these bytes one by one and keeps the connection.
+    ByteByByte(Vec<u8>),
     /// Sends these bytes and closes.
     BytesThenClose(Vec<u8>),
     /// Sends these bytes and then nothing, until the node closes.
@@ -127,6 +129,11 @@ impl Sink {
         self.lock().clone()
     }
 
+    /// How many have come so far.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     /// What has come once there are `count` of them.
     pub fn wait_for(&self, count: usize) -> Vec<Callback> {
         self.wait_until(&format!("{count} callbacks"), |seen| seen.len() >= count)
@@ -201,7 +208,11 @@ fn carry_out(stream: &mut TcpStream, reaction: Reaction) -> bool {
         Reaction::Status(204) => stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").is_ok(),
         Reaction::Status(status) => stream.write_all(&plain(status)).is_ok(),
         Reaction::Bytes(bytes) => stream.write_all(&bytes).is_ok(),
-        Reaction::BytesThenClose(bytes) => stream.write_all(&bytes).is_ok() && false,
+        Reaction::ByteByByte(bytes) => bytes.iter().all(|byte| stream.write_all(&[*byte]).is_ok()),
+        Reaction::BytesThenClose(bytes) => {
+            let _ = stream.write_all(&bytes);
+            false
+        }
         Reaction::BytesThenNothing(bytes) => {
             let _ = stream.write_all(&bytes);
             let mut rest = Vec::new();

@@ -1,10 +1,12 @@
 //! An orderly stop: running callbacks finish, nothing new begins, the process ends with 0.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use super::harness::{Node, document, until};
+use super::harness::{Node, document, request_text, until};
 use super::sink::{Reaction, Sink};
 
 /// What an orderly stop may take beyond the wait for callbacks.
@@ -84,4 +86,49 @@ fn answers_under_way_leave() {
     node.signal("TERM");
     assert_eq!(client.answer().status, 200);
     assert_eq!(node.wait().code(), Some(0), "{}", node.logged());
+}
+
+#[test]
+fn a_busy_node_stops_in_order() {
+    for shards in [2, 16] {
+        let node = Node::start(shards, "");
+        let sink = Sink::ok();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for own in 0..3_u64 {
+                let (node, sink, is_over) = (&node, &sink, &is_over);
+                scope.spawn(move || load(node, sink, own, is_over));
+            }
+            sink.wait_for(200);
+            let began = Instant::now();
+            node.signal("TERM");
+            assert_eq!(node.wait().code(), Some(0), "{}", node.logged());
+            assert!(began.elapsed() < Duration::from_secs(2) + SLACK, "{:?}", began.elapsed());
+            is_over.store(true, SeqCst);
+        });
+    }
+}
+
+/// Pipelined requests that cross cores, with timers that pop, until the node is gone.
+fn load(node: &Node, sink: &Sink, own: u64, is_over: &AtomicBool) {
+    for round in 0..u64::MAX {
+        let Ok(mut stream) = TcpStream::connect(node.address) else { return };
+        let body = document("0.01", Some("0.02"), &sink.uri("/"), "x");
+        let text: String = (0..50)
+            .map(|at| {
+                request_text(
+                    "PUT",
+                    &format!("/timers/{:016x}-2", own << 48 | round << 16 | at),
+                    &body,
+                )
+            })
+            .collect();
+        let _ = stream.write_all(text.as_bytes());
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answers = Vec::new();
+        let _ = stream.read_to_end(&mut answers);
+        if is_over.load(SeqCst) {
+            return;
+        }
+    }
 }
