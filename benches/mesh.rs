@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
+use chronos::base::time::MonoNs;
 use chronos::node::mesh::{MeshPort, Message, Remote, mesh};
 use chronos::ring::{available_cores, pin_to_core};
 use chronos::shard::effects::{Answer, Reply, Request, Requester};
@@ -52,7 +53,7 @@ fn update() -> Remote {
 
 fn serve(server: &mut MeshPort) -> bool {
     match server.receive() {
-        Some(Message::Request(to, request)) => {
+        Some(Message::Request(to, request, _)) => {
             drop(request);
             server.send_reply(Reply { to, answer: Answer::NotFound });
             true
@@ -63,7 +64,7 @@ fn serve(server: &mut MeshPort) -> bool {
 }
 
 fn round_trip(client: &mut MeshPort, server: &mut MeshPort, request: Remote) {
-    client.send_request(SERVER, FROM, request).expect("the queue is empty");
+    client.send_request(MonoNs(0), SERVER, FROM, request).expect("the queue is empty");
     assert!(serve(server));
     assert!(matches!(black_box(client.receive()), Some(Message::Reply(_))));
 }
@@ -148,7 +149,9 @@ fn mesh_between_threads(places: Places) -> f64 {
             let (mut sent, mut answered) = (0, 0);
             while answered < TRIPS {
                 if sent < TRIPS && sent - answered < WINDOW {
-                    client.send_request(SERVER, FROM, read()).expect("the window is smaller");
+                    client
+                        .send_request(MonoNs(0), SERVER, FROM, read())
+                        .expect("the window is smaller");
                     sent += 1;
                 }
                 match client.receive() {

@@ -274,7 +274,8 @@ fn growth(_: &mut Criterion) {
     let timers = timers();
     let mut bench = Bench::new(timers);
     let empty = Asked::by_this_thread();
-    let (mut most, mut slowest, mut allocating) = (Asked::default(), Duration::ZERO, 0_u64);
+    let (mut slowest, mut allocating) = (Duration::ZERO, 0_u64);
+    let (mut most_allocations, mut most_bytes) = ((0, 0), (0, 0));
     let began = Instant::now();
     for number in 0..timers {
         let (asked, begin) = (Asked::by_this_thread(), Instant::now());
@@ -283,8 +284,8 @@ fn growth(_: &mut Criterion) {
         let asked = Asked::since(asked);
         slowest = slowest.max(took);
         allocating += u64::from(asked.allocations > 0);
-        most.allocations = most.allocations.max(asked.allocations);
-        most.bytes = most.bytes.max(asked.bytes);
+        most_allocations = most_allocations.max((asked.allocations, number));
+        most_bytes = most_bytes.max((asked.bytes, number));
         if number % CREATES_PER_MS == CREATES_PER_MS - 1 {
             bench.turn(1);
         }
@@ -293,10 +294,12 @@ fn growth(_: &mut Criterion) {
     let held = Asked::since(empty);
     println!("growth from 0 to {timers} timers, by creates alone:");
     println!(
-        "  most work of one create: {} allocations, {} bytes asked for; {allocating} creates \
-         allocate at all; slowest {} us in one round on this machine, mean {:.0} ns",
-        most.allocations,
-        most.bytes,
+        "  most work of one create: {} allocations (create {}), {} bytes asked for (create {})",
+        most_allocations.0, most_allocations.1, most_bytes.0, most_bytes.1,
+    );
+    println!(
+        "  {allocating} creates allocate at all; slowest {} us in one round on this machine, mean \
+         {:.0} ns",
         slowest.as_micros(),
         took.as_nanos() as f64 / timers as f64
     );
