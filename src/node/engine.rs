@@ -91,7 +91,7 @@ impl Engine {
             Completion::Accepted { socket } => server.accept(now, ring, socket),
             Completion::AcceptFailed(_) => server.refused += 1,
             Completion::Connected { owner, result, .. } => match Owner::from_bits(owner) {
-                Owner::Callback(place) => lanes.connected(ring, place, result.is_ok()),
+                Owner::Callback(place) => lanes.connected(now, ring, place, result.is_ok()),
                 Owner::Client(_) => unreachable!("clients connect to us"),
             },
             Completion::Received { owner, bytes, .. } => match Owner::from_bits(owner) {

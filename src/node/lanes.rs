@@ -29,6 +29,8 @@ struct Call {
     ticket: Ticket,
     request: Vec<u8>,
     deadline: MonoNs,
+    /// Connections begun for it, each to another address of the host.
+    tries: usize,
 }
 
 /// Where a lane's host is.
@@ -127,16 +129,17 @@ impl Lanes {
         let mut request = self.pool.pop().unwrap_or_default();
         write_request(&mut request, &lane.head, shard, attempt);
         let deadline = now.mono.plus_ms(self.limits.timeout_ms);
-        let call = Call { ticket: attempt.ticket, request, deadline };
+        let call = Call { ticket: attempt.ticket, request, deadline, tries: 0 };
         match lane.idle.pop() {
             Some(place) => self.send(ring, place, call, true),
             None => self.open_connection(now, ring, call),
         }
     }
 
-    /// A connection stands or failed.
-    pub fn connected(&mut self, ring: &mut Ring, place: u32, is_ok: bool) {
+    /// A connection stands or failed. A name with several addresses has failed when all of them have.
+    pub fn connected(&mut self, now: Now, ring: &mut Ring, place: u32, is_ok: bool) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let host = connection.host;
         let State::Connecting(call) = std::mem::replace(&mut connection.state, State::Idle) else {
             unreachable!("a connection is told once that it stands");
         };
@@ -144,9 +147,13 @@ impl Lanes {
             ring.receive(connection.socket);
             return self.send(ring, place, call, false);
         }
+        self.drop_connection(ring, place);
+        let lane = self.lanes[host.0 as usize].as_ref().expect("a lane outlives its attempts");
+        if call.tries < lane.addresses() {
+            return self.open_connection(now, ring, call);
+        }
         self.finished.push((call.ticket, CallbackOutcome::Unreachable));
         self.recycle(call.request);
-        self.drop_connection(ring, place);
     }
 
     /// Bytes of a callback server.
@@ -284,7 +291,7 @@ impl Lanes {
         self.open
     }
 
-    fn open_connection(&mut self, now: Now, ring: &mut Ring, call: Call) {
+    fn open_connection(&mut self, now: Now, ring: &mut Ring, mut call: Call) {
         let host = call.ticket.host;
         let lane = self.lanes[host.0 as usize].as_mut().expect("made by the attempt");
         let address = match lane.address(host, now.mono, &self.resolver, &self.limits) {
@@ -311,6 +318,7 @@ impl Lanes {
             return self.recycle(call.request);
         };
         self.open += 1;
+        call.tries += 1;
         let deadline = call.deadline;
         let filed = self.deadlines.file(place, deadline);
         let state = State::Connecting(call);
@@ -413,6 +421,14 @@ impl Lane {
              X-Sequence-Number: "
         );
         Self { location, head: head.into_bytes(), idle: Vec::new(), unresolved: Vec::new() }
+    }
+
+    /// How many addresses the host is known to have.
+    fn addresses(&self) -> usize {
+        match &self.location {
+            Location::Fixed(_) => 1,
+            Location::Named { addresses, .. } => addresses.len(),
+        }
     }
 
     /// The address for the next connection; the addresses of a name take turns. A name is asked for
