@@ -73,6 +73,8 @@ pub struct Shard {
     hosts: Hosts,
     clock: HybridClock,
     minter: Minter,
+    /// Most milliseconds that the wall clock was ever ahead of the monotonic one.
+    wall_ahead_ms: u64,
     counters: Counters,
     /// Slots that came due in this tick; kept for its memory.
     due: Vec<Slot>,
@@ -100,6 +102,7 @@ impl Shard {
             hosts: Hosts::new(config.hash_seed, &config.callbacks),
             clock: HybridClock::new(config.instance),
             minter: Minter::new(config.instance, config.shards, config.own, now.wall),
+            wall_ahead_ms: now.wall.0.saturating_sub(tick.0),
             counters: Counters::default(),
             due: Vec::new(),
             behind: false,

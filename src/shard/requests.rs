@@ -3,7 +3,7 @@
 use crate::base::ids::{HostId, Slot, TimerId};
 use crate::base::limits::REPLICATION_FACTOR_DEFAULT;
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::{Now, Tick};
+use crate::base::time::{Now, Tick, WallMs};
 use crate::store::payloads::PayloadRef;
 use crate::timer::definition::{Content, Definition};
 use crate::timer::schedule::tombstone_ms;
@@ -37,8 +37,17 @@ impl Shard {
     }
 
     fn create(&mut self, now: Now, definition: &Definition<'_>) -> Result<Answer, Refusal> {
-        let id = self.minter.mint(now.wall).ok_or(Refusal::IdsExhausted)?;
+        let wall = self.steady_wall(now);
+        let id = self.minter.mint(wall).ok_or(Refusal::IdsExhausted)?;
         self.create_under(now, id, definition)
+    }
+
+    /// The wall clock for ids: goes on from where it was when the real one steps back, for a clock that stood still
+    /// would soon have no id left.
+    fn steady_wall(&mut self, now: Now) -> WallMs {
+        let mono_ms = now.mono.tick_floor().0;
+        self.wall_ahead_ms = self.wall_ahead_ms.max(now.wall.0.saturating_sub(mono_ms));
+        WallMs(mono_ms + self.wall_ahead_ms)
     }
 
     fn update(

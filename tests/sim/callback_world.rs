@@ -1,4 +1,5 @@
-//! Callback hosts: what each does with the attempts that reach it, and when. A host's behaviour changes over time.
+//! Callback hosts: what each does with the attempts that reach it, and when. A host's behaviour
+//! changes over time.
 
 use chronos::base::limits::CallbackLimits;
 use chronos::shard::effects::CallbackOutcome;
@@ -72,7 +73,8 @@ impl CallbackWorld {
         self.behaviours.fill(Behaviour::Well(3));
     }
 
-    /// Decides over one attempt. `key` names timer, pop and attempt, so that each has its own fate in every story.
+    /// Decides over one attempt. `key` names timer, pop and attempt, so that each has its own fate
+    /// in every story.
     pub fn attempt(&self, host: u32, key: u64, stale_in_a_row: u32) -> Ending {
         let draw = &mut Stream::keyed(self.seed, Purpose::Callbacks, key);
         let mut behaviour = self.behaviours[host as usize];

@@ -1,4 +1,5 @@
-//! What clients do and what goes wrong, as a list made before the run: a story. The shrinker makes it shorter.
+//! What clients do and what goes wrong, as a list made before the run: a story. The shrinker makes
+//! it shorter.
 
 use chronos::base::limits::INTERVAL_MS_MAX;
 
@@ -49,7 +50,8 @@ pub enum Fault {
     Host(u32, Behaviour),
     /// The wall clock steps by so many milliseconds.
     WallClock(i64),
-    /// A core gets no time for so many milliseconds, from the next time that it comes to a phase of its turn.
+    /// A core gets no time for so many milliseconds, from the next time that it comes to a phase of
+    /// its turn.
     Stall {
         core: u16,
         phase: u64,
@@ -77,7 +79,9 @@ fn operations(options: &Options) -> Vec<Operation> {
     let draw = &mut Stream::new(options.seed, Purpose::Clients);
     let mut made: Vec<Operation> = Vec::new();
     for name in 0..options.operations {
-        let mut at_ns = draw.range(0, options.safety_ms * 1_000_000);
+        // A crowd comes within a minute and stays.
+        let acting_ms = if options.is_crowd { 60_000 } else { options.safety_ms };
+        let mut at_ns = draw.range(0, acting_ms * 1_000_000);
         if options.pause_ms > 0 && at_ns > options.safety_ms * 500_000 {
             at_ns += options.pause_ms * 1_000_000;
         }
@@ -90,6 +94,7 @@ fn operations(options: &Options) -> Vec<Operation> {
         let core = draw.range(0, u64::from(options.shards) - 1) as u16;
         let target = target(draw, options, &made);
         let kind = match draw.range(0, 99) {
+            _ if options.is_crowd && draw.chance(95) => Kind::Create(wish(draw, options)),
             0..35 => Kind::Create(wish(draw, options)),
             35..70 => Kind::Update(target, wish(draw, options)),
             70..85 => Kind::Delete(target),
@@ -97,14 +102,30 @@ fn operations(options: &Options) -> Vec<Operation> {
         };
         made.push(Operation { name, at_ns, core, kind });
         if draw.chance(options.retry_percent) {
-            // The reply got lost, or the client is impatient: the same once more, perhaps before the first is served.
+            // The reply got lost, or the client is impatient: the same once more, perhaps before
+            // the first is served.
             let at_ns = at_ns + draw.pick(&[5_000, 100_000, 3_000_000, 500_000_000]);
             let name = options.operations + name;
             made.push(Operation { name, at_ns, core, kind });
         }
     }
+    made.extend(burst(draw, options));
     made.sort_by_key(|operation| (operation.at_ns, operation.name));
     made
+}
+
+/// Creates that only take ids, within two seconds, at the end of the clients' time.
+fn burst(draw: &mut Stream, options: &Options) -> Vec<Operation> {
+    let end_ns = (options.safety_ms + options.pause_ms) * 1_000_000;
+    let never = Wish { interval_ms: 2, repeat_for_ms: 1, host: 0, opaque_bytes: 0 };
+    (0..options.burst)
+        .map(|number| Operation {
+            name: 2 * options.operations + number,
+            at_ns: end_ns - draw.range(0, 2_000_000_000),
+            core: draw.range(0, u64::from(options.shards) - 1) as u16,
+            kind: Kind::Create(never),
+        })
+        .collect()
 }
 
 fn target(draw: &mut Stream, options: &Options, made: &[Operation]) -> Target {
@@ -137,6 +158,10 @@ fn times(draw: &mut Stream, options: &Options) -> (u64, u64) {
     if draw.chance(options.far_percent) {
         let interval = draw.pick(&[INTERVAL_MS_MAX, INTERVAL_MS_MAX - 1, 400_000_000, 800]);
         return (interval, INTERVAL_MS_MAX);
+    }
+    if options.is_crowd {
+        let interval = draw.range(300_000, 1_200_000);
+        return (interval, interval * draw.range(2, 100));
     }
     let interval = match draw.range(0, 9) {
         0 => 0,

@@ -1,8 +1,9 @@
-//! Drives one production core through its turns, in the order of the engine. A turn may be cut into steps, between
-//! which time passes and other cores act.
+//! Drives one production core through its turns, in the order of the engine. A turn may be cut into
+//! steps, between which time passes and other cores act.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use chronos::base::ids::HostId;
 use chronos::base::time::{MonoNs, Now, Tick};
 use chronos::node::core::Core;
 use chronos::shard::ShardConfig;
@@ -16,8 +17,8 @@ use super::world::{Event, World};
 const MOVED_BACK_MAX: usize = 256;
 /// Entries that the wheel may move in one tick: 2 048 and one step.
 const WHEEL_MOVES_MAX: u64 = 2_048 + 512;
-/// One sleep in so many is followed by an audit.
-const AUDIT_EVERY: u64 = 24;
+/// One turn in so many counts tombstones.
+const TOMBSTONES_EVERY: u64 = 8;
 
 /// A callback under way.
 #[derive(Clone, Copy)]
@@ -76,6 +77,9 @@ pub struct CoreDriver {
     hosts_max: u64,
     queue_max: u64,
     moved: u64,
+    turns: u64,
+    /// Hosts as this core numbers them.
+    hosts: BTreeMap<HostId, u32>,
 }
 
 impl CoreDriver {
@@ -101,6 +105,8 @@ impl CoreDriver {
             hosts_max: u64::from(config.callbacks.hosts_per_core_max),
             queue_max: u64::from(config.callbacks.queue_per_host_max),
             moved: 0,
+            turns: 0,
+            hosts: BTreeMap::new(),
         }
     }
 
@@ -186,7 +192,11 @@ impl CoreDriver {
     }
 
     fn phase(&mut self, world: &mut World) -> Checked {
-        self.see_limits(world);
+        // Limits are looked at around what can meet them: a turn may come away from a limit again.
+        let serves = matches!(self.phase, Phase::Requests | Phase::Inbox);
+        if serves {
+            self.see_limits(world);
+        }
         let next = match self.phase {
             Phase::Begin | Phase::Asleep => self.begin(world),
             Phase::Requests => self.requests(world),
@@ -200,8 +210,10 @@ impl CoreDriver {
             Phase::Wakes => self.wakes(world),
             Phase::Sleep => self.sleep(world)?,
         };
+        if serves {
+            self.see_limits(world);
+        }
         self.phase = next;
-        self.see_limits(world);
         Ok(())
     }
 
@@ -284,6 +296,7 @@ impl CoreDriver {
         let begun = Begun { core, now, moment, attempt, name, opaque, authority };
         world.model.attempt(&begun, world.options.callbacks.connections_per_host_max)?;
         let host = world.host_of(name);
+        self.hosts.insert(ticket.host, host);
         let (attempts, stale) = world.model.attempts_of(ticket.id.0, name);
         let key = (name as u64) << 32 ^ ticket.sequence << 12 ^ attempts;
         let ending = world.callbacks.attempt(host, key, stale);
@@ -299,11 +312,12 @@ impl CoreDriver {
         Ok(())
     }
 
-    /// Hosts forgotten must have nothing to do with any timer.
+    /// R4: a host that is forgotten has nothing to do, and its health is forgotten with it.
     fn forget_hosts(&mut self, world: &mut World) -> Checked {
-        let released = std::mem::take(&mut self.core.outbox().released);
-        for host in released {
+        while let Some(host) = self.core.outbox().released.pop() {
             world.trace.add(world.now_ns, "released", [u64::from(host.0), 0, 0, 0]);
+            let Some(number) = self.hosts.remove(&host) else { continue };
+            world.model.forgotten(self.own, number, self.now.mono.tick_floor().0)?;
         }
         Ok(())
     }
@@ -339,7 +353,7 @@ impl CoreDriver {
         }
         let places = world.options.callbacks.connections_per_host_max;
         world.model.sleeps(own, tick, until, places)?;
-        if world.interleaving.next().is_multiple_of(AUDIT_EVERY) {
+        if world.interleaving.next().is_multiple_of(world.options.audit_every) {
             self.audit()?;
         }
         if let Some(Tick(until)) = until {
@@ -360,6 +374,10 @@ impl CoreDriver {
         let in_flight: u64 = world.model.hosts[own].iter().map(|host| host.in_flight).sum();
         if counters.in_flight != in_flight {
             return broken("T10", format!("{in_flight} run, {} counted", counters.in_flight));
+        }
+        self.turns += 1;
+        if !self.turns.is_multiple_of(TOMBSTONES_EVERY) {
+            return Ok(());
         }
         let tombstones = world.model.tombstones_min(own, tick);
         if counters.tombstones < tombstones {

@@ -1,4 +1,5 @@
-//! The invariants: every attempt, every ending, every answer and every sleep of a core is held against the model.
+//! The invariants: every attempt, every ending, every answer and every sleep of a core is held
+//! against the model.
 
 use chronos::base::time::{Now, Tick};
 use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, TimerView};
@@ -174,7 +175,8 @@ impl Model {
         self.file(id);
     }
 
-    /// T1, R4 and the right moment to wake: a core goes to sleep with everything done that can be done.
+    /// T1, R4 and the right moment to wake: a core goes to sleep with everything done that can be
+    /// done.
     pub fn sleeps(&self, core: usize, tick: u64, until: Option<Tick>, places: u32) -> Checked {
         for (number, host) in self.hosts[core].iter().enumerate() {
             let mut ahead = host.duties.range((tick + 1, 0)..);
@@ -200,8 +202,8 @@ impl Model {
         Ok(())
     }
 
-    /// The earliest tick at which a pop with a duty until tick `by` may have come due: before the first pop the start
-    /// is known only to lie between request and answer.
+    /// The earliest tick at which a pop with a duty until tick `by` may have come due: before the
+    /// first pop the start is known only to lie between request and answer.
     fn earliest(&self, by: u64, id: u64) -> u64 {
         let write = self.timers[&id].certain().expect("duties are of certain writes");
         if write.pop == Pop::Failed {

@@ -1,7 +1,9 @@
-//! The simulator: one node of one or two cores in virtual time, driven through its production code, against clients,
-//! callback hosts, clocks and stalls that misbehave by a seed. `shared` limits are tiny so that edges are met.
+//! The simulator: one node of one or two cores in virtual time, driven through its production code,
+//! against clients, callback hosts, clocks and stalls that misbehave by a seed. `shared` limits are
+//! tiny so that edges are met.
 //!
-//! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`; one seed: `CHRONOS_SIM_SEED=7`.
+//! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`; one seed:
+//! `CHRONOS_SIM_SEED=7`.
 
 mod callback_world;
 mod clients;
@@ -10,6 +12,7 @@ mod invariants;
 mod model;
 mod options;
 mod random;
+mod requests;
 mod shrink;
 mod trace;
 mod world;
@@ -80,6 +83,22 @@ fn one_seed_gives_one_trace() {
         assert_eq!(first.trace.hash(), second.trace.hash(), "seed {seed}");
         assert!(first.trace.events() > 0);
     }
+}
+
+/// Ten thousand timers of call sessions on two cores, among hosts that fail. Prints how much faster
+/// than real time.
+#[test]
+fn a_crowd_of_timers_runs_fast() {
+    let began = Instant::now();
+    let options = Options::crowd(1, 10_000, 1_800_000);
+    let report = judge(&Story::draw(options)).expect("no invariant is broken");
+    let (real, virtual_s) = (began.elapsed().as_secs_f64(), report.virtual_ns as f64 / 1e9);
+    eprintln!(
+        "10 000 timers: {virtual_s:.0} s in {real:.2} s ({:.0} x), {} pops",
+        virtual_s / real,
+        report.pops
+    );
+    assert!(report.pops > 10_000, "timers pop");
 }
 
 /// Replays the seed in `CHRONOS_SIM_SEED`, with the bug in `CHRONOS_SIM_BUG`, if any.

@@ -1,8 +1,10 @@
-//! What may and what must happen to every timer, known from requests, answers, attempts and their endings alone.
+//! What may and what must happen to every timer, known from requests, answers, attempts and their
+//! endings alone.
 //!
-//! A *write* is an update or a delete of one id (a create is the first). Clients act at the same time, so the model
-//! never knows an exact order: a write may be the current one from the moment it is asked until another, asked after its
-//! answer, is answered itself. Duties (a pop must come) are kept only for timers with exactly one possible write.
+//! A *write* is an update or a delete of one id (a create is the first). Clients act at the same
+//! time, so the model never knows an exact order: a write may be the current one from the moment it
+//! is asked until another, asked after its answer, is answered itself. Duties (a pop must come) are
+//! kept only for timers with exactly one possible write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,7 +90,7 @@ impl Write {
     /// The largest k with k x interval <= repeat-for.
     pub fn pops(&self) -> u64 {
         let wish = self.wish.expect("only timers pop");
-        if wish.interval_ms == 0 { 1 } else { wish.repeat_for_ms / wish.interval_ms }
+        wish.repeat_for_ms.checked_div(wish.interval_ms).unwrap_or(1)
     }
 
     /// The latest tick at which pop `sequence` is due.
@@ -255,7 +257,8 @@ impl Model {
         gone.iter().for_each(|write| self.may_have_given_up(id, write, tick));
     }
 
-    /// A pop showed which of several writes is the current one; if all are answered, the others are gone.
+    /// A pop showed which of several writes is the current one; if all are answered, the others are
+    /// gone.
     pub fn settle(&mut self, id: u64, name: usize, moment: Moment, tick: u64) {
         let timer = self.timers.get_mut(&id).expect("asked before");
         if timer.writes.len() < 2 || timer.writes.iter().any(|write| write.answered.is_none()) {
@@ -292,6 +295,18 @@ impl Model {
         let mut writes = self.timers[&id].writes.iter();
         let write = writes.find(|write| write.name == name).expect("its attempt was checked");
         (write.attempts, write.stale_in_a_row)
+    }
+
+    /// A core forgets a host.
+    pub fn forgotten(&mut self, core: u16, host: u32, tick: u64) -> Checked {
+        let mirror = &self.hosts[usize::from(core)][host as usize];
+        let duty = mirror.duties.iter().find(|(_, id)| !self.may_have_ended(*id, tick));
+        if mirror.in_flight > 0 || duty.is_some() {
+            let what = format!("host {host} is forgotten with {duty:x?} to do");
+            return broken("R4", what);
+        }
+        self.hosts[usize::from(core)][host as usize].failures = 0;
+        Ok(())
     }
 
     /// The host as the timer's core sees it.

@@ -39,6 +39,12 @@ pub struct Options {
     pub step_ns_max: u64,
     /// Chance that a turn is cut into steps between which others act.
     pub interleaved_percent: u64,
+    /// Creates of timers that never fire, in a burst: more ids than a millisecond has.
+    pub burst: usize,
+    /// One sleep in so many is followed by an audit.
+    pub audit_every: u64,
+    /// Whether timers are those of call sessions instead of those around the edges.
+    pub is_crowd: bool,
 }
 
 impl Options {
@@ -47,6 +53,7 @@ impl Options {
         let is_faulty = draw.chance(75);
         let faults = if is_faulty { draw.range(1, 24) as usize } else { 0 };
         let safety_ms = draw.range(2_000, 40_000);
+        let has_clock_steps = draw.chance(30);
         let is_tight = draw.chance(20);
         Self {
             seed,
@@ -67,9 +74,41 @@ impl Options {
             retry_percent: draw.pick(&[0, 5, 30]),
             faults,
             has_stalls: is_faulty && draw.chance(30),
-            has_clock_steps: draw.chance(30),
+            has_clock_steps,
             step_ns_max: draw.pick(&[2_000, 20_000, 20_000, 150_000]),
             interleaved_percent: draw.pick(&[10, 50, 100]),
+            burst: if has_clock_steps && draw.chance(10) { 5_000 } else { 0 },
+            audit_every: 24,
+            is_crowd: false,
+        }
+    }
+
+    /// Many timers of call sessions, with the limits of production: for the speed of the simulator
+    /// itself.
+    pub fn crowd(seed: u64, timers: usize, safety_ms: u64) -> Self {
+        Self {
+            shards: 2,
+            is_tiny: false,
+            index_segments: 1_024,
+            mesh_queue_max: 1_024,
+            records_max: 10 * timers as u64,
+            store_bytes_extra: 1 << 30,
+            pops_per_turn_max: 256,
+            callbacks: CallbackLimits { tombstone_ms_max: 15_000, ..CallbackLimits::default() },
+            hosts: 5,
+            safety_ms,
+            operations: timers,
+            pause_ms: 0,
+            chosen_ids: timers as u64 * 1_000,
+            far_percent: 0,
+            retry_percent: 0,
+            faults: 40,
+            has_stalls: false,
+            interleaved_percent: 10,
+            burst: 0,
+            audit_every: 2_000,
+            is_crowd: true,
+            ..Self::draw(seed)
         }
     }
 

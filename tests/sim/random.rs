@@ -1,5 +1,5 @@
-//! The only source of chance: small streams, one per subsystem, all made from the seed. One more draw in one stream
-//! does not shift the others.
+//! The only source of chance: small streams, one per subsystem, all made from the seed. One more
+//! draw in one stream does not shift the others.
 
 /// Which subsystem draws.
 #[derive(Clone, Copy)]
@@ -23,7 +23,8 @@ impl Stream {
         stream
     }
 
-    /// A stream for one thing that has a number of its own, so that dropping other things changes nothing here.
+    /// A stream for one thing that has a number of its own, so that dropping other things changes
+    /// nothing here.
     pub fn keyed(seed: u64, purpose: Purpose, key: u64) -> Self {
         let mut stream = Self::new(seed, purpose);
         stream.0 ^= key.wrapping_mul(0xd6e8_feb8_6659_fd93);

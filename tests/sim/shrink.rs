@@ -77,7 +77,8 @@ pub fn shrink(mut story: Story, failure: &Failure) -> Story {
     }
 }
 
-/// Everything that a person needs: the line that replays, the shortest story found, the last events.
+/// Everything that a person needs: the line that replays, the shortest story found, the last
+/// events.
 pub fn explain(seed: u64, failure: &Failure) -> String {
     let story = shrink(Story::draw(Options::draw(seed)), failure);
     let mut text = format!(
@@ -113,7 +114,9 @@ fn install_hook() {
             }
             let place =
                 info.location().map_or(String::new(), |at| format!("{}:{}", at.file(), at.line()));
-            PANIC.set(format!("{place}: {}", info.payload_as_str().unwrap_or("panic")));
+            let fixed = info.payload().downcast_ref::<&str>().copied();
+            let made = info.payload().downcast_ref::<String>().map(String::as_str);
+            PANIC.set(format!("{place}: {}", fixed.or(made).unwrap_or("a panic without words")));
         }));
     });
 }

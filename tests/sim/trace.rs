@@ -1,4 +1,5 @@
-//! What happened, as one number: two runs of one seed must give the same. Keeps the last events for people.
+//! What happened, as one number: two runs of one seed must give the same. Keeps the last events for
+//! people.
 
 use std::collections::VecDeque;
 

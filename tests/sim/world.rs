@@ -3,21 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
+use chronos::base::ids::ShardCount;
 use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::node::core::Core;
 use chronos::node::mesh::mesh;
 use chronos::shard::counters::Counters;
-use chronos::shard::effects::{Answer, Refusal, Reply, Request, Requester};
-use chronos::timer::definition::{Definition, encode_content};
 
 use super::callback_world::CallbackWorld;
-use super::clients::{Fault, Kind, Operation, Story, Target, Wish};
+use super::clients::{Fault, Kind, Operation, Story, Target};
 use super::driver::{CoreDriver, Running};
-use super::invariants::{authority, opaque, target};
 use super::model::{Checked, Model, Moment, Violation, Write, broken};
 use super::options::Options;
 use super::random::{Purpose, Stream};
+use super::requests::Asked;
 use super::trace::Trace;
 
 /// Virtual monotonic time at which runs begin: not on a tick.
@@ -58,16 +56,6 @@ pub enum Event {
     Clean,
 }
 
-/// A request and its fate.
-pub struct Asked {
-    pub operation: Operation,
-    pub id: Option<u64>,
-    pub asked: Moment,
-    pub asked_ns: u64,
-    pub is_answered: bool,
-    pub is_remote: bool,
-}
-
 /// What a run came to.
 pub struct Report {
     pub trace: Trace,
@@ -92,12 +80,12 @@ pub struct World {
     pub asked: BTreeMap<usize, Asked>,
     pub refusals: BTreeMap<String, u64>,
     /// By number; the one that takes a step is out.
-    cores: Vec<Option<CoreDriver>>,
+    pub cores: Vec<Option<CoreDriver>>,
     story: Story,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     queued: u64,
     wall_offset_ms: i64,
-    unanswered: BTreeSet<(u64, usize)>,
+    pub unanswered: BTreeSet<(u64, usize)>,
     cleaning: Stream,
     cleaned: usize,
     is_healed: bool,
@@ -217,7 +205,7 @@ impl World {
     }
 
     /// Gives a core something of its own to do, which wakes it.
-    fn deliver(&mut self, core: u16, give: impl FnOnce(&mut CoreDriver)) {
+    pub fn deliver(&mut self, core: u16, give: impl FnOnce(&mut CoreDriver)) {
         give(self.core_mut(core));
         self.wake(core);
     }
@@ -247,7 +235,8 @@ impl World {
         self.schedule(self.now_ns + 1_000_000, Event::Clean);
     }
 
-    /// Deletes what would live on. Requests may be refused, so it looks again until nothing is left.
+    /// Deletes what would live on. Requests may be refused, so it looks again until nothing is
+    /// left.
     fn clean(&mut self) -> Checked {
         let horizon = self.now_ns / 1_000_000 + CLEAN_AFTER_MS;
         let lives_on = |write: &Write| {
@@ -276,206 +265,8 @@ impl World {
         Ok(())
     }
 
-    /// A client sends a request; it lies in the core's socket until the core's next turn.
-    fn operate(&mut self, operation: Operation) -> Checked {
-        let id = match operation.kind {
-            Kind::Create(_) => None,
-            Kind::Update(target, _) | Kind::Delete(target) | Kind::Read(target) => {
-                match self.resolve(target) {
-                    Some(id) => Some(id),
-                    None => return Ok(()),
-                }
-            }
-        };
-        let core = operation.core;
-        let (asked, asked_ns) = (self.next_moment(), self.now_ns);
-        let owner = id.map(|id| ShardCount::new(self.options.shards).owner(TimerId(id)));
-        let is_remote = owner.is_some_and(|owner| owner != ShardIndex(core));
-        let name = operation.name;
-        self.trace.add(self.now_ns, "ask", [u64::from(core), name as u64, id.unwrap_or(0), 0]);
-        if let (Some(id), Some(owner)) = (id, owner) {
-            let write = match operation.kind {
-                Kind::Update(_, wish) => Some(Some(wish)),
-                Kind::Delete(_) => Some(None),
-                _ => None,
-            };
-            if let Some(wish) = write {
-                self.model.asked(id, owner.0, Write::new(name, wish, asked, asked_ns));
-            }
-        }
-        self.unanswered.insert((asked_ns, name));
-        let entry = Asked { operation, id, asked, asked_ns, is_answered: false, is_remote };
-        self.asked.insert(name, entry);
-        self.deliver(core, |core| core.asked(name));
-        Ok(())
-    }
-
-    fn resolve(&self, target: Target) -> Option<u64> {
-        match target {
-            Target::Chosen(id) => Some(id),
-            Target::CreatedBy(name) => self.asked.get(&name)?.id,
-        }
-    }
-
-    /// Hands a request to its core.
-    pub fn hand_over(&mut self, core: &mut Core, own: u16, now: Now, name: usize) {
-        let asked = &self.asked[&name];
-        let id = TimerId(asked.id.unwrap_or(0));
-        let request = name as u32;
-        let from = Requester { shard: ShardIndex(own), connection: 1, generation: 2, request };
-        let mut content = Vec::new();
-        match asked.operation.kind {
-            Kind::Create(wish) | Kind::Update(_, wish) => {
-                let host = authority(wish.host);
-                let opaque = opaque(name, wish.opaque_bytes);
-                encode_content(&target(name), &[], &opaque, &mut content);
-                let Wish { interval_ms, repeat_for_ms, .. } = wish;
-                let (factor, authority, content) = (None, &host[..], &content[..]);
-                let definition =
-                    Definition { interval_ms, repeat_for_ms, factor, authority, content };
-                let request = match asked.operation.kind {
-                    Kind::Create(_) => Request::Create(definition),
-                    _ => Request::Update(id, definition),
-                };
-                core.request(now, from, request);
-            }
-            Kind::Delete(_) => core.request(now, from, Request::Delete { id, factor: None }),
-            Kind::Read(_) => core.request(now, from, Request::Read(id)),
-        }
-    }
-
-    /// The pop of a create can come before its answer.
-    pub fn created_by_pop(&mut self, name: usize, id: u64, core: u16) -> Checked {
-        match self.asked[&name].operation.kind {
-            Kind::Create(_) => self.created(name, id, core),
-            _ => Ok(()),
-        }
-    }
-
-    /// The host that a write names.
-    pub fn host_of(&self, name: usize) -> u32 {
-        match self.asked[&name].operation.kind {
-            Kind::Create(wish) | Kind::Update(_, wish) => wish.host,
-            kind => unreachable!("{kind:?} names no host"),
-        }
-    }
-
-    /// Requests that a core has sent over the mesh, or is about to, without an answer.
-    pub fn remote_under_way(&self, core: u16) -> u32 {
-        let asked = self.unanswered.iter().map(|(_, name)| &self.asked[name]);
-        asked.filter(|asked| asked.is_remote && asked.operation.core == core).count() as u32
-    }
-
-    fn core_mut(&mut self, core: u16) -> &mut CoreDriver {
+    pub fn core_mut(&mut self, core: u16) -> &mut CoreDriver {
         self.cores[usize::from(core)].as_mut().expect("a step ends before the next begins")
-    }
-
-    /// The id of a create becomes known, from its answer or from its first pop.
-    pub fn created(&mut self, name: usize, id: u64, core: u16) -> Checked {
-        let known = self.asked[&name].id;
-        if known.is_some_and(|known| known != id) {
-            return broken("R2", format!("create {name} made {known:x?} and {id:x}"));
-        }
-        if known.is_none() {
-            if self.model.timers.contains_key(&id) {
-                return broken("T7", format!("create {name} got {id:x}, which is taken"));
-            }
-            let asked = self.asked.get_mut(&name).expect("asked before");
-            asked.id = Some(id);
-            let Kind::Create(wish) = asked.operation.kind else {
-                return broken("R2", format!("{name} is no create"));
-            };
-            let write = Write::new(name, Some(wish), asked.asked, asked.asked_ns);
-            self.model.asked(id, core, write);
-        }
-        Ok(())
-    }
-
-    /// R2, R1: an answer reaches its client.
-    pub fn answered(&mut self, core: &CoreDriver, reply: &Reply) -> Checked {
-        let name = reply.to.request as usize;
-        let moment = self.next_moment();
-        let asked = self.asked.get_mut(&name);
-        let Some(asked) = asked.filter(|asked| !asked.is_answered) else {
-            return broken("R2", format!("a second answer, or one to no request: {reply:?}"));
-        };
-        asked.is_answered = true;
-        let (since, kind) = (asked.asked, asked.operation.kind);
-        let (is_remote, id, asked_ns) = (asked.is_remote, asked.id, asked.asked_ns);
-        self.unanswered.remove(&(asked_ns, name));
-        let text = match &reply.answer {
-            Answer::Done { .. } => 1,
-            Answer::Found(view) => 1_000 + view.sequence,
-            Answer::NotFound => 2,
-            Answer::Refused(refusal) => 10 + *refusal as u64,
-        };
-        self.trace.add(self.now_ns, "answer", [name as u64, text, id.unwrap_or(0), 0]);
-        if let Answer::Refused(refusal) = reply.answer {
-            *self.refusals.entry(format!("{refusal:?}")).or_default() += 1;
-            self.model.tally.refused += 1;
-            self.is_at_limit(core, refusal, id, since)?;
-            let Some(id) = id.filter(|_| !matches!(kind, Kind::Read(_))) else { return Ok(()) };
-            return self.model.refused(id, name);
-        }
-        self.model.tally.reads += u64::from(matches!(kind, Kind::Read(_)));
-        self.model.tally.deletes += u64::from(matches!(kind, Kind::Delete(_)));
-        match (kind, &reply.answer) {
-            (Kind::Read(_), Answer::Found(_) | Answer::NotFound) => {
-                let id = id.expect("reads name an id");
-                return self.model.read(id, since, self.now_ns / 1_000_000, &reply.answer);
-            }
-            (Kind::Create(wish), Answer::Done { id, factor: 2 }) => {
-                self.created(name, id.0, core.own())?;
-                self.stored(wish);
-            }
-            (Kind::Update(_, wish), Answer::Done { id: done, factor: 2 }) if id == Some(done.0) => {
-                self.stored(wish);
-            }
-            (Kind::Delete(_), Answer::Done { id: done, .. }) if id == Some(done.0) => {}
-            (kind, answer) => {
-                return broken("R2", format!("{kind:?} (remote: {is_remote}) answered {answer:?}"));
-            }
-        }
-        let id = self.asked[&name].id.expect("known by now");
-        self.model.accepted(id, name, moment, self.now_ns);
-        Ok(())
-    }
-
-    fn stored(&mut self, wish: Wish) {
-        let fires = wish.repeat_for_ms >= wish.interval_ms;
-        self.model.tally.stored += u64::from(fires);
-        self.model.tally.never_firing += u64::from(!fires);
-    }
-
-    /// R1: a refusal only at a limit that was met since the request was asked.
-    fn is_at_limit(
-        &self,
-        asker: &CoreDriver,
-        refusal: Refusal,
-        id: Option<u64>,
-        since: Moment,
-    ) -> Checked {
-        let shards = ShardCount::new(self.options.shards);
-        let owner = id.map_or(asker.own(), |id| shards.owner(TimerId(id)).0);
-        let limits = if owner == asker.own() {
-            asker.limits_met()
-        } else {
-            self.cores[usize::from(owner)].as_ref().expect("another core steps").limits_met()
-        };
-        let met = match refusal {
-            Refusal::TimersFull => limits.records,
-            Refusal::BytesFull => limits.bytes,
-            Refusal::HostsFull => limits.hosts,
-            Refusal::HostQueueFull => limits.host_queue,
-            Refusal::CoreBusy => asker.limits_met().mesh,
-            Refusal::IdsExhausted => None,
-        };
-        if met.is_none_or(|met| met < since) {
-            let what =
-                format!("refused with {refusal:?}, limit last met at {met:?}, asked {since}");
-            return broken("R1", what);
-        }
-        Ok(())
     }
 
     /// R2: nobody waits for ever.
