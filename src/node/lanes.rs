@@ -136,7 +136,8 @@ impl Lanes {
         }
     }
 
-    /// A connection stands or failed. A name with several addresses has failed when all of them have.
+    /// A connection stands or failed. A name with several addresses has failed when all of them
+    /// have.
     pub fn connected(&mut self, now: Now, ring: &mut Ring, place: u32, is_ok: bool) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         let host = connection.host;
