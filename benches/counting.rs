@@ -1,5 +1,6 @@
-//! An allocator that counts what the present thread asks of it, for benches that count work beside time. Everything is
-//! done by the allocator of the product, mimalloc. Included with `#[path]` by each bench that counts.
+//! An allocator that counts what the present thread asks of it, for benches that count work beside
+//! time. Everything is done by the allocator of the product, mimalloc. Included with `#[path]` by
+//! each bench that counts.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -40,7 +41,8 @@ impl Asked {
 }
 
 thread_local! {
-    // Initialised by constants and without a destructor: reading it allocates nothing, at any moment of a thread's life.
+    // Initialised by constants and without a destructor: reading it allocates nothing, at any
+    // moment of a thread's life.
     static ASKED: Cell<Asked> =
         const { Cell::new(Asked { allocations: 0, bytes: 0, freed_bytes: 0 }) };
 }
@@ -54,8 +56,8 @@ fn count(allocated: usize, freed: usize) {
     });
 }
 
-// SAFETY: every call is handed to mimalloc with its arguments unchanged, so that its guarantees are ours; counting
-// writes to this thread's own cell, which neither allocates nor unwinds.
+// SAFETY: every call is handed to mimalloc with its arguments unchanged, so that its guarantees are
+// ours; counting writes to this thread's own cell, which neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
@@ -71,7 +73,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
         count(new_bytes, layout.size());
-        // SAFETY: `block` came from mimalloc with this layout, since all of ours do; the rest is the caller's contract.
+        // SAFETY: `block` came from mimalloc with this layout, since all of ours do; the rest is
+        // the caller's contract.
         unsafe { MiMalloc.realloc(block, layout, new_bytes) }
     }
 

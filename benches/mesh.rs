@@ -1,5 +1,6 @@
-//! The mesh between two cores: a request, its reply and back, in one thread and between two that poll; messages per
-//! second, allocations per message, and two `sync_channel`s of the standard library doing the same in the same run.
+//! The mesh between two cores: a request, its reply and back, in one thread and between two that
+//! poll; messages per second, allocations per message, and two `sync_channel`s of the standard
+//! library doing the same in the same run.
 
 #[path = "counting.rs"]
 mod counting;
@@ -68,6 +69,8 @@ fn round_trip(client: &mut MeshPort, server: &mut MeshPort, request: Remote) {
     assert!(serve(server));
     assert!(matches!(black_box(client.receive()), Some(Message::Reply(_))));
 }
+
+type Channel<T> = (SyncSender<T>, Receiver<T>);
 
 /// The same between two bounded channels of the standard library.
 struct Channels {

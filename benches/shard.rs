@@ -1,6 +1,6 @@
-//! What a request and a pop cost inside the shard: time, allocations and bytes per operation at 10 000 and at 1 000 000
-//! timers in virtual time, bytes per timer, and the most work of a single create while growing from nothing.
-//! `CHRONOS_BENCH_TIMERS` sets the larger number.
+//! What a request and a pop cost inside the shard: time, allocations and bytes per operation at 10
+//! 000 and at 1 000 000 timers in virtual time, bytes per timer, and the most work of a single
+//! create while growing from nothing. `CHRONOS_BENCH_TIMERS` sets the larger number.
 
 #[path = "counting.rs"]
 mod counting;
@@ -22,7 +22,8 @@ const SMALL: u64 = 10_000;
 const POPS_PER_TICK: u64 = 16;
 /// Callback hosts that the timers share.
 const HOSTS: u64 = 16;
-/// Deleted timers are gone after this time (the least that the configuration allows), plus a second.
+/// Deleted timers are gone after this time (the least that the configuration allows), plus a
+/// second.
 const TOMBSTONE_MS: u64 = 11_000;
 /// Creates per virtual millisecond: half of what the ids of one node allow.
 const CREATES_PER_MS: u64 = 2_048;

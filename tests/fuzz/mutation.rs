@@ -1,4 +1,5 @@
-//! Inputs for the targets: seeds, changed at random. The same seed number makes the same inputs on every machine.
+//! Inputs for the targets: seeds, changed at random. The same seed number makes the same inputs on
+//! every machine.
 
 /// Longest input made: beyond it a change only shortens.
 const INPUT_BYTES_MAX: usize = 2_048;
