@@ -78,8 +78,6 @@ struct Channels {
     replies: Channel<Reply>,
 }
 
-type Channel<T> = (SyncSender<T>, Receiver<T>);
-
 impl Channels {
     fn new() -> Self {
         let bound = QUEUE_MAX as usize;

@@ -90,7 +90,7 @@ impl Bench {
             shards: ShardCount::new(1),
             instance: NodeInstance::new(1, 0),
             geometry: Geometry::PRODUCTION,
-            index_segments: 16_384,
+            index_segments: 2_048,
             hash_seed: 42,
             records_max: 100_000_000,
             store_bytes_max: 1 << 40,

@@ -71,8 +71,8 @@ pub struct Connection {
     pub generation: u32,
     /// Answers to be sent, in order.
     pub out: Vec<u8>,
-    /// A send is under way.
-    pub is_sending: bool,
+    /// Bytes of the send that is under way, 0 when none is.
+    pub sending_bytes: usize,
     /// The ring does not receive for it.
     pub is_paused: bool,
     /// No request is taken any more; to be closed when `out` is sent and nothing is awaited.
@@ -110,7 +110,7 @@ impl Connection {
             socket: home.socket,
             generation: home.generation,
             out: Vec::new(),
-            is_sending: false,
+            sending_bytes: 0,
             is_paused: false,
             is_closing: false,
             is_lingering: false,
@@ -207,7 +207,7 @@ impl Connection {
 
     /// Whether so many answers are unsent or awaited that no more requests are taken.
     pub fn is_backed_up(&self, limits: &Limits) -> bool {
-        self.out.len() > limits.unsent_bytes_per_connection_max as usize
+        self.out.len() + self.sending_bytes > limits.unsent_bytes_per_connection_max as usize
             || self.pending.len() >= UNDER_WAY_MAX
     }
 

@@ -126,7 +126,7 @@ impl Server {
     pub fn sent(&mut self, now: Now, ring: &mut Ring, place: u32, buffer: Vec<u8>, is_ok: bool) {
         self.recycle(buffer);
         let Some(connection) = self.places[place as usize].as_mut() else { return };
-        connection.is_sending = false;
+        connection.sending_bytes = 0;
         if !is_ok {
             return self.close(ring, place);
         }
@@ -178,12 +178,12 @@ impl Server {
             let place = self.dirty[index];
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
             connection.is_dirty = false;
-            if connection.is_sending {
+            if connection.sending_bytes > 0 {
                 continue;
             }
             if !connection.out.is_empty() {
                 let empty = self.pool.pop().unwrap_or_default();
-                connection.is_sending = true;
+                connection.sending_bytes = connection.out.len();
                 ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
             } else if connection.is_closing && !connection.is_awaiting() {
                 self.finish(now, ring, place);
@@ -203,7 +203,7 @@ impl Server {
             }
             if now.mono < connection.deadline {
                 connection.filed = self.deadlines.file(place, connection.deadline);
-            } else if connection.is_mid_request() && !connection.is_sending {
+            } else if connection.is_mid_request() && connection.sending_bytes == 0 {
                 let reason = "the request was not complete in time (limits.idle_timeout_ms)";
                 connection.fail(&mut self.service, 408, reason);
                 connection.deadline = now.mono.plus_ms(LINGER_MS);

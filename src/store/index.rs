@@ -1,6 +1,6 @@
 //! From a 64-bit key to a slot: many small hash tables that grow one at a time. One table of ten
-//! million entries stalls one insert for more than a second when it doubles; of 16 384 tables each
-//! holds about 600.
+//! million entries stalls one insert for more than a second when it doubles; of 2 048 tables each
+//! holds about 4 900.
 //!
 //! An entry is a slot and 32 bits of its key's hash, so that growth reads no record. Keys that
 //! follow each other, as the ids minted in one millisecond do, share a table: a burst of creates
@@ -43,7 +43,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty index of `segments` tables (a power of two; production 16 384: 512 KiB), hashed
+    /// An empty index of `segments` tables (a power of two; production 2 048: 64 KiB), hashed
     /// under keys made from `seed`.
     pub fn new(segments: usize, seed: u64) -> Self {
         assert!(
