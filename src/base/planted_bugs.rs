@@ -15,7 +15,8 @@ pub enum Bug {
     LostWakeUp = 4,
     /// A payload is freed while its timer is still alive.
     PayloadFreedEarly = 5,
-    /// What belongs to a lower version counts for a newer one: its record, or the result of its callback.
+    /// What belongs to a lower version counts for a newer one: its record, or the result of its
+    /// callback.
     AcceptLowerVersion = 6,
     /// A sequence number is used twice.
     ReuseSequence = 7,

@@ -59,8 +59,8 @@ impl Remote {
 /// What arrives from a sibling.
 #[derive(Debug)]
 pub enum Message {
-    /// To be served here and answered over the mesh; not earlier than the sender's clock said, for a timer that is
-    /// counted from a turn which began before the request was made would pop early.
+    /// To be served here and answered over the mesh; not earlier than the sender's clock said, for
+    /// a timer that is counted from a turn which began before the request was made would pop early.
     Request(Requester, Remote, MonoNs),
     /// For a client of this core.
     Reply(Reply),

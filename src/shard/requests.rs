@@ -42,8 +42,8 @@ impl Shard {
         self.create_under(now, id, definition)
     }
 
-    /// The wall clock for ids: goes on from where it was when the real one steps back, for a clock that stood still
-    /// would soon have no id left.
+    /// The wall clock for ids: goes on from where it was when the real one steps back, for a clock
+    /// that stood still would soon have no id left.
     fn steady_wall(&mut self, now: Now) -> WallMs {
         let mono_ms = now.mono.tick_floor().0;
         self.wall_ahead_ms = self.wall_ahead_ms.max(now.wall.0.saturating_sub(mono_ms));
