@@ -210,9 +210,7 @@ impl Model {
             // A second attempt may come due at any time, and then wait for its host.
             return 0;
         }
-        let ticks = |ns: u64| ns.div_ceil(1_000_000);
-        let unknown = ticks(write.answered_ns) - ticks(write.asked_ns);
-        if write.start.is_none() { by - unknown } else { by }
+        by - write.unknown_ms()
     }
 
     /// Whether the host must not be idle, given a pop that was to begin at tick `by`.

@@ -259,7 +259,9 @@ impl World {
             };
             self.operate(operation)?;
         }
-        if !far.is_empty() || !self.unanswered.is_empty() {
+        let last = self.story.operations.last();
+        let is_over = last.is_none_or(|last| START_NS + last.at_ns < self.now_ns);
+        if !far.is_empty() || !self.unanswered.is_empty() || !is_over {
             self.schedule(self.now_ns + 200_000_000, Event::Clean);
         }
         Ok(())
