@@ -14,6 +14,7 @@ mod options;
 mod random;
 mod requests;
 mod shrink;
+mod stories;
 mod trace;
 mod world;
 
@@ -27,7 +28,7 @@ use options::Options;
 use shrink::{explain, judge, judge_seed};
 
 /// Seeds of a usual test run.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 400;
 /// Seeds within which every planted bug is to be found.
 const PLANTED_SEEDS_MAX: u64 = 1_000;
 
