@@ -192,8 +192,8 @@ impl Model {
             let Some(&(by, id)) = overdue.next() else { continue };
             if self.must_start(host, by, tick, places) {
                 let what = format!(
-                    "timer {id:x} was to pop by {by}, core {core} sleeps at {tick}; host {number} has \
-                     {} callbacks, {} failures, ended at {}",
+                    "timer {id:x} was to pop by {by}, core {core} sleeps at {tick}; \
+                     host {number} has {} callbacks, {} failures, ended at {}",
                     host.in_flight, host.failures, host.ended_at
                 );
                 return broken("T1", what);

@@ -45,7 +45,7 @@ fn a_core_that_stalls_within_its_turn_pops_nothing_early() {
         options: Options { has_stalls: true, ..options() },
         operations: vec![
             operation(1, 1_000, 1, Kind::Read(Target::Chosen(7))),
-            operation(2, 1_033, 0, Kind::Update(id_of_second(), wish(127))),
+            operation(2, 1_033, 0, Kind::Update(id_of_second(), wish(1_000))),
         ],
         faults: vec![(900 * MS, Fault::Stall { core: 1, phase: REQUESTS, ms: 300 })],
     };
