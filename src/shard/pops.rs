@@ -70,18 +70,22 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
         let host = self.hosts.get(record.host);
+        let is_next = host.ready.is_empty() || host.is_in_trouble();
+        let may_start = is_next && self.hosts.may_start(record.host, tick);
         if host.is_in_trouble() || record.attempts > 0 {
             let sequence = record.sequence + 1;
             self.oldest_failing.see(record.schedule().due(sequence));
-            if tick >= record.schedule().give_up_at(sequence, self.config.callbacks.give_up_ms) {
+            let give_up_at =
+                record.schedule().give_up_at(sequence, self.config.callbacks.give_up_ms);
+            // After a long turn even a new pop may be past this moment: none is given up untried if it may be tried.
+            if tick >= give_up_at && (record.attempts > 0 || !may_start) {
                 self.counters.given_up += 1;
                 self.pop_done(tick, slot);
                 return;
             }
         }
         let host = self.hosts.get(record.host);
-        let is_next = host.ready.is_empty() || host.is_in_trouble();
-        if is_next && self.hosts.may_start(record.host, tick) {
+        if may_start {
             self.attempt(now, slot, outbox);
         } else if host.is_in_trouble() {
             self.back_off(tick, slot, &record);

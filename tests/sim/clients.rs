@@ -145,6 +145,7 @@ fn target(draw: &mut Stream, options: &Options, made: &[Operation]) -> Target {
 fn wish(draw: &mut Stream, options: &Options) -> Wish {
     let host = draw.range(0, u64::from(options.hosts) - 1) as u32;
     let opaque_bytes = match draw.range(0, 19) {
+        _ if options.is_crowd => 120,
         0 => 0,
         1..17 => draw.range(1, 60),
         17 | 18 => draw.range(61, 3_000),

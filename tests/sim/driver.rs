@@ -18,7 +18,7 @@ const MOVED_BACK_MAX: usize = 256;
 /// Entries that the wheel may move in one tick: 2 048 and one step.
 const WHEEL_MOVES_MAX: u64 = 2_048 + 512;
 /// One turn in so many counts tombstones.
-const TOMBSTONES_EVERY: u64 = 8;
+const TOMBSTONES_EVERY: u64 = 16;
 
 /// A callback under way.
 #[derive(Clone, Copy)]

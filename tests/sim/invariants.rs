@@ -192,8 +192,8 @@ impl Model {
             let Some(&(by, id)) = overdue.next() else { continue };
             if self.must_start(host, by, tick, places) {
                 let what = format!(
-                    "timer {id:x} was to pop by {by}, core {core} sleeps at {tick}; host {number} has \
-                     {} callbacks, {} failures, ended at {}",
+                    "timer {id:x} was to pop by {by}, core {core} sleeps at {tick}; \
+                     host {number} has {} callbacks, {} failures, ended at {}",
                     host.in_flight, host.failures, host.ended_at
                 );
                 return broken("T1", what);
@@ -210,9 +210,7 @@ impl Model {
             // A second attempt may come due at any time, and then wait for its host.
             return 0;
         }
-        let ticks = |ns: u64| ns.div_ceil(1_000_000);
-        let unknown = ticks(write.answered_ns) - ticks(write.asked_ns);
-        if write.start.is_none() { by - unknown } else { by }
+        by - write.unknown_ms()
     }
 
     /// Whether the host must not be idle, given a pop that was to begin at tick `by`.

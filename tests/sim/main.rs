@@ -1,6 +1,6 @@
 //! The simulator: one node of one or two cores in virtual time, driven through its production code,
-//! against clients, callback hosts, clocks and stalls that misbehave by a seed. `shared` limits are
-//! tiny so that edges are met.
+//! against clients, callback hosts, clocks and stalls that misbehave by a seed. Limits are tiny so that
+//! edges are met.
 //!
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`; one seed:
 //! `CHRONOS_SIM_SEED=7`.
@@ -14,6 +14,7 @@ mod options;
 mod random;
 mod requests;
 mod shrink;
+mod stories;
 mod trace;
 mod world;
 
@@ -27,7 +28,7 @@ use options::Options;
 use shrink::{explain, judge, judge_seed};
 
 /// Seeds of a usual test run.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 400;
 /// Seeds within which every planted bug is to be found.
 const PLANTED_SEEDS_MAX: u64 = 1_000;
 
@@ -69,7 +70,8 @@ fn no_seed_breaks_an_invariant() {
     let real = began.elapsed().as_secs_f64();
     let virtual_s = virtual_ns as f64 / 1e9;
     eprintln!(
-        "{ran} seeds: {virtual_s:.0} s in {real:.1} s ({:.0} x), {requests} requests, {pops} pops, refused {refusals:?}",
+        "{ran} seeds: {virtual_s:.0} s in {real:.1} s ({:.0} x), {requests} requests, {pops} pops, \
+         refused {refusals:?}",
         virtual_s / real
     );
     assert!(failed.is_empty(), "seeds that fail: {failed:?}");

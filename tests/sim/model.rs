@@ -100,6 +100,13 @@ impl Write {
         start.saturating_add(wish.interval_ms.saturating_mul(sequence))
     }
 
+    /// How much earlier than [`Write::due`] says a pop may be due: the start of a write that has
+    /// not popped lies between its request and its answer.
+    pub fn unknown_ms(&self) -> u64 {
+        let ticks = |ns: u64| ns.div_ceil(1_000_000);
+        if self.start.is_some() { 0 } else { ticks(self.answered_ns) - ticks(self.asked_ns) }
+    }
+
     /// The tick from which the pop may be given up.
     pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> u64 {
         if sequence >= self.pops() {
@@ -274,6 +281,7 @@ impl Model {
         let Some(wish) = write.wish.filter(|_| !write.has_ended) else { return };
         let host = self.host(id, wish.host);
         let had_reason = write.failed > 0 || host.was_in_trouble_since(0);
+        let tick = tick + write.unknown_ms();
         if had_reason && tick >= write.give_up_at(write.next, self.give_up_ms) {
             let passed = tick.saturating_sub(write.due(0)) / wish.interval_ms.max(1);
             self.tally.given_up_max += (passed.min(write.pops()) + 1).saturating_sub(write.next);
@@ -284,7 +292,7 @@ impl Model {
     pub fn may_have_ended(&self, id: u64, tick: u64) -> bool {
         let Some(write) = self.timers[&id].certain() else { return true };
         let Some(wish) = write.wish else { return true };
-        let give_up_at = write.give_up_at(write.pops(), self.give_up_ms);
+        let give_up_at = write.give_up_at(write.pops(), self.give_up_ms) - write.unknown_ms();
         let failed = write.next == write.pops() && write.failed > 0;
         let had_reason = failed || self.host(id, wish.host).was_in_trouble_since(give_up_at);
         write.has_ended || (tick >= give_up_at && had_reason)
@@ -305,7 +313,11 @@ impl Model {
             let what = format!("host {host} is forgotten with {duty:x?} to do");
             return broken("R4", what);
         }
-        self.hosts[usize::from(core)][host as usize].failures = 0;
+        let mirror = &mut self.hosts[usize::from(core)][host as usize];
+        if mirror.is_in_trouble() {
+            mirror.troubled_at = Some(tick);
+        }
+        mirror.failures = 0;
         Ok(())
     }
 

@@ -60,7 +60,10 @@ pub enum Event {
 pub struct Report {
     pub trace: Trace,
     pub virtual_ns: u64,
+    /// Attempts.
     pub pops: u64,
+    pub delivered: u64,
+    pub given_up: u64,
     pub requests: usize,
     /// Answers per refusal, to show that limits were met.
     pub refusals: BTreeMap<String, u64>,
@@ -99,6 +102,8 @@ pub fn run(story: &Story, keep_trace: bool) -> Report {
     Report {
         virtual_ns: world.now_ns - START_NS,
         pops: world.model.tally.attempts,
+        delivered: world.model.tally.delivered,
+        given_up: world.counters().iter().map(|counters| counters.given_up).sum(),
         requests: world.asked.len(),
         refusals: world.refusals,
         trace: world.trace,
@@ -259,7 +264,9 @@ impl World {
             };
             self.operate(operation)?;
         }
-        if !far.is_empty() || !self.unanswered.is_empty() {
+        let last = self.story.operations.last();
+        let is_over = last.is_none_or(|last| START_NS + last.at_ns < self.now_ns);
+        if !far.is_empty() || !self.unanswered.is_empty() || !is_over {
             self.schedule(self.now_ns + 200_000_000, Event::Clean);
         }
         Ok(())
