@@ -401,6 +401,9 @@ impl CoreDriver {
         met(&mut limits.bytes, shard.bytes() + 71_000 > self.bytes_max);
         met(&mut limits.hosts, shard.hosts_known() >= self.hosts_max);
         met(&mut limits.host_queue, counters.waiting >= self.queue_max);
-        met(&mut limits.mesh, world.remote_under_way(self.own) >= world.options.mesh_queue_max);
+        met(
+            &mut limits.mesh,
+            world.remote_under_way[usize::from(self.own)] >= world.options.mesh_queue_max,
+        );
     }
 }

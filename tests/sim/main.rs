@@ -1,6 +1,6 @@
 //! The simulator: one node of one or two cores in virtual time, driven through its production code,
-//! against clients, callback hosts, clocks and stalls that misbehave by a seed. Limits are tiny so that
-//! edges are met.
+//! against clients, callback hosts, clocks and stalls that misbehave by a seed. Limits are tiny so
+//! that edges are met.
 //!
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`; one seed:
 //! `CHRONOS_SIM_SEED=7`.

@@ -51,6 +51,7 @@ impl World {
             }
         }
         self.unanswered.insert((asked_ns, name));
+        self.remote_under_way[usize::from(core)] += u32::from(is_remote);
         let entry = Asked { operation, id, asked, asked_ns, is_answered: false, is_remote };
         self.asked.insert(name, entry);
         self.deliver(core, |core| core.asked(name));
@@ -107,12 +108,6 @@ impl World {
         }
     }
 
-    /// Requests that a core has sent over the mesh, or is about to, without an answer.
-    pub fn remote_under_way(&self, core: u16) -> u32 {
-        let asked = self.unanswered.iter().map(|(_, name)| &self.asked[name]);
-        asked.filter(|asked| asked.is_remote && asked.operation.core == core).count() as u32
-    }
-
     /// The id of a create becomes known, from its answer or from its first pop.
     pub fn created(&mut self, name: usize, id: u64, core: u16) -> Checked {
         let known = self.asked[&name].id;
@@ -146,6 +141,7 @@ impl World {
         let (since, kind) = (asked.asked, asked.operation.kind);
         let (is_remote, id, asked_ns) = (asked.is_remote, asked.id, asked.asked_ns);
         self.unanswered.remove(&(asked_ns, name));
+        self.remote_under_way[usize::from(core.own())] -= u32::from(is_remote);
         let text = match &reply.answer {
             Answer::Done { .. } => 1,
             Answer::Found(view) => 1_000 + view.sequence,

@@ -89,6 +89,8 @@ pub struct World {
     queued: u64,
     wall_offset_ms: i64,
     pub unanswered: BTreeSet<(u64, usize)>,
+    /// By core: requests for its sibling, sent or about to be, without an answer.
+    pub remote_under_way: Vec<u32>,
     cleaning: Stream,
     cleaned: usize,
     is_healed: bool,
@@ -137,6 +139,7 @@ impl World {
             queued: 0,
             wall_offset_ms: 0,
             unanswered: BTreeSet::new(),
+            remote_under_way: vec![0; shards],
             cleaning: Stream::new(options.seed, Purpose::Cleaning),
             cleaned: 0,
             is_healed: false,
