@@ -60,8 +60,7 @@ impl Collector for Snapshot {
         self.encode_histogram(
             &mut encoder,
             "lateness_seconds",
-            "From the due time to the callback's bytes being handed to the kernel, per pop \
-             delivered at first attempt",
+            "From the due time to the loop turn that begins the first attempt, per pop",
             |shard| &self.view.meters[shard].lateness,
         )?;
         self.encode_histogram(

@@ -71,8 +71,7 @@ macro_rules! meters {
         #[derive(Debug, Default)]
         pub struct CoreMeters {
             $($(#[doc = $doc])+ pub $name: $kind,)+
-            /// From due tick to the callback's bytes being handed to the kernel, per pop delivered
-            /// first time.
+            /// From the due tick to the loop turn that begins the first attempt, per pop.
             pub lateness: Histogram,
             /// Length of loop turns, waiting not counted.
             pub turn: Histogram,
@@ -128,7 +127,7 @@ meters! {
     pops_waiting: Gauge,
     /// Callbacks sent and not yet answered.
     pops_in_flight: Gauge,
-    /// Milliseconds that the oldest undelivered pop is overdue.
+    /// How long the oldest undelivered pop is overdue.
     oldest_overdue_ms: Gauge,
     /// Requests answered, by any status.
     requests: Counter,
@@ -152,7 +151,7 @@ meters! {
     partial_bytes: Gauge,
     /// Messages to other cores.
     mesh_sent: Counter,
-    /// Messages that found the queue to another core full and waited.
+    /// Requests refused because the queue to another core was full.
     mesh_full: Counter,
     /// Most messages seen waiting in this core's inbound queues since start.
     mesh_depth_max: Gauge,
@@ -166,6 +165,6 @@ meters! {
     ring_enters: Counter,
     /// Entries that the wheel moved without popping them.
     wheel_moved: Counter,
-    /// CPU time of this core's thread, nanoseconds.
+    /// CPU time of this core's thread.
     cpu_ns: Counter,
 }

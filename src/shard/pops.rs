@@ -77,7 +77,8 @@ impl Shard {
             self.oldest_failing.see(record.schedule().due(sequence));
             let give_up_at =
                 record.schedule().give_up_at(sequence, self.config.callbacks.give_up_ms);
-            // After a long turn even a new pop may be past this moment: none is given up untried if it may be tried.
+            // After a long turn even a new pop may be past this moment: none is given up untried if
+            // it may be tried.
             if tick >= give_up_at && (record.attempts > 0 || !may_start) {
                 self.counters.given_up += 1;
                 self.pop_done(tick, slot);

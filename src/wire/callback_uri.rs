@@ -52,13 +52,11 @@ pub struct UriError(pub &'static str);
 /// allocation.
 pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     if uri.len() > URI_BYTES_MAX {
-        return Err(UriError("callback URI: longer than 2048 bytes"));
+        return Err(UriError("longer than 2048 bytes"));
     }
     // A fold without early exit compares whole vectors.
     if !uri.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
-        return Err(UriError(
-            "callback URI: expected visible ASCII, got a space, a control or another byte",
-        ));
+        return Err(UriError("expected visible ASCII, got a space, a control or another byte"));
     }
     let rest = after_scheme(uri)?;
     let authority_bytes =
@@ -69,7 +67,7 @@ pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
         None => local,
     };
     if authority.bytes().any(|byte| byte == b'@') {
-        return Err(UriError("callback URI: user information is not allowed"));
+        return Err(UriError("user information is not allowed"));
     }
     let (host, port) = split_authority(authority)?;
     Ok(CallbackUri { authority, host, port, target })
@@ -83,24 +81,23 @@ fn after_scheme(uri: &str) -> Result<&str, UriError> {
         return Ok(&uri["http://".len()..]);
     }
     Err(UriError(if begins("https:") {
-        "callback URI: https is not supported, expected http://host[:port]/path"
+        "https is not supported, expected http://host[:port]/path"
     } else {
-        "callback URI: expected http://host[:port]/path"
+        "expected http://host[:port]/path"
     }))
 }
 
 fn split_authority(authority: &str) -> Result<(Host<'_>, u16), UriError> {
     if let Some(literal) = authority.strip_prefix('[') {
-        let (address, port) = literal
-            .split_once(']')
-            .ok_or(UriError("callback URI: expected `]` after an IPv6 address"))?;
+        let (address, port) =
+            literal.split_once(']').ok_or(UriError("expected `]` after an IPv6 address"))?;
         let address = address
             .parse::<Ipv6Addr>()
-            .map_err(|_| UriError("callback URI: expected an IPv6 address between brackets"))?;
+            .map_err(|_| UriError("expected an IPv6 address between brackets"))?;
         let port = match port.strip_prefix(':') {
             Some(port) => parse_port(port)?,
             None if port.is_empty() => HTTP_PORT,
-            None => return Err(UriError("callback URI: expected `:port` after `]`")),
+            None => return Err(UriError("expected `:port` after `]`")),
         };
         return Ok((Host::Address(IpAddr::V6(address)), port));
     }
@@ -112,7 +109,7 @@ fn split_authority(authority: &str) -> Result<(Host<'_>, u16), UriError> {
 }
 
 fn parse_port(text: &str) -> Result<u16, UriError> {
-    const EXPECTED: UriError = UriError("callback URI: expected a port from 1 to 65535");
+    const EXPECTED: UriError = UriError("expected a port from 1 to 65535");
     // Not `parse` alone: it takes a plus sign.
     if text.is_empty() || text.len() > 5 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(EXPECTED);
@@ -122,41 +119,37 @@ fn parse_port(text: &str) -> Result<u16, UriError> {
 
 fn parse_host(host: &str) -> Result<Host<'_>, UriError> {
     if host.is_empty() {
-        return Err(UriError("callback URI: expected a host after http://"));
+        return Err(UriError("expected a host after http://"));
     }
     let mut label_bytes = 0;
     let mut is_number = false;
     for byte in host.bytes() {
         match byte {
             b'.' if label_bytes == 0 => {
-                return Err(UriError("callback URI: the host name has an empty label"));
+                return Err(UriError("the host name has an empty label"));
             }
             b'.' => label_bytes = 0,
             b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'_' => {
                 is_number = byte.is_ascii_digit() && (label_bytes == 0 || is_number);
                 label_bytes += 1;
                 if label_bytes > LABEL_BYTES_MAX {
-                    return Err(UriError(
-                        "callback URI: a label of the host name exceeds 63 bytes",
-                    ));
+                    return Err(UriError("a label of the host name exceeds 63 bytes"));
                 }
             }
             _ => {
-                return Err(UriError(
-                    "callback URI: expected letters, digits, `-`, `.` or `_` in the host name",
-                ));
+                return Err(UriError("expected letters, digits, `-`, `.` or `_` in the host name"));
             }
         }
     }
     if host.len() > HOST_BYTES_MAX {
-        return Err(UriError("callback URI: the host name exceeds 253 bytes"));
+        return Err(UriError("the host name exceeds 253 bytes"));
     }
     if !is_number {
         return Ok(Host::Name(host));
     }
     host.parse::<Ipv4Addr>()
         .map(|address| Host::Address(IpAddr::V4(address)))
-        .map_err(|_| UriError("callback URI: the host ends in a number but is not an IPv4 address"))
+        .map_err(|_| UriError("the host ends in a number but is not an IPv4 address"))
 }
 
 #[cfg(test)]
@@ -217,10 +210,7 @@ mod tests {
     #[test]
     fn other_schemes_and_relative_references() {
         for uri in ["https://a/b", "HTTPS://a", "https:"] {
-            assert_eq!(
-                refusal(uri),
-                "callback URI: https is not supported, expected http://host[:port]/path"
-            );
+            assert_eq!(refusal(uri), "https is not supported, expected http://host[:port]/path");
         }
         for uri in [
             "",
@@ -236,24 +226,24 @@ mod tests {
             "http",
             "mailto:a@b",
         ] {
-            assert_eq!(refusal(uri), "callback URI: expected http://host[:port]/path", "{uri}");
+            assert_eq!(refusal(uri), "expected http://host[:port]/path", "{uri}");
         }
     }
 
     #[test]
     fn hosts_that_are_none() {
         for uri in ["http://", "http:///b", "http://:80", "http://?x", "http://#x"] {
-            assert_eq!(refusal(uri), "callback URI: expected a host after http://", "{uri}");
+            assert_eq!(refusal(uri), "expected a host after http://", "{uri}");
         }
         for uri in ["http://a..b", "http://.a", "http://.", "http://..", "http://1..1"] {
-            assert_eq!(refusal(uri), "callback URI: the host name has an empty label", "{uri}");
+            assert_eq!(refusal(uri), "the host name has an empty label", "{uri}");
         }
         for uri in
             ["http://a%41", "http://a\\b", "http://a,b", "http://a]", "http://a[b]", "http://*"]
         {
             assert_eq!(
                 refusal(uri),
-                "callback URI: expected letters, digits, `-`, `.` or `_` in the host name",
+                "expected letters, digits, `-`, `.` or `_` in the host name",
                 "{uri}"
             );
         }
@@ -267,12 +257,12 @@ mod tests {
         ] {
             assert_eq!(
                 refusal(uri),
-                "callback URI: the host ends in a number but is not an IPv4 address",
+                "the host ends in a number but is not an IPv4 address",
                 "{uri}"
             );
         }
         for uri in ["http://[", "http://[::1", "http://[::1/x"] {
-            assert_eq!(refusal(uri), "callback URI: expected `]` after an IPv6 address", "{uri}");
+            assert_eq!(refusal(uri), "expected `]` after an IPv6 address", "{uri}");
         }
         for uri in [
             "http://[]",
@@ -282,19 +272,15 @@ mod tests {
             "http://[v1.x]",
             "http://[:::]",
         ] {
-            assert_eq!(
-                refusal(uri),
-                "callback URI: expected an IPv6 address between brackets",
-                "{uri}"
-            );
+            assert_eq!(refusal(uri), "expected an IPv6 address between brackets", "{uri}");
         }
-        assert_eq!(refusal("http://[::1]x"), "callback URI: expected `:port` after `]`");
+        assert_eq!(refusal("http://[::1]x"), "expected `:port` after `]`");
     }
 
     #[test]
     fn user_information() {
         for uri in ["http://user@a", "http://user:secret@a:80/b", "http://@a", "http://a@[::1]"] {
-            assert_eq!(refusal(uri), "callback URI: user information is not allowed", "{uri}");
+            assert_eq!(refusal(uri), "user information is not allowed", "{uri}");
         }
     }
 
@@ -304,7 +290,7 @@ mod tests {
             for host in ["a", "1.2.3.4", "[::1]"] {
                 assert_eq!(
                     refusal(format!("http://{host}:{port}/b")),
-                    "callback URI: expected a port from 1 to 65535",
+                    "expected a port from 1 to 65535",
                     "{host} {port}"
                 );
             }
@@ -319,26 +305,23 @@ mod tests {
             for uri in
                 [format!("http://a/{}b", char::from(byte)), format!("http://{}a", char::from(byte))]
             {
-                assert!(
-                    refusal(&uri).starts_with("callback URI: expected visible ASCII"),
-                    "{uri:?}"
-                );
+                assert!(refusal(&uri).starts_with("expected visible ASCII"), "{uri:?}");
             }
         }
-        assert!(refusal("http://a/\u{e9}").starts_with("callback URI: expected visible ASCII"));
-        assert!(refusal("http://\u{e9}/").starts_with("callback URI: expected visible ASCII"));
-        assert!(refusal("http://a/#\r\n").starts_with("callback URI: expected visible ASCII"));
+        assert!(refusal("http://a/\u{e9}").starts_with("expected visible ASCII"));
+        assert!(refusal("http://\u{e9}/").starts_with("expected visible ASCII"));
+        assert!(refusal("http://a/#\r\n").starts_with("expected visible ASCII"));
     }
 
     #[test]
     fn lengths() {
         let path = |bytes: usize| format!("http://a/{}", "b".repeat(bytes - 9));
         assert_eq!(parts(&path(URI_BYTES_MAX)).3.len(), URI_BYTES_MAX - 8);
-        assert_eq!(refusal(path(URI_BYTES_MAX + 1)), "callback URI: longer than 2048 bytes");
+        assert_eq!(refusal(path(URI_BYTES_MAX + 1)), "longer than 2048 bytes");
         let labels = |count: usize| format!("http://{}", vec!["a".repeat(63); count].join("."));
-        assert_eq!(refusal(labels(4)), "callback URI: the host name exceeds 253 bytes");
+        assert_eq!(refusal(labels(4)), "the host name exceeds 253 bytes");
         assert_eq!(parts(&labels(3)).2, 80);
         let label = format!("http://{}", "a".repeat(64));
-        assert_eq!(refusal(label), "callback URI: a label of the host name exceeds 63 bytes");
+        assert_eq!(refusal(label), "a label of the host name exceeds 63 bytes");
     }
 }

@@ -376,7 +376,7 @@ pub fn callback_uri(data: &[u8]) -> bool {
     let uri = match parse_callback_uri(&text) {
         Ok(uri) => uri,
         Err(error) => {
-            assert!(error.0.starts_with("callback URI: "), "{error}");
+            assert!(!error.0.is_empty());
             return false;
         }
     };
