@@ -73,7 +73,7 @@ impl Default for Limits {
             connections_per_core_max: 16_384,
             pipelined_requests_per_turn_max: 128,
             unsent_bytes_per_connection_max: 64 << 10,
-            partial_bytes_per_core_max: 64 << 20,
+            partial_bytes_per_core_max: 32 << 20,
             idle_timeout_ms: 20_000,
             mesh_queue_max: 1_024,
             pops_per_turn_max: 256,

@@ -79,6 +79,8 @@ pub struct Connection {
     pub is_closing: bool,
     /// All is sent and the end has been announced: what still comes is thrown away.
     pub is_lingering: bool,
+    /// Bytes thrown away so far while lingering.
+    pub lingered_bytes: usize,
     /// When something must have happened, else the connection closes.
     pub deadline: MonoNs,
     /// When the deadline entry that counts comes up.
@@ -114,6 +116,7 @@ impl Connection {
             is_paused: false,
             is_closing: false,
             is_lingering: false,
+            lingered_bytes: 0,
             deadline: now.plus_ms(limits.idle_timeout_ms),
             filed: MonoNs(u64::MAX),
             is_resuming: false,

@@ -16,6 +16,8 @@ const REFUSALS_MAX: usize = 64;
 /// How long a connection that was closed by us may still send, so that the client reads our answer
 /// before a reset.
 const LINGER_MS: u64 = 1_000;
+/// Bytes thrown away meanwhile, at most.
+const LINGER_BYTES_MAX: usize = 32 << 20;
 /// Send buffers kept for reuse, and the largest kept.
 const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
@@ -104,6 +106,13 @@ impl Server {
     /// Bytes of a client.
     pub fn received(&mut self, now: Now, ring: &mut Ring, place: u32, received: &Received) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if connection.is_lingering {
+            connection.lingered_bytes += received.len();
+            if connection.lingered_bytes > LINGER_BYTES_MAX {
+                self.close(ring, place);
+            }
+            return;
+        }
         let input = ring.bytes_mut(received);
         let appetite = connection.feed(now, input, &mut self.service, &self.limits);
         self.after_feed(ring, place, appetite);
@@ -265,6 +274,14 @@ impl Server {
             Appetite::Hungry if connection.has_ended => {
                 connection.is_paused = false;
                 connection.is_closing = true;
+            }
+            // What still comes is thrown away once the last answer has left; until then TCP pushes
+            // back, or a client that never reads could send without end.
+            Appetite::Hungry if connection.is_closing && connection.sending_bytes > 0 => {
+                if !connection.is_paused {
+                    connection.is_paused = true;
+                    ring.pause(connection.socket);
+                }
             }
             Appetite::Hungry if connection.is_paused => {
                 connection.is_paused = false;
