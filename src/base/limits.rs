@@ -23,9 +23,7 @@ pub const CHUNK_LINE_BYTES_MAX: usize = 256;
 
 /// Shortest life of a tombstone (seeds/002: "one more interval of time"; compat section 4: 10 s).
 pub const TOMBSTONE_MS_MIN: u64 = 10_000;
-/// Virtual distance that a rank or a site adds to a pop (seeds/000).
-pub const RANK_DELAY_MS: u64 = 2_000;
-/// How far ids and versions may run ahead of the wall clock under a burst, in milliseconds.
+/// How far ids may run ahead of the wall clock under a burst, in milliseconds.
 pub const CLOCK_LEAD_MS_MAX: u64 = 1_000;
 
 /// The limits an operator can set (configuration section `[limits]`), with their defaults.
@@ -48,11 +46,11 @@ pub struct Limits {
     pub pipelined_requests_per_turn_max: u32,
     /// Answers not yet given to the kernel above which a connection is not read from.
     pub unsent_bytes_per_connection_max: u32,
-    /// Bytes of requests begun but not complete, over all connections of a core; the
-    /// connection that goes beyond it is answered 503.
+    /// Bytes of requests begun but not complete, over all connections of a core; above it
+    /// the connection that holds most of them is answered 503.
     pub partial_bytes_per_core_max: u64,
-    /// Seconds without a byte after which a client connection closes, and in which a request must
-    /// be complete.
+    /// Milliseconds without a byte after which a client connection closes, and in which a request
+    /// must be complete.
     pub idle_timeout_ms: u64,
     /// Messages in the queue between two cores.
     pub mesh_queue_max: u32,

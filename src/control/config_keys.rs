@@ -178,7 +178,7 @@ pub static KEYS: [Key; 36] = [
          it."),
     limit!(partial_bytes_per_core_max: u64, 64 << 10, 1 << 40, "bytes",
         "Requests begun but not complete, over all connections of one core. Above it: 503 to \
-         the connection that goes beyond."),
+         the connection that holds most of them."),
     limit!(idle_timeout_ms: u64, 100, HOUR_MS, "milliseconds",
         "Silence after which a client connection closes, and the time in which a request must be \
          complete."),

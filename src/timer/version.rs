@@ -6,7 +6,6 @@
 //! whatever order messages arrive.
 
 use crate::base::ids::NodeInstance;
-use crate::base::limits::CLOCK_LEAD_MS_MAX;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::WallMs;
 
@@ -63,12 +62,6 @@ impl HybridClock {
         let seen = held.map_or(0, |held| held.0 >> NodeInstance::BITS);
         self.last = (wall.0 << COUNTER_BITS).max(self.last + 1).max(seen + 1);
         Version(self.last << NodeInstance::BITS | u64::from(self.instance.get()))
-    }
-
-    /// Whether a version from outside lies so far ahead of the wall clock that taking it over would
-    /// poison this clock.
-    pub fn is_far_ahead(version: Version, wall: WallMs) -> bool {
-        version.wall().0 > wall.0.saturating_add(60 * CLOCK_LEAD_MS_MAX)
     }
 }
 
