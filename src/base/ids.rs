@@ -101,6 +101,100 @@ impl NodeInstance {
     }
 }
 
+/// A node's hash as placement uses it (compat section 3): MurmurHash3_x86_32 of its name with seed
+/// 0, made unique within its cluster. Names a node in replica lists, in memory and on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct NodeHash(pub u32);
+
+/// A site's name, hashed like a node's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct SiteHash(pub u32);
+
+/// Whom this process talks to: another member of its site, or another site as a whole. Numbered by
+/// the process as it learns of them; a number is never given to another peer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct PeerIndex(pub u8);
+
+impl PeerIndex {
+    /// The number as an index.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A set of peers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PeerSet(u128);
+
+impl PeerSet {
+    /// Nobody.
+    pub const EMPTY: PeerSet = PeerSet(0);
+
+    /// The set with `peer` in it.
+    #[must_use]
+    pub const fn with(self, peer: PeerIndex) -> Self {
+        Self(self.0 | 1 << peer.0)
+    }
+
+    /// The set without `peer`.
+    #[must_use]
+    pub const fn without(self, peer: PeerIndex) -> Self {
+        Self(self.0 & !(1 << peer.0))
+    }
+
+    /// Those in either.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those in both.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Those here that are not in `other`.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether `peer` is in it.
+    pub const fn contains(self, peer: PeerIndex) -> bool {
+        self.0 >> peer.0 & 1 == 1
+    }
+
+    /// Whether nobody is in it.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many.
+    pub const fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Everybody in it, in the order of their numbers.
+    pub fn iter(self) -> impl Iterator<Item = PeerIndex> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let next = rest.trailing_zeros();
+            (next < 128).then(|| {
+                rest &= rest - 1;
+                PeerIndex(next as u8)
+            })
+        })
+    }
+}
+
+impl fmt::Debug for PeerSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(|peer| peer.0)).finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,13 @@ pub const TOMBSTONE_MS_MIN: u64 = 10_000;
 /// How far ids may run ahead of the wall clock under a burst, in milliseconds.
 pub const CLOCK_LEAD_MS_MAX: u64 = 1_000;
 
+/// Sites that hold one timer.
+pub const SITES_PER_TIMER_MAX: usize = 8;
+/// Peers (members of the site past and present, and other sites) that a process can know.
+pub const PEERS_MAX: usize = 128;
+/// Later start of each further rank (seeds/002: 2 seconds).
+pub const RANK_DELAY_MS: u64 = 2_000;
+
 /// The limits an operator can set (configuration section `[limits]`), with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -120,6 +127,61 @@ impl Default for CallbackLimits {
             idle_timeout_ms: 30_000,
             resolve_ttl_ms: 30_000,
             tombstone_ms_max: 24 * 3600 * 1000,
+        }
+    }
+}
+
+/// How nodes of a cluster watch and wait for each other (configuration section `[cluster]`), with
+/// defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterLimits {
+    /// Pause between two heartbeats on a link.
+    pub heartbeat_ms: u64,
+    /// Silence after which a peer is suspected: writes no longer wait for it.
+    pub suspect_after_ms: u64,
+    /// Silence after which a peer is declared dead: others move up for it, and no new timer is
+    /// placed on it.
+    pub dead_after_ms: u64,
+    /// Whether surviving ranks move up for a dead one (architecture section 7). Off: ranks are as
+    /// in the seeds.
+    pub promotion: bool,
+    /// How far ahead of the own wall clock a peer's version may be; above it the message is refused
+    /// and counted.
+    pub clock_skew_max_ms: u64,
+    /// Bytes that one core keeps for one peer until that has acknowledged them. Above it the peer
+    /// is offered everything again when it is back.
+    pub link_bytes_max: u64,
+    /// Bytes of one core to one peer under way and not acknowledged.
+    pub link_window_bytes: u64,
+    /// Client writes of one core that wait for replicas; above it 503.
+    pub writes_waiting_max: u32,
+    /// Whether a write is acknowledged after all replicas believed alive have it (architecture
+    /// section 7), or as soon as the first one has.
+    pub acknowledge: Acknowledge,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Acknowledge {
+    /// When every replica that is believed alive has it.
+    #[default]
+    Replicas,
+    /// When the first has it: at once, where this node is one.
+    First,
+}
+
+impl Default for ClusterLimits {
+    fn default() -> Self {
+        Self {
+            heartbeat_ms: 250,
+            suspect_after_ms: 1_000,
+            dead_after_ms: 3_000,
+            promotion: true,
+            clock_skew_max_ms: 60_000,
+            link_bytes_max: 16 << 20,
+            link_window_bytes: 1 << 20,
+            writes_waiting_max: 65_536,
+            acknowledge: Acknowledge::Replicas,
         }
     }
 }

@@ -5,6 +5,7 @@ pub mod ids;
 pub mod limits;
 #[cfg(feature = "planted")]
 pub mod planted;
+pub mod ranked;
 pub mod time;
 
 /// Asks whether a planted bug is switched on; constantly false, and free, outside the simulator's

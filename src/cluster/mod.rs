@@ -1,5 +1,10 @@
-//! Who holds what, as pure functions. One node so far: the hash that all nodes agree on and the
-//! filter in a timer's id.
+//! Who holds what, who lives, and how nodes talk, as pure functions and state machines: placement
+//! and filters (`view`, `murmur3`, `bloom`), failure detection (`detector`), reliable links
+//! (`link`), clocks of others (`clock_offset`).
 
 pub mod bloom;
+pub mod clock_offset;
+pub mod detector;
+pub mod link;
 pub mod murmur3;
+pub mod view;

@@ -5,6 +5,8 @@
 pub mod answer_head;
 pub mod callback_uri;
 pub mod chunked;
+pub mod peer_frame;
+pub mod peer_message;
 pub mod request_head;
 pub mod timer_json;
 pub mod timer_path;

@@ -1,0 +1,99 @@
+//! Short ordered lists that a timer carries: the nodes that hold it, the sites that do.
+
+use std::fmt;
+
+use super::ids::{NodeHash, SiteHash};
+use super::limits::{REPLICATION_FACTOR_MAX, SITES_PER_TIMER_MAX};
+
+/// Up to `N` places in the order of their ranks; the first acts first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ranked<T, const N: usize> {
+    places: [T; N],
+    len: u8,
+}
+
+/// The nodes that hold a timer within a site; the first pops.
+pub type Replicas = Ranked<NodeHash, { REPLICATION_FACTOR_MAX as usize }>;
+
+/// The sites that hold a timer; the first pops.
+pub type Sites = Ranked<SiteHash, SITES_PER_TIMER_MAX>;
+
+impl<T: Copy + PartialEq + Default, const N: usize> Ranked<T, N> {
+    /// Nobody.
+    pub fn new() -> Self {
+        Self { places: [T::default(); N], len: 0 }
+    }
+
+    /// Adds one at the last rank. A list that is full must not be pushed to.
+    pub fn push(&mut self, place: T) {
+        assert!(!self.is_full(), "a list of {N} is full");
+        self.places[usize::from(self.len)] = place;
+        self.len += 1;
+    }
+
+    /// Whether no more fit.
+    pub fn is_full(&self) -> bool {
+        usize::from(self.len) == N
+    }
+
+    /// All, rank 0 first.
+    pub fn as_slice(&self) -> &[T] {
+        &self.places[..usize::from(self.len)]
+    }
+
+    /// The rank of one.
+    pub fn rank_of(&self, wanted: T) -> Option<u8> {
+        self.as_slice().iter().position(|&place| place == wanted).map(|rank| rank as u8)
+    }
+
+    /// Whether it is in the list.
+    pub fn contains(&self, wanted: T) -> bool {
+        self.as_slice().contains(&wanted)
+    }
+
+    /// How many.
+    pub fn len(&self) -> u8 {
+        self.len
+    }
+
+    /// Whether nobody is in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A mask with a bit for every rank; lists are at most 16 long.
+    pub fn all_ranks(&self) -> u16 {
+        ((1_u32 << self.len) - 1) as u16
+    }
+}
+
+impl Replicas {
+    /// 32 bits that tell lists apart (FNV-1a over the hashes, in order).
+    pub fn digest(&self) -> u32 {
+        self.as_slice().iter().flat_map(|node| node.0.to_le_bytes()).fold(
+            0x811c_9dc5,
+            |digest: u32, byte| (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193),
+        )
+    }
+}
+
+impl<T: Copy + PartialEq + Default, const N: usize> Default for Ranked<T, N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Copy + PartialEq + Default, const N: usize> FromIterator<T> for Ranked<T, N> {
+    /// More than `N` is a bug of the caller.
+    fn from_iter<I: IntoIterator<Item = T>>(places: I) -> Self {
+        let mut ranked = Self::new();
+        places.into_iter().for_each(|place| ranked.push(place));
+        ranked
+    }
+}
+
+impl<T: Copy + PartialEq + Default + fmt::Debug, const N: usize> fmt::Debug for Ranked<T, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
