@@ -70,10 +70,12 @@ impl<T: Copy + PartialEq + Default, const N: usize> Ranked<T, N> {
 impl Replicas {
     /// 32 bits that tell lists apart (FNV-1a over the hashes, in order).
     pub fn digest(&self) -> u32 {
-        self.as_slice().iter().flat_map(|node| node.0.to_le_bytes()).fold(
-            0x811c_9dc5,
-            |digest: u32, byte| (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193),
-        )
+        self.as_slice()
+            .iter()
+            .flat_map(|node| node.0.to_le_bytes())
+            .fold(0x811c_9dc5, |digest: u32, byte| {
+                (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+            })
     }
 }
 

@@ -34,13 +34,13 @@ impl Persistence {
     }
 }
 
-/// Appends the answer of a shard. `filter` is the bloom filter of the node for ids.
-pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, filter: u64, persistence: Persistence) {
+/// Appends the answer of a shard.
+pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence) {
     match answer {
-        Answer::Done { id, factor } => {
+        Answer::Done { id, factor, filter } => {
             out.extend_from_slice(b"HTTP/1.1 200 OK\r\nLocation: /timers/");
             let begins = out.len();
-            write_public_id(*id, *factor, filter, out);
+            write_public_id(*id, *factor, *filter, out);
             let ends = out.len();
             out.extend_from_slice(b"\r\nContent-Location: /timers/");
             out.extend_from_within(begins..ends);

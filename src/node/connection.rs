@@ -165,7 +165,7 @@ impl Connection {
     }
 
     /// Writes the answer to one request, and those after it that waited for it.
-    pub fn answer(&mut self, request: u32, answer: &Answer, filter: u64) {
+    pub fn answer(&mut self, request: u32, answer: &Answer) {
         let position = request.wrapping_sub(self.first_pending) as usize;
         let Some(pending) = self.pending.get_mut(position) else {
             unreachable!("request {request} was answered twice");
@@ -175,11 +175,11 @@ impl Connection {
         };
         if position > 0 {
             let mut bytes = Vec::new();
-            write_answer(&mut bytes, answer, filter, persistence);
+            write_answer(&mut bytes, answer, persistence);
             *pending = Pending::Ready(bytes);
             return;
         }
-        write_answer(&mut self.out, answer, filter, persistence);
+        write_answer(&mut self.out, answer, persistence);
         self.pending.pop_front();
         self.first_pending = self.first_pending.wrapping_add(1);
         while let Some(Pending::Ready(bytes)) = self.pending.front() {

@@ -1,14 +1,18 @@
 //! One core without its ring: shard, mesh and the routing between them. The engine drives it under
 //! io_uring, the simulator in virtual time.
 
-use crate::base::ids::{ShardCount, ShardIndex};
+use std::sync::Arc;
+
+use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
 use crate::base::time::{Now, Tick};
+use crate::cluster::view::View;
 use crate::shard::effects::{
     Answer, Attempt, CallbackOutcome, Event, Outbox, Refusal, Reply, Request, Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
 
 use super::mesh::{MeshPort, Message, Remote};
+use super::peering::{Connected, Hello, HelloRefusal, InboundId, PeerAction, PeerError};
 
 /// Messages served from siblings in one turn; the rest wait for the next.
 pub const INBOX_PER_TURN_MAX: usize = 1_024;
@@ -34,8 +38,8 @@ impl Core {
     pub fn request(&mut self, now: Now, from: Requester, request: Request<'_>) {
         let owner = match request {
             Request::Create(_) => self.own,
-            Request::Update(id, _) | Request::Delete { id, .. } | Request::Read(id) => {
-                self.shards.owner(id)
+            Request::Update(target, _) | Request::Delete(target) | Request::Read(target) => {
+                self.shards.owner(target.id)
             }
         };
         if owner == self.own {
@@ -115,6 +119,91 @@ impl Core {
     /// The mesh port: sleeping, waking, counters.
     pub fn mesh(&mut self) -> &mut MeshPort {
         &mut self.mesh
+    }
+
+    /// Takes a new configuration: peers that are new are dialled, those that are gone are closed.
+    pub fn set_view(&mut self, now: Now, view: Arc<View>) {
+        let _ = (now, view);
+        todo!()
+    }
+
+    /// Compares everything with everybody.
+    pub fn resynchronise(&mut self, now: Now) {
+        let _ = now;
+        todo!()
+    }
+
+    /// A dialled connection is upgraded, or answered as by an original node.
+    pub fn peer_connected(&mut self, now: Now, peer: PeerIndex, connected: &Connected) {
+        let _ = (now, peer, connected);
+        todo!()
+    }
+
+    /// A dial failed, or the connection that was dialled is gone.
+    pub fn peer_lost(&mut self, now: Now, peer: PeerIndex) {
+        let _ = (now, peer);
+        todo!()
+    }
+
+    /// Bytes over the connection that was dialled. `Err`: close it and call
+    /// [`Core::peer_lost`].
+    pub fn peer_received(
+        &mut self,
+        now: Now,
+        peer: PeerIndex,
+        bytes: &[u8],
+    ) -> Result<(), PeerError> {
+        let _ = (now, peer, bytes);
+        todo!()
+    }
+
+    /// Appends what is to be sent over the connection that was dialled.
+    pub fn peer_output(&mut self, now: Now, peer: PeerIndex, out: &mut Vec<u8>) {
+        let _ = (now, peer, out);
+        todo!()
+    }
+
+    /// A peer asks for an Upgrade.
+    pub fn inbound_opened(&mut self, now: Now, hello: &Hello) -> Result<InboundId, HelloRefusal> {
+        let _ = (now, hello);
+        todo!()
+    }
+
+    /// Bytes over a connection that a peer dialled. `Err`: close it and call
+    /// [`Core::inbound_closed`].
+    pub fn inbound_received(
+        &mut self,
+        now: Now,
+        inbound: InboundId,
+        bytes: &[u8],
+    ) -> Result<(), PeerError> {
+        let _ = (now, inbound, bytes);
+        todo!()
+    }
+
+    /// Appends what is to be sent over a connection that a peer dialled.
+    pub fn inbound_output(&mut self, now: Now, inbound: InboundId, out: &mut Vec<u8>) {
+        let _ = (now, inbound, out);
+        todo!()
+    }
+
+    /// A connection that a peer dialled is gone.
+    pub fn inbound_closed(&mut self, inbound: InboundId) {
+        let _ = inbound;
+        todo!()
+    }
+
+    /// What this core says of itself when it dials or is dialled.
+    pub fn hello(&self) -> Hello {
+        todo!()
+    }
+
+    /// Heartbeats, suspicion, dialling, background work of the shard within a budget, messages and
+    /// results of this turn handed to links: once per turn, after everything else. The actions that
+    /// follow are appended.
+    pub fn peers(&mut self, now: Now, actions: &mut Vec<PeerAction>) {
+        let _ = (now, actions);
+        todo!()
     }
 
     fn serve(&mut self, now: Now, from: Requester, request: Request<'_>) {

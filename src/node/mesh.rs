@@ -11,26 +11,21 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 
-use crate::base::ids::{ShardCount, ShardIndex, TimerId};
+use crate::base::ids::{ShardCount, ShardIndex};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
-use crate::shard::effects::{Reply, Request, Requester};
+use crate::shard::effects::{Reply, Request, Requester, Target};
 use crate::timer::definition::OwnedDefinition;
 
 /// A request on its way to the core that owns the timer.
 #[derive(Debug)]
 pub enum Remote {
     /// PUT.
-    Update(TimerId, Box<OwnedDefinition>),
+    Update(Target, Box<OwnedDefinition>),
     /// DELETE.
-    Delete {
-        /// The timer.
-        id: TimerId,
-        /// The factor in the path.
-        factor: Option<u8>,
-    },
+    Delete(Target),
     /// GET.
-    Read(TimerId),
+    Read(Target),
 }
 
 impl Remote {
@@ -38,20 +33,20 @@ impl Remote {
     pub fn copy(request: &Request<'_>) -> Self {
         match *request {
             Request::Create(_) => unreachable!("a create is served by the core that received it"),
-            Request::Update(id, ref definition) => {
-                Remote::Update(id, Box::new(OwnedDefinition::copy(definition)))
+            Request::Update(target, ref definition) => {
+                Remote::Update(target, Box::new(OwnedDefinition::copy(definition)))
             }
-            Request::Delete { id, factor } => Remote::Delete { id, factor },
-            Request::Read(id) => Remote::Read(id),
+            Request::Delete(target) => Remote::Delete(target),
+            Request::Read(target) => Remote::Read(target),
         }
     }
 
     /// The request, borrowed.
     pub fn borrow(&self) -> Request<'_> {
         match self {
-            Remote::Update(id, definition) => Request::Update(*id, definition.borrow()),
-            Remote::Delete { id, factor } => Request::Delete { id: *id, factor: *factor },
-            Remote::Read(id) => Request::Read(*id),
+            Remote::Update(target, definition) => Request::Update(*target, definition.borrow()),
+            Remote::Delete(target) => Request::Delete(*target),
+            Remote::Read(target) => Request::Read(*target),
         }
     }
 }
@@ -72,7 +67,7 @@ struct Channel {
     replies: ArrayQueue<Reply>,
 }
 
-const _: () = assert!(size_of::<(Requester, Remote, MonoNs)>() <= 48 && size_of::<Reply>() <= 48);
+const _: () = assert!(size_of::<(Requester, Remote, MonoNs)>() <= 64 && size_of::<Reply>() <= 48);
 
 /// The sibling's queue is full: answer 503.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +95,7 @@ pub struct MeshPort {
     pub depth_max: u64,
 }
 
-/// Makes the ports of all cores of a node. Memory: about 90 B x `queue_max` per ordered pair.
+/// Makes the ports of all cores of a node. Memory: about 110 B x `queue_max` per ordered pair.
 pub fn mesh(shards: ShardCount, queue_max: u32) -> Vec<MeshPort> {
     let count = usize::from(shards.get());
     let channel = || {
@@ -235,7 +230,12 @@ impl MeshPort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ids::TimerId;
     use crate::shard::effects::Answer;
+
+    fn read() -> Remote {
+        Remote::Read(Target { id: TimerId(1), factor: None, filter: None })
+    }
 
     fn requester(shard: u16) -> Requester {
         Requester { shard: ShardIndex(shard), connection: 0, generation: 0, request: 0 }
@@ -247,27 +247,18 @@ mod tests {
         let mut second = ports.pop().expect("two ports");
         let mut first = ports.pop().expect("two ports");
         for _ in 0..2 {
-            first
-                .send_request(MonoNs(0), ShardIndex(1), requester(0), Remote::Read(TimerId(1)))
-                .expect("room");
+            first.send_request(MonoNs(0), ShardIndex(1), requester(0), read()).expect("room");
         }
-        let third =
-            first.send_request(MonoNs(0), ShardIndex(1), requester(0), Remote::Read(TimerId(1)));
+        let third = first.send_request(MonoNs(0), ShardIndex(1), requester(0), read());
         assert_eq!(third, Err(QueueFull));
         while let Some(Message::Request(from, ..)) = second.receive() {
             second.send_reply(Reply { to: from, answer: Answer::NotFound });
-            let still_under_way = first.send_request(
-                MonoNs(0),
-                ShardIndex(1),
-                requester(0),
-                Remote::Read(TimerId(1)),
-            );
+            let still_under_way =
+                first.send_request(MonoNs(0), ShardIndex(1), requester(0), read());
             assert_eq!(still_under_way, Err(QueueFull), "until the reply is taken");
         }
         assert!(matches!(first.receive(), Some(Message::Reply(_))));
-        first
-            .send_request(MonoNs(0), ShardIndex(1), requester(0), Remote::Read(TimerId(1)))
-            .expect("room again");
+        first.send_request(MonoNs(0), ShardIndex(1), requester(0), read()).expect("room again");
     }
 
     #[test]
@@ -275,14 +266,10 @@ mod tests {
         let mut ports = mesh(ShardCount::new(3), 8);
         assert!(ports[2].may_sleep());
         for _ in 0..3 {
-            ports[0]
-                .send_request(MonoNs(0), ShardIndex(2), requester(0), Remote::Read(TimerId(1)))
-                .expect("room");
+            ports[0].send_request(MonoNs(0), ShardIndex(2), requester(0), read()).expect("room");
         }
         assert_eq!(ports[0].take_wakes().collect::<Vec<_>>(), [ShardIndex(2)]);
-        ports[1]
-            .send_request(MonoNs(0), ShardIndex(2), requester(1), Remote::Read(TimerId(1)))
-            .expect("room");
+        ports[1].send_request(MonoNs(0), ShardIndex(2), requester(1), read()).expect("room");
         assert_eq!(ports[1].take_wakes().count(), 0, "it has been woken already");
         assert!(!ports[2].may_sleep(), "messages wait");
     }

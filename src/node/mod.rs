@@ -3,6 +3,7 @@
 
 mod answers;
 mod callback_answer;
+pub mod commands;
 mod connection;
 pub mod core;
 mod deadlines;
@@ -11,6 +12,7 @@ mod lanes;
 pub mod mesh;
 pub mod meters;
 mod owner;
+pub mod peering;
 mod publish;
 mod resolver;
 mod server;

@@ -173,7 +173,7 @@ impl Server {
             else {
                 continue;
             };
-            connection.answer(reply.to.request, &reply.answer, self.service.filter);
+            connection.answer(reply.to.request, &reply.answer);
             self.resume_if_paused(place);
             self.answered += 1;
             self.mark_dirty(place);

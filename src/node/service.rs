@@ -1,7 +1,7 @@
 //! From a complete request to a request for the shard, or to an answer at once.
 
 use crate::base::time::Now;
-use crate::shard::effects::{Request, Requester};
+use crate::shard::effects::{Request, Requester, Target};
 use crate::timer::admission::{Rejection, admit};
 use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::timer_json::{JsonScratch, parse_timer};
@@ -45,8 +45,6 @@ pub enum Served {
 pub struct Service {
     /// The core that the requests go to.
     pub core: Core,
-    /// Bloom filter of this node, for ids.
-    pub filter: u64,
     /// Requests answered here, without a shard.
     pub written: u64,
     /// Requests answered 4xx.
@@ -58,9 +56,9 @@ pub struct Service {
 
 impl Service {
     /// The API before a core.
-    pub fn new(core: Core, filter: u64, opaque_bytes_max: u32) -> Self {
+    pub fn new(core: Core, opaque_bytes_max: u32) -> Self {
         let (json, content) = (JsonScratch::default(), Vec::new());
-        Self { core, filter, written: 0, bad: 0, opaque_bytes_max, json, content }
+        Self { core, written: 0, bad: 0, opaque_bytes_max, json, content }
     }
 
     /// Serves one complete request. An answer known at once is appended to `out`; `body` is used as
@@ -94,10 +92,8 @@ impl Service {
         let request = match (line.path, line.method) {
             (TimerPath::Collection, Method::Post) => return self.store(now, from, line, body, out),
             (TimerPath::Timer(_), Method::Put) => return self.store(now, from, line, body, out),
-            (TimerPath::Timer(PublicId { id, factor, .. }), Method::Delete) => {
-                Request::Delete { id, factor }
-            }
-            (TimerPath::Timer(PublicId { id, .. }), Method::Get) => Request::Read(id),
+            (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
+            (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
             (TimerPath::Ping, Method::Get) => {
                 write_pong(out, persistence);
                 return Served::Written;
@@ -146,7 +142,7 @@ impl Service {
         match admit(&document, factor_in_path, self.opaque_bytes_max, &mut self.content) {
             Ok(definition) => {
                 let request = match target {
-                    Some(target) => Request::Update(target.id, definition),
+                    Some(named) => Request::Update(target_of(named), definition),
                     None => Request::Create(definition),
                 };
                 self.core.request(now, from, request);
@@ -174,4 +170,9 @@ impl Service {
         write_not_allowed(out, allow, persistence);
         Served::Written
     }
+}
+
+/// A timer as the path names it.
+fn target_of(named: PublicId) -> Target {
+    Target { id: named.id, factor: named.factor, filter: named.filter }
 }

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::base::limits::{CallbackLimits, Limits};
+use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
+use crate::cluster::view::Membership;
 
 /// Settings of the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,12 @@ pub struct NodeSettings {
     pub limits: Limits,
     /// How callbacks are made.
     pub callbacks: CallbackLimits,
+    /// The members at the start; `None`: this node alone.
+    pub membership: Option<Membership>,
+    /// How nodes watch and wait for each other.
+    pub cluster: ClusterLimits,
+    /// Whether the internal API takes requests from nodes that are no members.
+    pub accept_strangers: bool,
 }
 
 impl Default for NodeSettings {
@@ -48,6 +55,9 @@ impl Default for NodeSettings {
             name: "127.0.0.1:7253".into(),
             limits: Limits::default(),
             callbacks: CallbackLimits::default(),
+            membership: None,
+            cluster: ClusterLimits::default(),
+            accept_strangers: false,
         }
     }
 }

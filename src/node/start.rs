@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, mix};
 use crate::base::limits::SHARDS_MAX;
-use crate::cluster::bloom::node_bits;
+use crate::cluster::view::View;
 use crate::ring::{
     KernelSupport, Listener, Mailbox, Ring, RingConfig, RingError, Waker, available_cores, now,
     pin_to_core, prefault, probe, raise_open_files_limit, set_timer_slack_ns,
@@ -260,8 +260,7 @@ impl Seat {
         let settings = &self.settings;
         let began = now();
         let core = Core::new(self.shard_config(), self.mesh, began);
-        let filter = node_bits(&settings.name);
-        let service = Service::new(core, filter, settings.limits.opaque_bytes_max);
+        let service = Service::new(core, settings.limits.opaque_bytes_max);
         let own = ShardIndex(self.own as u16);
         ring.listen(self.listener);
         let engine = Engine {
@@ -322,6 +321,8 @@ impl Seat {
             store_bytes_max: settings.limits.store_bytes_max.div_ceil(shards),
             pops_per_turn_max: settings.limits.pops_per_turn_max as usize,
             callbacks: settings.callbacks.clone(),
+            cluster: settings.cluster.clone(),
+            view: Arc::new(View::alone(&settings.name)),
         }
     }
 }

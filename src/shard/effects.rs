@@ -1,9 +1,15 @@
 //! What a shard is told and what it asks for.
 
-use crate::base::ids::{HostId, ShardIndex, Slot, TimerId};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::base::ids::{HostId, PeerIndex, ShardIndex, Slot, TimerId};
 use crate::base::time::Tick;
+use crate::cluster::detector::Liveness;
+use crate::cluster::view::View;
 use crate::timer::definition::Definition;
 use crate::timer::version::Version;
+use crate::wire::peer_message::{PeerMessage, PeerResult};
 
 /// Who waits for an answer. The shard only carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -24,20 +30,69 @@ pub enum Request<'a> {
     /// POST: a new timer under an id minted here.
     Create(Definition<'a>),
     /// PUT: replaces the timer, or creates it under this id.
-    Update(TimerId, Definition<'a>),
+    Update(Target, Definition<'a>),
     /// DELETE.
-    Delete {
-        /// The timer.
-        id: TimerId,
-        /// The factor in the path, for the answer when the timer is not known.
-        factor: Option<u8>,
-    },
+    Delete(Target),
     /// GET.
-    Read(TimerId),
+    Read(Target),
+}
+
+/// A timer as a client names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// The timer.
+    pub id: TimerId,
+    /// The factor in the path: places the timer when it is not held here.
+    pub factor: Option<u8>,
+    /// The filter in the path: leads to those that held it when the id was given out.
+    pub filter: Option<u64>,
+}
+
+/// A message of a peer, and who waits for its result. The shard only carries it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PeerTicket {
+    /// The core that holds the peer's connection.
+    pub shard: ShardIndex,
+    /// The connection's place on that core.
+    pub connection: u32,
+    /// The connection's life: places are reused.
+    pub generation: u32,
+    /// Number of the message on its connection.
+    pub number: u32,
+}
+
+/// What the sender of a peer message wants back with its result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// A client's write: its place among the writes that wait, and the life of that place.
+    Write {
+        /// Place.
+        place: u32,
+        /// Life.
+        generation: u32,
+    },
+    /// A client's read, likewise.
+    Read {
+        /// Place.
+        place: u32,
+        /// Life.
+        generation: u32,
+    },
+    /// News of a timer: a pop, an offer, a copy.
+    News(TimerId),
+}
+
+/// How a peer is talked to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dialect {
+    /// Frames: a node of ours.
+    Frames,
+    /// The internal HTTP API: an original node, or another site. It is told whole copies only.
+    Http,
 }
 
 /// Something that happened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// A request; answered by exactly one [`Reply`].
     Request {
@@ -53,6 +108,47 @@ pub enum Event<'a> {
         /// How.
         outcome: CallbackOutcome,
     },
+    /// A new configuration.
+    View(Arc<View>),
+    /// What is believed of a peer changed.
+    Peer {
+        /// Whom.
+        peer: PeerIndex,
+        /// What is believed now.
+        liveness: Liveness,
+        /// How it is talked to.
+        dialect: Dialect,
+        /// Whether it may lack what it was told before: it is another process than the one heard
+        /// last, or messages to it were dropped. It is then offered everything that it is to hold.
+        has_gaps: bool,
+    },
+    /// A peer tells something; answered by exactly one [`PeerReply`].
+    PeerMessage {
+        /// Who waits for the result.
+        ticket: PeerTicket,
+        /// Own monotonic clock minus the sender's, in ns.
+        clock_offset_ns: i64,
+        /// What.
+        message: PeerMessage<'a>,
+    },
+    /// The result of a message that this shard sent.
+    PeerResult {
+        /// Who answered.
+        peer: PeerIndex,
+        /// From the message.
+        purpose: Purpose,
+        /// What.
+        result: PeerResult<'a>,
+    },
+    /// A message that this shard sent will have no result: it was dropped, or never taken.
+    PeerUnheard {
+        /// Who did not get it.
+        peer: PeerIndex,
+        /// From the message.
+        purpose: Purpose,
+    },
+    /// Compare everything held with everybody who is to hold it (SIGUSR1).
+    Resynchronise,
 }
 
 /// How a callback attempt ended.
@@ -121,6 +217,12 @@ pub enum Refusal {
     /// The node mints 4096 ids per millisecond.
     #[error("more timers are created than the node can give ids to; retry in a moment")]
     IdsExhausted,
+    /// No replica has the write.
+    #[error("no node that is to hold this timer could be reached; retry in a moment")]
+    NoReplica,
+    /// cluster.writes_waiting_max.
+    #[error("too many writes wait for replicas (cluster.writes_waiting_max); retry in a moment")]
+    WritesFull,
     /// The queue to the core that owns the timer is full.
     #[error(
         "the core that owns this timer is overloaded (limits.mesh_queue_max); retry in a moment"
@@ -135,6 +237,8 @@ pub struct TimerView {
     pub id: TimerId,
     /// Its replication factor, as asked.
     pub factor: u8,
+    /// Bloom filter of its replicas.
+    pub filter: u64,
     /// Milliseconds between pops.
     pub interval_ms: u64,
     /// Milliseconds of recurrence.
@@ -160,6 +264,8 @@ pub enum Answer {
         id: TimerId,
         /// Its factor, for the id.
         factor: u8,
+        /// Bloom filter of its replicas, for the id.
+        filter: u64,
     },
     /// 200 with the timer.
     Found(Box<TimerView>),
@@ -178,6 +284,26 @@ pub struct Reply {
     pub answer: Answer,
 }
 
+/// A message to a peer: its bytes are in [`Outbox::peer_bytes`], where several may share them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ToPeer {
+    /// To whom.
+    pub peer: PeerIndex,
+    /// What to give back with the result.
+    pub purpose: Purpose,
+    /// The encoded message.
+    pub bytes: Range<usize>,
+}
+
+/// The result of a peer's message; `bytes` are in [`Outbox::peer_bytes`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerReply {
+    /// Who waits.
+    pub ticket: PeerTicket,
+    /// The encoded result.
+    pub bytes: Range<usize>,
+}
+
 /// What a shard asks its driver to do. Drained by the driver every turn; its memory is kept.
 #[derive(Debug, Default)]
 pub struct Outbox {
@@ -188,4 +314,10 @@ pub struct Outbox {
     /// Hosts that no timer names any more: their connections can be closed. The number may be given
     /// to another host.
     pub released: Vec<HostId>,
+    /// Messages to peers, in order.
+    pub to_peers: Vec<ToPeer>,
+    /// Results for peers.
+    pub peer_replies: Vec<PeerReply>,
+    /// What these two point into; cleared by the driver when both are drained.
+    pub peer_bytes: Vec<u8>,
 }

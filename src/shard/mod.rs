@@ -19,9 +19,12 @@ mod pops;
 mod record;
 mod requests;
 
+use std::sync::Arc;
+
 use crate::base::ids::{HostId, NodeInstance, ShardCount, ShardIndex, Slot};
-use crate::base::limits::CallbackLimits;
+use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::base::time::{Now, Tick};
+use crate::cluster::view::View;
 use crate::store::index::Index;
 use crate::store::links::Links;
 use crate::store::payloads::Payloads;
@@ -60,6 +63,10 @@ pub struct ShardConfig {
     pub pops_per_turn_max: usize,
     /// How callbacks are made.
     pub callbacks: CallbackLimits,
+    /// How nodes watch and wait for each other.
+    pub cluster: ClusterLimits,
+    /// The cluster at the start.
+    pub view: Arc<View>,
 }
 
 /// One core's timers.
@@ -120,6 +127,12 @@ impl Shard {
             Event::CallbackFinished { ticket, outcome } => {
                 self.callback_finished(now, ticket, outcome, outbox);
             }
+            Event::View(_)
+            | Event::Peer { .. }
+            | Event::PeerMessage { .. }
+            | Event::PeerResult { .. }
+            | Event::PeerUnheard { .. }
+            | Event::Resynchronise => todo!(),
         }
     }
 

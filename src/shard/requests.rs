@@ -25,9 +25,9 @@ impl Shard {
     ) {
         let answer = match request {
             Request::Create(definition) => self.create(now, &definition),
-            Request::Update(id, definition) => self.update(now, id, &definition),
-            Request::Delete { id, factor } => Ok(self.delete(now, id, factor)),
-            Request::Read(id) => Ok(self.read(now, id)),
+            Request::Update(target, definition) => self.update(now, target.id, &definition),
+            Request::Delete(target) => Ok(self.delete(now, target.id, target.factor)),
+            Request::Read(target) => Ok(self.read(now, target.id)),
         };
         let answer = answer.unwrap_or_else(|refusal| {
             self.counters.refused += 1;
@@ -63,7 +63,7 @@ impl Shard {
         if !fires(definition) {
             self.counters.never_firing += 1;
             self.bury(now, slot);
-            return Ok(Answer::Done { id, factor });
+            return Ok(Answer::Done { id, factor, filter: 0 });
         }
         let host = self.admit_host(definition, now.mono.tick_floor())?;
         self.room_for_bytes(definition.content.len())?;
@@ -74,7 +74,7 @@ impl Shard {
         } else {
             self.counters.creates += 1;
         }
-        Ok(Answer::Done { id, factor })
+        Ok(Answer::Done { id, factor, filter: 0 })
     }
 
     /// A new timer under a minted id, or by a PUT on an id not held (seeds/002, note under
@@ -88,14 +88,14 @@ impl Shard {
         let factor = definition.factor.unwrap_or(FACTOR_DEFAULT);
         if !fires(definition) {
             self.counters.never_firing += 1;
-            return Ok(Answer::Done { id, factor });
+            return Ok(Answer::Done { id, factor, filter: 0 });
         }
         let host = self.admit_host(definition, now.mono.tick_floor())?;
         self.room(definition.content.len())?;
         let version = self.clock.assign(now.wall, None);
         self.insert(now, id, version, factor, host, definition);
         self.counters.creates += 1;
-        Ok(Answer::Done { id, factor })
+        Ok(Answer::Done { id, factor, filter: 0 })
     }
 
     fn delete(&mut self, now: Now, id: TimerId, factor: Option<u8>) -> Answer {
@@ -106,12 +106,12 @@ impl Shard {
                 if held.is_live() {
                     self.bury(now, slot);
                 }
-                Answer::Done { id, factor: held.factor }
+                Answer::Done { id, factor: held.factor, filter: 0 }
             }
             None => {
                 let factor = factor.unwrap_or(FACTOR_DEFAULT);
                 self.bury_unknown(now, id, factor);
-                Answer::Done { id, factor }
+                Answer::Done { id, factor, filter: 0 }
             }
         }
     }
@@ -129,6 +129,7 @@ impl Shard {
         TimerView {
             id: held.id,
             factor: held.factor,
+            filter: 0,
             interval_ms: held.interval_ms,
             repeat_for_ms: held.repeat_for_ms,
             age_ms: now.mono.tick_floor() - held.start,
