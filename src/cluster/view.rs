@@ -223,8 +223,18 @@ impl View {
     /// The sites of a timer after its next pop: those it has that are still configured, in their
     /// order, and those that were added. Empty stays empty when timers are not replicated.
     pub fn next_sites(&self, held: &Sites) -> Sites {
-        let _ = held;
-        todo!()
+        if self.sites.is_empty() {
+            return Sites::new();
+        }
+        let stays = held.as_slice().iter().filter(|site| self.sites.contains(**site));
+        let added = self.sites.as_slice().iter().filter(|site| !held.contains(**site));
+        stays.chain(added).copied().collect()
+    }
+
+    /// The node with this name, former members included.
+    pub fn node_named(&self, name: &str) -> Option<PeerIndex> {
+        let is_meant = |peer: &Peer| peer.name == name && matches!(peer.kind, PeerKind::Node(_));
+        self.peers.iter().position(is_meant).map(|number| PeerIndex(number as u8))
     }
 
     /// This site.

@@ -61,6 +61,7 @@ impl Placement {
     }
 
     /// Whether this node is the first of all to pop.
+    #[expect(dead_code, reason = "statistics tags count the timers of which it is true")]
     pub fn is_first(&self) -> bool {
         self.sites_ahead == 0
             && self.own.is_some_and(|own| {
