@@ -59,7 +59,7 @@ fn serve(server: &mut MeshPort) -> bool {
             server.send_reply(Reply { to, answer: Answer::NotFound });
             true
         }
-        Some(Message::Reply(_)) => unreachable!("the server asks nothing"),
+        Some(_) => unreachable!("the server asks nothing, and there are no peers"),
         None => false,
     }
 }

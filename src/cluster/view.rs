@@ -220,6 +220,13 @@ impl View {
         self.sites
     }
 
+    /// The sites of a timer after its next pop: those it has that are still configured, in their
+    /// order, and those that were added. Empty stays empty when timers are not replicated.
+    pub fn next_sites(&self, held: &Sites) -> Sites {
+        let _ = held;
+        todo!()
+    }
+
     /// This site.
     pub fn local_site(&self) -> SiteHash {
         self.local_site.1
