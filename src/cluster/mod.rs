@@ -1,6 +1,6 @@
 //! Who holds what, who lives, and how nodes talk, as pure functions and state machines: placement
-//! and filters (`view`, `placement`, `murmur3`, `bloom`), failure detection (`detector`), reliable links
-//! (`link`), clocks of others (`clock_offset`).
+//! and filters (`view`, `placement`, `murmur3`, `bloom`), failure detection (`detector`), reliable
+//! links (`link`), clocks of others (`clock_offset`).
 
 pub mod bloom;
 pub mod clock_offset;

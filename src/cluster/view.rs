@@ -275,13 +275,12 @@ fn check_nodes(former: Option<&View>, membership: &Membership) -> Result<(), Mem
     if own.is_empty() {
         return refused("localhost is empty; set it to the address of this node".to_owned());
     }
-    if let Some(before) = former.map(|former| former.name_of(former.own)) {
-        if before != own {
-            return refused(format!(
-                "localhost is \"{own}\", but this node runs as \"{before}\"; \
-                 restart it to give it another address"
-            ));
-        }
+    let before = former.map_or(own, |former| former.name_of(former.own));
+    if before != own {
+        return refused(format!(
+            "localhost is \"{own}\", but this node runs as \"{before}\"; \
+             restart it to give it another address"
+        ));
     }
     let mut seen: Vec<(&str, &str)> = Vec::new();
     let lists = [
