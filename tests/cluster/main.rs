@@ -9,20 +9,30 @@ mod client;
 mod files;
 mod harness;
 mod noise;
+mod placement;
+mod proxies;
 mod runner;
 mod sink;
 mod timers;
 
+mod abc;
 mod deaths;
 mod requests;
 mod scaling;
 mod sites;
+mod splits;
 
 use runner::Story;
 
 /// The longest first: they decide how long all take.
-const STORIES: &[&[Story]] =
-    &[scaling::STORIES, deaths::STORIES, sites::STORIES, requests::STORIES];
+const STORIES: &[&[Story]] = &[
+    abc::STORIES,
+    splits::STORIES,
+    scaling::STORIES,
+    deaths::STORIES,
+    sites::STORIES,
+    requests::STORIES,
+];
 
 fn main() -> std::process::ExitCode {
     noise::watch();

@@ -78,7 +78,9 @@ impl Sink {
     /// What has come so far, by path, in the order in which it came.
     pub fn by_path(&self) -> HashMap<String, Vec<Pop>> {
         let mut paths: HashMap<String, Vec<Pop>> = HashMap::new();
-        self.pops().into_iter().for_each(|pop| paths.entry(pop.path.clone()).or_default().push(pop));
+        self.pops()
+            .into_iter()
+            .for_each(|pop| paths.entry(pop.path.clone()).or_default().push(pop));
         paths
     }
 
@@ -125,7 +127,8 @@ fn read_pop(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Pop> {
     let path = head.split(' ').nth(1).expect("a request line").to_owned();
     let header = |name: &str| {
         let lines = head.split("\r\n").filter_map(|line| line.split_once(": "));
-        let value = lines.filter(|line| line.0.eq_ignore_ascii_case(name)).map(|line| line.1).next();
+        let value =
+            lines.filter(|line| line.0.eq_ignore_ascii_case(name)).map(|line| line.1).next();
         value.unwrap_or_else(|| panic!("no {name} in {head}")).parse::<u64>().expect("a number")
     };
     let (length, sequence) = (header("Content-Length") as usize, header("X-Sequence-Number"));

@@ -53,11 +53,8 @@ impl Order {
             let whole = seconds(self.interval_ms * self.pops);
             write!(text, ",\"repeat-for\":{whole}").expect("memory");
         }
-        write!(
-            text,
-            "}},\"callback\":{{\"http\":{{\"uri\":\"{uri}\",\"opaque\":\"{opaque}\"}}}}"
-        )
-        .expect("memory");
+        write!(text, "}},\"callback\":{{\"http\":{{\"uri\":\"{uri}\",\"opaque\":\"{opaque}\"}}}}")
+            .expect("memory");
         if let Some(factor) = self.factor {
             write!(text, ",\"reliability\":{{\"replication-factor\":{factor}}}").expect("memory");
         }
