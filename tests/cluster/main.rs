@@ -9,6 +9,7 @@ mod client;
 mod files;
 mod harness;
 mod noise;
+mod original;
 mod placement;
 mod proxies;
 mod runner;
@@ -17,6 +18,7 @@ mod timers;
 
 mod abc;
 mod deaths;
+mod mixed;
 mod requests;
 mod scaling;
 mod sites;
@@ -27,6 +29,7 @@ use runner::Story;
 /// The longest first: they decide how long all take.
 const STORIES: &[&[Story]] = &[
     abc::STORIES,
+    mixed::STORIES,
     splits::STORIES,
     scaling::STORIES,
     deaths::STORIES,
