@@ -1,7 +1,7 @@
 //! Connections that peers dialled, on one core: what comes over them goes to the shards that own
 //! the timers, here or over the mesh, and the results back.
 
-use crate::base::ids::{PeerSet, ShardCount, ShardIndex};
+use crate::base::ids::{PeerIndex, PeerSet, ShardCount, ShardIndex};
 use crate::base::time::MonoNs;
 use crate::cluster::link::Inbound;
 use crate::cluster::view::View;
@@ -26,6 +26,8 @@ const MALFORMED: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malforme
 struct Open {
     inbound: Inbound,
     name: String,
+    /// As the view numbers it; `None`: a stranger.
+    peer: Option<PeerIndex>,
     incarnation: u64,
     heard_at: MonoNs,
     /// Stands in the list of those with something to send.
@@ -119,6 +121,7 @@ impl Inbounds {
         at.open = Some(Open {
             inbound: Inbound::new(),
             name: hello.name.clone(),
+            peer: peering.view().node_named(&hello.name),
             incarnation: hello.incarnation,
             heard_at: now,
             is_talking: false,
@@ -162,7 +165,7 @@ impl Inbounds {
         let now = behind.now.mono;
         counters.bytes_received += bytes.len() as u64;
         open.heard_at = now;
-        let known = open.inbound.clock_offset_ns();
+        let (from, known) = (open.peer, open.inbound.clock_offset_ns());
         let mut early = self.take_spare();
         let taken = open.inbound.received(now, bytes, |number, sent_at, message| {
             counters.messages_received += 1;
@@ -177,12 +180,14 @@ impl Inbounds {
                 let connection = id.place;
                 let generation = id.generation;
                 let ticket = PeerTicket { shard: owner, connection, generation, number };
-                behind.tell(Event::PeerMessage { ticket, clock_offset_ns, message: decoded });
+                let message = decoded;
+                behind.tell(Event::PeerMessage { ticket, from, clock_offset_ns, message });
                 return;
             }
             let batch = self.filling[usize::from(owner.0)]
                 .get_or_insert_with(|| self.spare.pop().unwrap_or_default());
             batch.inbound = id;
+            batch.from = from;
             batch.clock_offset_ns = clock_offset_ns;
             batch.push(number, |out| out.extend_from_slice(message));
         });
@@ -241,7 +246,8 @@ impl Inbounds {
             match decode_message(&mut &message[..]) {
                 Ok(message) => {
                     let clock_offset_ns = batch.clock_offset_ns;
-                    behind.tell(Event::PeerMessage { ticket, clock_offset_ns, message });
+                    let from = batch.from;
+                    behind.tell(Event::PeerMessage { ticket, from, clock_offset_ns, message });
                 }
                 Err(_) => {
                     counters.messages_malformed += 1;

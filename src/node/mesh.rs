@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 
-use crate::base::ids::{ShardCount, ShardIndex};
+use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
 use crate::shard::effects::{Reply, Request, Requester, Target};
@@ -61,6 +61,8 @@ pub struct PeerBatch {
     pub inbound: InboundId,
     /// Own monotonic clock minus the sender's, in ns.
     pub clock_offset_ns: i64,
+    /// Who sent them, as the view numbers it.
+    pub from: Option<PeerIndex>,
     /// Of each its number on the connection, and where it ends in `bytes`.
     pub entries: Vec<(u32, u32)>,
     /// The encoded messages, or results.
@@ -421,7 +423,8 @@ mod tests {
         let mut sent = 0;
         while answered < ROUNDS {
             if sent < ROUNDS {
-                let request = Remote::Read(TimerId(sent));
+                let request =
+                    Remote::Read(Target { id: TimerId(sent), factor: None, filter: None });
                 sent += u64::from(
                     client.send_request(MonoNs(0), ShardIndex(1), requester(0), request).is_ok(),
                 );

@@ -1,0 +1,85 @@
+//! The story of seeds/000 ("Examples"), with real processes: A dies, B and C split, the split
+//! heals, A returns empty.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::harness::{Setup, until};
+use super::noise;
+use super::placement;
+use super::proxies::{Network, Way};
+use super::runner::Story;
+use super::sink::Sink;
+use super::timers::{Order, PROMPT};
+
+pub const STORIES: &[Story] = &[
+    ("the_story_of_a_b_and_c_without_promotion", without_promotion),
+    ("the_story_of_a_b_and_c_with_promotion", with_promotion),
+];
+
+const THREE: [usize; 3] = [0, 1, 2];
+const POPS: u64 = 6;
+
+/// Second for second as told there.
+fn without_promotion() {
+    // (seconds after the start, sequence number)
+    let told = [(20, 1), (42, 2), (62, 3), (64, 3), (82, 4), (102, 5), (120, 6)];
+    tell("\n[cluster]\npromotion = false\n", &told);
+}
+
+/// The same with ranks that move up: only the pop after the death is late, and the one that is
+/// doubled because of the split.
+fn with_promotion() {
+    let told = [(20, 1), (42, 2), (60, 3), (62, 3), (80, 4), (100, 5), (120, 6)];
+    tell("", &told);
+}
+
+fn tell(local: &str, told: &[(u64, u64)]) {
+    let setup = Setup { local: local.to_owned(), ..Setup::default() };
+    let (mut cluster, network) = Network::around(setup);
+    cluster.begin(&THREE);
+    let sink = Sink::ok();
+    // An id whose replicas are nodes 1, 2 and 3 in this order.
+    let names: Vec<&str> = cluster.names[..3].iter().map(String::as_str).collect();
+    let wanted = |id: &u64| placement::replicas(&names, *id, 3) == THREE;
+    let id = (0x0005_0000_0000_0000..).find(wanted).expect("one id in six");
+    let path = format!("/timers/{id:016x}-3");
+    let document = Order::once(20_000).times(POPS).factor(3).document(&sink.uri("/abc"), "abc");
+    // Links are up when a write is answered by all.
+    thread::sleep(Duration::from_millis(500));
+    let begun = Instant::now();
+    cluster.request(1, "PUT", &path, &document).location();
+    let start = Instant::now();
+    let wait = |seconds: f64| {
+        let at = begun + Duration::from_secs_f64(seconds);
+        thread::sleep(at.saturating_duration_since(Instant::now()));
+    };
+    wait(25.0);
+    cluster.kill(0);
+    wait(52.0);
+    network.set_both(1, 2, Way::Cut);
+    wait(72.0);
+    network.set_both(1, 2, Way::Open);
+    wait(92.0);
+    cluster.start(0);
+    wait(126.5);
+    let pops = sink.pops();
+    let came: Vec<_> = pops
+        .iter()
+        .map(|pop| ((pop.at - begun).as_secs_f64().round() as u64, pop.sequence))
+        .collect();
+    let stalled = noise::since(begun);
+    assert_eq!(came, told, "stalls {stalled:?}");
+    for (pop, (seconds, _)) in pops.iter().zip(told) {
+        let due = Duration::from_secs(*seconds);
+        assert!(pop.at >= begun + due, "early at {seconds}");
+        let late = pop.at.saturating_duration_since(start + due);
+        assert!(late < PROMPT + stalled, "{late:?} late at {seconds}");
+    }
+    // Nobody has it any more.
+    THREE.iter().for_each(|place| {
+        until("the timer's end", Duration::from_secs(5), || {
+            (cluster.request(*place, "GET", &path, "").status == 404).then_some(())
+        });
+    });
+}

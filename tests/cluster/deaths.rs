@@ -1,0 +1,123 @@
+//! Nodes die, come back empty, and freeze.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::harness::Cluster;
+use super::runner::Story;
+use super::sink::Sink;
+use super::timers::{Order, PROMPT, RANK_DELAY, Timers};
+
+pub const STORIES: &[Story] = &[
+    ("one_of_three_is_killed", one_of_three_is_killed),
+    ("a_node_restarts_empty_and_the_other_is_killed", restart_empty_then_kill_the_other),
+    ("a_node_freezes_for_five_seconds", a_node_freezes_for_five_seconds),
+    ("two_of_three_are_killed", two_of_three_are_killed),
+    ("new_timers_are_placed_on_live_nodes", new_timers_are_placed_on_live_nodes),
+    ("an_orderly_stop_delays_nothing_beyond_one_rank", an_orderly_stop_delays_one_rank),
+];
+
+/// The latest a pop may be whose first rank is dead: one rank's delay, and what everything takes.
+const ONE_RANK: Duration = Duration::from_millis(2_100);
+/// When a silent node is declared dead, and a heartbeat more.
+const DEAD: Duration = Duration::from_millis(3_300);
+
+fn one_of_three_is_killed() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    let sink = Sink::ok();
+    let order = Order::once(4_000).times(3).factor(2);
+    let timers = Timers::hundred(&cluster, &[0, 1, 2], order, &sink);
+    timers.sleep_until(Duration::from_millis(2_500));
+    cluster.kill(0);
+    let judgement = timers.judge(&sink);
+    judgement.assert_once().assert_within(ONE_RANK);
+    let late = judgement.later_than(PROMPT);
+    // About a third have the dead node as their first rank: a hundred draws with probability 1/3
+    // leave 10..60 once in a billion runs.
+    assert!((10..=60).contains(&late.len()), "{judgement}: {late:?}");
+    assert!(late.iter().all(|pop| pop.sequence == 1), "{judgement}: late again: {late:?}");
+    let behind = |pop: &&&super::timers::Judged| pop.late < RANK_DELAY - PROMPT;
+    assert_eq!(late.iter().filter(behind).count(), 0, "late by less than a rank: {late:?}");
+}
+
+fn two_of_three_are_killed() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    let sink = Sink::ok();
+    let order = Order::once(5_000).times(3).factor(3);
+    let timers = Timers::hundred(&cluster, &[0, 1, 2], order, &sink);
+    timers.sleep_until(Duration::from_millis(3_500));
+    cluster.kill(2);
+    cluster.kill(1);
+    let judgement = timers.judge_after(&sink, Duration::from_millis(5_500));
+    judgement.assert_once().assert_within(RANK_DELAY + ONE_RANK);
+    let late_again = judgement.later_than(PROMPT).into_iter().filter(|pop| pop.sequence > 1);
+    assert_eq!(late_again.count(), 0, "{judgement}");
+}
+
+fn restart_empty_then_kill_the_other() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    let sink = Sink::ok();
+    let order = Order::once(9_000).times(2);
+    let timers = Timers::hundred(&cluster, &[0, 1], order, &sink);
+    cluster.kill(0);
+    thread::sleep(Duration::from_millis(500));
+    cluster.start(0);
+    // Asked for at once, and a hundred timers take some milliseconds.
+    thread::sleep(Duration::from_secs(2));
+    cluster.kill(1);
+    let judgement = timers.judge(&sink);
+    judgement.assert_once().assert_within(ONE_RANK);
+    let late_again = judgement.later_than(PROMPT).into_iter().filter(|pop| pop.sequence > 1);
+    assert_eq!(late_again.count(), 0, "{judgement}");
+}
+
+fn a_node_freezes_for_five_seconds() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    let sink = Sink::ok();
+    let order = Order::once(3_000).times(4).factor(2);
+    let timers = Timers::hundred(&cluster, &[0, 1, 2], order, &sink);
+    timers.sleep_until(Duration::from_millis(1_500));
+    cluster.freeze(1);
+    timers.sleep_until(Duration::from_millis(6_500));
+    cluster.thaw(1);
+    let judgement = timers.judge(&sink);
+    // It wakes with pops that others have made meanwhile: those may come twice, with the same
+    // sequence number, and no more often than there are replicas.
+    judgement.assert_none_lost().assert_within(ONE_RANK);
+    let doubled = judgement.doubled();
+    assert!(doubled.iter().all(|pop| pop.earlier == 1 && pop.sequence <= 2), "{doubled:?}");
+    // Pop 3 is due at 9 s, when the node has been back for 2.5 s.
+    let late = judgement.later_than(PROMPT);
+    assert!(late.iter().all(|pop| pop.sequence <= 2), "{judgement}: {late:?}");
+}
+
+fn new_timers_are_placed_on_live_nodes() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    let sink = Sink::ok();
+    thread::sleep(Duration::from_millis(500));
+    cluster.kill(1);
+    thread::sleep(DEAD);
+    // Factor 1: each timer has one node, and it must be one that lives.
+    let timers = Timers::hundred(&cluster, &[0, 2], Order::once(4_000).factor(1), &sink);
+    let took = timers.begun.elapsed();
+    assert!(took < Duration::from_secs(3), "nobody waits for the dead: {took:?}");
+    // It comes back empty before they are due: those that it is to hold are handed over, once.
+    cluster.start(1);
+    timers.judge(&sink).assert_perfect();
+}
+
+fn an_orderly_stop_delays_one_rank() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    let sink = Sink::ok();
+    let order = Order::once(2_000).times(4).factor(2);
+    let timers = Timers::hundred(&cluster, &[0, 1, 2], order, &sink);
+    timers.sleep_until(Duration::from_millis(2_900));
+    let began = Instant::now();
+    cluster.stop(0);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(3), "no callback is under way: {took:?}");
+    let judgement = timers.judge(&sink);
+    judgement.assert_once().assert_within(ONE_RANK);
+    let late = judgement.later_than(PROMPT);
+    assert!(late.iter().all(|pop| pop.sequence <= 3), "{judgement}: {late:?}");
+}

@@ -1,0 +1,52 @@
+//! The files of an existing deployment (compat section 2), as its scripts write them.
+
+use std::fmt::Write;
+use std::path::Path;
+
+/// Who is what in a cluster, as numbers of its places.
+#[derive(Clone, Debug, Default)]
+pub struct Roles {
+    /// `node`.
+    pub staying: Vec<usize>,
+    /// `joining`.
+    pub joining: Vec<usize>,
+    /// `leaving`.
+    pub leaving: Vec<usize>,
+}
+
+impl Roles {
+    /// A cluster at rest.
+    pub fn staying(places: &[usize]) -> Roles {
+        Roles { staying: places.to_vec(), ..Roles::default() }
+    }
+
+    /// The same while these join.
+    pub fn with_joining(self, places: &[usize]) -> Roles {
+        Roles { joining: places.to_vec(), ..self }
+    }
+
+    /// The same while these leave.
+    pub fn with_leaving(self, places: &[usize]) -> Roles {
+        Roles { leaving: places.to_vec(), ..self }
+    }
+}
+
+/// The cluster file of the member that is called `name`.
+pub fn cluster_file(name: &str, roles: &Roles, names: &[String]) -> String {
+    let mut text = format!("[cluster]\nlocalhost = {name}\n");
+    let lists =
+        [("node", &roles.staying), ("joining", &roles.joining), ("leaving", &roles.leaving)];
+    for (key, places) in lists {
+        for place in places {
+            writeln!(text, "{key} = {}", names[*place]).expect("memory");
+        }
+    }
+    text
+}
+
+/// Writes a file as a careful script does: whole, then in its place.
+pub fn replace(path: &Path, text: &str) {
+    let aside = path.with_extension("new");
+    std::fs::write(&aside, text).expect("a file in the folder of the story");
+    std::fs::rename(&aside, path).expect("renamed in its folder");
+}

@@ -1,0 +1,327 @@
+//! Clusters of real processes: the binary under its original flags, with the files that an
+//! existing deployment has.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use tempfile::TempDir;
+
+use super::client::{Answer, request};
+use super::files::{Roles, cluster_file, replace};
+
+/// Places of a cluster: 127.0.0.11 to 127.0.0.14.
+pub const PLACES: usize = 4;
+/// How long a node may take from its start to its first answer: the suites of existing users
+/// expect the pid file after two seconds; processes of other stories share the machine.
+const START: Duration = Duration::from_secs(10);
+/// How long a node may take to stop in order: callbacks under way may take 2 s.
+const STOP: Duration = Duration::from_secs(8);
+/// Pause between two looks at something that cannot be waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// What is out of the ordinary in a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Lines for the end of every local file.
+    pub local: String,
+    /// Lines for the end of every shared file.
+    pub shared: String,
+    /// Members know each other by a second port, where somebody else listens (a proxy).
+    pub behind_proxies: bool,
+    /// Leave `[identity]` out: all nodes have the same.
+    pub without_identity: bool,
+    /// Each place is a cluster of its own in a site of its own.
+    pub sites: bool,
+}
+
+/// A cluster, ended with the value.
+pub struct Cluster {
+    setup: Setup,
+    folder: TempDir,
+    /// How members call each other.
+    pub names: Vec<String>,
+    binds: Vec<SocketAddr>,
+    admins: Vec<SocketAddr>,
+    processes: Vec<Option<Child>>,
+    /// Processes that were frozen: they are thawed before they are ended.
+    frozen: HashSet<usize>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for place in 0..PLACES {
+            if let Some(mut process) = self.processes[place].take() {
+                // An error means that it has ended already.
+                let _ = process.kill();
+                let _ = process.wait();
+            }
+        }
+        let told = (0..PLACES).map(|place| (place, self.logged(place)));
+        let told: Vec<_> = told.filter(|(_, text)| !text.is_empty()).collect();
+        if thread::panicking() {
+            for (place, text) in told {
+                let story = thread::current().name().unwrap_or("?").to_owned();
+                eprintln!("-- {story}: node {} said:\n{text}", place + 1);
+            }
+        } else {
+            told.iter().for_each(|(_, text)| assert!(!text.contains("panicked"), "{text}"));
+        }
+    }
+}
+
+impl Cluster {
+    /// Four places, none of them running.
+    pub fn new() -> Cluster {
+        Cluster::with(Setup::default())
+    }
+
+    /// Four places with something out of the ordinary.
+    pub fn with(setup: Setup) -> Cluster {
+        let port = free_port();
+        let admin_port = free_port();
+        let known_port = if setup.behind_proxies { free_port() } else { port };
+        let host = |place| [127, 0, 0, 11 + place as u8];
+        let at = |port| move |place| SocketAddr::from((host(place), port));
+        Cluster {
+            setup,
+            folder: tempfile::Builder::new().prefix("chronos-cluster-").tempdir().expect("room"),
+            names: (0..PLACES).map(|place| at(known_port)(place).to_string()).collect(),
+            binds: (0..PLACES).map(at(port)).collect(),
+            admins: (0..PLACES).map(at(admin_port)).collect(),
+            processes: (0..PLACES).map(|_| None).collect(),
+            frozen: HashSet::new(),
+        }
+    }
+
+    /// A cluster at rest, running.
+    pub fn running(places: &[usize]) -> Cluster {
+        let mut cluster = Cluster::new();
+        cluster.begin(places);
+        cluster
+    }
+
+    /// Writes the files of these places as a cluster at rest and starts them.
+    pub fn begin(&mut self, places: &[usize]) {
+        let roles = Roles::staying(places);
+        self.start_with(places, &roles);
+    }
+
+    /// Writes the files of these places and starts them.
+    pub fn start_with(&mut self, places: &[usize], roles: &Roles) {
+        places.iter().for_each(|place| self.write_roles(*place, roles));
+        places.iter().for_each(|place| self.spawn(*place));
+        places.iter().for_each(|place| self.await_ready(*place));
+    }
+
+    /// Where a node listens.
+    pub fn address(&self, place: usize) -> SocketAddr {
+        self.binds[place]
+    }
+
+    /// Where a node's operators look, if it was started with an admin listener.
+    pub fn admin(&self, place: usize) -> SocketAddr {
+        self.admins[place]
+    }
+
+    /// Writes the cluster file of a node; it reads it at the next SIGHUP.
+    pub fn write_roles(&self, place: usize, roles: &Roles) {
+        let text = if self.setup.sites {
+            let alone = Roles::staying(&[place]);
+            cluster_file(&self.names[place], &alone, &self.names)
+        } else {
+            cluster_file(&self.names[place], roles, &self.names)
+        };
+        replace(&self.file(place, "cluster"), &text);
+    }
+
+    /// Writes these roles for these places and tells them to reload.
+    pub fn reload(&self, places: &[usize], roles: &Roles) {
+        places.iter().for_each(|place| self.write_roles(*place, roles));
+        places.iter().for_each(|place| self.signal(*place, "HUP"));
+    }
+
+    /// Starts a node that is not running, on the files that it has; it has nothing in memory.
+    pub fn start(&mut self, place: usize) {
+        self.spawn(place);
+        self.await_ready(place);
+    }
+
+    fn spawn(&mut self, place: usize) {
+        assert!(self.processes[place].is_none(), "node {} runs", place + 1);
+        replace(&self.file(place, "local"), &self.local_file(place));
+        replace(&self.file(place, "shared"), &self.shared_file(place));
+        // Not replaced: a user's script may look at it at any time.
+        let _ = std::fs::remove_file(self.file(place, "pid"));
+        let log = File::options().create(true).append(true).open(self.file(place, "log"));
+        let log = log.expect("a file in the folder of the story");
+        let process = Command::new(env!("CARGO_BIN_EXE_chronos"))
+            .arg("--local-config-file")
+            .arg(self.file(place, "local"))
+            .arg("--cluster-config-file")
+            .arg(self.file(place, "cluster"))
+            .arg("--shared-config-file")
+            .arg(self.file(place, "shared"))
+            .arg("--pidfile")
+            .arg(self.file(place, "pid"))
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("the binary runs");
+        self.processes[place] = Some(process);
+    }
+
+    fn await_ready(&mut self, place: usize) {
+        let what = format!("node {} to answer", place + 1);
+        until(&what, START, || {
+            if let Some(status) = self.ended(place) {
+                panic!("node {} ended with {status}:\n{}", place + 1, self.logged(place));
+            }
+            let answer = request(self.binds[place], "GET", "/ping", "").ok()?;
+            assert_eq!((answer.status, answer.body.as_str()), (200, "OK"));
+            Some(())
+        });
+        // It is written before the port opens.
+        let text = std::fs::read_to_string(self.file(place, "pid")).expect("a pid file");
+        assert_eq!(text.trim().parse(), Ok(self.pid(place)), "{text:?}");
+    }
+
+    fn local_file(&self, place: usize) -> String {
+        let bind = self.binds[place];
+        let mut text = format!(
+            "[http]\nbind-address = {}\nbind-port = {}\nthreads = 50\n\n\
+             [logging]\nfolder = {}\nlevel = 5\n",
+            bind.ip(),
+            bind.port(),
+            self.folder.path().display()
+        );
+        if !self.setup.without_identity {
+            let identity = place + 1;
+            write!(text, "\n[identity]\ninstance_id = {identity}\ndeployment_id = 0\n")
+                .expect("memory");
+        }
+        let admin = self.admins[place].to_string();
+        text.push_str(&self.setup.local.replace("ADMIN", &admin));
+        text
+    }
+
+    fn shared_file(&self, place: usize) -> String {
+        let mut text = String::new();
+        if self.setup.sites {
+            write!(text, "[sites]\nlocal_site = site{}\n", place + 1).expect("memory");
+            for other in (0..PLACES).filter(|other| *other != place) {
+                let remote = &self.names[other];
+                writeln!(text, "remote_site = site{}={remote}", other + 1).expect("memory");
+            }
+            text.push_str("replicate_timers_across_sites = true\n");
+        }
+        text + &self.setup.shared
+    }
+
+    fn file(&self, place: usize, what: &str) -> PathBuf {
+        self.folder.path().join(format!("node{}.{what}", place + 1))
+    }
+
+    /// What a node has written so far.
+    pub fn logged(&self, place: usize) -> String {
+        std::fs::read_to_string(self.file(place, "log")).unwrap_or_default()
+    }
+
+    /// The process id of a running node.
+    pub fn pid(&self, place: usize) -> u32 {
+        self.processes[place].as_ref().expect("it runs").id()
+    }
+
+    /// How a node ended, if it has.
+    pub fn ended(&mut self, place: usize) -> Option<std::process::ExitStatus> {
+        self.processes[place].as_mut().expect("started").try_wait().expect("a child can be asked")
+    }
+
+    /// Sends a signal by name.
+    pub fn signal(&self, place: usize, name: &str) {
+        let pid = self.pid(place).to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        assert!(sent.success(), "kill -s {name} {pid}");
+    }
+
+    /// The same to several.
+    pub fn signal_all(&self, places: &[usize], name: &str) {
+        places.iter().for_each(|place| self.signal(*place, name));
+    }
+
+    /// Ends a node at once: SIGKILL.
+    pub fn kill(&mut self, place: usize) {
+        let mut process = self.processes[place].take().expect("it runs");
+        assert!(process.try_wait().expect("a child").is_none(), "{}", self.logged(place));
+        process.kill().expect("a child can be killed");
+        process.wait().expect("it ends");
+    }
+
+    /// Stops a node in order: SIGTERM, and it must end well.
+    pub fn stop(&mut self, place: usize) {
+        self.signal(place, "TERM");
+        let status = until("the node to stop", STOP, || self.ended(place));
+        self.processes[place] = None;
+        assert!(status.success(), "{status}\n{}", self.logged(place));
+    }
+
+    /// Freezes a node: SIGSTOP.
+    pub fn freeze(&mut self, place: usize) {
+        self.signal(place, "STOP");
+        self.frozen.insert(place);
+    }
+
+    /// Lets a frozen node go on: SIGCONT.
+    pub fn thaw(&mut self, place: usize) {
+        assert!(self.frozen.remove(&place), "it is frozen");
+        self.signal(place, "CONT");
+    }
+
+    /// One request to a node that must answer.
+    pub fn request(&self, place: usize, method: &str, path: &str, body: &str) -> Answer {
+        request(self.binds[place], method, path, body).unwrap_or_else(|error| {
+            panic!("{method} {path} to node {}: {error}\n{}", place + 1, self.logged(place))
+        })
+    }
+}
+
+/// Looks until there is something to see.
+pub fn until<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// A port that is free on the addresses of all places, and that no other story here has. Below the
+/// range from which the kernel takes ports for outgoing connections.
+pub fn free_port() -> u16 {
+    static TAKEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
+    let mut taken = TAKEN.lock().expect("nobody panics with it");
+    let taken = taken.get_or_insert_default();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let mut draw = u64::from(std::process::id()) << 32 ^ now.as_nanos() as u64;
+    for _ in 0..1_000 {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let port = 10_000 + (draw >> 33) as u16 % 20_000;
+        let is_free = (0..PLACES).all(|place| {
+            TcpListener::bind(SocketAddr::from(([127, 0, 0, 11 + place as u8], port))).is_ok()
+        });
+        if is_free && taken.insert(port) {
+            return port;
+        }
+    }
+    panic!("no port is free on 127.0.0.11 to 127.0.0.{}", 10 + PLACES);
+}

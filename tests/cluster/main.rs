@@ -1,0 +1,44 @@
+//! Stories of whole clusters, told by real processes: the binary that users get, started with the
+//! flags and files that they have, on loopback addresses; killed, frozen and cut off for real.
+//!
+//! Stories mostly wait for timers to come due, so many of them run at one time; the runner here is
+//! for that alone. It takes a filter, `--exact`, `--list` and `--test-threads` as other test
+//! targets do. A story that cannot run on this machine says why, and is counted as ignored.
+
+mod client;
+mod files;
+mod harness;
+mod noise;
+mod original;
+mod placement;
+mod proxies;
+mod runner;
+mod sink;
+mod timers;
+
+mod abc;
+mod deaths;
+mod mixed;
+mod requests;
+mod scaling;
+mod sites;
+mod splits;
+
+use runner::Story;
+
+/// The longest first: they decide how long all take.
+const STORIES: &[&[Story]] = &[
+    abc::STORIES,
+    mixed::STORIES,
+    splits::STORIES,
+    scaling::STORIES,
+    deaths::STORIES,
+    sites::STORIES,
+    requests::STORIES,
+];
+
+fn main() -> std::process::ExitCode {
+    noise::watch();
+    let stories: Vec<Story> = STORIES.iter().copied().flatten().copied().collect();
+    runner::run(&stories)
+}

@@ -1,0 +1,333 @@
+//! One of our nodes and an original one in the same cluster, in both directions.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::harness::Cluster;
+use super::original::{Message, Original, ask_from};
+use super::placement;
+use super::runner::Story;
+use super::sink::Sink;
+use super::timers::{Order, PROMPT, QUIET, Timer, Timers};
+
+pub const STORIES: &[Story] = &[
+    ("an_original_node_is_told_what_it_understands", it_is_told_what_it_understands),
+    ("an_original_node_tells_and_is_understood", it_tells_and_is_understood),
+    ("an_original_node_reads_pages_of_timers", it_reads_pages_of_timers),
+    ("timers_are_read_from_an_original_node_at_start", timers_are_read_from_it_at_start),
+    ("strangers_are_refused_by_the_internal_api", strangers_are_refused),
+];
+
+const OURS: usize = 0;
+const ITS: usize = 1;
+/// What a message may take on a busy machine.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Our node at place 0, the recorder at place 1.
+fn mixed() -> (Cluster, Original) {
+    let mut cluster = Cluster::new();
+    let original = Original::start(cluster.address(ITS));
+    let roles = super::files::Roles::staying(&[OURS, ITS]);
+    cluster.start_with(&[OURS], &roles);
+    (cluster, original)
+}
+
+fn names(cluster: &Cluster) -> [&str; 2] {
+    [&cluster.names[OURS], &cluster.names[ITS]]
+}
+
+/// The id in `/timers/<16 hex>...`.
+fn id_in(path: &str) -> u64 {
+    let rest = path.strip_prefix("/timers/").unwrap_or_else(|| panic!("no timer: {path}"));
+    u64::from_str_radix(&rest[..16], 16).expect("16 hex digits")
+}
+
+/// Replica list of a timer, in the names of the cluster.
+fn replicas_of(cluster: &Cluster, id: u64) -> Vec<String> {
+    let names = names(cluster);
+    let places = placement::replicas(&names, id, 2);
+    places.into_iter().map(|place| names[place].to_owned()).collect()
+}
+
+/// `cluster-view-id`: decimal text of the filters of both nodes together.
+fn view_id(cluster: &Cluster) -> String {
+    let filter = |name| chronos::cluster::bloom::node_bits(name);
+    names(cluster).into_iter().fold(0, |all, name| all | filter(name)).to_string()
+}
+
+/// An id of which this node is the primary.
+fn id_with_primary(cluster: &Cluster, primary: usize, from: u64) -> u64 {
+    let is_wanted = |id: &u64| placement::replicas(&names(cluster), *id, 2)[0] == primary;
+    (from..).find(is_wanted).expect("every second")
+}
+
+/// Checks everything about a copy that does not depend on the timer.
+fn assert_is_understood(message: &Message, cluster: &Cluster) {
+    assert_eq!(message.header("Content-Type"), Some("application/json"), "{}", message.head);
+    let body = &message.body;
+    let id = id_in(&message.target);
+    assert_eq!(message.target, format!("/timers/{id:016x}-2"), "no suffix: {message:?}");
+    let timing = &body["timing"];
+    // An original takes integers only.
+    for member in ["start-time", "start-time-delta", "sequence-number", "interval", "repeat-for"] {
+        assert!(timing[member].is_i64() || timing[member].is_u64(), "{member} in {body}");
+    }
+    assert!(timing["start-time-delta"].as_i64() <= Some(0), "{body}");
+    assert!(timing["start-time"].as_u64().expect("a number") < 1 << 32, "{body}");
+    assert!(body["callback"]["http"]["uri"].is_string(), "{body}");
+    assert!(body["callback"]["http"]["opaque"].is_string(), "{body}");
+    let reliability = &body["reliability"];
+    assert_eq!(reliability["replicas"], json!(replicas_of(cluster, id)), "{body}");
+    assert_eq!(reliability["cluster-view-id"], view_id(cluster), "{body}");
+    assert!(body["statistics"]["tag-info"].is_array(), "{body}");
+}
+
+fn it_is_told_what_it_understands() {
+    let (cluster, original) = mixed();
+    let sink = Sink::ok();
+    let order = Order::once(2_000).times(2).factor(2);
+    let timers = Timers::some(&cluster, &[OURS], order, &sink, 20);
+    // Acknowledged means that the other replica has answered, too.
+    let told = original.messages("PUT");
+    assert_eq!(told.len(), 20, "one copy of each");
+    for (message, timer) in told.iter().zip(&timers.all) {
+        assert_is_understood(message, &cluster);
+        assert_eq!(id_in(&message.target), id_in(&timer.location));
+        let timing = &message.body["timing"];
+        assert_eq!((&timing["interval"], &timing["repeat-for"]), (&json!(2), &json!(4)));
+        assert_eq!(timing["sequence-number"], 0);
+        assert!(timing["start-time-delta"].as_i64() >= Some(-1_500), "{timing}");
+        assert_eq!(message.body["callback"]["http"]["uri"], sink.uri(&timer.path));
+    }
+    // Pops: ours as the primary on time, as the backup 2 s later, for the recorder never pops.
+    // Each is told with the sequence advanced and the start unchanged; the last as a tombstone.
+    original.forget();
+    let judgement = timers.judge(&sink);
+    judgement.assert_once().assert_within(Duration::from_millis(2_100));
+    let told = original.messages("PUT");
+    for timer in &timers.all {
+        let id = id_in(&timer.location);
+        let of: Vec<_> = told.iter().filter(|message| id_in(&message.target) == id).collect();
+        assert_eq!(of.len(), 2, "{of:?}");
+        of.iter().for_each(|message| assert_is_understood(message, &cluster));
+        let first = &of[0].body;
+        assert_eq!(first["timing"]["sequence-number"], 1, "{first}");
+        let delta = first["timing"]["start-time-delta"].as_i64().expect("checked");
+        let start = of[0].at - Duration::from_millis(delta.unsigned_abs());
+        let off = start.saturating_duration_since(timer.answered);
+        assert!(off < PROMPT, "the start moved by {off:?}: {first}");
+        let last = &of[1].body;
+        assert_eq!(last["callback"]["http"], json!({"uri": "", "opaque": ""}), "{last}");
+        assert_eq!(last["timing"]["sequence-number"], 2, "{last}");
+        assert_eq!(last["timing"]["repeat-for"], 6, "interval x (sequence + 1): {last}");
+    }
+    // A deleted timer is told as a tombstone of 10 s at least.
+    let far = Timers::some(&cluster, &[OURS], Order::once(60_000).factor(2), &sink, 1);
+    original.forget();
+    cluster.request(OURS, "DELETE", &far.all[0].location, "");
+    let told = original.wait_for("PUT", 1, SOON);
+    assert_is_understood(&told[0], &cluster);
+    assert_eq!(told[0].body["callback"]["http"], json!({"uri": "", "opaque": ""}));
+    assert!(told[0].body["timing"]["interval"].as_u64() >= Some(10), "{:?}", told[0].body);
+}
+
+/// What an original sends about a timer.
+fn its_copy(cluster: &Cluster, uri: &str, id: u64, sequence: u64, delta_ms: i64) -> String {
+    json!({
+        "timing": {"start-time": 4_200_796_160_u64, "start-time-delta": delta_ms,
+            "sequence-number": sequence, "interval": 2, "repeat-for": 4},
+        "callback": {"http": {"uri": uri, "opaque": "OPAQUE-DATA"}},
+        "reliability": {"cluster-view-id": view_id(cluster), "replicas": replicas_of(cluster, id),
+            "sites": ["site1"]},
+        "statistics": {"tag-info": []},
+    })
+    .to_string()
+}
+
+fn it_tells_and_is_understood() {
+    let (cluster, original) = mixed();
+    let sink = Sink::ok();
+    let to = cluster.address(OURS);
+    let json = "Content-Type: application/json\r\n";
+    let put = |id: u64, body: &str| {
+        let answer = original.ask(to, "PUT", &format!("/timers/{id:016x}-2"), json, body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    let begun = Instant::now();
+    let ours = id_with_primary(&cluster, OURS, 0x0004_d9f5_4810_0000);
+    let its = id_with_primary(&cluster, ITS, 0x0004_d9f5_4820_0000);
+    let popped = id_with_primary(&cluster, OURS, 0x0004_d9f5_4830_0000);
+    let deleted = id_with_primary(&cluster, OURS, 0x0004_d9f5_4840_0000);
+    // Started half a second ago, so due in 1.5 s.
+    put(ours, &its_copy(&cluster, &sink.uri("/ours"), ours, 0, -500));
+    put(its, &its_copy(&cluster, &sink.uri("/its"), its, 0, -500));
+    put(popped, &its_copy(&cluster, &sink.uri("/popped"), popped, 0, -500));
+    put(deleted, &its_copy(&cluster, &sink.uri("/deleted"), deleted, 0, -500));
+    assert_eq!(original.messages("PUT").len(), 0, "what has replicas is not replicated further");
+    // It has popped the third, deleted the fourth.
+    put(popped, &its_copy(&cluster, &sink.uri("/popped"), popped, 1, -520));
+    let tombstone = its_copy(&cluster, "", deleted, 0, 0)
+        .replace("OPAQUE-DATA", "")
+        .replace("\"interval\":2", "\"interval\":10")
+        .replace("\"repeat-for\":4", "\"repeat-for\":10");
+    put(deleted, &tombstone);
+    // An older copy that comes late changes nothing.
+    put(deleted, &its_copy(&cluster, &sink.uri("/deleted"), deleted, 0, -540));
+    thread::sleep((begun + Duration::from_secs(8)).saturating_duration_since(Instant::now()));
+    let came = |path: &str| -> Vec<(u64, u64)> {
+        let pops = sink.by_path().remove(path).unwrap_or_default();
+        let tenths = |at: Instant| (at - begun).as_millis() as u64 / 500;
+        pops.iter().map(|pop| (tenths(pop.at), pop.sequence)).collect()
+    };
+    // In halves of seconds.
+    assert_eq!(came("/ours"), [(3, 1), (7, 2)]);
+    assert_eq!(came("/its"), [(7, 1), (11, 2)], "the second rank");
+    assert_eq!(came("/popped"), [(7, 2)]);
+    assert_eq!(came("/deleted"), []);
+}
+
+fn it_reads_pages_of_timers() {
+    let (cluster, original) = mixed();
+    let sink = Sink::ok();
+    let to = cluster.address(OURS);
+    let order = Order::once(3_600_000).factor(2);
+    let timers = Timers::some(&cluster, &[OURS], order, &sink, 250);
+    let wanted: BTreeSet<u64> = timers.all.iter().map(|one| id_in(&one.location)).collect();
+    let node = &cluster.names[ITS];
+    let view = view_id(&cluster);
+    let mut seen = BTreeSet::new();
+    let mut from = None;
+    let mut pages = 0;
+    loop {
+        let mut target = format!("/timers?node-for-replicas={node}&cluster-view-id={view}");
+        if let Some(from) = from {
+            target.push_str(&format!("&time-from={from}"));
+        }
+        let answer = original.ask(to, "GET", &target, "Range: 100\r\n", "");
+        let body: Value = serde_json::from_str(&answer.body).expect("JSON");
+        let page = body["Timers"].as_array().unwrap_or_else(|| panic!("no Timers in {body}"));
+        for entry in page {
+            let id = entry["TimerID"].as_u64().expect("a number");
+            seen.insert(id);
+            assert_eq!(entry["OldReplicas"], json!(replicas_of(&cluster, id)), "{entry}");
+            let timer = &entry["Timer"];
+            assert_eq!(timer["reliability"]["replicas"], json!(replicas_of(&cluster, id)));
+            assert_eq!(timer["timing"]["interval"], 3_600, "{entry}");
+        }
+        pages += 1;
+        assert!(pages <= 10, "the same timers are served again and again");
+        if answer.status == 200 {
+            break;
+        }
+        assert_eq!(answer.status, 206, "{answer:?}");
+        assert_eq!(answer.header("Content-Range"), Some("100"), "{}", answer.head);
+        assert_eq!(page.len(), 100);
+        // As an original does: the time to the last one's pop.
+        let last = &page.last().expect("100")["Timer"]["timing"];
+        let delta = last["start-time-delta"].as_i64().expect("a number");
+        from = Some(3_600_000 + delta);
+    }
+    assert_eq!(seen, wanted);
+    assert!(pages >= 3);
+    let status = |target: &str| original.ask(to, "GET", target, "Range: 100\r\n", "").status;
+    assert_eq!(status(&format!("/timers?node-for-replicas={node}")), 400);
+    assert_eq!(status(&format!("/timers?cluster-view-id={view}")), 400);
+    assert_eq!(status(&format!("/timers?node-for-replicas={node}&cluster-view-id=1")), 400);
+    let stranger = "127.0.0.99:1";
+    let target = format!("/timers?node-for-replicas={stranger}&cluster-view-id={view}");
+    assert_eq!(status(&target), 404);
+    let reference = |body: &str| {
+        let json = "Content-Type: application/json\r\n";
+        original.ask(to, "DELETE", "/timers/references", json, body).status
+    };
+    let id = wanted.first().expect("250");
+    assert_eq!(reference(&json!({"IDs": [{"ID": id, "ReplicaIndex": 0}]}).to_string()), 202);
+    assert_eq!(reference("{\"IDs\": 1}"), 400);
+    assert_eq!(reference("no JSON"), 400);
+    // Nobody leaves: a reference to a timer that stays here deletes nothing.
+    let kept = timers.all.iter().find(|one| id_in(&one.location) == *id).expect("it was seen");
+    assert_eq!(cluster.request(OURS, "GET", &kept.location, "").status, 200);
+}
+
+fn timers_are_read_from_it_at_start() {
+    let mut cluster = Cluster::new();
+    let original = Original::start(cluster.address(ITS));
+    let sink = Sink::ok();
+    let begun = Instant::now();
+    let mut entries = Vec::new();
+    let mut all = Vec::new();
+    for number in 0..150_u64 {
+        let id = 0x0004_d9f5_4900_0000 + number;
+        let path = format!("/pop/{number}");
+        let mut timer: Value =
+            serde_json::from_str(&its_copy(&cluster, &sink.uri(&path), id, 0, 0)).expect("JSON");
+        // Due 8 s after the story's begin, counted when it is served.
+        timer["timing"]["interval"] = json!(8);
+        timer["timing"]["repeat-for"] = json!(8);
+        let replicas = replicas_of(&cluster, id);
+        entries.push(json!({"TimerID": id, "OldReplicas": replicas, "Timer": timer}));
+        all.push((id, path));
+    }
+    original.serve_timers(entries);
+    let roles = super::files::Roles::staying(&[OURS, ITS]);
+    cluster.start_with(&[OURS], &roles);
+    let asked = original.wait_for("GET", 2, SOON);
+    let pages: Vec<_> =
+        asked.iter().filter(|one| one.parameter("node-for-replicas").is_some()).collect();
+    assert!(pages.len() >= 2, "{asked:?}");
+    let name = &cluster.names[OURS];
+    for page in &pages {
+        let node = page.parameter("node-for-replicas").expect("filtered").replace("%3A", ":");
+        assert_eq!(&node, name, "{page:?}");
+        assert_eq!(page.parameter("cluster-view-id"), Some(&view_id(&cluster)[..]), "{page:?}");
+        assert_eq!(page.header("Range"), Some("100"), "{page:?}");
+    }
+    assert_eq!(pages[0].parameter("time-from"), None, "{pages:?}");
+    assert!(pages[1].parameter("time-from").is_some(), "{pages:?}");
+    // All pop here: those of which we are the primary on time, the others by the second rank.
+    let order = Order { interval_ms: 8_000, pops: 1, factor: Some(2) };
+    let answered = begun + SOON;
+    let timers = all
+        .into_iter()
+        .map(|(id, path)| Timer {
+            path,
+            location: format!("/timers/{id:016x}-2"),
+            asked: begun,
+            answered,
+        })
+        .collect();
+    let timers = Timers { order, all: timers, begun };
+    timers.judge(&sink).assert_once().assert_within(Duration::from_millis(2_100));
+}
+
+fn strangers_are_refused() {
+    let (cluster, original) = mixed();
+    let sink = Sink::ok();
+    let to = cluster.address(OURS);
+    let stranger = "127.0.0.77:0".parse().expect("an address");
+    let id = id_with_primary(&cluster, OURS, 0x0004_d9f5_4850_0000);
+    let body = its_copy(&cluster, &sink.uri("/stranger"), id, 0, 0);
+    let json = "Content-Type: application/json\r\n";
+    let path = format!("/timers/{id:016x}-2");
+    let answer = ask_from(stranger, to, "PUT", &path, json, &body);
+    assert_eq!(answer.status, 403, "{answer:?}");
+    let target = format!(
+        "/timers?node-for-replicas={}&cluster-view-id={}",
+        cluster.names[ITS],
+        view_id(&cluster)
+    );
+    assert_eq!(ask_from(stranger, to, "GET", &target, "Range: 100\r\n", "").status, 403);
+    let ids = json!({"IDs": [{"ID": id, "ReplicaIndex": 0}]}).to_string();
+    assert_eq!(ask_from(stranger, to, "DELETE", "/timers/references", json, &ids).status, 403);
+    // The public API is for everybody.
+    let document = Order::once(1_000).document(&sink.uri("/public"), "");
+    assert_eq!(ask_from(stranger, to, "POST", "/timers", json, &document).status, 200);
+    assert_eq!(original.ask(to, "PUT", &path, json, &body).status, 200);
+    thread::sleep(Duration::from_secs(3) + QUIET);
+    let by_path = sink.by_path();
+    assert_eq!(by_path["/stranger"].len(), 2, "from the member, not from the stranger");
+    assert_eq!(by_path["/public"].len(), 1);
+}

@@ -1,0 +1,36 @@
+//! How long this machine has stalled: what a pop may be late through no fault of ours.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What the watching thread sleeps.
+const NAP: Duration = Duration::from_millis(5);
+/// Stalls shorter than this are not kept.
+const NOTABLE: Duration = Duration::from_millis(20);
+
+static STALLS: Mutex<Vec<(Instant, Duration)>> = Mutex::new(Vec::new());
+
+/// Watches until the process ends.
+pub fn watch() {
+    thread::spawn(|| {
+        let mut last = Instant::now();
+        loop {
+            thread::sleep(NAP);
+            let now = Instant::now();
+            let stalled = now.duration_since(last).saturating_sub(NAP);
+            last = now;
+            if stalled >= NOTABLE {
+                STALLS.lock().expect("nobody panics with it").push((now, stalled));
+            }
+        }
+    });
+}
+
+/// All stalls since then, added up: a chain of messages over several processes can meet more than
+/// one of them, and each of them may be longer on the other core.
+pub fn since(begin: Instant) -> Duration {
+    let stalls = STALLS.lock().expect("nobody panics with it");
+    let sum: Duration = stalls.iter().filter(|one| one.0 >= begin).map(|one| one.1).sum();
+    (sum * 2).min(Duration::from_millis(1_500))
+}

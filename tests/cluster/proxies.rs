@@ -1,0 +1,237 @@
+//! The network between nodes, under the hands of a story: bytes are held back, delayed, changed,
+//! connections broken.
+//!
+//! Members know each other by addresses at which proxies listen. Who dials is told by the first
+//! request head on the connection, which names the dialler (the Upgrade between our nodes).
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::client::find;
+use super::harness::{Cluster, PLACES, Setup};
+
+/// Pieces that one direction of a connection holds back; then its sender meets a full window.
+const PIECES_HELD: usize = 4_096;
+
+/// What happens to bytes on their way from one node to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Way {
+    /// They arrive.
+    #[default]
+    Open,
+    /// They wait until the way opens, as when packets are lost and sent again.
+    Cut,
+    /// They arrive so much later.
+    Slow(Duration),
+    /// One bit in so many bytes is turned.
+    Corrupt(u64),
+}
+
+#[derive(Default)]
+struct State {
+    ways: HashMap<(usize, usize), Way>,
+    streams: Vec<(usize, usize, TcpStream)>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Connections between nodes so far.
+    connections: AtomicU64,
+    /// Bits turned so far.
+    corrupted: AtomicU64,
+    /// Bytes that arrived, either way.
+    bytes: AtomicU64,
+}
+
+/// Proxies of a cluster.
+pub struct Network {
+    shared: Arc<Shared>,
+}
+
+impl Network {
+    /// A cluster whose members reach each other through proxies only; none runs yet.
+    pub fn around(setup: Setup) -> (Cluster, Network) {
+        let cluster = Cluster::with(Setup { behind_proxies: true, ..setup });
+        let shared = Arc::new(Shared::default());
+        for place in 0..PLACES {
+            let listener = TcpListener::bind(&cluster.names[place]).expect("a free port");
+            let route =
+                Route { names: cluster.names.clone(), to: place, bind: cluster.address(place) };
+            let shared = shared.clone();
+            // Ends with the process; a listener without traffic costs nothing.
+            thread::spawn(move || {
+                for stream in listener.incoming().map_while(Result::ok) {
+                    let (shared, route) = (shared.clone(), route.clone());
+                    thread::spawn(move || route.carry(stream, &shared));
+                }
+            });
+        }
+        (cluster, Network { shared })
+    }
+
+    /// Sets what happens to bytes from one node to another.
+    pub fn set(&self, from: usize, to: usize, way: Way) {
+        self.shared.lock().ways.insert((from, to), way);
+        self.shared.changed.notify_all();
+    }
+
+    /// The same in both directions.
+    pub fn set_both(&self, one: usize, other: usize, way: Way) {
+        self.set(one, other, way);
+        self.set(other, one, way);
+    }
+
+    /// The same between a node and all others.
+    pub fn set_around(&self, place: usize, way: Way) {
+        (0..PLACES).filter(|other| *other != place).for_each(|other| {
+            self.set_both(place, other, way);
+        });
+    }
+
+    /// Breaks every connection between nodes.
+    pub fn break_all(&self) {
+        for (_, _, stream) in self.shared.lock().streams.drain(..) {
+            // It may have ended by itself.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Connections between nodes so far.
+    pub fn connections(&self) -> u64 {
+        self.shared.connections.load(SeqCst)
+    }
+
+    /// Bits turned so far.
+    pub fn corrupted(&self) -> u64 {
+        self.shared.corrupted.load(SeqCst)
+    }
+
+    /// Bytes that arrived so far, all directions together.
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes.load(SeqCst)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics with it")
+    }
+
+    /// Waits while the way is cut, and returns what it is then.
+    fn open_way(&self, from: usize, to: usize) -> Way {
+        let mut state = self.lock();
+        loop {
+            let way = state.ways.get(&(from, to)).copied().unwrap_or_default();
+            if way != Way::Cut {
+                return way;
+            }
+            state = self.changed.wait(state).expect("nobody panics with it");
+        }
+    }
+}
+
+/// Where a proxy's connections go.
+#[derive(Clone)]
+struct Route {
+    names: Vec<String>,
+    to: usize,
+    bind: SocketAddr,
+}
+
+impl Route {
+    fn carry(&self, mut dialled: TcpStream, shared: &Arc<Shared>) {
+        let Some(head) = read_head(&mut dialled) else { return };
+        let text = String::from_utf8_lossy(&head).into_owned();
+        let is_named = |place: &usize| *place != self.to && text.contains(&self.names[*place]);
+        let from = (0..PLACES).find(is_named);
+        let from = from.unwrap_or_else(|| panic!("who dials {}?\n{text}", self.names[self.to]));
+        // A SYN does not arrive over a way that is cut.
+        shared.open_way(from, self.to);
+        let Ok(mut target) = TcpStream::connect(self.bind) else { return };
+        shared.connections.fetch_add(1, SeqCst);
+        let _ = dialled.set_nodelay(true);
+        let _ = target.set_nodelay(true);
+        if target.write_all(&head).is_err() {
+            return;
+        }
+        let twice = |stream: &TcpStream| stream.try_clone().expect("a second handle");
+        let (back_from, back_to) = (twice(&target), twice(&dialled));
+        let kept = [(from, self.to, twice(&dialled)), (from, self.to, twice(&target))];
+        shared.lock().streams.extend(kept);
+        pump(shared, (from, self.to), dialled, target);
+        pump(shared, (self.to, from), back_from, back_to);
+    }
+}
+
+/// Carries bytes one way, on two threads: when a piece was read counts for its delay, and not when
+/// the piece before it had left.
+fn pump(shared: &Arc<Shared>, way: (usize, usize), mut from: TcpStream, to: TcpStream) {
+    let (held, pieces) = sync_channel(PIECES_HELD);
+    let shared = shared.clone();
+    thread::spawn(move || deliver(&shared, way, &pieces, to));
+    thread::spawn(move || collect(&mut from, &held));
+}
+
+fn collect(from: &mut TcpStream, held: &SyncSender<(Instant, Vec<u8>)>) {
+    let mut bytes = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if held.send((Instant::now(), bytes[..count].to_vec())).is_err() {
+            return;
+        }
+    }
+}
+
+fn deliver(
+    shared: &Shared,
+    (from, to): (usize, usize),
+    pieces: &Receiver<(Instant, Vec<u8>)>,
+    mut stream: TcpStream,
+) {
+    let mut until_next = 0;
+    while let Ok((at, mut piece)) = pieces.recv() {
+        match shared.open_way(from, to) {
+            Way::Slow(delay) => {
+                thread::sleep((at + delay).saturating_duration_since(Instant::now()));
+            }
+            Way::Corrupt(one_in) => {
+                for byte in &mut piece {
+                    until_next += 1;
+                    if until_next >= one_in {
+                        until_next = 0;
+                        *byte ^= 0x10;
+                        shared.corrupted.fetch_add(1, SeqCst);
+                    }
+                }
+            }
+            Way::Open | Way::Cut => {}
+        }
+        shared.bytes.fetch_add(piece.len() as u64, SeqCst);
+        if stream.write_all(&piece).is_err() {
+            return;
+        }
+    }
+    shared.open_way(from, to);
+    // The other end may be gone.
+    let _ = stream.shutdown(Shutdown::Write);
+}
+
+/// Up to the empty line, and whatever came with it.
+fn read_head(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    let mut head = Vec::new();
+    let mut bytes = [0; 4 << 10];
+    while find(&head, b"\r\n\r\n").is_none() {
+        let count = stream.read(&mut bytes).ok().filter(|&count| count > 0)?;
+        head.extend_from_slice(&bytes[..count]);
+    }
+    stream.set_read_timeout(None).ok()?;
+    Some(head)
+}

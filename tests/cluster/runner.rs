@@ -1,0 +1,137 @@
+//! Runs stories side by side and tells how they went in the words of the standard test runner.
+
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::Instant;
+
+/// Stories at one time. Each is a handful of processes that wait most of the time; two cores bear
+/// a dozen of them.
+const AT_ONE_TIME: usize = 12;
+
+/// One story: its name, and the story.
+pub type Story = (&'static str, fn());
+
+/// Thrown by a story that cannot be told here.
+struct CannotRun(String);
+
+/// Ends the story: this machine lacks something. The reason is shown, and the story counted as
+/// ignored.
+pub fn cannot_run(reason: impl Into<String>) -> ! {
+    panic_any(CannotRun(reason.into()))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed,
+    Ignored,
+}
+
+/// Runs those that the command line names, all if it names none.
+pub fn run(stories: &[Story]) -> ExitCode {
+    let asked = Asked::from_arguments();
+    let wanted: Vec<Story> = stories.iter().copied().filter(|one| asked.wants(one.0)).collect();
+    if asked.list {
+        wanted.iter().for_each(|story| println!("{}: test", story.0));
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning {} tests", wanted.len());
+    let began = Instant::now();
+    let next = AtomicUsize::new(0);
+    let told = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..asked.threads.min(wanted.len()) {
+            scope.spawn(|| {
+                while let Some(story) = wanted.get(next.fetch_add(1, SeqCst)) {
+                    let verdict = tell(*story);
+                    told.lock().expect("nobody panics with it").push((story.0, verdict));
+                }
+            });
+        }
+    });
+    let told = told.into_inner().expect("nobody panics with it");
+    let count = |verdict| told.iter().filter(|one| one.1 == verdict).count();
+    let (passed, failed) = (count(Verdict::Passed), count(Verdict::Failed));
+    if failed > 0 {
+        println!("\nfailures:");
+        let names = told.iter().filter(|one| one.1 == Verdict::Failed);
+        names.for_each(|one| println!("    {}", one.0));
+    }
+    println!(
+        "\ntest result: {}. {passed} passed; {failed} failed; {} ignored; 0 measured; {} filtered \
+         out; finished in {:.2}s\n",
+        if failed == 0 { "ok" } else { "FAILED" },
+        count(Verdict::Ignored),
+        stories.len() - wanted.len(),
+        began.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) }
+}
+
+/// Tells one story on a thread that bears its name, so that a panic says which it was.
+fn tell(story: Story) -> Verdict {
+    let began = Instant::now();
+    let thread = thread::Builder::new().name(story.0.to_owned());
+    let guarded = move || catch_unwind(AssertUnwindSafe(story.1));
+    let ended = thread.spawn(guarded).expect("a thread").join().expect("panics are caught");
+    let took = began.elapsed().as_secs_f64();
+    let (verdict, word) = match ended {
+        Ok(()) => (Verdict::Passed, "ok".to_owned()),
+        Err(payload) => match payload.downcast_ref::<CannotRun>() {
+            Some(CannotRun(reason)) => {
+                (Verdict::Ignored, format!("ignored, CANNOT RUN HERE: {reason}"))
+            }
+            None => (Verdict::Failed, "FAILED".to_owned()),
+        },
+    };
+    // One write, so that lines of stories do not mix.
+    let line = format!("test {} ... {word} ({took:.1} s)\n", story.0);
+    std::io::stdout().write_all(line.as_bytes()).expect("standard output takes a line");
+    verdict
+}
+
+/// The command line, as far as the standard runner has it too.
+struct Asked {
+    filters: Vec<String>,
+    is_exact: bool,
+    list: bool,
+    threads: usize,
+}
+
+impl Asked {
+    fn from_arguments() -> Asked {
+        let mut asked =
+            Asked { filters: Vec::new(), is_exact: false, list: false, threads: AT_ONE_TIME };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--exact" => asked.is_exact = true,
+                "--list" => asked.list = true,
+                "--test-threads" => {
+                    let number = arguments.next().and_then(|text| text.parse().ok());
+                    asked.threads = number.expect("--test-threads takes a number");
+                }
+                flag if flag.starts_with("--test-threads=") => {
+                    let number = flag["--test-threads=".len()..].parse();
+                    asked.threads = number.expect("--test-threads takes a number");
+                }
+                // Others of the standard runner change how it prints.
+                flag if flag.starts_with('-') => {}
+                filter => asked.filters.push(filter.to_owned()),
+            }
+        }
+        asked.threads = asked.threads.max(1);
+        asked
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        let fits = |filter: &String| {
+            if self.is_exact { name == filter } else { name.contains(filter.as_str()) }
+        };
+        self.filters.is_empty() || self.filters.iter().any(fits)
+    }
+}

@@ -1,0 +1,113 @@
+//! Nodes are added and removed while timers run.
+
+use std::thread;
+use std::time::Duration;
+
+use super::files::Roles;
+use super::harness::Cluster;
+use super::runner::Story;
+use super::sink::Sink;
+use super::timers::{Order, PROMPT, Timers};
+
+pub const STORIES: &[Story] = &[
+    ("up_and_then_down_onto_the_new_nodes", up_and_then_down_onto_the_new_nodes),
+    ("up_from_two_to_four", up_from_two_to_four),
+    ("down_from_four_to_two", down_from_four_to_two),
+    ("up_and_then_the_old_node_is_killed", up_and_then_the_old_node_is_killed),
+    ("up_and_then_both_old_nodes_are_killed", up_and_then_both_old_nodes_are_killed),
+    ("requests_and_pops_go_on_while_nodes_join", requests_and_pops_go_on_while_nodes_join),
+];
+
+/// What scripts of existing users wait between the steps of a scale operation. Rebalancing itself
+/// takes some milliseconds for a hundred timers.
+const STEP: Duration = Duration::from_millis(1_500);
+
+/// The three steps of seeds/001 ("active method"), as a script does them: `stay` and `join` end up
+/// as the cluster, `leave` are stopped.
+fn scale(cluster: &mut Cluster, stay: &[usize], join: &[usize], leave: &[usize]) {
+    let roles = Roles::staying(stay).with_joining(join).with_leaving(leave);
+    cluster.start_with(join, &roles);
+    let remaining = [stay, join].concat();
+    cluster.reload(&[stay, leave].concat(), &roles);
+    cluster.signal_all(&remaining, "USR1");
+    thread::sleep(STEP);
+    leave.iter().for_each(|place| cluster.stop(*place));
+    cluster.reload(&remaining, &Roles::staying(&remaining));
+}
+
+fn up_from_two_to_four() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    let sink = Sink::ok();
+    let timers = Timers::hundred(&cluster, &[0, 1], Order::once(6_000), &sink);
+    scale(&mut cluster, &[0, 1], &[2, 3], &[]);
+    timers.judge(&sink).assert_perfect();
+}
+
+fn down_from_four_to_two() {
+    let mut cluster = Cluster::running(&[0, 1, 2, 3]);
+    let sink = Sink::ok();
+    let timers = Timers::hundred(&cluster, &[0, 1, 2, 3], Order::once(7_000), &sink);
+    scale(&mut cluster, &[0, 1], &[], &[2, 3]);
+    timers.judge(&sink).assert_perfect();
+}
+
+fn up_and_then_down_onto_the_new_nodes() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    let sink = Sink::ok();
+    let order = Order::once(5_000).times(4);
+    let timers = Timers::hundred(&cluster, &[0, 1], order, &sink);
+    scale(&mut cluster, &[0, 1], &[2, 3], &[]);
+    scale(&mut cluster, &[2, 3], &[], &[0, 1]);
+    timers.judge(&sink).assert_perfect();
+    // A timer of the first cluster can still be named by what its client was told then.
+    let answer = cluster.request(2, "DELETE", &timers.all[0].location, "");
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+fn up_and_then_the_old_node_is_killed() {
+    let mut cluster = Cluster::running(&[0]);
+    let sink = Sink::ok();
+    let timers = Timers::hundred(&cluster, &[0], Order::once(7_000), &sink);
+    scale(&mut cluster, &[0], &[1], &[]);
+    thread::sleep(STEP);
+    cluster.kill(0);
+    // Those of which the dead node was the first are late by one rank.
+    timers.judge(&sink).assert_once().assert_within(Duration::from_millis(2_100));
+}
+
+fn up_and_then_both_old_nodes_are_killed() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    let sink = Sink::ok();
+    let timers = Timers::hundred(&cluster, &[0, 1], Order::once(8_000).factor(3), &sink);
+    scale(&mut cluster, &[0, 1], &[2, 3], &[]);
+    // They move once more: with an update, onto three of the four.
+    thread::sleep(STEP);
+    cluster.kill(0);
+    cluster.kill(1);
+    // A factor above the number of nodes is stored as that number: 2 of these timers' replicas
+    // were on the old nodes, and the active method has moved one at least to a new one.
+    let judgement = timers.judge_after(&sink, Duration::from_millis(6_500));
+    judgement.assert_once().assert_within(Duration::from_millis(4_100));
+}
+
+fn requests_and_pops_go_on_while_nodes_join() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    let sink = Sink::ok();
+    let order = Order::once(1_000).times(10).factor(2);
+    let timers = Timers::hundred(&cluster, &[0, 1], order, &sink);
+    let (other, before) = (Sink::ok(), Sink::ok());
+    let kept = Timers::hundred(&cluster, &[0, 1], Order::once(60_000), &before);
+    scale(&mut cluster, &[0, 1], &[2, 3], &[]);
+    // Created under one view, changed under another, by nodes that were not there.
+    let updated = Order::once(1_500).factor(2);
+    for (number, timer) in kept.all.iter().enumerate() {
+        let document = updated.document(&other.uri(&timer.path), "");
+        cluster.request(2 + number % 2, "PUT", &timer.location, &document).location();
+    }
+    scale(&mut cluster, &[1, 2, 3], &[], &[0]);
+    let judgement = timers.judge(&sink);
+    judgement.assert_once().assert_within(PROMPT);
+    let paths = other.by_path();
+    assert_eq!((paths.len(), other.pops().len()), (kept.all.len(), kept.all.len()));
+    assert_eq!(before.pops().len(), 0);
+}

@@ -1,0 +1,141 @@
+//! Networks that split, leak, crawl and lie.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::harness::Setup;
+use super::proxies::{Network, Way};
+use super::runner::Story;
+use super::sink::Sink;
+use super::timers::{Judgement, Order, PROMPT, Timers};
+
+pub const STORIES: &[Story] = &[
+    ("a_node_is_cut_off_and_comes_back", a_node_is_cut_off_and_comes_back),
+    ("a_link_is_cut_in_both_directions", a_link_is_cut_in_both_directions),
+    ("a_link_is_cut_in_one_direction", a_link_is_cut_in_one_direction),
+    ("bytes_are_corrupted_between_nodes", bytes_are_corrupted_between_nodes),
+    ("connections_between_nodes_break_all_the_time", connections_break_all_the_time),
+    ("bytes_between_nodes_are_slow", bytes_between_nodes_are_slow),
+];
+
+const THREE: [usize; 3] = [0, 1, 2];
+/// Timers that repeat every 2 s for 16 s; the fault begins before the second pop and ends after the
+/// fifth.
+const BEGIN: Duration = Duration::from_millis(3_000);
+const END: Duration = Duration::from_millis(10_500);
+/// Pops of these numbers are due while the fault lasts, or within a rank's delay after it.
+const DURING: std::ops::RangeInclusive<u64> = 2..=6;
+
+fn order() -> Order {
+    Order::once(2_000).times(8).factor(2)
+}
+
+/// None lost; doubled at most once and only while the fault lasted; late never by more than a rank,
+/// and not at all after it.
+fn assert_as_in_a_split(judgement: &Judgement) {
+    judgement.assert_none_lost().assert_within(Duration::from_millis(2_100));
+    let doubled = judgement.doubled();
+    let is_expected = |sequence: u64, earlier: usize| DURING.contains(&sequence) && earlier <= 1;
+    assert!(
+        doubled.iter().all(|pop| is_expected(pop.sequence, pop.earlier)),
+        "{judgement}: {doubled:?}"
+    );
+    let late = judgement.later_than(PROMPT);
+    assert!(late.iter().all(|pop| DURING.contains(&pop.sequence)), "{judgement}: {late:?}");
+}
+
+fn a_node_is_cut_off_and_comes_back() {
+    let (mut cluster, network) = Network::around(Setup::default());
+    cluster.begin(&THREE);
+    let sink = Sink::ok();
+    let timers = Timers::hundred(&cluster, &THREE, order(), &sink);
+    timers.sleep_until(BEGIN);
+    network.set_around(0, Way::Cut);
+    // Both sides take new timers meanwhile: due after the split, each pops once.
+    timers.sleep_until(BEGIN + Duration::from_millis(4_000));
+    let (alone, others) = (Sink::ok(), Sink::ok());
+    let created_alone = Timers::hundred(&cluster, &[0], Order::once(6_000), &alone);
+    let created_there = Timers::hundred(&cluster, &[1, 2], Order::once(6_000), &others);
+    timers.sleep_until(END);
+    network.set_around(0, Way::Open);
+    assert_as_in_a_split(&timers.judge(&sink));
+    created_alone.judge(&alone).assert_perfect();
+    created_there.judge(&others).assert_perfect();
+}
+
+fn a_link_is_cut_in_both_directions() {
+    let (mut cluster, network) = Network::around(Setup::default());
+    cluster.begin(&THREE);
+    let sink = Sink::ok();
+    let timers = Timers::hundred(&cluster, &THREE, order(), &sink);
+    timers.sleep_until(BEGIN);
+    network.set_both(0, 1, Way::Cut);
+    timers.sleep_until(END);
+    network.set_both(0, 1, Way::Open);
+    assert_as_in_a_split(&timers.judge(&sink));
+}
+
+fn a_link_is_cut_in_one_direction() {
+    let (mut cluster, network) = Network::around(Setup::default());
+    cluster.begin(&THREE);
+    let sink = Sink::ok();
+    let timers = Timers::hundred(&cluster, &THREE, order(), &sink);
+    timers.sleep_until(BEGIN);
+    network.set(1, 2, Way::Cut);
+    timers.sleep_until(END);
+    network.set(1, 2, Way::Open);
+    assert_as_in_a_split(&timers.judge(&sink));
+}
+
+fn bytes_are_corrupted_between_nodes() {
+    let (mut cluster, network) = Network::around(Setup::default());
+    cluster.begin(&THREE);
+    let sink = Sink::ok();
+    // A hundred copies of some 150 B and as many results: a bit is turned every few messages.
+    network.set_both(0, 1, Way::Corrupt(1_500));
+    network.set(2, 0, Way::Corrupt(2_500));
+    let timers = Timers::hundred(&cluster, &THREE, order(), &sink);
+    let judgement = timers.judge(&sink);
+    judgement.assert_once().assert_within(Duration::from_millis(2_100));
+    assert!(network.corrupted() >= 10, "{} bits", network.corrupted());
+    THREE
+        .iter()
+        .for_each(|place| assert_eq!(cluster.request(*place, "GET", "/ping", "").status, 200));
+}
+
+fn connections_break_all_the_time() {
+    let (mut cluster, network) = Network::around(Setup::default());
+    cluster.begin(&THREE);
+    let sink = Sink::ok();
+    let timers = thread::scope(|scope| {
+        let breaking = scope.spawn(|| {
+            for _ in 0..60 {
+                thread::sleep(Duration::from_millis(100));
+                network.break_all();
+            }
+        });
+        let order = Order::once(2_000).times(4).factor(2);
+        let timers = Timers::hundred(&cluster, &THREE, order, &sink);
+        breaking.join().expect("no panic");
+        timers
+    });
+    timers.judge(&sink).assert_once().assert_within(Duration::from_millis(2_100));
+    assert!(network.connections() > 60, "{} connections", network.connections());
+}
+
+fn bytes_between_nodes_are_slow() {
+    let (mut cluster, network) = Network::around(Setup::default());
+    cluster.begin(&THREE);
+    THREE.iter().for_each(|place| {
+        network.set_around(*place, Way::Slow(Duration::from_millis(150)));
+    });
+    // Heartbeats take that long, too: nobody is suspected.
+    thread::sleep(Duration::from_millis(1_500));
+    let sink = Sink::ok();
+    let order = Order::once(2_000).times(2).factor(3);
+    let begun = Instant::now();
+    let timers = Timers::some(&cluster, &THREE, order, &sink, 10);
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(3), "ten writes answered before they were held: {took:?}");
+    timers.judge(&sink).assert_perfect();
+}

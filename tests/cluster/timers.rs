@@ -1,0 +1,272 @@
+//! A hundred timers: created, and judged by what the sink saw.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::harness::Cluster;
+use super::noise;
+use super::sink::{Pop, Sink};
+
+/// Timers of a story.
+pub const HUNDRED: usize = 100;
+/// Pause between two ranks.
+pub const RANK_DELAY: Duration = Duration::from_secs(2);
+/// A pop of the first rank comes before this; the second rank would act at 2 s.
+pub const PROMPT: Duration = Duration::from_millis(500);
+/// After this, no rank of three has anything more to say about a pop.
+pub const QUIET: Duration = Duration::from_millis(4_500);
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// Milliseconds between pops.
+    pub interval_ms: u64,
+    /// Pops of each timer; 1 is a timer without `repeat-for`.
+    pub pops: u64,
+    /// `replication-factor`; `None` leaves it out (2).
+    pub factor: Option<u8>,
+}
+
+impl Order {
+    /// One pop, default factor.
+    pub fn once(interval_ms: u64) -> Order {
+        Order { interval_ms, pops: 1, factor: None }
+    }
+
+    /// The same with more pops.
+    pub fn times(self, pops: u64) -> Order {
+        Order { pops, ..self }
+    }
+
+    /// The same with a factor.
+    pub fn factor(self, factor: u8) -> Order {
+        Order { factor: Some(factor), ..self }
+    }
+
+    /// The document of a timer with this callback.
+    pub fn document(self, uri: &str, opaque: &str) -> String {
+        let seconds = |ms: u64| ms as f64 / 1e3;
+        let mut text = format!("{{\"timing\":{{\"interval\":{}", seconds(self.interval_ms));
+        if self.pops > 1 {
+            let whole = seconds(self.interval_ms * self.pops);
+            write!(text, ",\"repeat-for\":{whole}").expect("memory");
+        }
+        write!(text, "}},\"callback\":{{\"http\":{{\"uri\":\"{uri}\",\"opaque\":\"{opaque}\"}}}}")
+            .expect("memory");
+        if let Some(factor) = self.factor {
+            write!(text, ",\"reliability\":{{\"replication-factor\":{factor}}}").expect("memory");
+        }
+        text + "}"
+    }
+}
+
+/// One timer that a node has acknowledged.
+#[derive(Clone, Debug)]
+pub struct Timer {
+    /// Path of its callback.
+    pub path: String,
+    /// Its path at the nodes.
+    pub location: String,
+    /// Before the request left.
+    pub asked: Instant,
+    /// After the answer came.
+    pub answered: Instant,
+}
+
+/// Timers of one order.
+pub struct Timers {
+    pub order: Order,
+    pub all: Vec<Timer>,
+    /// When the first was asked for.
+    pub begun: Instant,
+}
+
+impl Timers {
+    /// A hundred timers, asked of these nodes in turn.
+    pub fn hundred(cluster: &Cluster, places: &[usize], order: Order, sink: &Sink) -> Timers {
+        Timers::some(cluster, places, order, sink, HUNDRED)
+    }
+
+    /// So many timers, asked of these nodes in turn.
+    pub fn some(
+        cluster: &Cluster,
+        places: &[usize],
+        order: Order,
+        sink: &Sink,
+        count: usize,
+    ) -> Timers {
+        let begun = Instant::now();
+        let one = |number: usize| {
+            let path = format!("/pop/{number}");
+            let document = order.document(&sink.uri(&path), &format!("opaque {number}"));
+            let asked = Instant::now();
+            let answer =
+                cluster.request(places[number % places.len()], "POST", "/timers", &document);
+            let location = answer.location().to_owned();
+            Timer { path, location, asked, answered: Instant::now() }
+        };
+        Timers { order, all: (0..count).map(one).collect(), begun }
+    }
+
+    /// When pop `number` (from 1) of the last timer is due at the latest.
+    pub fn due(&self, number: u64) -> Instant {
+        let last = self.all.iter().map(|timer| timer.answered).max().expect("timers");
+        last + Duration::from_millis(self.order.interval_ms * number)
+    }
+
+    /// Sleeps until so long after the first timer was asked for.
+    pub fn sleep_until(&self, since_begun: Duration) {
+        let at = self.begun + since_begun;
+        let left = at.saturating_duration_since(Instant::now());
+        assert!(!left.is_zero(), "this machine is too slow for the story: {since_begun:?} is over");
+        thread::sleep(left);
+    }
+
+    /// Waits until everything that is to come must have come, and a while for what must not, and
+    /// judges.
+    pub fn judge(&self, sink: &Sink) -> Judgement {
+        self.judge_after(sink, QUIET)
+    }
+
+    /// The same; `quiet` after the last due time for what comes late, or must not come.
+    pub fn judge_after(&self, sink: &Sink, quiet: Duration) -> Judgement {
+        let end = self.due(self.order.pops) + quiet + noise::since(self.begun);
+        thread::sleep(end.saturating_duration_since(Instant::now()));
+        Judgement::of(self, &sink.by_path())
+    }
+}
+
+/// One pop that came, and how late.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The callback's path.
+    pub path: String,
+    /// The pop, from 1.
+    pub sequence: u64,
+    /// Behind the latest time at which it may have been due.
+    pub late: Duration,
+    /// It came before the earliest time at which it may have been due.
+    pub is_early: bool,
+    /// How often it came before.
+    pub earlier: usize,
+}
+
+/// What came, compared with what was asked for.
+pub struct Judgement {
+    /// All that came, in the order in which it came for each timer.
+    pub pops: Vec<Judged>,
+    /// Pops that never came: path and sequence.
+    pub lost: Vec<(String, u64)>,
+    /// Callbacks that nobody asked for.
+    pub strange: Vec<Pop>,
+    /// Pops that must come.
+    owed: usize,
+    /// What the machine may have added to each lateness.
+    stalled: Duration,
+}
+
+impl Judgement {
+    fn of(timers: &Timers, by_path: &HashMap<String, Vec<Pop>>) -> Judgement {
+        let order = timers.order;
+        let mut judgement = Judgement {
+            pops: Vec::new(),
+            lost: Vec::new(),
+            strange: Vec::new(),
+            owed: timers.all.len() * order.pops as usize,
+            stalled: noise::since(timers.begun),
+        };
+        let known: HashMap<_, _> = timers.all.iter().map(|one| (one.path.as_str(), one)).collect();
+        for (path, pops) in by_path {
+            let timer = known.get(path.as_str());
+            let mut seen = HashMap::<u64, usize>::new();
+            for pop in pops {
+                let is_asked = (1..=order.pops).contains(&pop.sequence);
+                let Some(timer) = timer.filter(|_| is_asked) else {
+                    judgement.strange.push(pop.clone());
+                    continue;
+                };
+                let after = Duration::from_millis(order.interval_ms * pop.sequence);
+                let earlier = seen.entry(pop.sequence).or_default();
+                judgement.pops.push(Judged {
+                    path: path.clone(),
+                    sequence: pop.sequence,
+                    late: pop.at.saturating_duration_since(timer.answered + after),
+                    is_early: pop.at < timer.asked + after,
+                    earlier: *earlier,
+                });
+                *earlier += 1;
+            }
+        }
+        for timer in &timers.all {
+            let pops = by_path.get(&timer.path).map_or(&[][..], Vec::as_slice);
+            for sequence in 1..=order.pops {
+                if !pops.iter().any(|pop| pop.sequence == sequence) {
+                    judgement.lost.push((timer.path.clone(), sequence));
+                }
+            }
+        }
+        judgement
+    }
+
+    /// Pops that came again.
+    pub fn doubled(&self) -> Vec<&Judged> {
+        self.pops.iter().filter(|pop| pop.earlier > 0).collect()
+    }
+
+    /// Pops later than that, by what this machine stalled.
+    pub fn later_than(&self, bound: Duration) -> Vec<&Judged> {
+        self.pops.iter().filter(|pop| pop.late > bound + self.stalled).collect()
+    }
+
+    /// None lost, none early, none that nobody asked for. What a cluster promises whatever
+    /// happens to it, as long as a replica of each timer lives.
+    pub fn assert_none_lost(&self) -> &Judgement {
+        let early: Vec<_> = self.pops.iter().filter(|pop| pop.is_early).collect();
+        assert!(
+            self.lost.is_empty() && early.is_empty() && self.strange.is_empty(),
+            "{self}; lost {:?}; early {early:?}; strange {:?}",
+            self.lost,
+            self.strange
+        );
+        self
+    }
+
+    /// Each pop exactly once.
+    pub fn assert_once(&self) -> &Judgement {
+        self.assert_none_lost();
+        assert!(self.doubled().is_empty(), "{self}; doubled {:?}", self.doubled());
+        assert_eq!(self.pops.len(), self.owed);
+        self
+    }
+
+    /// No pop later than that.
+    pub fn assert_within(&self, bound: Duration) -> &Judgement {
+        let late = self.later_than(bound);
+        assert!(late.is_empty(), "{self}; later than {bound:?}: {late:?}");
+        self
+    }
+
+    /// Each pop exactly once, and none waited for a second rank.
+    pub fn assert_perfect(&self) {
+        self.assert_once().assert_within(PROMPT);
+    }
+}
+
+impl std::fmt::Display for Judgement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "of {} pops {} came, {} lost, {} doubled, {} later than {PROMPT:?} (stalls {:?}), {} \
+             strange",
+            self.owed,
+            self.pops.len(),
+            self.lost.len(),
+            self.doubled().len(),
+            self.later_than(PROMPT).len(),
+            self.stalled,
+            self.strange.len()
+        )
+    }
+}

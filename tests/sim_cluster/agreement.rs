@@ -1,0 +1,190 @@
+//! Looks into the shards: who holds what (T10, C1, C2, C4), and what is left at the end.
+
+use chronos::base::ids::TimerId;
+use chronos::shard::inspect::Held;
+
+use super::disturbances::{Disturbances, RECOVERY_NS};
+use super::model::{Checked, MS, TALK_NS, Write, broken};
+use super::story_plan::{Kind, Operation, Target};
+use super::world::World;
+use chronos::shard::effects::CallbackOutcome;
+
+impl World {
+    /// What every running node holds of a timer.
+    fn holders(&self, id: u64) -> Vec<(usize, Held)> {
+        let id = TimerId(id);
+        let mut held = Vec::new();
+        for (number, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_up()) {
+            let found = node.cores.iter().flatten().find_map(|core| core.core.shard().held(id));
+            held.extend(found.map(|found| (number, found)));
+        }
+        held
+    }
+
+    /// The nodes that a timer is to be on when all members live.
+    fn placed(&self, id: u64, factor: u8) -> u8 {
+        let up = (0..self.nodes.len()).find(|node| {
+            self.nodes[*node].is_up() && self.members.new_cluster() >> node & 1 == 1
+        });
+        let Some(up) = up else { return 0 };
+        let view = &self.nodes[up].view;
+        let list = view.place(TimerId(id), factor, view.new_nodes());
+        let name_of = |peer| view.name_of(peer).to_owned();
+        let names: Vec<String> = view.peers_of(&list).iter().map(name_of).collect();
+        (0..self.nodes.len())
+            .filter(|node| names.contains(&self.nodes[*node].name))
+            .fold(0, |mask, node| mask | 1 << node)
+    }
+
+    /// T10, C1, C2, C4: at quiet times, nodes hold what they should.
+    pub fn agree(&self) -> Checked {
+        let now_ns = self.now_ns;
+        let disturbances = &self.model.disturbances;
+        if !disturbances.is_quiet(now_ns.saturating_sub(RECOVERY_NS), now_ns) {
+            return Ok(());
+        }
+        for (id, names) in &self.model.timers {
+            let current = names
+                .iter()
+                .map(|name| &self.model.writes[name])
+                .find(|write| write.acknowledged_ns().is_some_and(|at| at + TALK_NS < now_ns)
+                    && self.model.is_current(write, now_ns));
+            if let Some(write) = current.filter(|write| !self.model.may_be_lost(write, now_ns)) {
+                self.agree_on(*id, write, disturbances)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn agree_on(&self, id: u64, write: &Write, disturbances: &Disturbances) -> Checked {
+        let now_ns = self.now_ns;
+        let holders = self.holders(id);
+        let newest = holders.iter().map(|(_, held)| held.version).max();
+        let text = || format!("{id:x} {write:?} at {} ms: {holders:#?}", now_ns / MS);
+        let lives = |held: &Held| held.is_live && Some(held.version) == newest;
+        if write.wish.is_none() {
+            let from_ns = write.sent_ns.saturating_sub(2 * RECOVERY_NS);
+            let was_away_ns = disturbances.longest_ns(from_ns, now_ns);
+            if was_away_ns < 10_000 * MS && holders.iter().any(|(_, held)| held.is_live) {
+                return broken("T6", text());
+            }
+            return Ok(());
+        }
+        if self.model.may_be_over(write) {
+            return Ok(());
+        }
+        let down = (0..self.nodes.len())
+            .filter(|node| self.members.is_member(*node) && !self.nodes[*node].is_up())
+            .count() as u32;
+        let live = holders.iter().filter(|(_, held)| lives(held)).count() as u32;
+        if live < write.replicas.saturating_sub(down) {
+            return broken("C2", format!("{live} of {}: {}", write.replicas, text()));
+        }
+        if holders.iter().any(|(_, held)| held.is_live && !lives(held)) {
+            return broken("T10", text());
+        }
+        let pops = self.model.pops.range((write.name, 0)..=(write.name, u64::MAX));
+        let told = pops.filter(|(_, seen)| {
+            seen.iter().any(|one| {
+                matches!(one.told, Some((at, CallbackOutcome::Delivered)) if at + TALK_NS < now_ns)
+            })
+        });
+        let told = told.map(|(key, _)| key.1).max().unwrap_or(0);
+        if holders.iter().any(|(_, held)| lives(held) && held.sequence < told) {
+            return broken("T10", format!("{told} was told: {}", text()));
+        }
+        let calm_ns = now_ns.saturating_sub(RECOVERY_NS + 5_000 * MS);
+        let is_settled = down == 0
+            && self.members.since_ns.is_none()
+            && self.members.ended_ns < calm_ns
+            && disturbances.is_quiet(calm_ns, now_ns);
+        if is_settled {
+            let placed = self.placed(id, write.wish.map_or(1, |wish| wish.factor));
+            let holding = holders
+                .iter()
+                .filter(|(_, held)| held.is_live)
+                .fold(0_u8, |mask, (node, _)| mask | 1 << node);
+            if placed != holding {
+                return broken("C1", format!("on {holding:05b}, not {placed:05b}: {}", text()));
+            }
+        }
+        Ok(())
+    }
+
+    /// C2, T10: when a write is acknowledged and nothing is wrong, all its replicas have it.
+    pub fn answer_checks(&self, name: usize) -> Checked {
+        let write = &self.model.writes[&name];
+        let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        let is_alone = self.model.is_current(write, self.now_ns);
+        let Some(id) = write.id else { return Ok(()) };
+        if !self.model.disturbances.is_quiet(from_ns, self.now_ns)
+            || self.options.cluster.acknowledge == chronos::base::limits::Acknowledge::First
+            || !is_alone
+            || write.pops() == 0
+            || self.model.pops.contains_key(&(name, 1))
+        {
+            return Ok(());
+        }
+        let holders = self.holders(id);
+        let newest = holders.iter().map(|(_, held)| held.version).max();
+        let down = (0..self.nodes.len())
+            .filter(|node| self.members.is_member(*node) && !self.nodes[*node].is_up())
+            .count() as u32;
+        let have = holders
+            .iter()
+            .filter(|(_, held)| held.is_live && Some(held.version) == newest)
+            .count() as u32;
+        if have < write.replicas.saturating_sub(down) {
+            return broken("C2", format!("{name} acknowledged on {have}: {write:?} {holders:#?}"));
+        }
+        Ok(())
+    }
+
+    /// Deletes what would live on.
+    pub fn clean(&mut self) {
+        let mut ids: Vec<TimerId> = Vec::new();
+        for core in self.nodes.iter().flat_map(|node| node.cores.iter().flatten()) {
+            ids.extend(core.core.shard().live_ids());
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            self.cleaned += 1;
+            let up: Vec<usize> =
+                (0..self.nodes.len()).filter(|node| self.nodes[*node].takes_requests()).collect();
+            let node = up[id.0 as usize % up.len()];
+            let operation = Operation {
+                name: 1_000_000 + self.cleaned,
+                at_ns: self.now_ns,
+                node,
+                kind: Kind::Delete(Target::Chosen(id.0)),
+                patience_ms: 5_000,
+                loses_reply: false,
+            };
+            self.operate(operation, 0, node);
+        }
+    }
+
+    /// T6, T10, R2 when nothing moves any more.
+    pub fn at_rest(&self) -> Checked {
+        for (number, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_up()) {
+            for core in node.cores.iter().flatten() {
+                let shard = core.core.shard();
+                if let Err(what) = shard.audit() {
+                    return broken("T10", format!("node {number}: {what}"));
+                }
+                let held = shard.counters();
+                if (held.timers, held.tombstones, held.in_flight, held.waiting) != (0, 0, 0, 0) {
+                    return broken("T6 leak", format!("node {number} at rest: {held:?}"));
+                }
+            }
+        }
+        if let Some((_, name)) = self.unanswered.iter().find(|(_, name)| {
+            let asked = &self.asked[name];
+            Some(self.nodes[asked.node].life) == asked.life && self.nodes[asked.node].is_up()
+        }) {
+            return broken("R2", format!("request {name} is never answered"));
+        }
+        Ok(())
+    }
+}

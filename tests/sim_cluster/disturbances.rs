@@ -1,0 +1,140 @@
+//! What went wrong when, as far as it can excuse a lost, late or doubled pop.
+
+use super::options::NODES_MAX;
+
+/// A node that was disturbed counts as one that may lack something for so long afterwards.
+pub const RECOVERY_NS: u64 = 10_000_000_000;
+
+/// What was disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    Node(usize),
+    Pair(usize, usize),
+}
+
+/// Something that went wrong.
+#[derive(Clone, Copy, Debug)]
+struct Disturbance {
+    whom: Whom,
+    from_ns: u64,
+    /// `u64::MAX` while it lasts.
+    to_ns: u64,
+    /// The node was dead all the time: a state that the others get used to.
+    is_down: bool,
+}
+
+/// All that went wrong so far.
+#[derive(Default)]
+pub struct Disturbances {
+    all: Vec<Disturbance>,
+}
+
+impl Disturbances {
+    /// Something begins and ends at a known time.
+    pub fn add(&mut self, whom: Whom, from_ns: u64, to_ns: u64) {
+        self.all.push(Disturbance { whom, from_ns, to_ns, is_down: false });
+    }
+
+    /// A node dies.
+    pub fn down(&mut self, node: usize, now_ns: u64) {
+        let whom = Whom::Node(node);
+        self.all.push(Disturbance { whom, from_ns: now_ns, to_ns: u64::MAX, is_down: true });
+    }
+
+    /// A node took with it what it had not handed over: as if it had been dead since.
+    pub fn left(&mut self, node: usize, from_ns: u64, now_ns: u64) {
+        let whom = Whom::Node(node);
+        self.all.push(Disturbance { whom, from_ns, to_ns: now_ns, is_down: true });
+    }
+
+    /// A dead node lives again.
+    pub fn up(&mut self, node: usize, now_ns: u64) {
+        for disturbance in &mut self.all {
+            if disturbance.is_down
+                && disturbance.whom == Whom::Node(node)
+                && disturbance.to_ns == u64::MAX
+            {
+                disturbance.to_ns = now_ns;
+            }
+        }
+    }
+
+    /// Everything that lasts (but for dead nodes) ends now, at the latest.
+    pub fn heal(&mut self, now_ns: u64) {
+        for disturbance in &mut self.all {
+            if !disturbance.is_down {
+                disturbance.to_ns = disturbance.to_ns.min(now_ns.max(disturbance.from_ns));
+            }
+        }
+    }
+
+    /// Whether nothing changed for the worse or the better between the two times; a node that is
+    /// dead all the while is no change.
+    pub fn is_quiet(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.all.iter().all(|one| {
+            if one.is_down {
+                let is_within = |at: u64| (from_ns..=to_ns).contains(&at);
+                !is_within(one.from_ns) && !is_within(one.to_ns)
+            } else {
+                one.from_ns > to_ns || one.to_ns < from_ns
+            }
+        })
+    }
+
+    /// Whether a process died between the two times.
+    pub fn has_death(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.all.iter().any(|one| one.is_down && one.from_ns <= to_ns && one.to_ns >= from_ns)
+    }
+
+    /// How many nodes at most could not be counted on at one moment between the two times: the
+    /// fewest nodes whose trouble explains everything that lasted then, or had ended less than
+    /// [`RECOVERY_NS`] before.
+    pub fn impaired_max(&self, from_ns: u64, to_ns: u64) -> u32 {
+        let moments = self.all.iter().map(|one| one.from_ns).filter(|at| (from_ns..=to_ns).contains(at));
+        moments.chain([from_ns]).map(|at| self.impaired(at)).max().unwrap_or(0)
+    }
+
+    fn impaired(&self, at_ns: u64) -> u32 {
+        let lasting: Vec<Whom> = self
+            .all
+            .iter()
+            .filter(|one| one.from_ns <= at_ns && at_ns <= one.to_ns.saturating_add(RECOVERY_NS))
+            .map(|one| one.whom)
+            .collect();
+        let explains = |nodes: u32| {
+            lasting.iter().all(|whom| match *whom {
+                Whom::Node(node) => nodes >> node & 1 == 1,
+                Whom::Pair(one, other) => (nodes >> one | nodes >> other) & 1 == 1,
+            })
+        };
+        (0_u32..1 << NODES_MAX)
+            .filter(|nodes| explains(*nodes))
+            .map(u32::count_ones)
+            .min()
+            .expect("all nodes together explain everything")
+    }
+
+    /// The longest time within which something lasted without [`SYNC_NS`](Self::SYNC_NS) of calm.
+    pub fn longest_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let mut spans: Vec<(u64, u64)> = self
+            .all
+            .iter()
+            .map(|one| (one.from_ns, one.to_ns.min(to_ns).saturating_add(Self::SYNC_NS)))
+            .filter(|span| span.0 <= to_ns && span.1 >= from_ns)
+            .collect();
+        spans.sort_unstable();
+        let (mut longest, mut present) = (0, (0, 0));
+        for span in spans {
+            if span.0 <= present.1 {
+                present.1 = present.1.max(span.1);
+            } else {
+                present = span;
+            }
+            longest = longest.max(present.1 - present.0);
+        }
+        longest
+    }
+
+    /// After so long a calm, nodes have told each other what they missed.
+    pub const SYNC_NS: u64 = 3_000_000_000;
+}

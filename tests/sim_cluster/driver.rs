@@ -1,0 +1,332 @@
+//! Drives one production core through its turns, in the order of the engine.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use chronos::base::ids::{PeerIndex, ShardIndex, TimerId};
+use chronos::base::time::Now;
+use chronos::cluster::view::View;
+use chronos::node::core::Core;
+use chronos::node::peering::{Connected, Hello, InboundId, PeerAction};
+use chronos::shard::effects::{
+    Attempt, CallbackOutcome, Dialect, Reply, Request, Requester, Target as TimerTarget, Ticket,
+};
+use chronos::timer::definition::{Definition, encode_content};
+
+use super::model::{Checked, broken};
+use super::network::{ConnectionId, End, Packet, Place};
+use super::requests::Ask;
+use super::story_plan::Doom;
+use super::world::{Event, World};
+
+/// What waits for a core.
+pub enum Input {
+    Ask(Ask),
+    /// A connection that somebody dialled was accepted here.
+    Dialled(ConnectionId, Hello),
+    Connected(ConnectionId, Hello),
+    Bytes(ConnectionId, End, Vec<u8>),
+    Closed(ConnectionId, End),
+    Ended(usize),
+    View(Arc<View>),
+    Resynchronise,
+    StopPopping,
+}
+
+/// A callback under way.
+#[derive(Clone, Copy)]
+pub struct Running {
+    pub ticket: Ticket,
+    pub name: usize,
+    pub host: u32,
+    pub outcome: CallbackOutcome,
+    /// Its place among the pops of its timer's write.
+    pub at: usize,
+}
+
+/// One core and what the kernel would hold for it.
+pub struct CoreDriver {
+    pub place: Place,
+    pub core: Core,
+    pub inputs: VecDeque<Input>,
+    /// When the next step is scheduled, and which of the steps scheduled counts.
+    pub step_ns: u64,
+    pub generation: u64,
+    now: Now,
+    dialled: BTreeMap<PeerIndex, ConnectionId>,
+    inbounds: BTreeMap<(u32, u32), ConnectionId>,
+    attempts: Vec<Attempt>,
+    replies: Vec<Reply>,
+    actions: Vec<PeerAction>,
+}
+
+impl CoreDriver {
+    pub fn new(place: Place, core: Core, now: Now) -> Self {
+        Self {
+            place,
+            core,
+            inputs: VecDeque::new(),
+            step_ns: u64::MAX,
+            generation: 0,
+            now,
+            dialled: BTreeMap::new(),
+            inbounds: BTreeMap::new(),
+            attempts: Vec::new(),
+            replies: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// A whole turn.
+    pub fn turn(&mut self, world: &mut World) -> Checked {
+        self.core.mesh().woke();
+        self.now = world.nodes[self.place.node].clocks.now(world.now_ns);
+        for _ in 0..self.inputs.len() {
+            let input = self.inputs.pop_front().expect("counted before");
+            self.take(world, input)?;
+            self.begin_attempts(world)?;
+        }
+        let has_more = self.core.inbox(self.now);
+        self.begin_attempts(world)?;
+        self.core.tick(self.now);
+        self.begin_attempts(world)?;
+        let mut actions = std::mem::take(&mut self.actions);
+        self.core.peers(self.now, &mut actions);
+        self.begin_attempts(world)?;
+        for action in actions.drain(..) {
+            self.act(world, action);
+        }
+        self.actions = actions;
+        self.core.outbox().released.clear();
+        let mut replies = std::mem::take(&mut self.replies);
+        self.core.replies(&mut replies);
+        for reply in replies.drain(..) {
+            world.answered(self.place, &reply)?;
+        }
+        self.replies = replies;
+        let siblings: Vec<ShardIndex> = self.core.mesh().take_wakes().collect();
+        for sibling in siblings {
+            world.wake(Place { core: sibling.0, ..self.place });
+        }
+        self.sleep(world, has_more);
+        Ok(())
+    }
+
+    fn sleep(&mut self, world: &mut World, has_more: bool) {
+        let may_sleep = self.core.mesh().may_sleep();
+        let busy_ns = world.interleaving.range(500, 50_000);
+        let until_ns = match self.core.next_wake() {
+            _ if has_more || !may_sleep || !self.inputs.is_empty() => world.now_ns + busy_ns,
+            None => u64::MAX,
+            Some(until) => {
+                let late_ns = world.interleaving.range(0, 60_000);
+                let due_ns = world.nodes[self.place.node].clocks.when(until.begins());
+                due_ns.max(world.now_ns + busy_ns).saturating_add(late_ns)
+            }
+        };
+        self.step_ns = u64::MAX;
+        if until_ns < u64::MAX {
+            self.schedule(world, until_ns);
+        }
+    }
+
+    /// Makes the next step not later than this.
+    pub fn schedule(&mut self, world: &mut World, at_ns: u64) {
+        if at_ns < self.step_ns {
+            self.step_ns = at_ns;
+            self.generation += 1;
+            let (place, generation) = (self.place, self.generation);
+            world.schedule(at_ns, Event::Step { place, generation });
+        }
+    }
+
+    fn take(&mut self, world: &mut World, input: Input) -> Checked {
+        match input {
+            Input::Ask(ask) => self.ask(&ask),
+            Input::Dialled(id, hello) => self.dialled(world, id, &hello),
+            Input::Connected(id, hello) => {
+                let peer = world.network.connections[id].peer;
+                if self.dialled.get(&peer) == Some(&id) {
+                    let connected = Connected { dialect: Dialect::Frames, hello: Some(hello) };
+                    self.core.peer_connected(self.now, peer, &connected);
+                }
+            }
+            Input::Bytes(id, end, bytes) => self.bytes(world, id, end, &bytes),
+            Input::Closed(id, end) => self.closed(world, id, end),
+            Input::Ended(attempt) => return self.ended(world, attempt),
+            Input::View(view) => self.core.set_view(self.now, view),
+            Input::Resynchronise => self.core.resynchronise(self.now),
+            Input::StopPopping => self.core.shard_mut().stop_popping(),
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, ask: &Ask) {
+        let (connection, generation, request) = (1, 2, ask.name as u32);
+        let from =
+            Requester { shard: ShardIndex(self.place.core), connection, generation, request };
+        let mut content = Vec::new();
+        let target =
+            TimerTarget { id: TimerId(ask.id.unwrap_or(0)), factor: ask.factor, filter: ask.filter };
+        let Some(wish) = ask.wish else {
+            let request =
+                if ask.is_read { Request::Read(target) } else { Request::Delete(target) };
+            return self.core.request(self.now, from, request);
+        };
+        encode_content(&format!("/{}", ask.name), &[], b"opaque", &mut content);
+        let authority = format!("host-{}:80", wish.host);
+        let definition = Definition {
+            interval_ms: wish.interval_ms,
+            repeat_for_ms: wish.repeat_for_ms,
+            factor: Some(wish.factor),
+            authority: &authority,
+            content: &content,
+        };
+        let request = match ask.id {
+            None => Request::Create(definition),
+            Some(_) => Request::Update(target, definition),
+        };
+        self.core.request(self.now, from, request);
+    }
+
+    fn dialled(&mut self, world: &mut World, id: ConnectionId, hello: &Hello) {
+        if !world.network.connections[id].is_open[End::Acceptor as usize] {
+            return;
+        }
+        match self.core.inbound_opened(self.now, hello) {
+            Ok(inbound) => {
+                self.inbounds.insert((inbound.place, inbound.generation), id);
+                world.network.connections[id].inbound = Some(inbound);
+                let hello = self.core.hello();
+                world.send(id, End::Dialler, Packet::Accepted(hello));
+            }
+            Err(_) => {
+                world.trace.add(world.now_ns, "refused", [self.place.node as u64, id as u64, 0, 0]);
+                world.network.connections[id].is_open[End::Acceptor as usize] = false;
+                world.send(id, End::Dialler, Packet::Refused);
+            }
+        }
+    }
+
+    fn bytes(&mut self, world: &mut World, id: ConnectionId, end: End, bytes: &[u8]) {
+        let connection = &world.network.connections[id];
+        if !connection.is_open[end as usize] {
+            return;
+        }
+        let (peer, inbound) = (connection.peer, connection.inbound);
+        let is_broken = match (end, inbound) {
+            (End::Dialler, _) => self.core.peer_received(self.now, peer, bytes).is_err(),
+            (End::Acceptor, Some(inbound)) => {
+                self.core.inbound_received(self.now, inbound, bytes).is_err()
+            }
+            (End::Acceptor, None) => false,
+        };
+        if is_broken {
+            world.trace.add(world.now_ns, "broken", [self.place.node as u64, id as u64, 0, 0]);
+            world.close(id, end);
+            self.forget(id, end, peer, inbound);
+            match (end, inbound) {
+                (End::Dialler, _) => self.core.peer_lost(self.now, peer),
+                (End::Acceptor, Some(inbound)) => self.core.inbound_closed(inbound),
+                (End::Acceptor, None) => {}
+            }
+        }
+    }
+
+    fn closed(&mut self, world: &mut World, id: ConnectionId, end: End) {
+        let connection = &mut world.network.connections[id];
+        if !std::mem::take(&mut connection.is_open[end as usize]) {
+            return;
+        }
+        let (peer, inbound) = (connection.peer, connection.inbound);
+        self.forget(id, end, peer, inbound);
+        match (end, inbound) {
+            (End::Dialler, _) => self.core.peer_lost(self.now, peer),
+            (End::Acceptor, Some(inbound)) => self.core.inbound_closed(inbound),
+            (End::Acceptor, None) => {}
+        }
+    }
+
+    fn forget(&mut self, id: ConnectionId, end: End, peer: PeerIndex, inbound: Option<InboundId>) {
+        match (end, inbound) {
+            (End::Dialler, _) => {
+                if self.dialled.get(&peer) == Some(&id) {
+                    self.dialled.remove(&peer);
+                }
+            }
+            (End::Acceptor, Some(inbound)) => {
+                self.inbounds.remove(&(inbound.place, inbound.generation));
+            }
+            (End::Acceptor, None) => {}
+        }
+    }
+
+    fn act(&mut self, world: &mut World, action: PeerAction) {
+        let mut bytes = Vec::new();
+        match action {
+            PeerAction::Dial(peer) => {
+                let hello = self.core.hello();
+                let id = world.dial(self.place, peer, hello);
+                let former = self.dialled.insert(peer, id);
+                assert!(former.is_none(), "a peer is dialled once at a time");
+            }
+            PeerAction::Close(peer) => {
+                if let Some(id) = self.dialled.remove(&peer) {
+                    world.close(id, End::Dialler);
+                }
+            }
+            PeerAction::Send(peer) => {
+                self.core.peer_output(self.now, peer, &mut bytes);
+                if let Some(&id) = self.dialled.get(&peer)
+                    && !bytes.is_empty()
+                {
+                    world.send(id, End::Acceptor, Packet::Bytes(bytes));
+                }
+            }
+            PeerAction::SendInbound(inbound) => {
+                self.core.inbound_output(self.now, inbound, &mut bytes);
+                if let Some(&id) = self.inbounds.get(&(inbound.place, inbound.generation))
+                    && !bytes.is_empty()
+                {
+                    world.send(id, End::Dialler, Packet::Bytes(bytes));
+                }
+            }
+            PeerAction::CloseInbound(inbound) => {
+                if let Some(id) = self.inbounds.remove(&(inbound.place, inbound.generation)) {
+                    world.close(id, End::Acceptor);
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, world: &mut World, attempt: usize) -> Checked {
+        let Running { ticket, name, outcome, at, .. } = world.running[attempt];
+        let numbers = [name as u64, ticket.sequence, outcome as u64, self.place.node as u64];
+        world.trace.add(world.now_ns, "told", numbers);
+        world.model.told(name, ticket.sequence, at, world.now_ns, outcome);
+        self.core.callback_finished(self.now, ticket, outcome);
+        if outcome == CallbackOutcome::Delivered {
+            world.doom(self.place.node, Doom::Delivered);
+        }
+        Ok(())
+    }
+
+    /// Takes the attempts, holds each against the model and lets its host decide.
+    fn begin_attempts(&mut self, world: &mut World) -> Checked {
+        let mut attempts = std::mem::take(&mut self.attempts);
+        self.core.attempts(&mut attempts);
+        for attempt in attempts.drain(..) {
+            let content = self.core.shard().content(&attempt);
+            let name = std::str::from_utf8(content.target)
+                .ok()
+                .and_then(|path| path.strip_prefix('/'))
+                .and_then(|name| name.parse::<usize>().ok());
+            let Some(name) = name.filter(|_| content.opaque == b"opaque") else {
+                return broken("T7", format!("{:?} carries what nobody asked for", attempt.ticket));
+            };
+            world.attempt(self.place, attempt.ticket, name)?;
+        }
+        self.attempts = attempts;
+        Ok(())
+    }
+}

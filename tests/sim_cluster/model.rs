@@ -1,0 +1,415 @@
+//! What clients know: which writes were sent and acknowledged when, which pops their hosts saw. And
+//! what follows from that: few strong rules, each with the disturbances that excuse it.
+
+use std::collections::BTreeMap;
+
+use chronos::shard::effects::CallbackOutcome;
+
+use super::disturbances::{Disturbances, RECOVERY_NS};
+use super::network::Place;
+use super::story_plan::Wish;
+
+/// What was broken.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub invariant: &'static str,
+    pub what: String,
+}
+
+/// Whether all is well.
+pub type Checked = Result<(), Violation>;
+
+/// A broken invariant.
+pub fn broken<T>(invariant: &'static str, what: String) -> Result<T, Violation> {
+    Err(Violation { invariant, what })
+}
+
+pub const MS: u64 = 1_000_000;
+/// Delay of each further rank (seeds/002).
+pub const RANK_NS: u64 = 2_000 * MS;
+/// Within this time nodes that can talk have told each other something.
+pub const TALK_NS: u64 = 300 * MS;
+/// Most that a start can be early after crossing nodes: each crossing converts clocks by offsets
+/// that drift for two windows of 2 s at 1 000 ppm.
+const CROSSINGS_NS: u64 = 3 * 4 * MS + MS;
+
+/// How a request of a write ended for the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// Acknowledged.
+    Done,
+    /// It certainly did nothing.
+    NoEffect,
+}
+
+/// One try of a create, an update or a delete.
+#[derive(Clone, Debug)]
+pub struct Write {
+    pub name: usize,
+    /// `None`: a delete.
+    pub wish: Option<Wish>,
+    pub sent_ns: u64,
+    pub closed: Option<(u64, Closed)>,
+    /// Replicas that it must have got.
+    pub replicas: u32,
+    pub id: Option<u64>,
+}
+
+impl Write {
+    pub fn new(name: usize, wish: Option<Wish>, sent_ns: u64, members: u32) -> Self {
+        let replicas = wish.map_or(1, |wish| u32::from(wish.factor)).min(members);
+        Self { name, wish, sent_ns, closed: None, replicas, id: None }
+    }
+
+    pub fn acknowledged_ns(&self) -> Option<u64> {
+        match self.closed {
+            Some((at_ns, Closed::Done)) => Some(at_ns),
+            _ => None,
+        }
+    }
+
+    pub fn has_no_effect(&self) -> bool {
+        matches!(self.closed, Some((_, Closed::NoEffect)))
+    }
+
+    pub fn pops(&self) -> u64 {
+        self.wish.map_or(0, |wish| wish.pops())
+    }
+
+    /// Earliest time of the world at which a pop can be due.
+    fn due_min_ns(&self, sequence: u64, drift_ppm: u64) -> u64 {
+        let after_ns = self.wish.map_or(0, |wish| wish.interval_ms) * sequence * MS;
+        let slack_ns = after_ns * drift_ppm / 1_000_000 + CROSSINGS_NS * drift_ppm.min(1);
+        (self.sent_ns + after_ns).saturating_sub(slack_ns)
+    }
+
+    /// Latest time of the world at which a pop can be due.
+    pub fn due_max_ns(&self, sequence: u64, drift_ppm: u64) -> Option<u64> {
+        let after_ns = self.wish.map_or(0, |wish| wish.interval_ms) * sequence * MS;
+        let slack_ns = after_ns * drift_ppm / 1_000_000 + CROSSINGS_NS;
+        Some(self.acknowledged_ns()? + after_ns + slack_ns)
+    }
+}
+
+/// One callback.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempted {
+    pub place: Place,
+    pub begun_ns: u64,
+    /// When its host answered 2xx, if it did or will.
+    pub served_ns: Option<u64>,
+    /// When the node knew how it ended.
+    pub told: Option<(u64, CallbackOutcome)>,
+}
+
+/// Everything known.
+pub struct Model {
+    pub writes: BTreeMap<usize, Write>,
+    /// Names of the writes of each id, in the order in which they were sent.
+    pub timers: BTreeMap<u64, Vec<usize>>,
+    /// By write and sequence number.
+    pub pops: BTreeMap<(usize, u64), Vec<Attempted>>,
+    /// What each process last began and last delivered of a write.
+    last: BTreeMap<(usize, u64, usize), (u64, u64)>,
+    pub disturbances: Disturbances,
+    /// When and for how long each host did not answer well.
+    pub unwell: Vec<Vec<(u64, u64)>>,
+    /// Time since which everything is healed.
+    pub healed_ns: Option<u64>,
+    pub changes: Vec<(u64, u64)>,
+    drift_ppm: u64,
+    acknowledges_first: bool,
+    promotion: bool,
+    pub delivered: u64,
+    pub attempts: u64,
+    pub doubled: u64,
+}
+
+impl Model {
+    pub fn new(hosts: usize, drift_ppm: u64, promotion: bool, acknowledges_first: bool) -> Self {
+        Self {
+            writes: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            pops: BTreeMap::new(),
+            last: BTreeMap::new(),
+            disturbances: Disturbances::default(),
+            unwell: vec![Vec::new(); hosts],
+            healed_ns: None,
+            changes: Vec::new(),
+            drift_ppm,
+            acknowledges_first,
+            promotion,
+            delivered: 0,
+            attempts: 0,
+            doubled: 0,
+        }
+    }
+
+    /// A client sends a write.
+    pub fn asked(&mut self, id: Option<u64>, write: Write) {
+        let name = write.name;
+        self.writes.insert(name, Write { id, ..write });
+        if let Some(id) = id {
+            self.timers.entry(id).or_default().push(name);
+        }
+    }
+
+    /// The id of a create becomes known, from its answer or from its first pop.
+    pub fn named(&mut self, name: usize, id: u64) -> Checked {
+        let write = self.writes.get_mut(&name).expect("only writes get ids");
+        match write.id {
+            None => {
+                write.id = Some(id);
+                let names = self.timers.entry(id).or_default();
+                let own = [name];
+                if names.iter().any(|other| self.writes[other].sent_ns < self.writes[&name].sent_ns) {
+                    return broken("T7", format!("create {name} got {id:x}, which is taken"));
+                }
+                names.splice(0..0, own);
+                Ok(())
+            }
+            Some(known) if known == id => Ok(()),
+            Some(known) => broken("R2", format!("{name} is about {known:x} and {id:x}")),
+        }
+    }
+
+    /// A write was answered, or certainly did nothing.
+    pub fn closed(&mut self, name: usize, now_ns: u64, how: Closed) {
+        if let Some(write) = self.writes.get_mut(&name) {
+            write.closed.get_or_insert((now_ns, how));
+        }
+    }
+
+    /// The result of a callback reached its node.
+    pub fn told(
+        &mut self,
+        name: usize,
+        sequence: u64,
+        at: usize,
+        now_ns: u64,
+        outcome: CallbackOutcome,
+    ) {
+        let attempted = &mut self.pops.get_mut(&(name, sequence)).expect("it was begun")[at];
+        attempted.told = Some((now_ns, outcome));
+        if outcome == CallbackOutcome::Delivered {
+            self.delivered += 1;
+            let key = (attempted.place.node, attempted.place.life, name);
+            let last = self.last.get_mut(&key).expect("it was begun");
+            last.1 = last.1.max(sequence);
+        }
+    }
+
+    /// Whether a host answered well all the time.
+    fn host_is_well(&self, host: u32, from_ns: u64, to_ns: u64) -> bool {
+        self.unwell[host as usize].iter().all(|span| span.0 > to_ns || span.1 < from_ns)
+    }
+
+    /// A write that certainly replaced this one: sent after this was over, and acknowledged.
+    fn superseded_by(&self, write: &Write) -> Option<&Write> {
+        let over_ns = match write.closed {
+            Some((at_ns, _)) => at_ns,
+            None => return None,
+        };
+        self.timers
+            .get(&write.id?)?
+            .iter()
+            .map(|name| &self.writes[name])
+            .filter(|later| later.sent_ns > over_ns && later.acknowledged_ns().is_some())
+            .min_by_key(|later| later.acknowledged_ns())
+    }
+
+    /// Whether nothing that was sent to the timer until a time can have replaced this write.
+    pub fn is_current(&self, write: &Write, until_ns: u64) -> bool {
+        let Some(id) = write.id else { return false };
+        self.timers[&id].iter().map(|name| &self.writes[name]).all(|other| {
+            other.name == write.name
+                || other.sent_ns > until_ns
+                || other.has_no_effect()
+                || other.closed.is_some_and(|(at_ns, _)| at_ns < write.sent_ns)
+        })
+    }
+
+    /// Whether disturbances explain that no node has what was acknowledged, or that some node has
+    /// not heard of it.
+    pub fn may_be_lost(&self, write: &Write, until_ns: u64) -> bool {
+        let Some(done_ns) = write.acknowledged_ns() else { return true };
+        let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        if self.acknowledges_first && !self.disturbances.is_quiet(from_ns, done_ns + RANK_NS) {
+            return true;
+        }
+        self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
+            && self.disturbances.has_death(from_ns, until_ns)
+    }
+
+    /// T1: pop `sequence` of a write should have been seen by now.
+    pub fn is_seen(&self, name: usize, sequence: u64, now_ns: u64) -> Checked {
+        let write = &self.writes[&name];
+        let Some(due_ns) = write.due_max_ns(sequence, self.drift_ppm) else { return Ok(()) };
+        let wish = write.wish.expect("deletes have no pops");
+        let seen = self.pops.get(&(name, sequence));
+        let is_served = |attempted: &Attempted| attempted.served_ns.is_some_and(|at| at <= now_ns);
+        if seen.is_some_and(|seen| seen.iter().any(is_served)) || !self.is_current(write, now_ns) {
+            return Ok(());
+        }
+        let settles_ns = RECOVERY_NS + wish.interval_ms * MS;
+        if !self.host_is_well(wish.host, due_ns.saturating_sub(settles_ns), now_ns) {
+            return Ok(());
+        }
+        let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        let impaired = self.disturbances.impaired_max(from_ns, now_ns);
+        let is_owed = impaired < write.replicas;
+        // Nobody died: whoever was cut off or frozen still has it, and pops once that has ended.
+        let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < due_ns);
+        let is_kept = is_healed && !self.may_be_lost(write, now_ns);
+        if is_owed || is_kept {
+            let what = format!("pop {sequence} of {name} ({wish:?}, {impaired} impaired), due at {} ms", due_ns / MS);
+            return broken("T1", what);
+        }
+        Ok(())
+    }
+
+    /// How late a pop may be seen.
+    pub fn deadline_ns(&self, name: usize, sequence: u64, timeout_ms: u64) -> Option<u64> {
+        let write = &self.writes[&name];
+        let due_ns = write.due_max_ns(sequence, self.drift_ppm)?;
+        Some(due_ns + u64::from(write.replicas + 1) * RANK_NS + timeout_ms * MS + 10 * TALK_NS)
+    }
+
+    /// A callback begins: T2 to T8.
+    pub fn attempt(&mut self, place: Place, now_ns: u64, name: usize, sequence: u64) -> Checked {
+        self.attempts += 1;
+        let Some(write) = self.writes.get(&name).filter(|write| write.wish.is_some()) else {
+            return broken("T7", format!("a pop of {name}, which nobody asked for"));
+        };
+        let text = || format!("pop {sequence} of {name} on node {}: {write:?}", place.node);
+        if sequence == 0 || sequence > write.pops() {
+            return broken("T8", text());
+        }
+        if now_ns < write.due_min_ns(sequence, self.drift_ppm) {
+            return broken("T2", text());
+        }
+        self.is_not_superseded(write, now_ns)?;
+        self.is_no_duplicate(write, place, sequence, now_ns)?;
+        self.is_on_time(write, sequence, now_ns)?;
+        let last = self.last.entry((place.node, place.life, name)).or_default();
+        if sequence < last.0 || sequence <= last.1 {
+            return broken("T5", format!("{} after {last:?}", text()));
+        }
+        last.0 = sequence;
+        Ok(())
+    }
+
+    /// T6, T7.
+    fn is_not_superseded(&self, write: &Write, now_ns: u64) -> Checked {
+        let Some(later) = self.superseded_by(write) else { return Ok(()) };
+        let known_ns = later.acknowledged_ns().expect("it is chosen for that") + TALK_NS;
+        if now_ns <= known_ns {
+            return Ok(());
+        }
+        let from_ns = later.sent_ns.saturating_sub(RECOVERY_NS).min(write.sent_ns);
+        let is_quiet = self.disturbances.is_quiet(from_ns, now_ns);
+        // An old copy comes back after the tombstone is gone only from a node that was away longer.
+        let was_away_ns = self.disturbances.longest_ns(from_ns, now_ns);
+        let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < now_ns);
+        let is_kept = is_healed
+            && self.disturbances.impaired_max(from_ns, now_ns) < write.replicas.min(later.replicas)
+            && was_away_ns < 10_000 * MS;
+        if is_quiet || is_kept {
+            let invariant = if later.wish.is_some() { "T7" } else { "T6" };
+            return broken(invariant, format!("pop of {write:?} after {later:?}"));
+        }
+        Ok(())
+    }
+
+    /// T3, T4, T9: other callbacks of the same pop.
+    fn is_no_duplicate(&mut self, write: &Write, place: Place, sequence: u64, now_ns: u64) -> Checked {
+        let Some(others) = self.pops.get(&(write.name, sequence)) else { return Ok(()) };
+        let wish = write.wish.expect("a pop has one");
+        let settled_ns = RECOVERY_NS + wish.interval_ms * MS;
+        let is_quiet = self.disturbances.is_quiet(now_ns.saturating_sub(settled_ns), now_ns);
+        let text = || format!("pop {sequence} of {write:?} at {now_ns} by {place:?} and {others:?}");
+        if !is_quiet {
+            return Ok(());
+        }
+        for other in others {
+            let is_own = (other.place.node, other.place.life) == (place.node, place.life);
+            if let Some((told_ns, CallbackOutcome::Delivered)) = other.told
+                && told_ns + TALK_NS < now_ns
+            {
+                return broken("T3", text());
+            }
+            // The next rank takes over two seconds after the due time, not earlier. A pop that was
+            // begun late, because its host was in trouble, says nothing.
+            let is_well = self.host_is_well(wish.host, now_ns.saturating_sub(settled_ns), now_ns);
+            let least_ns = RANK_NS - 2 * CROSSINGS_NS - TALK_NS;
+            if !is_own && is_well && now_ns.saturating_sub(other.begun_ns) < least_ns {
+                return broken("T3", text());
+            }
+        }
+        Ok(())
+    }
+
+    /// After all have settled, the first callback of a pop is on time.
+    fn is_on_time(&self, write: &Write, sequence: u64, now_ns: u64) -> Checked {
+        let wish = write.wish.expect("a pop has one");
+        if self.pops.contains_key(&(write.name, sequence)) {
+            return Ok(());
+        }
+        let Some(due_ns) = write.due_max_ns(sequence, self.drift_ppm) else { return Ok(()) };
+        let settled_ns = RECOVERY_NS + 2 * wish.interval_ms * MS;
+        let from_ns = due_ns.saturating_sub(settled_ns);
+        if !self.disturbances.is_quiet(from_ns, now_ns)
+            || !self.host_is_well(wish.host, from_ns, now_ns)
+            || !self.is_current(write, now_ns)
+        {
+            return Ok(());
+        }
+        let is_down = self.disturbances.has_death(from_ns, now_ns);
+        let ranks = if is_down && !self.promotion { u64::from(write.replicas) } else { 0 };
+        if now_ns > due_ns + TALK_NS + ranks * RANK_NS {
+            return broken("late", format!("pop {sequence} of {write:?} at {now_ns}"));
+        }
+        Ok(())
+    }
+
+    /// R, C3: a client read a timer.
+    pub fn read(&self, now_ns: u64, sent_ns: u64, id: Option<u64>, uri: Option<&str>) -> Checked {
+        let Some(id) = id else { return broken("R2", "a create is answered as a read".into()) };
+        let Some(names) = self.timers.get(&id) else {
+            return match uri {
+                Some(uri) => broken("C3", format!("{id:x} is {uri}, which nobody asked for")),
+                None => Ok(()),
+            };
+        };
+        let Some(uri) = uri else {
+            let missed = names.iter().map(|name| &self.writes[name]).find(|write| {
+                write.acknowledged_ns().is_some_and(|done_ns| done_ns + TALK_NS < sent_ns)
+                    && write.pops() > 0
+                    && self.is_current(write, now_ns)
+                    && !self.may_be_over(write)
+                    && self.disturbances.is_quiet(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
+            });
+            return match missed {
+                Some(write) => broken("C3", format!("not found: {write:?}")),
+                None => Ok(()),
+            };
+        };
+        let name = uri.rsplit('/').next().and_then(|name| name.parse::<usize>().ok());
+        let Some(write) = name.filter(|name| names.contains(name)).map(|name| &self.writes[&name])
+        else {
+            return broken("C3", format!("{id:x} is {uri}"));
+        };
+        if let Some(later) = self.superseded_by(write)
+            && later.acknowledged_ns().is_some_and(|done_ns| done_ns + TALK_NS < sent_ns)
+            && self.disturbances.is_quiet(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
+        {
+            return broken("C3", format!("read {write:?} after {later:?}"));
+        }
+        Ok(())
+    }
+
+    /// Whether the last pop has been delivered, or may have been given up.
+    pub fn may_be_over(&self, write: &Write) -> bool {
+        self.pops.contains_key(&(write.name, write.pops())) || write.pops() == 0
+    }
+}

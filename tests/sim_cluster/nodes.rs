@@ -1,0 +1,304 @@
+//! Nodes: how they start, die, stop; and the ends of their connections.
+
+use std::sync::Arc;
+
+use chronos::base::ids::{PeerIndex, ShardCount};
+use chronos::cluster::view::View;
+use chronos::node::core::Core;
+use chronos::node::mesh::mesh;
+use chronos::node::peering::Hello;
+
+use super::clocks::Clocks;
+use super::disturbances::Whom;
+use super::driver::{CoreDriver, Input};
+use super::model::MS;
+use super::network::{ConnectionId, End, Packet, Place};
+use super::options::Options;
+use super::random::Stream;
+use super::story_plan::{Death, Doom};
+use super::world::{Event, World};
+
+/// A dial that has not ended is given up after this.
+const DIAL_NS: u64 = 1_500 * MS;
+/// An orderly stop takes at most so long.
+const STOP_NS: u64 = 2_200 * MS;
+
+/// Whether a node's process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Power {
+    /// It runs.
+    Up,
+    /// It stops in order since this time.
+    Stopping(u64),
+    /// The process is gone, or was never started; the machine answers.
+    Gone,
+    /// The machine is gone.
+    Off,
+}
+
+/// A node.
+pub struct Node {
+    pub name: String,
+    pub life: u64,
+    pub power: Power,
+    pub clocks: Clocks,
+    pub frozen_until_ns: u64,
+    /// Dials are refused while this is above zero.
+    pub refusals: u32,
+    pub doom: Option<(Doom, u64, Death)>,
+    pub view: Arc<View>,
+    pub cores: Vec<Option<CoreDriver>>,
+    /// After an orderly stop it starts again after so long.
+    restart_ms: Option<u64>,
+}
+
+impl Node {
+    pub fn new(node: usize, options: &Options, draw: &mut Stream) -> Self {
+        let name = node_name(node);
+        Self {
+            life: 0,
+            power: Power::Gone,
+            clocks: Clocks::new(draw, options.drift_ppm_max, options.skew_ms_max),
+            frozen_until_ns: 0,
+            refusals: 0,
+            doom: None,
+            view: Arc::new(View::alone(&name)),
+            cores: Vec::new(),
+            restart_ms: None,
+            name,
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        matches!(self.power, Power::Up | Power::Stopping(_))
+    }
+
+    pub fn takes_requests(&self) -> bool {
+        self.power == Power::Up
+    }
+}
+
+/// The name of a node, as all members write it.
+pub fn node_name(node: usize) -> String {
+    format!("10.0.0.{}:7253", node + 1)
+}
+
+impl World {
+    /// Starts a node with nothing in memory.
+    pub fn boot(&mut self, node: usize) {
+        let view = self.members.view(node, None);
+        let life = self.nodes[node].life + 1;
+        let booted = &mut self.nodes[node];
+        booted.clocks.restarted(self.now_ns);
+        let now = booted.clocks.now(self.now_ns);
+        booted.life = life;
+        booted.power = Power::Up;
+        booted.frozen_until_ns = 0;
+        booted.doom = None;
+        booted.view = view.clone();
+        let shards = self.options.shards[node];
+        let ports = mesh(ShardCount::new(shards), self.options.mesh_queue_max);
+        booted.cores = ports
+            .into_iter()
+            .enumerate()
+            .map(|(own, port)| {
+                let own = own as u16;
+                let config = self.options.config(node, own, view.clone());
+                let core = Core::new(config, port, now);
+                Some(CoreDriver::new(Place { node, life, core: own }, core, now))
+            })
+            .collect();
+        self.model.disturbances.up(node, self.now_ns);
+        self.trace.add(self.now_ns, "boot", [node as u64, life, 0, 0]);
+        for core in 0..shards {
+            self.wake(Place { node, life, core });
+        }
+    }
+
+    /// The process of a node ends at once.
+    pub fn kill(&mut self, node: usize, how: Death, for_ms: Option<u64>) {
+        if !self.nodes[node].is_up() {
+            return;
+        }
+        let life = self.nodes[node].life;
+        self.trace.add(self.now_ns, "kill", [node as u64, life, how as u64, 0]);
+        let killed = &mut self.nodes[node];
+        killed.power = if how == Death::Power { Power::Off } else { Power::Gone };
+        killed.cores.clear();
+        killed.doom = None;
+        if self.members.is_member(node) {
+            self.model.disturbances.down(node, self.now_ns);
+        }
+        for id in 0..self.network.connections.len() {
+            for end in [End::Dialler, End::Acceptor] {
+                let connection = &mut self.network.connections[id];
+                let is_own =
+                    connection.place(end).is_some_and(|at| (at.node, at.life) == (node, life));
+                if !is_own || !std::mem::take(&mut connection.is_open[end as usize]) {
+                    continue;
+                }
+                match how {
+                    Death::Process => self.send(id, end.other(), Packet::Closed),
+                    Death::Power => self.network.lose_unsent(id, end),
+                }
+            }
+        }
+        if how == Death::Process {
+            let waiting = self.asked.iter().filter(|(_, asked)| {
+                (asked.node, asked.life) == (node, Some(life)) && !asked.is_answered
+            });
+            let waiting: Vec<usize> = waiting.map(|(name, _)| *name).collect();
+            for name in waiting {
+                let latency_ns = self.network.latency_ns();
+                self.schedule(self.now_ns + latency_ns, Event::Refused(name));
+            }
+        }
+        if let Some(for_ms) = for_ms {
+            self.schedule(self.now_ns + for_ms * MS, Event::Restart { node, life });
+        }
+    }
+
+    pub fn die_of_doom(&mut self, node: usize) {
+        if let Some((_, for_ms, how)) = self.nodes[node].doom.take() {
+            self.kill(node, how, Some(for_ms));
+        }
+    }
+
+    /// Begins an orderly stop.
+    pub fn stop(&mut self, node: usize, restart_ms: Option<u64>) {
+        if self.nodes[node].power != Power::Up {
+            return;
+        }
+        self.trace.add(self.now_ns, "stop", [node as u64, 0, 0, 0]);
+        let life = self.nodes[node].life;
+        self.nodes[node].power = Power::Stopping(self.now_ns);
+        self.nodes[node].restart_ms = restart_ms;
+        if self.members.is_member(node) {
+            let until_ns = self.now_ns + STOP_NS;
+            self.model.disturbances.add(Whom::Node(node), self.now_ns, until_ns);
+        }
+        for core in 0..self.options.shards[node] {
+            self.deliver(Place { node, life, core }, Input::StopPopping);
+        }
+    }
+
+    /// A node that stops is gone when its callbacks have ended and been told.
+    pub fn stop_if_done(&mut self, node: usize) {
+        let Power::Stopping(since_ns) = self.nodes[node].power else { return };
+        let cores = self.nodes[node].cores.iter().flatten();
+        let is_done = cores.clone().all(|core| core.core.shard().in_flight() == 0)
+            && self.now_ns > since_ns + 200 * MS;
+        if is_done || self.now_ns > since_ns + STOP_NS {
+            let restart_ms = self.nodes[node].restart_ms;
+            self.kill(node, Death::Process, restart_ms);
+        }
+    }
+
+    /// A core dials a peer.
+    pub fn dial(&mut self, place: Place, peer: PeerIndex, hello: Hello) -> ConnectionId {
+        let name = self.nodes[place.node].view.name_of(peer);
+        let target = (0..self.nodes.len()).find(|node| self.nodes[*node].name == name);
+        let target = target.expect("only nodes of the run are members");
+        let mut arrivals = Vec::new();
+        let id = self.network.dial(self.now_ns, place, peer, target, hello, &mut arrivals);
+        self.arrivals(arrivals);
+        self.schedule(self.now_ns + DIAL_NS, Event::DialTimeout(id));
+        id
+    }
+
+    pub fn send(&mut self, id: ConnectionId, to: End, packet: Packet) {
+        let mut arrivals = Vec::new();
+        self.network.send(self.now_ns, id, to, packet, &mut arrivals);
+        self.arrivals(arrivals);
+    }
+
+    pub fn arrivals(&mut self, arrivals: Vec<(u64, ConnectionId, End)>) {
+        for (at_ns, id, end) in arrivals {
+            self.schedule(at_ns, Event::Arrive(id, end));
+        }
+    }
+
+    /// One end closes.
+    pub fn close(&mut self, id: ConnectionId, end: End) {
+        if std::mem::take(&mut self.network.connections[id].is_open[end as usize]) {
+            self.send(id, end.other(), Packet::Closed);
+        }
+    }
+
+    /// All connections between two nodes are reset.
+    pub fn break_connections(&mut self, one: usize, other: usize) {
+        if one == other {
+            return;
+        }
+        let until_ns = self.now_ns + 1_000 * MS;
+        self.model.disturbances.add(Whom::Pair(one, other), self.now_ns, until_ns);
+        for id in self.network.between(one, other) {
+            for end in [End::Dialler, End::Acceptor] {
+                self.network.lose_unsent(id, end);
+                self.send(id, end, Packet::Closed);
+            }
+        }
+    }
+
+    pub fn dial_timeout(&mut self, id: ConnectionId) {
+        let connection = &self.network.connections[id];
+        if !connection.is_settled && connection.is_open[End::Dialler as usize] {
+            let place = connection.dialler;
+            self.deliver(place, Input::Closed(id, End::Dialler));
+            self.send(id, End::Acceptor, Packet::Closed);
+        }
+    }
+
+    /// Something reaches an end of a connection.
+    pub fn arrive(&mut self, id: ConnectionId, end: End) {
+        let Some(packet) = self.network.arrive(id, end) else { return };
+        let connection = &mut self.network.connections[id];
+        let node = connection.node(end);
+        if self.nodes[node].power == Power::Off {
+            return;
+        }
+        if let Packet::Dial(hello) = packet {
+            return self.dial_arrives(id, node, hello);
+        }
+        let place = connection.place(end);
+        let is_open = connection.is_open[end as usize];
+        let Some(place) = place.filter(|at| is_open && self.nodes[node].life == at.life) else {
+            // Nobody has this connection: the sender is told, unless it has just told us so.
+            if !matches!(packet, Packet::Closed | Packet::Refused) {
+                self.send(id, end.other(), Packet::Closed);
+            }
+            return;
+        };
+        match packet {
+            Packet::Dial(_) => unreachable!("handled above"),
+            Packet::Accepted(hello) => {
+                connection.is_settled = true;
+                self.deliver(place, Input::Connected(id, hello));
+            }
+            Packet::Bytes(bytes) => {
+                let numbers = [id as u64, end as u64, bytes.len() as u64, 0];
+                self.trace.add(self.now_ns, "bytes", numbers);
+                self.deliver(place, Input::Bytes(id, end, bytes));
+            }
+            Packet::Refused | Packet::Closed => {
+                connection.is_settled = true;
+                self.deliver(place, Input::Closed(id, end));
+            }
+        }
+    }
+
+    fn dial_arrives(&mut self, id: ConnectionId, node: usize, hello: Hello) {
+        let target = &self.nodes[node];
+        if target.power != Power::Up || target.refusals > 0 {
+            return self.send(id, End::Dialler, Packet::Refused);
+        }
+        let life = target.life;
+        let shards = u64::from(self.options.shards[node]);
+        let core = self.interleaving.range(0, shards - 1) as u16;
+        let place = Place { node, life, core };
+        let connection = &mut self.network.connections[id];
+        connection.acceptor = Some(place);
+        connection.is_open[End::Acceptor as usize] = true;
+        self.deliver(place, Input::Dialled(id, hello));
+    }
+}

@@ -1,0 +1,149 @@
+//! Swarm: what a run is like, drawn from its seed.
+
+use std::sync::Arc;
+
+use chronos::base::ids::{NodeInstance, ShardCount, ShardIndex};
+use chronos::base::limits::{Acknowledge, CallbackLimits, ClusterLimits};
+use chronos::cluster::view::View;
+use chronos::shard::ShardConfig;
+use chronos::store::wheel::Geometry;
+
+use super::random::{Purpose, Stream};
+
+/// Nodes of the largest cluster, those that join late included.
+pub const NODES_MAX: usize = 5;
+
+/// How much goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing but what operators do.
+    None,
+    /// One thing at a time, with time to recover between.
+    OneAtATime,
+    /// Anything at any time.
+    Storm,
+}
+
+/// What a run is like.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub seed: u64,
+    /// Members at the start.
+    pub nodes: usize,
+    /// Nodes that may join.
+    pub spares: usize,
+    /// Cores of each node.
+    pub shards: [u16; NODES_MAX],
+    pub drift_ppm_max: i64,
+    pub skew_ms_max: i64,
+    pub latency_ns: (u64, u64),
+    pub mesh_queue_max: u32,
+    pub pops_per_turn_max: usize,
+    pub callbacks: CallbackLimits,
+    pub cluster: ClusterLimits,
+    /// Callback hosts that clients name.
+    pub hosts: u32,
+    pub safety_ms: u64,
+    pub operations: usize,
+    /// Ids that clients choose; few of them, so that they collide.
+    pub chosen_ids: u64,
+    pub factor_max: u8,
+    pub interval_ms_max: u64,
+    pub trouble: Trouble,
+    pub host_trouble: bool,
+    pub has_clock_steps: bool,
+    pub operator_changes: usize,
+    pub lost_reply_percent: u64,
+    /// A node that stays dead when the others are healed.
+    pub stays_dead: Option<usize>,
+}
+
+impl Options {
+    pub fn draw(seed: u64) -> Self {
+        let draw = &mut Stream::new(seed, Purpose::Options);
+        let nodes = draw.pick(&[1, 2, 2, 3, 3, 3, 4, 5]);
+        let trouble = match draw.range(0, 9) {
+            0..2 => Trouble::None,
+            2..7 => Trouble::OneAtATime,
+            _ => Trouble::Storm,
+        };
+        let mut shards = [1; NODES_MAX];
+        for count in &mut shards {
+            *count = draw.pick(&[1, 1, 2]);
+        }
+        let has_operator = draw.chance(30);
+        let slow = draw.chance(25);
+        Self {
+            seed,
+            nodes,
+            spares: if has_operator { (NODES_MAX - nodes).min(2) } else { 0 },
+            shards,
+            drift_ppm_max: draw.pick(&[0, 50, 500]),
+            skew_ms_max: draw.pick(&[0, 100, 15_000]),
+            latency_ns: if slow { (1_000_000, 30_000_000) } else { (50_000, 1_000_000) },
+            mesh_queue_max: draw.pick(&[2, 4, 64]) as u32,
+            pops_per_turn_max: draw.pick(&[1, 4, 256]),
+            callbacks: Self::callbacks(draw),
+            cluster: Self::cluster(draw),
+            hosts: draw.range(1, 3) as u32,
+            safety_ms: draw.range(20_000, 90_000),
+            operations: draw.range(3, 40) as usize,
+            chosen_ids: draw.pick(&[1, 4, 20]),
+            factor_max: draw.pick(&[1, 2, 2, 3, 3]) as u8,
+            interval_ms_max: draw.pick(&[2_000, 6_000, 15_000, 25_000]),
+            trouble,
+            host_trouble: trouble != Trouble::None && draw.chance(30),
+            has_clock_steps: draw.chance(25),
+            operator_changes: if has_operator { draw.range(1, 2) as usize } else { 0 },
+            lost_reply_percent: draw.pick(&[0, 0, 10]),
+            stays_dead: (nodes > 1 && trouble != Trouble::None && draw.chance(20))
+                .then(|| draw.range(0, nodes as u64 - 1) as usize),
+        }
+    }
+
+    fn callbacks(draw: &mut Stream) -> CallbackLimits {
+        CallbackLimits {
+            timeout_ms: draw.pick(&[500, 1_500]),
+            connections_per_host_max: draw.pick(&[2, 64]),
+            retry_first_ms: 100,
+            retry_max_ms: draw.pick(&[400, 5_000]),
+            give_up_ms: 10_000,
+            tombstone_ms_max: draw.pick(&[10_000, 15_000]),
+            ..CallbackLimits::default()
+        }
+    }
+
+    fn cluster(draw: &mut Stream) -> ClusterLimits {
+        let is_tight = draw.chance(30);
+        ClusterLimits {
+            promotion: draw.chance(70),
+            acknowledge: if draw.chance(80) { Acknowledge::Replicas } else { Acknowledge::First },
+            link_bytes_max: if is_tight { 2_000 } else { 16 << 20 },
+            link_window_bytes: if is_tight { draw.pick(&[300, 1_000]) } else { 1 << 20 },
+            writes_waiting_max: draw.pick(&[2, 65_536, 65_536, 65_536]) as u32,
+            ..ClusterLimits::default()
+        }
+    }
+
+    /// Nodes of the run.
+    pub fn all_nodes(&self) -> usize {
+        self.nodes + self.spares
+    }
+
+    pub fn config(&self, node: usize, own: u16, view: Arc<View>) -> ShardConfig {
+        ShardConfig {
+            own: ShardIndex(own),
+            shards: ShardCount::new(self.shards[node]),
+            instance: NodeInstance::new(node as u8 + 1, 0),
+            geometry: Geometry::PRODUCTION,
+            index_segments: 4,
+            hash_seed: self.seed ^ u64::from(own) ^ (node as u64) << 8,
+            records_max: 100_000,
+            store_bytes_max: 1 << 32,
+            pops_per_turn_max: self.pops_per_turn_max,
+            callbacks: self.callbacks.clone(),
+            cluster: self.cluster.clone(),
+            view,
+        }
+    }
+}

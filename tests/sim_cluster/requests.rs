@@ -1,0 +1,200 @@
+//! Requests of clients: how they reach a core, are tried again, and what their answers must be.
+
+use chronos::shard::effects::{Answer, Refusal, Reply};
+
+use super::driver::Input;
+use super::model::{Checked, Closed, Write, broken};
+use super::network::Place;
+use super::story_plan::{Doom, Kind, Operation, Target, Wish};
+use super::world::{Event, World};
+
+/// Tries of one operation, each under a name of its own.
+pub const TRIES_MAX: usize = 4;
+
+/// One try of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    pub name: usize,
+    pub id: Option<u64>,
+    pub factor: Option<u8>,
+    pub filter: Option<u64>,
+    /// A create or update.
+    pub wish: Option<Wish>,
+    pub is_read: bool,
+}
+
+/// A try and its fate.
+pub struct Asked {
+    pub ask: Ask,
+    pub operation: Operation,
+    pub tried: usize,
+    pub node: usize,
+    pub sent_ns: u64,
+    /// The process it went to.
+    pub life: Option<u64>,
+    pub is_answered: bool,
+    /// The client has the answer, or has given up.
+    pub is_over: bool,
+}
+
+/// Longest time until the answer, from when the node has the request.
+const ANSWER_NS: u64 = 10_000_000_000;
+
+impl World {
+    /// A client tries an operation for the nth time.
+    pub fn operate(&mut self, operation: Operation, tried: usize, at_node: usize) {
+        let (target, wish, is_read) = match operation.kind {
+            Kind::Create(wish) => (None, Some(wish), false),
+            Kind::Update(target, wish) => (Some(target), Some(wish), false),
+            Kind::Delete(target) => (Some(target), None, false),
+            Kind::Read(target) => (Some(target), None, true),
+        };
+        let mut known = (None, None, None);
+        match target {
+            None => {}
+            // One factor for each id that clients choose: the one held would win over others.
+            Some(Target::Chosen(id)) => {
+                let factor = 1 + (id % u64::from(self.options.factor_max)) as u8;
+                known = (Some(id), Some(factor), None);
+            }
+            Some(Target::CreatedBy(name)) => match self.created.get(&name) {
+                Some(&(id, factor, filter)) => known = (Some(id), Some(factor), Some(filter)),
+                None => return,
+            },
+        }
+        let name = operation.name * TRIES_MAX + tried;
+        let (id, factor, filter) = known;
+        // A PUT cannot change the factor of the id it names (compat section 1).
+        let wish = wish.map(|wish| Wish { factor: factor.unwrap_or(wish.factor), ..wish });
+        let ask = Ask { name, id, factor, filter, wish, is_read };
+        self.trace.add(self.now_ns, "ask", [name as u64, id.unwrap_or(0), at_node as u64, tried as u64]);
+        if !is_read {
+            let write = Write::new(name, wish, self.now_ns, self.members_min());
+            self.model.asked(id, write);
+        }
+        self.asked.insert(name, Asked {
+            ask,
+            operation,
+            tried,
+            node: at_node,
+            sent_ns: self.now_ns,
+            life: None,
+            is_answered: false,
+            is_over: false,
+        });
+        let latency_ns = self.network.latency_ns();
+        self.schedule(self.now_ns + latency_ns, Event::Request(name));
+        self.schedule(self.now_ns + operation.patience_ms * 1_000_000, Event::Impatient(name));
+    }
+
+    /// A request reaches its node.
+    pub fn request_arrives(&mut self, name: usize) {
+        let (node, ask) = (self.asked[&name].node, self.asked[&name].ask);
+        if !self.nodes[node].takes_requests() {
+            // Nobody listens: the request has had no effect.
+            self.model.closed(name, self.now_ns, Closed::NoEffect);
+            return self.try_next(name);
+        }
+        let shards = u64::from(self.options.shards[node]);
+        let core = self.interleaving.range(0, shards - 1) as u16;
+        let life = self.nodes[node].life;
+        self.asked.get_mut(&name).expect("it was sent").life = Some(life);
+        self.unanswered.insert((self.now_ns, name));
+        self.deliver(Place { node, life, core }, Input::Ask(ask));
+    }
+
+    /// The client has waited long enough, or learns that nobody will answer.
+    pub fn try_next(&mut self, name: usize) {
+        let asked = self.asked.get_mut(&name).expect("it was sent");
+        if asked.is_over {
+            return;
+        }
+        asked.is_over = true;
+        let (operation, tried, node) = (asked.operation, asked.tried + 1, asked.node);
+        if tried < TRIES_MAX {
+            let next = (node + 1) % self.options.all_nodes();
+            self.operate(operation, tried, next);
+        }
+    }
+
+    /// A core answers.
+    pub fn answered(&mut self, place: Place, reply: &Reply) -> Checked {
+        let name = reply.to.request as usize;
+        let Some(asked) = self.asked.get_mut(&name) else {
+            return broken("R2", format!("an answer to {name}, which was not asked"));
+        };
+        if std::mem::replace(&mut asked.is_answered, true) {
+            return broken("R2", format!("a second answer to {name}"));
+        }
+        if (asked.node, asked.life) != (place.node, Some(place.life)) {
+            return broken("R2", format!("{place:?} answers {name}"));
+        }
+        let (ask, operation, sent_ns) = (asked.ask, asked.operation, asked.sent_ns);
+        let is_lost = operation.loses_reply && asked.tried == 0;
+        self.unanswered.retain(|(_, unanswered)| *unanswered != name);
+        let numbers = [name as u64, place.node as u64, answer_number(&reply.answer), 0];
+        self.trace.add(self.now_ns, "answer", numbers);
+        match &reply.answer {
+            Answer::Done { id, factor, filter } => {
+                if ask.id.is_some_and(|asked| asked != id.0) || ask.is_read {
+                    return broken("R2", format!("{name} asked for {ask:?}, answered for {id:?}"));
+                }
+                self.model.named(name, id.0)?;
+                self.model.closed(name, self.now_ns, Closed::Done);
+                if !is_lost && ask.id.is_none() {
+                    self.created.insert(operation.name, (id.0, *factor, *filter));
+                }
+                self.answer_checks(name)?;
+                self.schedule_pop(name, 1);
+                self.doom(place.node, Doom::Answer);
+            }
+            Answer::Found(view) => self.model.read(self.now_ns, sent_ns, ask.id, Some(&view.uri))?,
+            Answer::NotFound => self.model.read(self.now_ns, sent_ns, ask.id, None)?,
+            Answer::Refused(refusal) => {
+                *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
+                // A write that reached some replicas may live on.
+                let is_open = *refusal == Refusal::NoReplica;
+                if !is_open {
+                    self.model.closed(name, self.now_ns, Closed::NoEffect);
+                }
+            }
+        }
+        if !is_lost {
+            let is_refused = matches!(reply.answer, Answer::Refused(_));
+            let asked = self.asked.get_mut(&name).expect("found above");
+            if is_refused && !asked.is_over {
+                // Patience is what a client has after a 503, too.
+                return Ok(());
+            }
+            asked.is_over = true;
+        }
+        Ok(())
+    }
+
+    /// R2: nobody waits for ever, unless the process he waits for is dead or frozen.
+    pub fn answers_in_time(&mut self) -> Checked {
+        let Some(&(asked_ns, name)) = self.unanswered.first() else { return Ok(()) };
+        if self.now_ns <= asked_ns + ANSWER_NS {
+            return Ok(());
+        }
+        let asked = &self.asked[&name];
+        let node = &self.nodes[asked.node];
+        if Some(node.life) != asked.life || !node.is_up() {
+            self.unanswered.pop_first();
+            return Ok(());
+        }
+        if node.frozen_until_ns + ANSWER_NS > self.now_ns {
+            return Ok(());
+        }
+        broken("R2", format!("request {name} is not answered by node {}", asked.node))
+    }
+}
+
+fn answer_number(answer: &Answer) -> u64 {
+    match answer {
+        Answer::Done { .. } => 0,
+        Answer::Found(_) => 1,
+        Answer::NotFound => 2,
+        Answer::Refused(_) => 3,
+    }
+}

@@ -1,0 +1,443 @@
+//! One run of a story: virtual time, the queue of events, and what each event does.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use chronos::base::limits::Acknowledge;
+use chronos::shard::effects::{CallbackOutcome, Ticket};
+
+use super::callback_world::{Behaviour, CallbackWorld};
+use super::disturbances::Whom;
+use super::driver::{CoreDriver, Input, Running};
+use super::model::{Attempted, Checked, MS, Model, Violation, broken};
+use super::network::{ConnectionId, End, Network, Place, Spoil};
+use super::nodes::Node;
+use super::operators::{Members, Step as OperatorStep};
+use super::options::{NODES_MAX, Options};
+use super::random::{Purpose, Stream};
+use super::requests::Asked;
+use super::story_plan::{Death, Doom, Fault, Story};
+use super::trace::Trace;
+
+/// After the end of faults, what still lives is deleted so late, and all is gone so late.
+const CLEAN_MS: u64 = 20_000;
+const END_MS: u64 = 62_000;
+/// How often nodes are compared with each other.
+const CHECK_MS: u64 = 1_000;
+/// Events after which a run is called endless.
+const EVENTS_MAX: u64 = 6_000_000;
+
+/// Something that happens at a time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Event {
+    Operation(usize),
+    Fault(usize),
+    Request(usize),
+    Impatient(usize),
+    Refused(usize),
+    Step { place: Place, generation: u64 },
+    Arrive(ConnectionId, End),
+    DialTimeout(ConnectionId),
+    Ended { place: Place, attempt: usize },
+    Restart { node: usize, life: u64 },
+    Die { node: usize, life: u64 },
+    Mend(usize),
+    Accept(usize),
+    Operator(OperatorStep),
+    Due(usize, u64),
+    Check,
+    Heal,
+    Clean,
+    End,
+}
+
+/// What a run came to.
+pub struct Report {
+    pub trace: Trace,
+    pub virtual_ns: u64,
+    pub attempts: u64,
+    pub delivered: u64,
+    pub doubled: u64,
+    pub requests: usize,
+    pub refusals: BTreeMap<String, u64>,
+    /// Every callback: node, time, write, sequence.
+    pub pops: Vec<(usize, u64, usize, u64)>,
+    pub violation: Option<Violation>,
+}
+
+/// The simulated cluster and all around it.
+pub struct World {
+    pub options: Options,
+    pub now_ns: u64,
+    pub model: Model,
+    pub callbacks: CallbackWorld,
+    pub trace: Trace,
+    pub interleaving: Stream,
+    pub network: Network,
+    pub nodes: Vec<Node>,
+    pub members: Members,
+    pub running: Vec<Running>,
+    pub asked: BTreeMap<usize, Asked>,
+    pub created: BTreeMap<usize, (u64, u8, u64)>,
+    pub unanswered: BTreeSet<(u64, usize)>,
+    pub refusals: BTreeMap<String, u64>,
+    pub is_healed: bool,
+    pub cleaned: usize,
+    cuts: Vec<Option<(usize, usize)>>,
+    pops: Vec<(usize, u64, usize, u64)>,
+    story: Story,
+    queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    queued: u64,
+    is_over: bool,
+}
+
+/// Runs a story to its end or to the first violation.
+pub fn run(story: &Story, keep_trace: bool) -> Report {
+    let mut world = World::new(story.clone(), keep_trace);
+    let violation = world.play().err();
+    Report {
+        virtual_ns: world.now_ns,
+        attempts: world.model.attempts,
+        delivered: world.model.delivered,
+        doubled: world.model.doubled,
+        requests: world.asked.len(),
+        refusals: world.refusals,
+        pops: world.pops,
+        trace: world.trace,
+        violation,
+    }
+}
+
+impl World {
+    fn new(story: Story, keep_trace: bool) -> Self {
+        let options = story.options.clone();
+        let draw = &mut Stream::new(options.seed, Purpose::Interleaving);
+        let network = Network::new(options.latency_ns, draw.clone());
+        let nodes = (0..options.all_nodes()).map(|node| Node::new(node, &options, draw)).collect();
+        let is_first = options.cluster.acknowledge == Acknowledge::First;
+        let drift_ppm = options.drift_ppm_max as u64;
+        let hosts = options.hosts as usize;
+        let mut world = Self {
+            now_ns: 0,
+            model: Model::new(hosts, drift_ppm, options.cluster.promotion, is_first),
+            callbacks: CallbackWorld::new(options.seed, options.hosts, &options.callbacks),
+            trace: Trace::new(keep_trace),
+            interleaving: draw.clone(),
+            network,
+            nodes,
+            members: Members::new(options.nodes),
+            running: Vec::new(),
+            asked: BTreeMap::new(),
+            created: BTreeMap::new(),
+            unanswered: BTreeSet::new(),
+            refusals: BTreeMap::new(),
+            is_healed: false,
+            cleaned: 0,
+            cuts: Vec::new(),
+            pops: Vec::new(),
+            queue: BinaryHeap::new(),
+            queued: 0,
+            is_over: false,
+            options,
+            story,
+        };
+        world.plan();
+        world
+    }
+
+    fn plan(&mut self) {
+        for node in 0..self.options.nodes {
+            self.boot(node);
+        }
+        for at in 0..self.story.operations.len() {
+            self.schedule(self.story.operations[at].at_ns, Event::Operation(at));
+        }
+        for at in 0..self.story.faults.len() {
+            self.schedule(self.story.faults[at].0, Event::Fault(at));
+        }
+        let heal_ns = self.options.safety_ms * MS;
+        self.schedule(heal_ns, Event::Heal);
+        for after_ms in [CLEAN_MS, CLEAN_MS + 4_000, CLEAN_MS + 8_000] {
+            self.schedule(heal_ns + after_ms * MS, Event::Clean);
+        }
+        self.schedule(heal_ns + END_MS * MS, Event::End);
+        self.schedule(CHECK_MS * MS, Event::Check);
+    }
+
+    pub fn schedule(&mut self, at_ns: u64, event: Event) {
+        self.queued += 1;
+        self.queue.push(Reverse((at_ns.max(self.now_ns), self.queued, event)));
+    }
+
+    fn play(&mut self) -> Checked {
+        let mut events = 0;
+        while let Some(Reverse((at_ns, _, event))) = self.queue.pop() {
+            events += 1;
+            if events > EVENTS_MAX {
+                return broken("R3", "the run is endless".into());
+            }
+            self.now_ns = at_ns;
+            self.happen(event)?;
+            if self.is_over {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) -> Checked {
+        match event {
+            Event::Operation(at) => {
+                let operation = self.story.operations[at];
+                self.operate(operation, 0, operation.node);
+            }
+            Event::Fault(at) => self.fault(self.story.faults[at].1),
+            Event::Request(name) => self.request_arrives(name),
+            Event::Impatient(name) | Event::Refused(name) => self.try_next(name),
+            Event::Step { place, generation } => self.step(place, generation)?,
+            Event::Arrive(id, end) => self.arrive(id, end),
+            Event::DialTimeout(id) => self.dial_timeout(id),
+            Event::Ended { place, attempt } => self.deliver(place, Input::Ended(attempt)),
+            Event::Restart { node, life } => {
+                if self.nodes[node].life == life && !self.nodes[node].is_up() {
+                    self.boot(node);
+                }
+            }
+            Event::Die { node, life } => {
+                if self.nodes[node].life == life {
+                    self.die_of_doom(node);
+                }
+            }
+            Event::Mend(cut) => self.mend(cut),
+            Event::Accept(node) => self.nodes[node].refusals -= 1,
+            Event::Operator(step) => self.operator_step(step),
+            Event::Due(name, sequence) => {
+                self.model.is_seen(name, sequence, self.now_ns)?;
+                self.schedule_pop(name, sequence + 1);
+            }
+            Event::Check => {
+                self.answers_in_time()?;
+                self.agree()?;
+                self.schedule(self.now_ns + CHECK_MS * MS, Event::Check);
+            }
+            Event::Heal => self.heal(),
+            Event::Clean => self.clean(),
+            Event::End => {
+                self.is_over = true;
+                self.at_rest()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, place: Place, generation: u64) -> Checked {
+        let node = &mut self.nodes[place.node];
+        if node.life != place.life || !node.is_up() {
+            return Ok(());
+        }
+        let frozen_until_ns = node.frozen_until_ns;
+        let slot = &mut node.cores[usize::from(place.core)];
+        if slot.as_ref().is_none_or(|core| core.generation != generation) {
+            return Ok(());
+        }
+        let mut driver = slot.take().expect("one core steps at a time");
+        driver.step_ns = u64::MAX;
+        let result = if frozen_until_ns > self.now_ns {
+            driver.schedule(self, frozen_until_ns);
+            Ok(())
+        } else {
+            driver.turn(self)
+        };
+        self.nodes[place.node].cores[usize::from(place.core)] = Some(driver);
+        self.stop_if_done(place.node);
+        result
+    }
+
+    /// Gives a core something to do, if its process still lives.
+    pub fn deliver(&mut self, place: Place, input: Input) {
+        let node = &mut self.nodes[place.node];
+        if node.life != place.life || !node.is_up() {
+            return;
+        }
+        let core = node.cores[usize::from(place.core)].as_mut();
+        core.expect("nothing is given to a core during its turn").inputs.push_back(input);
+        self.wake(place);
+    }
+
+    /// Wakes a core that sleeps; one that is in its turn will notice before it sleeps.
+    pub fn wake(&mut self, place: Place) {
+        let delay_ns = self.interleaving.range(100, 20_000);
+        let Some(mut driver) = self.take_core(place) else { return };
+        let at_ns = (self.now_ns + delay_ns).max(self.nodes[place.node].frozen_until_ns);
+        driver.schedule(self, at_ns);
+        self.nodes[place.node].cores[usize::from(place.core)] = Some(driver);
+    }
+
+    fn take_core(&mut self, place: Place) -> Option<CoreDriver> {
+        self.nodes[place.node].cores[usize::from(place.core)].take()
+    }
+
+    /// A callback begins: the model looks at it, its host decides how it ends.
+    pub fn attempt(&mut self, place: Place, ticket: Ticket, name: usize) -> Checked {
+        let Some(asked) = self.asked.get(&name) else {
+            return broken("T7", format!("{ticket:?} is of {name}, which nobody asked for"));
+        };
+        let host = asked.ask.wish.map_or(0, |wish| wish.host);
+        let numbers = [name as u64, ticket.sequence, place.node as u64, ticket.version.0];
+        self.trace.add(self.now_ns, "pop", numbers);
+        self.pops.push((place.node, self.now_ns, name, ticket.sequence));
+        self.model.named(name, ticket.id.0)?;
+        self.model.attempt(place, self.now_ns, name, ticket.sequence)?;
+        let pops = self.model.pops.entry((name, ticket.sequence)).or_default();
+        let at = pops.len();
+        let is_doubled = pops.iter().any(|other| other.served_ns.is_some());
+        let key = (name as u64) << 32 ^ ticket.sequence << 12 ^ at as u64;
+        let ending = self.callbacks.attempt(host, key, (at % 3) as u32);
+        let ended_ns = self.now_ns + ending.after_ns;
+        let served_ns = (ending.outcome == CallbackOutcome::Delivered).then_some(ended_ns);
+        self.model.doubled += u64::from(is_doubled);
+        pops.push(Attempted { place, begun_ns: self.now_ns, served_ns, told: None });
+        self.running.push(Running { ticket, name, host, outcome: ending.outcome, at });
+        let attempt = self.running.len() - 1;
+        self.schedule(ended_ns, Event::Ended { place, attempt });
+        self.doom(place.node, Doom::Callback);
+        Ok(())
+    }
+
+    /// When pop `sequence` must have been seen, it is looked for.
+    pub fn schedule_pop(&mut self, name: usize, sequence: u64) {
+        let timeout_ms = self.options.callbacks.timeout_ms;
+        if sequence <= self.model.writes[&name].pops()
+            && let Some(at_ns) = self.model.deadline_ns(name, sequence, timeout_ms)
+        {
+            self.schedule(at_ns, Event::Due(name, sequence));
+        }
+    }
+
+    /// Whether a process dies of what it just did.
+    pub fn doom(&mut self, node: usize, by: Doom) {
+        if self.nodes[node].doom.is_some_and(|(when, ..)| when == by) {
+            let life = self.nodes[node].life;
+            self.schedule(self.now_ns + 1, Event::Die { node, life });
+        }
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        if self.is_healed {
+            return;
+        }
+        let ms_from_now = |ms: u64| self.now_ns + ms * MS;
+        match fault {
+            Fault::Kill { node, for_ms, how } => self.kill(node, how, Some(for_ms)),
+            Fault::Doom { node, for_ms, when, how } => {
+                self.nodes[node].doom = Some((when, for_ms, how));
+            }
+            Fault::Stop { node, for_ms } => self.stop(node, Some(for_ms)),
+            Fault::Freeze { node, ms } => {
+                let until_ns = ms_from_now(ms);
+                let frozen = &mut self.nodes[node].frozen_until_ns;
+                *frozen = until_ns.max(*frozen);
+                self.model.disturbances.add(Whom::Node(node), self.now_ns, until_ns);
+            }
+            Fault::Cut { from, to, ms, is_both } => {
+                self.cut(from, to, ms);
+                if is_both {
+                    self.cut(to, from, ms);
+                }
+            }
+            Fault::Split { mask, ms } => {
+                for (from, to) in (0..NODES_MAX).flat_map(|a| (0..NODES_MAX).map(move |b| (a, b))) {
+                    if (mask >> from & 1) != (mask >> to & 1) {
+                        self.cut(from, to, ms);
+                    }
+                }
+            }
+            Fault::Break { one, other } => self.break_connections(one, other),
+            Fault::Corrupt { from, to } => self.spoil(from, to, Spoil::Bit),
+            Fault::Truncate { from, to } => self.spoil(from, to, Spoil::Tail),
+            Fault::Refuse { node, ms } => {
+                self.nodes[node].refusals += 1;
+                self.schedule(ms_from_now(ms), Event::Accept(node));
+                let until_ns = ms_from_now(ms);
+                self.model.disturbances.add(Whom::Node(node), self.now_ns, until_ns);
+            }
+            Fault::WallStep { node, ms } => self.nodes[node].clocks.step(ms),
+            Fault::Host { host, behaviour } => self.host(host, behaviour),
+            Fault::Change { joining, leaving } => self.operator_begins(joining, leaving),
+        }
+    }
+
+    fn host(&mut self, host: u32, behaviour: Behaviour) {
+        let now_ns = self.now_ns;
+        for span in &mut self.model.unwell[host as usize] {
+            span.1 = span.1.min(now_ns + self.options.callbacks.timeout_ms * MS);
+        }
+        if !matches!(behaviour, Behaviour::Well(_)) {
+            self.model.unwell[host as usize].push((now_ns, u64::MAX));
+        }
+        self.callbacks.change(host, behaviour);
+    }
+
+    fn cut(&mut self, from: usize, to: usize, ms: u64) {
+        if from == to {
+            return;
+        }
+        self.network.cut(from, to);
+        self.cuts.push(Some((from, to)));
+        self.schedule(self.now_ns + ms * MS, Event::Mend(self.cuts.len() - 1));
+        let until_ns = self.now_ns + ms * MS + 1_500 * MS;
+        self.model.disturbances.add(Whom::Pair(from, to), self.now_ns, until_ns);
+    }
+
+    fn mend(&mut self, cut: usize) {
+        let Some((from, to)) = self.cuts[cut].take() else { return };
+        let mut arrivals = Vec::new();
+        self.network.mend(self.now_ns, from, to, &mut arrivals);
+        self.arrivals(arrivals);
+        if self.interleaving.chance(30) {
+            self.break_connections(from, to);
+        }
+    }
+
+    fn spoil(&mut self, from: usize, to: usize, spoil: Spoil) {
+        if from == to {
+            return;
+        }
+        self.network.spoils.push((from, to, spoil));
+        let until_ns = self.now_ns + 4_000 * MS;
+        self.model.disturbances.add(Whom::Pair(from, to), self.now_ns, until_ns);
+    }
+
+    /// Faults end for good.
+    fn heal(&mut self) {
+        self.is_healed = true;
+        self.callbacks.heal();
+        for host in 0..self.options.hosts {
+            self.host(host, Behaviour::Well(3));
+        }
+        for cut in 0..self.cuts.len() {
+            self.mend(cut);
+        }
+        self.network.spoils.clear();
+        for node in 0..self.nodes.len() {
+            self.nodes[node].doom = None;
+            self.nodes[node].frozen_until_ns = self.now_ns;
+            let cores = self.nodes[node].cores.len() as u16;
+            let life = self.nodes[node].life;
+            for core in 0..cores {
+                self.wake(Place { node, life, core });
+            }
+            let is_member = self.members.is_member(node);
+            if is_member && !self.nodes[node].is_up() && self.options.stays_dead != Some(node) {
+                self.boot(node);
+            }
+        }
+        if let Some(node) = self.options.stays_dead
+            && self.nodes[node].is_up()
+        {
+            self.kill(node, Death::Power, None);
+        }
+        self.model.disturbances.heal(self.now_ns + 1_500 * MS);
+        self.model.healed_ns = Some(self.now_ns + 1_500 * MS);
+    }
+}
