@@ -79,9 +79,14 @@ impl HttpLink {
         self.limits.bytes_max.saturating_sub(self.bytes)
     }
 
+    /// Messages without an answer.
+    pub fn len(&self) -> usize {
+        self.messages.len() + self.unsayable.len()
+    }
+
     /// Whether every message has its answer.
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty() && self.unsayable.is_empty()
+        self.len() == 0
     }
 
     /// A connection stands.

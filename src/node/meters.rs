@@ -165,8 +165,8 @@ meters! {
     peers_dead: Gauge,
     /// Connections that peers have to this core.
     peer_connections: Gauge,
-    /// Bytes kept for peers until they have acknowledged them.
-    peer_kept_bytes: Gauge,
+    /// Messages kept for peers until they have acknowledged them.
+    peer_messages_kept: Gauge,
     /// Bytes sent to peers, over connections of either side.
     peer_sent_bytes: Counter,
     /// Bytes received from peers, over connections of either side.

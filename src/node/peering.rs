@@ -19,6 +19,10 @@ use crate::shard::effects::{Dialect, Event, Outbox, Purpose, ToPeer};
 
 use super::voice::Voice;
 
+/// Room that a link must have before its peer is offered again what did not fit: the offers of a
+/// shard that wait for results, 1 024 of some 40 bytes, and the copies that are wanted of them.
+const GAPS_ROOM_BYTES: usize = 1 << 20;
+
 /// What the two ends of a connection tell each other in the headers of its HTTP Upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -427,8 +431,8 @@ impl Peering {
     }
 
     /// Asks for a tick in the next turn.
-    pub fn wake_now(&mut self, now: MonoNs) {
-        self.wake_at = self.wake_at.min(now);
+    pub fn wake_now(&mut self) {
+        self.wake_at = MonoNs(0);
     }
 
     /// Time passed: suspicion, dials, heartbeats.
@@ -486,9 +490,10 @@ impl Peering {
     /// Tells the shard of peers that live and missed something, as soon as their links have room
     /// for what follows from that.
     pub fn tell_gaps(&mut self, behind: &mut Behind<'_>) {
+        let room_bytes = (self.limits.link_bytes_max as usize / 2).min(GAPS_ROOM_BYTES);
         for peer in self.gapped.iter() {
             let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
-            let has_room = dialled.voice.room_bytes() >= self.limits.link_bytes_max as usize / 2;
+            let has_room = dialled.voice.room_bytes() >= room_bytes;
             let liveness = dialled.detector.liveness();
             if liveness != Liveness::Alive || !has_room {
                 continue;
@@ -534,11 +539,9 @@ impl Peering {
         count
     }
 
-    /// Bytes kept until peers have acknowledged them.
-    pub fn kept_bytes(&self) -> u64 {
-        let limit = self.limits.link_bytes_max;
-        let room = |peer: &Peer| limit.saturating_sub(peer.voice.room_bytes() as u64);
-        self.peers.iter().flatten().map(room).sum()
+    /// Messages kept until peers have acknowledged them.
+    pub fn kept(&self) -> u64 {
+        self.peers.iter().flatten().map(|peer| peer.voice.len() as u64).sum()
     }
 
     /// Whether the process that answers our dials as `name` lives and is another one.

@@ -43,7 +43,7 @@ pub fn publish(meters: &CoreMeters, server: &mut Server, lanes: &Lanes, ring: &R
     meters.peers_suspect.set(suspect);
     meters.peers_dead.set(dead);
     meters.peer_connections.set(core.inbounds_open() as u64);
-    meters.peer_kept_bytes.set(core.peer_bytes_kept());
+    meters.peer_messages_kept.set(core.peer_messages_kept());
     meters.peer_sent_bytes.set(peers.bytes_sent);
     meters.peer_received_bytes.set(peers.bytes_received);
     meters.peer_messages_sent.set(peers.messages_sent);

@@ -52,6 +52,14 @@ impl Voice {
         }
     }
 
+    /// See [`Link::len`].
+    pub fn len(&self) -> usize {
+        match self {
+            Voice::Frames(link) => link.len(),
+            Voice::Http(link) => link.len(),
+        }
+    }
+
     /// See [`Link::is_empty`].
     pub fn is_empty(&self) -> bool {
         match self {
