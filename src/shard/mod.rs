@@ -15,6 +15,7 @@ pub mod audit;
 pub mod counters;
 pub mod effects;
 mod hosts;
+pub mod inspect;
 mod keep;
 mod merge;
 mod news;
