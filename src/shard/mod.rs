@@ -12,6 +12,8 @@
 //! ```
 
 pub mod audit;
+#[cfg(test)]
+mod cluster_tests;
 pub mod counters;
 pub mod effects;
 mod hosts;

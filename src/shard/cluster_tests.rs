@@ -1,0 +1,390 @@
+//! Several shards that tell each other everything at once: what ranks, masks and lists do, without
+//! links and their faults (those are the simulator's).
+
+use std::sync::Arc;
+
+use super::effects::{
+    Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Request, Requester, Target,
+};
+use super::{Shard, ShardConfig};
+use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
+use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
+use crate::cluster::detector::Liveness;
+use crate::cluster::view::{Membership, View};
+use crate::store::wheel::Geometry;
+use crate::timer::definition::{Definition, encode_content};
+use crate::wire::peer_message::{decode_message, decode_result};
+
+const START_MS: u64 = 1_000_000;
+const FROM: Requester =
+    Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
+
+struct Node {
+    shard: Option<Shard>,
+    view: Arc<View>,
+}
+
+/// Nodes "a", "b", … that all know each other.
+struct Cluster {
+    names: Vec<String>,
+    nodes: Vec<Node>,
+    cuts: Vec<(usize, usize)>,
+    promotion: bool,
+    now_ms: u64,
+    /// Second after the start, node, sequence number.
+    pops: Vec<(u64, usize, u64)>,
+    answers: Vec<Answer>,
+    outcome: fn(usize, u64) -> CallbackOutcome,
+}
+
+impl Cluster {
+    fn new(count: usize, promotion: bool) -> Self {
+        let names: Vec<String> = (0..count).map(|node| format!("node-{node}:7253")).collect();
+        let mut cluster = Self {
+            nodes: Vec::new(),
+            cuts: Vec::new(),
+            promotion,
+            now_ms: START_MS,
+            pops: Vec::new(),
+            answers: Vec::new(),
+            outcome: |_, _| CallbackOutcome::Delivered,
+            names,
+        };
+        for node in 0..count {
+            let view = cluster.view_of(node, count, None);
+            cluster.nodes.push(Node { shard: None, view });
+            cluster.start(node);
+        }
+        for node in 0..count {
+            cluster.meet(node);
+        }
+        cluster
+    }
+
+    fn view_of(&self, node: usize, members: usize, former: Option<&View>) -> Arc<View> {
+        let membership = Membership {
+            localhost: self.names[node].clone(),
+            nodes: self.names[..members].to_vec(),
+            ..Membership::default()
+        };
+        Arc::new(View::build(former, &membership).expect("a good configuration"))
+    }
+
+    fn now(&self) -> Now {
+        Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(self.now_ms) }
+    }
+
+    fn start(&mut self, node: usize) {
+        let config = ShardConfig {
+            own: ShardIndex(0),
+            shards: ShardCount::new(1),
+            instance: NodeInstance::new(node as u8, 0),
+            geometry: Geometry::TINY,
+            index_segments: 4,
+            hash_seed: 5,
+            records_max: 1_000_000,
+            store_bytes_max: 1 << 40,
+            pops_per_turn_max: 256,
+            callbacks: CallbackLimits::default(),
+            cluster: ClusterLimits { promotion: self.promotion, ..ClusterLimits::default() },
+            view: self.nodes[node].view.clone(),
+        };
+        self.nodes[node].shard = Some(Shard::new(config, self.now()));
+    }
+
+    fn is_up(&self, a: usize, b: usize) -> bool {
+        let is_cut = self.cuts.iter().any(|&cut| cut == (a, b) || cut == (b, a));
+        self.nodes[a].shard.is_some() && self.nodes[b].shard.is_some() && !is_cut
+    }
+
+    fn peer(&self, at: usize, node: usize) -> Option<PeerIndex> {
+        self.nodes[at].view.node_named(&self.names[node])
+    }
+
+    /// All others believe what is true of a node, and it of them.
+    fn meet(&mut self, node: usize) {
+        for other in 0..self.nodes.len() {
+            if other == node {
+                continue;
+            }
+            let liveness = if self.is_up(node, other) { Liveness::Alive } else { Liveness::Dead };
+            for (at, about) in [(node, other), (other, node)] {
+                let Some(peer) = self.peer(at, about) else { continue };
+                let has_gaps = liveness == Liveness::Alive;
+                let event = Event::Peer { peer, liveness, dialect: Dialect::Frames, has_gaps };
+                self.handle(at, event);
+            }
+        }
+    }
+
+    fn kill(&mut self, node: usize) {
+        self.nodes[node].shard = None;
+        self.meet(node);
+    }
+
+    fn return_empty(&mut self, node: usize) {
+        self.start(node);
+        self.meet(node);
+    }
+
+    fn cut(&mut self, a: usize, b: usize, is_cut: bool) {
+        self.cuts.retain(|&cut| cut != (a, b));
+        if is_cut {
+            self.cuts.push((a, b));
+        }
+        self.meet(a);
+    }
+
+    fn handle(&mut self, node: usize, event: Event<'_>) {
+        let now = self.now();
+        let mut outbox = Outbox::default();
+        let Some(shard) = self.nodes[node].shard.as_mut() else { return };
+        shard.handle(now, event, &mut outbox);
+        self.deliver(node, outbox);
+    }
+
+    fn tick(&mut self, node: usize) {
+        let now = self.now();
+        let mut outbox = Outbox::default();
+        let Some(shard) = self.nodes[node].shard.as_mut() else { return };
+        shard.tick(now, &mut outbox);
+        self.deliver(node, outbox);
+    }
+
+    fn deliver(&mut self, node: usize, outbox: Outbox) {
+        self.answers.extend(outbox.replies.into_iter().map(|reply| reply.answer));
+        let now = self.now();
+        for message in outbox.to_peers {
+            let name = self.nodes[node].view.name_of(message.peer).to_owned();
+            let to = self.names.iter().position(|known| *known == name).expect("a member");
+            let bytes = &outbox.peer_bytes[message.bytes];
+            if !self.is_up(node, to) {
+                let (peer, purpose) = (message.peer, message.purpose);
+                self.handle(node, Event::PeerUnheard { peer, purpose });
+                continue;
+            }
+            let ticket =
+                PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
+            let from = self.peer(to, node);
+            let message_in = decode_message(&mut &bytes[..]).expect("encoded by a shard");
+            let mut replies = Outbox::default();
+            let shard = self.nodes[to].shard.as_mut().expect("it is up");
+            let event =
+                Event::PeerMessage { ticket, from, clock_offset_ns: 0, message: message_in };
+            shard.handle(now, event, &mut replies);
+            let reply = replies.peer_replies.pop().expect("every message is answered");
+            let result = replies.peer_bytes[reply.bytes].to_vec();
+            self.deliver(to, replies);
+            let result = decode_result(&mut &result[..]).expect("encoded by a shard");
+            let (peer, purpose) = (message.peer, message.purpose);
+            self.handle(node, Event::PeerResult { peer, purpose, result });
+        }
+        for attempt in outbox.attempts {
+            let second = (self.now_ms - START_MS) / 1_000;
+            let sequence = attempt.ticket.sequence;
+            self.pops.push((second, node, sequence));
+            let outcome = (self.outcome)(node, sequence);
+            self.handle(node, Event::CallbackFinished { ticket: attempt.ticket, outcome });
+        }
+    }
+
+    fn run_until(&mut self, second: u64) {
+        while self.now_ms < START_MS + second * 1_000 {
+            self.now_ms += 100;
+            for node in 0..self.nodes.len() {
+                self.tick(node);
+            }
+        }
+    }
+
+    fn ask(&mut self, node: usize, request: Request<'_>) -> Answer {
+        self.handle(node, Event::Request { from: FROM, request });
+        self.answers.pop().expect("answered at once, for everybody answers at once")
+    }
+
+    fn create(&mut self, node: usize, (interval_s, repeat_s): (u64, u64), factor: u8) -> TimerId {
+        let mut content = Vec::new();
+        encode_content("/pop", &[], b"opaque", &mut content);
+        let definition = Definition {
+            interval_ms: interval_s * 1_000,
+            repeat_for_ms: repeat_s * 1_000,
+            factor: Some(factor),
+            authority: "host:80",
+            content: &content,
+        };
+        match self.ask(node, Request::Create(definition)) {
+            Answer::Done { id, .. } => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The nodes that hold a live timer, by rank.
+    fn list(&self, id: TimerId) -> Vec<usize> {
+        let view = &self.nodes[0].view;
+        let replicas = view.place(id, 3, view.new_nodes());
+        let name = |node| view.name_of(view.peer_of(node).expect("a member"));
+        let nodes = replicas.as_slice().iter().map(|&node| name(node).to_owned());
+        nodes.map(|name| self.names.iter().position(|n| *n == name).expect("known")).collect()
+    }
+
+    fn holders(&self, id: TimerId) -> Vec<usize> {
+        let holds = |node: &Node| {
+            let shard = node.shard.as_ref()?;
+            shard.find(id).map(|slot| shard.records.get(slot).is_live())
+        };
+        (0..self.nodes.len()).filter(|&node| holds(&self.nodes[node]) == Some(true)).collect()
+    }
+
+    fn audit(&self) {
+        for node in &self.nodes {
+            node.shard.iter().for_each(|shard| shard.audit().expect("all parts agree"));
+        }
+    }
+}
+
+/// Seeds/000 "Examples"; A returns at `returns_at`.
+fn story(promotion: bool, returns_at: u64) -> Vec<(u64, char, u64)> {
+    let mut cluster = Cluster::new(3, promotion);
+    let id = cluster.create(0, (20, 120), 3);
+    let list = cluster.list(id);
+    let [a, b, c] = list[..] else { panic!("three replicas") };
+    cluster.run_until(30);
+    cluster.kill(a);
+    cluster.run_until(50);
+    cluster.cut(b, c, true);
+    cluster.run_until(70);
+    cluster.cut(b, c, false);
+    cluster.run_until(returns_at);
+    cluster.return_empty(a);
+    cluster.run_until(300);
+    cluster.audit();
+    assert!(cluster.holders(id).is_empty(), "the last pop ends the timer everywhere");
+    let letter = |node| ['A', 'B', 'C'][list.iter().position(|&n| n == node).expect("a replica")];
+    cluster.pops.iter().map(|&(second, node, sequence)| (second, letter(node), sequence)).collect()
+}
+
+#[test]
+fn the_story_of_a_b_and_c_comes_out_second_for_second() {
+    for returns_at in [84, 90, 99, 101] {
+        assert_eq!(
+            story(false, returns_at),
+            [
+                (20, 'A', 1),
+                (42, 'B', 2),
+                (62, 'B', 3),
+                (64, 'C', 3),
+                (82, 'B', 4),
+                (102, 'B', 5),
+                (120, 'A', 6),
+            ]
+        );
+    }
+}
+
+#[test]
+fn with_promotion_only_the_first_pop_after_a_death_is_late() {
+    assert_eq!(
+        story(true, 90),
+        [
+            (20, 'A', 1),
+            (42, 'B', 2),
+            (60, 'B', 3),
+            (62, 'C', 3),
+            (80, 'B', 4),
+            (100, 'B', 5),
+            (120, 'A', 6),
+        ]
+    );
+}
+
+#[test]
+fn one_pop_by_one_node_when_nothing_is_wrong() {
+    let mut cluster = Cluster::new(3, true);
+    let ids: Vec<_> = (0..20).map(|at| cluster.create(at % 3, (10, 30), 2)).collect();
+    cluster.run_until(60);
+    assert_eq!(cluster.pops.len(), 60, "{:?}", cluster.pops);
+    assert!(cluster.pops.iter().all(|(second, _, sequence)| *second == 10 * sequence));
+    assert!(ids.iter().all(|&id| cluster.holders(id).is_empty()));
+    cluster.audit();
+}
+
+#[test]
+fn a_delete_through_any_node_ends_it_everywhere() {
+    let mut cluster = Cluster::new(4, true);
+    for node in 0..4 {
+        let id = cluster.create(0, (10, 30), 2);
+        assert_eq!(cluster.holders(id).len(), 2);
+        let target = Target { id, factor: None, filter: None };
+        assert!(matches!(cluster.ask(node, Request::Delete(target)), Answer::Done { .. }));
+        assert!(cluster.holders(id).is_empty());
+        assert_eq!(cluster.ask(3 - node, Request::Read(target)), Answer::NotFound);
+    }
+    cluster.run_until(40);
+    assert!(cluster.pops.is_empty());
+    cluster.audit();
+}
+
+#[test]
+fn a_failed_callback_goes_to_the_next_rank_after_two_seconds() {
+    let mut cluster = Cluster::new(3, true);
+    let id = cluster.create(1, (10, 20), 3);
+    let list = cluster.list(id);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    cluster.run_until(11);
+    cluster.outcome = |_, _| CallbackOutcome::Delivered;
+    cluster.run_until(40);
+    assert_eq!(cluster.pops, [(10, list[0], 1), (12, list[1], 1), (20, list[0], 2)]);
+}
+
+#[test]
+fn a_callback_that_fails_on_every_rank_pops_again_at_the_next_interval() {
+    let mut cluster = Cluster::new(3, true);
+    let id = cluster.create(1, (20, 40), 2);
+    let list = cluster.list(id);
+    cluster.outcome = |_, sequence| match sequence {
+        1 => CallbackOutcome::Rejected,
+        _ => CallbackOutcome::Delivered,
+    };
+    cluster.run_until(100);
+    assert_eq!(cluster.pops.first(), Some(&(20, list[0], 1)));
+    let second: Vec<_> = cluster.pops.iter().filter(|pop| pop.2 == 2).collect();
+    assert_eq!(second, [&(40, list[0], 2)], "{:?}", cluster.pops);
+}
+
+#[test]
+fn a_joining_node_gets_its_share_and_the_count_is_kept() {
+    let mut cluster = Cluster::new(4, true);
+    for node in 0..4 {
+        let view = cluster.view_of(node, 3.max(node + 1), None);
+        cluster.nodes[node].view = view.clone();
+        cluster.start(node);
+    }
+    (0..4).for_each(|node| cluster.meet(node));
+    let ids: Vec<_> = (0..100).map(|at| cluster.create(at % 3, (100, 300), 2)).collect();
+    assert!(ids.iter().all(|&id| !cluster.holders(id).contains(&3)));
+    for node in 0..3 {
+        let former = cluster.nodes[node].view.clone();
+        let view = cluster.view_of(node, 4, Some(&former));
+        cluster.nodes[node].view = view.clone();
+        cluster.handle(node, Event::View(view));
+        cluster.meet(node);
+        assert!(ids.iter().all(|&id| cluster.holders(id).len() >= 2), "after {node}");
+    }
+    for second in 1..40 {
+        cluster.run_until(second);
+        assert!(ids.iter().all(|&id| cluster.holders(id).len() >= 2), "at {second}");
+    }
+    let view = cluster.nodes[0].view.clone();
+    for &id in &ids {
+        let right = view.peers_of(&view.place(id, 2, view.new_nodes()));
+        let held = cluster.holders(id).into_iter();
+        let held: Vec<_> = held.filter_map(|node| cluster.peer(0, node)).collect();
+        assert_eq!(held.len(), 2);
+        assert!(held.iter().all(|&peer| right.contains(peer)));
+    }
+    cluster.run_until(350);
+    assert_eq!(cluster.pops.len(), 300);
+    assert!(cluster.pops.iter().all(|(second, _, sequence)| *second == 100 * sequence));
+    cluster.audit();
+}
