@@ -13,7 +13,7 @@ use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::time::MonoNs;
 use chronos::node::mesh::{MeshPort, Message, Remote, mesh};
 use chronos::ring::{available_cores, pin_to_core};
-use chronos::shard::effects::{Answer, Reply, Request, Requester};
+use chronos::shard::effects::{Answer, Reply, Request, Requester, Target};
 use chronos::timer::definition::Definition;
 use counting::Asked;
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -36,8 +36,12 @@ fn ports() -> (MeshPort, MeshPort) {
     (ports.pop().expect("two ports"), server)
 }
 
+fn target() -> Target {
+    Target { id: TimerId(7), factor: None, filter: None }
+}
+
 fn read() -> Remote {
-    Remote::Read(TimerId(7))
+    Remote::Read(target())
 }
 
 /// A PUT: its definition is copied into memory of its own.
@@ -49,7 +53,7 @@ fn update() -> Remote {
         authority: "10.0.0.7:10888",
         content: &[b'c'; 80],
     };
-    Remote::copy(&Request::Update(TimerId(7), definition))
+    Remote::copy(&Request::Update(target(), definition))
 }
 
 fn serve(server: &mut MeshPort) -> bool {
@@ -59,7 +63,7 @@ fn serve(server: &mut MeshPort) -> bool {
             server.send_reply(Reply { to, answer: Answer::NotFound });
             true
         }
-        Some(Message::Reply(_)) => unreachable!("the server asks nothing"),
+        Some(_) => unreachable!("the server asks nothing, and there are no peers"),
         None => false,
     }
 }

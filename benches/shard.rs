@@ -5,12 +5,16 @@
 #[path = "counting.rs"]
 mod counting;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronos::base::ids::{NodeInstance, ShardCount, ShardIndex, TimerId, mix};
-use chronos::base::limits::CallbackLimits;
+use chronos::base::limits::{CallbackLimits, ClusterLimits};
 use chronos::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
-use chronos::shard::effects::{Answer, CallbackOutcome, Event, Outbox, Reply, Request, Requester};
+use chronos::cluster::view::View;
+use chronos::shard::effects::{
+    Answer, CallbackOutcome, Event, Outbox, Reply, Request, Requester, Target,
+};
 use chronos::shard::{Shard, ShardConfig};
 use chronos::store::wheel::Geometry;
 use chronos::timer::definition::{Definition, encode_content};
@@ -96,6 +100,8 @@ impl Bench {
             store_bytes_max: 1 << 40,
             pops_per_turn_max: 256,
             callbacks: CallbackLimits { tombstone_ms_max: 0, ..CallbackLimits::default() },
+            cluster: ClusterLimits::default(),
+            view: Arc::new(View::alone("127.0.0.1:7253")),
         };
         let mut content = Vec::new();
         encode_content(TARGET, &[], &OPAQUE, &mut content);
@@ -145,7 +151,7 @@ impl Bench {
         };
         let request = match known {
             None => Request::Create(definition),
-            Some(id) => Request::Update(id, definition),
+            Some(id) => Request::Update(target(id), definition),
         };
         let event = Event::Request { from: FROM, request };
         self.shard.handle(now(self.now_ms), event, &mut self.outbox);
@@ -180,7 +186,7 @@ impl Bench {
     fn delete(&mut self) {
         let place = self.random_below(self.ids.len() as u64) as usize;
         let id = self.ids.swap_remove(place);
-        let event = Event::Request { from: FROM, request: Request::Delete { id, factor: None } };
+        let event = Event::Request { from: FROM, request: Request::Delete(target(id)) };
         self.shard.handle(now(self.now_ms), event, &mut self.outbox);
         assert_eq!(self.answered(), id);
     }
@@ -215,6 +221,10 @@ impl Bench {
         self.now_ms += 1;
         tally.add(BATCH, || (0..BATCH).for_each(|_| self.create()));
     }
+}
+
+fn target(id: TimerId) -> Target {
+    Target { id, factor: None, filter: None }
 }
 
 fn now(ms: u64) -> Now {

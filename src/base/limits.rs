@@ -26,6 +26,9 @@ pub const TOMBSTONE_MS_MIN: u64 = 10_000;
 /// How far ids may run ahead of the wall clock under a burst, in milliseconds.
 pub const CLOCK_LEAD_MS_MAX: u64 = 1_000;
 
+/// Most callback hosts that `callbacks.hosts_per_core_max` can allow: records name them in two
+/// bytes.
+pub const HOSTS_PER_CORE_MAX: u32 = 65_000;
 /// Sites that hold one timer.
 pub const SITES_PER_TIMER_MAX: usize = 8;
 /// Peers (members of the site past and present, and other sites) that a process can know.

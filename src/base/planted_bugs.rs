@@ -28,11 +28,53 @@ pub enum Bug {
     KeepOldSchedule = 10,
     /// A finished callback does not give its place at the host back.
     LeakCredit = 11,
+    /// A write is sent to all backups but the last.
+    SkipOneReplica = 12,
+    /// A successful pop is not told to the other replicas.
+    DoNotTellReplicasOfPop = 13,
+    /// A resync does not carry tombstones.
+    DropTombstonesAtRestart = 14,
+    /// A backup arms itself at the due time itself, as if it had rank 0.
+    RankOnePopsWithoutDelay = 15,
+    /// After the death of a holder of a lower rank its successor counts one sequence too few.
+    ReuseSequenceAfterFailover = 16,
+    /// A rebalance deletes its own copy before the new holder has acknowledged.
+    DropBeforeNewHolderAcknowledged = 17,
+    /// A write is answered before a replica that is alive has it.
+    WriteAnsweredBeforeReplicas = 18,
+    /// A pop told by a replica does not unite the actives of both.
+    ActivesNotUnited = 19,
+    /// A copy that is older than what is held replaces it.
+    StaleCopyResurrects = 20,
 }
 
 impl Bug {
-    /// Every bug, for a test that plants them one after the other.
-    pub const ALL: [Bug; 11] = [
+    /// Every bug, for a test that looks one up by its name.
+    pub const ALL: [Bug; 20] = [
+        Bug::DrainOneTooFew,
+        Bug::FileTwoAhead,
+        Bug::RepeatForOffByOne,
+        Bug::LostWakeUp,
+        Bug::PayloadFreedEarly,
+        Bug::AcceptLowerVersion,
+        Bug::ReuseSequence,
+        Bug::DropTombstone,
+        Bug::ForgetFailure,
+        Bug::KeepOldSchedule,
+        Bug::LeakCredit,
+        Bug::SkipOneReplica,
+        Bug::DoNotTellReplicasOfPop,
+        Bug::DropTombstonesAtRestart,
+        Bug::RankOnePopsWithoutDelay,
+        Bug::ReuseSequenceAfterFailover,
+        Bug::DropBeforeNewHolderAcknowledged,
+        Bug::WriteAnsweredBeforeReplicas,
+        Bug::ActivesNotUnited,
+        Bug::StaleCopyResurrects,
+    ];
+
+    /// Those that a simulation of one node must find.
+    pub const ONE_NODE: [Bug; 11] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -46,6 +88,16 @@ impl Bug {
         Bug::LeakCredit,
     ];
 
-    /// Those that a simulation of one node must find; the others need a second node.
-    pub const ONE_NODE: [Bug; 11] = Bug::ALL;
+    /// Those that need a second node: a simulation of a cluster must find each.
+    pub const CLUSTER: [Bug; 9] = [
+        Bug::SkipOneReplica,
+        Bug::DoNotTellReplicasOfPop,
+        Bug::DropTombstonesAtRestart,
+        Bug::RankOnePopsWithoutDelay,
+        Bug::ReuseSequenceAfterFailover,
+        Bug::DropBeforeNewHolderAcknowledged,
+        Bug::WriteAnsweredBeforeReplicas,
+        Bug::ActivesNotUnited,
+        Bug::StaleCopyResurrects,
+    ];
 }

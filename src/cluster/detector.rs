@@ -5,7 +5,16 @@
 //! that is refused, makes it suspected at once.
 
 use crate::base::limits::ClusterLimits;
-use crate::base::time::MonoNs;
+use crate::base::time::{MonoNs, TICK_NS};
+
+/// The first pause after a failed dial or a broken connection, doubled with every further one.
+pub const DIAL_PAUSE_MS_FIRST: u64 = 50;
+/// The longest pause.
+pub const DIAL_PAUSE_MS_MAX: u64 = 500;
+/// How long a dial and its Upgrade may take. Within a site a handshake takes milliseconds, unless
+/// its packets are lost; and the kernel's own repetitions come after 1, 3 and 7 s, so that a peer
+/// that returns would be heard of late.
+pub const DIAL_MS_MAX: u64 = 1_000;
 
 /// What is believed of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,11 +27,24 @@ pub enum Liveness {
     Dead,
 }
 
+/// Where the connection stands that this side dials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// None; to be dialled then.
+    Down { dial_at: MonoNs },
+    /// Being dialled, to be given up then.
+    Dialling { give_up_at: MonoNs },
+    /// Open.
+    Up,
+}
+
 /// The detector and dialler of one peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Detector {
     heard_at: MonoNs,
     liveness: Liveness,
+    line: Line,
+    pause_ms: u64,
 }
 
 /// What to do about a peer.
@@ -32,14 +54,22 @@ pub struct Verdict {
     pub changed: Option<Liveness>,
     /// Dial it now.
     pub dial: bool,
-    /// Close the connection: the peer has been silent on it until it was declared dead.
+    /// Close the connection: the peer has been silent on it until it was declared dead. Or give up
+    /// the dial: it has taken [`DIAL_MS_MAX`]. Either way the detector needs not be told of the
+    /// loss; telling it does no harm.
     pub close: bool,
 }
 
 impl Detector {
-    /// A peer never heard of: suspected, dead `dead_after_ms` from now unless it is heard.
+    /// A peer never heard of: suspected, dead `dead_after_ms` from now unless it is heard; to be
+    /// dialled at the first tick.
     pub fn new(now: MonoNs) -> Self {
-        Self { heard_at: now, liveness: Liveness::Suspect }
+        Self {
+            heard_at: now,
+            liveness: Liveness::Suspect,
+            line: Line::Down { dial_at: now },
+            pause_ms: DIAL_PAUSE_MS_FIRST,
+        }
     }
 
     /// What is believed now.
@@ -49,32 +79,269 @@ impl Detector {
 
     /// Time passed.
     pub fn tick(&mut self, now: MonoNs, limits: &ClusterLimits) -> Verdict {
-        let _ = (now, limits, self.heard_at);
-        todo!()
+        let mut verdict = Verdict { changed: self.silence(now, limits), ..Verdict::default() };
+        match self.line {
+            Line::Up if self.liveness == Liveness::Dead => {
+                verdict.close = true;
+                self.line = Line::Down { dial_at: now.plus_ms(DIAL_PAUSE_MS_FIRST) };
+            }
+            Line::Dialling { give_up_at } if now >= give_up_at => {
+                verdict.close = true;
+                self.line = Line::Down { dial_at: now.plus_ms(DIAL_PAUSE_MS_FIRST) };
+            }
+            Line::Down { dial_at } if now >= dial_at => {
+                verdict.dial = true;
+                self.line = Line::Dialling { give_up_at: now.plus_ms(DIAL_MS_MAX) };
+            }
+            _ => {}
+        }
+        verdict
     }
 
-    /// A dial succeeded.
+    /// A dial succeeded: the peer's process answered, so it is alive.
     pub fn connected(&mut self, now: MonoNs) -> Verdict {
-        let _ = now;
-        todo!()
+        self.line = Line::Up;
+        self.alive(now)
     }
 
-    /// Bytes came over the connection.
+    /// Bytes came over the connection that this side dialled. Those that come over the peer's own
+    /// do not count: they do not tell whether the peer hears. Ignored while no connection is open:
+    /// what was on its way when it was closed means nothing any more.
     pub fn heard(&mut self, now: MonoNs) -> Verdict {
-        let _ = now;
-        todo!()
+        if self.line != Line::Up {
+            return Verdict::default();
+        }
+        self.pause_ms = DIAL_PAUSE_MS_FIRST;
+        self.alive(now)
     }
 
     /// A dial failed, or the connection broke: suspected at once, dialled again after a pause (50
-    /// ms, doubled to 500 ms, spread by `spread`).
+    /// ms, doubled to 500 ms until bytes come over a connection; `spread`, any random number, takes
+    /// off up to half of it). Nothing when the loss is known already.
     pub fn lost(&mut self, now: MonoNs, spread: u64) -> Verdict {
-        let _ = (now, spread);
-        todo!()
+        if let Line::Down { .. } = self.line {
+            return Verdict::default();
+        }
+        let half_ns = self.pause_ms * TICK_NS / 2;
+        let pause_ns = half_ns + spread % (half_ns + 1);
+        self.line = Line::Down { dial_at: MonoNs(now.0.saturating_add(pause_ns)) };
+        self.pause_ms = (self.pause_ms * 2).min(DIAL_PAUSE_MS_MAX);
+        if self.liveness != Liveness::Alive {
+            return Verdict::default();
+        }
+        self.liveness = Liveness::Suspect;
+        Verdict { changed: Some(Liveness::Suspect), ..Verdict::default() }
     }
 
     /// When [`Detector::tick`] should next be called.
     pub fn next_wake(&self, limits: &ClusterLimits) -> MonoNs {
-        let _ = limits;
-        todo!()
+        let line = match self.line {
+            Line::Down { dial_at } => Some(dial_at),
+            Line::Dialling { give_up_at } => Some(give_up_at),
+            Line::Up => None,
+        };
+        let silence_ms = match self.liveness {
+            Liveness::Alive => Some(limits.suspect_after_ms.min(limits.dead_after_ms)),
+            Liveness::Suspect => Some(limits.dead_after_ms),
+            Liveness::Dead => None,
+        };
+        let silence = silence_ms.map(|ms| self.heard_at.plus_ms(ms));
+        let next = line.into_iter().chain(silence).min();
+        next.expect("a dead peer has no open connection: it is about to be dialled")
+    }
+
+    fn alive(&mut self, now: MonoNs) -> Verdict {
+        self.heard_at = now;
+        let changed = (self.liveness != Liveness::Alive).then_some(Liveness::Alive);
+        self.liveness = Liveness::Alive;
+        Verdict { changed, ..Verdict::default() }
+    }
+
+    /// What silence alone makes of the peer; silence never makes it better.
+    fn silence(&mut self, now: MonoNs, limits: &ClusterLimits) -> Option<Liveness> {
+        let silent_since = |ms: u64| now >= self.heard_at.plus_ms(ms);
+        let by_silence = if silent_since(limits.dead_after_ms) {
+            Liveness::Dead
+        } else if silent_since(limits.suspect_after_ms) {
+            Liveness::Suspect
+        } else {
+            Liveness::Alive
+        };
+        let worse = by_silence > self.liveness;
+        self.liveness = self.liveness.max(by_silence);
+        worse.then_some(by_silence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limits(suspect_after_ms: u64, dead_after_ms: u64) -> ClusterLimits {
+        ClusterLimits { suspect_after_ms, dead_after_ms, ..ClusterLimits::default() }
+    }
+
+    /// Ticks whenever the detector asks for it; all that it says until then.
+    fn tick_to(detector: &mut Detector, until: MonoNs, limits: &ClusterLimits) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for _ in 0..10_000 {
+            let wake = detector.next_wake(limits);
+            if wake > until {
+                return changes;
+            }
+            let verdict = detector.tick(wake, limits);
+            assert_ne!(verdict, Verdict::default(), "woken for nothing at {wake:?}");
+            changes.push((wake, verdict));
+        }
+        panic!("the detector wakes again and again");
+    }
+
+    type Change = (MonoNs, Verdict);
+
+    fn beliefs(changes: &[Change]) -> Vec<(MonoNs, Liveness)> {
+        changes.iter().filter_map(|(at, v)| v.changed.map(|changed| (*at, changed))).collect()
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Wait(u64),
+        Heard,
+        Lost(u64),
+        Connected,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..2_000_u64).prop_map(Step::Wait),
+            3 => Just(Step::Heard),
+            2 => any::<u64>().prop_map(Step::Lost),
+            2 => Just(Step::Connected),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn suspects_and_buries_exactly_at_the_stated_times(
+            suspect_after_ms in 1_u64..2_000,
+            more_ms in 1_u64..4_000,
+            heard_ms in proptest::collection::vec(0_u64..5_000, 0..20),
+        ) {
+            let limits = limits(suspect_after_ms, suspect_after_ms + more_ms);
+            let mut now = MonoNs(7_000_000_123);
+            let mut detector = Detector::new(now);
+            prop_assert!(detector.tick(now, &limits).dial);
+            prop_assert_eq!(detector.connected(now).changed, Some(Liveness::Alive));
+            for pause_ms in heard_ms {
+                now = now.plus_ms(pause_ms % suspect_after_ms);
+                prop_assert_eq!(tick_to(&mut detector, now, &limits), vec![]);
+                prop_assert_eq!(detector.heard(now), Verdict::default());
+            }
+            let suspect_at = now.plus_ms(suspect_after_ms);
+            let dead_at = now.plus_ms(suspect_after_ms + more_ms);
+            prop_assert_eq!(detector.next_wake(&limits), suspect_at);
+            let early = detector.tick(MonoNs(suspect_at.0 - 1), &limits);
+            prop_assert_eq!(early, Verdict::default());
+            let changes = tick_to(&mut detector, dead_at, &limits);
+            let expected = vec![(suspect_at, Liveness::Suspect), (dead_at, Liveness::Dead)];
+            prop_assert_eq!(beliefs(&changes), expected);
+            prop_assert!(changes.last().is_some_and(|(_, verdict)| verdict.close));
+            prop_assert_eq!(detector.heard(dead_at), Verdict::default(), "it was closed");
+        }
+
+        /// A detector that ticks whenever it likes and one that ticks every millisecond believe the
+        /// same at every millisecond.
+        #[test]
+        fn never_wakes_too_late(steps in proptest::collection::vec(step(), 1..60)) {
+            let limits = limits(300, 1_000);
+            let mut now = MonoNs(0);
+            let mut lazy = Detector::new(now);
+            let mut eager = lazy;
+            for step in steps {
+                match step {
+                    Step::Wait(ms) => for _ in 0..ms {
+                        now = now.plus_ms(1);
+                        let busy = eager.tick(now, &limits);
+                        if lazy.next_wake(&limits) <= now {
+                            prop_assert_eq!(lazy.tick(now, &limits), busy);
+                        } else {
+                            prop_assert_eq!(busy, Verdict::default());
+                        }
+                    },
+                    Step::Heard => prop_assert_eq!(lazy.heard(now), eager.heard(now)),
+                    Step::Lost(spread) => {
+                        prop_assert_eq!(lazy.lost(now, spread), eager.lost(now, spread));
+                    }
+                    Step::Connected => {
+                        prop_assert_eq!(lazy.connected(now), eager.connected(now));
+                    }
+                }
+                prop_assert_eq!(lazy.liveness(), eager.liveness());
+            }
+        }
+
+        #[test]
+        fn pauses_between_dials_double_to_a_bound(spreads in proptest::collection::vec(
+            prop_oneof![Just(0), Just(u64::MAX), any::<u64>()], 1..12,
+        )) {
+            let limits = ClusterLimits::default();
+            let mut now = MonoNs(0);
+            let mut detector = Detector::new(now);
+            let mut bound_ms = DIAL_PAUSE_MS_FIRST;
+            for spread in spreads {
+                prop_assert!(detector.tick(now, &limits).dial);
+                prop_assert!(!detector.tick(now, &limits).dial, "one dial at a time");
+                detector.lost(now, spread);
+                detector.lost(now, spread);
+                let dialled = tick_to(&mut detector, now.plus_ms(bound_ms), &limits)
+                    .into_iter()
+                    .find(|(_, verdict)| verdict.dial);
+                let (dialled_at, _) = dialled.expect("dialled within the bound");
+                prop_assert!(dialled_at >= now.plus_ms(bound_ms / 2));
+                // The next round dials itself.
+                now = dialled_at;
+                detector.line = Line::Down { dial_at: now };
+                bound_ms = (bound_ms * 2).min(DIAL_PAUSE_MS_MAX);
+            }
+        }
+    }
+
+    #[test]
+    fn a_broken_connection_is_suspected_at_once_and_buried_in_time() {
+        let limits = ClusterLimits::default();
+        let mut detector = Detector::new(MonoNs(0));
+        assert!(detector.tick(MonoNs(0), &limits).dial);
+        detector.connected(MonoNs(5));
+        detector.heard(MonoNs(9));
+        assert_eq!(detector.lost(MonoNs(10), 3).changed, Some(Liveness::Suspect));
+        assert_eq!(detector.lost(MonoNs(11), 3), Verdict::default(), "known already");
+        let changes = tick_to(&mut detector, MonoNs(0).plus_ms(60_000), &limits);
+        let dead_at = MonoNs(9).plus_ms(limits.dead_after_ms);
+        assert_eq!(beliefs(&changes), vec![(dead_at, Liveness::Dead)]);
+        assert_eq!(detector.liveness(), Liveness::Dead);
+        assert_eq!(detector.connected(MonoNs(0).plus_ms(60_001)).changed, Some(Liveness::Alive));
+    }
+
+    #[test]
+    fn a_peer_never_heard_of_is_dead_in_time_and_a_dial_that_hangs_is_given_up() {
+        let limits = ClusterLimits::default();
+        let mut detector = Detector::new(MonoNs(0));
+        let changes = tick_to(&mut detector, MonoNs(0).plus_ms(10_000), &limits);
+        let dead_at = MonoNs(0).plus_ms(limits.dead_after_ms);
+        assert_eq!(beliefs(&changes), vec![(dead_at, Liveness::Dead)]);
+        let given_up = changes.iter().filter(|(_, verdict)| verdict.close).count();
+        let dialled = changes.iter().filter(|(_, verdict)| verdict.dial).count();
+        assert_eq!((dialled, given_up), (10, 9), "a dial a second and its pause");
+    }
+
+    #[test]
+    fn time_that_jumps_skips_suspicion() {
+        let limits = ClusterLimits::default();
+        let mut detector = Detector::new(MonoNs(0));
+        detector.tick(MonoNs(0), &limits);
+        detector.connected(MonoNs(0));
+        let verdict = detector.tick(MonoNs(0).plus_ms(1 << 40), &limits);
+        assert_eq!(verdict, Verdict { changed: Some(Liveness::Dead), dial: false, close: true });
     }
 }

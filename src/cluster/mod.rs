@@ -1,10 +1,14 @@
 //! Who holds what, who lives, and how nodes talk, as pure functions and state machines: placement
-//! and filters (`view`, `murmur3`, `bloom`), failure detection (`detector`), reliable links
-//! (`link`), clocks of others (`clock_offset`).
+//! and filters (`view`, `placement`, `murmur3`, `bloom`), failure detection (`detector`), reliable
+//! links (`link`), clocks of others (`clock_offset`).
 
 pub mod bloom;
 pub mod clock_offset;
 pub mod detector;
 pub mod link;
 pub mod murmur3;
+pub mod placement;
 pub mod view;
+
+#[cfg(test)]
+mod view_tests;

@@ -3,19 +3,37 @@
 
 /// MurmurHash3_x86_32.
 pub fn x86_32(bytes: &[u8], seed: u32) -> u32 {
-    const C1: u32 = 0xcc9e_2d51;
-    const C2: u32 = 0x1b87_3593;
-    let scramble = |k: u32| k.wrapping_mul(C1).rotate_left(15).wrapping_mul(C2);
     let mut hash = seed;
     let mut blocks = bytes.chunks_exact(4);
     for block in &mut blocks {
-        hash ^= scramble(little_endian(block));
-        hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+        hash = absorb(hash, scramble(little_endian(block)));
     }
     if !blocks.remainder().is_empty() {
         hash ^= scramble(little_endian(blocks.remainder()));
     }
     finish(hash ^ bytes.len() as u32)
+}
+
+/// MurmurHash3_x86_32 of the eight little-endian bytes of one number under many seeds: the half of
+/// the work that no seed changes is done once.
+#[derive(Clone, Copy, Debug)]
+pub struct ManySeeds {
+    scrambled: [u32; 2],
+}
+
+impl ManySeeds {
+    /// Prepares for `number`.
+    #[inline]
+    pub const fn of(number: u64) -> Self {
+        Self { scrambled: [scramble(number as u32), scramble((number >> 32) as u32)] }
+    }
+
+    /// The hash under `seed`. Cost: about 2 ns.
+    #[inline]
+    pub const fn hash(self, seed: u32) -> u32 {
+        let [low, high] = self.scrambled;
+        finish(absorb(absorb(seed, low), high) ^ 8)
+    }
 }
 
 /// MurmurHash3_x86_128: four 32-bit lanes; returned as the two 64-bit halves in memory order.
@@ -56,7 +74,15 @@ fn little_endian(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
 
-fn finish(mut hash: u32) -> u32 {
+const fn scramble(block: u32) -> u32 {
+    block.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593)
+}
+
+const fn absorb(hash: u32, scrambled: u32) -> u32 {
+    (hash ^ scrambled).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
+}
+
+const fn finish(mut hash: u32) -> u32 {
     hash ^= hash >> 16;
     hash = hash.wrapping_mul(0x85eb_ca6b);
     hash ^= hash >> 13;
@@ -89,5 +115,15 @@ mod tests {
             x86_128(key, seed).iter().flat_map(|half| half.to_le_bytes()).collect()
         };
         assert_eq!(verification(16, wide), 0xB3EC_E62A);
+    }
+
+    #[test]
+    fn many_seeds_agree_with_one() {
+        for number in [0, 1, 0x0004_d9f5_4810_0000, 0xffff_0000_1234_5678, u64::MAX] {
+            let many = ManySeeds::of(number);
+            for seed in [0, 1, 0x8000_0000, 0xdead_beef, u32::MAX] {
+                assert_eq!(many.hash(seed), x86_32(&number.to_le_bytes(), seed));
+            }
+        }
     }
 }

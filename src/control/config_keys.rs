@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::config::Config;
 use super::config_value::{Kind, Value};
-use crate::base::limits::{INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN};
+use crate::base::limits::{HOSTS_PER_CORE_MAX, INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN};
 
 /// One section of the file: `[name]`, and what it is for.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ pub static KEYS: [Key; 36] = [
         "Whole time of one attempt: name resolution, connection, request, status line."),
     callback!(connections_per_host_max: u32, 1, 65_535, "connections",
         "Connections to one callback host from one core; each carries one callback at a time."),
-    callback!(hosts_per_core_max: u32, 1, 1_000_000, "hosts",
+    callback!(hosts_per_core_max: u32, 1, HOSTS_PER_CORE_MAX as u64, "hosts",
         "Callback hosts that one core knows. A timer for one more: 503."),
     callback!(queue_per_host_max: u32, 1, u32::MAX as u64, "pops",
         "Pops that wait for one host on one core. Above it new timers for that host: 503."),

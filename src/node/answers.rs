@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn a_stored_timer_is_answered_with_its_id_twice() {
-        let done = Answer::Done { id: TimerId(0x0004_d9f5_4810_0000), factor: 2 };
-        let answer = text(|out| write_answer(out, &done, 0xff, KEEP));
+        let done = Answer::Done { id: TimerId(0x0004_d9f5_4810_0000), factor: 2, filter: 0xff };
+        let answer = text(|out| write_answer(out, &done, KEEP));
         let id = "/timers/0004d9f548100000-2-00000000000000ff";
         assert_eq!(
             answer,
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_refusal_says_why_and_when_to_come_back() {
         let full = Answer::Refused(Refusal::TimersFull);
-        let answer = text(|out| write_answer(out, &full, 0, KEEP));
+        let answer = text(|out| write_answer(out, &full, KEEP));
         assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\nReason: the node holds"));
         assert!(answer.contains("\r\nRetry-After: 1\r\n"));
     }

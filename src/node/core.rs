@@ -4,18 +4,26 @@
 use std::sync::Arc;
 
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
-use crate::base::time::{Now, Tick};
+use crate::base::time::{MonoNs, Now, Tick};
 use crate::cluster::view::View;
 use crate::shard::effects::{
     Answer, Attempt, CallbackOutcome, Event, Outbox, Refusal, Reply, Request, Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
 
+use super::inbounds::Inbounds;
 use super::mesh::{MeshPort, Message, Remote};
-use super::peering::{Connected, Hello, HelloRefusal, InboundId, PeerAction, PeerError};
+use super::peering::{
+    Behind, Connected, Hello, HelloRefusal, Identity, InboundId, PeerAction, PeerCounters,
+    PeerError, Peering,
+};
 
-/// Messages served from siblings in one turn; the rest wait for the next.
+/// Messages served from siblings in one turn (a batch of a peer's messages is not cut); the rest
+/// wait for the next.
 pub const INBOX_PER_TURN_MAX: usize = 1_024;
+/// How often in one turn messages are handed to links that follow from others having been dropped;
+/// what is left waits for the next turn.
+const DELIVERIES_PER_TURN_MAX: usize = 8;
 
 /// A shard and its end of the mesh.
 pub struct Core {
@@ -24,13 +32,43 @@ pub struct Core {
     shard: Shard,
     mesh: MeshPort,
     outbox: Outbox,
+    peering: Peering,
+    inbounds: Inbounds,
 }
 
 impl Core {
-    /// A core with an empty shard.
+    /// A core with an empty shard, of a process that nobody tells from another one: for a node
+    /// alone.
     pub fn new(config: ShardConfig, mesh: MeshPort, now: Now) -> Self {
-        let (own, shards) = (config.own, config.shards);
-        Self { own, shards, shard: Shard::new(config, now), mesh, outbox: Outbox::default() }
+        Self::with_identity(config, mesh, Identity::default(), now)
+    }
+
+    /// A core with an empty shard. The peers of `config.view` are dialled from the first
+    /// [`Core::peers`] on.
+    pub fn with_identity(
+        config: ShardConfig,
+        mesh: MeshPort,
+        identity: Identity,
+        now: Now,
+    ) -> Self {
+        let (own, shards, view) = (config.own, config.shards, config.view.clone());
+        let hello = Hello {
+            name: view.name_of(view.own()).to_owned(),
+            instance: config.instance.get(),
+            incarnation: identity.incarnation,
+            view_id: view.id(),
+            shard: own.0,
+            shards: shards.get(),
+        };
+        Self {
+            own,
+            shards,
+            peering: Peering::new(now, hello, &config.cluster, view),
+            inbounds: Inbounds::new(own, shards, identity.accepts_strangers),
+            shard: Shard::new(config, now),
+            mesh,
+            outbox: Outbox::default(),
+        }
     }
 
     /// Serves a client's request here, or sends it to the core that owns the timer. Answered
@@ -54,15 +92,33 @@ impl Core {
 
     /// Takes what siblings sent. Returns whether more may be waiting.
     pub fn inbox(&mut self, now: Now) -> bool {
-        for _ in 0..INBOX_PER_TURN_MAX {
-            match self.mesh.receive() {
+        let mut budget = INBOX_PER_TURN_MAX;
+        while budget > 0 {
+            let messages = match self.mesh.receive() {
                 Some(Message::Request(from, request, sent)) => {
                     let served = Now { mono: now.mono.max(sent), ..now };
                     self.serve(served, from, request.borrow());
+                    1
                 }
-                Some(Message::Reply(reply)) => self.outbox.replies.push(reply),
+                Some(Message::Reply(reply)) => {
+                    self.outbox.replies.push(reply);
+                    1
+                }
+                Some(Message::PeerMessages(from, batch)) => {
+                    let messages = batch.entries.len();
+                    let (peering, inbounds, mesh, mut behind) = self.parts(now);
+                    let counters = &mut peering.counters;
+                    inbounds.serve_batch(from, batch, &mut behind, mesh, counters);
+                    messages
+                }
+                Some(Message::PeerResults(results)) => {
+                    let messages = results.entries.len();
+                    self.inbounds.take_results(results);
+                    messages
+                }
                 None => return false,
-            }
+            };
+            budget = budget.saturating_sub(messages.max(1));
         }
         true
     }
@@ -123,26 +179,27 @@ impl Core {
 
     /// Takes a new configuration: peers that are new are dialled, those that are gone are closed.
     pub fn set_view(&mut self, now: Now, view: Arc<View>) {
-        let _ = (now, view);
-        todo!()
+        let (peering, inbounds, _, mut behind) = self.parts(now);
+        peering.set_view(&mut behind, view.clone());
+        inbounds.set_view(&view);
     }
 
     /// Compares everything with everybody.
     pub fn resynchronise(&mut self, now: Now) {
-        let _ = now;
-        todo!()
+        self.parts(now).3.tell(Event::Resynchronise);
     }
 
     /// A dialled connection is upgraded, or answered as by an original node.
     pub fn peer_connected(&mut self, now: Now, peer: PeerIndex, connected: &Connected) {
-        let _ = (now, peer, connected);
-        todo!()
+        let (peering, _, _, mut behind) = self.parts(now);
+        peering.connected(&mut behind, peer, connected);
     }
 
-    /// A dial failed, or the connection that was dialled is gone.
+    /// A dial failed, or the connection that was dialled is gone. Ignored after
+    /// [`PeerAction::Close`].
     pub fn peer_lost(&mut self, now: Now, peer: PeerIndex) {
-        let _ = (now, peer);
-        todo!()
+        let (peering, _, _, mut behind) = self.parts(now);
+        peering.lost(&mut behind, peer);
     }
 
     /// Bytes over the connection that was dialled. `Err`: close it and call
@@ -153,20 +210,18 @@ impl Core {
         peer: PeerIndex,
         bytes: &[u8],
     ) -> Result<(), PeerError> {
-        let _ = (now, peer, bytes);
-        todo!()
+        let (peering, _, _, mut behind) = self.parts(now);
+        peering.received(&mut behind, peer, bytes)
     }
 
     /// Appends what is to be sent over the connection that was dialled.
     pub fn peer_output(&mut self, now: Now, peer: PeerIndex, out: &mut Vec<u8>) {
-        let _ = (now, peer, out);
-        todo!()
+        self.peering.output(now, peer, out);
     }
 
     /// A peer asks for an Upgrade.
     pub fn inbound_opened(&mut self, now: Now, hello: &Hello) -> Result<InboundId, HelloRefusal> {
-        let _ = (now, hello);
-        todo!()
+        self.inbounds.opened(now.mono, hello, &mut self.peering)
     }
 
     /// Bytes over a connection that a peer dialled. `Err`: close it and call
@@ -177,37 +232,108 @@ impl Core {
         inbound: InboundId,
         bytes: &[u8],
     ) -> Result<(), PeerError> {
-        let _ = (now, inbound, bytes);
-        todo!()
+        let (peering, inbounds, mesh, mut behind) = self.parts(now);
+        inbounds.received(inbound, bytes, &mut behind, mesh, &mut peering.counters)
     }
 
     /// Appends what is to be sent over a connection that a peer dialled.
     pub fn inbound_output(&mut self, now: Now, inbound: InboundId, out: &mut Vec<u8>) {
-        let _ = (now, inbound, out);
-        todo!()
+        self.inbounds.output(now.mono, inbound, out, &mut self.peering.counters);
     }
 
     /// A connection that a peer dialled is gone.
     pub fn inbound_closed(&mut self, inbound: InboundId) {
-        let _ = inbound;
-        todo!()
+        self.inbounds.closed(inbound);
     }
 
     /// What this core says of itself when it dials or is dialled.
     pub fn hello(&self) -> Hello {
-        todo!()
+        self.peering.hello().clone()
     }
 
-    /// Heartbeats, suspicion, dialling, background work of the shard within a budget, messages and
-    /// results of this turn handed to links: once per turn, after everything else. The actions that
-    /// follow are appended.
+    /// Heartbeats, suspicion, dialling, messages and results of this turn handed to links: once per
+    /// turn, after everything else that changes the shard (answers to clients may follow from it).
+    /// The actions that follow are appended. Cost without peers: a few loads.
     pub fn peers(&mut self, now: Now, actions: &mut Vec<PeerAction>) {
-        let _ = (now, actions);
-        todo!()
+        let is_silent = self.outbox.to_peers.is_empty() && self.outbox.peer_replies.is_empty();
+        if is_silent && self.peering.is_idle() && self.inbounds.is_idle() {
+            return;
+        }
+        let (peering, inbounds, mesh, mut behind) = self.parts(now);
+        if peering.wake_at() <= now.mono {
+            peering.tick(&mut behind);
+        }
+        inbounds.tick(now.mono, peering.limits().dead_after_ms);
+        peering.tell_gaps(&mut behind);
+        for _ in 0..DELIVERIES_PER_TURN_MAX {
+            let outbox = &mut *behind.outbox;
+            if outbox.to_peers.is_empty() && outbox.peer_replies.is_empty() {
+                break;
+            }
+            // What the shard writes while it is told of unheard messages goes into the next round.
+            let mut messages = std::mem::take(&mut outbox.to_peers);
+            let mut replies = std::mem::take(&mut outbox.peer_replies);
+            let mut bytes = std::mem::take(&mut outbox.peer_bytes);
+            inbounds.answer(&mut replies, &bytes, mesh);
+            peering.send(&mut behind, &mut messages, &bytes);
+            bytes.clear();
+            let outbox = &mut *behind.outbox;
+            if outbox.to_peers.is_empty() && outbox.peer_replies.is_empty() {
+                (outbox.to_peers, outbox.peer_replies) = (messages, replies);
+                outbox.peer_bytes = bytes;
+            }
+        }
+        if !behind.outbox.to_peers.is_empty() || !behind.outbox.peer_replies.is_empty() {
+            peering.wake_now(now.mono);
+        }
+        peering.take_actions(actions);
+        inbounds.take_actions(actions);
+    }
+
+    /// When [`Core::peers`] should next be called although nothing happened; `None` without peers.
+    pub fn peers_wake(&self) -> Option<MonoNs> {
+        let wake = self.peering.wake_at().min(self.inbounds.wake_at());
+        (wake != MonoNs(u64::MAX)).then_some(wake)
+    }
+
+    /// Whether every message that can reach its peer has been acknowledged: an orderly stop waits
+    /// for it.
+    pub fn peers_settled(&self) -> bool {
+        self.outbox.to_peers.is_empty() && self.peering.is_settled()
+    }
+
+    /// The cluster as this core sees it.
+    pub fn view(&self) -> &View {
+        self.peering.view()
+    }
+
+    /// What was counted about peers.
+    pub fn peer_counters(&self) -> &PeerCounters {
+        &self.peering.counters
+    }
+
+    /// Peers alive, suspected, dead.
+    pub fn peers_believed(&self) -> [u64; 3] {
+        self.peering.count()
+    }
+
+    /// Bytes kept for peers until they acknowledge them.
+    pub fn peer_bytes_kept(&self) -> u64 {
+        self.peering.kept_bytes()
+    }
+
+    /// Connections of peers.
+    pub fn inbounds_open(&self) -> usize {
+        self.inbounds.open()
     }
 
     fn serve(&mut self, now: Now, from: Requester, request: Request<'_>) {
-        assert!(self.outbox.attempts.is_empty(), "attempts are taken before the shard changes");
-        self.shard.handle(now, Event::Request { from, request }, &mut self.outbox);
+        self.parts(now).3.tell(Event::Request { from, request });
+    }
+
+    /// All parts at once: the peers, those who dialled us, the mesh, and the shard behind.
+    fn parts(&mut self, now: Now) -> (&mut Peering, &mut Inbounds, &mut MeshPort, Behind<'_>) {
+        let behind = Behind { now, shard: &mut self.shard, outbox: &mut self.outbox };
+        (&mut self.peering, &mut self.inbounds, &mut self.mesh, behind)
     }
 }

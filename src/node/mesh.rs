@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 
-use crate::base::ids::{ShardCount, ShardIndex};
+use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
 use crate::shard::effects::{Reply, Request, Requester, Target};
 use crate::timer::definition::OwnedDefinition;
+
+use super::peering::InboundId;
 
 /// A request on its way to the core that owns the timer.
 #[derive(Debug)]
@@ -51,6 +53,47 @@ impl Remote {
     }
 }
 
+/// Messages of one peer for timers of a sibling on their way there, and their results on the way
+/// back: one parcel each way, however many came in one portion.
+#[derive(Debug, Default)]
+pub struct PeerBatch {
+    /// The connection that they came over.
+    pub inbound: InboundId,
+    /// Own monotonic clock minus the sender's, in ns.
+    pub clock_offset_ns: i64,
+    /// Who sent them, as the view numbers it.
+    pub from: Option<PeerIndex>,
+    /// Of each its number on the connection, and where it ends in `bytes`.
+    pub entries: Vec<(u32, u32)>,
+    /// The encoded messages, or results.
+    pub bytes: Vec<u8>,
+}
+
+impl PeerBatch {
+    /// Adds what `write` appends under `number`.
+    pub fn push(&mut self, number: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        let end = u32::try_from(self.bytes.len()).expect("a batch is one turn's bytes of a socket");
+        self.entries.push((number, end));
+    }
+
+    /// Every entry: its number and its bytes.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        let mut begin = 0;
+        self.entries.iter().map(move |&(number, end)| {
+            let bytes = &self.bytes[begin..end as usize];
+            begin = end as usize;
+            (number, bytes)
+        })
+    }
+
+    /// Forgets all entries; their memory is kept.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes.clear();
+    }
+}
+
 /// What arrives from a sibling.
 #[derive(Debug)]
 pub enum Message {
@@ -59,15 +102,33 @@ pub enum Message {
     Request(Requester, Remote, MonoNs),
     /// For a client of this core.
     Reply(Reply),
+    /// Messages of a peer, to be answered over the mesh by one batch of results.
+    PeerMessages(ShardIndex, Box<PeerBatch>),
+    /// Results for a peer that is connected with this core.
+    PeerResults(Box<PeerBatch>),
+}
+
+/// What waits in a queue of requests: each is answered by one [`Answered`].
+#[derive(Debug)]
+enum Asked {
+    Request(Requester, Remote, MonoNs),
+    Peer(Box<PeerBatch>),
+}
+
+/// What waits in a queue of replies.
+#[derive(Debug)]
+enum Answered {
+    Reply(Reply),
+    Peer(Box<PeerBatch>),
 }
 
 #[derive(Debug)]
 struct Channel {
-    requests: ArrayQueue<(Requester, Remote, MonoNs)>,
-    replies: ArrayQueue<Reply>,
+    requests: ArrayQueue<Asked>,
+    replies: ArrayQueue<Answered>,
 }
 
-const _: () = assert!(size_of::<(Requester, Remote, MonoNs)>() <= 64 && size_of::<Reply>() <= 48);
+const _: () = assert!(size_of::<Asked>() <= 64 && size_of::<Answered>() <= 48);
 
 /// The sibling's queue is full: answer 503.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,19 +204,33 @@ impl MeshPort {
             self.refused += 1;
             return Err(QueueFull);
         }
-        self.under_way[sibling] += 1;
-        let pushed = self.outbound[sibling].requests.push((from, request, at));
-        assert!(pushed.is_ok(), "no more requests are under way than the queue holds");
-        self.wake_if_asleep(to);
+        self.ask(to, Asked::Request(from, request, at));
+        Ok(())
+    }
+
+    /// Sends messages of a peer to the sibling that owns their timers. `Err` gives them back: its
+    /// queue is full.
+    pub fn send_peer_messages(
+        &mut self,
+        to: ShardIndex,
+        batch: Box<PeerBatch>,
+    ) -> Result<(), Box<PeerBatch>> {
+        if self.under_way[usize::from(to.0)] >= self.queue_max {
+            self.refused += 1;
+            return Err(batch);
+        }
+        self.ask(to, Asked::Peer(batch));
         Ok(())
     }
 
     /// Sends a reply to the sibling that holds the client's connection.
     pub fn send_reply(&mut self, reply: Reply) {
-        let to = reply.to.shard;
-        let pushed = self.outbound[usize::from(to.0)].replies.push(reply);
-        assert!(pushed.is_ok(), "a sibling has no more requests under way than replies find room");
-        self.wake_if_asleep(to);
+        self.answer(reply.to.shard, Answered::Reply(reply));
+    }
+
+    /// Sends the results of a batch to the sibling that it came from.
+    pub fn send_peer_results(&mut self, to: ShardIndex, results: Box<PeerBatch>) {
+        self.answer(to, Answered::Peer(results));
     }
 
     /// The next message, taking turns between siblings.
@@ -165,15 +240,23 @@ impl MeshPort {
             let channel = &self.inbound[self.next];
             // A pop from an empty queue is a full fence, some 20 ns; a look at it is two loads.
             if !channel.replies.is_empty()
-                && let Some(reply) = channel.replies.pop()
+                && let Some(answered) = channel.replies.pop()
             {
                 self.under_way[self.next] -= 1;
-                return Some(Message::Reply(reply));
+                return Some(match answered {
+                    Answered::Reply(reply) => Message::Reply(reply),
+                    Answered::Peer(results) => Message::PeerResults(results),
+                });
             }
             if !channel.requests.is_empty()
-                && let Some((from, request, at)) = channel.requests.pop()
+                && let Some(asked) = channel.requests.pop()
             {
-                return Some(Message::Request(from, request, at));
+                return Some(match asked {
+                    Asked::Request(from, request, at) => Message::Request(from, request, at),
+                    Asked::Peer(batch) => {
+                        Message::PeerMessages(ShardIndex(self.next as u16), batch)
+                    }
+                });
             }
         }
         None
@@ -214,6 +297,21 @@ impl MeshPort {
     /// Siblings to wake now; the list is left empty.
     pub fn take_wakes(&mut self) -> std::vec::Drain<'_, ShardIndex> {
         self.wakes.drain(..)
+    }
+
+    /// The caller has seen that the queue has room.
+    fn ask(&mut self, to: ShardIndex, asked: Asked) {
+        let sibling = usize::from(to.0);
+        self.under_way[sibling] += 1;
+        let pushed = self.outbound[sibling].requests.push(asked);
+        assert!(pushed.is_ok(), "no more requests are under way than the queue holds");
+        self.wake_if_asleep(to);
+    }
+
+    fn answer(&mut self, to: ShardIndex, answered: Answered) {
+        let pushed = self.outbound[usize::from(to.0)].replies.push(answered);
+        assert!(pushed.is_ok(), "a sibling has no more requests under way than replies find room");
+        self.wake_if_asleep(to);
     }
 
     /// The flag is cleared by the one sender that wakes, so that others do not wake again.
@@ -262,6 +360,30 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_of_a_peer_counts_as_one_request_and_comes_back_once() {
+        let mut ports = mesh(ShardCount::new(2), 1);
+        let mut second = ports.pop().expect("two ports");
+        let mut first = ports.pop().expect("two ports");
+        let mut batch = Box::new(PeerBatch::default());
+        for (number, bytes) in [(7, &b"one"[..]), (8, b""), (9, b"three")] {
+            batch.push(number, |out| out.extend_from_slice(bytes));
+        }
+        first.send_peer_messages(ShardIndex(1), batch).expect("room");
+        let second_batch = first.send_peer_messages(ShardIndex(1), Box::default());
+        assert!(second_batch.is_err(), "the queue holds one");
+        let Some(Message::PeerMessages(from, mut batch)) = second.receive() else {
+            panic!("a batch was sent")
+        };
+        assert_eq!(from, ShardIndex(0));
+        let entries: Vec<_> = batch.iter().collect();
+        assert_eq!(entries, [(7, &b"one"[..]), (8, b""), (9, b"three")]);
+        batch.clear();
+        second.send_peer_results(from, batch);
+        assert!(matches!(first.receive(), Some(Message::PeerResults(_))));
+        first.send_peer_messages(ShardIndex(1), Box::default()).expect("room again");
+    }
+
+    #[test]
     fn a_sleeping_sibling_is_woken_once() {
         let mut ports = mesh(ShardCount::new(3), 8);
         assert!(ports[2].may_sleep());
@@ -288,7 +410,7 @@ mod tests {
                         server.send_reply(Reply { to, answer: Answer::NotFound });
                         served += 1;
                     }
-                    Some(Message::Reply(_)) => unreachable!("the server asks nothing"),
+                    Some(_) => unreachable!("the server asks nothing, and there are no peers"),
                     None if server.may_sleep() => {
                         std::thread::park_timeout(std::time::Duration::from_secs(20));
                         server.woke();
@@ -301,7 +423,8 @@ mod tests {
         let mut sent = 0;
         while answered < ROUNDS {
             if sent < ROUNDS {
-                let request = Remote::Read(TimerId(sent));
+                let request =
+                    Remote::Read(Target { id: TimerId(sent), factor: None, filter: None });
                 sent += u64::from(
                     client.send_request(MonoNs(0), ShardIndex(1), requester(0), request).is_ok(),
                 );

@@ -8,6 +8,8 @@ mod connection;
 pub mod core;
 mod deadlines;
 mod engine;
+mod http_link;
+mod inbounds;
 mod lanes;
 pub mod mesh;
 pub mod meters;
@@ -19,5 +21,6 @@ mod server;
 mod service;
 pub mod settings;
 mod start;
+mod voice;
 
 pub use start::{NodeHandle, StartError, start};

@@ -3,11 +3,21 @@
 //!
 //! Each core dials every peer node once and talks over that connection about the timers that it
 //! owns; what peers tell arrives over connections that they dialled, at whichever core accepted
-//! them, and goes to the owners over the mesh.
+//! them ([`super::inbounds`]), and goes to the owners over the mesh. No clock, no socket, no random
+//! source: the drivers differ only in how bytes travel.
 
-use crate::base::ids::PeerIndex;
-use crate::cluster::link::LinkError;
-use crate::shard::effects::Dialect;
+use std::sync::Arc;
+
+use crate::base::ids::{PeerIndex, PeerSet, mix};
+use crate::base::limits::ClusterLimits;
+use crate::base::time::{MonoNs, Now};
+use crate::cluster::detector::{Detector, Liveness, Verdict};
+use crate::cluster::link::{LinkError, LinkLimits};
+use crate::cluster::view::{PeerKind, View};
+use crate::shard::Shard;
+use crate::shard::effects::{Dialect, Event, Outbox, Purpose, ToPeer};
+
+use super::voice::Voice;
 
 /// What the two ends of a connection tell each other in the headers of its HTTP Upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +36,8 @@ pub struct Hello {
     pub shards: u16,
 }
 
-/// Why a peer's connection is refused, with 403 or 409; the text is logged by both sides.
+/// Why a peer's connection is refused, with 403 or 409 (503 when there are too many); the text is
+/// logged by both sides.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HelloRefusal {
     /// Not a member, and `cluster.accept_strangers` is off.
@@ -35,9 +46,15 @@ pub enum HelloRefusal {
     /// Another live process says that it is this node (or it says that it is we).
     #[error("two processes say that they are {0}; stop one of them or give it another address")]
     Twins(String),
+    /// More connections than all cores of all peers need.
+    #[error("too many connections between nodes end at this core")]
+    TooMany,
 }
 
 /// What the driver is to do for a peer.
+///
+/// A connection that the core closes ([`PeerAction::Close`], [`PeerAction::CloseInbound`]) is gone
+/// for it already: the driver closes without a further call, and gives up a dial that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerAction {
     /// Open a connection and upgrade it; tell by `Core::peer_connected` or `Core::peer_lost`.
@@ -53,7 +70,7 @@ pub enum PeerAction {
 }
 
 /// A connection that a peer dialled, on this core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InboundId {
     /// Its place.
     pub place: u32,
@@ -71,4 +88,497 @@ pub struct Connected {
     pub dialect: Dialect,
     /// What the peer said of itself; an original node says nothing.
     pub hello: Option<Hello>,
+}
+
+/// What a core is told of the process that it is part of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Drawn when the process starts; the same on all of its cores.
+    pub incarnation: u64,
+    /// Whether nodes that are no members may connect (`cluster.accept_strangers`).
+    pub accepts_strangers: bool,
+}
+
+/// What a core counts about its peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerCounters {
+    /// Messages given to links.
+    pub messages_sent: u64,
+    /// Messages that did not fit their link, or whose peer is not known: each is told as unheard.
+    pub messages_dropped: u64,
+    /// Messages taken from peers.
+    pub messages_received: u64,
+    /// Messages from peers that made no sense.
+    pub messages_malformed: u64,
+    /// Messages from peers answered `Busy`, because the queue to the core that owns the timer was
+    /// full.
+    pub messages_busy: u64,
+    /// Bytes handed to connections with peers, in both directions of a pair.
+    pub bytes_sent: u64,
+    /// Bytes received over them.
+    pub bytes_received: u64,
+    /// Connections to peers that stood.
+    pub connected: u64,
+    /// Connections to peers that failed or broke.
+    pub lost: u64,
+    /// Connections closed because what came over them was no frame, or had no place there.
+    pub broken: u64,
+    /// Connections with nodes that are no members, or another member than was dialled.
+    pub strangers: u64,
+    /// Connections with a process that says it is a node which another process is.
+    pub twins: u64,
+    /// Connections with another node that has this node's instance bits: ids may be given out
+    /// twice.
+    pub same_instance: u64,
+    /// Connections with a node whose cluster view differs.
+    pub other_view: u64,
+}
+
+/// The shard behind the peers of a core, and what it asked for.
+pub(super) struct Behind<'a> {
+    /// Both clocks.
+    pub now: Now,
+    /// The shard.
+    pub shard: &'a mut Shard,
+    /// What it asked for.
+    pub outbox: &'a mut Outbox,
+}
+
+impl Behind<'_> {
+    /// Tells the shard something.
+    pub fn tell(&mut self, event: Event<'_>) {
+        assert!(self.outbox.attempts.is_empty(), "attempts are taken before the shard changes");
+        self.shard.handle(self.now, event, self.outbox);
+    }
+}
+
+/// How far the connection to a peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Closed,
+    Dialling,
+    Open,
+}
+
+/// A peer that is to be connected with.
+struct Peer {
+    stage: Stage,
+    detector: Detector,
+    voice: Voice,
+    /// Of the process heard last.
+    incarnation: Option<u64>,
+    /// When it was last heard.
+    heard_at: MonoNs,
+    /// It may lack what it was told, and the shard has not been told so yet.
+    has_gaps: bool,
+    /// Lost connections, to spread dials.
+    losses: u64,
+}
+
+/// The dialled side of all peers of a core.
+pub(super) struct Peering {
+    /// What this core says of itself.
+    hello: Hello,
+    limits: ClusterLimits,
+    view: Arc<View>,
+    /// By number.
+    peers: Vec<Option<Peer>>,
+    /// Those in `peers`.
+    known: PeerSet,
+    /// Those with something to send.
+    talking: PeerSet,
+    /// Those whose gaps the shard is to be told of.
+    gapped: PeerSet,
+    actions: Vec<PeerAction>,
+    /// When [`Peering::tick`] is next due.
+    wake_at: MonoNs,
+    unheard: Vec<(PeerIndex, Purpose)>,
+    /// What was counted.
+    pub counters: PeerCounters,
+}
+
+impl Peering {
+    /// The peers of a view, none heard of yet.
+    pub fn new(now: Now, hello: Hello, limits: &ClusterLimits, view: Arc<View>) -> Self {
+        let mut peering = Self {
+            hello,
+            limits: limits.clone(),
+            view: view.clone(),
+            peers: Vec::new(),
+            known: PeerSet::EMPTY,
+            talking: PeerSet::EMPTY,
+            gapped: PeerSet::EMPTY,
+            actions: Vec::new(),
+            wake_at: MonoNs(u64::MAX),
+            unheard: Vec::new(),
+            counters: PeerCounters::default(),
+        };
+        peering.know(now.mono, view);
+        peering
+    }
+
+    /// What this core says of itself.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// The cluster as this node sees it.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Bounds.
+    pub fn limits(&self) -> &ClusterLimits {
+        &self.limits
+    }
+
+    /// Takes a new configuration: the shard first, then the peers that are gone or new.
+    pub fn set_view(&mut self, behind: &mut Behind<'_>, view: Arc<View>) {
+        behind.tell(Event::View(view.clone()));
+        let gone = self.know(behind.now.mono, view);
+        for peer in gone.iter() {
+            let Some(mut former) = self.peers[peer.index()].take() else { continue };
+            if former.stage != Stage::Closed {
+                self.actions.push(PeerAction::Close(peer));
+            }
+            let dialect = former.voice.dialect();
+            former.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
+            behind.tell(Event::Peer { peer, liveness: Liveness::Dead, dialect, has_gaps: false });
+        }
+    }
+
+    /// Notes who is to be connected with, and returns those who no longer are.
+    fn know(&mut self, now: MonoNs, view: Arc<View>) -> PeerSet {
+        let wanted = view.connected_nodes().union(view.connected_sites());
+        let gone = self.known.minus(wanted);
+        if self.peers.len() < view.peers().len() {
+            self.peers.resize_with(view.peers().len(), || None);
+        }
+        for peer in wanted.minus(self.known).iter() {
+            let is_site = matches!(view.peers()[peer.index()].kind, PeerKind::Site(_));
+            self.peers[peer.index()] = Some(Peer {
+                stage: Stage::Closed,
+                detector: Detector::new(now),
+                voice: match is_site {
+                    true => Voice::http(self.link_limits()),
+                    false => Voice::frames(self.link_limits()),
+                },
+                incarnation: None,
+                heard_at: now,
+                has_gaps: false,
+                losses: 0,
+            });
+        }
+        self.known = wanted;
+        self.talking = self.talking.intersection(wanted);
+        self.gapped = self.gapped.intersection(wanted);
+        self.hello.view_id = view.id();
+        self.view = view;
+        if !wanted.is_empty() {
+            self.wake_at = now;
+        }
+        gone
+    }
+
+    fn link_limits(&self) -> LinkLimits {
+        LinkLimits {
+            bytes_max: self.limits.link_bytes_max as usize,
+            window_bytes: self.limits.link_window_bytes as usize,
+            heartbeat_ms: self.limits.heartbeat_ms,
+        }
+    }
+
+    /// A dialled connection is ready.
+    pub fn connected(&mut self, behind: &mut Behind<'_>, peer: PeerIndex, connected: &Connected) {
+        let now = behind.now.mono;
+        let limits = self.link_limits();
+        if let Some(hello) = &connected.hello
+            && !self.is_whom_was_dialled(peer, hello)
+        {
+            self.actions.push(PeerAction::Close(peer));
+            return self.lost(behind, peer);
+        }
+        let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) else {
+            return;
+        };
+        self.counters.connected += 1;
+        dialled.stage = Stage::Open;
+        dialled.heard_at = now;
+        if dialled.voice.dialect() != connected.dialect {
+            let fresh = match connected.dialect {
+                Dialect::Frames => Voice::frames(limits),
+                Dialect::Http => Voice::http(limits),
+            };
+            let mut former = std::mem::replace(&mut dialled.voice, fresh);
+            dialled.has_gaps |= !former.is_empty();
+            former.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
+        }
+        let incarnation = connected.hello.as_ref().map(|hello| hello.incarnation);
+        match incarnation {
+            Some(heard) if dialled.incarnation != Some(heard) => {
+                dialled.incarnation = Some(heard);
+                dialled.has_gaps = true;
+            }
+            Some(_) => {}
+            // Nothing tells processes of an original node apart: the first contact counts as
+            // another one, and so does each after it was dead.
+            None if dialled.incarnation.is_none() => {
+                dialled.incarnation = Some(0);
+                dialled.has_gaps = true;
+            }
+            None => {}
+        }
+        if let Some(hello) = &connected.hello
+            && hello.view_id != self.hello.view_id
+        {
+            self.counters.other_view += 1;
+        }
+        dialled.voice.opened(now);
+        self.talking = self.talking.with(peer);
+        let verdict = dialled.detector.connected(now);
+        self.follow(behind, peer, verdict);
+        self.wake_at = now;
+    }
+
+    /// Whether the node that answered a dial is the one that was meant.
+    fn is_whom_was_dialled(&mut self, peer: PeerIndex, hello: &Hello) -> bool {
+        let is_meant = self.view.name_of(peer) == hello.name;
+        self.counters.strangers += u64::from(!is_meant);
+        let is_alike = hello.instance == self.hello.instance;
+        self.counters.same_instance += u64::from(is_meant && is_alike);
+        is_meant
+    }
+
+    /// A dial failed, or the connection is gone.
+    pub fn lost(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
+        let now = behind.now.mono;
+        let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) else {
+            return;
+        };
+        if dialled.stage == Stage::Closed {
+            return;
+        }
+        self.counters.lost += 1;
+        if dialled.stage == Stage::Open {
+            dialled.voice.closed();
+        }
+        dialled.stage = Stage::Closed;
+        dialled.losses += 1;
+        let seed = self.hello.incarnation ^ u64::from(peer.0) << 32;
+        let spread = mix(seed.wrapping_add(dialled.losses << 40 | u64::from(self.hello.shard)));
+        let verdict = dialled.detector.lost(now, spread);
+        self.follow(behind, peer, verdict);
+        self.wake_at = now;
+    }
+
+    /// Bytes over the dialled connection.
+    pub fn received(
+        &mut self,
+        behind: &mut Behind<'_>,
+        peer: PeerIndex,
+        bytes: &[u8],
+    ) -> Result<(), PeerError> {
+        let now = behind.now.mono;
+        let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        self.counters.bytes_received += bytes.len() as u64;
+        dialled.heard_at = now;
+        let verdict = dialled.detector.heard(now);
+        if verdict != Verdict::default() {
+            self.follow(behind, peer, verdict);
+        }
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return Ok(()) };
+        if dialled.stage != Stage::Open {
+            return Ok(());
+        }
+        let taken = dialled.voice.received(now, bytes, |purpose, result| {
+            behind.tell(Event::PeerResult { peer, purpose, result });
+        });
+        self.counters.broken += u64::from(taken.is_err());
+        // Results make room in the window.
+        if !dialled.voice.is_empty() {
+            self.talking = self.talking.with(peer);
+        }
+        taken
+    }
+
+    /// Appends what is to be sent over the dialled connection.
+    pub fn output(&mut self, now: Now, peer: PeerIndex, out: &mut Vec<u8>) {
+        let dialled = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
+        let Some(dialled) = dialled.filter(|dialled| dialled.stage == Stage::Open) else { return };
+        let begins = out.len();
+        dialled.voice.write(now, &self.view, out);
+        self.counters.bytes_sent += (out.len() - begins) as u64;
+        // A link may pause by itself (a receiver that was busy): it says when it goes on.
+        if let Some(wake) = dialled.voice.next_wake() {
+            self.wake_at = self.wake_at.min(wake);
+        }
+    }
+
+    /// Whether nothing is to be done until somebody dials us or the configuration changes.
+    pub fn is_idle(&self) -> bool {
+        self.known.is_empty() && self.actions.is_empty()
+    }
+
+    /// When [`Peering::tick`] is next due.
+    pub fn wake_at(&self) -> MonoNs {
+        self.wake_at
+    }
+
+    /// Asks for a tick in the next turn.
+    pub fn wake_now(&mut self, now: MonoNs) {
+        self.wake_at = self.wake_at.min(now);
+    }
+
+    /// Time passed: suspicion, dials, heartbeats.
+    pub fn tick(&mut self, behind: &mut Behind<'_>) {
+        let now = behind.now.mono;
+        for peer in self.known.iter() {
+            let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
+            let is_open = dialled.stage == Stage::Open;
+            if is_open && dialled.voice.next_wake().is_some_and(|wake| wake <= now) {
+                self.talking = self.talking.with(peer);
+            }
+            let verdict = dialled.detector.tick(now, &self.limits);
+            self.follow(behind, peer, verdict);
+        }
+        self.wake_at = self.next_wake();
+    }
+
+    fn next_wake(&self) -> MonoNs {
+        let wake_of = |peer: &Peer| {
+            let of_detector = peer.detector.next_wake(&self.limits);
+            match peer.voice.next_wake() {
+                Some(of_voice) if peer.stage == Stage::Open => of_detector.min(of_voice),
+                _ => of_detector,
+            }
+        };
+        let wakes = self.peers.iter().flatten().map(wake_of);
+        wakes.min().unwrap_or(MonoNs(u64::MAX))
+    }
+
+    /// Gives the shard's messages to the links. Those that find no room are told as unheard, and
+    /// their peer is offered everything again when there is room.
+    pub fn send(&mut self, behind: &mut Behind<'_>, messages: &mut Vec<ToPeer>, bytes: &[u8]) {
+        for ToPeer { peer, purpose, bytes: range } in messages.drain(..) {
+            let Some(Some(to)) = self.peers.get_mut(peer.index()) else {
+                self.unheard.push((peer, purpose));
+                continue;
+            };
+            if to.voice.push(&bytes[range], purpose).is_ok() {
+                self.counters.messages_sent += 1;
+                self.talking = self.talking.with(peer);
+            } else {
+                to.has_gaps = true;
+                self.gapped = self.gapped.with(peer);
+                self.unheard.push((peer, purpose));
+            }
+        }
+        self.counters.messages_dropped += self.unheard.len() as u64;
+        let mut unheard = std::mem::take(&mut self.unheard);
+        for (peer, purpose) in unheard.drain(..) {
+            behind.tell(Event::PeerUnheard { peer, purpose });
+        }
+        self.unheard = unheard;
+    }
+
+    /// Tells the shard of peers that live and missed something, as soon as their links have room
+    /// for what follows from that.
+    pub fn tell_gaps(&mut self, behind: &mut Behind<'_>) {
+        for peer in self.gapped.iter() {
+            let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
+            let has_room = dialled.voice.room_bytes() >= self.limits.link_bytes_max as usize / 2;
+            let liveness = dialled.detector.liveness();
+            if liveness != Liveness::Alive || !has_room {
+                continue;
+            }
+            self.gapped = self.gapped.without(peer);
+            if std::mem::take(&mut dialled.has_gaps) {
+                let dialect = dialled.voice.dialect();
+                behind.tell(Event::Peer { peer, liveness, dialect, has_gaps: true });
+            }
+        }
+    }
+
+    /// Appends what the driver is to do.
+    pub fn take_actions(&mut self, actions: &mut Vec<PeerAction>) {
+        actions.append(&mut self.actions);
+        for peer in self.talking.iter() {
+            let is_open = self.peers[peer.index()]
+                .as_ref()
+                .is_some_and(|talking| talking.stage == Stage::Open);
+            if is_open {
+                actions.push(PeerAction::Send(peer));
+            }
+        }
+        self.talking = PeerSet::EMPTY;
+    }
+
+    /// Whether every message that could be delivered has its result.
+    pub fn is_settled(&self) -> bool {
+        let mut open = self.peers.iter().flatten().filter(|peer| peer.stage == Stage::Open);
+        open.all(|peer| peer.voice.is_empty())
+    }
+
+    /// How many peers are alive, suspected, dead.
+    pub fn count(&self) -> [u64; 3] {
+        let mut count = [0; 3];
+        for peer in self.peers.iter().flatten() {
+            count[match peer.detector.liveness() {
+                Liveness::Alive => 0,
+                Liveness::Suspect => 1,
+                Liveness::Dead => 2,
+            }] += 1;
+        }
+        count
+    }
+
+    /// Bytes kept until peers have acknowledged them.
+    pub fn kept_bytes(&self) -> u64 {
+        let limit = self.limits.link_bytes_max;
+        let room = |peer: &Peer| limit.saturating_sub(peer.voice.room_bytes() as u64);
+        self.peers.iter().flatten().map(room).sum()
+    }
+
+    /// Whether the process that answers our dials as `name` lives and is another one.
+    pub fn answers_as_another(&self, now: MonoNs, name: &str, incarnation: u64) -> bool {
+        let suspect_ns = self.limits.suspect_after_ms * 1_000_000;
+        self.known.iter().any(|peer| {
+            self.view.name_of(peer) == name
+                && self.peers[peer.index()].as_ref().is_some_and(|peer| {
+                    peer.stage == Stage::Open
+                        && peer.voice.dialect() == Dialect::Frames
+                        && peer.incarnation.is_some_and(|heard| heard != incarnation)
+                        && now.since_ns(peer.heard_at) < suspect_ns
+                })
+        })
+    }
+
+    /// Does what a detector says.
+    fn follow(&mut self, behind: &mut Behind<'_>, peer: PeerIndex, verdict: Verdict) {
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
+        if let Some(liveness) = verdict.changed {
+            let dialect = dialled.voice.dialect();
+            if liveness == Liveness::Dead && dialect == Dialect::Http {
+                dialled.has_gaps = true;
+            }
+            let has_gaps = liveness == Liveness::Alive && std::mem::take(&mut dialled.has_gaps);
+            if has_gaps {
+                self.gapped = self.gapped.without(peer);
+            }
+            behind.tell(Event::Peer { peer, liveness, dialect, has_gaps });
+        }
+        if verdict.close && dialled.stage != Stage::Closed {
+            if dialled.stage == Stage::Open {
+                dialled.voice.closed();
+            }
+            dialled.stage = Stage::Closed;
+            self.actions.push(PeerAction::Close(peer));
+        }
+        if verdict.dial && dialled.stage == Stage::Closed {
+            dialled.stage = Stage::Dialling;
+            self.actions.push(PeerAction::Dial(peer));
+        }
+    }
 }

@@ -11,7 +11,7 @@ impl Shard {
     /// names every record; and that counters equal what is counted afresh (simulator T10). The
     /// error names the first disagreement.
     pub fn audit(&self) -> Result<(), String> {
-        let mut by_state = [0_u64; 5];
+        let mut by_state = [0_u64; 6];
         for slot in self.records.occupied_from(Slot(0)) {
             let record = self.records.get(slot);
             by_state[record.state as usize] += 1;
@@ -23,8 +23,8 @@ impl Shard {
         let waiting: u64 = self.hosts.iter().map(|host| u64::from(host.ready.len())).sum();
         let named: u64 = self.hosts.iter().map(|host| host.timers).sum();
         let places: u64 = self.hosts.iter().map(|host| u64::from(host.in_flight)).sum();
-        let live = count(&[State::Armed, State::Ready, State::InFlight, State::BackingOff]);
-        let filed = count(&[State::Armed, State::BackingOff, State::Tombstone]);
+        let live = count(&State::LIVE);
+        let filed = count(&State::FILED);
         let checks = [
             ("records in the index", self.index.len(), self.records.len()),
             ("records in the wheel", self.wheel.len(), filed),
@@ -32,6 +32,7 @@ impl Shard {
             ("pops waiting, counted", self.counters.waiting, waiting),
             ("timers counted", self.counters.timers, live),
             ("timers named by hosts", named, live),
+            ("records named by placements", self.placements.timers(), self.records.len()),
             ("tombstones counted", self.counters.tombstones, count(&[State::Tombstone])),
             ("places taken at hosts", places, self.counters.in_flight),
         ];

@@ -39,6 +39,26 @@ pub struct Counters {
     pub outdated: u64,
     /// Entries that the wheel moved without popping them.
     pub wheel_moved: u64,
+    /// Writes answered after others had them, too.
+    pub replicated: u64,
+    /// Writes that wait for replicas now.
+    pub writes_waiting: u64,
+    /// Messages of peers.
+    pub peer_messages: u64,
+    /// Messages that peers refused.
+    pub refused_by_peers: u64,
+    /// Messages, here or at peers, whose version lies too far ahead.
+    pub future_versions: u64,
+    /// Pops left to the next rank after a failure.
+    pub handed_over: u64,
+    /// Timers moved to another list of replicas.
+    pub moved: u64,
+    /// Timers known to be in the wrong place now.
+    pub misplaced: u64,
+    /// Walks through all records that go on now (0 or 1).
+    pub walks: u64,
+    /// Records that this walk has seen.
+    pub walk_seen: u64,
     /// Milliseconds that the oldest undelivered pop was overdue when last looked at.
     pub oldest_overdue_ms: u64,
 }

@@ -78,8 +78,10 @@ pub enum Purpose {
         /// Life.
         generation: u32,
     },
-    /// News of a timer: a pop, an offer, a copy.
+    /// News of a timer: a pop, or the copy that was wanted after it.
     News(TimerId),
+    /// A timer offered, or its copy: resynchronisation.
+    Offer(TimerId),
 }
 
 /// How a peer is talked to.
@@ -126,6 +128,8 @@ pub enum Event<'a> {
     PeerMessage {
         /// Who waits for the result.
         ticket: PeerTicket,
+        /// Who tells it; `None`: nobody that the view knows.
+        from: Option<PeerIndex>,
         /// Own monotonic clock minus the sender's, in ns.
         clock_offset_ns: i64,
         /// What.
@@ -220,6 +224,9 @@ pub enum Refusal {
     /// No replica has the write.
     #[error("no node that is to hold this timer could be reached; retry in a moment")]
     NoReplica,
+    /// Others wrote the timer at the same time, again and again.
+    #[error("too many writes of this timer at the same time; retry in a moment")]
+    Contended,
     /// cluster.writes_waiting_max.
     #[error("too many writes wait for replicas (cluster.writes_waiting_max); retry in a moment")]
     WritesFull,
@@ -320,4 +327,25 @@ pub struct Outbox {
     pub peer_replies: Vec<PeerReply>,
     /// What these two point into; cleared by the driver when both are drained.
     pub peer_bytes: Vec<u8>,
+}
+
+impl Outbox {
+    /// Encodes a message, to be told to any number of peers.
+    pub fn encode(&mut self, message: &PeerMessage<'_>) -> Range<usize> {
+        let begins = self.peer_bytes.len();
+        message.encode(&mut self.peer_bytes);
+        begins..self.peer_bytes.len()
+    }
+
+    /// Sends an encoded message to a peer.
+    pub fn tell(&mut self, peer: PeerIndex, purpose: Purpose, bytes: Range<usize>) {
+        self.to_peers.push(ToPeer { peer, purpose, bytes });
+    }
+
+    /// Answers a peer's message.
+    pub fn answer(&mut self, ticket: PeerTicket, result: &PeerResult<'_>) {
+        let begins = self.peer_bytes.len();
+        result.encode(&mut self.peer_bytes);
+        self.peer_replies.push(PeerReply { ticket, bytes: begins..self.peer_bytes.len() });
+    }
 }

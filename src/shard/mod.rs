@@ -15,15 +15,24 @@ pub mod audit;
 pub mod counters;
 pub mod effects;
 mod hosts;
+mod keep;
+mod merge;
+mod news;
+mod peers;
+mod placements;
 mod pops;
+mod reads;
+mod reconcile;
 mod record;
 mod requests;
+mod writes;
 
 use std::sync::Arc;
 
-use crate::base::ids::{HostId, NodeInstance, ShardCount, ShardIndex, Slot};
+use crate::base::ids::{HostId, NodeInstance, PeerIndex, PeerSet, ShardCount, ShardIndex, Slot};
 use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::base::time::{Now, Tick};
+use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::store::index::Index;
 use crate::store::links::Links;
@@ -35,10 +44,16 @@ use crate::timer::identity::Minter;
 use crate::timer::version::HybridClock;
 
 use counters::Counters;
-use effects::{Attempt, Event, Outbox};
+use effects::{Attempt, Dialect, Event, Outbox};
 use hosts::Hosts;
+use merge::Teller;
+use peers::Peers;
+use placements::Placements;
 use pops::OldestFailing;
+use reads::Reads;
+use reconcile::Reconcile;
 use record::Record;
+use writes::Writes;
 
 /// What a shard is made with. Limits are this shard's share of the node's.
 #[derive(Clone, Debug)]
@@ -78,6 +93,11 @@ pub struct Shard {
     index: Index,
     payloads: Payloads,
     hosts: Hosts,
+    placements: Placements,
+    peers: Peers,
+    writes: Writes,
+    reads: Reads,
+    reconcile: Reconcile,
     clock: HybridClock,
     minter: Minter,
     /// Most milliseconds that the wall clock was ever ahead of the monotonic one.
@@ -107,6 +127,11 @@ impl Shard {
             index: Index::new(config.index_segments, config.hash_seed),
             payloads: Payloads::new(),
             hosts: Hosts::new(config.hash_seed, &config.callbacks),
+            placements: Placements::new(config.hash_seed),
+            peers: Peers::new(config.view.clone()),
+            writes: Writes::default(),
+            reads: Reads::default(),
+            reconcile: Reconcile::default(),
             clock: HybridClock::new(config.instance),
             minter: Minter::new(config.instance, config.shards, config.own, now.wall),
             wall_ahead_ms: now.wall.0.saturating_sub(tick.0),
@@ -127,12 +152,21 @@ impl Shard {
             Event::CallbackFinished { ticket, outcome } => {
                 self.callback_finished(now, ticket, outcome, outbox);
             }
-            Event::View(_)
-            | Event::Peer { .. }
-            | Event::PeerMessage { .. }
-            | Event::PeerResult { .. }
-            | Event::PeerUnheard { .. }
-            | Event::Resynchronise => todo!(),
+            Event::View(view) => self.set_view(now, view, outbox),
+            Event::Peer { peer, liveness, dialect, has_gaps } => {
+                self.believe(now, peer, (liveness, dialect), has_gaps, outbox);
+            }
+            Event::PeerMessage { ticket, from, clock_offset_ns, message } => {
+                let teller = Teller { peer: from, clock_offset_ns };
+                self.peer_message(now, ticket, teller, message, outbox);
+            }
+            Event::PeerResult { peer, purpose, result } => {
+                self.peer_result(now, peer, purpose, Some(result), outbox);
+            }
+            Event::PeerUnheard { peer, purpose } => {
+                self.peer_result(now, peer, purpose, None, outbox);
+            }
+            Event::Resynchronise => self.walk(self.peers.view.connected_nodes()),
         }
     }
 
@@ -146,6 +180,37 @@ impl Shard {
             self.swept_at = tick;
             self.sweep(tick, outbox);
         }
+        self.reconcile(now, outbox);
+        self.counters.misplaced = self.reconcile.misplaced();
+        self.counters.walk_seen = self.reconcile.seen().unwrap_or(0);
+        self.counters.walks = u64::from(self.reconcile.seen().is_some());
+        self.counters.writes_waiting = self.writes.len() as u64;
+    }
+
+    fn set_view(&mut self, now: Now, view: Arc<View>, outbox: &mut Outbox) {
+        let own = self.peers.own_hash();
+        assert!(view.own_hash() == own, "a node keeps its name while it runs");
+        self.peers.view = view;
+        self.settle_writes(now, outbox);
+        self.walk(PeerSet::EMPTY);
+    }
+
+    fn believe(
+        &mut self,
+        now: Now,
+        peer: PeerIndex,
+        (liveness, dialect): (Liveness, Dialect),
+        has_gaps: bool,
+        outbox: &mut Outbox,
+    ) {
+        let former = self.peers.believe(peer, liveness, dialect);
+        if liveness != Liveness::Alive {
+            self.settle_writes(now, outbox);
+            self.settle_reads(now, outbox);
+            self.abandon_moves(now, peer);
+        } else if has_gaps || former == Liveness::Dead {
+            self.walk(PeerSet::EMPTY.with(peer));
+        }
     }
 
     /// When [`Shard::tick`] should next be called; a tick in the past means at once; `None` when
@@ -157,7 +222,8 @@ impl Shard {
         if self.behind || self.hosts.has_waiting_in_trouble() {
             return Some(Tick(0));
         }
-        self.wheel.next_wake()
+        let work = self.reconcile.next_wake();
+        [self.wheel.next_wake(), work].into_iter().flatten().min()
     }
 
     /// The content of a callback that this shard asked for in an [`Attempt`]: valid until the next
@@ -189,7 +255,8 @@ impl Shard {
     /// Bytes of memory held: records, links, wheel, index, payloads in use.
     pub fn bytes(&self) -> u64 {
         let store = self.records.bytes() + self.links.bytes() + self.wheel.bytes();
-        (store + self.index.bytes() + self.payloads.used_bytes() + self.hosts.bytes()) as u64
+        let tables = self.index.bytes() + self.hosts.bytes() + self.placements.bytes();
+        (store + tables + self.payloads.used_bytes()) as u64
     }
 
     /// Callback hosts known.

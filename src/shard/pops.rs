@@ -1,17 +1,18 @@
 //! From due to delivered: pops, attempts, retries, giving up.
 //!
-//! A pop waits for a place at its host, is attempted, and on failure tried again with back-off
-//! until the next pop is due (the last pop: until a limit), then given up and counted; a repeating
-//! timer goes on with its next interval.
+//! A pop waits for a place at its host and is attempted. On failure it is left to the next rank; on
+//! the last one it is tried again with back-off until the next pop is due (the last pop: until a
+//! limit), then given up and counted; a repeating timer goes on with its next interval.
 
-use crate::base::ids::{HostId, Slot, mix};
+use crate::base::ids::{HostId, PeerSet, Slot, mix};
+use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::store::payloads::PayloadRef;
-use crate::timer::schedule::tombstone_ms;
+use crate::wire::peer_message::PeerMessage;
 
 use super::Shard;
 use super::effects::{Attempt, CallbackOutcome, Outbox, Ticket};
+use super::placements::Placement;
 use super::record::{Record, State};
 
 /// Waiting pops of hosts in trouble that are moved back into the wheel per tick.
@@ -35,7 +36,8 @@ impl Shard {
         for slot in due.drain(..) {
             match self.records.get(slot).state {
                 State::Armed | State::BackingOff => self.pop(now, slot, outbox),
-                State::Tombstone => self.end_tombstone(tick, slot),
+                State::HandedOver => self.take_back(now, slot, outbox),
+                State::Tombstone => self.remove(tick, slot),
                 state => unreachable!("a slot in state {state:?} is not in the wheel"),
             }
         }
@@ -69,9 +71,9 @@ impl Shard {
     fn pop(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
-        let host = self.hosts.get(record.host);
+        let host = self.hosts.get(record.host());
         let is_next = host.ready.is_empty() || host.is_in_trouble();
-        let may_start = is_next && self.hosts.may_start(record.host, tick);
+        let may_start = is_next && self.hosts.may_start(record.host(), tick);
         if host.is_in_trouble() || record.attempts > 0 {
             let sequence = record.sequence + 1;
             self.oldest_failing.see(record.schedule().due(sequence));
@@ -81,18 +83,21 @@ impl Shard {
             // it may be tried.
             if tick >= give_up_at && (record.attempts > 0 || !may_start) {
                 self.counters.given_up += 1;
-                self.pop_done(tick, slot);
+                self.pop_done(tick, slot, outbox);
                 return;
             }
         }
-        let host = self.hosts.get(record.host);
+        if !may_start && host.is_in_trouble() && self.has_backup(&record) {
+            return self.hand_over(tick, slot);
+        }
+        let host = self.hosts.get(record.host());
         if may_start {
             self.attempt(now, slot, outbox);
         } else if host.is_in_trouble() {
             self.back_off(tick, slot, &record);
         } else {
             self.records.get_mut(slot).state = State::Ready;
-            self.hosts.get_mut(record.host).ready.push_back(&mut self.links, slot);
+            self.hosts.get_mut(record.host()).ready.push_back(&mut self.links, slot);
             self.counters.waiting += 1;
         }
     }
@@ -103,7 +108,7 @@ impl Shard {
         record.state = State::InFlight;
         let sequence = record.sequence + 1;
         let ticket =
-            Ticket { slot, host: record.host, id: record.id, version: record.version, sequence };
+            Ticket { slot, host: record.host(), id: record.id, version: record.version, sequence };
         let attempt = Attempt {
             ticket,
             due: record.schedule().due(sequence),
@@ -142,9 +147,9 @@ impl Shard {
             self.counters.outdated += 1;
         } else {
             match outcome {
-                CallbackOutcome::Delivered => self.pop_done(tick, ticket.slot),
+                CallbackOutcome::Delivered => self.pop_done(tick, ticket.slot, outbox),
                 CallbackOutcome::Stale => self.attempt(now, ticket.slot, outbox),
-                _ => self.pop_failed(tick, ticket.slot),
+                _ => self.pop_failed(tick, ticket.slot, outbox),
             }
         }
         self.start_waiting(now, ticket.host, outbox);
@@ -174,40 +179,137 @@ impl Shard {
         }
     }
 
-    /// A pop was delivered or given up: arm the next, or bury the timer. The slot is in no list.
-    fn pop_done(&mut self, tick: Tick, slot: Slot) {
+    /// A pop was delivered or given up: arm the next, or bury the timer, and tell the others. This
+    /// node decides who acts next: those that did and live, and those that were found to hold the
+    /// timer since. The slot is in no list.
+    fn pop_done(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {
+        let placement = self.next_placement(slot);
         let record = self.records.get_mut(slot);
         if !is_planted(Bug::ReuseSequence) || record.sequence % 5 != 3 {
             record.sequence += 1;
         }
         record.attempts = 0;
-        let record = *record;
-        if is_planted(Bug::PayloadFreedEarly) && record.sequence == 2 {
-            self.payloads.remove(record.payload);
+        record.state = State::InFlight;
+        let former = *record;
+        if is_planted(Bug::PayloadFreedEarly) && former.sequence == 2 {
+            self.payloads.remove(former.payload);
         }
+        let told = self.retell(slot, &placement);
+        let record = *self.records.get(slot);
         if record.schedule().is_last(record.sequence) {
-            self.release(tick, &record);
-            let held = self.records.get_mut(slot);
-            held.state = State::Tombstone;
-            held.payload = PayloadRef::EMPTY;
-            self.counters.tombstones += 1;
-            let stays_ms = tombstone_ms(record.interval_ms, self.config.callbacks.tombstone_ms_max);
-            self.wheel.insert(&mut self.links, slot, tick + stays_ms);
+            self.tell_all(slot, told, outbox);
+            self.entomb(tick, slot, &former);
         } else {
             self.records.get_mut(slot).state = State::Armed;
-            let next = record.schedule().due(record.sequence + 1);
-            self.wheel.insert(&mut self.links, slot, next);
+            let pops_at = self.pops_at(&record);
+            self.wheel.insert(&mut self.links, slot, pops_at);
+            self.tell_all(slot, told, outbox);
+            self.look_later_if_misplaced(tick, slot);
         }
     }
 
-    fn pop_failed(&mut self, tick: Tick, slot: Slot) {
+    /// The placement after a pop here: right list, sites as configured, and who acts.
+    fn next_placement(&self, slot: Slot) -> Placement {
+        let record = self.records.get(slot);
+        let former = *self.placements.get(record.placement);
+        if self.peers.is_alone() {
+            return former;
+        }
+        let list = self.right_list(record);
+        let sites = self.peers.view.next_sites(&former.sites);
+        let mut placement = self.placement(list, sites, former.factor);
+        let dead = self.ranks_of(&list, self.peers.dead());
+        let own = placement.own.map_or(0, |own| 1 << own);
+        let carried = self.carried_actives(&former, &list) | own;
+        placement.actives = match carried & !dead {
+            0 => list.all_ranks() & !dead,
+            carried => carried,
+        };
+        placement
+    }
+
+    /// Gives a record in no list its next placement. Returns who is to be told, and whether the
+    /// list is new to them.
+    fn retell(&mut self, slot: Slot, placement: &Placement) -> (PeerSet, bool) {
+        let former = self.records.get(slot).placement;
+        let entered = self.placements.enter(placement);
+        if self.peers.is_alone() {
+            self.placements.leave(former);
+            self.records.get_mut(slot).placement = entered;
+            return (PeerSet::EMPTY, false);
+        }
+        let lists = (self.placements.get(former).replicas, placement.replicas);
+        self.placements.leave(former);
+        self.records.get_mut(slot).placement = entered;
+        let view = &self.peers.view;
+        let to = view.peers_of(&lists.0).union(view.peers_of(&lists.1));
+        (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1)
+    }
+
+    /// Tells replicas and other sites of a pop; the record is still live.
+    fn tell_all(&mut self, slot: Slot, (to, is_new): (PeerSet, bool), outbox: &mut Outbox) {
+        self.tell(slot, to, is_new, outbox);
+        let record = *self.records.get(slot);
+        let placement = *self.placements.get(record.placement);
+        if placement.sites.len() > 1 {
+            let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
+            self.tell_sites(&placement, bytes, record.id, outbox);
+        }
+    }
+
+    /// Whether another rank, or another site, tries after this one.
+    fn has_backup(&self, record: &Record) -> bool {
+        let placement = self.placements.get(record.placement);
+        let behind = placement.actives_behind();
+        if behind == 0 {
+            return placement.has_sites_behind();
+        }
+        behind & !self.ranks_of(&placement.replicas, self.peers.dead()) != 0
+            || placement.has_sites_behind()
+    }
+
+    fn pop_failed(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {
         if is_planted(Bug::ForgetFailure) {
-            return self.pop_done(tick, slot);
+            return self.pop_done(tick, slot, outbox);
         }
         let record = self.records.get_mut(slot);
         record.attempts = record.attempts.saturating_add(1);
         let record = *record;
+        if self.has_backup(&record) {
+            return self.hand_over(tick, slot);
+        }
         self.back_off(tick, slot, &record);
+    }
+
+    /// Leaves a pop to the next rank: waits until all of them have had their try, and takes the pop
+    /// back if none has told of it by then. The slot is in no list.
+    fn hand_over(&mut self, tick: Tick, slot: Slot) {
+        let record = *self.records.get(slot);
+        let placement = self.placements.get(record.placement);
+        let ranks = u64::from(placement.replicas.len());
+        let sites = u64::from(placement.sites.len()) * u64::from(placement.factor);
+        let others_ms = (ranks + sites) * RANK_DELAY_MS + self.config.callbacks.timeout_ms;
+        let due = record.schedule().due(record.sequence + 1);
+        let give_up_at =
+            record.schedule().give_up_at(record.sequence + 1, self.config.callbacks.give_up_ms);
+        let back_at = (due.max(tick) + others_ms).min(give_up_at).max(tick + 1);
+        self.counters.handed_over += 1;
+        self.records.get_mut(slot).state = State::HandedOver;
+        self.wheel.insert(&mut self.links, slot, back_at);
+    }
+
+    /// No other rank has told of a pop that was left to it.
+    fn take_back(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
+        let record = self.records.get_mut(slot);
+        record.state = State::BackingOff;
+        let tick = now.mono.tick_floor();
+        let give_up_at =
+            record.schedule().give_up_at(record.sequence + 1, self.config.callbacks.give_up_ms);
+        if tick >= give_up_at {
+            self.counters.given_up += 1;
+            return self.pop_done(tick, slot, outbox);
+        }
+        self.pop(now, slot, outbox);
     }
 
     /// Files a slot that is in no list for its next attempt: after a pause that doubles with the
@@ -217,7 +319,7 @@ impl Shard {
         let limits = &self.config.callbacks;
         let doublings = u32::from(record.attempts.saturating_sub(1)).min(16);
         let mut pause_ms = (limits.retry_first_ms << doublings).min(limits.retry_max_ms);
-        let host = self.hosts.get(record.host);
+        let host = self.hosts.get(record.host());
         if host.is_in_trouble() {
             pause_ms = pause_ms.max(host.probe_at - tick).max(DEFERRED_MS_MIN);
         }
@@ -226,15 +328,6 @@ impl Shard {
         let again = (tick + pause_ms + spread_ms).min(give_up_at).max(tick + 1);
         self.records.get_mut(slot).state = State::BackingOff;
         self.wheel.insert(&mut self.links, slot, again);
-    }
-
-    fn end_tombstone(&mut self, tick: Tick, slot: Slot) {
-        let records = &self.records;
-        let id = records.get(slot).id;
-        let removed = self.index.remove(id.0, |slot| records.get(slot).id.0);
-        assert_eq!(removed, Some(slot), "the index names every record");
-        let record = self.records.remove(slot);
-        self.release(tick, &record);
     }
 
     fn count(&mut self, outcome: CallbackOutcome) {

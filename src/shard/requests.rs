@@ -1,19 +1,30 @@
-//! What clients ask: create, update, delete, read.
+//! What clients ask: create, update, delete, read. Decides who is to hold the timer and what it
+//! becomes here; [`super::writes`] sees that the others get it before the client is answered.
 
-use crate::base::ids::{HostId, Slot, TimerId};
+use crate::base::ids::{PeerSet, TimerId};
 use crate::base::limits::REPLICATION_FACTOR_DEFAULT;
-use crate::base::planted::{Bug, is_planted};
-use crate::base::time::{Now, Tick, WallMs};
-use crate::store::payloads::PayloadRef;
+use crate::base::ranked::Replicas;
+use crate::base::time::{Now, WallMs};
 use crate::timer::definition::{Content, Definition};
-use crate::timer::schedule::tombstone_ms;
-use crate::timer::version::{StateKey, Version, supersedes};
+use crate::timer::version::StateKey;
 
 use super::Shard;
-use super::effects::{Answer, Outbox, Refusal, Reply, Request, Requester, TimerView};
-use super::record::{Record, State};
+use super::effects::{Answer, Outbox, Refusal, Reply, Request, Requester, Target, TimerView};
+use super::keep::fires;
+use super::placements::Placement;
+use super::record::Record;
+use super::writes::NewWrite;
 
 const FACTOR_DEFAULT: u8 = REPLICATION_FACTOR_DEFAULT as u8;
+
+/// Whom a write concerns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// Who is to hold the timer.
+    pub placement: Placement,
+    /// Others who may hold it from before, this node not among them.
+    pub extras: PeerSet,
+}
 
 impl Shard {
     pub(super) fn request(
@@ -24,22 +35,38 @@ impl Shard {
         outbox: &mut Outbox,
     ) {
         let answer = match request {
-            Request::Create(definition) => self.create(now, &definition),
-            Request::Update(target, definition) => self.update(now, target.id, &definition),
-            Request::Delete(target) => Ok(self.delete(now, target.id, target.factor)),
-            Request::Read(target) => Ok(self.read(now, target.id)),
+            Request::Create(definition) => self.create(now, from, &definition, outbox),
+            Request::Update(target, definition) => {
+                self.update(now, from, target, &definition, outbox)
+            }
+            Request::Delete(target) => self.delete(now, from, target, outbox),
+            Request::Read(target) => Ok(self.read(now, from, target, outbox)),
         };
         let answer = answer.unwrap_or_else(|refusal| {
             self.counters.refused += 1;
-            Answer::Refused(refusal)
+            Some(Answer::Refused(refusal))
         });
-        outbox.replies.push(Reply { to: from, answer });
+        if let Some(answer) = answer {
+            outbox.replies.push(Reply { to: from, answer });
+        }
     }
 
-    fn create(&mut self, now: Now, definition: &Definition<'_>) -> Result<Answer, Refusal> {
+    fn create(
+        &mut self,
+        now: Now,
+        from: Requester,
+        definition: &Definition<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<Option<Answer>, Refusal> {
         let wall = self.steady_wall(now);
         let id = self.minter.mint(wall).ok_or(Refusal::IdsExhausted)?;
-        self.create_under(now, id, definition)
+        let factor = definition.factor.unwrap_or(FACTOR_DEFAULT);
+        let plan = self.plan_new(id, factor);
+        if !fires(definition) {
+            self.counters.never_firing += 1;
+            return Ok(Some(self.done(id, &plan.placement)));
+        }
+        self.store(now, from, id, &plan, definition, outbox)
     }
 
     /// The wall clock for ids: goes on from where it was when the real one steps back, for a clock
@@ -50,264 +77,184 @@ impl Shard {
         WallMs(mono_ms + self.wall_ahead_ms)
     }
 
+    /// A PUT on an id not held creates it (seeds/002, note under "Response").
     fn update(
         &mut self,
         now: Now,
-        id: TimerId,
+        from: Requester,
+        target: Target,
         definition: &Definition<'_>,
-    ) -> Result<Answer, Refusal> {
-        let Some(slot) = self.find(id) else { return self.create_under(now, id, definition) };
-        let held = *self.records.get(slot);
-        let factor =
-            if held.is_live() { held.factor } else { definition.factor.unwrap_or(held.factor) };
-        if !fires(definition) {
-            self.counters.never_firing += 1;
-            self.bury(now, slot);
-            return Ok(Answer::Done { id, factor, filter: 0 });
+        outbox: &mut Outbox,
+    ) -> Result<Option<Answer>, Refusal> {
+        let held = self.find(target.id).map(|slot| *self.records.get(slot));
+        let live = held.filter(Record::is_live);
+        let asked = definition.factor.or(target.factor);
+        let held_factor = held.map(|held| self.placements.get(held.placement).factor);
+        let factor = match live {
+            Some(_) => held_factor,
+            None => asked.or(held_factor),
+        };
+        let plan = self.plan_known(target, factor.unwrap_or(FACTOR_DEFAULT), held.as_ref());
+        if fires(definition) {
+            return self.store(now, from, target.id, &plan, definition, outbox);
         }
-        let host = self.admit_host(definition, now.mono.tick_floor())?;
-        self.room_for_bytes(definition.content.len())?;
-        let version = self.clock.assign(now.wall, Some(held.version));
-        self.replace(now, slot, version, factor, host, definition);
-        if held.is_live() {
-            self.counters.updates += 1;
-        } else {
-            self.counters.creates += 1;
+        self.counters.never_firing += 1;
+        if live.is_none() && self.peers.is_alone() {
+            return Ok(Some(self.done(target.id, &plan.placement)));
         }
-        Ok(Answer::Done { id, factor, filter: 0 })
+        self.end(now, from, target.id, &plan, outbox)
     }
 
-    /// A new timer under a minted id, or by a PUT on an id not held (seeds/002, note under
-    /// "Response").
-    fn create_under(
+    fn delete(
         &mut self,
         now: Now,
-        id: TimerId,
-        definition: &Definition<'_>,
-    ) -> Result<Answer, Refusal> {
-        let factor = definition.factor.unwrap_or(FACTOR_DEFAULT);
-        if !fires(definition) {
-            self.counters.never_firing += 1;
-            return Ok(Answer::Done { id, factor, filter: 0 });
-        }
-        let host = self.admit_host(definition, now.mono.tick_floor())?;
-        self.room(definition.content.len())?;
-        let version = self.clock.assign(now.wall, None);
-        self.insert(now, id, version, factor, host, definition);
-        self.counters.creates += 1;
-        Ok(Answer::Done { id, factor, filter: 0 })
-    }
-
-    fn delete(&mut self, now: Now, id: TimerId, factor: Option<u8>) -> Answer {
+        from: Requester,
+        target: Target,
+        outbox: &mut Outbox,
+    ) -> Result<Option<Answer>, Refusal> {
         self.counters.deletes += 1;
-        match self.find(id) {
-            Some(slot) => {
-                let held = *self.records.get(slot);
-                if held.is_live() {
-                    self.bury(now, slot);
-                }
-                Answer::Done { id, factor: held.factor, filter: 0 }
+        let held = self.find(target.id).map(|slot| *self.records.get(slot));
+        let held_factor = held.map(|held| self.placements.get(held.placement).factor);
+        let factor = held_factor.or(target.factor).unwrap_or(FACTOR_DEFAULT);
+        let plan = self.plan_known(target, factor, held.as_ref());
+        let is_over = held.is_some_and(|held| !held.is_live());
+        if is_over && self.peers.is_alone() {
+            return Ok(Some(self.done(target.id, &plan.placement)));
+        }
+        self.end(now, from, target.id, &plan, outbox)
+    }
+
+    /// A new definition.
+    fn store(
+        &mut self,
+        now: Now,
+        from: Requester,
+        id: TimerId,
+        plan: &Plan,
+        definition: &Definition<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<Option<Answer>, Refusal> {
+        let held = self.find(id).map(|slot| *self.records.get(slot));
+        let version = self.clock.assign(now.wall, held.map(|held| held.version));
+        let new = NewWrite {
+            from,
+            id,
+            key: StateKey { version, sequence: 0 },
+            start: now.mono.tick_ceil(),
+            interval_ms: definition.interval_ms,
+            repeat_for_ms: definition.repeat_for_ms,
+            body: Some((definition.authority, definition.content)),
+            tries: 1,
+        };
+        let answer = self.write(now, &new, plan, outbox)?;
+        match held.filter(Record::is_live) {
+            Some(_) => self.counters.updates += 1,
+            None => self.counters.creates += 1,
+        }
+        Ok(answer)
+    }
+
+    /// The end of a timer.
+    fn end(
+        &mut self,
+        now: Now,
+        from: Requester,
+        id: TimerId,
+        plan: &Plan,
+        outbox: &mut Outbox,
+    ) -> Result<Option<Answer>, Refusal> {
+        let held = self.find(id).map(|slot| *self.records.get(slot));
+        let version = self.clock.assign(now.wall, held.map(|held| held.version));
+        let new = NewWrite {
+            from,
+            id,
+            key: StateKey { version, sequence: held.map_or(0, |held| held.sequence) },
+            start: held.map_or(now.mono.tick_floor(), |held| held.start),
+            interval_ms: held.map_or(0, |held| held.interval_ms),
+            repeat_for_ms: held.map_or(0, |held| held.repeat_for_ms),
+            body: None,
+            tries: 1,
+        };
+        self.write(now, &new, plan, outbox)
+    }
+
+    /// Who holds a new timer: live nodes.
+    pub(super) fn plan_new(&self, id: TimerId, factor: u8) -> Plan {
+        let view = &self.peers.view;
+        let mut replicas = view.place(id, factor, self.peers.not_dead());
+        if replicas.is_empty() {
+            replicas = view.place(id, factor, view.new_nodes());
+        }
+        let placement = self.placement(replicas, view.sites(), factor);
+        Plan { placement, extras: PeerSet::EMPTY }
+    }
+
+    /// Who holds a timer that may have been held before: also all that may know it from then
+    /// (seeds/000 "Elastic Scaling").
+    pub(super) fn plan_known(&self, target: Target, factor: u8, held: Option<&Record>) -> Plan {
+        let mut plan = self.plan_new(target.id, factor);
+        if self.peers.is_alone() {
+            return plan;
+        }
+        let view = &self.peers.view;
+        let mut extras = view.peers_of(&view.place(target.id, factor, view.new_nodes()));
+        if view.is_changing() {
+            extras = extras.union(view.peers_of(&view.place_old(target.id, factor)));
+        }
+        if let Some(filter) = target.filter {
+            extras = extras.union(view.matching(filter).intersection(view.connected_nodes()));
+        }
+        if let Some(held) = held {
+            let held = self.placements.get(held.placement);
+            extras = extras.union(view.peers_of(&held.replicas));
+            if !held.sites.is_empty() {
+                plan.placement = self.placement(plan.placement.replicas, held.sites, factor);
             }
-            None => {
-                let factor = factor.unwrap_or(FACTOR_DEFAULT);
-                self.bury_unknown(now, id, factor);
-                Answer::Done { id, factor, filter: 0 }
-            }
+        }
+        let told = view.peers_of(&plan.placement.replicas).with(view.own());
+        plan.extras = extras.minus(told);
+        plan
+    }
+
+    /// A placement in which all ranks act.
+    pub(super) fn placement(
+        &self,
+        replicas: Replicas,
+        sites: crate::base::ranked::Sites,
+        factor: u8,
+    ) -> Placement {
+        Placement {
+            replicas,
+            sites,
+            factor,
+            actives: replicas.all_ranks(),
+            confirmed: 0,
+            own: replicas.rank_of(self.peers.own_hash()),
+            sites_ahead: sites.rank_of(self.peers.view.local_site()).unwrap_or(0),
         }
     }
 
-    fn read(&mut self, now: Now, id: TimerId) -> Answer {
-        self.counters.reads += 1;
-        let live = self.find(id).map(|slot| self.records.get(slot)).filter(|held| held.is_live());
-        live.map_or(Answer::NotFound, |held| Answer::Found(Box::new(self.view(held, now))))
+    pub(super) fn done(&self, id: TimerId, placement: &Placement) -> Answer {
+        let filter = self.peers.view.filter_of(&placement.replicas);
+        Answer::Done { id, factor: placement.factor, filter }
     }
 
-    fn view(&self, held: &Record, now: Now) -> TimerView {
+    pub(super) fn view_of(&self, held: &Record, now: Now) -> TimerView {
         let content = Content::decode(self.payloads.get(held.payload));
+        let placement = self.placements.get(held.placement);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let tags = content.tags();
         TimerView {
             id: held.id,
-            factor: held.factor,
-            filter: 0,
+            factor: placement.factor,
+            filter: self.peers.view.filter_of(&placement.replicas),
             interval_ms: held.interval_ms,
             repeat_for_ms: held.repeat_for_ms,
             age_ms: now.mono.tick_floor() - held.start,
             sequence: held.sequence,
-            uri: format!("http://{}{}", self.hosts.authority(held.host), text(content.target)),
+            uri: format!("http://{}{}", self.hosts.authority(held.host()), text(content.target)),
             opaque: text(content.opaque),
             tags: tags.as_slice().iter().map(|tag| (tag.kind.to_owned(), tag.count)).collect(),
         }
     }
-
-    /// Files a new record. Everything that can refuse has been asked before.
-    fn insert(
-        &mut self,
-        now: Now,
-        id: TimerId,
-        version: Version,
-        factor: u8,
-        host: HostId,
-        definition: &Definition<'_>,
-    ) {
-        let record = Record {
-            id,
-            version,
-            start: now.mono.tick_ceil(),
-            interval_ms: definition.interval_ms,
-            repeat_for_ms: definition.repeat_for_ms,
-            sequence: 0,
-            payload: self.payloads.insert(definition.content),
-            host,
-            factor,
-            state: State::Armed,
-            attempts: 0,
-        };
-        let due = record.schedule().due(1);
-        self.file_new(record, due);
-        self.hosts.get_mut(host).timers += 1;
-        self.counters.timers += 1;
-    }
-
-    fn file_new(&mut self, record: Record, due: Tick) {
-        let slot = self.records.insert(record);
-        self.links.ensure(slot);
-        let records = &self.records;
-        self.index.insert(record.id.0, slot, |slot| records.get(slot).id.0);
-        self.wheel.insert(&mut self.links, slot, due);
-    }
-
-    /// Puts a new definition in place of whatever the slot holds, in one step.
-    fn replace(
-        &mut self,
-        now: Now,
-        slot: Slot,
-        version: Version,
-        factor: u8,
-        host: HostId,
-        definition: &Definition<'_>,
-    ) {
-        let held = *self.records.get(slot);
-        let key = StateKey { version, sequence: 0 };
-        assert!(supersedes(key, Some(held.key())), "the clock gives versions above the one held");
-        self.release(now.mono.tick_floor(), &held);
-        self.hosts.get_mut(host).timers += 1;
-        self.counters.timers += 1;
-        let replaced = Record {
-            version,
-            start: now.mono.tick_ceil(),
-            interval_ms: definition.interval_ms,
-            repeat_for_ms: definition.repeat_for_ms,
-            sequence: 0,
-            payload: self.payloads.insert(definition.content),
-            host,
-            factor,
-            state: State::Armed,
-            attempts: 0,
-            ..held
-        };
-        *self.records.get_mut(slot) = replaced;
-        if is_planted(Bug::KeepOldSchedule) && held.state == State::Armed {
-            return;
-        }
-        self.refile(slot, &held, replaced.schedule().due(1));
-    }
-
-    /// Makes a tombstone of a live timer, with a version of its own.
-    fn bury(&mut self, now: Now, slot: Slot) {
-        let held = *self.records.get(slot);
-        let version = self.clock.assign(now.wall, Some(held.version));
-        let tick = now.mono.tick_floor();
-        self.release(tick, &held);
-        let record = self.records.get_mut(slot);
-        *record = Record { version, state: State::Tombstone, payload: PayloadRef::EMPTY, ..held };
-        self.counters.tombstones += 1;
-        let mut stays_ms = tombstone_ms(held.interval_ms, self.config.callbacks.tombstone_ms_max);
-        if is_planted(Bug::DropTombstone) {
-            stays_ms = 0;
-        }
-        self.refile(slot, &held, tick + stays_ms);
-    }
-
-    /// Leaves a tombstone for an id not held, so that a create that is still under way loses
-    /// against it. Without room there is none: nothing is lost by that which a client was promised.
-    fn bury_unknown(&mut self, now: Now, id: TimerId, factor: u8) {
-        if self.room(0).is_err() || is_planted(Bug::DropTombstone) {
-            return;
-        }
-        let tick = now.mono.tick_floor();
-        let record = Record {
-            id,
-            version: self.clock.assign(now.wall, None),
-            start: tick,
-            interval_ms: 0,
-            repeat_for_ms: 0,
-            sequence: 0,
-            payload: PayloadRef::EMPTY,
-            host: HostId(u32::MAX),
-            factor,
-            state: State::Tombstone,
-            attempts: 0,
-        };
-        self.file_new(record, tick + tombstone_ms(0, self.config.callbacks.tombstone_ms_max));
-        self.counters.tombstones += 1;
-    }
-
-    /// Gives back what a record held beyond its slot: payload, host, its count.
-    pub(super) fn release(&mut self, now: Tick, held: &Record) {
-        if held.is_live() {
-            self.payloads.remove(held.payload);
-            self.hosts.leave(held.host, now);
-            self.counters.timers -= 1;
-        } else {
-            self.counters.tombstones -= 1;
-        }
-    }
-
-    /// Files a slot in the wheel, from whichever list the record's former state had it in.
-    fn refile(&mut self, slot: Slot, former: &Record, due: Tick) {
-        match former.state {
-            State::Armed | State::BackingOff | State::Tombstone => {
-                self.wheel.rearm(&mut self.links, slot, due);
-            }
-            State::Ready => {
-                self.hosts.get_mut(former.host).ready.remove(&mut self.links, slot);
-                self.counters.waiting -= 1;
-                self.wheel.insert(&mut self.links, slot, due);
-            }
-            State::InFlight => self.wheel.insert(&mut self.links, slot, due),
-        }
-    }
-
-    pub(super) fn find(&self, id: TimerId) -> Option<Slot> {
-        self.index.get(id.0, |slot| self.records.get(slot).id.0)
-    }
-
-    /// The callback host of a new definition, unless too many hosts are known or too many pops wait
-    /// for it.
-    fn admit_host(&mut self, definition: &Definition<'_>, now: Tick) -> Result<HostId, Refusal> {
-        let host = self.hosts.intern(definition.authority, now).ok_or(Refusal::HostsFull)?;
-        if self.hosts.get(host).ready.len() >= self.config.callbacks.queue_per_host_max {
-            return Err(Refusal::HostQueueFull);
-        }
-        Ok(host)
-    }
-
-    fn room(&self, content_bytes: usize) -> Result<(), Refusal> {
-        if self.records.len() >= self.config.records_max {
-            return Err(Refusal::TimersFull);
-        }
-        self.room_for_bytes(content_bytes)
-    }
-
-    fn room_for_bytes(&self, content_bytes: usize) -> Result<(), Refusal> {
-        let needed = self.bytes() + content_bytes as u64;
-        if needed > self.config.store_bytes_max { Err(Refusal::BytesFull) } else { Ok(()) }
-    }
-}
-
-/// Whether a timer pops at all. One that does not is accepted and not stored (seeds/002, "never
-/// fire").
-fn fires(definition: &Definition<'_>) -> bool {
-    definition.repeat_for_ms >= definition.interval_ms
 }

@@ -21,6 +21,12 @@ impl Version {
     pub const fn wall(self) -> WallMs {
         WallMs(self.0 >> (COUNTER_BITS + NodeInstance::BITS))
     }
+
+    /// The least version of a wall millisecond: for a timer of a node that sends none (compat
+    /// section 4), derived from its start.
+    pub const fn at(wall: WallMs) -> Self {
+        Self(wall.0 << (COUNTER_BITS + NodeInstance::BITS))
+    }
 }
 
 /// What a state is compared by.
@@ -54,6 +60,12 @@ impl HybridClock {
     /// A clock that has given out nothing.
     pub fn new(instance: NodeInstance) -> Self {
         Self { last: 0, instance }
+    }
+
+    /// Goes on above a version that another node gave out, whose wall time was checked before: one
+    /// far ahead would drag every later version with it.
+    pub fn observe(&mut self, version: Version) {
+        self.last = self.last.max(version.0 >> NodeInstance::BITS);
     }
 
     /// A version above every earlier one of this clock and above `held`, the version it is to

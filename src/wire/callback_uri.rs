@@ -73,6 +73,11 @@ pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     Ok(CallbackUri { authority, host, port, target })
 }
 
+/// Whether `text` alone is an authority as [`CallbackUri::authority`] has it. Cost: one pass.
+pub fn is_authority(text: &str) -> bool {
+    split_authority(text).is_ok()
+}
+
 fn after_scheme(uri: &str) -> Result<&str, UriError> {
     let begins = |scheme: &str| {
         uri.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
@@ -195,6 +200,17 @@ mod tests {
             parts("http://[2001:DB8::1]"),
             ("[2001:DB8::1]", address("2001:db8::1"), 80, "")
         );
+    }
+
+    #[test]
+    fn an_authority_alone() {
+        for text in ["a", "a.b:80", "1.2.3.4", "[::1]:65535"] {
+            assert!(is_authority(text), "{text}");
+            assert_eq!(parts(&format!("http://{text}/x")).0, text);
+        }
+        for text in ["", "a/", "a?", "a#", "u@a", "a b", "a\r\nb", "a:0", "1.2", "\u{e9}", "[::1"] {
+            assert!(!is_authority(text), "{text:?}");
+        }
     }
 
     #[test]

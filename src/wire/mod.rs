@@ -1,16 +1,19 @@
 //! Bytes to values and back: HTTP/1.1 heads, chunked bodies, timer JSON, callback URIs, timer ids
-//! in paths. Knows formats, never meaning: whether a negative interval is allowed is not its
-//! business.
+//! in paths; messages and frames between nodes. Knows formats, never meaning: whether a negative
+//! interval is allowed is not its business.
 
 pub mod answer_head;
 pub mod callback_uri;
 pub mod chunked;
+pub mod leb128;
 pub mod peer_frame;
 pub mod peer_message;
 pub mod request_head;
 pub mod timer_json;
 pub mod timer_path;
 
+#[cfg(test)]
+mod peer_message_tests;
 #[cfg(test)]
 mod request_head_tests;
 #[cfg(test)]

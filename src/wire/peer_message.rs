@@ -1,11 +1,54 @@
 //! What nodes tell each other about timers, one message at a time. Bytes only: what a message
 //! means for a timer is the shard's business.
 //!
-//! A message is: kind u8, then its fields, little-endian; counts and durations as LEB128. Nothing
-//! is aligned, nothing is padded: a copy takes about 50 bytes and its payload.
+//! Numbers are little-endian, those marked `v` as LEB128 (`wire::leb128`). Nothing is aligned or
+//! padded, and a value has one form only:
+//!
+//! ```text
+//! standing  kind u8 = 1, id u64, version u64, sequence v, actives v, list digest u32
+//! copy      kind u8 = 2 (+ 16: a client's write) (+ 32: not a tombstone), id u64, version u64,
+//!           sequence v, (factor - 1) x 16 + sites u8, replicas u8, each replica u32,
+//!           actives v, each site u32, start v, interval v, repeat-for v;
+//!           not a tombstone: authority's length v, authority, content's length v, content
+//! fetch     kind u8 = 3, id u64
+//! result    kind u8; superseded: version u64, factor u8; refused: reason u8;
+//!           found: length v, bytes
+//! ```
+//!
+//! Bytes: 23 for a standing; 43 for a copy of factor 2 beside authority and content, when the
+//! timer repeats for minutes. The content's own form is that of `timer::definition`; it is checked
+//! here to the last byte, since it is only sliced there.
 
-use crate::base::ids::TimerId;
+use crate::base::ids::{NodeHash, SiteHash, TimerId};
+use crate::base::limits::{
+    INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX, SITES_PER_TIMER_MAX, TAG_BYTES_MAX,
+    TAGS_PER_TIMER_MAX, URI_BYTES_MAX,
+};
 use crate::base::ranked::{Replicas, Sites};
+use crate::base::time::TICK_NS;
+use crate::wire::callback_uri::is_authority;
+use crate::wire::leb128::{leb128_bytes, read_leb128, write_leb128};
+
+/// Most pops of one timer: of the shortest interval, 1 ms, in the longest repeat-for.
+pub const SEQUENCE_MAX: u64 = INTERVAL_MS_MAX;
+/// Latest start: the last millisecond that a clock of nanoseconds tells.
+pub const START_MS_MAX: u64 = u64::MAX / TICK_NS;
+
+const STANDING: u8 = 1;
+const COPY: u8 = 2;
+const FETCH: u8 = 3;
+/// Added to [`COPY`]: a client's write is carried.
+const IS_WRITE: u8 = 0x10;
+/// Added to [`COPY`]: not a tombstone.
+const HAS_BODY: u8 = 0x20;
+
+const HELD: u8 = 1;
+const WANTED: u8 = 2;
+const SUPERSEDED: u8 = 3;
+const BUSY: u8 = 4;
+const REFUSED: u8 = 5;
+const FOUND: u8 = 6;
+const NOT_FOUND: u8 = 7;
 
 /// How far a copy of a timer is. Two copies compare by (version, sequence); at the same key the
 /// ranks that act are united.
@@ -109,29 +152,288 @@ pub enum PeerRefusal {
 pub struct PeerMessageError(pub &'static str);
 
 impl PeerMessage<'_> {
-    /// Appends the message.
+    /// Appends the message. What it says must be within the limits that [`decode_message`] checks.
+    /// Cost: one copy of the payload.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let _ = out;
-        todo!()
+        match self {
+            Self::Standing(standing) => {
+                out.push(STANDING);
+                write_key(standing, out);
+                write_leb128(standing.actives.into(), out);
+                out.extend_from_slice(&standing.list_digest.to_le_bytes());
+            }
+            Self::Copy(copy) => copy.encode(out),
+            Self::Fetch(id) => {
+                out.push(FETCH);
+                out.extend_from_slice(&id.0.to_le_bytes());
+            }
+        }
     }
 }
 
-/// Takes one message off the front of `input`, checking every bound; the rest is left.
+impl TimerCopy<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let is_factor = (1..=REPLICATION_FACTOR_MAX).contains(&self.factor.into());
+        assert!(is_factor, "a replication factor is 1 to 16, not {}", self.factor);
+        let write = if self.is_write { IS_WRITE } else { 0 };
+        let body = if self.body.is_some() { HAS_BODY } else { 0 };
+        out.push(COPY | write | body);
+        write_key(&self.standing, out);
+        out.push((self.factor - 1) << 4 | self.sites.len());
+        out.push(self.replicas.len());
+        for node in self.replicas.as_slice() {
+            out.extend_from_slice(&node.0.to_le_bytes());
+        }
+        write_leb128(self.standing.actives.into(), out);
+        for site in self.sites.as_slice() {
+            out.extend_from_slice(&site.0.to_le_bytes());
+        }
+        write_leb128(self.start_ms, out);
+        write_leb128(self.interval_ms, out);
+        write_leb128(self.repeat_for_ms, out);
+        if let Some(CopyBody { authority, content }) = self.body {
+            write_bytes(authority.as_bytes(), out);
+            write_bytes(content, out);
+        }
+    }
+}
+
+fn write_key(standing: &Standing, out: &mut Vec<u8>) {
+    out.extend_from_slice(&standing.id.0.to_le_bytes());
+    out.extend_from_slice(&standing.version.to_le_bytes());
+    write_leb128(standing.sequence, out);
+}
+
+fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    write_leb128(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Takes one message off the front of `input`, checking every bound; the rest is left. Written
+/// again, the message is the same bytes.
+///
+/// What is taken can be used without another look: numbers are within `base::limits`, ranks that
+/// act are in the list, no node or site comes twice, authority and target are such as
+/// `callback_uri` lets pass, the content comes apart, and tags and opaque data are text. Cost: one
+/// pass over the message.
 pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerMessageError> {
-    let _ = input;
-    todo!()
+    match byte(input)? {
+        STANDING => {
+            let mut standing = key(input)?;
+            standing.actives = actives(input)?;
+            standing.list_digest = u32::from_le_bytes(chunk(input)?);
+            Ok(PeerMessage::Standing(standing))
+        }
+        FETCH => Ok(PeerMessage::Fetch(TimerId(u64::from_le_bytes(chunk(input)?)))),
+        kind if kind & !(IS_WRITE | HAS_BODY) == COPY => copy(kind, input).map(PeerMessage::Copy),
+        _ => Err(PeerMessageError("unknown kind")),
+    }
 }
 
 impl PeerResult<'_> {
-    /// Appends the result.
+    /// Appends the result. Cost: one copy of what was found.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let _ = out;
-        todo!()
+        match *self {
+            Self::Held => out.push(HELD),
+            Self::Wanted => out.push(WANTED),
+            Self::Superseded { version, factor } => {
+                out.push(SUPERSEDED);
+                out.extend_from_slice(&version.to_le_bytes());
+                out.push(factor);
+            }
+            Self::Busy => out.push(BUSY),
+            Self::Refused(reason) => out.extend_from_slice(&[REFUSED, reason as u8]),
+            Self::Found(copy) => {
+                out.push(FOUND);
+                write_bytes(copy, out);
+            }
+            Self::NotFound => out.push(NOT_FOUND),
+        }
+    }
+
+    /// Bytes that [`PeerResult::encode`] appends.
+    pub fn encoded_bytes(&self) -> usize {
+        match self {
+            Self::Held | Self::Wanted | Self::Busy | Self::NotFound => 1,
+            Self::Refused(_) => 2,
+            Self::Superseded { .. } => 10,
+            Self::Found(copy) => 1 + leb128_bytes(copy.len() as u64) + copy.len(),
+        }
     }
 }
 
-/// Takes one result off the front of `input`.
+/// Takes one result off the front of `input`; the rest is left. Of a copy that was found the bytes
+/// are not looked at: [`decode_message`] does that.
 pub fn decode_result<'a>(input: &mut &'a [u8]) -> Result<PeerResult<'a>, PeerMessageError> {
-    let _ = input;
-    todo!()
+    match byte(input)? {
+        HELD => Ok(PeerResult::Held),
+        WANTED => Ok(PeerResult::Wanted),
+        SUPERSEDED => {
+            let version = u64::from_le_bytes(chunk(input)?);
+            let factor = byte(input)?;
+            if !(1..=REPLICATION_FACTOR_MAX).contains(&factor.into()) {
+                return Err(PeerMessageError("a replication factor that is not 1 to 16"));
+            }
+            Ok(PeerResult::Superseded { version, factor })
+        }
+        BUSY => Ok(PeerResult::Busy),
+        REFUSED => match byte(input)? {
+            1 => Ok(PeerResult::Refused(PeerRefusal::FutureVersion)),
+            2 => Ok(PeerResult::Refused(PeerRefusal::Full)),
+            3 => Ok(PeerResult::Refused(PeerRefusal::Malformed)),
+            _ => Err(PeerMessageError("unknown reason of a refusal")),
+        },
+        FOUND => Ok(PeerResult::Found(bytes(input)?)),
+        NOT_FOUND => Ok(PeerResult::NotFound),
+        _ => Err(PeerMessageError("unknown kind of result")),
+    }
+}
+
+fn chunk<const N: usize>(input: &mut &[u8]) -> Result<[u8; N], PeerMessageError> {
+    let (chunk, rest) = input.split_first_chunk().ok_or(PeerMessageError("cut off"))?;
+    *input = rest;
+    Ok(*chunk)
+}
+
+fn byte(input: &mut &[u8]) -> Result<u8, PeerMessageError> {
+    chunk(input).map(|[byte]| byte)
+}
+
+fn number(input: &mut &[u8], max: u64, beyond: PeerMessageError) -> Result<u64, PeerMessageError> {
+    let number = read_leb128(input).ok_or(PeerMessageError("a number that is none"))?;
+    if number > max { Err(beyond) } else { Ok(number) }
+}
+
+fn bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], PeerMessageError> {
+    const CUT_OFF: PeerMessageError = PeerMessageError("cut off");
+    let len = number(input, input.len() as u64, CUT_OFF)?;
+    let (bytes, rest) = input.split_at_checked(len as usize).ok_or(CUT_OFF)?;
+    *input = rest;
+    Ok(bytes)
+}
+
+/// Id, version and sequence.
+fn key(input: &mut &[u8]) -> Result<Standing, PeerMessageError> {
+    Ok(Standing {
+        id: TimerId(u64::from_le_bytes(chunk(input)?)),
+        version: u64::from_le_bytes(chunk(input)?),
+        sequence: number(input, SEQUENCE_MAX, PeerMessageError("a sequence out of range"))?,
+        actives: 0,
+        list_digest: 0,
+    })
+}
+
+fn actives(input: &mut &[u8]) -> Result<u16, PeerMessageError> {
+    let beyond = PeerMessageError("ranks that no list has");
+    number(input, u16::MAX.into(), beyond).map(|actives| actives as u16)
+}
+
+fn copy<'a>(kind: u8, input: &mut &'a [u8]) -> Result<TimerCopy<'a>, PeerMessageError> {
+    let mut standing = key(input)?;
+    let factor_and_sites = byte(input)?;
+    let replicas = replicas(input)?;
+    standing.list_digest = replicas.digest();
+    standing.actives = actives(input)?;
+    if standing.actives & !replicas.all_ranks() != 0 {
+        return Err(PeerMessageError("a rank acts that the list does not have"));
+    }
+    let sites = sites(factor_and_sites & 0xf, input)?;
+    let beyond = PeerMessageError("a start out of range");
+    let start_ms = number(input, START_MS_MAX, beyond)?;
+    let beyond = PeerMessageError("an interval or repeat-for out of range");
+    Ok(TimerCopy {
+        standing,
+        is_write: kind & IS_WRITE != 0,
+        replicas,
+        factor: (factor_and_sites >> 4) + 1,
+        sites,
+        start_ms,
+        interval_ms: number(input, INTERVAL_MS_MAX, beyond)?,
+        repeat_for_ms: number(input, INTERVAL_MS_MAX, beyond)?,
+        body: if kind & HAS_BODY == 0 { None } else { Some(body(input)?) },
+    })
+}
+
+fn replicas(input: &mut &[u8]) -> Result<Replicas, PeerMessageError> {
+    let count = byte(input)?;
+    if u32::from(count) > REPLICATION_FACTOR_MAX {
+        return Err(PeerMessageError("more replicas than a timer can have"));
+    }
+    let mut replicas = Replicas::new();
+    for _ in 0..count {
+        let node = NodeHash(u32::from_le_bytes(chunk(input)?));
+        if replicas.contains(node) {
+            return Err(PeerMessageError("a replica twice"));
+        }
+        replicas.push(node);
+    }
+    Ok(replicas)
+}
+
+fn sites(count: u8, input: &mut &[u8]) -> Result<Sites, PeerMessageError> {
+    if usize::from(count) > SITES_PER_TIMER_MAX {
+        return Err(PeerMessageError("more sites than a timer can have"));
+    }
+    let mut sites = Sites::new();
+    for _ in 0..count {
+        let site = SiteHash(u32::from_le_bytes(chunk(input)?));
+        if sites.contains(site) {
+            return Err(PeerMessageError("a site twice"));
+        }
+        sites.push(site);
+    }
+    Ok(sites)
+}
+
+fn body<'a>(input: &mut &'a [u8]) -> Result<CopyBody<'a>, PeerMessageError> {
+    let authority = bytes(input)?;
+    let authority = std::str::from_utf8(authority)
+        .ok()
+        .filter(|text| is_authority(text))
+        .ok_or(PeerMessageError("an authority that is none"))?;
+    let content = bytes(input)?;
+    check_content(authority, content)?;
+    Ok(CopyBody { authority, content })
+}
+
+/// Whether content comes apart as `timer::definition` takes it apart, and whether its target may
+/// stand in a request line.
+fn check_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError> {
+    const CUT_OFF: PeerMessageError = PeerMessageError("content that is cut off");
+    let mut rest = content;
+    let [target_low, target_high, tags_low, tags_high] = chunk(&mut rest).map_err(|_| CUT_OFF)?;
+    let target_bytes = usize::from(u16::from_le_bytes([target_low, target_high]));
+    let tags_bytes = usize::from(u16::from_le_bytes([tags_low, tags_high]));
+    let (target, rest) = rest.split_at_checked(target_bytes).ok_or(CUT_OFF)?;
+    let (tags, opaque) = rest.split_at_checked(tags_bytes).ok_or(CUT_OFF)?;
+    if "http://".len() + authority.len() + target.len() > URI_BYTES_MAX {
+        return Err(PeerMessageError("a callback URI that is too long"));
+    }
+    let is_path = matches!(target.first(), None | Some(b'/' | b'?'));
+    if !is_path || !target.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#') {
+        return Err(PeerMessageError("a target that no callback URI has"));
+    }
+    check_tags(tags)?;
+    match std::str::from_utf8(opaque) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(PeerMessageError("opaque data that is no text")),
+    }
+}
+
+fn check_tags(mut tags: &[u8]) -> Result<(), PeerMessageError> {
+    const MALFORMED: PeerMessageError = PeerMessageError("malformed statistics tags");
+    for _ in 0..TAGS_PER_TIMER_MAX {
+        if tags.is_empty() {
+            break;
+        }
+        let count = u32::from_le_bytes(chunk(&mut tags).map_err(|_| MALFORMED)?);
+        let name_bytes = usize::from(byte(&mut tags).map_err(|_| MALFORMED)?);
+        let (name, rest) = tags.split_at_checked(name_bytes).ok_or(MALFORMED)?;
+        tags = rest;
+        let is_name = (1..=TAG_BYTES_MAX).contains(&name_bytes);
+        if count == 0 || !is_name || std::str::from_utf8(name).is_err() {
+            return Err(MALFORMED);
+        }
+    }
+    if tags.is_empty() { Ok(()) } else { Err(PeerMessageError("more tags than a timer can have")) }
 }

@@ -1,8 +1,11 @@
 //! Swarm: what a run is like, drawn from its seed. Limits are small so that edges are met.
 
+use std::sync::Arc;
+
 use chronos::base::ids::{NodeInstance, ShardCount, ShardIndex};
-use chronos::base::limits::CallbackLimits;
+use chronos::base::limits::{CallbackLimits, ClusterLimits};
 use chronos::base::time::Now;
+use chronos::cluster::view::View;
 use chronos::shard::{Shard, ShardConfig};
 use chronos::store::wheel::Geometry;
 
@@ -138,6 +141,8 @@ impl Options {
             store_bytes_max: u64::MAX,
             pops_per_turn_max: self.pops_per_turn_max,
             callbacks: self.callbacks.clone(),
+            cluster: ClusterLimits::default(),
+            view: Arc::new(View::alone("127.0.0.1:7253")),
         };
         config.store_bytes_max = Shard::new(config.clone(), now).bytes() + self.store_bytes_extra;
         config

@@ -3,7 +3,7 @@
 use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::time::Now;
 use chronos::node::core::Core;
-use chronos::shard::effects::{Answer, Refusal, Reply, Request, Requester};
+use chronos::shard::effects::{self, Answer, Refusal, Reply, Request, Requester};
 use chronos::timer::definition::{Definition, encode_content};
 
 use super::clients::{Kind, Operation, Target, Wish};
@@ -83,12 +83,12 @@ impl World {
                     Definition { interval_ms, repeat_for_ms, factor, authority, content };
                 let request = match asked.operation.kind {
                     Kind::Create(_) => Request::Create(definition),
-                    _ => Request::Update(id, definition),
+                    _ => Request::Update(target_of(id), definition),
                 };
                 core.request(now, from, request);
             }
-            Kind::Delete(_) => core.request(now, from, Request::Delete { id, factor: None }),
-            Kind::Read(_) => core.request(now, from, Request::Read(id)),
+            Kind::Delete(_) => core.request(now, from, Request::Delete(target_of(id))),
+            Kind::Read(_) => core.request(now, from, Request::Read(target_of(id))),
         }
     }
 
@@ -163,11 +163,13 @@ impl World {
                 let id = id.expect("reads name an id");
                 return self.model.read(id, since, self.now_ns / 1_000_000, &reply.answer);
             }
-            (Kind::Create(wish), Answer::Done { id, factor: 2 }) => {
+            (Kind::Create(wish), Answer::Done { id, factor: 2, .. }) => {
                 self.created(name, id.0, core.own())?;
                 self.stored(wish);
             }
-            (Kind::Update(_, wish), Answer::Done { id: done, factor: 2 }) if id == Some(done.0) => {
+            (Kind::Update(_, wish), Answer::Done { id: done, factor: 2, .. })
+                if id == Some(done.0) =>
+            {
                 self.stored(wish);
             }
             (Kind::Delete(_), Answer::Done { id: done, .. }) if id == Some(done.0) => {}
@@ -207,7 +209,10 @@ impl World {
             Refusal::HostsFull => limits.hosts,
             Refusal::HostQueueFull => limits.host_queue,
             Refusal::CoreBusy => asker.limits_met().mesh,
-            Refusal::IdsExhausted => None,
+            Refusal::IdsExhausted
+            | Refusal::NoReplica
+            | Refusal::Contended
+            | Refusal::WritesFull => None,
         };
         if met.is_none_or(|met| met < since) {
             let what =
@@ -216,4 +221,8 @@ impl World {
         }
         Ok(())
     }
+}
+
+fn target_of(id: TimerId) -> effects::Target {
+    effects::Target { id, factor: None, filter: None }
 }

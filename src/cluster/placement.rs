@@ -1,0 +1,198 @@
+//! Rendezvous hashing over the nodes of one cluster (compat section 3): which of them hold a timer,
+//! in the order of their ranks.
+//!
+//! Called for every timer that is written, so it never allocates.
+
+use super::murmur3::ManySeeds;
+use crate::base::ids::{NodeHash, PeerIndex, PeerSet, TimerId};
+use crate::base::limits::{PEERS_MAX, REPLICATION_FACTOR_MAX};
+use crate::base::ranked::Replicas;
+
+/// Clusters up to this size draw in a short array: clearing the long one costs more than drawing
+/// for three nodes.
+const SMALL_CLUSTER: usize = 16;
+
+/// One node that may hold timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its number.
+    pub peer: PeerIndex,
+    /// The seed of its results.
+    pub node: NodeHash,
+}
+
+/// The nodes of a cluster, in the order of their list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    members: Vec<Member>,
+    everybody: PeerSet,
+}
+
+impl Placement {
+    /// A cluster of these nodes, in the order of their list: it decides between equal results.
+    pub fn of(members: Vec<Member>) -> Self {
+        assert!(members.len() <= PEERS_MAX, "a view has at most {PEERS_MAX} peers");
+        let everybody = members.iter().fold(PeerSet::EMPTY, |set, member| set.with(member.peer));
+        assert!(everybody.len() as usize == members.len(), "a node stands in a list once");
+        Self { members, everybody }
+    }
+
+    /// All of its nodes.
+    pub fn everybody(&self) -> PeerSet {
+        self.everybody
+    }
+
+    /// The nodes in the order of their list.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The first `factor` nodes for a timer among those in `live`, as if the others were no
+    /// members: the lowest result is the primary, the highest the first backup, the second highest
+    /// the second backup, and so on. Fewer than `factor` when there are not as many.
+    ///
+    /// Cost for n nodes: n hashes and n x n / 2 comparisons; nothing for one node.
+    pub fn first(&self, id: TimerId, factor: u8, live: PeerSet) -> Replicas {
+        let factor = usize::from(factor).min(REPLICATION_FACTOR_MAX as usize);
+        if factor == 0 {
+            return Replicas::new();
+        }
+        match self.members.as_slice() {
+            [] => Replicas::new(),
+            [only] if live.contains(only.peer) => [only.node].into_iter().collect(),
+            [_] => Replicas::new(),
+            members if members.len() <= SMALL_CLUSTER => {
+                draw::<SMALL_CLUSTER>(members, id, factor, live)
+            }
+            members => draw::<PEERS_MAX>(members, id, factor, live),
+        }
+    }
+}
+
+/// A result in the upper half, the node that drew it in the lower: results are unique, so that
+/// comparing draws compares results.
+type Draw = u64;
+
+fn draw<const N: usize>(members: &[Member], id: TimerId, factor: usize, live: PeerSet) -> Replicas {
+    let timer = ManySeeds::of(id.0);
+    let mut draws: [Draw; N] = [0; N];
+    let mut drawn = 0;
+    for member in members.iter().filter(|member| live.contains(member.peer)) {
+        let result = unique(&draws[..drawn], timer.hash(member.node.0));
+        draws[drawn] = u64::from(result) << 32 | u64::from(member.node.0);
+        drawn += 1;
+    }
+    ranked(&draws[..drawn], factor)
+}
+
+/// A result that somebody before drew is incremented until nobody did.
+#[inline]
+fn unique(draws: &[Draw], mut result: u32) -> u32 {
+    while draws.iter().fold(false, |taken, draw| taken | ((draw >> 32) as u32 == result)) {
+        result = result.wrapping_add(1);
+    }
+    result
+}
+
+/// The lowest, then the highest ones downwards. They are unique: the lowest would come again only
+/// after all others.
+fn ranked(draws: &[Draw], factor: usize) -> Replicas {
+    let mut replicas = Replicas::new();
+    let Some(&lowest) = draws.iter().min() else { return replicas };
+    replicas.push(NodeHash(lowest as u32));
+    let mut last: Option<Draw> = None;
+    for _ in 1..factor.min(draws.len()) {
+        let below = |draw: &Draw| last.is_none_or(|last| *draw < last);
+        let highest = draws.iter().copied().filter(below).max();
+        let highest = highest.expect("as many draws are below each other as there are draws");
+        replicas.push(NodeHash(highest as u32));
+        last = Some(highest);
+    }
+    replicas
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cluster::murmur3::x86_32;
+
+    /// The rule of compat section 3, word for word.
+    fn by_the_book(seeds: &[u32], id: u64, factor: usize) -> Vec<u32> {
+        let mut results = BTreeMap::new();
+        for (position, seed) in seeds.iter().enumerate() {
+            let mut result = x86_32(&id.to_le_bytes(), *seed);
+            while results.contains_key(&result) {
+                result = result.wrapping_add(1);
+            }
+            results.insert(result, position);
+        }
+        let mut positions: Vec<usize> = results.into_values().collect();
+        let primary = positions.remove(0);
+        let order = std::iter::once(primary).chain(positions.into_iter().rev());
+        order.take(factor).map(|position| seeds[position]).collect()
+    }
+
+    fn placement(seeds: &[u32]) -> Placement {
+        let member = |(number, seed): (usize, &u32)| Member {
+            peer: PeerIndex(number as u8),
+            node: NodeHash(*seed),
+        };
+        Placement::of(seeds.iter().enumerate().map(member).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn ranks_are_those_of_the_book(
+            seeds in proptest::collection::hash_set(any::<u32>(), 1..40),
+            id in any::<u64>(),
+            factor in 1_u8..=16,
+        ) {
+            let seeds: Vec<u32> = seeds.into_iter().collect();
+            let placement = placement(&seeds);
+            let placed = placement.first(TimerId(id), factor, placement.everybody());
+            let placed: Vec<u32> = placed.as_slice().iter().map(|node| node.0).collect();
+            prop_assert_eq!(placed, by_the_book(&seeds, id, factor.into()));
+        }
+
+        #[test]
+        fn equal_results_are_made_unique_in_list_order(
+            groups in proptest::collection::vec(0_u32..3, 2..20),
+            factor in 1_usize..=16,
+        ) {
+            let mut draws: Vec<Draw> = Vec::new();
+            let mut book = BTreeMap::new();
+            for (node, group) in groups.iter().enumerate() {
+                // Near the upper end, so that increments wrap round.
+                let first = (u32::MAX - 2).wrapping_add(*group);
+                let result = unique(&draws, first);
+                draws.push(u64::from(result) << 32 | node as u64);
+                let mut expected = first;
+                while book.contains_key(&expected) {
+                    expected = expected.wrapping_add(1);
+                }
+                book.insert(expected, node as u32);
+                prop_assert_eq!(result, expected);
+            }
+            let mut order: Vec<u32> = book.into_values().collect();
+            let primary = order.remove(0);
+            let expected: Vec<u32> =
+                std::iter::once(primary).chain(order.into_iter().rev()).take(factor).collect();
+            let ranked: Vec<u32> =
+                ranked(&draws, factor).as_slice().iter().map(|node| node.0).collect();
+            prop_assert_eq!(ranked, expected);
+        }
+    }
+
+    #[test]
+    fn nobody_holds_what_nobody_can() {
+        let placement = placement(&[5, 6, 7]);
+        assert!(placement.first(TimerId(1), 2, PeerSet::EMPTY).is_empty());
+        assert!(placement.first(TimerId(1), 0, placement.everybody()).is_empty());
+        assert!(Placement::default().first(TimerId(1), 2, placement.everybody()).is_empty());
+        assert!(self::placement(&[5]).first(TimerId(1), 2, PeerSet::EMPTY).is_empty());
+    }
+}

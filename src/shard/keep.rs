@@ -1,0 +1,243 @@
+//! How records come, change and go: the only writer of slab, index, wheel, payloads, placements and
+//! host counts together.
+
+use crate::base::ids::{HostId, Slot, TimerId};
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::Tick;
+use crate::store::payloads::PayloadRef;
+use crate::timer::definition::Definition;
+use crate::timer::schedule::tombstone_ms;
+use crate::timer::version::StateKey;
+
+use super::Shard;
+use super::effects::Refusal;
+use super::placements::Placement;
+use super::record::{HostId16, Record, State};
+
+/// The state of a live timer that is to be held from now on.
+pub(super) struct Living<'a> {
+    pub id: TimerId,
+    pub key: StateKey,
+    pub start: Tick,
+    pub interval_ms: u64,
+    pub repeat_for_ms: u64,
+    pub placement: Placement,
+    pub host: HostId,
+    pub content: &'a [u8],
+}
+
+/// The state of a timer that has ended.
+pub(super) struct Grave {
+    pub id: TimerId,
+    pub key: StateKey,
+    pub start: Tick,
+    pub interval_ms: u64,
+    pub repeat_for_ms: u64,
+    pub placement: Placement,
+}
+
+impl Shard {
+    pub(super) fn find(&self, id: TimerId) -> Option<Slot> {
+        self.index.get(id.0, |slot| self.records.get(slot).id.0)
+    }
+
+    /// When the record pops here, if it has pops left.
+    pub(super) fn pops_at(&self, record: &Record) -> Tick {
+        let delay_ms =
+            self.placements.get(record.placement).delay_ms(self.config.cluster.promotion);
+        record.schedule().due(record.sequence + 1) + delay_ms
+    }
+
+    /// Holds a live state in place of whatever is held under the id. What can refuse has been asked
+    /// before.
+    pub(super) fn hold(&mut self, tick: Tick, living: &Living<'_>) -> Slot {
+        let found = self.find(living.id);
+        let held = found.map(|slot| *self.records.get(slot));
+        if let Some(held) = &held {
+            self.release(tick, held);
+        }
+        let record = Record {
+            id: living.id,
+            version: living.key.version,
+            start: living.start,
+            interval_ms: living.interval_ms,
+            repeat_for_ms: living.repeat_for_ms,
+            sequence: living.key.sequence,
+            payload: self.payloads.insert(living.content),
+            placement: self.placements.enter(&living.placement),
+            host: living.host.into(),
+            state: State::Armed,
+            attempts: 0,
+        };
+        self.hosts.get_mut(living.host).timers += 1;
+        self.counters.timers += 1;
+        let pops_at = self.pops_at(&record);
+        self.put(found.zip(held), record, pops_at)
+    }
+
+    /// Holds a tombstone in place of whatever is held under the id, for at least the interval of
+    /// either.
+    pub(super) fn bury(&mut self, tick: Tick, grave: &Grave) -> Slot {
+        let found = self.find(grave.id);
+        let held = found.map(|slot| *self.records.get(slot));
+        let interval_ms = held.map_or(0, |held| held.interval_ms).max(grave.interval_ms);
+        if let Some(held) = &held {
+            self.release(tick, held);
+        }
+        let record = Record {
+            id: grave.id,
+            version: grave.key.version,
+            start: grave.start,
+            interval_ms,
+            repeat_for_ms: grave.repeat_for_ms,
+            sequence: grave.key.sequence,
+            payload: PayloadRef::EMPTY,
+            placement: self.placements.enter(&grave.placement),
+            host: HostId16::NONE,
+            state: State::Tombstone,
+            attempts: 0,
+        };
+        self.counters.tombstones += 1;
+        let stays_ms = self.tombstone_ms(interval_ms);
+        self.put(found.zip(held), record, tick + stays_ms)
+    }
+
+    /// Makes a tombstone of a live record, whose numbers have been brought up to date; `former` says
+    /// which list it is in.
+    pub(super) fn entomb(&mut self, tick: Tick, slot: Slot, former: &Record) {
+        let record = self.records.get_mut(slot);
+        let (payload, host) = (record.payload, record.host());
+        record.state = State::Tombstone;
+        record.payload = PayloadRef::EMPTY;
+        record.host = HostId16::NONE;
+        let interval_ms = record.interval_ms;
+        self.payloads.remove(payload);
+        self.hosts.leave(host, tick);
+        self.counters.timers -= 1;
+        self.counters.tombstones += 1;
+        let stays_ms = tombstone_ms(interval_ms, self.config.callbacks.tombstone_ms_max);
+        self.refile(slot, former, tick + stays_ms);
+    }
+
+    /// Forgets a record altogether: others hold it.
+    pub(super) fn forget(&mut self, tick: Tick, slot: Slot) {
+        let record = *self.records.get(slot);
+        match record.state {
+            State::Armed | State::BackingOff | State::HandedOver | State::Tombstone => {
+                self.wheel.remove(&mut self.links, slot);
+            }
+            State::Ready => {
+                self.hosts.get_mut(record.host()).ready.remove(&mut self.links, slot);
+                self.counters.waiting -= 1;
+            }
+            State::InFlight => {}
+        }
+        self.remove(tick, slot);
+    }
+
+    /// Removes a record that is in no list.
+    pub(super) fn remove(&mut self, tick: Tick, slot: Slot) {
+        let records = &self.records;
+        let id = records.get(slot).id;
+        let removed = self.index.remove(id.0, |slot| records.get(slot).id.0);
+        assert_eq!(removed, Some(slot), "the index names every record");
+        let record = self.records.remove(slot);
+        self.release(tick, &record);
+    }
+
+    /// Changes who holds a record; an armed one is filed anew if its delay changed.
+    pub(super) fn place(&mut self, slot: Slot, placement: &Placement) {
+        let former = *self.records.get(slot);
+        let entered = self.placements.enter(placement);
+        self.placements.leave(former.placement);
+        if entered == former.placement {
+            return;
+        }
+        self.records.get_mut(slot).placement = entered;
+        if former.state == State::Armed {
+            let pops_at = self.pops_at(self.records.get(slot));
+            if pops_at != self.wheel.due(&self.links, slot) {
+                self.wheel.rearm(&mut self.links, slot, pops_at);
+            }
+        }
+    }
+
+    /// Gives back what a record held beyond its slot: payload, host, placement, its count.
+    pub(super) fn release(&mut self, tick: Tick, held: &Record) {
+        self.placements.leave(held.placement);
+        if held.is_live() {
+            self.payloads.remove(held.payload);
+            self.hosts.leave(held.host(), tick);
+            self.counters.timers -= 1;
+        } else {
+            self.counters.tombstones -= 1;
+        }
+    }
+
+    pub(super) fn tombstone_ms(&self, interval_ms: u64) -> u64 {
+        if is_planted(Bug::DropTombstone) {
+            return 0;
+        }
+        tombstone_ms(interval_ms, self.config.callbacks.tombstone_ms_max)
+    }
+
+    /// Files a slot in the wheel, from whichever list the record's former state had it in.
+    pub(super) fn refile(&mut self, slot: Slot, former: &Record, due: Tick) {
+        match former.state {
+            State::Armed | State::BackingOff | State::HandedOver | State::Tombstone => {
+                self.wheel.rearm(&mut self.links, slot, due);
+            }
+            State::Ready => {
+                self.hosts.get_mut(former.host()).ready.remove(&mut self.links, slot);
+                self.counters.waiting -= 1;
+                self.wheel.insert(&mut self.links, slot, due);
+            }
+            State::InFlight => self.wheel.insert(&mut self.links, slot, due),
+        }
+    }
+
+    /// The callback host of a new definition, unless too many hosts are known or too many pops wait
+    /// for it.
+    pub(super) fn admit_host(&mut self, authority: &str, tick: Tick) -> Result<HostId, Refusal> {
+        let host = self.hosts.intern(authority, tick).ok_or(Refusal::HostsFull)?;
+        if self.hosts.get(host).ready.len() >= self.config.callbacks.queue_per_host_max {
+            return Err(Refusal::HostQueueFull);
+        }
+        Ok(host)
+    }
+
+    /// Whether one more record with so much content fits.
+    pub(super) fn room(&self, content_bytes: usize) -> Result<(), Refusal> {
+        if self.records.len() >= self.config.records_max {
+            return Err(Refusal::TimersFull);
+        }
+        self.room_for_bytes(content_bytes)
+    }
+
+    pub(super) fn room_for_bytes(&self, content_bytes: usize) -> Result<(), Refusal> {
+        let needed = self.bytes() + content_bytes as u64;
+        if needed > self.config.store_bytes_max { Err(Refusal::BytesFull) } else { Ok(()) }
+    }
+
+    fn put(&mut self, held: Option<(Slot, Record)>, record: Record, due: Tick) -> Slot {
+        if let Some((slot, held)) = held {
+            *self.records.get_mut(slot) = record;
+            if !is_planted(Bug::KeepOldSchedule) || held.state != State::Armed {
+                self.refile(slot, &held, due);
+            }
+            return slot;
+        }
+        let slot = self.records.insert(record);
+        self.links.ensure(slot);
+        let records = &self.records;
+        self.index.insert(record.id.0, slot, |slot| records.get(slot).id.0);
+        self.wheel.insert(&mut self.links, slot, due);
+        slot
+    }
+}
+
+/// Whether a timer pops at all. One that does not is accepted and not stored (seeds/002, "never
+/// fire").
+pub(super) fn fires(definition: &Definition<'_>) -> bool {
+    definition.repeat_for_ms >= definition.interval_ms
+}

@@ -1,0 +1,355 @@
+//! What peers tell: every copy and every standing is merged by one rule (architecture section 4):
+//! the higher (version, sequence) wins, and at the same key the ranks that act are united.
+
+use crate::base::ids::{PeerIndex, PeerSet, Slot};
+use crate::base::planted::{Bug, is_planted};
+use crate::base::ranked::Replicas;
+use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
+use crate::timer::version::{StateKey, Version, supersedes};
+use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy};
+
+use super::Shard;
+use super::effects::{Outbox, PeerTicket, Refusal};
+use super::keep::{Grave, Living};
+use super::placements::Placement;
+use super::record::{Record, State};
+
+/// Starts of a node that sends no versions that differ by less are one start: such a node sends how
+/// long ago it was, and every message adds its delay (compat section 4, "nearly the same start").
+const SAME_START_MS: u64 = 500;
+
+/// Who told, and how its clock stands.
+#[derive(Clone, Copy)]
+pub(super) struct Teller {
+    pub peer: Option<PeerIndex>,
+    pub clock_offset_ns: i64,
+}
+
+impl Teller {
+    /// A start on the teller's clock, on ours; never before the true one.
+    fn start(self, start_ms: u64) -> Tick {
+        let ns = start_ms.saturating_mul(TICK_NS).saturating_add_signed(self.clock_offset_ns);
+        MonoNs(ns).tick_ceil()
+    }
+}
+
+impl Shard {
+    pub(super) fn peer_message(
+        &mut self,
+        now: Now,
+        ticket: PeerTicket,
+        teller: Teller,
+        message: PeerMessage<'_>,
+        outbox: &mut Outbox,
+    ) {
+        self.counters.peer_messages += 1;
+        let result = match message {
+            PeerMessage::Standing(standing) => self.merge_standing(now, teller, &standing, outbox),
+            PeerMessage::Copy(copy) => self.merge_copy(now, teller, &copy, outbox),
+            PeerMessage::Fetch(id) => match self.fetched(now, id) {
+                Some(copy) => return outbox.answer(ticket, &PeerResult::Found(&copy)),
+                None => PeerResult::NotFound,
+            },
+        };
+        outbox.answer(ticket, &result);
+    }
+
+    fn is_future(&mut self, now: Now, version: Version) -> bool {
+        let latest = now.wall.0.saturating_add(self.config.cluster.clock_skew_max_ms);
+        let is_future = version.wall().0 > latest;
+        self.counters.future_versions += u64::from(is_future);
+        is_future
+    }
+
+    /// "I hold this timer, so far."
+    fn merge_standing(
+        &mut self,
+        now: Now,
+        teller: Teller,
+        standing: &Standing,
+        outbox: &mut Outbox,
+    ) -> PeerResult<'static> {
+        let version = Version(standing.version);
+        if self.is_future(now, version) {
+            return PeerResult::Refused(PeerRefusal::FutureVersion);
+        }
+        let key = StateKey { version, sequence: standing.sequence };
+        let Some(slot) = self.find(standing.id) else { return PeerResult::Wanted };
+        let held = *self.records.get(slot);
+        if held.version < version && !is_planted(Bug::AcceptLowerVersion) {
+            return PeerResult::Wanted;
+        }
+        if !supersedes(key, Some(held.key())) && key != held.key() {
+            self.tell_back(slot, teller, outbox);
+            return PeerResult::Held;
+        }
+        if !held.is_live() {
+            return PeerResult::Held;
+        }
+        let mut placement = *self.placements.get(held.placement);
+        let is_same_list = placement.replicas.digest() == standing.list_digest;
+        if key == held.key() {
+            if is_same_list {
+                self.unite(slot, standing.actives);
+                return PeerResult::Held;
+            }
+            let is_right = placement.replicas == self.configured(&held);
+            return if is_right { PeerResult::Held } else { PeerResult::Wanted };
+        }
+        if is_same_list {
+            placement.actives = standing.actives;
+            placement.confirmed = 0;
+        }
+        self.advance(now.mono.tick_floor(), slot, standing.sequence, &placement);
+        if is_same_list { PeerResult::Held } else { PeerResult::Wanted }
+    }
+
+    /// A whole timer, or its tombstone.
+    fn merge_copy(
+        &mut self,
+        now: Now,
+        teller: Teller,
+        copy: &TimerCopy<'_>,
+        outbox: &mut Outbox,
+    ) -> PeerResult<'static> {
+        let found = self.find(copy.standing.id);
+        let held = found.map(|slot| *self.records.get(slot));
+        let key = match self.key_of(now, teller, copy, held.as_ref()) {
+            Some(key) => key,
+            None => return PeerResult::Held,
+        };
+        if self.is_future(now, key.version) {
+            return PeerResult::Refused(PeerRefusal::FutureVersion);
+        }
+        self.clock.observe(key.version);
+        if copy.is_write
+            && let Some(held) = &held
+        {
+            let factor = self.placements.get(held.placement).factor;
+            let is_other = held.is_live() && factor != copy.factor;
+            if is_other || held.key() > key {
+                return PeerResult::Superseded { version: held.version.0, factor };
+            }
+        }
+        if !supersedes(key, held.map(|held| held.key())) {
+            if let (Some(slot), Some(held)) = (found, held) {
+                if key == held.key() {
+                    self.unite_copies(slot, copy);
+                } else {
+                    self.tell_back(slot, teller, outbox);
+                }
+            }
+            return PeerResult::Held;
+        }
+        match self.take_copy(now, teller, key, copy, held.as_ref(), outbox) {
+            Ok(()) => PeerResult::Held,
+            Err(_) => {
+                self.counters.refused += 1;
+                PeerResult::Refused(PeerRefusal::Full)
+            }
+        }
+    }
+
+    /// The key of a copy. One without a version (of an original node) gets the version held if it
+    /// tells of the same start, one made from its start if that is later; `None`: it is older.
+    fn key_of(
+        &mut self,
+        now: Now,
+        teller: Teller,
+        copy: &TimerCopy<'_>,
+        held: Option<&Record>,
+    ) -> Option<StateKey> {
+        let sequence = copy.standing.sequence;
+        if copy.standing.version != 0 {
+            return Some(StateKey { version: Version(copy.standing.version), sequence });
+        }
+        let start = teller.start(copy.start_ms);
+        let age_ms = now.mono.tick_floor() - start;
+        let made = Version::at(WallMs(now.wall.0.saturating_sub(age_ms)));
+        let Some(held) = held else { return Some(StateKey { version: made, sequence }) };
+        let is_same = start.0.abs_diff(held.start.0) < SAME_START_MS;
+        if is_same && (copy.body.is_some() || sequence > held.sequence) {
+            return Some(StateKey { version: held.version, sequence });
+        }
+        if start < held.start && !is_same {
+            return None;
+        }
+        let version = made.max(self.clock.assign(now.wall, Some(held.version)));
+        Some(StateKey { version, sequence })
+    }
+
+    /// Holds what a copy says in place of what is held.
+    fn take_copy(
+        &mut self,
+        now: Now,
+        teller: Teller,
+        key: StateKey,
+        copy: &TimerCopy<'_>,
+        held: Option<&Record>,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        let tick = now.mono.tick_floor();
+        let is_from_site = copy.replicas.is_empty();
+        let replicas = if is_from_site {
+            self.plan_new(copy.standing.id, copy.factor).placement.replicas
+        } else {
+            copy.replicas
+        };
+        let mut placement = self.placement(replicas, copy.sites, copy.factor);
+        if !is_from_site {
+            placement.actives = copy.standing.actives & replicas.all_ranks();
+        }
+        let former = held.map(|held| self.placements.get(held.placement).replicas);
+        let start = teller.start(copy.start_ms);
+        let schedule = crate::timer::schedule::Schedule {
+            start,
+            interval_ms: copy.interval_ms,
+            repeat_for_ms: copy.repeat_for_ms,
+        };
+        let has_ended = key.sequence > 0 && schedule.is_last(key.sequence);
+        match copy.body.filter(|_| !has_ended) {
+            Some(body) => {
+                let holds = placement.own.is_some() || held.is_some_and(Record::is_live);
+                if holds {
+                    match held {
+                        Some(_) => self.room_for_bytes(body.content.len())?,
+                        None => self.room(body.content.len())?,
+                    }
+                    let host = self.hosts.intern(body.authority, tick).ok_or(Refusal::HostsFull)?;
+                    let living = Living {
+                        id: copy.standing.id,
+                        key,
+                        start,
+                        interval_ms: copy.interval_ms,
+                        repeat_for_ms: copy.repeat_for_ms,
+                        placement,
+                        host,
+                        content: body.content,
+                    };
+                    let slot = self.hold(tick, &living);
+                    self.look_later_if_misplaced(tick, slot);
+                }
+            }
+            None => {
+                let is_wanted = placement.own.is_some() && self.room(0).is_ok();
+                if held.is_some() || is_wanted && !is_planted(Bug::DropTombstonesAtRestart) {
+                    let grave = Grave {
+                        id: copy.standing.id,
+                        key,
+                        start,
+                        interval_ms: copy.interval_ms,
+                        repeat_for_ms: copy.repeat_for_ms,
+                        placement,
+                    };
+                    self.bury(tick, &grave);
+                }
+            }
+        }
+        if is_from_site {
+            self.pass_on(key, start, copy, &placement, former, outbox);
+        }
+        Ok(())
+    }
+
+    /// A copy from another site goes to the replicas of this one.
+    fn pass_on(
+        &mut self,
+        key: StateKey,
+        start: Tick,
+        copy: &TimerCopy<'_>,
+        placement: &Placement,
+        former: Option<Replicas>,
+        outbox: &mut Outbox,
+    ) {
+        let view = &self.peers.view;
+        let mut to = view.peers_of(&placement.replicas);
+        if let Some(former) = former {
+            to = to.union(view.peers_of(&former));
+        }
+        let passed = TimerCopy {
+            standing: Standing {
+                version: key.version.0,
+                sequence: key.sequence,
+                actives: placement.actives,
+                list_digest: placement.replicas.digest(),
+                ..copy.standing
+            },
+            replicas: placement.replicas,
+            start_ms: start.0,
+            ..*copy
+        };
+        let bytes = outbox.encode(&PeerMessage::Copy(TimerCopy { is_write: false, ..passed }));
+        let purpose = super::effects::Purpose::News(copy.standing.id);
+        for peer in to.without(self.peers.own()).iter() {
+            outbox.tell(peer, purpose, bytes.clone());
+        }
+    }
+
+    /// Two copies at one key: the ranks that act in either act.
+    fn unite(&mut self, slot: Slot, actives: u16) {
+        let mut placement = *self.placements.get(self.records.get(slot).placement);
+        let united = placement.actives | actives & placement.replicas.all_ranks();
+        if united != placement.actives && !is_planted(Bug::ActivesNotUnited) {
+            placement.actives = united;
+            placement.confirmed &= !united;
+            self.place(slot, &placement);
+        }
+    }
+
+    /// Two copies at one key with two lists: the one that the configuration means is right.
+    fn unite_copies(&mut self, slot: Slot, copy: &TimerCopy<'_>) {
+        let held = *self.records.get(slot);
+        let former = *self.placements.get(held.placement);
+        if copy.replicas.is_empty() || !held.is_live() {
+            return;
+        }
+        if former.replicas == copy.replicas {
+            return self.unite(slot, copy.standing.actives);
+        }
+        let configured = self.configured(&held);
+        let view = &self.peers.view;
+        let live = view.place(held.id, former.factor, self.peers.not_dead());
+        let is_better =
+            former.replicas != configured && (copy.replicas == configured || copy.replicas == live);
+        if is_better {
+            let mut placement = self.placement(copy.replicas, former.sites, former.factor);
+            placement.actives = copy.standing.actives & copy.replicas.all_ranks();
+            self.place(slot, &placement);
+        }
+    }
+
+    /// The list that the configuration means, whoever lives.
+    pub(super) fn configured(&self, held: &Record) -> Replicas {
+        let view = &self.peers.view;
+        let factor = self.placements.get(held.placement).factor;
+        view.place(held.id, factor, view.new_nodes())
+    }
+
+    /// Another rank did pops of this timer, or gave them up.
+    fn advance(&mut self, tick: Tick, slot: Slot, sequence: u64, placement: &Placement) {
+        let former = *self.records.get(slot);
+        let entered = self.placements.enter(placement);
+        self.placements.leave(former.placement);
+        let record = self.records.get_mut(slot);
+        record.placement = entered;
+        record.sequence = sequence;
+        record.attempts = 0;
+        let record = *record;
+        if record.schedule().is_last(sequence) {
+            self.entomb(tick, slot, &former);
+            return;
+        }
+        self.records.get_mut(slot).state = State::Armed;
+        let pops_at = self.pops_at(&record);
+        self.refile(slot, &former, pops_at);
+    }
+
+    /// Tells a peer that it is behind.
+    fn tell_back(&mut self, slot: Slot, teller: Teller, outbox: &mut Outbox) {
+        if let Some(peer) = teller.peer
+            && !self.peers.speaks_http(peer)
+        {
+            self.tell(slot, PeerSet::EMPTY.with(peer), false, outbox);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Telling peers how far a timer is, and what their answers mean for it.
+
+use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::Now;
+use crate::wire::peer_message::{
+    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
+};
+
+use super::Shard;
+use super::effects::{Outbox, Purpose};
+use super::placements::Placement;
+use super::record::Record;
+
+impl Shard {
+    /// How far a record is.
+    pub(super) fn standing_of(&self, record: &Record) -> Standing {
+        let placement = self.placements.get(record.placement);
+        Standing {
+            id: record.id,
+            version: record.version.0,
+            sequence: record.sequence,
+            actives: placement.actives,
+            list_digest: placement.replicas.digest(),
+        }
+    }
+
+    /// A record as peers get it.
+    pub(super) fn copy_of(&self, record: &Record) -> TimerCopy<'_> {
+        let placement = self.placements.get(record.placement);
+        let body = record.is_live().then(|| CopyBody {
+            authority: self.hosts.authority(record.host()),
+            content: self.payloads.get(record.payload),
+        });
+        TimerCopy {
+            standing: self.standing_of(record),
+            is_write: false,
+            replicas: placement.replicas,
+            factor: placement.factor,
+            sites: placement.sites,
+            start_ms: record.start.0,
+            interval_ms: record.interval_ms,
+            repeat_for_ms: record.repeat_for_ms,
+            body,
+        }
+    }
+
+    /// Tells peers how far a record is; those that understand nothing else get the whole copy, and
+    /// so do all when it `is_new` to them.
+    pub(super) fn tell(&mut self, slot: Slot, to: PeerSet, is_new: bool, outbox: &mut Outbox) {
+        if to.is_empty() || is_planted(Bug::DoNotTellReplicasOfPop) && !is_new {
+            return;
+        }
+        let record = *self.records.get(slot);
+        let purpose = Purpose::News(record.id);
+        let whole = if is_new { to } else { to.intersection(self.peers.http()) };
+        let brief = to.minus(whole);
+        if !brief.is_empty() {
+            let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
+            brief.iter().for_each(|peer| outbox.tell(peer, purpose, bytes.clone()));
+        }
+        if !whole.is_empty() {
+            let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
+            whole.iter().for_each(|peer| outbox.tell(peer, purpose, bytes.clone()));
+        }
+    }
+
+    /// Tells the other sites that hold a timer, as a whole copy.
+    pub(super) fn tell_sites(
+        &self,
+        placement: &Placement,
+        bytes: std::ops::Range<usize>,
+        id: TimerId,
+        outbox: &mut Outbox,
+    ) {
+        let view = &self.peers.view;
+        for &site in placement.sites.as_slice() {
+            if site == view.local_site() {
+                continue;
+            }
+            if let Some(peer) = view.peer_of_site(site) {
+                outbox.tell(peer, Purpose::News(id), bytes.clone());
+            }
+        }
+    }
+
+    /// A peer answered, or (`None`) will not.
+    pub(super) fn peer_result(
+        &mut self,
+        now: Now,
+        peer: PeerIndex,
+        purpose: Purpose,
+        result: Option<PeerResult<'_>>,
+        outbox: &mut Outbox,
+    ) {
+        if let Some(PeerResult::Refused(refusal)) = result {
+            self.counters.refused_by_peers += 1;
+            self.counters.future_versions += u64::from(refusal == PeerRefusal::FutureVersion);
+        }
+        match (purpose, result) {
+            (Purpose::Write { place, generation }, Some(result)) => {
+                self.write_result(now, peer, (place, generation), result, outbox);
+            }
+            (Purpose::Write { place, generation }, None) => {
+                self.write_unheard(now, peer, (place, generation), outbox);
+            }
+            (Purpose::Read { place, generation }, result) => {
+                self.read_result(now, peer, (place, generation), result, outbox);
+            }
+            (Purpose::News(id), Some(PeerResult::Held)) => self.confirm(id, peer),
+            (Purpose::News(id), Some(PeerResult::Wanted)) => {
+                if let Some(slot) = self.find(id) {
+                    self.tell(slot, PeerSet::EMPTY.with(peer), true, outbox);
+                }
+            }
+            (Purpose::News(_), _) => {}
+            (Purpose::Offer(id), result) => self.offer_result(now, peer, id, result, outbox),
+        }
+    }
+
+    /// A peer holds a timer: if it did not act so far, it does after the next pop.
+    pub(super) fn confirm(&mut self, id: TimerId, peer: PeerIndex) {
+        let Some(slot) = self.find(id) else { return };
+        let mut placement = *self.placements.get(self.records.get(slot).placement);
+        if placement.actives | placement.confirmed == placement.replicas.all_ranks() {
+            return;
+        }
+        let rank = placement
+            .replicas
+            .as_slice()
+            .iter()
+            .position(|&node| self.peers.view.peer_of(node) == Some(peer));
+        let Some(rank) = rank else { return };
+        if placement.actives >> rank & 1 == 0 && placement.confirmed >> rank & 1 == 0 {
+            placement.confirmed |= 1 << rank;
+            self.place(slot, &placement);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Reads of timers that this node does not hold: asks those that may, one after the other.
+
+use crate::base::ids::{PeerIndex, PeerSet, TimerId};
+use crate::base::time::Now;
+use crate::timer::definition::Content;
+use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy, decode_message};
+
+use super::Shard;
+use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView};
+use super::record::Record;
+
+/// Reads that wait at a time; above it 503.
+const READS_MAX: usize = 65_536;
+
+#[derive(Debug)]
+struct Waiting {
+    from: Requester,
+    id: TimerId,
+    asked: PeerIndex,
+    left: PeerSet,
+    /// Whether somebody who may hold the timer could not be asked.
+    is_unsure: bool,
+}
+
+/// All reads of a shard that wait.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    places: Vec<(u32, Option<Waiting>)>,
+    free: Vec<u32>,
+}
+
+impl Reads {
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    fn take(&mut self, place: u32) -> Option<Waiting> {
+        let waiting = self.places.get_mut(place as usize)?.1.take()?;
+        self.free.push(place);
+        Some(waiting)
+    }
+
+    fn insert(&mut self, waiting: Waiting) -> Purpose {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push((0, None));
+            self.places.len() as u32 - 1
+        });
+        let (generation, entry) = &mut self.places[place as usize];
+        *generation = generation.wrapping_add(1);
+        *entry = Some(waiting);
+        Purpose::Read { place, generation: *generation }
+    }
+}
+
+impl Shard {
+    /// Answers from what is held here; `None`: the answer comes from others.
+    pub(super) fn read(
+        &mut self,
+        now: Now,
+        from: Requester,
+        target: Target,
+        outbox: &mut Outbox,
+    ) -> Option<Answer> {
+        self.counters.reads += 1;
+        if let Some(slot) = self.find(target.id) {
+            let held = *self.records.get(slot);
+            let is_own = self.placements.get(held.placement).own.is_some();
+            if is_own || self.peers.is_alone() {
+                return Some(if held.is_live() {
+                    Answer::Found(Box::new(self.view_of(&held, now)))
+                } else {
+                    Answer::NotFound
+                });
+            }
+        }
+        if self.peers.is_alone() {
+            return Some(Answer::NotFound);
+        }
+        if self.reads.len() >= READS_MAX {
+            return Some(Answer::Refused(Refusal::WritesFull));
+        }
+        let held = self.find(target.id).map(|slot| *self.records.get(slot));
+        let factor = target.factor.unwrap_or(crate::base::limits::REPLICATION_FACTOR_MAX as u8);
+        let plan = self.plan_known(target, factor, held.as_ref());
+        let replicas = self.peers.view.peers_of(&plan.placement.replicas);
+        let left = replicas.union(plan.extras).without(self.peers.own());
+        let own = self.peers.own();
+        let waiting = Waiting { from, id: target.id, asked: own, left, is_unsure: false };
+        self.ask_next(waiting, outbox)
+    }
+
+    fn ask_next(&mut self, mut waiting: Waiting, outbox: &mut Outbox) -> Option<Answer> {
+        let asked = waiting.left.intersection(self.peers.alive()).minus(self.peers.http());
+        let Some(peer) = asked.iter().next() else {
+            let is_unsure = waiting.is_unsure || !waiting.left.is_empty();
+            return Some(if is_unsure {
+                Answer::Refused(Refusal::NoReplica)
+            } else {
+                Answer::NotFound
+            });
+        };
+        waiting.asked = peer;
+        waiting.left = waiting.left.without(peer);
+        let bytes = outbox.encode(&PeerMessage::Fetch(waiting.id));
+        let purpose = self.reads.insert(waiting);
+        outbox.tell(peer, purpose, bytes);
+        None
+    }
+
+    pub(super) fn read_result(
+        &mut self,
+        now: Now,
+        peer: PeerIndex,
+        (place, generation): (u32, u32),
+        result: Option<PeerResult<'_>>,
+        outbox: &mut Outbox,
+    ) {
+        let known = self.reads.places.get(place as usize);
+        let is_meant = known.is_some_and(|(life, waiting)| {
+            *life == generation && waiting.as_ref().is_some_and(|waiting| waiting.asked == peer)
+        });
+        if !is_meant {
+            return;
+        }
+        let Some(mut waiting) = self.reads.take(place) else { return };
+        let from = waiting.from;
+        let answer = match result {
+            Some(PeerResult::Found(mut bytes)) => match decode_message(&mut bytes) {
+                Ok(PeerMessage::Copy(copy)) => self.found(now, &copy),
+                _ => Some(Answer::NotFound),
+            },
+            Some(PeerResult::NotFound) => self.ask_next(waiting, outbox),
+            _ => {
+                waiting.is_unsure = true;
+                self.ask_next(waiting, outbox)
+            }
+        };
+        if let Some(answer) = answer {
+            outbox.replies.push(Reply { to: from, answer });
+        }
+    }
+
+    /// Reads that wait for somebody who is not believed alive any more ask the next.
+    pub(super) fn settle_reads(&mut self, now: Now, outbox: &mut Outbox) {
+        for place in 0..self.reads.places.len() as u32 {
+            let (generation, waiting) = &self.reads.places[place as usize];
+            let Some(waiting) = waiting else { continue };
+            if !self.peers.alive().contains(waiting.asked) {
+                let (peer, generation) = (waiting.asked, *generation);
+                self.read_result(now, peer, (place, generation), None, outbox);
+            }
+        }
+    }
+
+    /// A copy that another node sent for a read: its start was turned into an age by the sender.
+    fn found(&self, now: Now, copy: &TimerCopy<'_>) -> Option<Answer> {
+        let Some(body) = copy.body else { return Some(Answer::NotFound) };
+        let content = Content::decode(body.content);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let _ = now;
+        Some(Answer::Found(Box::new(TimerView {
+            id: copy.standing.id,
+            factor: copy.factor,
+            filter: self.peers.view.filter_of(&copy.replicas),
+            interval_ms: copy.interval_ms,
+            repeat_for_ms: copy.repeat_for_ms,
+            age_ms: copy.start_ms,
+            sequence: copy.standing.sequence,
+            uri: format!("http://{}{}", body.authority, text(content.target)),
+            opaque: text(content.opaque),
+            tags: content
+                .tags()
+                .as_slice()
+                .iter()
+                .map(|tag| (tag.kind.to_owned(), tag.count))
+                .collect(),
+        })))
+    }
+
+    /// The answer to a peer's fetch; the copy carries the timer's age in place of its start, for
+    /// the asking node knows nothing of our clock.
+    pub(super) fn fetched(&mut self, now: Now, id: TimerId) -> Option<Vec<u8>> {
+        let slot = self.find(id)?;
+        let record: Record = *self.records.get(slot);
+        if !record.is_live() {
+            return None;
+        }
+        let now_ms = now.mono.tick_floor().0;
+        let mut copy = self.copy_of(&record);
+        copy.start_ms = now_ms - copy.start_ms.min(now_ms);
+        let mut bytes = Vec::new();
+        PeerMessage::Copy(copy).encode(&mut bytes);
+        Some(bytes)
+    }
+}

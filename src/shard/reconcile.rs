@@ -1,0 +1,346 @@
+//! Bringing copies where they belong, in the background and in portions: after a peer returned,
+//! after the configuration changed, on request.
+//!
+//! A *walk* looks at every record once. A timer whose list is right is *offered* to the peers that
+//! the walk is for: those that lack it say so and get it. A timer whose list is wrong is *moved*:
+//! everybody on the right list is offered it, and when all have it, this node takes the new list
+//! over, or forgets the timer if it is not on it. So at every instant as many hold it as before.
+//! A timer that is due soon is not moved but looked at again later: its next pop moves it.
+
+use std::collections::VecDeque;
+
+use ahash::AHashMap;
+
+use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::planted::{Bug, is_planted};
+use crate::base::ranked::Replicas;
+use crate::base::time::{Now, Tick};
+use crate::timer::version::StateKey;
+use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy};
+
+use super::Shard;
+use super::effects::{Outbox, Purpose};
+use super::placements::Placement;
+use super::record::{Record, State};
+
+/// Records looked at per tick.
+const LOOKS_PER_TICK: usize = 64;
+/// Offers without a result.
+const OFFERS_MAX: u32 = 1_024;
+/// Timers being moved at a time.
+const MOVES_MAX: usize = 512;
+/// A timer due sooner is not moved: the messages of a move must arrive before the pop, or old and
+/// new holders would both pop.
+const MOVE_GUARD_MS: u64 = 3_000;
+/// When a timer that could not be moved is looked at again.
+const LOOK_AGAIN_MS: u64 = 1_000;
+
+/// One walk through all records.
+#[derive(Clone, Copy, Debug)]
+struct Walk {
+    next: Slot,
+    offer_to: PeerSet,
+    seen: u64,
+}
+
+/// A timer on its way to another list.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    key: StateKey,
+    placement: Placement,
+    waiting: PeerSet,
+}
+
+/// The background work of a shard.
+#[derive(Debug, Default)]
+pub(super) struct Reconcile {
+    walk: Option<Walk>,
+    /// The next walk, asked for while one goes on.
+    again: Option<PeerSet>,
+    moves: AHashMap<u64, Move>,
+    later: VecDeque<(Tick, TimerId)>,
+    offers: u32,
+}
+
+impl Reconcile {
+    /// Timers that are known to be in the wrong place.
+    pub fn misplaced(&self) -> u64 {
+        (self.later.len() + self.moves.len()) as u64
+    }
+
+    /// Records that the walk has seen; `None`: there is no walk.
+    pub fn seen(&self) -> Option<u64> {
+        self.walk.map(|walk| walk.seen)
+    }
+
+    /// When there is work again, given that nothing arrives.
+    pub fn next_wake(&self) -> Option<Tick> {
+        if self.offers >= OFFERS_MAX || self.moves.len() >= MOVES_MAX {
+            return None;
+        }
+        if self.walk.is_some() {
+            return Some(Tick(0));
+        }
+        self.later.front().map(|(at, _)| *at)
+    }
+}
+
+impl Shard {
+    /// Asks for a walk that offers every timer to those of `offer_to` who are to hold it.
+    pub(super) fn walk(&mut self, offer_to: PeerSet) {
+        let walk = Walk { next: Slot(0), offer_to, seen: 0 };
+        match &mut self.reconcile.walk {
+            None => self.reconcile.walk = Some(walk),
+            Some(_) => {
+                let again = self.reconcile.again.get_or_insert(PeerSet::EMPTY);
+                *again = again.union(offer_to);
+            }
+        }
+    }
+
+    /// A timer may be where it does not belong: looks at it soon.
+    pub(super) fn look_later_if_misplaced(&mut self, tick: Tick, slot: Slot) {
+        if self.peers.is_alone() {
+            return;
+        }
+        let record = *self.records.get(slot);
+        if self.right_list(&record) != self.placements.get(record.placement).replicas {
+            self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
+        }
+    }
+
+    /// A portion of the work.
+    pub(super) fn reconcile(&mut self, now: Now, outbox: &mut Outbox) {
+        let tick = now.mono.tick_floor();
+        for _ in 0..LOOKS_PER_TICK {
+            if self.reconcile.offers >= OFFERS_MAX || self.reconcile.moves.len() >= MOVES_MAX {
+                return;
+            }
+            if let Some(&(at, id)) = self.reconcile.later.front()
+                && at <= tick
+            {
+                self.reconcile.later.pop_front();
+                if let Some(slot) = self.find(id) {
+                    self.look_at(tick, slot, PeerSet::EMPTY, outbox);
+                }
+            } else if !self.walk_on(tick, outbox) {
+                return;
+            }
+        }
+    }
+
+    fn walk_on(&mut self, tick: Tick, outbox: &mut Outbox) -> bool {
+        let Some(mut walk) = self.reconcile.walk else { return false };
+        let Some(slot) = self.records.occupied_from(walk.next).next() else {
+            self.reconcile.walk = None;
+            if let Some(offer_to) = self.reconcile.again.take() {
+                self.walk(offer_to);
+            }
+            return false;
+        };
+        walk.next = Slot(slot.0 + 1);
+        walk.seen += 1;
+        self.reconcile.walk = Some(walk);
+        self.look_at(tick, slot, walk.offer_to, outbox);
+        true
+    }
+
+    /// Offers or moves one timer.
+    fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
+        let record = *self.records.get(slot);
+        let right = self.right_list(&record);
+        let list = self.placements.get(record.placement).replicas;
+        if record.is_live() && right != list {
+            return self.begin_move(tick, slot, right, outbox);
+        }
+        let holders = self.peers.view.peers_of(&right).without(self.peers.own());
+        let to = holders.intersection(offer_to).minus(self.peers.http());
+        let is_carried = record.is_live() || !is_planted(Bug::DropTombstonesAtRestart);
+        if to.is_empty() || !is_carried {
+            return;
+        }
+        let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
+        for peer in to.iter() {
+            self.reconcile.offers += 1;
+            outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
+        }
+    }
+
+    /// Who is to hold a timer that is held already: the list that the configuration means, if those
+    /// who would have to get it can; else, while members are dead, the live ones instead of members
+    /// that leave; else whoever has it.
+    pub(super) fn right_list(&self, record: &Record) -> Replicas {
+        let list = self.placements.get(record.placement).replicas;
+        let configured = self.configured(record);
+        if configured == list || configured.is_empty() {
+            return list;
+        }
+        let view = &self.peers.view;
+        let able = |wanted: &Replicas| {
+            let new = view.peers_of(wanted).minus(view.peers_of(&list));
+            new.minus(self.peers.alive()).is_empty()
+        };
+        if able(&configured) {
+            return configured;
+        }
+        let factor = self.placements.get(record.placement).factor;
+        let live = view.place(record.id, factor, self.peers.not_dead());
+        let members = view.new_nodes();
+        let stays = view.peers_of(&list).minus(members).is_empty()
+            && list.len() >= configured.len()
+            && self.placements.get(record.placement).own.is_some();
+        if !stays && !live.is_empty() && able(&live) { live } else { list }
+    }
+
+    /// Begins to move a timer to `list`, unless it is due soon.
+    fn begin_move(&mut self, tick: Tick, slot: Slot, list: Replicas, outbox: &mut Outbox) {
+        let record = *self.records.get(slot);
+        if self.reconcile.moves.contains_key(&record.id.0) {
+            return;
+        }
+        let former = *self.placements.get(record.placement);
+        let is_due_soon = record.schedule().due(record.sequence + 1) <= tick + MOVE_GUARD_MS;
+        let view = &self.peers.view;
+        let waiting = view.peers_of(&list).without(self.peers.own()).minus(self.peers.dead());
+        let is_reachable = waiting.minus(self.peers.alive()).is_empty();
+        if is_due_soon && former.own.is_some() || !is_reachable {
+            return self.look_again(tick, record.id);
+        }
+        let mut placement = self.placement(list, former.sites, former.factor);
+        placement.actives = self.carried_actives(&former, &list);
+        let moving = Move { key: record.key(), placement, waiting };
+        self.reconcile.moves.insert(record.id.0, moving);
+        let standing = Standing {
+            actives: placement.actives,
+            list_digest: list.digest(),
+            ..self.standing_of(&record)
+        };
+        let bytes = outbox.encode(&PeerMessage::Standing(standing));
+        for peer in waiting.iter() {
+            if self.peers.speaks_http(peer) {
+                self.send_moved(slot, peer, &placement, outbox);
+                continue;
+            }
+            self.reconcile.offers += 1;
+            outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
+        }
+        if waiting.is_empty() || is_planted(Bug::DropBeforeNewHolderAcknowledged) {
+            self.finish_move(tick, record.id, outbox);
+        }
+    }
+
+    /// The ranks of `list` whose nodes act in the former placement.
+    pub(super) fn carried_actives(&self, former: &Placement, list: &Replicas) -> u16 {
+        let acting = former.actives | former.confirmed;
+        list.as_slice().iter().enumerate().fold(0, |actives, (rank, &node)| {
+            let acts = former.replicas.rank_of(node).is_some_and(|held| acting >> held & 1 == 1);
+            actives | u16::from(acts) << rank
+        })
+    }
+
+    fn send_moved(&mut self, slot: Slot, peer: PeerIndex, to: &Placement, outbox: &mut Outbox) {
+        let record = *self.records.get(slot);
+        let copy = self.copy_of(&record);
+        let moved = TimerCopy {
+            standing: Standing { actives: to.actives, ..copy.standing },
+            replicas: to.replicas,
+            ..copy
+        };
+        let bytes = outbox.encode(&PeerMessage::Copy(moved));
+        self.reconcile.offers += 1;
+        outbox.tell(peer, Purpose::Offer(record.id), bytes);
+    }
+
+    pub(super) fn offer_result(
+        &mut self,
+        now: Now,
+        peer: PeerIndex,
+        id: TimerId,
+        result: Option<PeerResult<'_>>,
+        outbox: &mut Outbox,
+    ) {
+        self.reconcile.offers -= 1;
+        let tick = now.mono.tick_floor();
+        let moving = self.reconcile.moves.get(&id.0).copied();
+        let slot = self.find(id);
+        match (moving, slot, result) {
+            (None, Some(slot), Some(PeerResult::Wanted)) => {
+                let record = *self.records.get(slot);
+                let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
+                self.reconcile.offers += 1;
+                outbox.tell(peer, Purpose::Offer(id), bytes);
+            }
+            (None, Some(_), Some(PeerResult::Held)) => self.confirm(id, peer),
+            (None, ..) => {}
+            (Some(_), None, _) => {
+                self.reconcile.moves.remove(&id.0);
+            }
+            (Some(moving), Some(slot), Some(PeerResult::Wanted))
+                if self.records.get(slot).key() == moving.key =>
+            {
+                self.send_moved(slot, peer, &moving.placement, outbox);
+            }
+            (Some(moving), Some(_), Some(PeerResult::Held)) => {
+                let waiting = moving.waiting.without(peer);
+                self.reconcile.moves.insert(id.0, Move { waiting, ..moving });
+                if waiting.is_empty() {
+                    self.finish_move(tick, id, outbox);
+                }
+            }
+            (Some(_), Some(_), _) => {
+                self.reconcile.moves.remove(&id.0);
+                self.look_again(tick, id);
+            }
+        }
+    }
+
+    /// Everybody on the new list has the timer.
+    fn finish_move(&mut self, tick: Tick, id: TimerId, outbox: &mut Outbox) {
+        let Some(moving) = self.reconcile.moves.remove(&id.0) else { return };
+        let Some(slot) = self.find(id) else { return };
+        let record = *self.records.get(slot);
+        if !record.is_live() {
+            return;
+        }
+        if record.key() != moving.key || record.state == State::InFlight {
+            return self.look_again(tick, id);
+        }
+        let mut placement = moving.placement;
+        let dead = self.ranks_of(&placement.replicas, self.peers.dead());
+        placement.actives = placement.replicas.all_ranks() & !dead;
+        placement.confirmed = 0;
+        let others = self.peers.view.peers_of(&placement.replicas).without(self.peers.own());
+        self.place(slot, &placement);
+        self.counters.moved += 1;
+        self.tell(slot, others.minus(self.peers.dead()).minus(self.peers.http()), false, outbox);
+        if placement.own.is_none() {
+            self.forget(tick, slot);
+        }
+    }
+
+    /// The ranks of the nodes that are in a set.
+    pub(super) fn ranks_of(&self, list: &Replicas, set: PeerSet) -> u16 {
+        list.as_slice().iter().enumerate().fold(0, |ranks, (rank, &node)| {
+            let peer = self.peers.view.peer_of(node);
+            ranks | u16::from(peer.is_some_and(|peer| set.contains(peer))) << rank
+        })
+    }
+
+    fn look_again(&mut self, tick: Tick, id: TimerId) {
+        self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, id));
+    }
+
+    /// A peer died: moves that wait for it begin anew.
+    pub(super) fn abandon_moves(&mut self, now: Now, peer: PeerIndex) {
+        let tick = now.mono.tick_floor();
+        let waits = |moving: &Move| moving.waiting.contains(peer);
+        let moves = self.reconcile.moves.iter();
+        let mut ids: Vec<u64> =
+            moves.filter(|(_, moving)| waits(moving)).map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.reconcile.moves.remove(&id);
+            self.look_again(tick, TimerId(id));
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Clients' writes on their way to the replicas. A client is answered when every replica that is
+//! believed alive has its write (or the first, if so configured); one that no node has is answered
+//! 503, never 200.
+//!
+//! A write that lost against a state this node did not know (it need not be a replica) is made
+//! again with a version above it: it was not answered yet, so it may count as the later one.
+
+use crate::base::ids::{HostId, PeerIndex, PeerSet, TimerId};
+use crate::base::limits::Acknowledge;
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::{Now, Tick};
+use crate::timer::version::{StateKey, Version};
+use crate::wire::peer_message::{
+    CopyBody, PeerMessage, PeerResult, Standing, TimerCopy, decode_message,
+};
+
+use super::Shard;
+use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target};
+use super::keep::{Grave, Living};
+use super::placements::Placement;
+use super::requests::Plan;
+
+/// How often a write is made again before the client is told to retry.
+const TRIES_MAX: u8 = 4;
+
+/// A write to be told to others.
+pub(super) struct NewWrite<'a> {
+    pub from: Requester,
+    pub id: TimerId,
+    pub key: StateKey,
+    pub start: Tick,
+    pub interval_ms: u64,
+    pub repeat_for_ms: u64,
+    /// Authority and content; `None`: a tombstone.
+    pub body: Option<(&'a str, &'a [u8])>,
+    /// How often it has been made, this time included.
+    pub tries: u8,
+}
+
+/// A write that waits for replicas.
+#[derive(Debug)]
+struct Waiting {
+    from: Requester,
+    id: TimerId,
+    placement: Placement,
+    /// Those whose answer decides.
+    waiting: PeerSet,
+    /// All that were told.
+    asked: PeerSet,
+    /// Those that have it.
+    held: PeerSet,
+    /// The message, to make it again.
+    message: Vec<u8>,
+    tries: u8,
+}
+
+/// All writes of a shard that wait.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    places: Vec<(u32, Option<Waiting>)>,
+    free: Vec<u32>,
+    /// Memory of messages, kept.
+    pool: Vec<Vec<u8>>,
+}
+
+const POOL_MAX: usize = 1_024;
+const POOLED_BYTES_MAX: usize = 4_096;
+
+impl Writes {
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    fn insert(&mut self, waiting: Waiting) -> Purpose {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push((0, None));
+            self.places.len() as u32 - 1
+        });
+        let (generation, entry) = &mut self.places[place as usize];
+        *generation = generation.wrapping_add(1);
+        *entry = Some(waiting);
+        Purpose::Write { place, generation: *generation }
+    }
+
+    fn get_mut(&mut self, place: u32, generation: u32) -> Option<&mut Waiting> {
+        let (life, entry) = self.places.get_mut(place as usize)?;
+        entry.as_mut().filter(|_| *life == generation)
+    }
+
+    /// Takes a write out; its message is to be given back by [`Writes::recycle`].
+    fn take(&mut self, place: u32) -> Option<Waiting> {
+        let waiting = self.places[place as usize].1.take()?;
+        self.free.push(place);
+        Some(waiting)
+    }
+
+    fn recycle(&mut self, message: Vec<u8>) {
+        if self.pool.len() < POOL_MAX && message.capacity() <= POOLED_BYTES_MAX {
+            self.pool.push(message);
+        }
+    }
+}
+
+impl Shard {
+    /// Makes a write here, if this node is to hold the timer or holds it, and tells it to everybody
+    /// else whom it concerns. `None`: it is answered when they have it.
+    ///
+    /// An id that is not held gets a tombstone, too, so that a create still under way loses against
+    /// it; without room there is none: nothing is lost by that which a client was promised.
+    pub(super) fn write(
+        &mut self,
+        now: Now,
+        new: &NewWrite<'_>,
+        plan: &Plan,
+        outbox: &mut Outbox,
+    ) -> Result<Option<Answer>, Refusal> {
+        self.room_for_a_write(plan)?;
+        let tick = now.mono.tick_floor();
+        let held = self.find(new.id).map(|slot| *self.records.get(slot));
+        let is_own = plan.placement.own.is_some();
+        match new.body {
+            Some((authority, content)) if is_own || held.is_some_and(|held| held.is_live()) => {
+                match held {
+                    Some(_) => self.room_for_bytes(content.len())?,
+                    None => self.room(content.len())?,
+                }
+                let host = self.admit_host(authority, tick)?;
+                let slot = self.hold(tick, &new.living(plan.placement, host, content));
+                self.look_later_if_misplaced(tick, slot);
+            }
+            None if held.is_some() || (is_own && self.room(0).is_ok()) => {
+                if !is_planted(Bug::DropTombstone) || held.is_some() {
+                    self.bury(tick, &new.grave(plan.placement));
+                }
+            }
+            _ => {}
+        }
+        self.replicate(now, new, plan, outbox)
+    }
+
+    /// Whether one more write may wait, if it has to.
+    fn room_for_a_write(&self, plan: &Plan) -> Result<(), Refusal> {
+        let waits = plan.placement.replicas.len() > 1
+            || plan.placement.own.is_none()
+            || !plan.extras.is_empty();
+        if waits && self.writes.len() >= self.config.cluster.writes_waiting_max as usize {
+            return Err(Refusal::WritesFull);
+        }
+        Ok(())
+    }
+
+    /// Tells a write, already made here, to everybody else whom it concerns. `None`: it is answered
+    /// when they have it.
+    fn replicate(
+        &mut self,
+        now: Now,
+        new: &NewWrite<'_>,
+        plan: &Plan,
+        outbox: &mut Outbox,
+    ) -> Result<Option<Answer>, Refusal> {
+        let placement = &plan.placement;
+        if self.peers.is_alone() {
+            return Ok(Some(self.done(new.id, placement)));
+        }
+        let copy = TimerCopy {
+            standing: Standing {
+                id: new.id,
+                version: new.key.version.0,
+                sequence: new.key.sequence,
+                actives: placement.actives,
+                list_digest: 0,
+            },
+            is_write: true,
+            replicas: placement.replicas,
+            factor: placement.factor,
+            sites: placement.sites,
+            start_ms: new.start.0,
+            interval_ms: new.interval_ms,
+            repeat_for_ms: new.repeat_for_ms,
+            body: new.body.map(|(authority, content)| CopyBody { authority, content }),
+        };
+        let bytes = outbox.encode(&PeerMessage::Copy(copy));
+        self.tell_sites(placement, bytes.clone(), new.id, outbox);
+        let own = self.peers.own();
+        let replicas = self.peers.view.peers_of(&placement.replicas);
+        let targets = replicas.union(plan.extras).without(own);
+        if targets.is_empty() {
+            return Ok(Some(self.done(new.id, placement)));
+        }
+        let mut message = self.writes.pool.pop().unwrap_or_default();
+        message.clear();
+        message.extend_from_slice(&outbox.peer_bytes[bytes.clone()]);
+        let held = if placement.own.is_some() { PeerSet::EMPTY.with(own) } else { PeerSet::EMPTY };
+        let waiting = Waiting {
+            from: new.from,
+            id: new.id,
+            placement: *placement,
+            waiting: targets,
+            asked: targets,
+            held,
+            message,
+            tries: new.tries,
+        };
+        let purpose = self.writes.insert(waiting);
+        for peer in targets.iter() {
+            if is_planted(Bug::SkipOneReplica) && peer.0.is_multiple_of(3) && peer.0 > 0 {
+                continue;
+            }
+            outbox.tell(peer, purpose, bytes.clone());
+        }
+        let Purpose::Write { place, .. } = purpose else { unreachable!("made just now") };
+        self.settle_write(now, place, outbox);
+        Ok(None)
+    }
+
+    /// A replica answered.
+    pub(super) fn write_result(
+        &mut self,
+        now: Now,
+        peer: PeerIndex,
+        (place, generation): (u32, u32),
+        result: PeerResult<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let Some(write) = self.writes.get_mut(place, generation) else { return };
+        match result {
+            PeerResult::Superseded { version, factor } => {
+                return self.write_again(now, place, (Version(version), factor), outbox);
+            }
+            PeerResult::Held | PeerResult::Wanted => {
+                write.waiting = write.waiting.without(peer);
+                write.held = write.held.with(peer);
+            }
+            _ => write.waiting = write.waiting.without(peer),
+        }
+        self.settle_write(now, place, outbox);
+    }
+
+    /// A replica will not answer.
+    pub(super) fn write_unheard(
+        &mut self,
+        now: Now,
+        peer: PeerIndex,
+        (place, generation): (u32, u32),
+        outbox: &mut Outbox,
+    ) {
+        let Some(write) = self.writes.get_mut(place, generation) else { return };
+        write.waiting = write.waiting.without(peer);
+        self.settle_write(now, place, outbox);
+    }
+
+    /// What is believed of peers changed: writes may wait for nobody any more.
+    pub(super) fn settle_writes(&mut self, now: Now, outbox: &mut Outbox) {
+        for place in 0..self.writes.places.len() as u32 {
+            self.settle_write(now, place, outbox);
+        }
+    }
+
+    /// Answers a write that has waited enough.
+    fn settle_write(&mut self, now: Now, place: u32, outbox: &mut Outbox) {
+        let Some(write) = &self.writes.places[place as usize].1 else { return };
+        let replicas = self.peers.view.peers_of(&write.placement.replicas);
+        let held = write.held.intersection(replicas);
+        let waiting = if held.is_empty() {
+            // Nobody has it yet: whoever is not known to be dead may still take it.
+            write.waiting.minus(self.peers.dead())
+        } else {
+            write.waiting.intersection(self.peers.alive())
+        };
+        let is_first = self.config.cluster.acknowledge == Acknowledge::First;
+        let is_enough = (is_first && !held.is_empty())
+            || waiting.is_empty()
+            || is_planted(Bug::WriteAnsweredBeforeReplicas);
+        if !is_enough {
+            return;
+        }
+        if held.is_empty()
+            && write.tries < TRIES_MAX
+            && !is_planted(Bug::WriteAnsweredBeforeReplicas)
+        {
+            // All that were to hold it died meanwhile: others stand in.
+            let (id, factor) = (write.id, write.placement.factor);
+            let plan = self.plan_new(id, factor);
+            if plan.placement.replicas != write.placement.replicas {
+                return self.write_again(now, place, (Version(0), factor), outbox);
+            }
+        }
+        let write = self.writes.take(place).expect("looked at above");
+        self.writes.recycle(write.message);
+        let answer = if held.is_empty() && !is_planted(Bug::WriteAnsweredBeforeReplicas) {
+            self.counters.refused += 1;
+            Answer::Refused(Refusal::NoReplica)
+        } else {
+            self.counters.replicated += 1;
+            self.done(write.id, &write.placement)
+        };
+        outbox.replies.push(Reply { to: write.from, answer });
+    }
+
+    /// Makes a write again above the version `seen`, with the factor of the timer held.
+    fn write_again(
+        &mut self,
+        now: Now,
+        place: u32,
+        (seen, factor): (Version, u8),
+        outbox: &mut Outbox,
+    ) {
+        let Some(mut write) = self.writes.take(place) else { return };
+        let message = std::mem::take(&mut write.message);
+        let mut input = &message[..];
+        let Ok(PeerMessage::Copy(copy)) = decode_message(&mut input) else {
+            unreachable!("the message was encoded here");
+        };
+        let above = seen.max(Version(copy.standing.version));
+        self.clock.observe(above);
+        let held = self.find(write.id).map(|slot| *self.records.get(slot));
+        let version = self.clock.assign(now.wall, Some(above));
+        let new = NewWrite {
+            from: write.from,
+            id: write.id,
+            key: StateKey { version, sequence: copy.standing.sequence },
+            start: Tick(copy.start_ms),
+            interval_ms: copy.interval_ms,
+            repeat_for_ms: copy.repeat_for_ms,
+            body: copy.body.map(|body| (body.authority, body.content)),
+            tries: write.tries + 1,
+        };
+        let target = Target { id: write.id, factor: Some(factor), filter: None };
+        let mut plan = self.plan_known(target, factor, held.as_ref());
+        let replicas = self.peers.view.peers_of(&plan.placement.replicas);
+        plan.extras = plan.extras.union(write.asked).minus(replicas).without(self.peers.own());
+        let answer = match write.tries {
+            TRIES_MAX.. => Err(Refusal::Contended),
+            _ => self.write(now, &new, &plan, outbox),
+        };
+        let answer = answer.unwrap_or_else(|refusal| {
+            self.counters.refused += 1;
+            Some(Answer::Refused(refusal))
+        });
+        if let Some(answer) = answer {
+            outbox.replies.push(Reply { to: write.from, answer });
+        }
+        self.writes.recycle(message);
+    }
+}
+
+impl NewWrite<'_> {
+    fn living<'b>(&self, placement: Placement, host: HostId, content: &'b [u8]) -> Living<'b> {
+        Living {
+            id: self.id,
+            key: self.key,
+            start: self.start,
+            interval_ms: self.interval_ms,
+            repeat_for_ms: self.repeat_for_ms,
+            placement,
+            host,
+            content,
+        }
+    }
+
+    fn grave(&self, placement: Placement) -> Grave {
+        Grave {
+            id: self.id,
+            key: self.key,
+            start: self.start,
+            interval_ms: self.interval_ms,
+            repeat_for_ms: self.repeat_for_ms,
+            placement,
+        }
+    }
+}
