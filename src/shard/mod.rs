@@ -17,6 +17,7 @@ mod cluster_tests;
 pub mod counters;
 pub mod effects;
 mod hosts;
+pub mod inspect;
 mod keep;
 mod merge;
 mod news;

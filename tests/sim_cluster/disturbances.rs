@@ -90,7 +90,8 @@ impl Disturbances {
     /// fewest nodes whose trouble explains everything that lasted then, or had ended less than
     /// [`RECOVERY_NS`] before.
     pub fn impaired_max(&self, from_ns: u64, to_ns: u64) -> u32 {
-        let moments = self.all.iter().map(|one| one.from_ns).filter(|at| (from_ns..=to_ns).contains(at));
+        let moments =
+            self.all.iter().map(|one| one.from_ns).filter(|at| (from_ns..=to_ns).contains(at));
         moments.chain([from_ns]).map(|at| self.impaired(at)).max().unwrap_or(0)
     }
 

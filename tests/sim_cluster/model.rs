@@ -116,7 +116,6 @@ pub struct Model {
     pub unwell: Vec<Vec<(u64, u64)>>,
     /// Time since which everything is healed.
     pub healed_ns: Option<u64>,
-    pub changes: Vec<(u64, u64)>,
     drift_ppm: u64,
     acknowledges_first: bool,
     promotion: bool,
@@ -135,7 +134,6 @@ impl Model {
             disturbances: Disturbances::default(),
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
-            changes: Vec::new(),
             drift_ppm,
             acknowledges_first,
             promotion,
@@ -162,7 +160,8 @@ impl Model {
                 write.id = Some(id);
                 let names = self.timers.entry(id).or_default();
                 let own = [name];
-                if names.iter().any(|other| self.writes[other].sent_ns < self.writes[&name].sent_ns) {
+                if names.iter().any(|other| self.writes[other].sent_ns < self.writes[&name].sent_ns)
+                {
                     return broken("T7", format!("create {name} got {id:x}, which is taken"));
                 }
                 names.splice(0..0, own);
@@ -262,7 +261,10 @@ impl Model {
         let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < due_ns);
         let is_kept = is_healed && !self.may_be_lost(write, now_ns);
         if is_owed || is_kept {
-            let what = format!("pop {sequence} of {name} ({wish:?}, {impaired} impaired), due at {} ms", due_ns / MS);
+            let what = format!(
+                "pop {sequence} of {name} ({wish:?}, {impaired} impaired), due at {} ms",
+                due_ns / MS
+            );
             return broken("T1", what);
         }
         Ok(())
@@ -322,12 +324,13 @@ impl Model {
     }
 
     /// T3, T4, T9: other callbacks of the same pop.
-    fn is_no_duplicate(&mut self, write: &Write, place: Place, sequence: u64, now_ns: u64) -> Checked {
+    fn is_no_duplicate(&self, write: &Write, place: Place, sequence: u64, now_ns: u64) -> Checked {
         let Some(others) = self.pops.get(&(write.name, sequence)) else { return Ok(()) };
         let wish = write.wish.expect("a pop has one");
         let settled_ns = RECOVERY_NS + wish.interval_ms * MS;
         let is_quiet = self.disturbances.is_quiet(now_ns.saturating_sub(settled_ns), now_ns);
-        let text = || format!("pop {sequence} of {write:?} at {now_ns} by {place:?} and {others:?}");
+        let text =
+            || format!("pop {sequence} of {write:?} at {now_ns} by {place:?} and {others:?}");
         if !is_quiet {
             return Ok(());
         }

@@ -119,7 +119,7 @@ impl World {
             Step::Reload(node) => self.reload(node),
             Step::Resynchronise => {
                 for node in 0..self.nodes.len() {
-                    self.to_all_cores(node, || Input::Resynchronise);
+                    self.tell_all_cores(node, || Input::Resynchronise);
                 }
             }
             Step::Finish => self.finish(),
@@ -139,10 +139,10 @@ impl World {
         }
         let view = self.members.view(node, Some(&self.nodes[node].view));
         self.nodes[node].view = view.clone();
-        self.to_all_cores(node, || Input::View(view.clone()));
+        self.tell_all_cores(node, || Input::View(view.clone()));
     }
 
-    fn to_all_cores(&mut self, node: usize, input: impl Fn() -> Input) {
+    fn tell_all_cores(&mut self, node: usize, input: impl Fn() -> Input) {
         let life = self.nodes[node].life;
         for core in 0..self.options.shards[node] {
             self.deliver(Place { node, life, core }, input());

@@ -297,7 +297,7 @@ impl World {
         let served_ns = (ending.outcome == CallbackOutcome::Delivered).then_some(ended_ns);
         self.model.doubled += u64::from(is_doubled);
         pops.push(Attempted { place, begun_ns: self.now_ns, served_ns, told: None });
-        self.running.push(Running { ticket, name, host, outcome: ending.outcome, at });
+        self.running.push(Running { ticket, name, outcome: ending.outcome, at });
         let attempt = self.running.len() - 1;
         self.schedule(ended_ns, Event::Ended { place, attempt });
         self.doom(place.node, Doom::Callback);
@@ -326,7 +326,8 @@ impl World {
         if self.is_healed {
             return;
         }
-        let ms_from_now = |ms: u64| self.now_ns + ms * MS;
+        let now_ns = self.now_ns;
+        let ms_from_now = |ms: u64| now_ns + ms * MS;
         match fault {
             Fault::Kill { node, for_ms, how } => self.kill(node, how, Some(for_ms)),
             Fault::Doom { node, for_ms, when, how } => {
