@@ -263,10 +263,10 @@ impl Peering {
             self.peers[peer.index()] = Some(Peer {
                 stage: Stage::Closed,
                 detector: Detector::new(now),
-                voice: match is_site {
-                    true => Voice::http(self.link_limits()),
-                    false => Voice::frames(self.link_limits()),
-                },
+                voice: Voice::new(
+                    self.link_limits(),
+                    if is_site { Dialect::Http } else { Dialect::Frames },
+                ),
                 incarnation: None,
                 heard_at: now,
                 has_gaps: false,
@@ -295,7 +295,6 @@ impl Peering {
     /// A dialled connection is ready.
     pub fn connected(&mut self, behind: &mut Behind<'_>, peer: PeerIndex, connected: &Connected) {
         let now = behind.now.mono;
-        let limits = self.link_limits();
         if let Some(hello) = &connected.hello
             && !self.is_whom_was_dialled(peer, hello)
         {
@@ -308,14 +307,10 @@ impl Peering {
         self.counters.connected += 1;
         dialled.stage = Stage::Open;
         dialled.heard_at = now;
-        if dialled.voice.dialect() != connected.dialect {
-            let fresh = match connected.dialect {
-                Dialect::Frames => Voice::frames(limits),
-                Dialect::Http => Voice::http(limits),
-            };
-            let mut former = std::mem::replace(&mut dialled.voice, fresh);
-            dialled.has_gaps |= !former.is_empty();
-            former.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
+        if dialled.voice.dialect() != Dialect::Http && connected.dialect == Dialect::Http {
+            // Not all that can be told in frames can be told in HTTP.
+            dialled.has_gaps |= !dialled.voice.is_empty();
+            dialled.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
         }
         let incarnation = connected.hello.as_ref().map(|hello| hello.incarnation);
         match incarnation {
@@ -337,7 +332,7 @@ impl Peering {
         {
             self.counters.other_view += 1;
         }
-        dialled.voice.opened(now);
+        dialled.voice.opened(now, connected.dialect);
         self.talking = self.talking.with(peer);
         let verdict = dialled.detector.connected(now);
         self.follow(behind, peer, verdict);
