@@ -18,6 +18,8 @@ mod peer_address;
 mod peer_handshake;
 mod peer_sockets;
 pub mod peering;
+#[cfg(test)]
+mod peering_tests;
 mod publish;
 mod resolver;
 mod server;

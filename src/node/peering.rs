@@ -23,6 +23,9 @@ use super::voice::Voice;
 /// shard that wait for results, 1 024 of some 40 bytes, and the copies that are wanted of them.
 const GAPS_ROOM_BYTES: usize = 1 << 20;
 
+/// Pause between two looks at a peer that has something due and is not sent to.
+const LOOK_AGAIN_MS: u64 = 10;
+
 /// What the two ends of a connection tell each other in the headers of its HTTP Upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -442,14 +445,18 @@ impl Peering {
             let verdict = dialled.detector.tick(now, &self.limits);
             self.follow(behind, peer, verdict);
         }
-        self.wake_at = self.next_wake();
+        self.wake_at = self.next_wake(now);
     }
 
-    fn next_wake(&self) -> MonoNs {
+    fn next_wake(&self, now: MonoNs) -> MonoNs {
+        // What is due has been asked for; a driver that cannot send it now sends it when it can.
+        let soonest = now.plus_ms(LOOK_AGAIN_MS);
         let wake_of = |peer: &Peer| {
             let of_detector = peer.detector.next_wake(&self.limits);
             match peer.voice.next_wake() {
-                Some(of_voice) if peer.stage == Stage::Open => of_detector.min(of_voice),
+                Some(of_voice) if peer.stage == Stage::Open => {
+                    of_detector.min(of_voice.max(soonest))
+                }
                 _ => of_detector,
             }
         };
