@@ -280,8 +280,7 @@ impl World {
                 self.deliver(place, Input::Connected(id, hello));
             }
             Packet::Bytes(bytes) => {
-                let numbers = [id as u64, end as u64, bytes.len() as u64, 0];
-                self.trace.add(self.now_ns, "bytes", numbers);
+                self.carried(id, end, &bytes);
                 self.deliver(place, Input::Bytes(id, end, bytes));
             }
             Packet::Refused | Packet::Closed => {

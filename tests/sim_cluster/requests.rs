@@ -151,7 +151,7 @@ impl World {
                 if !is_lost && ask.id.is_none() {
                     self.created.insert(operation.name, (id.0, *factor, *filter));
                 }
-                self.answer_checks(name)?;
+                self.schedule(self.now_ns, Event::Acknowledged(name));
                 self.schedule_pop(name, 1);
                 self.doom(place.node, Doom::Answer);
             }

@@ -36,6 +36,8 @@ pub enum Event {
     Impatient(usize),
     Refused(usize),
     Step { place: Place, generation: u64 },
+    /// A write was acknowledged in the turn before.
+    Acknowledged(usize),
     Arrive(ConnectionId, End),
     DialTimeout(ConnectionId),
     Ended { place: Place, attempt: usize },
@@ -84,6 +86,8 @@ pub struct World {
     pub is_healed: bool,
     pub cleaned: usize,
     cuts: Vec<Option<(usize, usize)>>,
+    /// A hash over everything that was carried between nodes: too much for the trace.
+    carried: u64,
     pops: Vec<(usize, u64, usize, u64)>,
     story: Story,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -134,6 +138,7 @@ impl World {
             is_healed: false,
             cleaned: 0,
             cuts: Vec::new(),
+            carried: 0,
             pops: Vec::new(),
             queue: BinaryHeap::new(),
             queued: 0,
@@ -195,6 +200,7 @@ impl World {
             Event::Request(name) => self.request_arrives(name),
             Event::Impatient(name) | Event::Refused(name) => self.try_next(name),
             Event::Step { place, generation } => self.step(place, generation)?,
+            Event::Acknowledged(name) => self.answer_checks(name)?,
             Event::Arrive(id, end) => self.arrive(id, end),
             Event::DialTimeout(id) => self.dial_timeout(id),
             Event::Ended { place, attempt } => self.deliver(place, Input::Ended(attempt)),
@@ -216,6 +222,7 @@ impl World {
                 self.schedule_pop(name, sequence + 1);
             }
             Event::Check => {
+                self.trace.add(self.now_ns, "check", [self.carried, 0, 0, 0]);
                 self.answers_in_time()?;
                 self.agree()?;
                 self.schedule(self.now_ns + CHECK_MS * MS, Event::Check);
@@ -311,6 +318,13 @@ impl World {
             && let Some(at_ns) = self.model.deadline_ns(name, sequence, timeout_ms)
         {
             self.schedule(at_ns, Event::Due(name, sequence));
+        }
+    }
+
+    /// Bytes reached an end of a connection.
+    pub fn carried(&mut self, id: ConnectionId, end: End, bytes: &[u8]) {
+        for word in [self.now_ns, id as u64, end as u64, bytes.len() as u64] {
+            self.carried = (self.carried.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
         }
     }
 
