@@ -104,7 +104,8 @@ impl Shard {
             return;
         }
         let record = *self.records.get(slot);
-        if self.right_list(&record) != self.placements.get(record.placement).replicas {
+        let held = self.placements.get(record.placement);
+        if held.own.is_none() || self.right_list(&record) != held.replicas {
             self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
         }
     }
@@ -149,8 +150,8 @@ impl Shard {
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let right = self.right_list(&record);
-        let list = self.placements.get(record.placement).replicas;
-        if record.is_live() && right != list {
+        let held = self.placements.get(record.placement);
+        if record.is_live() && (held.own.is_none() || right != held.replicas) {
             return self.begin_move(tick, slot, right, outbox);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
