@@ -104,9 +104,16 @@ impl Shard {
             return;
         }
         let record = *self.records.get(slot);
-        if self.right_list(&record) != self.placements.get(record.placement).replicas {
+        if self.is_misplaced(&record) {
             self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
         }
+    }
+
+    /// Whether a live timer's list is not the right one, or this node is not on it.
+    fn is_misplaced(&self, record: &Record) -> bool {
+        let placement = self.placements.get(record.placement);
+        record.is_live()
+            && (placement.own.is_none() || self.right_list(record) != placement.replicas)
     }
 
     /// A portion of the work.
@@ -149,8 +156,7 @@ impl Shard {
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let right = self.right_list(&record);
-        let list = self.placements.get(record.placement).replicas;
-        if record.is_live() && right != list {
+        if self.is_misplaced(&record) {
             return self.begin_move(tick, slot, right, outbox);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
