@@ -35,14 +35,26 @@ pub enum Event {
     Request(usize),
     Impatient(usize),
     Refused(usize),
-    Step { place: Place, generation: u64 },
+    Step {
+        place: Place,
+        generation: u64,
+    },
     /// A write was acknowledged in the turn before.
     Acknowledged(usize),
     Arrive(ConnectionId, End),
     DialTimeout(ConnectionId),
-    Ended { place: Place, attempt: usize },
-    Restart { node: usize, life: u64 },
-    Die { node: usize, life: u64 },
+    Ended {
+        place: Place,
+        attempt: usize,
+    },
+    Restart {
+        node: usize,
+        life: u64,
+    },
+    Die {
+        node: usize,
+        life: u64,
+    },
     Mend(usize),
     Accept(usize),
     Operator(OperatorStep),
@@ -205,7 +217,8 @@ impl World {
             Event::DialTimeout(id) => self.dial_timeout(id),
             Event::Ended { place, attempt } => self.deliver(place, Input::Ended(attempt)),
             Event::Restart { node, life } => {
-                if self.nodes[node].life == life && !self.nodes[node].is_up() {
+                let is_gone = self.nodes[node].life == life && !self.nodes[node].is_up();
+                if is_gone && self.members.is_member(node) {
                     self.boot(node);
                 }
             }
