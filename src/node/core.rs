@@ -79,6 +79,7 @@ impl Core {
             Request::Update(target, _) | Request::Delete(target) | Request::Read(target) => {
                 self.shards.owner(target.id)
             }
+            Request::Merge(copy) => self.shards.owner(copy.standing.id),
         };
         if owner == self.own {
             return self.serve(now, from, request);

@@ -157,6 +157,44 @@ meters! {
     mesh_depth_max: Gauge,
     /// Wake-ups sent to sleeping cores.
     mesh_wakes: Counter,
+    /// Peers that this core believes alive.
+    peers_alive: Gauge,
+    /// Peers that this core suspects: silent, or their connection broke.
+    peers_suspect: Gauge,
+    /// Peers that this core has declared dead.
+    peers_dead: Gauge,
+    /// Connections that peers have to this core.
+    peer_connections: Gauge,
+    /// Bytes kept for peers until they have acknowledged them.
+    peer_kept_bytes: Gauge,
+    /// Bytes sent to peers, over connections of either side.
+    peer_sent_bytes: Counter,
+    /// Bytes received from peers, over connections of either side.
+    peer_received_bytes: Counter,
+    /// Messages to peers that their links took.
+    peer_messages_sent: Counter,
+    /// Messages taken from peers.
+    peer_messages_received: Counter,
+    /// Messages to peers that did not fit their link; what they told is offered again.
+    peer_messages_dropped: Counter,
+    /// Messages from peers that made no sense.
+    peer_messages_malformed: Counter,
+    /// Messages from peers answered busy, as the queue to the owning core was full.
+    peer_messages_busy: Counter,
+    /// Connections to peers that stood.
+    peer_connects: Counter,
+    /// Connections to peers that failed or broke.
+    peer_losses: Counter,
+    /// Connections with peers closed because no valid frame came over them.
+    peer_protocol_errors: Counter,
+    /// Connections with nodes that are no members, or another than the one dialled.
+    peer_strangers: Counter,
+    /// Connections refused because two live processes say that they are the same node.
+    peer_twins: Counter,
+    /// Connections with nodes that have this node's instance and deployment ids.
+    peer_same_instance: Counter,
+    /// Connections with nodes that are configured with other members than this one.
+    peer_other_view: Counter,
     /// Loop turns.
     turns: Counter,
     /// Loop turns longer than the budget.

@@ -41,6 +41,7 @@ impl Shard {
             }
             Request::Delete(target) => self.delete(now, from, target, outbox),
             Request::Read(target) => Ok(self.read(now, from, target, outbox)),
+            Request::Merge(copy) => self.merge(now, &copy, outbox).map(Some),
         };
         let answer = answer.unwrap_or_else(|refusal| {
             self.counters.refused += 1;
