@@ -61,8 +61,8 @@ pub enum LinkError {
 
 /// The sending side. `P` is what the owner wants back with a result.
 ///
-/// Memory: at most twice [`LinkLimits::bytes_max`] (blocks of 64 KiB grow by doubling), two or three
-/// blocks that are nearly empty, and one frame of the peer that is not complete.
+/// Memory: at most twice [`LinkLimits::bytes_max`] (blocks of 64 KiB grow by doubling), two or
+/// three blocks that are nearly empty, and one frame of the peer that is not complete.
 #[derive(Debug)]
 pub struct Link<P> {
     limits: LinkLimits,

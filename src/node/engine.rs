@@ -231,8 +231,7 @@ impl Engine {
             .core
             .next_wake()
             .map(|tick| MonoNs(tick.begins().0.saturating_sub(self.spin_ns)));
-        let peers = self.server.service.core.peers_wake();
-        let deadlines = [due, self.server.next_wake(), self.lanes.next_wake(), peers];
+        let deadlines = [due, self.server.next_wake(), self.lanes.next_wake()];
         match deadlines.into_iter().flatten().min() {
             Some(deadline) if deadline <= now().mono => Wait::Poll,
             Some(deadline) => Wait::Until(deadline),

@@ -157,6 +157,24 @@ meters! {
     mesh_depth_max: Gauge,
     /// Wake-ups sent to sleeping cores.
     mesh_wakes: Counter,
+    /// Client writes answered after other nodes had them too.
+    writes_replicated: Counter,
+    /// Client writes that wait for replicas.
+    writes_waiting: Gauge,
+    /// Pops left to the next rank after a failed callback.
+    pops_handed_over: Counter,
+    /// Timers moved to another list of replicas.
+    timers_moved: Counter,
+    /// Timers known to be in the wrong place.
+    timers_misplaced: Gauge,
+    /// Walks through all records that go on: resynchronisation or rebalancing.
+    walks: Gauge,
+    /// Records that the present walk has looked at.
+    walk_seen: Gauge,
+    /// Messages that peers refused.
+    peer_messages_refused: Counter,
+    /// Messages refused, here or by peers, because their version lies too far ahead of the clock.
+    future_versions: Counter,
     /// Peers that this core believes alive.
     peers_alive: Gauge,
     /// Peers that this core suspects: silent, or their connection broke.
@@ -165,8 +183,8 @@ meters! {
     peers_dead: Gauge,
     /// Connections that peers have to this core.
     peer_connections: Gauge,
-    /// Bytes kept for peers until they have acknowledged them.
-    peer_kept_bytes: Gauge,
+    /// Messages kept for peers until they have acknowledged them.
+    peer_messages_kept: Gauge,
     /// Bytes sent to peers, over connections of either side.
     peer_sent_bytes: Counter,
     /// Bytes received from peers, over connections of either side.

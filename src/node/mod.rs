@@ -8,7 +8,7 @@ mod connection;
 pub mod core;
 mod deadlines;
 mod engine;
-mod http_link;
+mod http_talk;
 mod inbounds;
 mod lanes;
 pub mod mesh;

@@ -19,6 +19,10 @@ use crate::shard::effects::{Dialect, Event, Outbox, Purpose, ToPeer};
 
 use super::voice::Voice;
 
+/// Room that a link must have before its peer is offered again what did not fit: the offers of a
+/// shard that wait for results, 1 024 of some 40 bytes, and the copies that are wanted of them.
+const GAPS_ROOM_BYTES: usize = 1 << 20;
+
 /// What the two ends of a connection tell each other in the headers of its HTTP Upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -259,10 +263,10 @@ impl Peering {
             self.peers[peer.index()] = Some(Peer {
                 stage: Stage::Closed,
                 detector: Detector::new(now),
-                voice: match is_site {
-                    true => Voice::http(self.link_limits()),
-                    false => Voice::frames(self.link_limits()),
-                },
+                voice: Voice::new(
+                    self.link_limits(),
+                    if is_site { Dialect::Http } else { Dialect::Frames },
+                ),
                 incarnation: None,
                 heard_at: now,
                 has_gaps: false,
@@ -291,7 +295,6 @@ impl Peering {
     /// A dialled connection is ready.
     pub fn connected(&mut self, behind: &mut Behind<'_>, peer: PeerIndex, connected: &Connected) {
         let now = behind.now.mono;
-        let limits = self.link_limits();
         if let Some(hello) = &connected.hello
             && !self.is_whom_was_dialled(peer, hello)
         {
@@ -304,14 +307,10 @@ impl Peering {
         self.counters.connected += 1;
         dialled.stage = Stage::Open;
         dialled.heard_at = now;
-        if dialled.voice.dialect() != connected.dialect {
-            let fresh = match connected.dialect {
-                Dialect::Frames => Voice::frames(limits),
-                Dialect::Http => Voice::http(limits),
-            };
-            let mut former = std::mem::replace(&mut dialled.voice, fresh);
-            dialled.has_gaps |= !former.is_empty();
-            former.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
+        if dialled.voice.dialect() != Dialect::Http && connected.dialect == Dialect::Http {
+            // Not all that can be told in frames can be told in HTTP.
+            dialled.has_gaps |= !dialled.voice.is_empty();
+            dialled.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
         }
         let incarnation = connected.hello.as_ref().map(|hello| hello.incarnation);
         match incarnation {
@@ -333,7 +332,7 @@ impl Peering {
         {
             self.counters.other_view += 1;
         }
-        dialled.voice.opened(now);
+        dialled.voice.opened(now, connected.dialect);
         self.talking = self.talking.with(peer);
         let verdict = dialled.detector.connected(now);
         self.follow(behind, peer, verdict);
@@ -427,8 +426,8 @@ impl Peering {
     }
 
     /// Asks for a tick in the next turn.
-    pub fn wake_now(&mut self, now: MonoNs) {
-        self.wake_at = self.wake_at.min(now);
+    pub fn wake_now(&mut self) {
+        self.wake_at = MonoNs(0);
     }
 
     /// Time passed: suspicion, dials, heartbeats.
@@ -486,9 +485,10 @@ impl Peering {
     /// Tells the shard of peers that live and missed something, as soon as their links have room
     /// for what follows from that.
     pub fn tell_gaps(&mut self, behind: &mut Behind<'_>) {
+        let room_bytes = (self.limits.link_bytes_max as usize / 2).min(GAPS_ROOM_BYTES);
         for peer in self.gapped.iter() {
             let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
-            let has_room = dialled.voice.room_bytes() >= self.limits.link_bytes_max as usize / 2;
+            let has_room = dialled.voice.room_bytes() >= room_bytes;
             let liveness = dialled.detector.liveness();
             if liveness != Liveness::Alive || !has_room {
                 continue;
@@ -534,11 +534,9 @@ impl Peering {
         count
     }
 
-    /// Bytes kept until peers have acknowledged them.
-    pub fn kept_bytes(&self) -> u64 {
-        let limit = self.limits.link_bytes_max;
-        let room = |peer: &Peer| limit.saturating_sub(peer.voice.room_bytes() as u64);
-        self.peers.iter().flatten().map(room).sum()
+    /// Messages kept until peers have acknowledged them.
+    pub fn kept(&self) -> u64 {
+        self.peers.iter().flatten().map(|peer| peer.voice.len() as u64).sum()
     }
 
     /// Whether the process that answers our dials as `name` lives and is another one.

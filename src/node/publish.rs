@@ -27,6 +27,15 @@ pub fn publish(meters: &CoreMeters, server: &mut Server, lanes: &Lanes, ring: &R
     meters.oldest_overdue_ms.set(counted.oldest_overdue_ms);
     meters.wheel_moved.set(counted.wheel_moved);
     meters.requests_refused.set(counted.refused);
+    meters.writes_replicated.set(counted.replicated);
+    meters.writes_waiting.set(counted.writes_waiting);
+    meters.pops_handed_over.set(counted.handed_over);
+    meters.timers_moved.set(counted.moved);
+    meters.timers_misplaced.set(counted.misplaced);
+    meters.walks.set(counted.walks);
+    meters.walk_seen.set(counted.walk_seen);
+    meters.peer_messages_refused.set(counted.refused_by_peers);
+    meters.future_versions.set(counted.future_versions);
     meters.store_bytes.set(shard.bytes());
     meters.callback_hosts.set(shard.hosts_known());
     meters.requests.set(server.answered + server.service.written);
@@ -43,7 +52,7 @@ pub fn publish(meters: &CoreMeters, server: &mut Server, lanes: &Lanes, ring: &R
     meters.peers_suspect.set(suspect);
     meters.peers_dead.set(dead);
     meters.peer_connections.set(core.inbounds_open() as u64);
-    meters.peer_kept_bytes.set(core.peer_bytes_kept());
+    meters.peer_messages_kept.set(core.peer_messages_kept());
     meters.peer_sent_bytes.set(peers.bytes_sent);
     meters.peer_received_bytes.set(peers.bytes_received);
     meters.peer_messages_sent.set(peers.messages_sent);
