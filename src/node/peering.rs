@@ -458,14 +458,18 @@ impl Peering {
     }
 
     /// Gives the shard's messages to the links. Those that find no room are told as unheard, and
-    /// their peer is offered everything again when there is room.
+    /// their peer is offered everything again when there is room; so are those for a dead peer: told
+    /// long afterwards, they would bring timers back that have ended and are forgotten since.
     pub fn send(&mut self, behind: &mut Behind<'_>, messages: &mut Vec<ToPeer>, bytes: &[u8]) {
         for ToPeer { peer, purpose, bytes: range } in messages.drain(..) {
             let Some(Some(to)) = self.peers.get_mut(peer.index()) else {
                 self.unheard.push((peer, purpose));
                 continue;
             };
-            if to.voice.push(&bytes[range], purpose).is_ok() {
+            if to.detector.liveness() == Liveness::Dead {
+                to.has_gaps = true;
+                self.unheard.push((peer, purpose));
+            } else if to.voice.push(&bytes[range], purpose).is_ok() {
                 self.counters.messages_sent += 1;
                 self.talking = self.talking.with(peer);
             } else {
@@ -566,6 +570,10 @@ impl Peering {
                 self.gapped = self.gapped.without(peer);
             }
             behind.tell(Event::Peer { peer, liveness, dialect, has_gaps });
+            if liveness == Liveness::Dead {
+                dialled.has_gaps |= !dialled.voice.is_empty();
+                dialled.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
+            }
         }
         if verdict.close && dialled.stage != Stage::Closed {
             if dialled.stage == Stage::Open {
