@@ -4,7 +4,7 @@ use chronos::base::ids::TimerId;
 use chronos::shard::inspect::Held;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
-use super::model::{Checked, MS, TALK_NS, Write, broken};
+use super::model::{AWAY_NS, Checked, MS, TALK_NS, Write, broken};
 use super::random::{Purpose, Stream};
 use super::story_plan::{Kind, Operation, Target};
 use super::world::World;
@@ -64,7 +64,7 @@ impl World {
         if write.wish.is_none() {
             let from_ns = write.sent_ns.saturating_sub(2 * RECOVERY_NS);
             let was_away_ns = disturbances.longest_ns(from_ns, now_ns);
-            if was_away_ns < 10_000 * MS && holders.iter().any(|(_, held)| held.is_live) {
+            if was_away_ns < AWAY_NS && holders.iter().any(|(_, held)| held.is_live) {
                 return broken("T6", text());
             }
             return Ok(());

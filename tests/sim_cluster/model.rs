@@ -33,6 +33,10 @@ pub const TALK_NS: u64 = 300 * MS;
 /// that drift for two windows of 2 s at 1 000 ppm.
 const CROSSINGS_NS: u64 = 3 * 4 * MS + MS;
 
+/// A node that was away for longer may bring a timer back that has ended since: tombstones live 10
+/// s (compat section 4).
+pub const AWAY_NS: u64 = 10_000 * MS;
+
 /// How a request of a write ended for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
@@ -231,13 +235,22 @@ impl Model {
     /// Whether disturbances explain that no node has what was acknowledged, or that some node has
     /// not heard of it.
     pub fn may_be_lost(&self, write: &Write, until_ns: u64) -> bool {
-        let Some(done_ns) = write.acknowledged_ns() else { return true };
+        if write.acknowledged_ns().is_none() {
+            return true;
+        }
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
-        if self.acknowledges_first && !self.disturbances.is_quiet(from_ns, done_ns + RANK_NS) {
+        if self.was_answered_early(write) {
             return true;
         }
         self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
             && self.disturbances.has_death(from_ns, until_ns)
+    }
+
+    /// Whether a write was acknowledged by one replica that may have been the only one.
+    fn was_answered_early(&self, write: &Write) -> bool {
+        let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        let until_ns = write.acknowledged_ns().map_or(u64::MAX, |done_ns| done_ns + RANK_NS);
+        self.acknowledges_first && !self.disturbances.is_quiet(from_ns, until_ns)
     }
 
     /// T1: pop `sequence` of a write should have been seen by now.
@@ -255,6 +268,9 @@ impl Model {
             return Ok(());
         }
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        if self.was_answered_early(write) {
+            return Ok(());
+        }
         let impaired = self.disturbances.impaired_max(from_ns, now_ns);
         let is_owed = impaired < write.replicas;
         // Nobody died: whoever was cut off or frozen still has it, and pops once that has ended.
@@ -293,10 +309,13 @@ impl Model {
         self.is_not_superseded(write, now_ns)?;
         self.is_no_duplicate(write, place, sequence, now_ns)?;
         self.is_on_time(write, sequence, now_ns)?;
-        let last = self.last.entry((place.node, place.life, name)).or_default();
-        if sequence < last.0 || sequence <= last.1 {
+        let key = (place.node, place.life, name);
+        let last = self.last.get(&key).copied().unwrap_or_default();
+        let was_away_ns = self.disturbances.longest_ns(write.sent_ns, now_ns);
+        if (sequence < last.0 || sequence <= last.1) && was_away_ns < AWAY_NS {
             return broken("T5", format!("{} after {last:?}", text()));
         }
+        let last = self.last.entry(key).or_default();
         last.0 = sequence;
         Ok(())
     }
@@ -315,7 +334,7 @@ impl Model {
         let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < now_ns);
         let is_kept = is_healed
             && self.disturbances.impaired_max(from_ns, now_ns) < write.replicas.min(later.replicas)
-            && was_away_ns < 10_000 * MS;
+            && was_away_ns < AWAY_NS;
         if is_quiet || is_kept {
             let invariant = if later.wish.is_some() { "T7" } else { "T6" };
             return broken(invariant, format!("pop of {write:?} after {later:?}"));
