@@ -116,6 +116,9 @@ pub struct Model {
     /// What each process last began and last delivered of a write.
     last: BTreeMap<(usize, u64, usize), (u64, u64)>,
     pub disturbances: Disturbances,
+    /// While nodes read new files they may not know each other: what a client does through one of
+    /// them reaches the others as soon as they do.
+    pub reloads: Vec<(u64, u64)>,
     /// When and for how long each host did not answer well.
     pub unwell: Vec<Vec<(u64, u64)>>,
     /// Time since which everything is healed.
@@ -136,6 +139,7 @@ impl Model {
             pops: BTreeMap::new(),
             last: BTreeMap::new(),
             disturbances: Disturbances::default(),
+            reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
             drift_ppm,
@@ -320,6 +324,12 @@ impl Model {
         Ok(())
     }
 
+    /// Whether there was no trouble, and all nodes knew each other.
+    pub fn is_steady(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.disturbances.is_quiet(from_ns, to_ns)
+            && self.reloads.iter().all(|reload| reload.0 > to_ns || reload.1 < from_ns)
+    }
+
     /// T6, T7.
     fn is_not_superseded(&self, write: &Write, now_ns: u64) -> Checked {
         let Some(later) = self.superseded_by(write) else { return Ok(()) };
@@ -328,11 +338,12 @@ impl Model {
             return Ok(());
         }
         let from_ns = later.sent_ns.saturating_sub(RECOVERY_NS).min(write.sent_ns);
-        let is_quiet = self.disturbances.is_quiet(from_ns, now_ns);
+        let is_quiet = self.is_steady(from_ns, now_ns);
         // An old copy comes back after the tombstone is gone only from a node that was away longer.
         let was_away_ns = self.disturbances.longest_ns(from_ns, now_ns);
         let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < now_ns);
         let is_kept = is_healed
+            && self.is_steady(now_ns - RECOVERY_NS, now_ns)
             && self.disturbances.impaired_max(from_ns, now_ns) < write.replicas.min(later.replicas)
             && was_away_ns < AWAY_NS;
         if is_quiet || is_kept {
@@ -409,7 +420,7 @@ impl Model {
                     && write.pops() > 0
                     && self.is_current(write, now_ns)
                     && !self.may_be_over(write)
-                    && self.disturbances.is_quiet(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
+                    && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
             });
             return match missed {
                 Some(write) => broken("C3", format!("not found: {write:?}")),
@@ -423,7 +434,7 @@ impl Model {
         };
         if let Some(later) = self.superseded_by(write)
             && later.acknowledged_ns().is_some_and(|done_ns| done_ns + TALK_NS < sent_ns)
-            && self.disturbances.is_quiet(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
+            && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
         {
             return broken("C3", format!("read {write:?} after {later:?}"));
         }
