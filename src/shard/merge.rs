@@ -155,7 +155,7 @@ impl Shard {
         if !supersedes(key, held.map(|held| held.key())) && !is_stale_taken {
             if let (Some(slot), Some(held)) = (found, held) {
                 if key == held.key() {
-                    self.unite_copies(slot, copy);
+                    self.unite_copies(now.mono.tick_floor(), slot, copy);
                 } else {
                     self.tell_back(slot, teller, outbox);
                 }
@@ -318,7 +318,7 @@ impl Shard {
     }
 
     /// Two copies at one key with two lists: the one that the configuration means is right.
-    fn unite_copies(&mut self, slot: Slot, copy: &TimerCopy<'_>) {
+    fn unite_copies(&mut self, tick: Tick, slot: Slot, copy: &TimerCopy<'_>) {
         let held = *self.records.get(slot);
         let former = *self.placements.get(held.placement);
         if copy.replicas.is_empty() || !held.is_live() {
@@ -336,6 +336,7 @@ impl Shard {
             let mut placement = self.placement(copy.replicas, former.sites, former.factor);
             placement.actives = copy.standing.actives & copy.replicas.all_ranks();
             self.place(slot, &placement);
+            self.look_later_if_misplaced(tick, slot);
         }
     }
 
