@@ -239,17 +239,19 @@ impl Shard {
         placement.actives = self.carried_actives(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
-        let standing = Standing {
-            actives: placement.actives,
-            list_digest: list.digest(),
-            ..self.standing_of(&record)
-        };
-        let bytes = outbox.encode(&PeerMessage::Standing(standing));
+        // Those who are on the former list, too, are only asked whether they hold the timer: they
+        // take the new list over together with all others when the move is finished.
+        let held = self.standing_of(&record);
+        let moved = Standing { actives: placement.actives, list_digest: list.digest(), ..held };
+        let held_bytes = outbox.encode(&PeerMessage::Standing(held));
+        let moved_bytes = outbox.encode(&PeerMessage::Standing(moved));
+        let holders = self.peers.view.peers_of(&former.replicas);
         for peer in waiting.iter() {
             if self.peers.speaks_http(peer) {
                 self.send_moved(slot, peer, &placement, outbox);
                 continue;
             }
+            let bytes = if holders.contains(peer) { &held_bytes } else { &moved_bytes };
             self.reconcile.offers += 1;
             outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
         }
