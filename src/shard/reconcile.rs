@@ -106,16 +106,10 @@ impl Shard {
             return;
         }
         let record = *self.records.get(slot);
-        if self.is_misplaced(&record) {
+        let held = self.placements.get(record.placement);
+        if held.own.is_none() || self.right_list(&record) != held.replicas {
             self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
         }
-    }
-
-    /// Whether a live timer's list is not the right one, or this node is not on it.
-    fn is_misplaced(&self, record: &Record) -> bool {
-        let placement = self.placements.get(record.placement);
-        record.is_live()
-            && (placement.own.is_none() || self.right_list(record) != placement.replicas)
     }
 
     /// A portion of the work.
@@ -158,16 +152,38 @@ impl Shard {
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let right = self.right_list(&record);
-        if self.is_misplaced(&record) {
+        let held = self.placements.get(record.placement);
+        if record.is_live() && (held.own.is_none() || right != held.replicas) {
             return self.begin_move(tick, slot, right, outbox);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
         let to = holders.intersection(offer_to).minus(self.peers.http());
         let is_carried = record.is_live() || !is_planted(Bug::DropTombstonesAtRestart);
+        self.offer_to_sites(slot, offer_to, outbox);
         if to.is_empty() || !is_carried {
             return;
         }
         let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
+        for peer in to.iter() {
+            self.reconcile.offers += 1;
+            outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
+        }
+    }
+
+    /// Offers a timer to other sites: the whole copy, by one node of this site.
+    fn offer_to_sites(&mut self, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
+        let record = *self.records.get(slot);
+        let placement = self.placements.get(record.placement);
+        let view = &self.peers.view;
+        if placement.sites.len() < 2 || !placement.is_first_here() {
+            return;
+        }
+        let sites = placement.sites.as_slice().iter().filter_map(|site| view.peer_of_site(*site));
+        let to = sites.fold(PeerSet::EMPTY, PeerSet::with).intersection(offer_to);
+        if to.is_empty() {
+            return;
+        }
+        let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
         for peer in to.iter() {
             self.reconcile.offers += 1;
             outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
@@ -324,13 +340,16 @@ impl Shard {
         placement.confirmed = 0;
         // Those on the former list, too: they may have found it due too soon to move it themselves,
         // and would pop beside the new holders.
+        // They get the whole copy: this node may have forgotten the timer when they ask for it.
         let former = self.placements.get(record.placement).replicas;
         let view = &self.peers.view;
-        let others = view.peers_of(&placement.replicas).union(view.peers_of(&former));
-        let others = others.without(self.peers.own());
+        let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
+        let others = view.peers_of(&placement.replicas).minus(deaf);
+        let left = view.peers_of(&former).minus(others).minus(deaf);
         self.place(slot, &placement);
         self.counters.moved += 1;
-        self.tell(slot, others.minus(self.peers.dead()).minus(self.peers.http()), false, outbox);
+        self.tell(slot, others, false, outbox);
+        self.tell(slot, left, true, outbox);
         if placement.own.is_none() {
             self.forget(tick, slot);
         }

@@ -180,6 +180,12 @@ impl Model {
         }
     }
 
+    /// The factor that a timer was made with.
+    pub fn factor_of(&self, id: u64) -> Option<u8> {
+        let names = self.timers.get(&id)?;
+        names.iter().find_map(|name| self.writes[name].wish).map(|wish| wish.factor)
+    }
+
     /// A write was answered, or certainly did nothing.
     pub fn closed(&mut self, name: usize, now_ns: u64, how: Closed) {
         if let Some(write) = self.writes.get_mut(&name) {
@@ -358,7 +364,10 @@ impl Model {
         let Some(others) = self.pops.get(&(write.name, sequence)) else { return Ok(()) };
         let wish = write.wish.expect("a pop has one");
         let settled_ns = RECOVERY_NS + wish.interval_ms * MS;
-        let is_quiet = self.disturbances.is_quiet(now_ns.saturating_sub(settled_ns), now_ns);
+        // While nodes have different files, one may believe the old list right and another the new.
+        let ranks_ns = u64::from(2 * write.replicas + 1) * RANK_NS / 2;
+        let is_quiet = self.disturbances.is_quiet(now_ns.saturating_sub(settled_ns), now_ns)
+            && self.is_steady(now_ns.saturating_sub(ranks_ns), now_ns);
         let text =
             || format!("pop {sequence} of {write:?} at {now_ns} by {place:?} and {others:?}");
         if !is_quiet {

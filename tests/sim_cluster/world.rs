@@ -228,7 +228,10 @@ impl World {
                 }
             }
             Event::Mend(cut) => self.mend(cut),
-            Event::Accept(node) => self.nodes[node].refusals -= 1,
+            Event::Accept(node) => {
+                let refusals = &mut self.nodes[node].refusals;
+                *refusals = refusals.saturating_sub(1);
+            }
             Event::Operator(step) => self.operator_step(step),
             Event::Due(name, sequence) => {
                 self.model.is_seen(name, sequence, self.now_ns)?;
@@ -449,6 +452,7 @@ impl World {
         self.network.spoils.clear();
         for node in 0..self.nodes.len() {
             self.nodes[node].doom = None;
+            self.nodes[node].refusals = 0;
             self.nodes[node].frozen_until_ns = self.now_ns;
             let cores = self.nodes[node].cores.len() as u16;
             let life = self.nodes[node].life;
