@@ -111,13 +111,6 @@ impl Shard {
         }
     }
 
-    /// Whether a live timer's list is not the right one, or this node is not on it.
-    fn is_misplaced(&self, record: &Record) -> bool {
-        let placement = self.placements.get(record.placement);
-        record.is_live()
-            && (placement.own.is_none() || self.right_list(record) != placement.replicas)
-    }
-
     /// A portion of the work.
     pub(super) fn reconcile(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
@@ -347,13 +340,16 @@ impl Shard {
         placement.confirmed = 0;
         // Those on the former list, too: they may have found it due too soon to move it themselves,
         // and would pop beside the new holders.
+        // They get the whole copy: this node may have forgotten the timer when they ask for it.
         let former = self.placements.get(record.placement).replicas;
         let view = &self.peers.view;
-        let others = view.peers_of(&placement.replicas).union(view.peers_of(&former));
-        let others = others.without(self.peers.own());
+        let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
+        let others = view.peers_of(&placement.replicas).minus(deaf);
+        let left = view.peers_of(&former).minus(others).minus(deaf);
         self.place(slot, &placement);
         self.counters.moved += 1;
-        self.tell(slot, others.minus(self.peers.dead()).minus(self.peers.http()), false, outbox);
+        self.tell(slot, others, false, outbox);
+        self.tell(slot, left, true, outbox);
         if placement.own.is_none() {
             self.forget(tick, slot);
         }
