@@ -472,7 +472,8 @@ impl Peering {
                 self.unheard.push((peer, purpose));
                 continue;
             };
-            if to.voice.push(&bytes[range], purpose).is_ok() {
+            let is_dead = to.detector.liveness() == Liveness::Dead;
+            if !is_dead && to.voice.push(&bytes[range], purpose).is_ok() {
                 self.counters.messages_sent += 1;
                 self.talking = self.talking.with(peer);
             } else {
@@ -481,6 +482,10 @@ impl Peering {
                 self.unheard.push((peer, purpose));
             }
         }
+        self.tell_unheard(behind);
+    }
+
+    fn tell_unheard(&mut self, behind: &mut Behind<'_>) {
         self.counters.messages_dropped += self.unheard.len() as u64;
         let mut unheard = std::mem::take(&mut self.unheard);
         for (peer, purpose) in unheard.drain(..) {
@@ -565,15 +570,20 @@ impl Peering {
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if let Some(liveness) = verdict.changed {
             let dialect = dialled.voice.dialect();
-            if liveness == Liveness::Dead && dialect == Dialect::Http {
+            if liveness == Liveness::Dead {
+                // What is kept for long could come after the tombstones of what it tells: it is
+                // dropped, and those who still hold the timers offer them when the peer is back.
                 dialled.has_gaps = true;
+                dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
             }
             let has_gaps = liveness == Liveness::Alive && std::mem::take(&mut dialled.has_gaps);
             if has_gaps {
                 self.gapped = self.gapped.without(peer);
             }
             behind.tell(Event::Peer { peer, liveness, dialect, has_gaps });
+            self.tell_unheard(behind);
         }
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if verdict.close && dialled.stage != Stage::Closed {
             if dialled.stage == Stage::Open {
                 dialled.voice.closed();
