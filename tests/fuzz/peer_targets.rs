@@ -105,7 +105,7 @@ fn written(frame: &Frame<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let begins = begin_frame(&mut out);
     out.extend_from_slice(frame.body);
-    end_frame(&mut out, begins, frame.kind, frame.count, frame.first, frame.sent_at);
+    end_frame(&mut out, begins, frame.kind, frame.count, frame.first, frame.sent_at, frame.view);
     out
 }
 
@@ -139,7 +139,7 @@ fn signed(data: &[u8]) -> Vec<u8> {
         let count = u16::from_le_bytes([header[2], header[3]]);
         let first = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
         let sent_at = u64::from_le_bytes(header[16..].try_into().expect("eight bytes are left"));
-        out.extend(written(&Frame { kind, count, first, sent_at: MonoNs(sent_at), body }));
+        out.extend(written(&Frame { kind, count, first, sent_at: MonoNs(sent_at), view: 7, body }));
         rest = behind;
     }
     out.extend_from_slice(rest);

@@ -87,7 +87,7 @@ fn frame(kind: FrameKind, count: u16, first: u32, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let begins = begin_frame(&mut out);
     out.extend_from_slice(body);
-    end_frame(&mut out, begins, kind, count, first, MonoNs(1 << 50));
+    end_frame(&mut out, begins, kind, count, first, MonoNs(1 << 50), 7);
     out
 }
 
