@@ -106,8 +106,7 @@ impl Shard {
             return;
         }
         let record = *self.records.get(slot);
-        let held = self.placements.get(record.placement);
-        if held.own.is_none() || self.right_list(&record) != held.replicas {
+        if self.is_misplaced(&record) {
             self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
         }
     }
@@ -152,8 +151,7 @@ impl Shard {
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let right = self.right_list(&record);
-        let held = self.placements.get(record.placement);
-        if record.is_live() && (held.own.is_none() || right != held.replicas) {
+        if self.is_misplaced(&record) {
             return self.begin_move(tick, slot, right, outbox);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
@@ -234,17 +232,19 @@ impl Shard {
         placement.actives = self.carried_actives(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
-        let standing = Standing {
-            actives: placement.actives,
-            list_digest: list.digest(),
-            ..self.standing_of(&record)
-        };
-        let bytes = outbox.encode(&PeerMessage::Standing(standing));
+        // Those who are on the former list, too, are only asked whether they hold the timer: they
+        // take the new list over together with all others when the move is finished.
+        let held = self.standing_of(&record);
+        let moved = Standing { actives: placement.actives, list_digest: list.digest(), ..held };
+        let held_bytes = outbox.encode(&PeerMessage::Standing(held));
+        let moved_bytes = outbox.encode(&PeerMessage::Standing(moved));
+        let holders = self.peers.view.peers_of(&former.replicas);
         for peer in waiting.iter() {
             if self.peers.speaks_http(peer) {
                 self.send_moved(slot, peer, &placement, outbox);
                 continue;
             }
+            let bytes = if holders.contains(peer) { &held_bytes } else { &moved_bytes };
             self.reconcile.offers += 1;
             outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
         }

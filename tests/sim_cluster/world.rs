@@ -20,7 +20,7 @@ use super::trace::Trace;
 
 /// After the end of faults, what still lives is deleted so late, and all is gone so late.
 const CLEAN_MS: u64 = 20_000;
-const END_MS: u64 = 62_000;
+const END_MS: u64 = 75_000;
 /// How often nodes are compared with each other.
 const CHECK_MS: u64 = 1_000;
 /// Events after which a run is called endless.
