@@ -21,6 +21,9 @@ use super::resolver::{Asker, Resolver};
 /// one that owns what this one owns. With two cores, one in 2^8 links is content with a hop over
 /// the mesh.
 const SHARD_TRIES_MAX: u32 = 8;
+/// And for how long: a dial is given up after [`crate::cluster::detector::DIAL_MS_MAX`], and the
+/// last try must have time to succeed where a round trip takes long.
+const SHARD_TRIES_MS: u64 = 200;
 /// Send buffers kept for reuse, and the largest kept: frames are cut at about 64 KiB.
 const POOL_MAX: usize = 256;
 const POOLED_BYTES_MAX: usize = 256 << 10;
@@ -59,7 +62,9 @@ enum Stage {
 #[derive(Debug)]
 struct Dialled {
     stage: Stage,
-    /// Connections of this dial that met another core than the one wanted.
+    /// When the dial began.
+    began: MonoNs,
+    /// Its connections that met another core than the one wanted.
     shard_tries: u32,
     /// In this dial the node has said that it does not know the Upgrade. The next dial asks again:
     /// that is how a node is met again after it has been replaced by one of ours.
@@ -319,6 +324,7 @@ impl PeerSockets {
         while self.dialled.len() <= peer.index() {
             self.dialled.push(Dialled {
                 stage: Stage::Idle,
+                began: now.mono,
                 shard_tries: 0,
                 is_original: false,
                 asked: None,
@@ -329,6 +335,7 @@ impl PeerSockets {
         let dialled = &mut self.dialled[peer.index()];
         assert!(matches!(dialled.stage, Stage::Idle), "a peer is dialled once at a time");
         (dialled.shard_tries, dialled.is_original) = (0, false);
+        dialled.began = now.mono;
         match place_of(&core.view().peers()[peer.index()].address, self.port) {
             Place::At(address) => dialled.addresses = vec![address],
             Place::Named(name, port) => {
@@ -380,6 +387,7 @@ impl PeerSockets {
                 if hello.shards == own.shards
                     && hello.shard != own.shard
                     && dialled.shard_tries < SHARD_TRIES_MAX
+                    && now.mono < dialled.began.plus_ms(SHARD_TRIES_MS)
                 {
                     dialled.shard_tries += 1;
                     ring.close(socket);
