@@ -31,5 +31,5 @@ pub use error::RingError;
 pub use listen::{Listener, raise_open_files_limit};
 pub use memory::{keep_freed_memory, prefault};
 pub use probe::{KernelSupport, probe};
-pub use uring::{Ring, RingConfig};
+pub use uring::{FarEnds, Ring, RingConfig};
 pub use waker::{Mailbox, Waker};

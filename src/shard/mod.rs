@@ -12,6 +12,7 @@
 //! ```
 
 pub mod audit;
+mod collect;
 #[cfg(test)]
 mod cluster_tests;
 pub mod counters;
@@ -46,6 +47,7 @@ use crate::timer::definition::Content;
 use crate::timer::identity::Minter;
 use crate::timer::version::HybridClock;
 
+use collect::Collect;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox};
 use hosts::Hosts;
@@ -101,6 +103,7 @@ pub struct Shard {
     writes: Writes,
     reads: Reads,
     reconcile: Reconcile,
+    collect: Collect,
     clock: HybridClock,
     minter: Minter,
     /// Most milliseconds that the wall clock was ever ahead of the monotonic one.
@@ -135,6 +138,7 @@ impl Shard {
             writes: Writes::default(),
             reads: Reads::default(),
             reconcile: Reconcile::default(),
+            collect: Collect::default(),
             clock: HybridClock::new(config.instance),
             minter: Minter::new(config.instance, config.shards, config.own, now.wall),
             wall_ahead_ms: now.wall.0.saturating_sub(tick.0),
@@ -188,6 +192,7 @@ impl Shard {
             self.sweep(tick, outbox);
         }
         self.reconcile(now, outbox);
+        self.collect(now, outbox);
         self.counters.misplaced = self.reconcile.misplaced();
         self.counters.walk_seen = self.reconcile.seen().unwrap_or(0);
         self.counters.walks = u64::from(self.reconcile.seen().is_some());
@@ -199,6 +204,7 @@ impl Shard {
         assert!(view.own_hash() == own, "a node keeps its name while it runs");
         self.peers.view = view;
         self.settle_writes(now, outbox);
+        self.collect.forget_windows();
         self.walk(PeerSet::EMPTY);
     }
 
@@ -230,7 +236,7 @@ impl Shard {
             return Some(Tick(0));
         }
         let work = self.reconcile.next_wake();
-        [self.wheel.next_wake(), work].into_iter().flatten().min()
+        [self.wheel.next_wake(), work, self.collect.next_wake()].into_iter().flatten().min()
     }
 
     /// The content of a callback that this shard asked for in an [`Attempt`]: valid until the next
