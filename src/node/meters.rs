@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::tag_feed::TagFeed;
+
 /// A number that one core writes and any thread reads.
 #[derive(Debug, Default)]
 pub struct Meter(AtomicU64);
@@ -75,6 +77,8 @@ macro_rules! meters {
             pub lateness: Histogram,
             /// Length of loop turns, waiting not counted.
             pub turn: Histogram,
+            /// What became of statistics tags.
+            pub tags: TagFeed,
         }
 
         impl CoreMeters {

@@ -27,6 +27,7 @@ mod reads;
 mod reconcile;
 mod record;
 mod requests;
+pub mod tag_counts;
 mod writes;
 
 use std::sync::Arc;
