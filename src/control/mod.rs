@@ -14,4 +14,7 @@ mod metrics;
 mod process;
 pub mod serve;
 mod status;
+mod tag_board;
+pub mod tag_history;
+pub mod tag_statistics;
 mod view;

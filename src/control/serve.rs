@@ -86,7 +86,8 @@ async fn live(config: &Config) -> Result<(), ServeError> {
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     announce(config, &view, admin_address);
     if let Some(listener) = admin_listener {
-        tokio::spawn(admin::serve(listener, AdminState::of(view.clone())));
+        let state = AdminState::of(view.clone(), config.node.limits.tags_max);
+        tokio::spawn(admin::serve(listener, state));
     }
     let has_failed = signals.wait_for_end(&node).await;
     view.set_state(if has_failed { NodeState::Failed } else { NodeState::Stopping });
