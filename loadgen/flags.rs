@@ -26,6 +26,8 @@ Examples (start a node first: `chronos`):
       chronos-loadgen herd --timers 1000000
   What does it cost beside the bare ring? Runs both by itself, nothing to start:
       chronos-loadgen ratio --pipeline 1,16
+  What do replication, a dead node and a new one cost? Starts clusters by itself:
+      chronos-loadgen cluster --measure post,kill
 
 On two or more cores give the load its own: --core 1 --sink-core 1, the node on core 0.
 Exit status: 0 all well, 1 the run failed or pops were early, lost or doubled, 2 wrong usage.";
@@ -41,6 +43,8 @@ pub enum Job {
     Reference(ReferenceFlags),
     /// Node and reference in turn.
     Ratio(RatioFlags),
+    /// Figures of a cluster.
+    Cluster(ClusterFlags),
 }
 
 /// Flags of every scenario. Those with other defaults per scenario get them from
@@ -208,6 +212,56 @@ pub struct RatioFlags {
     pub json: bool,
 }
 
+/// Flags of the figures of a cluster.
+#[derive(Args, Clone, Debug)]
+pub struct ClusterFlags {
+    /// What is measured: post, alone, bytes, lateness, kill, rebalance [default: all]
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub measure: Vec<String>,
+    /// Rounds; each measures everything once, with fresh processes
+    #[arg(long, value_name = "N", value_parser = count(1, 1000), default_value = "3")]
+    pub rounds: u32,
+    /// Connections of the load
+    #[arg(long, value_name = "N", value_parser = count(1, 60_000), default_value = "64")]
+    pub connections: u32,
+    /// Requests in flight on each connection
+    #[arg(long, value_name = "N", value_parser = count(1, 4096), default_value = "1")]
+    pub pipeline: u32,
+    /// Measured seconds of each load
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "4")]
+    pub duration_s: Duration,
+    /// Seconds of load before the measured time
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "1")]
+    pub warm_up_s: Duration,
+    /// Pops a second when lateness is measured
+    #[arg(long, value_name = "N", value_parser = count(1, 1_000_000), default_value = "5000")]
+    pub pops_per_s: u32,
+    /// Timers held when a node is killed
+    #[arg(long, value_name = "N", value_parser = count(1, 10_000_000), default_value = "100000")]
+    pub kill_timers: u32,
+    /// Timers held when a node joins
+    #[arg(long, value_name = "N", value_parser = count(1, 10_000_000), default_value = "1000000")]
+    pub rebalance_timers: u32,
+    /// Timers created and popped a second meanwhile
+    #[arg(long, value_name = "N", value_parser = count(1, 100_000), default_value = "1000")]
+    pub rebalance_rate: u32,
+    /// Seconds of that load
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "60")]
+    pub rebalance_load_s: Duration,
+    /// Cores of every node
+    #[arg(long, value_name = "CORES", default_value = "0,1")]
+    pub cores: String,
+    /// Core for client and sink [default: any]
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+    /// The node's binary [default: `chronos` beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub node_binary: Option<PathBuf>,
+    /// Print JSON in place of text
+    #[arg(long)]
+    pub json: bool,
+}
+
 fn count(low: i64, high: i64) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(low..=high)
 }
@@ -240,7 +294,11 @@ pub fn command() -> Command {
         "Runs the node and the reference in turn under the same load; prints CPU per request of \
          each and their ratio, the figure that noise does not spoil",
     );
-    root.subcommand(sink).subcommand(reference).subcommand(ratio)
+    let cluster = ClusterFlags::augment_args(Command::new("cluster")).about(
+        "Starts clusters of nodes on 127.0.0.11 to 127.0.0.14 and measures what replication, the \
+         death of a node and its joining cost",
+    );
+    root.subcommand(sink).subcommand(reference).subcommand(ratio).subcommand(cluster)
 }
 
 fn scenario_command(scenario: Scenario) -> Command {
@@ -263,6 +321,7 @@ pub fn job(matches: &ArgMatches) -> Result<Job, clap::Error> {
         "sink" => SinkFlags::from_arg_matches(matches).map(Job::Sink),
         "reference" => ReferenceFlags::from_arg_matches(matches).map(Job::Reference),
         "ratio" => RatioFlags::from_arg_matches(matches).map(Job::Ratio),
+        "cluster" => ClusterFlags::from_arg_matches(matches).map(Job::Cluster),
         _ => {
             let scenario = Scenario::ALL.into_iter().find(|each| each.name() == name);
             let scenario = scenario.expect("every other subcommand is made from a scenario");

@@ -3,7 +3,7 @@
 //!
 //! client/ sends requests and matches answers; creator and sessions say what to send; sink judges
 //! pops by the ledger; scenario/ puts them together; report, html and chart tell what came out;
-//! ratio compares node and reference.
+//! ratio compares node and reference; cluster/ starts whole clusters and measures them.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ mod arrival;
 mod chart;
 mod child;
 mod client;
+mod cluster;
 mod creator;
 mod flags;
 mod frames;
@@ -72,6 +73,15 @@ fn run(job: Job) -> Result<bool> {
                 print!("{}", report.text());
             }
             Ok(true)
+        }
+        Job::Cluster(flags) => {
+            let report = cluster::run(&flags)?;
+            if flags.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.text());
+            }
+            Ok(report.passed)
         }
     }
 }

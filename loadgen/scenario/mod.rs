@@ -194,7 +194,7 @@ impl Scenario {
 }
 
 /// The plan that the flags ask for.
-fn plan(flags: &ScenarioFlags) -> Plan {
+pub fn plan(flags: &ScenarioFlags) -> Plan {
     Plan {
         target: flags.target,
         connections: flags.connections as usize,

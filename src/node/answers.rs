@@ -73,6 +73,9 @@ pub fn write_not_allowed(out: &mut Vec<u8>, allow: &str, persistence: Persistenc
 pub fn write_error(out: &mut Vec<u8>, status: u16, reason: &str, persistence: Persistence) {
     let reason = one_line(reason);
     let mut extra = format!("Reason: {reason}\r\n");
+    if status == 426 {
+        extra.push_str("Upgrade: chronos-peer/1\r\n");
+    }
     if status == 503 {
         extra.push_str(&format!("Retry-After: {RETRY_AFTER_S}\r\n"));
     }
@@ -112,11 +115,14 @@ fn write_body(
 fn status_line(status: u16) -> &'static str {
     match status {
         400 => "400 Bad Request",
+        403 => "403 Forbidden",
         404 => "404 Not Found",
         408 => "408 Request Timeout",
+        409 => "409 Conflict",
         413 => "413 Content Too Large",
         414 => "414 URI Too Long",
         417 => "417 Expectation Failed",
+        426 => "426 Upgrade Required",
         431 => "431 Request Header Fields Too Large",
         501 => "501 Not Implemented",
         503 => "503 Service Unavailable",

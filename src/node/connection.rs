@@ -13,8 +13,12 @@ use crate::ring::SocketId;
 use crate::shard::effects::{Answer, Requester};
 use crate::wire::chunked::{ChunkError, ChunkedDecoder};
 use crate::wire::request_head::{Framing, HeadProgress, parse_request_head};
+use crate::wire::timer_path::TimerPath;
 
 use super::answers::{Persistence, write_answer, write_continue};
+use super::deadlines::Deadline;
+use super::peer_handshake;
+use super::peering::Hello;
 use super::service::{RequestLine, Served, Service};
 
 /// Requests under way on one connection above which no more are taken from it.
@@ -82,9 +86,7 @@ pub struct Connection {
     /// Bytes thrown away so far while lingering.
     pub lingered_bytes: usize,
     /// When something must have happened, else the connection closes.
-    pub deadline: MonoNs,
-    /// When the deadline entry that counts comes up.
-    pub filed: MonoNs,
+    pub deadline: Deadline,
     /// Stands in the list of connections to be fed again.
     pub is_resuming: bool,
     /// Stands in the list of connections to be flushed.
@@ -93,6 +95,8 @@ pub struct Connection {
     pub accounted_bytes: usize,
     /// The client sends nothing more.
     pub has_ended: bool,
+    /// It is a peer and asks for an Upgrade: what comes behind its request is kept for the frames.
+    pub upgrade: Option<Box<Hello>>,
     own: ShardIndex,
     place: u32,
     stage: Stage,
@@ -107,7 +111,7 @@ pub struct Connection {
 
 impl Connection {
     /// A fresh connection.
-    pub fn new(home: Home, now: MonoNs, limits: &Limits) -> Self {
+    pub fn new(home: Home, deadline: Deadline) -> Self {
         Self {
             socket: home.socket,
             generation: home.generation,
@@ -117,12 +121,12 @@ impl Connection {
             is_closing: false,
             is_lingering: false,
             lingered_bytes: 0,
-            deadline: now.plus_ms(limits.idle_timeout_ms),
-            filed: MonoNs(u64::MAX),
+            deadline,
             is_resuming: false,
             is_dirty: false,
             accounted_bytes: 0,
             has_ended: false,
+            upgrade: None,
             own: home.shard,
             place: home.place,
             stage: Stage::Head(HeadProgress::default()),
@@ -143,6 +147,10 @@ impl Connection {
         limits: &Limits,
     ) -> Appetite {
         if self.is_closing {
+            return Appetite::Hungry;
+        }
+        if self.upgrade.is_some() {
+            self.partial.extend_from_slice(input);
             return Appetite::Hungry;
         }
         let mut budget = limits.pipelined_requests_per_turn_max;
@@ -187,6 +195,11 @@ impl Connection {
             self.pending.pop_front();
             self.first_pending = self.first_pending.wrapping_add(1);
         }
+    }
+
+    /// What came behind the request for an Upgrade.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.partial)
     }
 
     /// Whether answers are still awaited from shards.
@@ -251,6 +264,11 @@ impl Connection {
                             let line = RequestLine::of(&head);
                             let (used, waits) = (head.head_bytes, head.expects_continue);
                             let framing = head.framing;
+                            if line.path == TimerPath::Unknown && head.path == peer_handshake::PATH
+                            {
+                                at += self.begin_upgrade(service, &rest[..used]);
+                                break;
+                            }
                             at += used;
                             self.begin_body(service, limits, line, framing);
                             if waits && !self.is_closing && input.len() == at {
@@ -293,6 +311,17 @@ impl Connection {
             }
         }
         at
+    }
+
+    /// A request for an Upgrade ends the talk in requests and answers. Returns its bytes.
+    fn begin_upgrade(&mut self, service: &mut Service, head: &[u8]) -> usize {
+        let is_first = self.pending.is_empty() && self.out.is_empty() && self.sending_bytes == 0;
+        match peer_handshake::parse_request(head) {
+            Ok(hello) if is_first => self.upgrade = Some(Box::new(hello)),
+            Ok(_) => self.fail(service, 400, "an Upgrade waits for all answers before it"),
+            Err((status, reason)) => self.fail(service, status, reason),
+        }
+        head.len()
     }
 
     fn begin_body(
@@ -365,6 +394,6 @@ impl Connection {
         } else if self.began.is_none() {
             self.began = Some(now);
         }
-        self.deadline = self.began.unwrap_or(now).plus_ms(limits.idle_timeout_ms);
+        self.deadline.extend(self.began.unwrap_or(now).plus_ms(limits.idle_timeout_ms));
     }
 }

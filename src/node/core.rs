@@ -79,6 +79,7 @@ impl Core {
             Request::Update(target, _) | Request::Delete(target) | Request::Read(target) => {
                 self.shards.owner(target.id)
             }
+            Request::Merge(copy) => self.shards.owner(copy.standing.id),
         };
         if owner == self.own {
             return self.serve(now, from, request);
@@ -157,9 +158,11 @@ impl Core {
         &mut self.outbox
     }
 
-    /// When [`Core::tick`] should next be called.
+    /// When [`Core::tick`] and [`Core::peers`] should next be called although nothing happens.
     pub fn next_wake(&self) -> Option<Tick> {
-        self.shard.next_wake()
+        let peers = self.peering.wake_at().min(self.inbounds.wake_at());
+        let peers = (peers != MonoNs(u64::MAX)).then(|| peers.tick_ceil());
+        [self.shard.next_wake(), peers].into_iter().flatten().min()
     }
 
     /// The shard.
@@ -284,16 +287,10 @@ impl Core {
             }
         }
         if !behind.outbox.to_peers.is_empty() || !behind.outbox.peer_replies.is_empty() {
-            peering.wake_now(now.mono);
+            peering.wake_now();
         }
         peering.take_actions(actions);
         inbounds.take_actions(actions);
-    }
-
-    /// When [`Core::peers`] should next be called although nothing happened; `None` without peers.
-    pub fn peers_wake(&self) -> Option<MonoNs> {
-        let wake = self.peering.wake_at().min(self.inbounds.wake_at());
-        (wake != MonoNs(u64::MAX)).then_some(wake)
     }
 
     /// Whether every message that can reach its peer has been acknowledged: an orderly stop waits
@@ -317,9 +314,9 @@ impl Core {
         self.peering.count()
     }
 
-    /// Bytes kept for peers until they acknowledge them.
-    pub fn peer_bytes_kept(&self) -> u64 {
-        self.peering.kept_bytes()
+    /// Messages kept for peers until they acknowledge them.
+    pub fn peer_messages_kept(&self) -> u64 {
+        self.peering.kept()
     }
 
     /// Connections of peers.

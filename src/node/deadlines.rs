@@ -1,8 +1,8 @@
 //! Deadlines of connections: coarse, cheap, and checked again when they come up.
 //!
-//! An owner files at most one entry per deadline that is earlier than those it has filed; when an
-//! entry comes up, the owner's present deadline is looked at, and a later one is filed anew. So
-//! moving a deadline later, which every request does, costs nothing.
+//! An owner has one [`Deadline`], and one entry filed that counts. Moving the deadline later, which
+//! every request does, only writes it: when the entry comes up, the present deadline is looked at
+//! and filed anew. Moving it earlier than the entry files another.
 
 use crate::base::time::MonoNs;
 
@@ -10,6 +10,22 @@ use crate::base::time::MonoNs;
 const BUCKET_SHIFT: u32 = 26;
 /// Buckets: a horizon of about 34 s; what lies beyond comes up at the horizon and is filed again.
 const BUCKETS: usize = 512;
+
+/// The deadline of one owner.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    at: MonoNs,
+    /// When the entry that counts comes up.
+    filed: MonoNs,
+}
+
+impl Deadline {
+    /// Moves it to `at`, which must not lie before the present one; for owners that cannot reach
+    /// [`Deadlines::set`].
+    pub fn extend(&mut self, at: MonoNs) {
+        self.at = self.at.max(at);
+    }
+}
 
 /// Deadlines of one kind of owner, named by a number.
 #[derive(Debug)]
@@ -26,9 +42,35 @@ impl Deadlines {
         Self { buckets: vec![Vec::new(); BUCKETS], passed: now.0 >> BUCKET_SHIFT, filed: 0 }
     }
 
+    /// The deadline of a new owner.
+    pub fn begin(&mut self, owner: u32, at: MonoNs) -> Deadline {
+        Deadline { at, filed: self.file(owner, at) }
+    }
+
+    /// Moves a deadline.
+    pub fn set(&mut self, owner: u32, deadline: &mut Deadline, at: MonoNs) {
+        deadline.at = at;
+        if at < deadline.filed {
+            deadline.filed = self.file(owner, at);
+        }
+    }
+
+    /// Whether the deadline of an owner that has come up is over; files it anew if it has been
+    /// moved.
+    pub fn is_over(&mut self, owner: u32, deadline: &mut Deadline, now: MonoNs) -> bool {
+        if now < deadline.filed {
+            return false;
+        }
+        let is_over = now >= deadline.at;
+        if !is_over {
+            deadline.filed = self.file(owner, deadline.at);
+        }
+        is_over
+    }
+
     /// Files an entry: `owner` comes up at or a little after the instant returned, which is
     /// `deadline`, or the horizon if that is earlier.
-    pub fn file(&mut self, owner: u32, deadline: MonoNs) -> MonoNs {
+    fn file(&mut self, owner: u32, deadline: MonoNs) -> MonoNs {
         let bucket = (deadline.0 >> BUCKET_SHIFT) + 1;
         let bucket = bucket.clamp(self.passed + 1, self.passed + BUCKETS as u64 - 1);
         self.buckets[bucket as usize % BUCKETS].push(owner);

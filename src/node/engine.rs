@@ -1,21 +1,25 @@
 //! The loop of one core: drives shard, connections and lanes with the completions of its ring.
 //!
 //! A turn is: completions (parsed and routed as they are read) -> mesh inbox -> wheel, bounded pops
-//! -> callback lanes -> one io_uring_enter, which waits until the next due tick, the next deadline,
+//! -> callback lanes -> peers -> answers -> one io_uring_enter, which waits until the next due tick, the next deadline,
 //! or an event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::base::ids::PeerIndex;
 use crate::base::limits::Limits;
 use crate::base::time::{MonoNs, Now};
 use crate::ring::{Completion, Mailbox, Ring, RingError, Wait, now};
 use crate::shard::effects::Attempt;
 
+use super::commands::{Command, Commands};
 use super::lanes::Lanes;
 use super::meters::CoreMeters;
 use super::owner::Owner;
+use super::peer_sockets::PeerSockets;
 use super::publish::publish;
+use super::resolver::{Asker, Resolved, Resolver};
 use super::server::Server;
 
 /// Callbacks that still run at an orderly stop are waited for this long.
@@ -33,6 +37,12 @@ pub struct Engine {
     pub server: Server,
     /// Callback connections.
     pub lanes: Lanes,
+    /// Connections with peers.
+    pub peers: PeerSockets,
+    /// Its answers are for lanes and peers.
+    pub resolver: Resolver,
+    /// What the control thread asks for.
+    pub commands: Commands,
     /// Rings of all cores, in shard order.
     pub mailboxes: Arc<[Mailbox]>,
     /// What this core counts, for others to read.
@@ -68,6 +78,8 @@ impl Engine {
         for completion in completions.drain(..) {
             self.complete(now, completion);
         }
+        self.server.hand_over(now, &mut self.ring, &mut self.peers);
+        self.obey(now);
         self.server.resume(now, &mut self.ring);
         self.server.service.core.inbox(now);
         self.callbacks_finished(now, attempts);
@@ -77,6 +89,7 @@ impl Engine {
         self.callbacks_finished(now, attempts);
         self.release_hosts();
         self.server.expire(now, &mut self.ring);
+        self.peers.act(now, &mut self.ring, &mut self.server.service.core);
         self.server.deliver_replies();
         self.server.flush(now, &mut self.ring);
         for sibling in self.server.service.core.mesh().take_wakes() {
@@ -87,26 +100,79 @@ impl Engine {
 
     fn complete(&mut self, now: Now, completion: Completion) {
         let (ring, server, lanes) = (&mut self.ring, &mut self.server, &mut self.lanes);
+        let peers = &mut self.peers;
         match completion {
             Completion::Accepted { socket } => server.accept(now, ring, socket),
             Completion::AcceptFailed(_) => server.refused += 1,
-            Completion::Connected { owner, result, .. } => match Owner::from_bits(owner) {
+            Completion::Connected { owner, result, socket } => match Owner::from_bits(owner) {
                 Owner::Callback(place) => lanes.connected(now, ring, place, result.is_ok()),
-                Owner::Client(_) => unreachable!("clients connect to us"),
+                Owner::Peer(place) => {
+                    let (core, peer) = (&mut server.service.core, PeerIndex(place as u8));
+                    peers.connected(now, ring, core, (peer, socket), result.is_ok());
+                }
+                Owner::Client(_) | Owner::Inbound(_) => unreachable!("they connect to us"),
             },
-            Completion::Received { owner, bytes, .. } => match Owner::from_bits(owner) {
+            Completion::Received { owner, bytes, socket } => match Owner::from_bits(owner) {
                 Owner::Client(place) => server.received(now, ring, place, &bytes),
                 Owner::Callback(place) => lanes.received(now, ring, place, &bytes),
+                Owner::Peer(place) => {
+                    let (core, peer) = (&mut server.service.core, PeerIndex(place as u8));
+                    peers.received(now, ring, core, (peer, socket), &bytes);
+                }
+                Owner::Inbound(place) => {
+                    let core = &mut server.service.core;
+                    peers.inbound_received(now, ring, core, (place, socket), &bytes);
+                }
             },
-            Completion::Ended { owner, error, .. } => match Owner::from_bits(owner) {
+            Completion::Ended { owner, error, socket } => match Owner::from_bits(owner) {
                 Owner::Client(place) => server.ended(ring, place, error.is_some()),
                 Owner::Callback(place) => lanes.ended(ring, place),
+                Owner::Peer(place) => {
+                    let (core, peer) = (&mut server.service.core, PeerIndex(place as u8));
+                    peers.ended(now, ring, core, (peer, socket));
+                }
+                Owner::Inbound(place) => {
+                    peers.inbound_ended(ring, &mut server.service.core, (place, socket));
+                }
             },
-            Completion::Sent { owner, buffer, result, .. } => match Owner::from_bits(owner) {
+            Completion::Sent { owner, buffer, result, socket } => match Owner::from_bits(owner) {
                 Owner::Client(place) => server.sent(now, ring, place, buffer, result.is_ok()),
                 Owner::Callback(place) => lanes.sent(place, buffer),
+                Owner::Peer(place) => {
+                    let (core, peer) = (&mut server.service.core, PeerIndex(place as u8));
+                    peers.sent(now, ring, core, (peer, socket), (buffer, result.is_ok()));
+                }
+                Owner::Inbound(place) => {
+                    let core = &mut server.service.core;
+                    peers.inbound_sent(now, ring, core, (place, socket), (buffer, result.is_ok()));
+                }
             },
-            Completion::Woken => lanes.resolved(now, ring),
+            Completion::Woken => self.resolved(now),
+        }
+    }
+
+    /// Hands the answers of the resolver to those who asked.
+    fn resolved(&mut self, now: Now) {
+        while let Some(Resolved { asker, name, addresses }) = self.resolver.next() {
+            let found = (name.as_str(), addresses);
+            match asker {
+                Asker::Host(host) => self.lanes.resolved(now, &mut self.ring, host, found),
+                Asker::Peer(peer) => {
+                    let core = &mut self.server.service.core;
+                    self.peers.resolved(now, &mut self.ring, core, peer, found);
+                }
+            }
+        }
+    }
+
+    /// Does what the control thread has asked for.
+    fn obey(&mut self, now: Now) {
+        while let Some(command) = self.commands.next() {
+            let core = &mut self.server.service.core;
+            match command {
+                Command::View(view) => core.set_view(now, view),
+                Command::Resynchronise => core.resynchronise(now),
+            }
         }
     }
 
@@ -165,8 +231,8 @@ impl Engine {
             .core
             .next_wake()
             .map(|tick| MonoNs(tick.begins().0.saturating_sub(self.spin_ns)));
-        let deadline = [due, self.server.next_wake(), self.lanes.next_wake()].into_iter().flatten();
-        match deadline.min() {
+        let deadlines = [due, self.server.next_wake(), self.lanes.next_wake()];
+        match deadlines.into_iter().flatten().min() {
             Some(deadline) if deadline <= now().mono => Wait::Poll,
             Some(deadline) => Wait::Until(deadline),
             None => Wait::Event,
@@ -191,7 +257,9 @@ impl Engine {
                 idle_since = None;
             } else {
                 let since = *idle_since.get_or_insert(at.mono);
-                if self.server.open() == 0 || at.mono >= since.plus_ms(STOP_FLUSH_MS) {
+                // What the last pops told other ranks must leave, or those would pop as well.
+                let is_done = self.server.open() == 0 && self.server.service.core.peers_settled();
+                if is_done || at.mono >= since.plus_ms(STOP_FLUSH_MS) {
                     publish(&self.meters[self.own], &mut self.server, &self.lanes, &self.ring);
                     return Ok(());
                 }

@@ -15,9 +15,9 @@ use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
 use crate::wire::callback_uri::{Host, parse_callback_uri};
 
 use super::callback_answer::{AnswerReader, Progress};
-use super::deadlines::Deadlines;
+use super::deadlines::{Deadline, Deadlines};
 use super::owner::Owner;
-use super::resolver::{Resolved, Resolver};
+use super::resolver::{Asker, Resolver};
 
 /// Request buffers kept for reuse, and the largest kept.
 const POOL_MAX: usize = 1_024;
@@ -78,9 +78,7 @@ struct Connection {
     host: HostId,
     state: State,
     is_sending: bool,
-    deadline: MonoNs,
-    /// When the deadline entry that counts comes up.
-    filed: MonoNs,
+    deadline: Deadline,
 }
 
 /// All lanes of one core.
@@ -214,27 +212,28 @@ impl Lanes {
         }
     }
 
-    /// Takes the answers of the resolver.
-    pub fn resolved(&mut self, now: Now, ring: &mut Ring) {
-        while let Some(Resolved { host, name: asked_for, addresses: found }) = self.resolver.next()
-        {
-            let lane = self.lanes.get_mut(host.0 as usize).and_then(Option::as_mut);
-            let Some(Lane {
-                location: Location::Named { name, addresses, .. }, unresolved, ..
-            }) = lane
-            else {
-                continue;
-            };
-            if *name != asked_for {
-                continue;
-            }
-            // A name that no longer resolves keeps its last addresses: better an old one than none.
-            if !found.is_empty() {
-                *addresses = found;
-            }
-            for call in std::mem::take(unresolved) {
-                self.open_connection(now, ring, call);
-            }
+    /// The resolver has answered.
+    pub fn resolved(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        host: HostId,
+        (asked_for, found): (&str, Vec<SocketAddr>),
+    ) {
+        let lane = self.lanes.get_mut(host.0 as usize).and_then(Option::as_mut);
+        let Some(Lane { location: Location::Named { name, addresses, .. }, unresolved, .. }) = lane
+        else {
+            return;
+        };
+        if *name != asked_for {
+            return;
+        }
+        // A name that no longer resolves keeps its last addresses: better an old one than none.
+        if !found.is_empty() {
+            *addresses = found;
+        }
+        for call in std::mem::take(unresolved) {
+            self.open_connection(now, ring, call);
         }
     }
 
@@ -244,11 +243,7 @@ impl Lanes {
         self.deadlines.advance(now.mono, &mut due);
         for place in due.drain(..) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
-            if now.mono < connection.filed {
-                continue;
-            }
-            if now.mono < connection.deadline {
-                connection.filed = self.deadlines.file(place, connection.deadline);
+            if !self.deadlines.is_over(place, &mut connection.deadline, now.mono) {
                 continue;
             }
             match &connection.state {
@@ -320,10 +315,9 @@ impl Lanes {
         };
         self.open += 1;
         call.tries += 1;
-        let deadline = call.deadline;
-        let filed = self.deadlines.file(place, deadline);
+        let deadline = self.deadlines.begin(place, call.deadline);
         let state = State::Connecting(call);
-        let connection = Connection { socket, host, state, is_sending: false, deadline, filed };
+        let connection = Connection { socket, host, state, is_sending: false, deadline };
         self.places[place as usize] = Some(connection);
     }
 
@@ -332,20 +326,15 @@ impl Lanes {
         let reader = AnswerReader::default();
         connection.state = State::Busy { ticket: call.ticket, is_reused, reader };
         connection.is_sending = true;
-        connection.deadline = call.deadline;
-        if connection.deadline < connection.filed {
-            connection.filed = self.deadlines.file(place, connection.deadline);
-        }
+        self.deadlines.set(place, &mut connection.deadline, call.deadline);
         ring.send(connection.socket, call.request);
     }
 
     fn make_idle(&mut self, now: Now, place: u32) {
         let connection = self.places[place as usize].as_mut().expect("it was busy just now");
         connection.state = State::Idle;
-        connection.deadline = now.mono.plus_ms(self.limits.idle_timeout_ms);
-        if connection.deadline < connection.filed {
-            connection.filed = self.deadlines.file(place, connection.deadline);
-        }
+        let idle_until = now.mono.plus_ms(self.limits.idle_timeout_ms);
+        self.deadlines.set(place, &mut connection.deadline, idle_until);
         let lane = self.lanes[connection.host.0 as usize].as_mut();
         lane.expect("a lane outlives its attempts").idle.push(place);
     }
@@ -449,7 +438,7 @@ impl Lane {
         };
         let ttl_ms = if addresses.is_empty() { limits.timeout_ms } else { limits.resolve_ttl_ms };
         let is_fresh = asked.is_some_and(|asked| now < asked.plus_ms(ttl_ms));
-        if !is_fresh && resolver.ask(host, name, port) {
+        if !is_fresh && resolver.ask(Asker::Host(host), name, port) {
             *asked = Some(now);
             if addresses.is_empty() {
                 return Found::Asked;

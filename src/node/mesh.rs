@@ -16,6 +16,7 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
 use crate::shard::effects::{Reply, Request, Requester, Target};
 use crate::timer::definition::OwnedDefinition;
+use crate::wire::peer_message::{PeerMessage, decode_message};
 
 use super::peering::InboundId;
 
@@ -28,6 +29,8 @@ pub enum Remote {
     Delete(Target),
     /// GET.
     Read(Target),
+    /// A copy of the internal API, encoded as a message.
+    Merge(Box<[u8]>),
 }
 
 impl Remote {
@@ -40,6 +43,11 @@ impl Remote {
             }
             Request::Delete(target) => Remote::Delete(target),
             Request::Read(target) => Remote::Read(target),
+            Request::Merge(copy) => {
+                let mut bytes = Vec::new();
+                PeerMessage::Copy(copy).encode(&mut bytes);
+                Remote::Merge(bytes.into())
+            }
         }
     }
 
@@ -49,6 +57,10 @@ impl Remote {
             Remote::Update(target, definition) => Request::Update(*target, definition.borrow()),
             Remote::Delete(target) => Request::Delete(*target),
             Remote::Read(target) => Request::Read(*target),
+            Remote::Merge(bytes) => match decode_message(&mut &bytes[..]) {
+                Ok(PeerMessage::Copy(copy)) => Request::Merge(copy),
+                other => unreachable!("a copy was encoded by a sibling, not {other:?}"),
+            },
         }
     }
 }

@@ -161,6 +161,62 @@ meters! {
     mesh_depth_max: Gauge,
     /// Wake-ups sent to sleeping cores.
     mesh_wakes: Counter,
+    /// Client writes answered after other nodes had them too.
+    writes_replicated: Counter,
+    /// Client writes that wait for replicas.
+    writes_waiting: Gauge,
+    /// Pops left to the next rank after a failed callback.
+    pops_handed_over: Counter,
+    /// Timers moved to another list of replicas.
+    timers_moved: Counter,
+    /// Timers known to be in the wrong place.
+    timers_misplaced: Gauge,
+    /// Walks through all records that go on: resynchronisation or rebalancing.
+    walks: Gauge,
+    /// Records that the present walk has looked at.
+    walk_seen: Gauge,
+    /// Messages that peers refused.
+    peer_messages_refused: Counter,
+    /// Messages refused, here or by peers, because their version lies too far ahead of the clock.
+    future_versions: Counter,
+    /// Peers that this core believes alive.
+    peers_alive: Gauge,
+    /// Peers that this core suspects: silent, or their connection broke.
+    peers_suspect: Gauge,
+    /// Peers that this core has declared dead.
+    peers_dead: Gauge,
+    /// Connections that peers have to this core.
+    peer_connections: Gauge,
+    /// Messages kept for peers until they have acknowledged them.
+    peer_messages_kept: Gauge,
+    /// Bytes sent to peers, over connections of either side.
+    peer_sent_bytes: Counter,
+    /// Bytes received from peers, over connections of either side.
+    peer_received_bytes: Counter,
+    /// Messages to peers that their links took.
+    peer_messages_sent: Counter,
+    /// Messages taken from peers.
+    peer_messages_received: Counter,
+    /// Messages to peers that did not fit their link; what they told is offered again.
+    peer_messages_dropped: Counter,
+    /// Messages from peers that made no sense.
+    peer_messages_malformed: Counter,
+    /// Messages from peers answered busy, as the queue to the owning core was full.
+    peer_messages_busy: Counter,
+    /// Connections to peers that stood.
+    peer_connects: Counter,
+    /// Connections to peers that failed or broke.
+    peer_losses: Counter,
+    /// Connections with peers closed because no valid frame came over them.
+    peer_protocol_errors: Counter,
+    /// Connections with nodes that are no members, or another than the one dialled.
+    peer_strangers: Counter,
+    /// Connections refused because two live processes say that they are the same node.
+    peer_twins: Counter,
+    /// Connections with nodes that have this node's instance and deployment ids.
+    peer_same_instance: Counter,
+    /// Connections with nodes that are configured with other members than this one.
+    peer_other_view: Counter,
     /// Loop turns.
     turns: Counter,
     /// Loop turns longer than the budget.

@@ -8,13 +8,20 @@ mod connection;
 pub mod core;
 mod deadlines;
 mod engine;
-mod http_link;
+mod http_talk;
 mod inbounds;
 mod lanes;
 pub mod mesh;
 pub mod meters;
 mod owner;
+mod peer_address;
+mod peer_handshake;
+mod peer_sockets;
+#[cfg(test)]
+mod peer_sockets_tests;
 pub mod peering;
+#[cfg(test)]
+mod peering_tests;
 mod publish;
 mod resolver;
 mod server;

@@ -7,22 +7,33 @@ pub enum Owner {
     Client(u32),
     /// A callback connection, by its place.
     Callback(u32),
+    /// The connection to a peer, by its number.
+    Peer(u32),
+    /// A connection that a peer dialled, by its place.
+    Inbound(u32),
 }
-
-const CALLBACK: u64 = 1 << 32;
 
 impl Owner {
     /// As the ring carries it.
     pub fn to_bits(self) -> u64 {
-        match self {
-            Owner::Client(place) => u64::from(place),
-            Owner::Callback(place) => CALLBACK | u64::from(place),
-        }
+        let (kind, place) = match self {
+            Owner::Client(place) => (0, place),
+            Owner::Callback(place) => (1, place),
+            Owner::Peer(place) => (2, place),
+            Owner::Inbound(place) => (3, place),
+        };
+        kind << 32 | u64::from(place)
     }
 
     /// From what the ring carried.
     pub fn from_bits(bits: u64) -> Self {
         let place = bits as u32;
-        if bits & CALLBACK == 0 { Owner::Client(place) } else { Owner::Callback(place) }
+        match bits >> 32 {
+            0 => Owner::Client(place),
+            1 => Owner::Callback(place),
+            2 => Owner::Peer(place),
+            3 => Owner::Inbound(place),
+            other => unreachable!("no socket was given an owner of kind {other}"),
+        }
     }
 }

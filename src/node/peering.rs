@@ -19,6 +19,13 @@ use crate::shard::effects::{Dialect, Event, Outbox, Purpose, ToPeer};
 
 use super::voice::Voice;
 
+/// Room that a link must have before its peer is offered again what did not fit: the offers of a
+/// shard that wait for results, 1 024 of some 40 bytes, and the copies that are wanted of them.
+const GAPS_ROOM_BYTES: usize = 1 << 20;
+
+/// Pause between two looks at a peer that has something due and is not sent to.
+const LOOK_AGAIN_MS: u64 = 10;
+
 /// What the two ends of a connection tell each other in the headers of its HTTP Upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -259,10 +266,10 @@ impl Peering {
             self.peers[peer.index()] = Some(Peer {
                 stage: Stage::Closed,
                 detector: Detector::new(now),
-                voice: match is_site {
-                    true => Voice::http(self.link_limits()),
-                    false => Voice::frames(self.link_limits()),
-                },
+                voice: Voice::new(
+                    self.link_limits(),
+                    if is_site { Dialect::Http } else { Dialect::Frames },
+                ),
                 incarnation: None,
                 heard_at: now,
                 has_gaps: false,
@@ -291,7 +298,6 @@ impl Peering {
     /// A dialled connection is ready.
     pub fn connected(&mut self, behind: &mut Behind<'_>, peer: PeerIndex, connected: &Connected) {
         let now = behind.now.mono;
-        let limits = self.link_limits();
         if let Some(hello) = &connected.hello
             && !self.is_whom_was_dialled(peer, hello)
         {
@@ -304,14 +310,10 @@ impl Peering {
         self.counters.connected += 1;
         dialled.stage = Stage::Open;
         dialled.heard_at = now;
-        if dialled.voice.dialect() != connected.dialect {
-            let fresh = match connected.dialect {
-                Dialect::Frames => Voice::frames(limits),
-                Dialect::Http => Voice::http(limits),
-            };
-            let mut former = std::mem::replace(&mut dialled.voice, fresh);
-            dialled.has_gaps |= !former.is_empty();
-            former.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
+        if dialled.voice.dialect() != Dialect::Http && connected.dialect == Dialect::Http {
+            // Not all that can be told in frames can be told in HTTP.
+            dialled.has_gaps |= !dialled.voice.is_empty();
+            dialled.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
         }
         let incarnation = connected.hello.as_ref().map(|hello| hello.incarnation);
         match incarnation {
@@ -333,7 +335,7 @@ impl Peering {
         {
             self.counters.other_view += 1;
         }
-        dialled.voice.opened(now);
+        dialled.voice.opened(now, connected.dialect);
         self.talking = self.talking.with(peer);
         let verdict = dialled.detector.connected(now);
         self.follow(behind, peer, verdict);
@@ -427,8 +429,8 @@ impl Peering {
     }
 
     /// Asks for a tick in the next turn.
-    pub fn wake_now(&mut self, now: MonoNs) {
-        self.wake_at = self.wake_at.min(now);
+    pub fn wake_now(&mut self) {
+        self.wake_at = MonoNs(0);
     }
 
     /// Time passed: suspicion, dials, heartbeats.
@@ -443,14 +445,18 @@ impl Peering {
             let verdict = dialled.detector.tick(now, &self.limits);
             self.follow(behind, peer, verdict);
         }
-        self.wake_at = self.next_wake();
+        self.wake_at = self.next_wake(now);
     }
 
-    fn next_wake(&self) -> MonoNs {
+    fn next_wake(&self, now: MonoNs) -> MonoNs {
+        // What is due has been asked for; a driver that cannot send it now sends it when it can.
+        let soonest = now.plus_ms(LOOK_AGAIN_MS);
         let wake_of = |peer: &Peer| {
             let of_detector = peer.detector.next_wake(&self.limits);
             match peer.voice.next_wake() {
-                Some(of_voice) if peer.stage == Stage::Open => of_detector.min(of_voice),
+                Some(of_voice) if peer.stage == Stage::Open => {
+                    of_detector.min(of_voice.max(soonest))
+                }
                 _ => of_detector,
             }
         };
@@ -459,14 +465,16 @@ impl Peering {
     }
 
     /// Gives the shard's messages to the links. Those that find no room are told as unheard, and
-    /// their peer is offered everything again when there is room.
+    /// their peer is offered everything again when there is room; so are those for a dead peer: told
+    /// long afterwards, they would bring timers back that have ended and are forgotten since.
     pub fn send(&mut self, behind: &mut Behind<'_>, messages: &mut Vec<ToPeer>, bytes: &[u8]) {
         for ToPeer { peer, purpose, bytes: range } in messages.drain(..) {
             let Some(Some(to)) = self.peers.get_mut(peer.index()) else {
                 self.unheard.push((peer, purpose));
                 continue;
             };
-            if to.voice.push(&bytes[range], purpose).is_ok() {
+            let is_dead = to.detector.liveness() == Liveness::Dead;
+            if !is_dead && to.voice.push(&bytes[range], purpose).is_ok() {
                 self.counters.messages_sent += 1;
                 self.talking = self.talking.with(peer);
             } else {
@@ -475,6 +483,10 @@ impl Peering {
                 self.unheard.push((peer, purpose));
             }
         }
+        self.tell_unheard(behind);
+    }
+
+    fn tell_unheard(&mut self, behind: &mut Behind<'_>) {
         self.counters.messages_dropped += self.unheard.len() as u64;
         let mut unheard = std::mem::take(&mut self.unheard);
         for (peer, purpose) in unheard.drain(..) {
@@ -486,9 +498,10 @@ impl Peering {
     /// Tells the shard of peers that live and missed something, as soon as their links have room
     /// for what follows from that.
     pub fn tell_gaps(&mut self, behind: &mut Behind<'_>) {
+        let room_bytes = (self.limits.link_bytes_max as usize / 2).min(GAPS_ROOM_BYTES);
         for peer in self.gapped.iter() {
             let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
-            let has_room = dialled.voice.room_bytes() >= self.limits.link_bytes_max as usize / 2;
+            let has_room = dialled.voice.room_bytes() >= room_bytes;
             let liveness = dialled.detector.liveness();
             if liveness != Liveness::Alive || !has_room {
                 continue;
@@ -534,11 +547,9 @@ impl Peering {
         count
     }
 
-    /// Bytes kept until peers have acknowledged them.
-    pub fn kept_bytes(&self) -> u64 {
-        let limit = self.limits.link_bytes_max;
-        let room = |peer: &Peer| limit.saturating_sub(peer.voice.room_bytes() as u64);
-        self.peers.iter().flatten().map(room).sum()
+    /// Messages kept until peers have acknowledged them.
+    pub fn kept(&self) -> u64 {
+        self.peers.iter().flatten().map(|peer| peer.voice.len() as u64).sum()
     }
 
     /// Whether the process that answers our dials as `name` lives and is another one.
@@ -560,15 +571,20 @@ impl Peering {
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if let Some(liveness) = verdict.changed {
             let dialect = dialled.voice.dialect();
-            if liveness == Liveness::Dead && dialect == Dialect::Http {
+            if liveness == Liveness::Dead {
+                // What is kept for long could come after the tombstones of what it tells: it is
+                // dropped, and those who still hold the timers offer them when the peer is back.
                 dialled.has_gaps = true;
+                dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
             }
             let has_gaps = liveness == Liveness::Alive && std::mem::take(&mut dialled.has_gaps);
             if has_gaps {
                 self.gapped = self.gapped.without(peer);
             }
             behind.tell(Event::Peer { peer, liveness, dialect, has_gaps });
+            self.tell_unheard(behind);
         }
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if verdict.close && dialled.stage != Stage::Closed {
             if dialled.stage == Stage::Open {
                 dialled.voice.closed();

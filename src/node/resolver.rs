@@ -1,4 +1,4 @@
-//! Host names of callbacks, resolved by the system resolver (hosts file, DNS, whatever the machine
+//! Host names of callbacks and peers, resolved by the system resolver (hosts file, DNS, whatever the machine
 //! is set up for) on threads of its own: a name server that hangs holds up nobody else.
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -9,7 +9,7 @@ use std::thread;
 
 use crossbeam_queue::SegQueue;
 
-use crate::base::ids::HostId;
+use crate::base::ids::{HostId, PeerIndex};
 use crate::ring::Waker;
 
 /// Threads that resolve: as many names may hang at once before others wait.
@@ -20,10 +20,19 @@ const QUESTIONS_MAX: usize = 1_024;
 /// Addresses kept of one name.
 const ADDRESSES_MAX: usize = 16;
 
+/// For whom a core asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// A callback host.
+    Host(HostId),
+    /// A peer.
+    Peer(PeerIndex),
+}
+
 /// What a core wants to know.
 struct Question {
     core: usize,
-    host: HostId,
+    asker: Asker,
     name: String,
     port: u16,
 }
@@ -31,15 +40,15 @@ struct Question {
 /// What the system said: addresses, none if the name could not be resolved.
 #[derive(Debug)]
 pub struct Resolved {
-    /// Who asked.
-    pub host: HostId,
-    /// The name asked for: the host's number may have been given to another since.
+    /// For whom it was asked.
+    pub asker: Asker,
+    /// The name asked for: a host's number may have been given to another since.
     pub name: String,
     /// Where it is.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Answers for one core. Bounded by the questions that the core has open: one per host.
+/// Answers for one core. Bounded by the questions that the core has open: one per host and peer.
 struct Inbox {
     answers: SegQueue<Resolved>,
     waker: Waker,
@@ -73,8 +82,8 @@ impl Resolver {
     }
 
     /// Asks; the answer comes later from [`Resolver::next`]. False when too many questions wait.
-    pub fn ask(&self, host: HostId, name: &str, port: u16) -> bool {
-        let question = Question { core: self.core, host, name: name.to_owned(), port };
+    pub fn ask(&self, asker: Asker, name: &str, port: u16) -> bool {
+        let question = Question { core: self.core, asker, name: name.to_owned(), port };
         match self.questions.try_send(question) {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
@@ -91,10 +100,10 @@ fn answer_all(taken: &Mutex<Receiver<Question>>, inboxes: &[Inbox]) {
     loop {
         // Only the wait for the next question holds the lock, never a resolution.
         let question = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Question { core, host, name, port }) = question else { return };
+        let Ok(Question { core, asker, name, port }) = question else { return };
         let found = (name.as_str(), port).to_socket_addrs();
         let addresses = found.map_or_else(|_| Vec::new(), |all| all.take(ADDRESSES_MAX).collect());
-        inboxes[core].answers.push(Resolved { host, name, addresses });
+        inboxes[core].answers.push(Resolved { asker, name, addresses });
         inboxes[core].waker.wake();
     }
 }

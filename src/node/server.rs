@@ -9,6 +9,8 @@ use crate::shard::effects::Reply;
 use super::connection::{Appetite, Connection, Home};
 use super::deadlines::Deadlines;
 use super::owner::Owner;
+use super::peer_handshake;
+use super::peer_sockets::PeerSockets;
 use super::service::Service;
 
 /// Connections beyond the limit that are answered 503; still more are closed without a word.
@@ -42,6 +44,8 @@ pub struct Server {
     dirty: Vec<u32>,
     /// Connections to be fed again in this turn.
     resume: Vec<u32>,
+    /// Connections that asked for an Upgrade in this turn.
+    upgrading: Vec<u32>,
     deadlines: Deadlines,
     due: Vec<u32>,
     pool: Vec<Vec<u8>>,
@@ -66,6 +70,7 @@ impl Server {
             generation: 0,
             dirty: Vec::new(),
             resume: Vec::new(),
+            upgrading: Vec::new(),
             deadlines: Deadlines::new(now),
             due: Vec::new(),
             pool: Vec::new(),
@@ -90,7 +95,8 @@ impl Server {
             self.places.len() as u32 - 1
         });
         let home = Home { socket, shard: self.own, place, generation: self.generation };
-        let mut connection = Connection::new(home, now.mono, &self.limits);
+        let idle_until = now.mono.plus_ms(self.limits.idle_timeout_ms);
+        let mut connection = Connection::new(home, self.deadlines.begin(place, idle_until));
         ring.set_owner(socket, Owner::Client(place).to_bits());
         ring.receive(socket);
         if self.open > limit {
@@ -98,7 +104,6 @@ impl Server {
             let reason = "too many connections (limits.connections_per_core_max)";
             connection.fail(&mut self.service, 503, reason);
         }
-        connection.filed = self.deadlines.file(place, connection.deadline);
         self.places[place as usize] = Some(connection);
         self.mark_dirty(place);
     }
@@ -140,7 +145,7 @@ impl Server {
             return self.close(ring, place);
         }
         if !connection.is_mid_request() {
-            connection.deadline = now.mono.plus_ms(self.limits.idle_timeout_ms);
+            connection.deadline.extend(now.mono.plus_ms(self.limits.idle_timeout_ms));
         }
         self.resume_if_paused(place);
         self.mark_dirty(place);
@@ -154,6 +159,32 @@ impl Server {
             connection.is_resuming = false;
             let appetite = connection.feed(now, &mut [], &mut self.service, &self.limits);
             self.after_feed(ring, place, appetite);
+        }
+    }
+
+    /// Peers that asked for an Upgrade in this turn: those that the core accepts leave the server,
+    /// the others are told why not. Called when all completions of the turn have been taken, as
+    /// some of them may still name the client.
+    pub fn hand_over(&mut self, now: Now, ring: &mut Ring, peers: &mut PeerSockets) {
+        while let Some(place) = self.upgrading.pop() {
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            let Some(hello) = connection.upgrade.take() else { continue };
+            if connection.has_ended {
+                self.close(ring, place);
+                continue;
+            }
+            match self.service.core.inbound_opened(now, &hello) {
+                Ok(inbound) => {
+                    let (socket, rest) = (connection.socket, connection.take_rest());
+                    self.forget(place);
+                    peers.adopt(now, ring, &mut self.service.core, (inbound, socket), &rest);
+                }
+                Err(refusal) => {
+                    let status = peer_handshake::status_of(&refusal);
+                    connection.fail(&mut self.service, status, &refusal.to_string());
+                    self.mark_dirty(place);
+                }
+            }
         }
     }
 
@@ -207,16 +238,14 @@ impl Server {
         self.deadlines.advance(now.mono, &mut due);
         for place in due.drain(..) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
-            if now.mono < connection.filed {
+            if !self.deadlines.is_over(place, &mut connection.deadline, now.mono) {
                 continue;
             }
-            if now.mono < connection.deadline {
-                connection.filed = self.deadlines.file(place, connection.deadline);
-            } else if connection.is_mid_request() && connection.sending_bytes == 0 {
+            if connection.is_mid_request() && connection.sending_bytes == 0 {
                 let reason = "the request was not complete in time (limits.idle_timeout_ms)";
                 connection.fail(&mut self.service, 408, reason);
-                connection.deadline = now.mono.plus_ms(LINGER_MS);
-                connection.filed = self.deadlines.file(place, connection.deadline);
+                let until = now.mono.plus_ms(LINGER_MS);
+                self.deadlines.set(place, &mut connection.deadline, until);
                 self.mark_dirty(place);
             } else {
                 self.close(ring, place);
@@ -261,6 +290,9 @@ impl Server {
     fn after_feed(&mut self, ring: &mut Ring, place: u32, appetite: Appetite) {
         self.account(place);
         let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if connection.upgrade.is_some() && !self.upgrading.contains(&place) {
+            self.upgrading.push(place);
+        }
         match appetite {
             Appetite::Full => {
                 if !connection.is_paused {
@@ -350,8 +382,8 @@ impl Server {
         }
         if !connection.is_lingering {
             connection.is_lingering = true;
-            connection.deadline = now.mono.plus_ms(LINGER_MS);
-            connection.filed = self.deadlines.file(place, connection.deadline);
+            let until = now.mono.plus_ms(LINGER_MS);
+            self.deadlines.set(place, &mut connection.deadline, until);
             if connection.is_paused {
                 connection.is_paused = false;
                 ring.receive(connection.socket);
@@ -361,11 +393,17 @@ impl Server {
     }
 
     fn close(&mut self, ring: &mut Ring, place: u32) {
-        if let Some(connection) = self.places[place as usize].take() {
-            ring.close(connection.socket);
-            self.partial_bytes -= connection.accounted_bytes;
-            self.open -= 1;
-            self.free.push(place);
+        if let Some(socket) = self.forget(place) {
+            ring.close(socket);
         }
+    }
+
+    /// Takes a connection out of its place.
+    fn forget(&mut self, place: u32) -> Option<SocketId> {
+        let connection = self.places[place as usize].take()?;
+        self.partial_bytes -= connection.accounted_bytes;
+        self.open -= 1;
+        self.free.push(place);
+        Some(connection.socket)
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, mix};
 use crate::base::limits::SHARDS_MAX;
-use crate::cluster::view::View;
+use crate::cluster::view::{MembershipError, View};
 use crate::ring::{
     KernelSupport, Listener, Mailbox, Ring, RingConfig, RingError, Waker, available_cores, now,
     pin_to_core, prefault, probe, raise_open_files_limit, set_timer_slack_ns,
@@ -17,11 +17,14 @@ use crate::ring::{
 use crate::shard::ShardConfig;
 use crate::store::wheel::Geometry;
 
+use super::commands::{Command, Commands};
 use super::core::Core;
 use super::engine::Engine;
 use super::lanes::Lanes;
 use super::mesh::{MeshPort, mesh};
 use super::meters::CoreMeters;
+use super::peer_sockets::PeerSockets;
+use super::peering::Identity;
 use super::resolver::Resolver;
 use super::server::Server;
 use super::service::Service;
@@ -54,6 +57,9 @@ pub enum StartError {
         /// The kernel's answer.
         source: std::io::Error,
     },
+    /// The members make no cluster.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
     /// A core that the machine does not have, or a thread that cannot be started.
     #[error("{0}")]
     Cores(String),
@@ -69,12 +75,24 @@ pub struct NodeHandle {
     pub cores: Vec<usize>,
     /// What the kernel offers.
     pub kernel: KernelSupport,
+    /// The cluster that the node was started with: a new configuration is built on it, or on the
+    /// last one that was built.
+    pub view: Arc<View>,
+    commands: Vec<Commands>,
     stop: Arc<AtomicBool>,
     wakers: Vec<Waker>,
     threads: Vec<JoinHandle<Result<(), RingError>>>,
 }
 
 impl NodeHandle {
+    /// Asks something of every core; each does it in its next turn.
+    pub fn command(&self, command: &Command) {
+        for (commands, waker) in self.commands.iter().zip(&self.wakers) {
+            commands.push(command.clone());
+            waker.wake();
+        }
+    }
+
     /// Begins an orderly stop: no new connection, no new work, running callbacks finish (at most 2
     /// s). Returns at once.
     pub fn stop(&self) {
@@ -113,6 +131,7 @@ type Ready = (usize, Result<(Mailbox, Waker), RingError>);
 struct Go {
     mailboxes: Arc<[Mailbox]>,
     resolver: Resolver,
+    port: u16,
 }
 
 /// What a core's thread is started with.
@@ -125,6 +144,9 @@ struct Seat {
     mesh: MeshPort,
     meters: Arc<[CoreMeters]>,
     stop: Arc<AtomicBool>,
+    view: Arc<View>,
+    identity: Identity,
+    commands: Commands,
     ready: Sender<Ready>,
     go: Receiver<Go>,
 }
@@ -132,6 +154,10 @@ struct Seat {
 /// Starts a node: probes the kernel, opens the listeners, starts and pins one thread per shard,
 /// returns when all serve.
 pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
+    let view = Arc::new(match &settings.membership {
+        Some(membership) => View::build(None, membership)?,
+        None => View::alone(&settings.name),
+    });
     let kernel = probe()?;
     raise_open_files_limit();
     let placement = placement(settings)?;
@@ -143,6 +169,10 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let (ready, all_ready) = channel();
     let (mut threads, mut gos) = (Vec::new(), Vec::new());
     let ports = mesh(shards, settings.limits.mesh_queue_max);
+    let commands: Vec<_> = placement.iter().map(|_| Commands::new()).collect();
+    // Another one for each process, also of one that is started within the same millisecond.
+    let incarnation = unguessable() | 1;
+    let identity = Identity { incarnation, accepts_strangers: settings.accept_strangers };
     for (own, (listener, mesh)) in listeners.into_iter().zip(ports).enumerate() {
         let (go, wait_for_go) = channel();
         gos.push(go);
@@ -155,6 +185,9 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             mesh,
             meters: meters.clone(),
             stop: stop.clone(),
+            view: view.clone(),
+            identity,
+            commands: commands[own].clone(),
             ready: ready.clone(),
             go: wait_for_go,
         };
@@ -170,10 +203,15 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         .map_err(|error| StartError::Cores(format!("cannot start the resolver: {error}")))?;
     for (go, resolver) in gos.iter().zip(resolvers) {
         // A thread that is gone is told by `has_failed`.
-        let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver });
+        let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver, port: address.port() });
     }
     let cores = placement.into_iter().flatten().collect();
-    Ok(NodeHandle { address, meters, cores, kernel, stop, wakers, threads })
+    Ok(NodeHandle { address, meters, cores, kernel, view, commands, stop, wakers, threads })
+}
+
+/// A number that differs between processes and that nobody outside knows.
+fn unguessable() -> u64 {
+    mix(now().mono.0 ^ now().wall.0.rotate_left(32) ^ u64::from(std::process::id()))
 }
 
 /// Which core each shard is pinned to; `None` when not pinned.
@@ -256,17 +294,20 @@ impl Seat {
             }
         };
         let _ = self.ready.send((self.own, Ok((ring.mailbox(), ring.waker()))));
-        let Ok(Go { mailboxes, resolver }) = self.go.recv() else { return Ok(()) };
+        let Ok(Go { mailboxes, resolver, port }) = self.go.recv() else { return Ok(()) };
         let settings = &self.settings;
         let began = now();
-        let core = Core::new(self.shard_config(), self.mesh, began);
+        let core = Core::with_identity(self.shard_config(), self.mesh, self.identity, began);
         let service = Service::new(core, settings.limits.opaque_bytes_max);
         let own = ShardIndex(self.own as u16);
         ring.listen(self.listener);
         let engine = Engine {
             ring,
             server: Server::new(service, own, &settings.limits, began.mono),
-            lanes: Lanes::new(resolver, &settings.callbacks, began.mono),
+            lanes: Lanes::new(resolver.clone(), &settings.callbacks, began.mono),
+            peers: PeerSockets::new(resolver.clone(), port),
+            resolver,
+            commands: self.commands,
             mailboxes,
             meters: self.meters,
             own: self.own,
@@ -307,22 +348,20 @@ impl Seat {
     fn shard_config(&self) -> ShardConfig {
         let settings = &self.settings;
         let shards = u64::from(self.shards.get());
-        // Differs between processes, so that nobody outside knows how ids and hosts hash.
-        let hash_seed =
-            mix(now().mono.0 ^ now().wall.0.rotate_left(32) ^ u64::from(std::process::id()));
         ShardConfig {
             own: ShardIndex(self.own as u16),
             shards: self.shards,
             instance: NodeInstance::new(settings.instance_id, settings.deployment_id),
             geometry: Geometry::PRODUCTION,
             index_segments: INDEX_SEGMENTS,
-            hash_seed,
+            // So that nobody outside knows how ids and hosts hash.
+            hash_seed: unguessable(),
             records_max: settings.limits.timers_max.div_ceil(shards),
             store_bytes_max: settings.limits.store_bytes_max.div_ceil(shards),
             pops_per_turn_max: settings.limits.pops_per_turn_max as usize,
             callbacks: settings.callbacks.clone(),
             cluster: settings.cluster.clone(),
-            view: Arc::new(View::alone(&settings.name)),
+            view: self.view.clone(),
         }
     }
 }

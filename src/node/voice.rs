@@ -1,5 +1,5 @@
-//! How a peer is talked to: frames, or the internal HTTP API. The same calls for both, so that the
-//! room above knows dialects only by name.
+//! How a peer is talked to: frames, or the internal HTTP API. The same calls for both; what is not
+//! acknowledged is kept by one link.
 
 use crate::base::time::{MonoNs, Now};
 use crate::cluster::link::{Link, LinkError, LinkFull, LinkLimits};
@@ -7,96 +7,88 @@ use crate::cluster::view::View;
 use crate::shard::effects::{Dialect, Purpose};
 use crate::wire::peer_message::PeerResult;
 
-use super::http_link::HttpLink;
+use super::http_talk::HttpTalk;
 
 /// The talk to one peer.
-pub(super) enum Voice {
-    /// A node of ours.
-    Frames(Box<Link<Purpose>>),
-    /// An original node, or another site.
-    Http(Box<HttpLink>),
+pub(super) struct Voice {
+    limits: LinkLimits,
+    link: Link<Purpose>,
+    dialect: Dialect,
+    /// The present connection, if it is one of HTTP.
+    http: Option<Box<HttpTalk>>,
 }
 
 impl Voice {
-    /// Frames, nothing said yet.
-    pub fn frames(limits: LinkLimits) -> Self {
-        Voice::Frames(Box::new(Link::new(limits)))
+    /// Nothing said yet, no connection.
+    pub fn new(limits: LinkLimits, dialect: Dialect) -> Self {
+        Self { limits, link: Link::new(limits), dialect, http: None }
     }
 
-    /// HTTP, nothing said yet.
-    pub fn http(limits: LinkLimits) -> Self {
-        Voice::Http(Box::new(HttpLink::new(limits)))
-    }
-
-    /// Which of them.
+    /// Which it is, or was on the last connection.
     pub fn dialect(&self) -> Dialect {
-        match self {
-            Voice::Frames(_) => Dialect::Frames,
-            Voice::Http(_) => Dialect::Http,
-        }
+        self.dialect
     }
 
     /// See [`Link::push`].
     pub fn push(&mut self, message: &[u8], purpose: Purpose) -> Result<(), LinkFull> {
-        match self {
-            Voice::Frames(link) => link.push(message, purpose),
-            Voice::Http(link) => link.push(message, purpose),
-        }
+        self.link.push(message, purpose)
     }
 
     /// See [`Link::room_bytes`].
     pub fn room_bytes(&self) -> usize {
-        match self {
-            Voice::Frames(link) => link.room_bytes(),
-            Voice::Http(link) => link.room_bytes(),
-        }
+        self.link.room_bytes()
+    }
+
+    /// See [`Link::len`].
+    pub fn len(&self) -> usize {
+        self.link.len()
     }
 
     /// See [`Link::is_empty`].
     pub fn is_empty(&self) -> bool {
-        match self {
-            Voice::Frames(link) => link.is_empty(),
-            Voice::Http(link) => link.is_empty(),
+        self.link.is_empty()
+    }
+
+    /// A connection stands.
+    pub fn opened(&mut self, now: MonoNs, dialect: Dialect) {
+        self.closed();
+        self.dialect = dialect;
+        match dialect {
+            Dialect::Frames => self.link.opened(now),
+            Dialect::Http => {
+                self.http = Some(Box::new(HttpTalk::new(now, self.limits.heartbeat_ms)));
+            }
         }
     }
 
-    /// See [`Link::opened`].
-    pub fn opened(&mut self, now: MonoNs) {
-        match self {
-            Voice::Frames(link) => link.opened(now),
-            Voice::Http(link) => link.opened(now),
-        }
-    }
-
-    /// See [`Link::closed`].
+    /// The connection is gone. What has no result waits for the next.
     pub fn closed(&mut self) {
-        match self {
-            Voice::Frames(link) => link.closed(),
-            Voice::Http(link) => link.closed(),
-        }
+        self.http = None;
+        self.link.closed();
     }
 
     /// See [`Link::clear`].
     pub fn clear(&mut self, forgotten: impl FnMut(Purpose)) {
-        match self {
-            Voice::Frames(link) => link.clear(forgotten),
-            Voice::Http(link) => link.clear(forgotten),
-        }
+        self.link.clear(forgotten);
     }
 
     /// See [`Link::write`].
     pub fn write(&mut self, now: Now, view: &View, out: &mut Vec<u8>) {
-        match self {
-            Voice::Frames(link) => link.write(now.mono, out),
-            Voice::Http(link) => link.write(now, view, out),
+        match &mut self.http {
+            None => self.link.write(now.mono, out),
+            Some(http) => http.write(now, view, &mut self.link, out),
         }
     }
 
     /// See [`Link::next_wake`].
     pub fn next_wake(&self) -> Option<MonoNs> {
-        match self {
-            Voice::Frames(link) => link.next_wake(),
-            Voice::Http(link) => link.next_wake(),
+        match &self.http {
+            None => self.link.next_wake(),
+            // A link without frames wakes for messages that were answered `Busy` only.
+            Some(http) => {
+                let ping = http.next_wake()?;
+                Some(self.link.next_wake().map_or(ping, |busy| busy.min(ping)))
+            }
         }
     }
 
@@ -107,9 +99,9 @@ impl Voice {
         bytes: &[u8],
         result: impl FnMut(Purpose, PeerResult<'_>),
     ) -> Result<(), LinkError> {
-        match self {
-            Voice::Frames(link) => link.received(now, bytes, result),
-            Voice::Http(link) => link.received(now, bytes, result),
+        match &mut self.http {
+            None => self.link.received(now, bytes, result),
+            Some(http) => http.received(now, bytes, &mut self.link, result),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::timer::definition::Definition;
 use crate::timer::version::Version;
-use crate::wire::peer_message::{PeerMessage, PeerResult};
+use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 
 /// Who waits for an answer. The shard only carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,6 +35,10 @@ pub enum Request<'a> {
     Delete(Target),
     /// GET.
     Read(Target),
+    /// A PUT of the internal HTTP API: a copy from an original node, or (without replicas) from
+    /// another site. Its start is in ms of this node's monotonic clock. Answered `Done` when it is
+    /// merged, whether it was news or not.
+    Merge(TimerCopy<'a>),
 }
 
 /// A timer as a client names it.
@@ -227,6 +231,9 @@ pub enum Refusal {
     /// Others wrote the timer at the same time, again and again.
     #[error("too many writes of this timer at the same time; retry in a moment")]
     Contended,
+    /// cluster.clock_skew_max_ms.
+    #[error("the version lies too far in the future (cluster.clock_skew_max_ms); set the clocks")]
+    FutureVersion,
     /// cluster.writes_waiting_max.
     #[error("too many writes wait for replicas (cluster.writes_waiting_max); retry in a moment")]
     WritesFull,

@@ -9,7 +9,7 @@ use crate::timer::version::{StateKey, Version, supersedes};
 use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy};
 
 use super::Shard;
-use super::effects::{Outbox, PeerTicket, Refusal};
+use super::effects::{Answer, Outbox, PeerTicket, Refusal};
 use super::keep::{Grave, Living};
 use super::placements::Placement;
 use super::record::{Record, State};
@@ -52,6 +52,26 @@ impl Shard {
             },
         };
         outbox.answer(ticket, &result);
+    }
+
+    /// A copy over the internal HTTP API.
+    pub(super) fn merge(
+        &mut self,
+        now: Now,
+        copy: &TimerCopy<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<Answer, Refusal> {
+        self.counters.peer_messages += 1;
+        let teller = Teller { peer: None, clock_offset_ns: 0 };
+        match self.merge_copy(now, teller, copy, outbox) {
+            PeerResult::Refused(PeerRefusal::FutureVersion) => Err(Refusal::FutureVersion),
+            PeerResult::Refused(_) => Err(Refusal::TimersFull),
+            _ => {
+                let (id, factor) = (copy.standing.id, copy.factor);
+                let filter = self.peers.view.filter_of(&copy.replicas);
+                Ok(Answer::Done { id, factor, filter })
+            }
+        }
     }
 
     fn is_future(&mut self, now: Now, version: Version) -> bool {
@@ -131,10 +151,11 @@ impl Shard {
                 return PeerResult::Superseded { version: held.version.0, factor };
             }
         }
-        if !supersedes(key, held.map(|held| held.key())) {
+        let is_stale_taken = is_planted(Bug::StaleCopyResurrects) && !copy.is_write;
+        if !supersedes(key, held.map(|held| held.key())) && !is_stale_taken {
             if let (Some(slot), Some(held)) = (found, held) {
                 if key == held.key() {
-                    self.unite_copies(slot, copy);
+                    self.unite_copies(now.mono.tick_floor(), slot, copy);
                 } else {
                     self.tell_back(slot, teller, outbox);
                 }
@@ -297,7 +318,7 @@ impl Shard {
     }
 
     /// Two copies at one key with two lists: the one that the configuration means is right.
-    fn unite_copies(&mut self, slot: Slot, copy: &TimerCopy<'_>) {
+    fn unite_copies(&mut self, tick: Tick, slot: Slot, copy: &TimerCopy<'_>) {
         let held = *self.records.get(slot);
         let former = *self.placements.get(held.placement);
         if copy.replicas.is_empty() || !held.is_live() {
@@ -315,6 +336,7 @@ impl Shard {
             let mut placement = self.placement(copy.replicas, former.sites, former.factor);
             placement.actives = copy.standing.actives & copy.replicas.all_ranks();
             self.place(slot, &placement);
+            self.look_later_if_misplaced(tick, slot);
         }
     }
 

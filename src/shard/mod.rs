@@ -17,6 +17,7 @@ mod cluster_tests;
 pub mod counters;
 pub mod effects;
 mod hosts;
+pub mod inspect;
 mod keep;
 mod merge;
 mod news;
@@ -169,7 +170,10 @@ impl Shard {
             Event::PeerUnheard { peer, purpose } => {
                 self.peer_result(now, peer, purpose, None, outbox);
             }
-            Event::Resynchronise => self.walk(self.peers.view.connected_nodes()),
+            Event::Resynchronise => {
+                let view = &self.peers.view;
+                self.walk(view.connected_nodes().union(view.connected_sites()));
+            }
         }
     }
 

@@ -37,7 +37,7 @@ impl Shard {
             match self.records.get(slot).state {
                 State::Armed | State::BackingOff => self.pop(now, slot, outbox),
                 State::HandedOver => self.take_back(now, slot, outbox),
-                State::Tombstone => self.remove(tick, slot),
+                State::Tombstone => self.end_tombstone(now, slot),
                 state => unreachable!("a slot in state {state:?} is not in the wheel"),
             }
         }
@@ -184,8 +184,11 @@ impl Shard {
     /// timer since. The slot is in no list.
     fn pop_done(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {
         let placement = self.next_placement(slot);
+        let stood_in = self.placements.get(self.records.get(slot).placement).own > Some(0);
         let record = self.records.get_mut(slot);
-        if !is_planted(Bug::ReuseSequence) || record.sequence % 5 != 3 {
+        let reuses = is_planted(Bug::ReuseSequence) && record.sequence % 5 == 3
+            || is_planted(Bug::ReuseSequenceAfterFailover) && stood_in && record.sequence % 5 == 1;
+        if !reuses {
             record.sequence += 1;
         }
         record.attempts = 0;

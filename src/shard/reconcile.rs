@@ -32,6 +32,8 @@ const MOVES_MAX: usize = 512;
 /// A timer due sooner is not moved: the messages of a move must arrive before the pop, or old and
 /// new holders would both pop.
 const MOVE_GUARD_MS: u64 = 3_000;
+/// A timer due sooner is not handed over, for the same reason: its move begins anew after the pop.
+const FINISH_GUARD_MS: u64 = 1_000;
 /// When a timer that could not be moved is looked at again.
 const LOOK_AGAIN_MS: u64 = 1_000;
 
@@ -104,9 +106,16 @@ impl Shard {
             return;
         }
         let record = *self.records.get(slot);
-        if self.right_list(&record) != self.placements.get(record.placement).replicas {
+        if self.is_misplaced(&record) {
             self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
         }
+    }
+
+    /// Whether a live timer's list is not the right one, or this node is not on it.
+    fn is_misplaced(&self, record: &Record) -> bool {
+        let placement = self.placements.get(record.placement);
+        record.is_live()
+            && (placement.own.is_none() || self.right_list(record) != placement.replicas)
     }
 
     /// A portion of the work.
@@ -149,17 +158,37 @@ impl Shard {
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let right = self.right_list(&record);
-        let list = self.placements.get(record.placement).replicas;
-        if record.is_live() && right != list {
+        if self.is_misplaced(&record) {
             return self.begin_move(tick, slot, right, outbox);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
         let to = holders.intersection(offer_to).minus(self.peers.http());
         let is_carried = record.is_live() || !is_planted(Bug::DropTombstonesAtRestart);
+        self.offer_to_sites(slot, offer_to, outbox);
         if to.is_empty() || !is_carried {
             return;
         }
         let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
+        for peer in to.iter() {
+            self.reconcile.offers += 1;
+            outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
+        }
+    }
+
+    /// Offers a timer to other sites: the whole copy, by one node of this site.
+    fn offer_to_sites(&mut self, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
+        let record = *self.records.get(slot);
+        let placement = self.placements.get(record.placement);
+        let view = &self.peers.view;
+        if placement.sites.len() < 2 || !placement.is_first_here() {
+            return;
+        }
+        let sites = placement.sites.as_slice().iter().filter_map(|site| view.peer_of_site(*site));
+        let to = sites.fold(PeerSet::EMPTY, PeerSet::with).intersection(offer_to);
+        if to.is_empty() {
+            return;
+        }
+        let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
         for peer in to.iter() {
             self.reconcile.offers += 1;
             outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
@@ -305,11 +334,21 @@ impl Shard {
         if record.key() != moving.key || record.state == State::InFlight {
             return self.look_again(tick, id);
         }
+        if record.schedule().due(record.sequence + 1) <= tick + FINISH_GUARD_MS
+            && self.placements.get(record.placement).own.is_some()
+        {
+            return self.look_again(tick, id);
+        }
         let mut placement = moving.placement;
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
         placement.actives = placement.replicas.all_ranks() & !dead;
         placement.confirmed = 0;
-        let others = self.peers.view.peers_of(&placement.replicas).without(self.peers.own());
+        // Those on the former list, too: they may have found it due too soon to move it themselves,
+        // and would pop beside the new holders.
+        let former = self.placements.get(record.placement).replicas;
+        let view = &self.peers.view;
+        let others = view.peers_of(&placement.replicas).union(view.peers_of(&former));
+        let others = others.without(self.peers.own());
         self.place(slot, &placement);
         self.counters.moved += 1;
         self.tell(slot, others.minus(self.peers.dead()).minus(self.peers.http()), false, outbox);

@@ -3,6 +3,8 @@
 //! ends.
 
 mod mutation;
+mod peer_targets;
+mod peers;
 mod targets;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -212,6 +212,7 @@ impl World {
             Refusal::IdsExhausted
             | Refusal::NoReplica
             | Refusal::Contended
+            | Refusal::FutureVersion
             | Refusal::WritesFull => None,
         };
         if met.is_none_or(|met| met < since) {

@@ -4,7 +4,8 @@ use chronos::base::ids::TimerId;
 use chronos::shard::inspect::Held;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
-use super::model::{Checked, MS, TALK_NS, Write, broken};
+use super::model::{AWAY_NS, Checked, MS, TALK_NS, Write, broken};
+use super::random::{Purpose, Stream};
 use super::story_plan::{Kind, Operation, Target};
 use super::world::World;
 use chronos::shard::effects::CallbackOutcome;
@@ -23,9 +24,8 @@ impl World {
 
     /// The nodes that a timer is to be on when all members live.
     fn placed(&self, id: u64, factor: u8) -> u8 {
-        let up = (0..self.nodes.len()).find(|node| {
-            self.nodes[*node].is_up() && self.members.new_cluster() >> node & 1 == 1
-        });
+        let up = (0..self.nodes.len())
+            .find(|node| self.nodes[*node].is_up() && self.members.new_cluster() >> node & 1 == 1);
         let Some(up) = up else { return 0 };
         let view = &self.nodes[up].view;
         let list = view.place(TimerId(id), factor, view.new_nodes());
@@ -44,11 +44,10 @@ impl World {
             return Ok(());
         }
         for (id, names) in &self.model.timers {
-            let current = names
-                .iter()
-                .map(|name| &self.model.writes[name])
-                .find(|write| write.acknowledged_ns().is_some_and(|at| at + TALK_NS < now_ns)
-                    && self.model.is_current(write, now_ns));
+            let current = names.iter().map(|name| &self.model.writes[name]).find(|write| {
+                write.acknowledged_ns().is_some_and(|at| at + TALK_NS < now_ns)
+                    && self.model.is_current(write, now_ns)
+            });
             if let Some(write) = current.filter(|write| !self.model.may_be_lost(write, now_ns)) {
                 self.agree_on(*id, write, disturbances)?;
             }
@@ -65,7 +64,11 @@ impl World {
         if write.wish.is_none() {
             let from_ns = write.sent_ns.saturating_sub(2 * RECOVERY_NS);
             let was_away_ns = disturbances.longest_ns(from_ns, now_ns);
-            if was_away_ns < 10_000 * MS && holders.iter().any(|(_, held)| held.is_live) {
+            let steady_ns = now_ns.saturating_sub(RECOVERY_NS / 2);
+            if !self.model.is_steady(steady_ns, now_ns) {
+                return Ok(());
+            }
+            if was_away_ns < AWAY_NS && holders.iter().any(|(_, held)| held.is_live) {
                 return broken("T6", text());
             }
             return Ok(());
@@ -77,8 +80,16 @@ impl World {
             .filter(|node| self.members.is_member(*node) && !self.nodes[*node].is_up())
             .count() as u32;
         let live = holders.iter().filter(|(_, held)| lives(held)).count() as u32;
-        if live < write.replicas.saturating_sub(down) {
+        let is_known = self
+            .model
+            .reloads
+            .iter()
+            .all(|reload| reload.1 < now_ns || write.acknowledged_ns() < Some(reload.0));
+        if is_known && live < write.replicas.saturating_sub(down) {
             return broken("C2", format!("{live} of {}: {}", write.replicas, text()));
+        }
+        if !self.model.is_steady(now_ns.saturating_sub(RECOVERY_NS / 2), now_ns) {
+            return Ok(());
         }
         if holders.iter().any(|(_, held)| held.is_live && !lives(held)) {
             return broken("T10", text());
@@ -117,7 +128,7 @@ impl World {
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
         let is_alone = self.model.is_current(write, self.now_ns);
         let Some(id) = write.id else { return Ok(()) };
-        if !self.model.disturbances.is_quiet(from_ns, self.now_ns)
+        if !self.model.is_steady(from_ns, self.now_ns)
             || self.options.cluster.acknowledge == chronos::base::limits::Acknowledge::First
             || !is_alone
             || write.pops() == 0
@@ -130,10 +141,9 @@ impl World {
         let down = (0..self.nodes.len())
             .filter(|node| self.members.is_member(*node) && !self.nodes[*node].is_up())
             .count() as u32;
-        let have = holders
-            .iter()
-            .filter(|(_, held)| held.is_live && Some(held.version) == newest)
-            .count() as u32;
+        let have =
+            holders.iter().filter(|(_, held)| held.is_live && Some(held.version) == newest).count()
+                as u32;
         if have < write.replicas.saturating_sub(down) {
             return broken("C2", format!("{name} acknowledged on {have}: {write:?} {holders:#?}"));
         }
@@ -152,7 +162,8 @@ impl World {
             self.cleaned += 1;
             let up: Vec<usize> =
                 (0..self.nodes.len()).filter(|node| self.nodes[*node].takes_requests()).collect();
-            let node = up[id.0 as usize % up.len()];
+            let draw = &mut Stream::keyed(self.options.seed, Purpose::Cleaning, id.0);
+            let node = draw.pick(&up);
             let operation = Operation {
                 name: 1_000_000 + self.cleaned,
                 at_ns: self.now_ns,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use chronos::base::ids::{PeerIndex, ShardIndex, TimerId};
-use chronos::base::time::Now;
+use chronos::base::time::{Now, Tick};
 use chronos::cluster::view::View;
 use chronos::node::core::Core;
 use chronos::node::peering::{Connected, Hello, InboundId, PeerAction};
@@ -38,7 +38,6 @@ pub enum Input {
 pub struct Running {
     pub ticket: Ticket,
     pub name: usize,
-    pub host: u32,
     pub outcome: CallbackOutcome,
     /// Its place among the pops of its timer's write.
     pub at: usize,
@@ -115,12 +114,12 @@ impl CoreDriver {
     fn sleep(&mut self, world: &mut World, has_more: bool) {
         let may_sleep = self.core.mesh().may_sleep();
         let busy_ns = world.interleaving.range(500, 50_000);
-        let until_ns = match self.core.next_wake() {
+        let until_ns = match self.core.next_wake().map(Tick::begins) {
             _ if has_more || !may_sleep || !self.inputs.is_empty() => world.now_ns + busy_ns,
             None => u64::MAX,
             Some(until) => {
                 let late_ns = world.interleaving.range(0, 60_000);
-                let due_ns = world.nodes[self.place.node].clocks.when(until.begins());
+                let due_ns = world.nodes[self.place.node].clocks.when(until);
                 due_ns.max(world.now_ns + busy_ns).saturating_add(late_ns)
             }
         };
@@ -166,11 +165,13 @@ impl CoreDriver {
         let from =
             Requester { shard: ShardIndex(self.place.core), connection, generation, request };
         let mut content = Vec::new();
-        let target =
-            TimerTarget { id: TimerId(ask.id.unwrap_or(0)), factor: ask.factor, filter: ask.filter };
+        let target = TimerTarget {
+            id: TimerId(ask.id.unwrap_or(0)),
+            factor: ask.factor,
+            filter: ask.filter,
+        };
         let Some(wish) = ask.wish else {
-            let request =
-                if ask.is_read { Request::Read(target) } else { Request::Delete(target) };
+            let request = if ask.is_read { Request::Read(target) } else { Request::Delete(target) };
             return self.core.request(self.now, from, request);
         };
         encode_content(&format!("/{}", ask.name), &[], b"opaque", &mut content);

@@ -6,7 +6,7 @@ use chronos::base::ids::{PeerIndex, ShardCount};
 use chronos::cluster::view::View;
 use chronos::node::core::Core;
 use chronos::node::mesh::mesh;
-use chronos::node::peering::Hello;
+use chronos::node::peering::{Hello, Identity};
 
 use super::clocks::Clocks;
 use super::disturbances::Whom;
@@ -97,6 +97,8 @@ impl World {
         booted.doom = None;
         booted.view = view.clone();
         let shards = self.options.shards[node];
+        let incarnation = (node as u64) << 32 | life;
+        let identity = Identity { incarnation, accepts_strangers: false };
         let ports = mesh(ShardCount::new(shards), self.options.mesh_queue_max);
         booted.cores = ports
             .into_iter()
@@ -104,7 +106,7 @@ impl World {
             .map(|(own, port)| {
                 let own = own as u16;
                 let config = self.options.config(node, own, view.clone());
-                let core = Core::new(config, port, now);
+                let core = Core::with_identity(config, port, identity, now);
                 Some(CoreDriver::new(Place { node, life, core: own }, core, now))
             })
             .collect();
@@ -186,7 +188,9 @@ impl World {
     pub fn stop_if_done(&mut self, node: usize) {
         let Power::Stopping(since_ns) = self.nodes[node].power else { return };
         let cores = self.nodes[node].cores.iter().flatten();
-        let is_done = cores.clone().all(|core| core.core.shard().in_flight() == 0)
+        let is_done = cores
+            .clone()
+            .all(|core| core.core.shard().in_flight() == 0 && core.core.peers_settled())
             && self.now_ns > since_ns + 200 * MS;
         if is_done || self.now_ns > since_ns + STOP_NS {
             let restart_ms = self.nodes[node].restart_ms;
@@ -276,8 +280,7 @@ impl World {
                 self.deliver(place, Input::Connected(id, hello));
             }
             Packet::Bytes(bytes) => {
-                let numbers = [id as u64, end as u64, bytes.len() as u64, 0];
-                self.trace.add(self.now_ns, "bytes", numbers);
+                self.carried(id, end, &bytes);
                 self.deliver(place, Input::Bytes(id, end, bytes));
             }
             Packet::Refused | Packet::Closed => {

@@ -14,6 +14,8 @@ use super::world::{Event, World};
 
 /// Files reach all nodes within this.
 const FILES_MS: u64 = 2_000;
+/// Then they know each other, and have told each other what clients did meanwhile, within this.
+const KNOWN_MS: u64 = 2_000;
 /// The operator asks for a resync so long after the first file was written.
 const RESYNC_MS: u64 = 2_500;
 /// He waits at least so long for it, and until there was no trouble for this time.
@@ -106,6 +108,8 @@ impl World {
     }
 
     fn reload_all(&mut self) {
+        let known_ns = self.now_ns + (FILES_MS + KNOWN_MS) * MS;
+        self.model.reloads.push((self.now_ns, known_ns));
         for node in 0..self.nodes.len() {
             if self.members.is_member(node) {
                 let at_ns = self.now_ns + self.interleaving.range(0, FILES_MS * MS);
@@ -119,7 +123,7 @@ impl World {
             Step::Reload(node) => self.reload(node),
             Step::Resynchronise => {
                 for node in 0..self.nodes.len() {
-                    self.to_all_cores(node, || Input::Resynchronise);
+                    self.tell_all_cores(node, || Input::Resynchronise);
                 }
             }
             Step::Finish => self.finish(),
@@ -139,10 +143,10 @@ impl World {
         }
         let view = self.members.view(node, Some(&self.nodes[node].view));
         self.nodes[node].view = view.clone();
-        self.to_all_cores(node, || Input::View(view.clone()));
+        self.tell_all_cores(node, || Input::View(view.clone()));
     }
 
-    fn to_all_cores(&mut self, node: usize, input: impl Fn() -> Input) {
+    fn tell_all_cores(&mut self, node: usize, input: impl Fn() -> Input) {
         let life = self.nodes[node].life;
         for core in 0..self.options.shards[node] {
             self.deliver(Place { node, life, core }, input());

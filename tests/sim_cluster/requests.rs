@@ -67,21 +67,28 @@ impl World {
         // A PUT cannot change the factor of the id it names (compat section 1).
         let wish = wish.map(|wish| Wish { factor: factor.unwrap_or(wish.factor), ..wish });
         let ask = Ask { name, id, factor, filter, wish, is_read };
-        self.trace.add(self.now_ns, "ask", [name as u64, id.unwrap_or(0), at_node as u64, tried as u64]);
+        self.trace.add(
+            self.now_ns,
+            "ask",
+            [name as u64, id.unwrap_or(0), at_node as u64, tried as u64],
+        );
         if !is_read {
             let write = Write::new(name, wish, self.now_ns, self.members_min());
             self.model.asked(id, write);
         }
-        self.asked.insert(name, Asked {
-            ask,
-            operation,
-            tried,
-            node: at_node,
-            sent_ns: self.now_ns,
-            life: None,
-            is_answered: false,
-            is_over: false,
-        });
+        self.asked.insert(
+            name,
+            Asked {
+                ask,
+                operation,
+                tried,
+                node: at_node,
+                sent_ns: self.now_ns,
+                life: None,
+                is_answered: false,
+                is_over: false,
+            },
+        );
         let latency_ns = self.network.latency_ns();
         self.schedule(self.now_ns + latency_ns, Event::Request(name));
         self.schedule(self.now_ns + operation.patience_ms * 1_000_000, Event::Impatient(name));
@@ -144,11 +151,13 @@ impl World {
                 if !is_lost && ask.id.is_none() {
                     self.created.insert(operation.name, (id.0, *factor, *filter));
                 }
-                self.answer_checks(name)?;
+                self.schedule(self.now_ns, Event::Acknowledged(name));
                 self.schedule_pop(name, 1);
                 self.doom(place.node, Doom::Answer);
             }
-            Answer::Found(view) => self.model.read(self.now_ns, sent_ns, ask.id, Some(&view.uri))?,
+            Answer::Found(view) => {
+                self.model.read(self.now_ns, sent_ns, ask.id, Some(&view.uri))?
+            }
             Answer::NotFound => self.model.read(self.now_ns, sent_ns, ask.id, None)?,
             Answer::Refused(refusal) => {
                 *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;

@@ -56,28 +56,72 @@ pub struct Operation {
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// The process dies; after so many ms it starts again, empty.
-    Kill { node: usize, for_ms: u64, how: Death },
+    Kill {
+        node: usize,
+        for_ms: u64,
+        how: Death,
+    },
     /// It dies as soon as it next does something.
-    Doom { node: usize, for_ms: u64, when: Doom, how: Death },
+    Doom {
+        node: usize,
+        for_ms: u64,
+        when: Doom,
+        how: Death,
+    },
     /// Orderly stop.
-    Stop { node: usize, for_ms: u64 },
-    Freeze { node: usize, ms: u64 },
+    Stop {
+        node: usize,
+        for_ms: u64,
+    },
+    Freeze {
+        node: usize,
+        ms: u64,
+    },
     /// What one sends does not arrive at the other; both ways if so told.
-    Cut { from: usize, to: usize, ms: u64, is_both: bool },
+    Cut {
+        from: usize,
+        to: usize,
+        ms: u64,
+        is_both: bool,
+    },
     /// Nodes in the mask cannot talk to the others.
-    Split { mask: u8, ms: u64 },
+    Split {
+        mask: u8,
+        ms: u64,
+    },
     /// All connections between two break.
-    Break { one: usize, other: usize },
+    Break {
+        one: usize,
+        other: usize,
+    },
     /// A bit of the next bytes changes.
-    Corrupt { from: usize, to: usize },
+    Corrupt {
+        from: usize,
+        to: usize,
+    },
     /// The next bytes are cut short, and their connection breaks.
-    Truncate { from: usize, to: usize },
+    Truncate {
+        from: usize,
+        to: usize,
+    },
     /// Connections are refused for a time.
-    Refuse { node: usize, ms: u64 },
-    WallStep { node: usize, ms: i64 },
-    Host { host: u32, behaviour: Behaviour },
+    Refuse {
+        node: usize,
+        ms: u64,
+    },
+    WallStep {
+        node: usize,
+        ms: i64,
+    },
+    Host {
+        host: u32,
+        behaviour: Behaviour,
+    },
     /// An operator lets spares (by mask) join and members leave.
-    Change { joining: u8, leaving: u8 },
+    Change {
+        joining: u8,
+        leaving: u8,
+    },
 }
 
 /// How a process ends.
@@ -209,7 +253,8 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
         let portion = options.safety_ms / options.operator_changes as u64;
         let at_ms = change * portion + draw.range(1_000, portion.max(10_000) / 2);
         let joining = draw.range(0, 3) as u8 & ((1 << options.spares) - 1);
-        let leaving = if draw.chance(50) { 1 << draw.range(0, options.nodes as u64 - 1) } else { 0 };
+        let leaving =
+            if draw.chance(50) { 1 << draw.range(0, options.nodes as u64 - 1) } else { 0 };
         made.push((at_ms * MS, Fault::Change { joining: joining << options.nodes, leaving }));
     }
     made.sort_by_key(|(at_ns, _)| *at_ns);

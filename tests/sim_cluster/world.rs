@@ -21,7 +21,7 @@ use super::trace::Trace;
 
 /// After the end of faults, what still lives is deleted so late, and all is gone so late.
 const CLEAN_MS: u64 = 20_000;
-const END_MS: u64 = 62_000;
+const END_MS: u64 = 75_000;
 /// How often nodes are compared with each other.
 const CHECK_MS: u64 = 1_000;
 /// Events after which a run is called endless.
@@ -35,12 +35,26 @@ pub enum Event {
     Request(usize),
     Impatient(usize),
     Refused(usize),
-    Step { place: Place, generation: u64 },
+    Step {
+        place: Place,
+        generation: u64,
+    },
+    /// A write was acknowledged in the turn before.
+    Acknowledged(usize),
     Arrive(ConnectionId, End),
     DialTimeout(ConnectionId),
-    Ended { place: Place, attempt: usize },
-    Restart { node: usize, life: u64 },
-    Die { node: usize, life: u64 },
+    Ended {
+        place: Place,
+        attempt: usize,
+    },
+    Restart {
+        node: usize,
+        life: u64,
+    },
+    Die {
+        node: usize,
+        life: u64,
+    },
     Mend(usize),
     Accept(usize),
     Operator(OperatorStep),
@@ -84,6 +98,8 @@ pub struct World {
     pub is_healed: bool,
     pub cleaned: usize,
     cuts: Vec<Option<(usize, usize)>>,
+    /// A hash over everything that was carried between nodes: too much for the trace.
+    carried: u64,
     pops: Vec<(usize, u64, usize, u64)>,
     story: Story,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -134,6 +150,7 @@ impl World {
             is_healed: false,
             cleaned: 0,
             cuts: Vec::new(),
+            carried: 0,
             pops: Vec::new(),
             queue: BinaryHeap::new(),
             queued: 0,
@@ -195,11 +212,13 @@ impl World {
             Event::Request(name) => self.request_arrives(name),
             Event::Impatient(name) | Event::Refused(name) => self.try_next(name),
             Event::Step { place, generation } => self.step(place, generation)?,
+            Event::Acknowledged(name) => self.answer_checks(name)?,
             Event::Arrive(id, end) => self.arrive(id, end),
             Event::DialTimeout(id) => self.dial_timeout(id),
             Event::Ended { place, attempt } => self.deliver(place, Input::Ended(attempt)),
             Event::Restart { node, life } => {
-                if self.nodes[node].life == life && !self.nodes[node].is_up() {
+                let is_gone = self.nodes[node].life == life && !self.nodes[node].is_up();
+                if is_gone && self.members.is_member(node) {
                     self.boot(node);
                 }
             }
@@ -216,6 +235,7 @@ impl World {
                 self.schedule_pop(name, sequence + 1);
             }
             Event::Check => {
+                self.trace.add(self.now_ns, "check", [self.carried, 0, 0, 0]);
                 self.answers_in_time()?;
                 self.agree()?;
                 self.schedule(self.now_ns + CHECK_MS * MS, Event::Check);
@@ -297,7 +317,7 @@ impl World {
         let served_ns = (ending.outcome == CallbackOutcome::Delivered).then_some(ended_ns);
         self.model.doubled += u64::from(is_doubled);
         pops.push(Attempted { place, begun_ns: self.now_ns, served_ns, told: None });
-        self.running.push(Running { ticket, name, host, outcome: ending.outcome, at });
+        self.running.push(Running { ticket, name, outcome: ending.outcome, at });
         let attempt = self.running.len() - 1;
         self.schedule(ended_ns, Event::Ended { place, attempt });
         self.doom(place.node, Doom::Callback);
@@ -314,6 +334,13 @@ impl World {
         }
     }
 
+    /// Bytes reached an end of a connection.
+    pub fn carried(&mut self, id: ConnectionId, end: End, bytes: &[u8]) {
+        for word in [self.now_ns, id as u64, end as u64, bytes.len() as u64] {
+            self.carried = (self.carried.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+        }
+    }
+
     /// Whether a process dies of what it just did.
     pub fn doom(&mut self, node: usize, by: Doom) {
         if self.nodes[node].doom.is_some_and(|(when, ..)| when == by) {
@@ -326,7 +353,8 @@ impl World {
         if self.is_healed {
             return;
         }
-        let ms_from_now = |ms: u64| self.now_ns + ms * MS;
+        let now_ns = self.now_ns;
+        let ms_from_now = |ms: u64| now_ns + ms * MS;
         match fault {
             Fault::Kill { node, for_ms, how } => self.kill(node, how, Some(for_ms)),
             Fault::Doom { node, for_ms, when, how } => {

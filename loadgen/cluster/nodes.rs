@@ -1,0 +1,188 @@
+//! The processes of a cluster, started with the files that an existing deployment has.
+
+use std::fmt::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::child::Child;
+use crate::flags::ClusterFlags;
+use crate::server_cpu;
+
+/// Addresses that nodes take, one each.
+const PLACES: usize = 4;
+
+/// Who is what.
+#[derive(Clone, Copy, Debug)]
+pub struct Roles<'a> {
+    /// Places that stay.
+    pub staying: &'a [usize],
+    /// Places that join.
+    pub joining: &'a [usize],
+}
+
+/// A cluster; its processes end with it.
+pub struct Nodes {
+    folder: PathBuf,
+    binary: PathBuf,
+    cores: String,
+    /// Where each place listens.
+    pub addresses: Vec<SocketAddr>,
+    /// How members call each place; another port where a relay listens.
+    names: Vec<SocketAddr>,
+    /// Admin listener of each place.
+    pub admins: Vec<SocketAddr>,
+    processes: Vec<Option<Child>>,
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.processes.clear();
+        // What is left of it harms nobody.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Nodes {
+    /// Addresses and files, no process yet. `behind_relays`: members know each other by other ports
+    /// than those that they listen on.
+    pub fn new(flags: &ClusterFlags, behind_relays: bool) -> Result<Nodes> {
+        let port = free_port()?;
+        let known_port = if behind_relays { free_port()? } else { port };
+        let admin_port = free_port()?;
+        let all = |port| (0..PLACES).map(|place| at(place, port)).collect::<Vec<_>>();
+        let number = std::process::id();
+        let folder = std::env::temp_dir().join(format!("chronos-loadgen-cluster-{number}-{port}"));
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {folder:?}"))?;
+        let binary = match &flags.node_binary {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("chronos"),
+        };
+        Ok(Nodes {
+            folder,
+            binary,
+            cores: flags.cores.clone(),
+            addresses: all(port),
+            names: all(known_port),
+            admins: all(admin_port),
+            processes: (0..PLACES).map(|_| None).collect(),
+        })
+    }
+
+    /// A cluster of so many nodes, ready.
+    pub fn started(flags: &ClusterFlags, count: usize) -> Result<Nodes> {
+        let mut nodes = Nodes::new(flags, false)?;
+        let places: Vec<usize> = (0..count).collect();
+        nodes.start(&places, Roles { staying: &places, joining: &[] })?;
+        Ok(nodes)
+    }
+
+    /// How members call a place.
+    pub fn name(&self, place: usize) -> SocketAddr {
+        self.names[place]
+    }
+
+    /// Starts these places and waits until they answer.
+    pub fn start(&mut self, places: &[usize], roles: Roles<'_>) -> Result<()> {
+        for &place in places {
+            self.write_roles(place, roles)?;
+            self.processes[place] = Some(self.spawn(place)?);
+        }
+        for &place in places {
+            let process = self.processes[place].as_mut().context("just started")?;
+            process.await_ready(self.addresses[place])?;
+        }
+        // Until links are up, writes are not waited for: the figures are those of a cluster at
+        // rest.
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        Ok(())
+    }
+
+    /// Writes the cluster file of a place.
+    pub fn write_roles(&self, place: usize, roles: Roles<'_>) -> Result<()> {
+        let mut text = format!("[cluster]\nlocalhost = {}\n", self.names[place]);
+        // Writing to a String cannot fail.
+        for place in roles.staying {
+            let _ = writeln!(text, "node = {}", self.names[*place]);
+        }
+        for place in roles.joining {
+            let _ = writeln!(text, "joining = {}", self.names[*place]);
+        }
+        self.write(place, "cluster", &text)
+    }
+
+    fn write(&self, place: usize, what: &str, text: &str) -> Result<()> {
+        let path = self.file(place, what);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {path:?}"))
+    }
+
+    fn file(&self, place: usize, what: &str) -> PathBuf {
+        self.folder.join(format!("node{place}.{what}"))
+    }
+
+    fn spawn(&self, place: usize) -> Result<Child> {
+        let address = self.addresses[place];
+        let local = format!(
+            "[http]\nbind-address = {}\nbind-port = {}\n\n[identity]\ninstance_id = {}\n\n\
+             [logging]\nfolder = {}\nlevel = 3\n\n[admin]\nlisten = {}\n",
+            address.ip(),
+            address.port(),
+            place + 1,
+            self.folder.display(),
+            self.admins[place]
+        );
+        self.write(place, "local", &local)?;
+        self.write(place, "shared", "")?;
+        // The affinity of the process is that of its threads: a node takes a shard for each core
+        // that it may run on.
+        let mut command = Command::new("taskset");
+        command.args(["-c", &self.cores]).arg(&self.binary);
+        let files = [
+            ("--local-config-file", "local"),
+            ("--cluster-config-file", "cluster"),
+            ("--shared-config-file", "shared"),
+            ("--pidfile", "pid"),
+        ];
+        for (flag, what) in files {
+            command.arg(flag).arg(self.file(place, what));
+        }
+        Child::start(command)
+    }
+
+    /// The processes that run.
+    fn pids(&self) -> impl Iterator<Item = u32> {
+        self.processes.iter().flatten().map(Child::pid)
+    }
+
+    /// CPU time of all processes so far, in nanoseconds.
+    pub fn cpu_ns(&self) -> Result<u64> {
+        self.pids().map(|pid| server_cpu::cpu_ns(pid).context("a node has ended")).sum()
+    }
+
+    /// Sends a signal to a place.
+    pub fn signal(&self, place: usize, name: &str) -> Result<()> {
+        let pid = self.processes[place].as_ref().context("it runs")?.pid().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status()?;
+        if !sent.success() {
+            bail!("cannot send {name} to node {place}");
+        }
+        Ok(())
+    }
+}
+
+fn at(place: usize, port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 11 + place as u8], port))
+}
+
+/// A port that was free on all addresses a moment ago.
+fn free_port() -> Result<u16> {
+    for _ in 0..100 {
+        let port = TcpListener::bind(at(0, 0)).context("no free port")?.local_addr()?.port();
+        if (0..PLACES).all(|place| TcpListener::bind(at(place, port)).is_ok()) {
+            return Ok(port);
+        }
+    }
+    bail!("no port is free on all of 127.0.0.11 to 127.0.0.{}", 10 + PLACES)
+}

@@ -1,0 +1,215 @@
+//! The answering side of one connection.
+
+use std::collections::VecDeque;
+
+use super::{FRAME_CUT_BYTES, LinkError, WINDOW_BYTES_MAX, WINDOW_MESSAGES_MAX};
+use crate::base::time::MonoNs;
+use crate::cluster::clock_offset::ClockOffset;
+use crate::wire::leb128::{read_leb128, write_leb128};
+use crate::wire::peer_frame::{
+    Frame, FrameKind, FrameReader, MESSAGE_BYTES_MAX, begin_frame, end_frame,
+};
+use crate::wire::peer_message::{PeerRefusal, PeerResult};
+
+/// Bytes of copies that wait to be sent; above it a fetch is answered [`PeerResult::Busy`] and
+/// comes again. The largest fits twice.
+const FOUND_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
+
+/// The answering side of one connection.
+///
+/// Memory: one frame that is not complete, 40 bytes for each of the at most
+/// [`WINDOW_MESSAGES_MAX`] messages of which the result has not been written, 4 MiB of copies.
+#[derive(Debug, Default)]
+pub struct Inbound {
+    reader: FrameReader,
+    /// Messages of which the result has not been written; the first has the number `first`.
+    messages: VecDeque<Message>,
+    pub(super) first: u32,
+    /// Bytes that they had.
+    message_bytes: usize,
+    /// How many have no result.
+    unanswered: usize,
+    /// Bytes of copies in results.
+    found_bytes: usize,
+    owes_heartbeat: bool,
+    clock_offset: ClockOffset,
+}
+
+#[derive(Debug)]
+struct Message {
+    bytes: usize,
+    answer: Answer,
+}
+
+/// A [`PeerResult`] that is kept.
+#[derive(Debug)]
+enum Answer {
+    None,
+    Found(Box<[u8]>),
+    Other(PeerResult<'static>),
+}
+
+const _: () = assert!(size_of::<Message>() <= 40, "the memory told above is for 40 bytes each");
+
+impl Answer {
+    fn result(&self) -> Option<PeerResult<'_>> {
+        match self {
+            Answer::None => None,
+            Answer::Found(copy) => Some(PeerResult::Found(copy)),
+            Answer::Other(other) => Some(*other),
+        }
+    }
+}
+
+impl Inbound {
+    /// A connection that has just been upgraded.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes from the peer, in any portions. Calls `message` for each message with its number and
+    /// the frame's `sent_at` (see [`crate::cluster::clock_offset`]); its result comes by
+    /// [`Inbound::answer`], in any order. What the message says is not looked at.
+    pub fn received(
+        &mut self,
+        now: MonoNs,
+        bytes: &[u8],
+        mut message: impl FnMut(u32, MonoNs, &[u8]),
+    ) -> Result<(), LinkError> {
+        let mut reader = std::mem::take(&mut self.reader);
+        let read = reader.read(bytes, |frame| self.messages(now, &frame, &mut message));
+        self.reader = reader;
+        read
+    }
+
+    /// The result of message `number`, once. Results are sent in the order of the numbers: one that
+    /// is early waits.
+    pub fn answer(&mut self, number: u32, result: PeerResult<'_>) {
+        let place = number.wrapping_sub(self.first) as usize;
+        let message = self.messages.get_mut(place).expect("only messages that came are answered");
+        assert!(matches!(message.answer, Answer::None), "message {number} is answered twice");
+        message.answer = match result {
+            // It could be held, since this node was configured for larger timers, but not sent.
+            PeerResult::Found(copy) if copy.len() > MESSAGE_BYTES_MAX => {
+                Answer::Other(PeerResult::Refused(PeerRefusal::Full))
+            }
+            PeerResult::Found(copy) if self.found_bytes + copy.len() > FOUND_BYTES_MAX => {
+                Answer::Other(PeerResult::Busy)
+            }
+            PeerResult::Found(copy) => {
+                self.found_bytes += copy.len();
+                Answer::Found(copy.into())
+            }
+            PeerResult::Held => Answer::Other(PeerResult::Held),
+            PeerResult::Wanted => Answer::Other(PeerResult::Wanted),
+            PeerResult::Superseded { version, factor } => {
+                Answer::Other(PeerResult::Superseded { version, factor })
+            }
+            PeerResult::Busy => Answer::Other(PeerResult::Busy),
+            PeerResult::Refused(reason) => Answer::Other(PeerResult::Refused(reason)),
+            PeerResult::NotFound => Answer::Other(PeerResult::NotFound),
+        };
+        self.unanswered -= 1;
+    }
+
+    /// Appends the results that can leave, or an answer to a heartbeat. Call it only when what was
+    /// written before has left: then a peer that does not read is owed a bounded number of bytes.
+    pub fn write(&mut self, now: MonoNs, out: &mut Vec<u8>) {
+        while self.owes_heartbeat || self.has_answer() {
+            let (begins, first) = (begin_frame(out), self.first);
+            let count = self.write_results(out);
+            end_frame(out, begins, FrameKind::Results, count, first, now);
+            self.owes_heartbeat = false;
+        }
+    }
+
+    /// Offset of this node's monotonic clock against the sender's, see
+    /// [`ClockOffset`]; `None` before the first frame.
+    pub fn clock_offset_ns(&self) -> Option<i64> {
+        self.clock_offset.offset_ns()
+    }
+
+    /// Messages without a result yet.
+    pub fn unanswered(&self) -> usize {
+        self.unanswered
+    }
+
+    fn has_answer(&self) -> bool {
+        self.messages.front().is_some_and(|message| message.answer.result().is_some())
+    }
+
+    /// Moves results to the body of a frame; returns how many.
+    fn write_results(&mut self, out: &mut Vec<u8>) -> u16 {
+        let begins = out.len();
+        let (mut count, mut held) = (0, 0);
+        while count < u16::MAX
+            && let Some(message) = self.messages.front()
+            && let Some(result) = message.answer.result()
+        {
+            if count > 0 && out.len() - begins + result.encoded_bytes() > FRAME_CUT_BYTES {
+                break;
+            }
+            if result == PeerResult::Held {
+                held += 1;
+            } else {
+                write_leb128(held, out);
+                held = 0;
+                result.encode(out);
+            }
+            if let PeerResult::Found(copy) = result {
+                self.found_bytes -= copy.len();
+            }
+            self.message_bytes -= message.bytes;
+            self.messages.pop_front();
+            self.first = self.first.wrapping_add(1);
+            count += 1;
+        }
+        if held > 0 {
+            write_leb128(held, out);
+        }
+        count
+    }
+
+    fn messages(
+        &mut self,
+        now: MonoNs,
+        frame: &Frame<'_>,
+        message: &mut impl FnMut(u32, MonoNs, &[u8]),
+    ) -> Result<(), LinkError> {
+        const MALFORMED: LinkError = LinkError::Protocol("malformed messages");
+        if frame.kind != FrameKind::Messages {
+            return Err(LinkError::Protocol("results on a connection that the peer dialled"));
+        }
+        let mut number = self.first.wrapping_add(self.messages.len() as u32);
+        if frame.first != number {
+            return Err(LinkError::Protocol("messages out of order"));
+        }
+        self.clock_offset.see(now, frame.sent_at);
+        self.owes_heartbeat |= frame.count == 0;
+        let mut rest = frame.body;
+        for _ in 0..frame.count {
+            let bytes = read_leb128(&mut rest).ok_or(MALFORMED)?;
+            let bytes = usize::try_from(bytes).map_err(|_| MALFORMED)?;
+            let (taken, behind) = rest.split_at_checked(bytes).ok_or(MALFORMED)?;
+            rest = behind;
+            let has_room = self.message_bytes + bytes <= WINDOW_BYTES_MAX
+                && self.messages.len() < WINDOW_MESSAGES_MAX;
+            if !has_room && !self.messages.is_empty() {
+                return Err(LinkError::Protocol("more messages without a result than are allowed"));
+            }
+            self.messages.push_back(Message { bytes, answer: Answer::None });
+            self.message_bytes += bytes;
+            self.unanswered += 1;
+            message(number, frame.sent_at, taken);
+            number = number.wrapping_add(1);
+        }
+        if rest.is_empty() { Ok(()) } else { Err(MALFORMED) }
+    }
+
+    /// Memory held.
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        let messages_bytes = self.messages.capacity() * size_of::<Message>();
+        self.reader.partial_bytes() + messages_bytes + self.found_bytes
+    }
+}

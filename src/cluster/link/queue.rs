@@ -1,0 +1,233 @@
+//! Messages in the order in which they are sent, with what their owner wants back. Blocks of bytes
+//! in which messages lie as in the body of a frame, each behind its length: a message is copied
+//! once when it comes and once when it leaves, and nothing moves when the queue grows.
+
+use std::collections::VecDeque;
+
+use crate::wire::leb128::{leb128_bytes, read_leb128, write_leb128};
+
+/// Bytes at which a block ends; a longer message has a block of its own.
+const BLOCK_BYTES_MAX: usize = 64 << 10;
+/// Messages at which a block ends.
+const BLOCK_MESSAGES_MAX: usize = 1 << 12;
+/// Bytes of a block that is kept when it is empty: what doubling makes of a full one at most.
+const KEPT_BYTES_MAX: usize = 2 * BLOCK_BYTES_MAX;
+
+/// A queue of messages: the first [`Queue::sent`] of them are under way.
+#[derive(Debug)]
+pub(super) struct Queue<P> {
+    blocks: VecDeque<Block<P>>,
+    /// A block that was emptied.
+    spare: Option<Block<P>>,
+    len: usize,
+    cost_bytes: usize,
+    sent: usize,
+    sent_bytes: usize,
+    /// Where the first message that is not under way lies or will lie: block, and byte in it.
+    unsent: (usize, usize),
+}
+
+#[derive(Debug)]
+struct Block<P> {
+    bytes: Vec<u8>,
+    purposes: Vec<P>,
+    /// Messages, and their bytes, that are no longer in the queue.
+    popped: usize,
+    popped_bytes: usize,
+}
+
+/// How much is to be taken at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    /// Most bytes, lengths included.
+    pub bytes_max: usize,
+    /// Most messages; a frame holds at most `u16::MAX`.
+    pub messages_max: usize,
+    /// Bytes after which a batch that is not empty ends.
+    pub cut_bytes: usize,
+    /// Whether the first message is taken although it exceeds `bytes_max`.
+    pub takes_any: bool,
+}
+
+impl<P: Copy> Queue<P> {
+    pub fn new() -> Self {
+        Self {
+            blocks: VecDeque::new(),
+            spare: None,
+            len: 0,
+            cost_bytes: 0,
+            sent: 0,
+            sent_bytes: 0,
+            unsent: (0, 0),
+        }
+    }
+
+    /// What a message of `message_bytes` counts for.
+    pub fn cost_bytes_of(message_bytes: usize) -> usize {
+        leb128_bytes(message_bytes as u64) + message_bytes + size_of::<P>()
+    }
+
+    /// What all messages count for.
+    pub fn cost_bytes(&self) -> usize {
+        self.cost_bytes
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Messages under way.
+    pub fn sent(&self) -> usize {
+        self.sent
+    }
+
+    /// Bytes under way, lengths included.
+    pub fn sent_bytes(&self) -> usize {
+        self.sent_bytes
+    }
+
+    pub fn push(&mut self, message: &[u8], purpose: P) {
+        let bytes = leb128_bytes(message.len() as u64) + message.len();
+        if !self.blocks.back().is_some_and(|block| block.has_room(bytes)) {
+            self.blocks.push_back(self.spare.take().unwrap_or_else(Block::new));
+        }
+        let block = self.blocks.back_mut().expect("one was added if there was none");
+        write_leb128(message.len() as u64, &mut block.bytes);
+        block.bytes.extend_from_slice(message);
+        block.purposes.push(purpose);
+        self.len += 1;
+        self.cost_bytes += Self::cost_bytes_of(message.len());
+    }
+
+    /// Moves everything from `other`, of which nothing is under way, to the end.
+    pub fn append(&mut self, other: &mut Queue<P>) {
+        assert!(other.sent == 0, "what is under way stays where it is");
+        for block in &other.blocks {
+            let mut rest = &block.bytes[block.popped_bytes..];
+            for &purpose in &block.purposes[block.popped..] {
+                let (bytes, message) = first_of(rest);
+                self.push(message, purpose);
+                rest = &rest[bytes..];
+            }
+        }
+        other.reset();
+    }
+
+    /// Marks messages as under way: how many, and their bytes as the body of a frame has them.
+    /// `None` when there is none, or none is allowed.
+    pub fn take(&mut self, batch: Batch) -> Option<(u16, &[u8])> {
+        let (block, begins) = self.unsent;
+        let is_at_end = self.blocks.get(block)?.bytes.len() == begins;
+        let (block, begins) = if is_at_end { (block + 1, 0) } else { (block, begins) };
+        let bytes = &self.blocks.get(block)?.bytes[begins..];
+        let messages_max = batch.messages_max.min(u16::MAX.into());
+        let (mut count, mut taken) = (0, 0);
+        while count < messages_max && taken < bytes.len() {
+            let end = taken + first_of(&bytes[taken..]).0;
+            let is_first_of_any = count == 0 && batch.takes_any;
+            if (end > batch.bytes_max && !is_first_of_any) || (end > batch.cut_bytes && count > 0) {
+                break;
+            }
+            taken = end;
+            count += 1;
+        }
+        if count == 0 {
+            return None;
+        }
+        self.unsent = (block, begins + taken);
+        self.sent += count;
+        self.sent_bytes += taken;
+        Some((count as u16, &bytes[..taken]))
+    }
+
+    /// The oldest message. There must be one.
+    pub fn first(&self) -> (P, &[u8]) {
+        let block = &self.blocks[0];
+        (block.purposes[block.popped], first_of(&block.bytes[block.popped_bytes..]).1)
+    }
+
+    /// Removes the oldest message, which must be under way.
+    pub fn pop(&mut self) {
+        assert!(self.sent > 0, "only what was sent has a result");
+        let block = &mut self.blocks[0];
+        let bytes = first_of(&block.bytes[block.popped_bytes..]).0;
+        block.popped += 1;
+        block.popped_bytes += bytes;
+        self.len -= 1;
+        self.cost_bytes -= bytes + size_of::<P>();
+        self.sent -= 1;
+        self.sent_bytes -= bytes;
+        if block.popped == block.purposes.len() {
+            self.drop_first_block();
+        }
+    }
+
+    /// Nothing is under way any more.
+    pub fn rewind(&mut self) {
+        self.sent = 0;
+        self.sent_bytes = 0;
+        self.unsent = (0, self.blocks.front().map_or(0, |block| block.popped_bytes));
+    }
+
+    /// Removes everything, telling each purpose, the oldest first.
+    pub fn clear(&mut self, told: &mut impl FnMut(P)) {
+        for block in &self.blocks {
+            block.purposes[block.popped..].iter().for_each(|&purpose| told(purpose));
+        }
+        self.reset();
+    }
+
+    fn reset(&mut self) {
+        *self = Self { spare: self.spare.take(), ..Self::new() };
+    }
+
+    fn drop_first_block(&mut self) {
+        let mut block = self.blocks.pop_front().expect("a message was popped from it");
+        self.unsent = match self.unsent {
+            (0, _) => (0, 0),
+            (block, at) => (block - 1, at),
+        };
+        if block.bytes.capacity() <= KEPT_BYTES_MAX {
+            block.bytes.clear();
+            block.purposes.clear();
+            (block.popped, block.popped_bytes) = (0, 0);
+            // A queue that runs empty all the time goes on in the same block.
+            if self.blocks.is_empty() {
+                self.blocks.push_back(block);
+            } else {
+                self.spare = Some(block);
+            }
+        }
+    }
+
+    /// Memory held.
+    #[cfg(test)]
+    pub fn held_bytes(&self) -> usize {
+        let of_block =
+            |block: &Block<P>| block.bytes.capacity() + block.purposes.capacity() * size_of::<P>();
+        self.blocks.iter().chain(&self.spare).map(of_block).sum()
+    }
+}
+
+impl<P> Block<P> {
+    fn new() -> Self {
+        Self { bytes: Vec::new(), purposes: Vec::new(), popped: 0, popped_bytes: 0 }
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.bytes.is_empty()
+            || self.bytes.len() + bytes <= BLOCK_BYTES_MAX
+                && self.purposes.len() < BLOCK_MESSAGES_MAX
+    }
+}
+
+/// How many bytes the message at the front of `bytes` takes with its length, and the message.
+fn first_of(bytes: &[u8]) -> (usize, &[u8]) {
+    let mut rest = bytes;
+    let len = read_leb128(&mut rest).expect("a length was written before each message") as usize;
+    (bytes.len() - rest.len() + len, &rest[..len])
+}

@@ -1,0 +1,52 @@
+//! Where a peer is dialled, from what the configuration calls it.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Where a peer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A literal.
+    At(SocketAddr),
+    /// A host name and a port.
+    Named(String, u16),
+}
+
+/// Reads `10.0.0.1:7253`, `10.0.0.1`, `[fd00::1]:7253`, `fd00::1`, `node-1:7253` or `node-1`; an
+/// address without a port uses `port`.
+pub fn place_of(address: &str, port: u16) -> Place {
+    if let Ok(whole) = address.parse::<SocketAddr>() {
+        return Place::At(whole);
+    }
+    let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if let Ok(ip) = bare.unwrap_or(address).parse::<IpAddr>() {
+        return Place::At(SocketAddr::new(ip, port));
+    }
+    let named = address.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
+    match named {
+        Some((name, port)) => Place::Named(name.to_owned(), port),
+        None => Place::Named(address.to_owned(), port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_with_and_without_ports() {
+        let at = |text: &str| Place::At(text.parse().expect("an address"));
+        let named = |name: &str, port| Place::Named(name.to_owned(), port);
+        for (address, place) in [
+            ("10.0.0.1:80", at("10.0.0.1:80")),
+            ("10.0.0.1", at("10.0.0.1:7253")),
+            ("[fd00::1]:80", at("[fd00::1]:80")),
+            ("[fd00::1]", at("[fd00::1]:7253")),
+            ("fd00::1", at("[fd00::1]:7253")),
+            ("node-1:80", named("node-1", 80)),
+            ("node-1.example", named("node-1.example", 7253)),
+            ("node-1:http", named("node-1:http", 7253)),
+        ] {
+            assert_eq!(place_of(address, 7253), place, "{address}");
+        }
+    }
+}

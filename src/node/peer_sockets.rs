@@ -1,0 +1,499 @@
+//! The sockets of a core's peers: dials and upgrades, accepted Upgrades, bytes between ring and
+//! core. Decides nothing about peers: whom to dial, what to say and when to give up is the core's
+//! ([`Core::peers`]).
+
+use std::net::SocketAddr;
+
+use crate::base::ids::PeerIndex;
+use crate::base::time::{MonoNs, Now};
+use crate::cluster::view::PeerKind;
+use crate::ring::{Received, Ring, SocketId};
+use crate::shard::effects::Dialect;
+
+use super::core::Core;
+use super::owner::Owner;
+use super::peer_address::{Place, place_of};
+use super::peer_handshake::{Answered, parse_answer, write_acceptance, write_request};
+use super::peering::{Connected, InboundId, PeerAction};
+use super::resolver::{Asker, Resolver};
+
+/// How often a node with as many cores as this one is dialled until the core that accepts is the
+/// one that owns what this one owns. With two cores, one in 2^8 links is content with a hop over
+/// the mesh.
+const SHARD_TRIES_MAX: u32 = 8;
+/// A node that did not know the Upgrade is asked again after this time at the earliest.
+const UPGRADE_PROBE_MS: u64 = 30_000;
+/// Send buffers kept for reuse, and the largest kept: frames are cut at about 64 KiB.
+const POOL_MAX: usize = 256;
+const POOLED_BYTES_MAX: usize = 256 << 10;
+
+/// A connection that carries frames or HTTP.
+#[derive(Debug)]
+struct Socket {
+    id: SocketId,
+    is_sending: bool,
+    /// When the send under way began.
+    began: MonoNs,
+    /// The core has something to say as soon as the send under way has ended.
+    has_output: bool,
+    /// Not received from, because what is said to it is not taken.
+    is_paused: bool,
+}
+
+impl Socket {
+    fn new(id: SocketId) -> Self {
+        Self { id, is_sending: false, began: MonoNs(0), has_output: false, is_paused: false }
+    }
+}
+
+/// How far a dial is.
+#[derive(Debug)]
+enum Stage {
+    Idle,
+    /// The name is being looked up.
+    Resolving,
+    Connecting(SocketId),
+    /// The Upgrade has been asked for; what came of the answer.
+    Greeting(SocketId, Vec<u8>),
+    Open(Socket),
+}
+
+#[derive(Debug)]
+struct Dialled {
+    stage: Stage,
+    /// Connections of this dial that met another core than the one wanted.
+    shard_tries: u32,
+    /// No Upgrade is asked for before.
+    http_until: MonoNs,
+    /// The name asked for, while the resolver has not answered.
+    asked: Option<String>,
+    addresses: Vec<SocketAddr>,
+    next: usize,
+}
+
+/// The sockets of the peers of one core.
+pub struct PeerSockets {
+    /// Where peers without a port listen: this node's own port.
+    port: u16,
+    dialled: Vec<Dialled>,
+    /// By the place of their [`InboundId`].
+    inbounds: Vec<Option<(InboundId, Socket)>>,
+    resolver: Resolver,
+    pool: Vec<Vec<u8>>,
+    actions: Vec<PeerAction>,
+}
+
+impl PeerSockets {
+    /// None yet.
+    pub fn new(resolver: Resolver, port: u16) -> Self {
+        Self {
+            port,
+            dialled: Vec::new(),
+            inbounds: Vec::new(),
+            resolver,
+            pool: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Does what the core wants done for its peers. Once per turn.
+    pub fn act(&mut self, now: Now, ring: &mut Ring, core: &mut Core) {
+        let mut actions = std::mem::take(&mut self.actions);
+        core.peers(now, &mut actions);
+        for action in actions.drain(..) {
+            match action {
+                PeerAction::Dial(peer) => self.dial(now, ring, core, peer),
+                PeerAction::Close(peer) => self.close(ring, peer),
+                PeerAction::Send(peer) => self.send(now, ring, core, peer),
+                PeerAction::SendInbound(inbound) => self.send_inbound(now, ring, core, inbound),
+                PeerAction::CloseInbound(inbound) => self.close_inbound(ring, inbound),
+            }
+        }
+        self.actions = actions;
+    }
+
+    /// A connection stands or failed.
+    pub fn connected(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        core: &mut Core,
+        (peer, socket): (PeerIndex, SocketId),
+        is_ok: bool,
+    ) {
+        let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
+        if !matches!(dialled.stage, Stage::Connecting(connecting) if connecting == socket) {
+            return;
+        }
+        if !is_ok {
+            dialled.stage = Stage::Idle;
+            return core.peer_lost(now, peer);
+        }
+        ring.receive(socket);
+        let is_site = matches!(core.view().peers()[peer.index()].kind, PeerKind::Site(_));
+        if is_site || now.mono < dialled.http_until {
+            let connected = Connected { dialect: Dialect::Http, hello: None };
+            dialled.stage = Stage::Open(Socket::new(socket));
+            return core.peer_connected(now, peer, &connected);
+        }
+        dialled.stage = Stage::Greeting(socket, Vec::new());
+        let mut request = self.pool.pop().unwrap_or_default();
+        let host = &core.view().peers()[peer.index()].address;
+        write_request(&mut request, host, &core.hello());
+        ring.send(socket, request);
+    }
+
+    /// Bytes over a connection that was dialled.
+    pub fn received(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        core: &mut Core,
+        (peer, socket): (PeerIndex, SocketId),
+        received: &Received,
+    ) {
+        let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
+        match &mut dialled.stage {
+            Stage::Open(open) if open.id == socket => {
+                if core.peer_received(now, peer, ring.bytes_mut(received)).is_err() {
+                    self.lose(now, ring, core, peer);
+                }
+            }
+            Stage::Greeting(greeting, answer) if *greeting == socket => {
+                answer.extend_from_slice(ring.bytes_mut(received));
+                match parse_answer(answer) {
+                    Ok(None) => {}
+                    Ok(Some(answered)) => self.greeted(now, ring, core, peer, answered),
+                    Err(()) => self.lose(now, ring, core, peer),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A connection that was dialled has ended.
+    pub fn ended(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        core: &mut Core,
+        (peer, socket): (PeerIndex, SocketId),
+    ) {
+        if self.socket_of(peer) == Some(socket) {
+            self.lose(now, ring, core, peer);
+        }
+    }
+
+    /// A send over a connection that was dialled has ended.
+    pub fn sent(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        core: &mut Core,
+        (peer, socket): (PeerIndex, SocketId),
+        (buffer, is_ok): (Vec<u8>, bool),
+    ) {
+        self.recycle(buffer);
+        if self.socket_of(peer) != Some(socket) {
+            return;
+        }
+        if !is_ok {
+            return self.lose(now, ring, core, peer);
+        }
+        if let Stage::Open(open) = &mut self.dialled[peer.index()].stage {
+            open.is_sending = false;
+            if open.has_output {
+                self.send(now, ring, core, peer);
+            }
+        }
+    }
+
+    /// The resolver has answered.
+    pub fn resolved(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        core: &mut Core,
+        peer: PeerIndex,
+        (name, addresses): (&str, Vec<SocketAddr>),
+    ) {
+        let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
+        if dialled.asked.as_deref() != Some(name) {
+            return;
+        }
+        dialled.asked = None;
+        // A name that no longer resolves keeps its last addresses: better an old one than none.
+        if !addresses.is_empty() {
+            dialled.addresses = addresses;
+        }
+        if matches!(dialled.stage, Stage::Resolving) {
+            self.connect(now, ring, core, peer);
+        }
+    }
+
+    /// Takes over a client connection that asked for an Upgrade which the core accepted. `rest` is
+    /// what came behind its request.
+    pub fn adopt(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        core: &mut Core,
+        (inbound, socket): (InboundId, SocketId),
+        rest: &[u8],
+    ) {
+        let place = inbound.place as usize;
+        if self.inbounds.len() <= place {
+            self.inbounds.resize_with(place + 1, || None);
+        }
+        ring.set_owner(socket, Owner::Inbound(inbound.place).to_bits());
+        let mut acceptance = self.pool.pop().unwrap_or_default();
+        write_acceptance(&mut acceptance, &core.hello());
+        ring.send(socket, acceptance);
+        let adopted = Socket { is_sending: true, began: now.mono, ..Socket::new(socket) };
+        if let Some((_, former)) = self.inbounds[place].replace((inbound, adopted)) {
+            // The core has given it up in this turn; its place was free at once.
+            ring.close(former.id);
+        }
+        if !rest.is_empty() && core.inbound_received(now, inbound, rest).is_err() {
+            self.lose_inbound(ring, core, inbound);
+        }
+    }
+
+    /// Bytes over a connection that a peer dialled.
+    pub fn inbound_received(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        core: &mut Core,
+        (place, socket): (u32, SocketId),
+        received: &Received,
+    ) {
+        let Some((inbound, _)) = self.inbound_at(place, socket) else { return };
+        let inbound = *inbound;
+        if core.inbound_received(now, inbound, ring.bytes_mut(received)).is_err() {
+            self.lose_inbound(ring, core, inbound);
+        }
+    }
+
+    /// A connection that a peer dialled has ended.
+    pub fn inbound_ended(
+        &mut self,
+        ring: &mut Ring,
+        core: &mut Core,
+        (place, socket): (u32, SocketId),
+    ) {
+        if let Some((inbound, _)) = self.inbound_at(place, socket) {
+            let inbound = *inbound;
+            self.lose_inbound(ring, core, inbound);
+        }
+    }
+
+    /// A send over a connection that a peer dialled has ended.
+    pub fn inbound_sent(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        core: &mut Core,
+        (place, socket): (u32, SocketId),
+        (buffer, is_ok): (Vec<u8>, bool),
+    ) {
+        self.recycle(buffer);
+        let Some((inbound, open)) = self.inbound_at(place, socket) else { return };
+        let inbound = *inbound;
+        if !is_ok {
+            return self.lose_inbound(ring, core, inbound);
+        }
+        open.is_sending = false;
+        if std::mem::take(&mut open.is_paused) {
+            ring.receive(open.id);
+        }
+        if open.has_output {
+            self.send_inbound(now, ring, core, inbound);
+        }
+    }
+
+    fn dial(&mut self, now: Now, ring: &mut Ring, core: &mut Core, peer: PeerIndex) {
+        while self.dialled.len() <= peer.index() {
+            self.dialled.push(Dialled {
+                stage: Stage::Idle,
+                shard_tries: 0,
+                http_until: MonoNs(0),
+                asked: None,
+                addresses: Vec::new(),
+                next: 0,
+            });
+        }
+        let dialled = &mut self.dialled[peer.index()];
+        assert!(matches!(dialled.stage, Stage::Idle), "a peer is dialled once at a time");
+        dialled.shard_tries = 0;
+        match place_of(&core.view().peers()[peer.index()].address, self.port) {
+            Place::At(address) => dialled.addresses = vec![address],
+            Place::Named(name, port) => {
+                let is_asked = dialled.asked.as_ref() == Some(&name)
+                    || self.resolver.ask(Asker::Peer(peer), &name, port);
+                if is_asked {
+                    dialled.asked = Some(name);
+                    dialled.stage = Stage::Resolving;
+                    return;
+                }
+            }
+        }
+        self.connect(now, ring, core, peer);
+    }
+
+    /// Connects with the next address of a peer.
+    fn connect(&mut self, now: Now, ring: &mut Ring, core: &mut Core, peer: PeerIndex) {
+        let dialled = &mut self.dialled[peer.index()];
+        dialled.next = dialled.next.wrapping_add(1);
+        let addresses = &dialled.addresses;
+        let address = addresses.get(dialled.next % addresses.len().max(1)).copied();
+        let owner = Owner::Peer(u32::from(peer.0)).to_bits();
+        match address.map(|address| ring.connect(address, owner)) {
+            Some(Ok(socket)) => dialled.stage = Stage::Connecting(socket),
+            None | Some(Err(_)) => {
+                dialled.stage = Stage::Idle;
+                core.peer_lost(now, peer);
+            }
+        }
+    }
+
+    /// A node has answered to the Upgrade.
+    fn greeted(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        core: &mut Core,
+        peer: PeerIndex,
+        answered: Answered,
+    ) {
+        let dialled = &mut self.dialled[peer.index()];
+        let Stage::Greeting(socket, answer) = std::mem::replace(&mut dialled.stage, Stage::Idle)
+        else {
+            unreachable!("it has just answered");
+        };
+        match answered {
+            Answered::Upgraded(hello, head_bytes) => {
+                let own = core.hello();
+                if hello.shards == own.shards
+                    && hello.shard != own.shard
+                    && dialled.shard_tries < SHARD_TRIES_MAX
+                {
+                    dialled.shard_tries += 1;
+                    ring.close(socket);
+                    // Another connection to the same address.
+                    dialled.next = dialled.next.wrapping_sub(1);
+                    return self.connect(now, ring, core, peer);
+                }
+                dialled.stage = Stage::Open(Socket::new(socket));
+                let connected = Connected { dialect: Dialect::Frames, hello: Some(hello) };
+                core.peer_connected(now, peer, &connected);
+                let rest = &answer[head_bytes..];
+                if !rest.is_empty() && core.peer_received(now, peer, rest).is_err() {
+                    self.lose(now, ring, core, peer);
+                }
+            }
+            Answered::Original => {
+                dialled.http_until = now.mono.plus_ms(UPGRADE_PROBE_MS);
+                ring.close(socket);
+                self.connect(now, ring, core, peer);
+            }
+            Answered::Refused => {
+                ring.close(socket);
+                core.peer_lost(now, peer);
+            }
+        }
+    }
+
+    /// Says what the core has to say, unless a send is under way: then when that has ended, so that
+    /// what gathers meanwhile goes into one.
+    fn send(&mut self, now: Now, ring: &mut Ring, core: &mut Core, peer: PeerIndex) {
+        let Some(Dialled { stage: Stage::Open(open), .. }) = self.dialled.get_mut(peer.index())
+        else {
+            return;
+        };
+        open.has_output = open.is_sending;
+        if open.is_sending {
+            return;
+        }
+        let mut output = self.pool.pop().unwrap_or_default();
+        core.peer_output(now, peer, &mut output);
+        if output.is_empty() {
+            return self.recycle(output);
+        }
+        open.is_sending = true;
+        ring.send(open.id, output);
+    }
+
+    /// As [`PeerSockets::send`]. A peer that does not take the results is not listened to either:
+    /// so many results wait at most as one turn's messages ask for.
+    fn send_inbound(&mut self, now: Now, ring: &mut Ring, core: &mut Core, inbound: InboundId) {
+        let Some(Some((id, open))) = self.inbounds.get_mut(inbound.place as usize) else { return };
+        if *id != inbound {
+            return;
+        }
+        open.has_output = open.is_sending;
+        if open.is_sending {
+            let is_taken_at_once = open.began == now.mono;
+            if !is_taken_at_once && !std::mem::replace(&mut open.is_paused, true) {
+                ring.pause(open.id);
+            }
+            return;
+        }
+        let mut output = self.pool.pop().unwrap_or_default();
+        core.inbound_output(now, inbound, &mut output);
+        if output.is_empty() {
+            return self.recycle(output);
+        }
+        (open.is_sending, open.began) = (true, now.mono);
+        ring.send(open.id, output);
+    }
+
+    /// Closes the connection to a peer, or gives up its dial; the core knows.
+    fn close(&mut self, ring: &mut Ring, peer: PeerIndex) {
+        if let Some(socket) = self.socket_of(peer) {
+            ring.close(socket);
+        }
+        if let Some(dialled) = self.dialled.get_mut(peer.index()) {
+            dialled.stage = Stage::Idle;
+        }
+    }
+
+    fn lose(&mut self, now: Now, ring: &mut Ring, core: &mut Core, peer: PeerIndex) {
+        self.close(ring, peer);
+        core.peer_lost(now, peer);
+    }
+
+    fn close_inbound(&mut self, ring: &mut Ring, inbound: InboundId) {
+        let Some(place) = self.inbounds.get_mut(inbound.place as usize) else { return };
+        if let Some((_, open)) = place.take_if(|(id, _)| *id == inbound) {
+            ring.close(open.id);
+        }
+    }
+
+    fn lose_inbound(&mut self, ring: &mut Ring, core: &mut Core, inbound: InboundId) {
+        self.close_inbound(ring, inbound);
+        core.inbound_closed(inbound);
+    }
+
+    fn socket_of(&self, peer: PeerIndex) -> Option<SocketId> {
+        match &self.dialled.get(peer.index())?.stage {
+            Stage::Idle | Stage::Resolving => None,
+            Stage::Connecting(socket) | Stage::Greeting(socket, _) => Some(*socket),
+            Stage::Open(open) => Some(open.id),
+        }
+    }
+
+    /// A completion may be of a socket that was closed earlier in the same turn, whose place has
+    /// another since.
+    fn inbound_at(&mut self, place: u32, socket: SocketId) -> Option<&mut (InboundId, Socket)> {
+        let place = self.inbounds.get_mut(place as usize)?.as_mut();
+        place.filter(|(_, open)| open.id == socket)
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.pool.len() < POOL_MAX && buffer.capacity() <= POOLED_BYTES_MAX {
+            buffer.clear();
+            self.pool.push(buffer);
+        }
+    }
+}

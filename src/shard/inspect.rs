@@ -1,0 +1,43 @@
+//! A look at what a shard holds, for the simulator and tests. Changes nothing.
+
+use crate::base::ids::{Slot, TimerId};
+use crate::base::ranked::Replicas;
+use crate::timer::version::Version;
+
+use super::Shard;
+
+/// What is held of one timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The write that made it.
+    pub version: Version,
+    /// Pops done.
+    pub sequence: u64,
+    /// Whether it is a timer, not a tombstone.
+    pub is_live: bool,
+    /// Who is to hold it.
+    pub replicas: Replicas,
+    /// Ranks that pop in their order.
+    pub actives: u16,
+}
+
+impl Shard {
+    /// What is held of a timer. Cost: one lookup.
+    pub fn held(&self, id: TimerId) -> Option<Held> {
+        let record = self.records.get(self.find(id)?);
+        let placement = self.placements.get(record.placement);
+        Some(Held {
+            version: record.version,
+            sequence: record.sequence,
+            is_live: record.is_live(),
+            replicas: placement.replicas,
+            actives: placement.actives,
+        })
+    }
+
+    /// Timers held, tombstones left out. Cost: every record.
+    pub fn live_ids(&self) -> impl Iterator<Item = TimerId> {
+        let records = self.records.occupied_from(Slot(0)).map(|slot| self.records.get(slot));
+        records.filter(|record| record.is_live()).map(|record| record.id)
+    }
+}

@@ -1,0 +1,157 @@
+//! The targets of what nodes tell each other, with seeds that are made as nodes make them.
+
+use chronos::base::ids::{NodeHash, SiteHash, TimerId};
+use chronos::base::ranked::{Replicas, Sites};
+use chronos::base::time::MonoNs;
+use chronos::timer::definition::encode_content;
+use chronos::wire::peer_frame::{FrameKind, begin_frame, end_frame};
+use chronos::wire::peer_message::{
+    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
+};
+use chronos::wire::timer_json::Tag;
+
+use crate::{fuzz, peer_targets};
+
+/// Numbers at edges, little-endian and as LEB128.
+const NUMBERS: &[&[u8]] = &[
+    &[0],
+    &[1],
+    &[0x7f],
+    &[0x80],
+    &[0x80, 1],
+    &[0xff, 0xff, 3],
+    &[0xff; 4],
+    &[0xff; 9],
+    &[0, 0, 0, 0],
+    &[1, 0, 0, 0],
+    &[0, 0, 0x20, 0],
+    b"/",
+    b"?",
+    b"#",
+    b":80",
+    b"a.b",
+    b"[::1]",
+    b"\r\n",
+    b"\xc3\xa9",
+    &[4, 0, 0, 0, b'/', b'a', b'b', b'c'],
+    &[0, 0, 6, 0, 1, 0, 0, 0, 1, b'x'],
+];
+
+fn encoded(message: PeerMessage<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    message.encode(&mut out);
+    out
+}
+
+fn copy<'a>(factor: u8, body: Option<CopyBody<'a>>) -> PeerMessage<'a> {
+    let replicas: Replicas = (1..=u32::from(factor)).map(NodeHash).collect();
+    let sites: Sites = (1..u32::from(factor)).take(8).map(SiteHash).collect();
+    let (actives, list_digest) = (replicas.all_ranks(), replicas.digest());
+    let id = TimerId(0x0004_d9f5_4810_0000);
+    let standing = Standing { id, version: 1 << 62, sequence: 300, actives, list_digest };
+    PeerMessage::Copy(TimerCopy {
+        standing,
+        is_write: factor == 2,
+        replicas,
+        factor,
+        sites,
+        start_ms: 948_672_000_000,
+        interval_ms: 1_000,
+        repeat_for_ms: 3_600_000,
+        body,
+    })
+}
+
+fn standing(sequence: u64) -> PeerMessage<'static> {
+    let id = TimerId(7);
+    PeerMessage::Standing(Standing { id, version: 9, sequence, actives: 3, list_digest: 5 })
+}
+
+fn messages() -> Vec<Vec<u8>> {
+    let mut content = Vec::new();
+    let tags = [Tag { kind: "CALL", count: 1 }, Tag { kind: "REG", count: u32::MAX }];
+    encode_content("/a%2Fb?c", &tags, b"opaque", &mut content);
+    let mut plain = Vec::new();
+    encode_content("", &[], b"", &mut plain);
+    vec![
+        encoded(standing(0)),
+        encoded(standing(1 << 40)),
+        encoded(PeerMessage::Fetch(TimerId(u64::MAX))),
+        encoded(copy(1, None)),
+        encoded(copy(2, Some(CopyBody { authority: "ralf.example:10888", content: &content }))),
+        encoded(copy(16, Some(CopyBody { authority: "[::1]:80", content: &plain }))),
+    ]
+}
+
+fn frame(kind: FrameKind, count: u16, first: u32, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let begins = begin_frame(&mut out);
+    out.extend_from_slice(body);
+    end_frame(&mut out, begins, kind, count, first, MonoNs(1 << 50));
+    out
+}
+
+fn seeds(owned: &[Vec<u8>]) -> Vec<&[u8]> {
+    owned.iter().map(Vec::as_slice).collect()
+}
+
+#[test]
+fn peer_message() {
+    fuzz(peer_targets::peer_message, &seeds(&messages()), NUMBERS);
+}
+
+#[test]
+fn peer_result() {
+    let results = [
+        PeerResult::Held,
+        PeerResult::Superseded { version: 1 << 60, factor: 16 },
+        PeerResult::Refused(PeerRefusal::FutureVersion),
+        PeerResult::Found(b"a copy"),
+        PeerResult::NotFound,
+    ];
+    let encoded = results.map(|result| {
+        let mut out = Vec::new();
+        result.encode(&mut out);
+        out
+    });
+    fuzz(peer_targets::peer_result, &seeds(&encoded), NUMBERS);
+}
+
+#[test]
+fn peer_frame() {
+    let inputs = [
+        frame(FrameKind::Messages, 0, 0, b""),
+        frame(FrameKind::Results, 300, u32::MAX, b"\xac\x02"),
+        frame(FrameKind::Messages, 2, 7, &[&[9; 10][..], &[0]].concat()).repeat(2),
+    ];
+    fuzz(peer_targets::peer_frame, &seeds(&inputs), NUMBERS);
+}
+
+#[test]
+fn link_received() {
+    let with = |messages: u8, frames: &[Vec<u8>]| [&[messages][..], &frames.concat()].concat();
+    let results = |count, first, body: &[u8]| frame(FrameKind::Results, count, first, body);
+    let inputs = [
+        with(3, &[results(3, 0, &[3])]),
+        with(4, &[results(1, 0, &[0, 2]), results(0, 1, &[]), results(3, 1, &[1, 4, 0, 7])]),
+        with(200, &[results(200, 0, &[0x63, 6, 2, b'a', b'b', 0x64])]),
+        with(2, &[results(2, 0, &[0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 2, 0, 5, 1])]),
+    ];
+    fuzz(peer_targets::link_received, &seeds(&inputs), NUMBERS);
+}
+
+#[test]
+fn inbound_received() {
+    let body: Vec<u8> =
+        messages()[..3].iter().flat_map(|m| [&[m.len() as u8], &m[..]].concat()).collect();
+    let inputs = [
+        frame(FrameKind::Messages, 3, 0, &body),
+        [
+            frame(FrameKind::Messages, 0, 0, b""),
+            frame(FrameKind::Messages, 4, 0, &[0, 1, 9, 0, 0]),
+            frame(FrameKind::Messages, 1, 4, b"\x05hello"),
+        ]
+        .concat(),
+    ];
+    fuzz(peer_targets::inbound_received, &seeds(&inputs), NUMBERS);
+}

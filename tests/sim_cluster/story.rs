@@ -1,0 +1,133 @@
+//! The story of seeds/000 ("Examples"), second for second: A dies, B and C split, the split heals,
+//! A returns empty.
+
+use chronos::base::ids::TimerId;
+use chronos::base::limits::{Acknowledge, CallbackLimits, ClusterLimits};
+
+use super::disturbances::Disturbances;
+use super::model::MS;
+use super::operators::Members;
+use super::options::{Options, Trouble};
+use super::story_plan::{Death, Fault, Kind, Operation, Story, Target, Wish};
+use super::world::run;
+
+/// The client asks at this time; the story counts from then.
+const ASKED_MS: u64 = 5_000;
+const ID: u64 = 0x00c0_ffef;
+
+fn options(promotion: bool, shards: u16) -> Options {
+    Options {
+        nodes: 3,
+        spares: 0,
+        shards: [shards; 5],
+        drift_ppm_max: 0,
+        skew_ms_max: 0,
+        latency_ns: (100_000, 400_000),
+        mesh_queue_max: 64,
+        pops_per_turn_max: 256,
+        callbacks: CallbackLimits { tombstone_ms_max: 15_000, ..CallbackLimits::default() },
+        cluster: ClusterLimits {
+            tombstone_hold_ms: 10_000,
+            promotion,
+            acknowledge: Acknowledge::Replicas,
+            ..ClusterLimits::default()
+        },
+        hosts: 1,
+        safety_ms: 150_000,
+        operations: 0,
+        chosen_ids: 1,
+        factor_max: 3,
+        interval_ms_max: 20_000,
+        trouble: Trouble::None,
+        host_trouble: false,
+        has_clock_steps: false,
+        operator_changes: 0,
+        lost_reply_percent: 0,
+        stays_dead: None,
+        ..Options::draw(1)
+    }
+}
+
+/// The nodes A, B and C: those of rank 0, 1 and 2.
+fn ranks() -> [usize; 3] {
+    let view = Members::new(3).view(0, None);
+    let list = view.place(TimerId(ID), 3, view.new_nodes());
+    let rank = |rank: usize| {
+        let peer = view.peer_of(list.as_slice()[rank]).expect("a member");
+        let name = view.name_of(peer);
+        (0..3).find(|node| super::nodes::node_name(*node) == name).expect("a node of the run")
+    };
+    [rank(0), rank(1), rank(2)]
+}
+
+/// Plays the story; returns who popped at which second.
+fn play(promotion: bool, shards: u16, heals_s: u64) -> Vec<(char, u64)> {
+    let options = options(promotion, shards);
+    let [a, b, c] = ranks();
+    let at_ns = |second: u64| (ASKED_MS + second * 1_000) * MS;
+    // The story's split begins after B has told C of the pop at 42.
+    let split_ns = at_ns(43);
+    let wish = Wish { interval_ms: 20_000, repeat_for_ms: 120_000, host: 0, factor: 3 };
+    let story = Story {
+        operations: vec![Operation {
+            name: 0,
+            at_ns: ASKED_MS * MS,
+            node: a,
+            kind: Kind::Update(Target::Chosen(ID), wish),
+            patience_ms: 8_000,
+            loses_reply: false,
+        }],
+        faults: vec![
+            (at_ns(21), Fault::Kill { node: a, for_ms: 69_000, how: Death::Power }),
+            (split_ns, Fault::Cut { from: b, to: c, ms: (heals_s - 43) * 1_000, is_both: true }),
+        ],
+        options,
+    };
+    let report = run(&story, true);
+    if let Some(violation) = report.violation {
+        let tail: Vec<&str> = report.trace.tail().collect();
+        panic!("{violation:?}\n{}", tail.join("\n"));
+    }
+    assert_eq!(report.delivered, report.attempts, "every callback succeeds");
+    let named = |node: usize| ['A', 'B', 'C'][[a, b, c].iter().position(|n| *n == node).unwrap()];
+    let mut pops = Vec::new();
+    for (node, at_ns, _, _) in report.pops {
+        let late_ms = (at_ns / MS - ASKED_MS) % 1_000;
+        assert!(late_ms < 20, "{} popped {late_ms} ms late", named(node));
+        pops.push((named(node), (at_ns / MS - ASKED_MS) / 1_000));
+    }
+    pops
+}
+
+#[test]
+fn the_story_of_the_seeds_comes_out_to_the_second_without_promotion() {
+    let told = [('A', 20), ('B', 42), ('B', 62), ('C', 64), ('B', 82), ('B', 102), ('A', 120)];
+    for shards in [1, 2] {
+        assert_eq!(play(false, shards, 70), told, "{shards} shards");
+    }
+}
+
+/// B moves up once it has popped for the dead A; so does C within its half of the split, after its
+/// one late pop. The split heals between two pops: B stays first, and A, back and empty, is first
+/// again after the pop that finds that it holds the timer.
+#[test]
+fn with_promotion_only_the_first_pop_after_each_death_is_late() {
+    let told = [('A', 20), ('B', 42), ('B', 60), ('C', 62), ('B', 80), ('B', 100), ('A', 120)];
+    for shards in [1, 2] {
+        assert_eq!(play(true, shards, 70), told, "{shards} shards");
+    }
+}
+
+/// Two nodes dead of three, and a pair cut: what counts as how many impaired.
+#[test]
+fn disturbances_are_explained_by_the_fewest_nodes() {
+    use super::disturbances::Whom::{Node, Pair};
+    let mut all = Disturbances::default();
+    all.add(Pair(0, 1), 100, 200);
+    all.add(Pair(0, 2), 150, 250);
+    assert_eq!(all.impaired_max(0, 300), 1, "node 0 explains both");
+    all.add(Node(1), 160, 170);
+    assert_eq!(all.impaired_max(0, 300), 2);
+    assert_eq!(all.impaired_max(0, 140), 1);
+    assert!(all.is_quiet(0, 99) && !all.is_quiet(0, 100) && all.is_quiet(251, 300));
+}
