@@ -71,6 +71,8 @@ pub struct Link<P> {
     busy: Queue<P>,
     busy_until: MonoNs,
     reader: FrameReader,
+    /// Whole frames of the peer, on all connections.
+    frames: u64,
     is_open: bool,
     /// The number of the next message on this connection.
     next_number: u32,
@@ -91,6 +93,7 @@ impl<P: Copy> Link<P> {
             busy: Queue::new(),
             busy_until: MonoNs(0),
             reader: FrameReader::default(),
+            frames: 0,
             is_open: false,
             next_number: 0,
             forgotten: 0,
@@ -210,6 +213,12 @@ impl<P: Copy> Link<P> {
         read
     }
 
+    /// Whole frames that came. Only they prove that the peer can be understood: a length that was
+    /// changed on its way makes a frame that does not end for megabytes of heartbeats.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
     /// For a peer that is told one message at a time (the internal HTTP API): the oldest message
     /// that is not under way, which then is; `None` while one is under way, or when there is none.
     /// Its result is told by [`Link::answered`], its loss by [`Link::closed`]. Not to be mixed with
@@ -271,6 +280,7 @@ impl<P: Copy> Link<P> {
         result: &mut impl FnMut(P, PeerResult<'_>),
     ) -> Result<(), LinkError> {
         const MALFORMED: LinkError = LinkError::Protocol("malformed results");
+        self.frames += 1;
         if frame.kind != FrameKind::Results {
             return Err(LinkError::Protocol("messages on a connection that this node dialled"));
         }

@@ -385,15 +385,10 @@ impl Peering {
             return Ok(());
         };
         self.counters.bytes_received += bytes.len() as u64;
-        dialled.heard_at = now;
-        let verdict = dialled.detector.heard(now);
-        if verdict != Verdict::default() {
-            self.follow(behind, peer, verdict);
-        }
-        let Some(dialled) = self.peers[peer.index()].as_mut() else { return Ok(()) };
         if dialled.stage != Stage::Open {
             return Ok(());
         }
+        let frames = dialled.voice.frames();
         let taken = dialled.voice.received(now, bytes, |purpose, result| {
             behind.tell(Event::PeerResult { peer, purpose, result });
         });
@@ -401,6 +396,13 @@ impl Peering {
         // Results make room in the window.
         if !dialled.voice.is_empty() {
             self.talking = self.talking.with(peer);
+        }
+        if taken.is_ok() && dialled.voice.has_heard(frames) {
+            dialled.heard_at = now;
+            let verdict = dialled.detector.heard(now);
+            if verdict != Verdict::default() {
+                self.follow(behind, peer, verdict);
+            }
         }
         taken
     }

@@ -44,6 +44,16 @@ impl Voice {
         self.link.len()
     }
 
+    /// See [`Link::frames`]; any bytes count under HTTP, where no length is guessed.
+    pub fn has_heard(&self, frames: u64) -> bool {
+        self.dialect == Dialect::Http || self.link.frames() != frames
+    }
+
+    /// See [`Link::frames`].
+    pub fn frames(&self) -> u64 {
+        self.link.frames()
+    }
+
     /// See [`Link::is_empty`].
     pub fn is_empty(&self) -> bool {
         self.link.is_empty()

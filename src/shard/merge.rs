@@ -113,8 +113,19 @@ impl Shard {
                 self.unite(slot, standing.actives);
                 return PeerResult::Held;
             }
-            let is_right = placement.replicas == self.configured(&held);
-            return if is_right { PeerResult::Held } else { PeerResult::Wanted };
+            let right = self.configured(&held);
+            if placement.replicas == right {
+                return PeerResult::Held;
+            }
+            if right.digest() != standing.list_digest {
+                return PeerResult::Wanted;
+            }
+            // Somebody has seen to it that all of the right list hold the timer.
+            let mut moved = self.placement(right, placement.sites, placement.factor);
+            moved.actives = standing.actives & right.all_ranks();
+            self.place(slot, &moved);
+            self.look_later_if_misplaced(now.mono.tick_floor(), slot);
+            return PeerResult::Held;
         }
         if is_same_list {
             placement.actives = standing.actives;

@@ -111,13 +111,6 @@ impl Shard {
         }
     }
 
-    /// Whether a live timer's list is not the right one, or this node is not on it.
-    fn is_misplaced(&self, record: &Record) -> bool {
-        let placement = self.placements.get(record.placement);
-        record.is_live()
-            && (placement.own.is_none() || self.right_list(record) != placement.replicas)
-    }
-
     /// A portion of the work.
     pub(super) fn reconcile(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
@@ -239,17 +232,19 @@ impl Shard {
         placement.actives = self.carried_actives(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
-        let standing = Standing {
-            actives: placement.actives,
-            list_digest: list.digest(),
-            ..self.standing_of(&record)
-        };
-        let bytes = outbox.encode(&PeerMessage::Standing(standing));
+        // Those who are on the former list, too, are only asked whether they hold the timer: they
+        // take the new list over together with all others when the move is finished.
+        let held = self.standing_of(&record);
+        let moved = Standing { actives: placement.actives, list_digest: list.digest(), ..held };
+        let held_bytes = outbox.encode(&PeerMessage::Standing(held));
+        let moved_bytes = outbox.encode(&PeerMessage::Standing(moved));
+        let holders = self.peers.view.peers_of(&former.replicas);
         for peer in waiting.iter() {
             if self.peers.speaks_http(peer) {
                 self.send_moved(slot, peer, &placement, outbox);
                 continue;
             }
+            let bytes = if holders.contains(peer) { &held_bytes } else { &moved_bytes };
             self.reconcile.offers += 1;
             outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
         }
@@ -345,13 +340,16 @@ impl Shard {
         placement.confirmed = 0;
         // Those on the former list, too: they may have found it due too soon to move it themselves,
         // and would pop beside the new holders.
+        // They get the whole copy: this node may have forgotten the timer when they ask for it.
         let former = self.placements.get(record.placement).replicas;
         let view = &self.peers.view;
-        let others = view.peers_of(&placement.replicas).union(view.peers_of(&former));
-        let others = others.without(self.peers.own());
+        let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
+        let others = view.peers_of(&placement.replicas).minus(deaf);
+        let left = view.peers_of(&former).minus(others).minus(deaf);
         self.place(slot, &placement);
         self.counters.moved += 1;
-        self.tell(slot, others.minus(self.peers.dead()).minus(self.peers.http()), false, outbox);
+        self.tell(slot, others, false, outbox);
+        self.tell(slot, left, true, outbox);
         if placement.own.is_none() {
             self.forget(tick, slot);
         }
