@@ -242,7 +242,7 @@ impl AsyncWrite for LimitedStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::tag_counts::TagCounts;
+    use crate::shard::tag_counts::{TagCounts, TagGroup};
     use crate::wire::timer_json::Tag;
     use std::io::{Read, Write};
 
@@ -323,7 +323,7 @@ mod tests {
         for (shard, kinds) in [(0, &["CALL"][..]), (1, &["CALL", "a/b c"])] {
             let mut counts = TagCounts::new(8, 1);
             let tags: Vec<_> = kinds.iter().map(|kind| Tag { kind, count: 3 }).collect();
-            counts.enter(&tags, crate::ring::now().mono.tick_floor());
+            counts.enter(TagGroup(0), &tags, crate::ring::now().mono.tick_floor(), || true);
             assert!(!view.meters[shard].tags.tell(&mut counts));
         }
         assert_eq!(body("/statistics/tags")["tags"]["CALL"]["current"], 6);

@@ -200,7 +200,7 @@ fn parse(answer: &[u8]) -> io::Result<TagsReport> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::tag_counts::TagCounts;
+    use crate::shard::tag_counts::{TagCounts, TagGroup};
     use crate::wire::timer_json::Tag;
     use std::net::SocketAddr;
     use tokio::net::TcpListener;
@@ -209,7 +209,8 @@ mod tests {
         let meters: Arc<[CoreMeters]> = [CoreMeters::default()].into();
         let board = TagBoard::new(Arc::clone(&meters), 8);
         let mut counts = TagCounts::new(8, 1);
-        counts.enter(&[Tag { kind: "CALL", count: calls }], ring::now().mono.tick_floor());
+        let tags = [Tag { kind: "CALL", count: calls }];
+        counts.enter(TagGroup(0), &tags, ring::now().mono.tick_floor(), || true);
         meters[0].tags.tell(&mut counts);
         board
     }

@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
     use crate::base::time::{MonoNs, WallMs};
-    use crate::shard::tag_counts::TagCounts;
+    use crate::shard::tag_counts::{TagCounts, TagGroup};
     use crate::wire::timer_json::Tag;
 
     const BORN: Now = Now { mono: MonoNs(1_000_000_000), wall: WallMs(1_700_000_000_123) };
@@ -238,10 +238,10 @@ mod tests {
                 let at = Tick(1_000 + step as u64 * 7);
                 let count = counted.entry((core, name)).or_default();
                 if enters {
-                    cores[core].enter(&tag(NAMES[name]), at);
+                    cores[core].enter(TagGroup(0), &tag(NAMES[name]), at, || true);
                     *count += 1;
                 } else if *count > 0 {
-                    cores[core].leave(&tag(NAMES[name]), at);
+                    cores[core].leave(TagGroup(0), &tag(NAMES[name]), at);
                     *count -= 1;
                 }
                 if step % 3 == 0 {
@@ -269,11 +269,11 @@ mod tests {
         let mut cores: Vec<_> = (0..2).map(|core| TagCounts::new(3, core)).collect();
         let mut statistics = TagStatistics::new(2, 9, BORN);
         for now in [2_000, 3_000] {
-            cores[1].enter(&tag("CALL"), Tick(now));
+            cores[1].enter(TagGroup(0), &tag("CALL"), Tick(now), || true);
             hear(&mut statistics, &mut cores);
         }
-        cores[0].enter(&tag("CALL"), Tick(4_000));
-        cores[1].leave(&tag("CALL"), Tick(5_000));
+        cores[0].enter(TagGroup(0), &tag("CALL"), Tick(4_000), || true);
+        cores[1].leave(TagGroup(0), &tag("CALL"), Tick(5_000));
         hear(&mut statistics, &mut cores);
         let report = statistics.report(Tick(6_000));
         let call = report.of("CALL");
@@ -296,18 +296,18 @@ mod tests {
             let report = statistics.report(at);
             (report.of("a").current, report.of("b").current, report.overflow.current)
         };
-        cores[0].enter(&tag("a"), Tick(1_000));
-        cores[0].enter(&tag("b"), Tick(1_000));
+        cores[0].enter(TagGroup(0), &tag("a"), Tick(1_000), || true);
+        cores[0].enter(TagGroup(0), &tag("b"), Tick(1_000), || true);
         let first = told(&mut cores, Tick(1_000));
         assert!([(1, 0, 1), (0, 1, 1)].contains(&first), "{first:?}");
         let (kept, other) = if first.0 == 1 { ("a", "b") } else { ("b", "a") };
-        cores[0].leave(&tag(other), Tick(2_000));
+        cores[0].leave(TagGroup(0), &tag(other), Tick(2_000));
         assert_eq!(told(&mut cores, Tick(2_000)).2, 0);
         // The core has forgotten the first and given its place away; the second begins anew.
-        cores[0].leave(&tag(kept), Tick(3_000));
+        cores[0].leave(TagGroup(0), &tag(kept), Tick(3_000));
         told(&mut cores, Tick(3_000));
         for name in ["c", "d", "e"] {
-            cores[0].enter(&tag(name), Tick(4_000));
+            cores[0].enter(TagGroup(0), &tag(name), Tick(4_000), || true);
         }
         assert_eq!(told(&mut cores, Tick(4_000)).2, 2);
     }
@@ -316,7 +316,9 @@ mod tests {
     fn nodes_are_summed_by_name() {
         let of = |names: &[&str]| {
             let mut counts = [TagCounts::new(3, 1)];
-            names.iter().for_each(|name| counts[0].enter(&tag(name), Tick(1_000)));
+            names
+                .iter()
+                .for_each(|name| counts[0].enter(TagGroup(0), &tag(name), Tick(1_000), || true));
             let mut statistics = TagStatistics::new(1, 9, BORN);
             hear(&mut statistics, &mut counts);
             statistics.report(Tick(9_000))

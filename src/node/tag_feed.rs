@@ -43,18 +43,19 @@ impl TagFeed {
 mod tests {
     use super::*;
     use crate::base::time::Tick;
+    use crate::shard::tag_counts::TagGroup;
     use crate::wire::timer_json::Tag;
 
     #[test]
     fn a_slow_listener_misses_moments_and_no_value() {
         let (feed, mut counts) = (TagFeed::default(), TagCounts::new(8, 1));
         let tag = [Tag { kind: "CALL", count: 1 }];
-        counts.enter(&tag, Tick(0));
+        counts.enter(TagGroup(0), &tag, Tick(0), || true);
         assert!(!feed.tell(&mut counts) && feed.hear().is_none(), "nobody listens");
         feed.listen();
         let turns = CHANGES_MAX as u64 + 50;
         for now in 1..turns {
-            counts.enter(&tag, Tick(now));
+            counts.enter(TagGroup(0), &tag, Tick(now), || true);
             assert_eq!(feed.tell(&mut counts), now > CHANGES_MAX as u64);
         }
         let heard: Vec<_> = std::iter::from_fn(|| feed.hear()).collect();

@@ -1,14 +1,15 @@
 //! How much each statistics tag counts on this shard (seeds/002 "Statistics"): the sum of its
 //! counts over the live timers of which this node is the first to pop.
 //!
-//! Who calls: whoever changes a record. A timer is *counted* exactly while its record is live and
-//! its placement says that this node pops first; it enters when that becomes true and leaves, with
-//! the same tags, when that ends, whatever the reason (update, last pop, delete, another node acts
-//! first, forgotten). A timer without tags must not get here: its content need not even be read.
+//! Who calls: whoever changes a record. A live timer with tags is *held* in the group of its
+//! placement; it enters when it begins to live here, leaves with the same tags when that ends
+//! (update, last pop, delete, forgotten), moves when its placement changes. Groups are *counted* or
+//! not: when a node dies or returns, the groups of which this node became, or is no more, the first
+//! are told in one go, without a look at the timers. A timer without tags must not get here.
 //!
 //! Never more than `tags_max` names: what is beyond is counted in one number, the *overflow*. A
-//! name gets a place of its own only while the overflow counts nothing, so that no timer ever
-//! enters under the overflow and leaves under a name.
+//! name gets a place of its own only while the overflow holds nothing, so that no timer ever enters
+//! under the overflow and leaves under a name.
 
 use std::collections::VecDeque;
 
@@ -39,9 +40,17 @@ pub struct TagChange {
     pub at: Tick,
 }
 
+/// Timers that are counted, or not counted, together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TagGroup(pub u32);
+
 /// The counts of one shard.
 pub struct TagCounts {
     tags: Vec<Counted>,
+    /// What each group holds of each tag; nothing is left out.
+    holdings: HashTable<Holding>,
+    /// By number.
+    groups: Vec<Group>,
     by_name: HashTable<u32>,
     hasher: RandomState,
     /// Places whose change is to be told, in the order in which they first changed.
@@ -52,9 +61,27 @@ pub struct TagCounts {
     hand: usize,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Holding {
+    group: TagGroup,
+    place: u32,
+    /// At least 1.
+    count: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    is_counted: bool,
+    /// Tags of which it holds something.
+    holdings: u32,
+}
+
 #[derive(Debug)]
 struct Counted {
     name: Box<str>,
+    /// In all groups.
+    held: u64,
+    /// In those that are counted.
     present: u64,
     /// Values that stood at the end of a millisecond since the last change was told; `low > high`:
     /// none yet.
@@ -70,6 +97,7 @@ impl Counted {
         let (low, high) = (u64::MAX, 0);
         Self {
             name: name.into(),
+            held: 0,
             present: 0,
             low,
             high,
@@ -92,6 +120,8 @@ impl TagCounts {
         overflow.is_told = true;
         Self {
             tags: vec![overflow],
+            holdings: HashTable::new(),
+            groups: Vec::new(),
             by_name: HashTable::new(),
             hasher: RandomState::with_seeds(hash_seed, !hash_seed, hash_seed.rotate_left(41), 17),
             changed: VecDeque::with_capacity(1),
@@ -101,25 +131,75 @@ impl TagCounts {
         }
     }
 
-    /// A timer with these tags is counted from now on. Cost: one look-up a tag; an allocation only
-    /// for a name never seen.
-    pub fn enter(&mut self, tags: &[Tag<'_>], at: Tick) {
+    /// A timer with these tags is held from now on. `is_counted` is asked when the group holds
+    /// nothing. Cost: two look-ups a tag; an allocation only for a name or a group never seen.
+    pub fn enter(
+        &mut self,
+        group: TagGroup,
+        tags: &[Tag<'_>],
+        at: Tick,
+        is_counted: impl FnOnce() -> bool,
+    ) {
+        let number = group.0 as usize;
+        if number >= self.groups.len() {
+            self.groups.resize(number + 1, Group::default());
+        }
+        if self.groups[number].holdings == 0 {
+            self.groups[number].is_counted = is_counted();
+        }
         for tag in tags.iter().filter(|tag| tag.count > 0) {
             let place = self.find(tag.kind).or_else(|| self.name(tag.kind)).unwrap_or(OVERFLOW);
-            let counted = self.touch(place, at);
-            counted.present += u64::from(tag.count);
+            self.hold_more(group, place, tag.count.into());
+            self.tags[place as usize].held += u64::from(tag.count);
+            if self.groups[number].is_counted {
+                self.touch(place, at).present += u64::from(tag.count);
+            }
         }
     }
 
-    /// A timer with these tags, the very ones that it entered with, is counted no more. Cost: one
-    /// look-up a tag.
-    pub fn leave(&mut self, tags: &[Tag<'_>], at: Tick) {
+    /// A timer with these tags, the very ones that it entered this group with, is held no more.
+    /// Cost: two look-ups a tag.
+    pub fn leave(&mut self, group: TagGroup, tags: &[Tag<'_>], at: Tick) {
         for tag in tags.iter().filter(|tag| tag.count > 0) {
             let place = self.find(tag.kind).unwrap_or(OVERFLOW);
-            let counted = self.touch(place, at);
-            let left = counted.present.checked_sub(tag.count.into());
-            counted.present = left.expect("a timer leaves with the tags that it entered with");
+            self.hold_less(group, place, tag.count.into());
+            self.tags[place as usize].held -= u64::from(tag.count);
+            if self.groups[group.0 as usize].is_counted {
+                self.touch(place, at).present -= u64::from(tag.count);
+            }
         }
+    }
+
+    /// What is believed of other nodes changed: `is_counted` tells of every group that holds
+    /// anything whether it is counted from now on. Cost: one step for each tag of each group.
+    pub fn recount(&mut self, at: Tick, is_counted: impl Fn(TagGroup) -> bool) {
+        let mut changed = false;
+        let before: Vec<bool> = self.groups.iter().map(|group| group.is_counted).collect();
+        for (number, group) in self.groups.iter_mut().enumerate() {
+            if group.holdings > 0 {
+                group.is_counted = is_counted(TagGroup(number as u32));
+                changed |= group.is_counted != before[number];
+            }
+        }
+        if !changed {
+            return;
+        }
+        // The table is borrowed while tags change, so it stands aside for a moment.
+        let holdings = std::mem::take(&mut self.holdings);
+        for holding in &holdings {
+            let number = holding.group.0 as usize;
+            match (before[number], self.groups[number].is_counted) {
+                (false, true) => self.touch(holding.place, at).present += holding.count,
+                (true, false) => self.touch(holding.place, at).present -= holding.count,
+                _ => {}
+            }
+        }
+        self.holdings = holdings;
+    }
+
+    /// Whether any timer is held: if not, whoever loses one need not look whether it has tags.
+    pub fn holds_any(&self) -> bool {
+        !self.holdings.is_empty()
     }
 
     /// The next change that has not been told; whoever takes it must keep it. Asked for at most
@@ -141,6 +221,13 @@ impl TagCounts {
         !self.changed.is_empty()
     }
 
+    /// What a group holds of every tag by name, and of the overflow under the empty name.
+    pub fn held(&self) -> impl Iterator<Item = (TagGroup, &str, u64)> {
+        self.holdings
+            .iter()
+            .map(|holding| (holding.group, &*self.tags[holding.place as usize].name, holding.count))
+    }
+
     /// What a tag counts now; 0 for one never seen, and for one that the overflow counts.
     pub fn present(&self, name: &str) -> u64 {
         self.find(name).map_or(0, |place| self.tags[place as usize].present)
@@ -160,6 +247,8 @@ impl TagCounts {
     pub fn bytes(&self) -> usize {
         self.tags.capacity() * size_of::<Counted>()
             + self.by_name.capacity() * (size_of::<u32>() + 1)
+            + self.holdings.capacity() * (size_of::<Holding>() + 1)
+            + self.groups.capacity() * size_of::<Group>()
             + self.changed.capacity() * size_of::<u32>()
             + self.name_bytes
     }
@@ -169,9 +258,10 @@ impl TagCounts {
         self.by_name.find(self.hasher.hash_one(name), same).copied()
     }
 
-    /// A place for a new name: a fresh one, or that of a tag that counts nothing and has told it.
+    /// A place for a new name: a fresh one, or that of a tag that nobody holds and that has told
+    /// so.
     fn name(&mut self, name: &str) -> Option<u32> {
-        if self.overflow() > 0 {
+        if self.tags[OVERFLOW as usize].held > 0 {
             return None;
         }
         let place = if self.tags.len() <= self.tags_max {
@@ -192,11 +282,47 @@ impl TagCounts {
         Some(place)
     }
 
+    fn hash_of(hasher: &RandomState, group: TagGroup, place: u32) -> u64 {
+        hasher.hash_one(u64::from(group.0) << 32 | u64::from(place))
+    }
+
+    fn hold_more(&mut self, group: TagGroup, place: u32, count: u64) {
+        let hasher = &self.hasher;
+        let found = self.holdings.find_mut(Self::hash_of(hasher, group, place), |holding| {
+            (holding.group, holding.place) == (group, place)
+        });
+        if let Some(holding) = found {
+            holding.count += count;
+            return;
+        }
+        self.groups[group.0 as usize].holdings += 1;
+        self.holdings.insert_unique(
+            Self::hash_of(hasher, group, place),
+            Holding { group, place, count },
+            |holding| Self::hash_of(hasher, holding.group, holding.place),
+        );
+    }
+
+    fn hold_less(&mut self, group: TagGroup, place: u32, count: u64) {
+        let hash = Self::hash_of(&self.hasher, group, place);
+        let found = self
+            .holdings
+            .find_entry(hash, |holding| (holding.group, holding.place) == (group, place));
+        let entered = "a timer leaves the group, and with the tags, that it entered with";
+        let mut found = found.ok().expect(entered);
+        let left = found.get().count.checked_sub(count).expect(entered);
+        found.get_mut().count = left;
+        if left == 0 {
+            found.remove();
+            self.groups[group.0 as usize].holdings -= 1;
+        }
+    }
+
     fn idle(&mut self) -> Option<u32> {
         let names = self.tags.len() - 1;
         let found = (0..names).map(|step| 1 + (self.hand + step) % names).find(|&place| {
             let counted = &self.tags[place];
-            counted.present == 0 && !counted.is_changed
+            counted.held == 0 && !counted.is_changed
         })?;
         self.hand = found % names;
         Some(found as u32)
@@ -224,187 +350,5 @@ impl TagCounts {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, HashMap};
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const NAMES: [&str; 9] = ["CALL", "REG", "a", "b", "c", "d", "e", "f", "g"];
-    const TAGS_MAX: usize = 4;
-
-    fn tag(kind: &str, count: u32) -> Tag<'_> {
-        Tag { kind, count }
-    }
-
-    fn changes(counts: &mut TagCounts) -> Vec<TagChange> {
-        std::iter::from_fn(|| counts.next_change()).collect()
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Enter(Vec<(usize, u32)>),
-        Leave(prop::sample::Index),
-        Tell(usize),
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        let tags = proptest::collection::vec((0..NAMES.len(), 0_u32..5), 0..4);
-        prop_oneof![
-            4 => tags.prop_map(Step::Enter),
-            4 => any::<prop::sample::Index>().prop_map(Step::Leave),
-            2 => (0_usize..6).prop_map(Step::Tell),
-        ]
-    }
-
-    /// Who listens: names and values by place.
-    #[derive(Default)]
-    struct Listener(BTreeMap<u32, (String, u64)>);
-
-    impl Listener {
-        fn hear(&mut self, change: TagChange) {
-            let held = self.0.entry(change.place).or_default();
-            if let Some(name) = change.name {
-                assert_eq!(held.1, 0, "a place is given away only when it counts nothing");
-                held.0 = name.into();
-            }
-            assert!((change.low..=change.high).contains(&change.present));
-            held.1 = change.present;
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn counts_are_the_sums_over_the_timers_counted(
-            steps in proptest::collection::vec(step(), 1..300),
-        ) {
-            let mut counts = TagCounts::new(TAGS_MAX, 5);
-            let mut listener = Listener::default();
-            let mut timers: Vec<Vec<Tag<'_>>> = Vec::new();
-            for (now, step) in steps.into_iter().enumerate() {
-                let at = Tick(now as u64 / 3);
-                match step {
-                    Step::Enter(tags) => {
-                        let tags: Vec<_> = tags.iter().map(|(n, c)| tag(NAMES[*n], *c)).collect();
-                        counts.enter(&tags, at);
-                        timers.push(tags);
-                    }
-                    Step::Leave(_) if timers.is_empty() => {}
-                    Step::Leave(index) => {
-                        let tags = timers.swap_remove(index.index(timers.len()));
-                        counts.leave(&tags, at);
-                    }
-                    Step::Tell(some) => {
-                        let told = std::iter::from_fn(|| counts.next_change()).take(some);
-                        told.collect::<Vec<_>>().into_iter().for_each(|c| listener.hear(c));
-                    }
-                }
-                let mut sums: HashMap<&str, u64> = HashMap::new();
-                for tag in timers.iter().flatten() {
-                    *sums.entry(tag.kind).or_default() += u64::from(tag.count);
-                }
-                for (name, present) in counts.iter() {
-                    prop_assert_eq!(present, sums.remove(name).unwrap_or(0), "{}", name);
-                }
-                prop_assert_eq!(counts.overflow(), sums.values().sum::<u64>());
-                prop_assert!(counts.iter().count() <= TAGS_MAX);
-            }
-            for tags in timers {
-                counts.leave(&tags, Tick(1_000));
-            }
-            changes(&mut counts).into_iter().for_each(|change| listener.hear(change));
-            prop_assert!(listener.0.values().all(|(_, value)| *value == 0));
-            prop_assert!(counts.iter().all(|(_, value)| value == 0) && counts.overflow() == 0);
-            for (place, (name, _)) in &listener.0 {
-                prop_assert_eq!(&*counts.tags[*place as usize].name, name.as_str());
-            }
-        }
-
-        #[test]
-        fn marks_are_those_of_values_that_stood(
-            deltas in proptest::collection::vec((0_u64..2, any::<bool>()), 1..100),
-        ) {
-            let mut counts = TagCounts::new(1, 5);
-            counts.enter(&[tag("T", 1_000)], Tick(0));
-            counts.next_change();
-            let (mut now, mut value) = (1, 1_000_u64);
-            let mut at_ends = BTreeMap::new();
-            for (pause, enters) in deltas {
-                now += pause;
-                if enters {
-                    counts.enter(&[tag("T", 1)], Tick(now));
-                    value += 1;
-                } else {
-                    counts.leave(&[tag("T", 1)], Tick(now));
-                    value -= 1;
-                }
-                at_ends.insert(now, value);
-            }
-            let change = counts.next_change().expect("it changed");
-            prop_assert_eq!(Some(&change.low), at_ends.values().min());
-            prop_assert_eq!(Some(&change.high), at_ends.values().max());
-            prop_assert_eq!((change.present, change.at), (value, Tick(now)));
-            prop_assert!(!counts.has_changes());
-        }
-    }
-
-    #[test]
-    fn an_update_within_a_turn_leaves_no_mark() {
-        let mut counts = TagCounts::new(8, 1);
-        counts.enter(&[tag("CALL", 2)], Tick(5));
-        let first = counts.next_change().expect("new");
-        assert_eq!(first.name.as_deref(), Some("CALL"));
-        assert_eq!((first.low, first.high, first.present, first.at), (2, 2, 2, Tick(5)));
-        counts.leave(&[tag("CALL", 2)], Tick(9));
-        counts.enter(&[tag("CALL", 2)], Tick(9));
-        let second = counts.next_change().expect("touched");
-        assert_eq!((second.name, second.low, second.high), (None, 2, 2));
-    }
-
-    #[test]
-    fn what_is_beyond_the_bound_is_one_number_until_it_is_nothing() {
-        let mut counts = TagCounts::new(1, 1);
-        counts.enter(&[tag("a", 1)], Tick(0));
-        counts.enter(&[tag("b", 2)], Tick(0));
-        counts.enter(&[tag("c", 3)], Tick(0));
-        assert_eq!((counts.present("a"), counts.present("b"), counts.overflow()), (1, 0, 5));
-        changes(&mut counts);
-        counts.leave(&[tag("a", 1)], Tick(1));
-        changes(&mut counts);
-        counts.enter(&[tag("b", 2)], Tick(1));
-        assert_eq!(counts.overflow(), 7, "b is in the overflow already: there it stays");
-        for (name, count) in [("b", 2), ("b", 2), ("c", 3)] {
-            counts.leave(&[tag(name, count)], Tick(2));
-        }
-        counts.enter(&[tag("b", 2)], Tick(3));
-        assert_eq!((counts.present("b"), counts.overflow()), (2, 0));
-        let told = changes(&mut counts);
-        assert!(told.iter().any(|change| change.name.as_deref() == Some("b")), "{told:?}");
-        assert_eq!(TagCounts::new(0, 1).iter().count(), 0);
-    }
-
-    #[test]
-    #[should_panic(expected = "leaves with the tags that it entered with")]
-    fn who_did_not_enter_cannot_leave() {
-        let mut counts = TagCounts::new(8, 1);
-        counts.enter(&[tag("CALL", 1)], Tick(0));
-        counts.leave(&[tag("CALL", 2)], Tick(0));
-    }
-
-    #[test]
-    fn known_tags_cost_no_allocation() {
-        let mut counts = TagCounts::new(NAMES.len(), 1);
-        let tags: Vec<_> = NAMES.iter().map(|name| tag(name, 1)).collect();
-        counts.enter(&tags, Tick(0));
-        changes(&mut counts);
-        let bytes = counts.bytes();
-        for now in 0..100 {
-            counts.leave(&tags, Tick(now));
-            counts.enter(&tags, Tick(now));
-            assert_eq!(counts.bytes(), bytes);
-        }
-        assert_eq!(changes(&mut counts).len(), NAMES.len());
-        assert_eq!(counts.bytes(), bytes);
-    }
-}
+#[path = "tag_counts_tests.rs"]
+mod tests;
