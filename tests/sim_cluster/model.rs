@@ -401,7 +401,10 @@ impl Model {
         let Some(due_ns) = write.due_max_ns(sequence, self.drift_ppm) else { return Ok(()) };
         let settled_ns = RECOVERY_NS + 2 * wish.interval_ms * MS;
         let from_ns = due_ns.saturating_sub(settled_ns);
+        let known_all = self.is_steady(write.sent_ns, write.sent_ns)
+            && self.is_steady(now_ns.saturating_sub(RANK_NS * 3 / 2), now_ns);
         if !self.disturbances.is_quiet(from_ns, now_ns)
+            || !known_all
             || !self.host_is_well(wish.host, from_ns, now_ns)
             || !self.is_current(write, now_ns)
         {
