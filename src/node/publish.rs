@@ -6,8 +6,10 @@ use super::lanes::Lanes;
 use super::meters::CoreMeters;
 use super::server::Server;
 
-/// Publishes the present state of a core. Cost: some sixty relaxed stores and one clock read.
-pub fn publish(meters: &CoreMeters, server: &mut Server, lanes: &Lanes, ring: &Ring) {
+/// Publishes the present state of a core. Cost: some sixty relaxed stores and one clock read. True:
+/// more is to be told of statistics tags than the control thread takes; publish again soon.
+pub fn publish(meters: &CoreMeters, server: &mut Server, lanes: &Lanes, ring: &Ring) -> bool {
+    let is_behind = meters.tags.tell(server.service.core.shard_mut().tags_mut());
     let shard = server.service.core.shard();
     let counted = shard.counters();
     meters.timers.set(counted.timers);
@@ -74,4 +76,5 @@ pub fn publish(meters: &CoreMeters, server: &mut Server, lanes: &Lanes, ring: &R
     meters.mesh_depth_max.set(mesh.depth_max);
     meters.ring_enters.set(ring.enters());
     meters.cpu_ns.set(thread_cpu_ns());
+    is_behind
 }
