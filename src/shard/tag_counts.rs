@@ -309,7 +309,7 @@ impl TagCounts {
             .holdings
             .find_entry(hash, |holding| (holding.group, holding.place) == (group, place));
         let entered = "a timer leaves the group, and with the tags, that it entered with";
-        let mut found = found.ok().expect(entered);
+        let mut found = found.unwrap_or_else(|_| panic!("{entered}"));
         let left = found.get().count.checked_sub(count).expect(entered);
         found.get_mut().count = left;
         if left == 0 {
