@@ -204,10 +204,12 @@ impl Shard {
         let view = &self.peers.view;
         let waiting = view.peers_of(&list).without(self.peers.own()).minus(self.peers.dead());
         let is_reachable = waiting.minus(self.peers.alive()).is_empty();
-        if is_due_soon && former.own.is_some() || !is_reachable {
+        let mut placement = self.placement(list, former.sites, former.factor);
+        // The last one that lives does not forget it.
+        let is_last = waiting.is_empty() && placement.own.is_none();
+        if is_due_soon && former.own.is_some() || !is_reachable || is_last {
             return self.look_again(tick, record.id);
         }
-        let mut placement = self.placement(list, former.sites, former.factor);
         placement.actives = self.carried_actives(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
@@ -303,10 +305,15 @@ impl Shard {
         if !record.is_live() {
             return;
         }
-        if record.key() != moving.key || record.state == State::InFlight {
+        let mut placement = moving.placement;
+        // Those who have it may have done pops since: it can be forgotten here all the same.
+        let is_same = match placement.own {
+            Some(_) => record.key() == moving.key,
+            None => record.version == moving.key.version,
+        };
+        if !is_same || record.state == State::InFlight {
             return self.look_again(tick, id);
         }
-        let mut placement = moving.placement;
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
         placement.actives = placement.replicas.all_ranks() & !dead;
         placement.confirmed = 0;
