@@ -23,6 +23,9 @@ use super::voice::Voice;
 /// shard that wait for results, 1 024 of some 40 bytes, and the copies that are wanted of them.
 const GAPS_ROOM_BYTES: usize = 1 << 20;
 
+/// Pause between two looks at a peer that has something due and is not sent to.
+const LOOK_AGAIN_MS: u64 = 10;
+
 /// What the two ends of a connection tell each other in the headers of its HTTP Upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -442,14 +445,18 @@ impl Peering {
             let verdict = dialled.detector.tick(now, &self.limits);
             self.follow(behind, peer, verdict);
         }
-        self.wake_at = self.next_wake();
+        self.wake_at = self.next_wake(now);
     }
 
-    fn next_wake(&self) -> MonoNs {
+    fn next_wake(&self, now: MonoNs) -> MonoNs {
+        // What is due has been asked for; a driver that cannot send it now sends it when it can.
+        let soonest = now.plus_ms(LOOK_AGAIN_MS);
         let wake_of = |peer: &Peer| {
             let of_detector = peer.detector.next_wake(&self.limits);
             match peer.voice.next_wake() {
-                Some(of_voice) if peer.stage == Stage::Open => of_detector.min(of_voice),
+                Some(of_voice) if peer.stage == Stage::Open => {
+                    of_detector.min(of_voice.max(soonest))
+                }
                 _ => of_detector,
             }
         };
@@ -465,7 +472,8 @@ impl Peering {
                 self.unheard.push((peer, purpose));
                 continue;
             };
-            if to.voice.push(&bytes[range], purpose).is_ok() {
+            let is_dead = to.detector.liveness() == Liveness::Dead;
+            if !is_dead && to.voice.push(&bytes[range], purpose).is_ok() {
                 self.counters.messages_sent += 1;
                 self.talking = self.talking.with(peer);
             } else {
@@ -474,6 +482,10 @@ impl Peering {
                 self.unheard.push((peer, purpose));
             }
         }
+        self.tell_unheard(behind);
+    }
+
+    fn tell_unheard(&mut self, behind: &mut Behind<'_>) {
         self.counters.messages_dropped += self.unheard.len() as u64;
         let mut unheard = std::mem::take(&mut self.unheard);
         for (peer, purpose) in unheard.drain(..) {
@@ -558,15 +570,20 @@ impl Peering {
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if let Some(liveness) = verdict.changed {
             let dialect = dialled.voice.dialect();
-            if liveness == Liveness::Dead && dialect == Dialect::Http {
+            if liveness == Liveness::Dead {
+                // What is kept for long could come after the tombstones of what it tells: it is
+                // dropped, and those who still hold the timers offer them when the peer is back.
                 dialled.has_gaps = true;
+                dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
             }
             let has_gaps = liveness == Liveness::Alive && std::mem::take(&mut dialled.has_gaps);
             if has_gaps {
                 self.gapped = self.gapped.without(peer);
             }
             behind.tell(Event::Peer { peer, liveness, dialect, has_gaps });
+            self.tell_unheard(behind);
         }
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if verdict.close && dialled.stage != Stage::Closed {
             if dialled.stage == Stage::Open {
                 dialled.voice.closed();

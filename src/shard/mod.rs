@@ -169,7 +169,10 @@ impl Shard {
             Event::PeerUnheard { peer, purpose } => {
                 self.peer_result(now, peer, purpose, None, outbox);
             }
-            Event::Resynchronise => self.walk(self.peers.view.connected_nodes()),
+            Event::Resynchronise => {
+                let view = &self.peers.view;
+                self.walk(view.connected_nodes().union(view.connected_sites()));
+            }
         }
     }
 

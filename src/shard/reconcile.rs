@@ -157,10 +157,31 @@ impl Shard {
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
         let to = holders.intersection(offer_to).minus(self.peers.http());
         let is_carried = record.is_live() || !is_planted(Bug::DropTombstonesAtRestart);
+        self.offer_to_sites(slot, offer_to, outbox);
         if to.is_empty() || !is_carried {
             return;
         }
         let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
+        for peer in to.iter() {
+            self.reconcile.offers += 1;
+            outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
+        }
+    }
+
+    /// Offers a timer to other sites: the whole copy, by one node of this site.
+    fn offer_to_sites(&mut self, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
+        let record = *self.records.get(slot);
+        let placement = self.placements.get(record.placement);
+        let view = &self.peers.view;
+        if placement.sites.len() < 2 || !placement.is_first_here() {
+            return;
+        }
+        let sites = placement.sites.as_slice().iter().filter_map(|site| view.peer_of_site(*site));
+        let to = sites.fold(PeerSet::EMPTY, PeerSet::with).intersection(offer_to);
+        if to.is_empty() {
+            return;
+        }
+        let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
         for peer in to.iter() {
             self.reconcile.offers += 1;
             outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
