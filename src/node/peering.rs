@@ -465,7 +465,8 @@ impl Peering {
     }
 
     /// Gives the shard's messages to the links. Those that find no room are told as unheard, and
-    /// their peer is offered everything again when there is room.
+    /// their peer is offered everything again when there is room; so are those for a dead peer: told
+    /// long afterwards, they would bring timers back that have ended and are forgotten since.
     pub fn send(&mut self, behind: &mut Behind<'_>, messages: &mut Vec<ToPeer>, bytes: &[u8]) {
         for ToPeer { peer, purpose, bytes: range } in messages.drain(..) {
             let Some(Some(to)) = self.peers.get_mut(peer.index()) else {

@@ -32,6 +32,8 @@ const MOVES_MAX: usize = 512;
 /// A timer due sooner is not moved: the messages of a move must arrive before the pop, or old and
 /// new holders would both pop.
 const MOVE_GUARD_MS: u64 = 3_000;
+/// A timer due sooner is not handed over, for the same reason: its move begins anew after the pop.
+const FINISH_GUARD_MS: u64 = 1_000;
 /// When a timer that could not be moved is looked at again.
 const LOOK_AGAIN_MS: u64 = 1_000;
 
@@ -104,10 +106,16 @@ impl Shard {
             return;
         }
         let record = *self.records.get(slot);
-        let held = self.placements.get(record.placement);
-        if held.own.is_none() || self.right_list(&record) != held.replicas {
+        if self.is_misplaced(&record) {
             self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
         }
+    }
+
+    /// Whether a live timer's list is not the right one, or this node is not on it.
+    fn is_misplaced(&self, record: &Record) -> bool {
+        let placement = self.placements.get(record.placement);
+        record.is_live()
+            && (placement.own.is_none() || self.right_list(record) != placement.replicas)
     }
 
     /// A portion of the work.
@@ -150,8 +158,7 @@ impl Shard {
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let right = self.right_list(&record);
-        let held = self.placements.get(record.placement);
-        if record.is_live() && (held.own.is_none() || right != held.replicas) {
+        if self.is_misplaced(&record) {
             return self.begin_move(tick, slot, right, outbox);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
@@ -234,17 +241,19 @@ impl Shard {
         placement.actives = self.carried_actives(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
-        let standing = Standing {
-            actives: placement.actives,
-            list_digest: list.digest(),
-            ..self.standing_of(&record)
-        };
-        let bytes = outbox.encode(&PeerMessage::Standing(standing));
+        // Those who are on the former list, too, are only asked whether they hold the timer: they
+        // take the new list over together with all others when the move is finished.
+        let held = self.standing_of(&record);
+        let moved = Standing { actives: placement.actives, list_digest: list.digest(), ..held };
+        let held_bytes = outbox.encode(&PeerMessage::Standing(held));
+        let moved_bytes = outbox.encode(&PeerMessage::Standing(moved));
+        let holders = self.peers.view.peers_of(&former.replicas);
         for peer in waiting.iter() {
             if self.peers.speaks_http(peer) {
                 self.send_moved(slot, peer, &placement, outbox);
                 continue;
             }
+            let bytes = if holders.contains(peer) { &held_bytes } else { &moved_bytes };
             self.reconcile.offers += 1;
             outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
         }
@@ -335,10 +344,20 @@ impl Shard {
         if !is_same || record.state == State::InFlight {
             return self.look_again(tick, id);
         }
+        if record.schedule().due(record.sequence + 1) <= tick + FINISH_GUARD_MS
+            && self.placements.get(record.placement).own.is_some()
+        {
+            return self.look_again(tick, id);
+        }
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
         placement.actives = placement.replicas.all_ranks() & !dead;
         placement.confirmed = 0;
-        let others = self.peers.view.peers_of(&placement.replicas).without(self.peers.own());
+        // Those on the former list, too: they may have found it due too soon to move it themselves,
+        // and would pop beside the new holders.
+        let former = self.placements.get(record.placement).replicas;
+        let view = &self.peers.view;
+        let others = view.peers_of(&placement.replicas).union(view.peers_of(&former));
+        let others = others.without(self.peers.own());
         self.place(slot, &placement);
         self.counters.moved += 1;
         self.tell(slot, others.minus(self.peers.dead()).minus(self.peers.http()), false, outbox);

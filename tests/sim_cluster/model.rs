@@ -33,6 +33,10 @@ pub const TALK_NS: u64 = 300 * MS;
 /// that drift for two windows of 2 s at 1 000 ppm.
 const CROSSINGS_NS: u64 = 3 * 4 * MS + MS;
 
+/// A node that was away for longer may bring a timer back that has ended since: tombstones live 10
+/// s (compat section 4).
+pub const AWAY_NS: u64 = 10_000 * MS;
+
 /// How a request of a write ended for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
@@ -112,6 +116,9 @@ pub struct Model {
     /// What each process last began and last delivered of a write.
     last: BTreeMap<(usize, u64, usize), (u64, u64)>,
     pub disturbances: Disturbances,
+    /// While nodes read new files they may not know each other: what a client does through one of
+    /// them reaches the others as soon as they do.
+    pub reloads: Vec<(u64, u64)>,
     /// When and for how long each host did not answer well.
     pub unwell: Vec<Vec<(u64, u64)>>,
     /// Time since which everything is healed.
@@ -132,6 +139,7 @@ impl Model {
             pops: BTreeMap::new(),
             last: BTreeMap::new(),
             disturbances: Disturbances::default(),
+            reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
             drift_ppm,
@@ -231,13 +239,22 @@ impl Model {
     /// Whether disturbances explain that no node has what was acknowledged, or that some node has
     /// not heard of it.
     pub fn may_be_lost(&self, write: &Write, until_ns: u64) -> bool {
-        let Some(done_ns) = write.acknowledged_ns() else { return true };
+        if write.acknowledged_ns().is_none() {
+            return true;
+        }
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
-        if self.acknowledges_first && !self.disturbances.is_quiet(from_ns, done_ns + RANK_NS) {
+        if self.was_answered_early(write) {
             return true;
         }
         self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
             && self.disturbances.has_death(from_ns, until_ns)
+    }
+
+    /// Whether a write was acknowledged by one replica that may have been the only one.
+    fn was_answered_early(&self, write: &Write) -> bool {
+        let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        let until_ns = write.acknowledged_ns().map_or(u64::MAX, |done_ns| done_ns + RANK_NS);
+        self.acknowledges_first && !self.disturbances.is_quiet(from_ns, until_ns)
     }
 
     /// T1: pop `sequence` of a write should have been seen by now.
@@ -255,6 +272,9 @@ impl Model {
             return Ok(());
         }
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        if self.was_answered_early(write) {
+            return Ok(());
+        }
         let impaired = self.disturbances.impaired_max(from_ns, now_ns);
         let is_owed = impaired < write.replicas;
         // Nobody died: whoever was cut off or frozen still has it, and pops once that has ended.
@@ -293,12 +313,21 @@ impl Model {
         self.is_not_superseded(write, now_ns)?;
         self.is_no_duplicate(write, place, sequence, now_ns)?;
         self.is_on_time(write, sequence, now_ns)?;
-        let last = self.last.entry((place.node, place.life, name)).or_default();
-        if sequence < last.0 || sequence <= last.1 {
+        let key = (place.node, place.life, name);
+        let last = self.last.get(&key).copied().unwrap_or_default();
+        let was_away_ns = self.disturbances.longest_ns(write.sent_ns, now_ns);
+        if (sequence < last.0 || sequence <= last.1) && was_away_ns < AWAY_NS {
             return broken("T5", format!("{} after {last:?}", text()));
         }
+        let last = self.last.entry(key).or_default();
         last.0 = sequence;
         Ok(())
+    }
+
+    /// Whether there was no trouble, and all nodes knew each other.
+    pub fn is_steady(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.disturbances.is_quiet(from_ns, to_ns)
+            && self.reloads.iter().all(|reload| reload.0 > to_ns || reload.1 < from_ns)
     }
 
     /// T6, T7.
@@ -309,13 +338,14 @@ impl Model {
             return Ok(());
         }
         let from_ns = later.sent_ns.saturating_sub(RECOVERY_NS).min(write.sent_ns);
-        let is_quiet = self.disturbances.is_quiet(from_ns, now_ns);
+        let is_quiet = self.is_steady(from_ns, now_ns);
         // An old copy comes back after the tombstone is gone only from a node that was away longer.
         let was_away_ns = self.disturbances.longest_ns(from_ns, now_ns);
         let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < now_ns);
         let is_kept = is_healed
+            && self.is_steady(now_ns - RECOVERY_NS, now_ns)
             && self.disturbances.impaired_max(from_ns, now_ns) < write.replicas.min(later.replicas)
-            && was_away_ns < 10_000 * MS;
+            && was_away_ns < AWAY_NS;
         if is_quiet || is_kept {
             let invariant = if later.wish.is_some() { "T7" } else { "T6" };
             return broken(invariant, format!("pop of {write:?} after {later:?}"));
@@ -390,7 +420,7 @@ impl Model {
                     && write.pops() > 0
                     && self.is_current(write, now_ns)
                     && !self.may_be_over(write)
-                    && self.disturbances.is_quiet(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
+                    && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
             });
             return match missed {
                 Some(write) => broken("C3", format!("not found: {write:?}")),
@@ -404,7 +434,7 @@ impl Model {
         };
         if let Some(later) = self.superseded_by(write)
             && later.acknowledged_ns().is_some_and(|done_ns| done_ns + TALK_NS < sent_ns)
-            && self.disturbances.is_quiet(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
+            && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
         {
             return broken("C3", format!("read {write:?} after {later:?}"));
         }

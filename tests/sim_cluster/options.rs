@@ -116,6 +116,7 @@ impl Options {
     fn cluster(draw: &mut Stream) -> ClusterLimits {
         let is_tight = draw.chance(30);
         ClusterLimits {
+            tombstone_hold_ms: 10_000,
             promotion: draw.chance(70),
             acknowledge: if draw.chance(80) { Acknowledge::Replicas } else { Acknowledge::First },
             link_bytes_max: if is_tight { 2_000 } else { 16 << 20 },

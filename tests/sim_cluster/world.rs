@@ -21,7 +21,7 @@ use super::trace::Trace;
 
 /// After the end of faults, what still lives is deleted so late, and all is gone so late.
 const CLEAN_MS: u64 = 20_000;
-const END_MS: u64 = 62_000;
+const END_MS: u64 = 75_000;
 /// How often nodes are compared with each other.
 const CHECK_MS: u64 = 1_000;
 /// Events after which a run is called endless.
@@ -217,7 +217,8 @@ impl World {
             Event::DialTimeout(id) => self.dial_timeout(id),
             Event::Ended { place, attempt } => self.deliver(place, Input::Ended(attempt)),
             Event::Restart { node, life } => {
-                if self.nodes[node].life == life && !self.nodes[node].is_up() {
+                let is_gone = self.nodes[node].life == life && !self.nodes[node].is_up();
+                if is_gone && self.members.is_member(node) {
                     self.boot(node);
                 }
             }
