@@ -23,8 +23,9 @@ const THREE: [usize; 3] = [0, 1, 2];
 /// fifth.
 const BEGIN: Duration = Duration::from_millis(3_000);
 const END: Duration = Duration::from_millis(10_500);
-/// Pops of these numbers are due while the fault lasts, or within a rank's delay after it.
-const DURING: std::ops::RangeInclusive<u64> = 2..=6;
+/// Pops of these numbers are due while the fault lasts, or within a rank's delay after it; of the
+/// first, the news may be on its way when it begins.
+const DURING: std::ops::RangeInclusive<u64> = 1..=6;
 
 fn order() -> Order {
     Order::once(2_000).times(8).factor(2)
