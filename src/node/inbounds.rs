@@ -122,6 +122,8 @@ impl Inbounds {
         let dead_after_ms = peering.limits().dead_after_ms;
         self.silence_ms_max = dead_after_ms;
         self.close_where(|open| open.name == hello.name && open.incarnation != hello.incarnation);
+        let mut inbound = Inbound::new();
+        inbound.set_view(peering.view().digest());
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             self.places.len() as u32 - 1
@@ -129,7 +131,7 @@ impl Inbounds {
         self.open += 1;
         let at = &mut self.places[place as usize];
         at.open = Some(Open {
-            inbound: Inbound::new(),
+            inbound,
             name: hello.name.clone(),
             peer: peering.view().node_named(&hello.name),
             incarnation: hello.incarnation,
@@ -347,6 +349,9 @@ impl Inbounds {
 
     /// Closes the connections of those who are no members any more.
     pub fn set_view(&mut self, view: &View) {
+        for open in self.places.iter_mut().filter_map(|place| place.open.as_mut()) {
+            open.inbound.set_view(view.digest());
+        }
         if !self.accepts_strangers {
             let members = view.connected_nodes();
             self.close_where(|open| !is_member(view, members, &open.name));

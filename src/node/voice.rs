@@ -54,6 +54,16 @@ impl Voice {
         self.link.frames()
     }
 
+    /// See [`Link::set_view`].
+    pub fn set_view(&mut self, digest: u32) {
+        self.link.set_view(digest);
+    }
+
+    /// See [`Link::peer_view`].
+    pub fn peer_view(&self) -> Option<u32> {
+        self.link.peer_view().filter(|_| self.dialect == Dialect::Frames)
+    }
+
     /// See [`Link::is_empty`].
     pub fn is_empty(&self) -> bool {
         self.link.is_empty()

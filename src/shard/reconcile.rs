@@ -111,6 +111,13 @@ impl Shard {
         }
     }
 
+    /// Whether a timer is not where it belongs.
+    fn is_misplaced(&self, record: &Record) -> bool {
+        let placement = self.placements.get(record.placement);
+        record.is_live()
+            && (placement.own.is_none() || self.right_list(record) != placement.replicas)
+    }
+
     /// A portion of the work.
     pub(super) fn reconcile(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
@@ -225,7 +232,8 @@ impl Shard {
         let view = &self.peers.view;
         let waiting = view.peers_of(&list).without(self.peers.own()).minus(self.peers.dead());
         let is_reachable = waiting.minus(self.peers.alive()).is_empty();
-        if is_due_soon && former.own.is_some() || !is_reachable {
+        let agrees = self.agrees(&former.replicas, &list);
+        if is_due_soon && former.own.is_some() || !is_reachable || !agrees {
             return self.look_again(tick, record.id);
         }
         let mut placement = self.placement(list, former.sites, former.factor);
@@ -326,7 +334,9 @@ impl Shard {
         if !record.is_live() {
             return;
         }
-        if record.key() != moving.key || record.state == State::InFlight {
+        let former = self.placements.get(record.placement).replicas;
+        let is_settled = record.key() == moving.key && record.state != State::InFlight;
+        if !is_settled || !self.agrees(&former, &moving.placement.replicas) {
             return self.look_again(tick, id);
         }
         if record.schedule().due(record.sequence + 1) <= tick + FINISH_GUARD_MS
@@ -353,6 +363,15 @@ impl Shard {
         if placement.own.is_none() {
             self.forget(tick, slot);
         }
+    }
+
+    /// Whether all live nodes of both lists see the same members as this one: another would not know
+    /// that the timer moves, and pop it where it was.
+    fn agrees(&self, former: &Replicas, list: &Replicas) -> bool {
+        let view = &self.peers.view;
+        let concerned = view.peers_of(former).union(view.peers_of(list)).without(self.peers.own());
+        let frames = concerned.intersection(self.peers.alive()).minus(self.peers.http());
+        frames.intersection(self.peers.other_view).is_empty()
     }
 
     /// The ranks of the nodes that are in a set.

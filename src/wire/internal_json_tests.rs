@@ -303,9 +303,8 @@ fn what_is_refused_of_a_node() {
 #[test]
 fn an_answer_to_a_resynchronisation() {
     // Compat section 5 with its `Timer` written out.
-    let expected = format!(
-        r#"{{"Timers":[{{"TimerID":809146204028928,"OldReplicas":["127.0.0.1"],"Timer":{WATCHED}}}]}}"#
-    );
+    let begins = r#"{"Timers":[{"TimerID":809146204028928,"OldReplicas":["127.0.0.1"],"Timer":"#;
+    let expected = format!("{begins}{WATCHED}}}]}}");
     let mut out = Vec::new();
     let mut writer = ResyncWriter::begin(&mut out);
     writer.timer(TimerId(809_146_204_028_928), &["127.0.0.1"], &watched());
@@ -369,7 +368,10 @@ fn references() {
         Reference { id: TimerId(809_146_204_028_928), rank: 0 },
         Reference { id: TimerId(u64::MAX), rank: 15 },
     ];
-    let expected = r#"{"IDs":[{"ID":809146204028928,"ReplicaIndex":0},{"ID":18446744073709551615,"ReplicaIndex":15}]}"#;
+    let expected = concat!(
+        r#"{"IDs":[{"ID":809146204028928,"ReplicaIndex":0},"#,
+        r#"{"ID":18446744073709551615,"ReplicaIndex":15}]}"#
+    );
     for count in 0..=2 {
         let mut out = Vec::new();
         write_references(&references[..count], &mut out);

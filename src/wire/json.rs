@@ -16,8 +16,8 @@ const KEPT_BODY_BYTES_MAX: usize = 64 << 10;
 /// held.
 const KEPT_TOKENS_MAX: usize = 1 << 13;
 
-/// Why a body is not the document expected: one line that names the member, what was expected and what
-/// came. Answered with 400.
+/// Why a body is not the document expected: one line that names the member, what was expected and
+/// what came. Answered with 400.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct DocumentError(pub Cow<'static, str>);
@@ -199,8 +199,8 @@ impl<'a> Cursor<'_, 'a> {
         self.skip_inside(node);
     }
 
-    /// A cursor over the whole value that comes next, which is skipped here: whatever is wrong inside
-    /// of it, what follows can be read.
+    /// A cursor over the whole value that comes next, which is skipped here: whatever is wrong
+    /// inside of it, what follows can be read.
     pub(super) fn value(&mut self) -> Self {
         let whole = self.nodes;
         self.skip();
