@@ -90,7 +90,8 @@ impl Shard {
                 return;
             }
         }
-        if !may_start && host.is_in_trouble() && self.has_backup(&record) {
+        let is_stuck = !may_start && host.is_in_trouble() && self.has_backup(&record);
+        if is_stuck || self.is_next_ranks_turn(tick, &record) {
             return self.hand_over(tick, slot);
         }
         let host = self.hosts.get(record.host());
@@ -172,6 +173,10 @@ impl Shard {
             let ready = &mut self.hosts.get_mut(host).ready;
             let Some(slot) = ready.pop_front(&mut self.links) else { return };
             self.counters.waiting -= 1;
+            if self.is_next_ranks_turn(tick, self.records.get(slot)) {
+                self.hand_over(tick, slot);
+                continue;
+            }
             self.attempt(now, slot, outbox);
         }
         self.hosts.list_if_troubled(host);
@@ -279,6 +284,18 @@ impl Shard {
         }
         behind & !self.ranks_of(&placement.replicas, self.peers.dead()) != 0
             || placement.has_sites_behind()
+    }
+
+    /// Whether a pop has waited here (for a place at its host, or because this core had no time)
+    /// until the next rank began with it: of a herd that takes longer than that, both would do
+    /// most.
+    fn is_next_ranks_turn(&self, tick: Tick, record: &Record) -> bool {
+        let placement = self.placements.get(record.placement);
+        let behind = placement.actives_behind();
+        behind != 0
+            && record.attempts == 0
+            && tick >= self.pops_at(record) + RANK_DELAY_MS
+            && behind & !self.ranks_of(&placement.replicas, self.peers.dead()) != 0
     }
 
     fn pop_failed(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {

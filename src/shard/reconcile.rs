@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 
 use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
@@ -61,6 +61,8 @@ pub(super) struct Reconcile {
     again: Option<PeerSet>,
     moves: AHashMap<u64, Move>,
     later: VecDeque<(Tick, TimerId)>,
+    /// The ids in `later`: each stands there once.
+    queued: AHashSet<u64>,
     offers: u32,
 }
 
@@ -107,7 +109,7 @@ impl Shard {
         }
         let record = *self.records.get(slot);
         if self.is_misplaced(&record) {
-            self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
+            self.look_again(tick, record.id);
         }
     }
 
@@ -129,6 +131,7 @@ impl Shard {
                 && at <= tick
             {
                 self.reconcile.later.pop_front();
+                self.reconcile.queued.remove(&id.0);
                 if let Some(slot) = self.find(id) {
                     self.look_at(tick, slot, PeerSet::EMPTY, outbox);
                 }
@@ -390,7 +393,9 @@ impl Shard {
     }
 
     fn look_again(&mut self, tick: Tick, id: TimerId) {
-        self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, id));
+        if self.reconcile.queued.insert(id.0) {
+            self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, id));
+        }
     }
 
     /// A peer died: moves that wait for it begin anew.
