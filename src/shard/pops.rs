@@ -10,10 +10,10 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::wire::peer_message::PeerMessage;
 
-use super::Shard;
 use super::effects::{Attempt, CallbackOutcome, Outbox, Ticket};
 use super::placements::Placement;
 use super::record::{Record, State};
+use super::{HOLD_MS, Shard};
 
 /// Waiting pops of hosts in trouble that are moved back into the wheel per tick.
 const MOVED_BACK_PER_TICK_MAX: usize = 256;
@@ -71,6 +71,9 @@ impl Shard {
     fn pop(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
+        if tick < self.held_until && self.may_be_done_by_others(&record) {
+            return self.wheel.insert(&mut self.links, slot, self.held_until);
+        }
         let host = self.hosts.get(record.host());
         let is_next = host.ready.is_empty() || host.is_in_trouble();
         let may_start = is_next && self.hosts.may_start(record.host(), tick);
@@ -100,6 +103,13 @@ impl Shard {
             self.hosts.get_mut(record.host()).ready.push_back(&mut self.links, slot);
             self.counters.waiting += 1;
         }
+    }
+
+    /// Whether a pop came due while this core got no time, and others hold the timer, too.
+    fn may_be_done_by_others(&self, record: &Record) -> bool {
+        let since_ms = self.held_until - self.pops_at(record);
+        let is_shared = self.placements.get(record.placement).replicas.len() > 1;
+        is_shared && record.state == State::Armed && since_ms >= HOLD_MS
     }
 
     /// Asks for the callback of a slot that is in no list.

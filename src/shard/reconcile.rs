@@ -233,10 +233,13 @@ impl Shard {
         let waiting = view.peers_of(&list).without(self.peers.own()).minus(self.peers.dead());
         let is_reachable = waiting.minus(self.peers.alive()).is_empty();
         let agrees = self.agrees(&former.replicas, &list);
-        if is_due_soon && former.own.is_some() || !is_reachable || !agrees {
+        let mut placement = self.placement(list, former.sites, former.factor);
+        // The last one that lives does not forget it.
+        let is_last = waiting.is_empty() && placement.own.is_none();
+        let is_early = is_due_soon && former.own.is_some();
+        if is_early || !is_reachable || is_last || !agrees {
             return self.look_again(tick, record.id);
         }
-        let mut placement = self.placement(list, former.sites, former.factor);
         placement.actives = self.carried_actives(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
@@ -334,9 +337,15 @@ impl Shard {
         if !record.is_live() {
             return;
         }
+        let mut placement = moving.placement;
         let former = self.placements.get(record.placement).replicas;
-        let is_settled = record.key() == moving.key && record.state != State::InFlight;
-        if !is_settled || !self.agrees(&former, &moving.placement.replicas) {
+        // Those who have it may have done pops since: it can be forgotten here all the same.
+        let is_same = match placement.own {
+            Some(_) => record.key() == moving.key,
+            None => record.version == moving.key.version,
+        };
+        let is_settled = is_same && record.state != State::InFlight;
+        if !is_settled || !self.agrees(&former, &placement.replicas) {
             return self.look_again(tick, id);
         }
         if record.schedule().due(record.sequence + 1) <= tick + FINISH_GUARD_MS
@@ -344,14 +353,12 @@ impl Shard {
         {
             return self.look_again(tick, id);
         }
-        let mut placement = moving.placement;
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
         placement.actives = placement.replicas.all_ranks() & !dead;
         placement.confirmed = 0;
         // Those on the former list, too: they may have found it due too soon to move it themselves,
         // and would pop beside the new holders.
         // They get the whole copy: this node may have forgotten the timer when they ask for it.
-        let former = self.placements.get(record.placement).replicas;
         let view = &self.peers.view;
         let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
         let others = view.peers_of(&placement.replicas).minus(deaf);
