@@ -286,7 +286,11 @@ impl Network {
     }
 
     fn believed(&mut self, node: usize) -> [u64; 3] {
-        self.core(node, 0).peers_believed()
+        let mut count = [0; 3];
+        for (_, liveness, _) in self.core(node, 0).peers_believed() {
+            count[liveness as usize] += 1;
+        }
+        count
     }
 
     fn done(&mut self) -> usize {
