@@ -171,7 +171,7 @@ pub fn add_pops(round: &mut Round, what: &str, of: &Percentiles) {
 
 /// Kills one of three nodes that hold timers of factor 2: lost, doubled, late.
 pub fn kill(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
-    let nodes = Nodes::started(flags, THREE)?;
+    let mut nodes = Nodes::started(flags, THREE)?;
     let timers = flags.kill_timers as usize;
     let ledger = Arc::new(Ledger::new(timers, KILL_INTERVAL_MS, KILL_POPS));
     let sink = Sink::new(SinkMode::Ok, Some(Arc::clone(&ledger)));
@@ -202,7 +202,7 @@ pub fn kill(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     }
     // From here on: second and third pops.
     ledger.split_at(begun_ns + 2 * KILL_INTERVAL_MS * 1_000_000);
-    nodes.signal(2, "KILL")?;
+    nodes.kill(2)?;
     let last_ns = clock_ns() + u64::from(KILL_POPS) * KILL_INTERVAL_MS * 1_000_000;
     let left = Duration::from_nanos(last_ns.saturating_sub(clock_ns())) + Duration::from_secs(3);
     std::thread::sleep(left);

@@ -77,6 +77,32 @@ pub fn measure(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     Ok(())
 }
 
+/// Kills one of three nodes that hold many timers, starts it again, empty, and waits until it has
+/// its share.
+pub fn restart(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
+    let mut nodes = Nodes::started(flags, 3)?;
+    let fill = [
+        ("--target", nodes.addresses[0].to_string()),
+        ("--timers", flags.rebalance_timers.to_string()),
+        ("--replication-factor", "2".to_owned()),
+    ];
+    let report = scenario(flags, "fill", &fill)?;
+    round.problems.extend(report.problems);
+    let share = held(nodes.admins[2])?;
+    nodes.kill(2)?;
+    let began = Instant::now();
+    nodes.start(&[2], Roles { staying: &[0, 1, 2], joining: &[] })?;
+    while held(nodes.admins[2])? < share {
+        if began.elapsed() > PATIENCE {
+            bail!("a node that restarted empty did not get its share within {PATIENCE:?}");
+        }
+        std::thread::sleep(LOOK);
+    }
+    round.add("restart empty: share", "timers", share as f64);
+    round.add("restart empty: until it is back", "s", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
 /// Waits until no node has anything left to compare, twice in a row.
 fn await_end(nodes: &Nodes, began: Instant) -> Result<Duration> {
     let mut ended: Option<Duration> = None;

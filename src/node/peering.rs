@@ -196,6 +196,9 @@ pub(super) struct Peering {
     talking: PeerSet,
     /// Those whose gaps the shard is to be told of.
     gapped: PeerSet,
+    /// Digest of the members of the view, and those whose frames told another.
+    digest: u32,
+    other_views: PeerSet,
     actions: Vec<PeerAction>,
     /// When [`Peering::tick`] is next due.
     wake_at: MonoNs,
@@ -215,6 +218,8 @@ impl Peering {
             known: PeerSet::EMPTY,
             talking: PeerSet::EMPTY,
             gapped: PeerSet::EMPTY,
+            digest: view.digest(),
+            other_views: PeerSet::EMPTY,
             actions: Vec::new(),
             wake_at: MonoNs(u64::MAX),
             unheard: Vec::new(),
@@ -252,6 +257,14 @@ impl Peering {
             former.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
             behind.tell(Event::Peer { peer, liveness: Liveness::Dead, dialect, has_gaps: false });
         }
+        let is_other = |peer: &PeerIndex| {
+            let voice = self.peers[peer.index()].as_ref().map(|peer| &peer.voice);
+            let seen = voice.and_then(Voice::peer_view);
+            seen.is_some_and(|seen| seen != self.digest)
+        };
+        let others = self.known.iter().filter(is_other);
+        self.other_views = others.fold(PeerSet::EMPTY, PeerSet::with);
+        behind.tell(Event::OtherViews(self.other_views));
     }
 
     /// Notes who is to be connected with, and returns those who no longer are.
@@ -275,6 +288,11 @@ impl Peering {
                 has_gaps: false,
                 losses: 0,
             });
+        }
+        let digest = view.digest();
+        self.digest = digest;
+        for peer in self.peers.iter_mut().flatten() {
+            peer.voice.set_view(digest);
         }
         self.known = wanted;
         self.talking = self.talking.intersection(wanted);
@@ -385,15 +403,10 @@ impl Peering {
             return Ok(());
         };
         self.counters.bytes_received += bytes.len() as u64;
-        dialled.heard_at = now;
-        let verdict = dialled.detector.heard(now);
-        if verdict != Verdict::default() {
-            self.follow(behind, peer, verdict);
-        }
-        let Some(dialled) = self.peers[peer.index()].as_mut() else { return Ok(()) };
         if dialled.stage != Stage::Open {
             return Ok(());
         }
+        let frames = dialled.voice.frames();
         let taken = dialled.voice.received(now, bytes, |purpose, result| {
             behind.tell(Event::PeerResult { peer, purpose, result });
         });
@@ -401,6 +414,22 @@ impl Peering {
         // Results make room in the window.
         if !dialled.voice.is_empty() {
             self.talking = self.talking.with(peer);
+        }
+        if taken.is_ok() && dialled.voice.has_heard(frames) {
+            dialled.heard_at = now;
+            let is_other = dialled.voice.peer_view().is_some_and(|seen| seen != self.digest);
+            if is_other != self.other_views.contains(peer) {
+                self.other_views = self.other_views.without(peer);
+                if is_other {
+                    self.other_views = self.other_views.with(peer);
+                }
+                behind.tell(Event::OtherViews(self.other_views));
+            }
+            let Some(dialled) = self.peers[peer.index()].as_mut() else { return taken };
+            let verdict = dialled.detector.heard(now);
+            if verdict != Verdict::default() {
+                self.follow(behind, peer, verdict);
+            }
         }
         taken
     }

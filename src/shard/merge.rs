@@ -158,7 +158,9 @@ impl Shard {
         {
             let factor = self.placements.get(held.placement).factor;
             let is_other = held.is_live() && factor != copy.factor;
-            if is_other || held.key() > key {
+            // The same write that has popped since is this write, come again over another
+            // connection.
+            if is_other || held.version > key.version {
                 return PeerResult::Superseded { version: held.version.0, factor };
             }
         }

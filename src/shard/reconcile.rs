@@ -111,7 +111,7 @@ impl Shard {
         }
     }
 
-    /// Whether a live timer's list is not the right one, or this node is not on it.
+    /// Whether a timer is not where it belongs.
     fn is_misplaced(&self, record: &Record) -> bool {
         let placement = self.placements.get(record.placement);
         record.is_live()
@@ -232,10 +232,12 @@ impl Shard {
         let view = &self.peers.view;
         let waiting = view.peers_of(&list).without(self.peers.own()).minus(self.peers.dead());
         let is_reachable = waiting.minus(self.peers.alive()).is_empty();
+        let agrees = self.agrees(&former.replicas, &list);
         let mut placement = self.placement(list, former.sites, former.factor);
         // The last one that lives does not forget it.
         let is_last = waiting.is_empty() && placement.own.is_none();
-        if is_due_soon && former.own.is_some() || !is_reachable || is_last {
+        let is_early = is_due_soon && former.own.is_some() || !is_reachable;
+        if is_early || is_last || !agrees {
             return self.look_again(tick, record.id);
         }
         placement.actives = self.carried_actives(&former, &list);
@@ -341,7 +343,9 @@ impl Shard {
             Some(_) => record.key() == moving.key,
             None => record.version == moving.key.version,
         };
-        if !is_same || record.state == State::InFlight {
+        let former = self.placements.get(record.placement).replicas;
+        let is_settled = is_same && record.state != State::InFlight;
+        if !is_settled || !self.agrees(&former, &placement.replicas) {
             return self.look_again(tick, id);
         }
         if record.schedule().due(record.sequence + 1) <= tick + FINISH_GUARD_MS
@@ -354,16 +358,28 @@ impl Shard {
         placement.confirmed = 0;
         // Those on the former list, too: they may have found it due too soon to move it themselves,
         // and would pop beside the new holders.
+        // They get the whole copy: this node may have forgotten the timer when they ask for it.
         let former = self.placements.get(record.placement).replicas;
         let view = &self.peers.view;
-        let others = view.peers_of(&placement.replicas).union(view.peers_of(&former));
-        let others = others.without(self.peers.own());
+        let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
+        let others = view.peers_of(&placement.replicas).minus(deaf);
+        let left = view.peers_of(&former).minus(others).minus(deaf);
         self.place(slot, &placement);
         self.counters.moved += 1;
-        self.tell(slot, others.minus(self.peers.dead()).minus(self.peers.http()), false, outbox);
+        self.tell(slot, others, false, outbox);
+        self.tell(slot, left, true, outbox);
         if placement.own.is_none() {
             self.forget(tick, slot);
         }
+    }
+
+    /// Whether all live nodes of both lists see the same members as this one: another would not know
+    /// that the timer moves, and pop it where it was.
+    fn agrees(&self, former: &Replicas, list: &Replicas) -> bool {
+        let view = &self.peers.view;
+        let concerned = view.peers_of(former).union(view.peers_of(list)).without(self.peers.own());
+        let frames = concerned.intersection(self.peers.alive()).minus(self.peers.http());
+        frames.intersection(self.peers.other_view).is_empty()
     }
 
     /// The ranks of the nodes that are in a set.

@@ -4,7 +4,7 @@ use chronos::base::ids::TimerId;
 use chronos::shard::inspect::Held;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
-use super::model::{AWAY_NS, Checked, MS, TALK_NS, Write, broken};
+use super::model::{Checked, MS, TALK_NS, Write, broken};
 use super::random::{Purpose, Stream};
 use super::story_plan::{Kind, Operation, Target};
 use super::world::World;
@@ -68,7 +68,7 @@ impl World {
             if !self.model.is_steady(steady_ns, now_ns) {
                 return Ok(());
             }
-            if was_away_ns < AWAY_NS && holders.iter().any(|(_, held)| held.is_live) {
+            if was_away_ns < self.model.away_ns && holders.iter().any(|(_, held)| held.is_live) {
                 return broken("T6", text());
             }
             return Ok(());

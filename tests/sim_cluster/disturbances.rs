@@ -126,11 +126,13 @@ impl Disturbances {
         dead.count_ones() + others
     }
 
-    /// The longest time within which something lasted without [`SYNC_NS`](Self::SYNC_NS) of calm.
+    /// The longest time within which something lasted without [`SYNC_NS`](Self::SYNC_NS) of calm;
+    /// a process that died brings nothing old back.
     pub fn longest_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         let mut spans: Vec<(u64, u64)> = self
             .all
             .iter()
+            .filter(|one| !one.is_down)
             .map(|one| (one.from_ns, one.to_ns.min(to_ns).saturating_add(Self::SYNC_NS)))
             .filter(|span| span.0 <= to_ns && span.1 >= from_ns)
             .collect();

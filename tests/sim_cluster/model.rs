@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use chronos::base::limits::{Acknowledge, ClusterLimits, TOMBSTONE_MS_MIN};
 use chronos::shard::effects::CallbackOutcome;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
@@ -32,10 +33,6 @@ pub const TALK_NS: u64 = 300 * MS;
 /// Most that a start can be early after crossing nodes: each crossing converts clocks by offsets
 /// that drift for two windows of 2 s at 1 000 ppm.
 const CROSSINGS_NS: u64 = 3 * 4 * MS + MS;
-
-/// A node that was away for longer may bring a timer back that has ended since: tombstones live 10
-/// s (compat section 4).
-pub const AWAY_NS: u64 = 10_000 * MS;
 
 /// How a request of a write ended for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +121,9 @@ pub struct Model {
     /// Time since which everything is healed.
     pub healed_ns: Option<u64>,
     drift_ppm: u64,
+    /// A node that was away for longer may bring a timer back that has ended since: tombstones have
+    /// ended, too.
+    pub away_ns: u64,
     acknowledges_first: bool,
     promotion: bool,
     pub delivered: u64,
@@ -132,7 +132,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(hosts: usize, drift_ppm: u64, promotion: bool, acknowledges_first: bool) -> Self {
+    pub fn new(hosts: usize, drift_ppm: u64, limits: &ClusterLimits) -> Self {
         Self {
             writes: BTreeMap::new(),
             timers: BTreeMap::new(),
@@ -143,8 +143,9 @@ impl Model {
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
             drift_ppm,
-            acknowledges_first,
-            promotion,
+            away_ns: (TOMBSTONE_MS_MIN + limits.tombstone_hold_ms) * MS,
+            acknowledges_first: limits.acknowledge == Acknowledge::First,
+            promotion: limits.promotion,
             delivered: 0,
             attempts: 0,
             doubled: 0,
@@ -178,6 +179,12 @@ impl Model {
             Some(known) if known == id => Ok(()),
             Some(known) => broken("R2", format!("{name} is about {known:x} and {id:x}")),
         }
+    }
+
+    /// The factor that a timer was made with.
+    pub fn factor_of(&self, id: u64) -> Option<u8> {
+        let names = self.timers.get(&id)?;
+        names.iter().find_map(|name| self.writes[name].wish).map(|wish| wish.factor)
     }
 
     /// A write was answered, or certainly did nothing.
@@ -316,7 +323,7 @@ impl Model {
         let key = (place.node, place.life, name);
         let last = self.last.get(&key).copied().unwrap_or_default();
         let was_away_ns = self.disturbances.longest_ns(write.sent_ns, now_ns);
-        if (sequence < last.0 || sequence <= last.1) && was_away_ns < AWAY_NS {
+        if (sequence < last.0 || sequence <= last.1) && was_away_ns < self.away_ns {
             return broken("T5", format!("{} after {last:?}", text()));
         }
         let last = self.last.entry(key).or_default();
@@ -345,7 +352,7 @@ impl Model {
         let is_kept = is_healed
             && self.is_steady(now_ns - RECOVERY_NS, now_ns)
             && self.disturbances.impaired_max(from_ns, now_ns) < write.replicas.min(later.replicas)
-            && was_away_ns < AWAY_NS;
+            && was_away_ns < self.away_ns;
         if is_quiet || is_kept {
             let invariant = if later.wish.is_some() { "T7" } else { "T6" };
             return broken(invariant, format!("pop of {write:?} after {later:?}"));
@@ -358,7 +365,10 @@ impl Model {
         let Some(others) = self.pops.get(&(write.name, sequence)) else { return Ok(()) };
         let wish = write.wish.expect("a pop has one");
         let settled_ns = RECOVERY_NS + wish.interval_ms * MS;
-        let is_quiet = self.disturbances.is_quiet(now_ns.saturating_sub(settled_ns), now_ns);
+        // While nodes have different files, one may believe the old list right and another the new.
+        let ranks_ns = u64::from(2 * write.replicas + 1) * RANK_NS / 2;
+        let is_quiet = self.disturbances.is_quiet(now_ns.saturating_sub(settled_ns), now_ns)
+            && self.is_steady(now_ns.saturating_sub(ranks_ns), now_ns);
         let text =
             || format!("pop {sequence} of {write:?} at {now_ns} by {place:?} and {others:?}");
         if !is_quiet {
@@ -391,7 +401,10 @@ impl Model {
         let Some(due_ns) = write.due_max_ns(sequence, self.drift_ppm) else { return Ok(()) };
         let settled_ns = RECOVERY_NS + 2 * wish.interval_ms * MS;
         let from_ns = due_ns.saturating_sub(settled_ns);
+        let known_all = self.is_steady(write.sent_ns, write.sent_ns)
+            && self.is_steady(now_ns.saturating_sub(RANK_NS * 3 / 2), now_ns);
         if !self.disturbances.is_quiet(from_ns, now_ns)
+            || !known_all
             || !self.host_is_well(wish.host, from_ns, now_ns)
             || !self.is_current(write, now_ns)
         {
