@@ -245,9 +245,6 @@ pub struct ClusterFlags {
     /// Timers created and popped a second meanwhile
     #[arg(long, value_name = "N", value_parser = count(1, 100_000), default_value = "1000")]
     pub rebalance_rate: u32,
-    /// Seconds of that load
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "60")]
-    pub rebalance_load_s: Duration,
     /// Cores of every node
     #[arg(long, value_name = "CORES", default_value = "0,1")]
     pub cores: String,
