@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 
 use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
@@ -61,6 +61,8 @@ pub(super) struct Reconcile {
     again: Option<PeerSet>,
     moves: AHashMap<u64, Move>,
     later: VecDeque<(Tick, TimerId)>,
+    /// The ids in `later`: each stands there once.
+    queued: AHashSet<u64>,
     offers: u32,
 }
 
@@ -107,7 +109,7 @@ impl Shard {
         }
         let record = *self.records.get(slot);
         if self.is_misplaced(&record) {
-            self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
+            self.look_again(tick, record.id);
         }
     }
 
@@ -129,6 +131,7 @@ impl Shard {
                 && at <= tick
             {
                 self.reconcile.later.pop_front();
+                self.reconcile.queued.remove(&id.0);
                 if let Some(slot) = self.find(id) {
                     self.look_at(tick, slot, PeerSet::EMPTY, outbox);
                 }
@@ -236,8 +239,8 @@ impl Shard {
         let mut placement = self.placement(list, former.sites, former.factor);
         // The last one that lives does not forget it.
         let is_last = waiting.is_empty() && placement.own.is_none();
-        let is_early = is_due_soon && former.own.is_some() || !is_reachable;
-        if is_early || is_last || !agrees {
+        let is_early = is_due_soon && former.own.is_some();
+        if is_early || !is_reachable || is_last || !agrees {
             return self.look_again(tick, record.id);
         }
         placement.actives = self.carried_actives(&former, &list);
@@ -338,12 +341,12 @@ impl Shard {
             return;
         }
         let mut placement = moving.placement;
+        let former = self.placements.get(record.placement).replicas;
         // Those who have it may have done pops since: it can be forgotten here all the same.
         let is_same = match placement.own {
             Some(_) => record.key() == moving.key,
             None => record.version == moving.key.version,
         };
-        let former = self.placements.get(record.placement).replicas;
         let is_settled = is_same && record.state != State::InFlight;
         if !is_settled || !self.agrees(&former, &placement.replicas) {
             return self.look_again(tick, id);
@@ -359,7 +362,6 @@ impl Shard {
         // Those on the former list, too: they may have found it due too soon to move it themselves,
         // and would pop beside the new holders.
         // They get the whole copy: this node may have forgotten the timer when they ask for it.
-        let former = self.placements.get(record.placement).replicas;
         let view = &self.peers.view;
         let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
         let others = view.peers_of(&placement.replicas).minus(deaf);
@@ -391,7 +393,9 @@ impl Shard {
     }
 
     fn look_again(&mut self, tick: Tick, id: TimerId) {
-        self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, id));
+        if self.reconcile.queued.insert(id.0) {
+            self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, id));
+        }
     }
 
     /// A peer died: moves that wait for it begin anew.

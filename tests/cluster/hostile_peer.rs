@@ -137,7 +137,7 @@ pub fn frame(messages: &[PeerMessage<'_>], first: u32) -> Vec<u8> {
         out.extend_from_slice(&encoded);
     }
     let count = messages.len() as u16;
-    end_frame(&mut out, begins, FrameKind::Messages, count, first, monotonic());
+    end_frame(&mut out, begins, FrameKind::Messages, count, first, monotonic(), 0);
     out
 }
 
