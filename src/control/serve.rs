@@ -2,6 +2,7 @@
 //! the control thread and runs a single-threaded runtime; the cores never wait for it.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,7 +11,11 @@ use tracing::{error, info, warn};
 
 use super::admin::{self, AdminState};
 use super::config::Config;
+use super::config_files::ConfigFiles;
+use super::log;
+use super::reload::{self, Reloader};
 use super::view::{NodeState, NodeView};
+use crate::node::commands::Command;
 use crate::node::{self, NodeHandle, StartError};
 
 /// How often the cores are looked at: 4 wake-ups a second, and a failed core is told within 250 ms.
@@ -57,20 +62,31 @@ pub enum ServeError {
 }
 
 /// Runs a node until a signal stops it. `Ok` is an orderly stop. A second signal ends the process
-/// at once with 130.
-pub fn serve(config: &Config) -> Result<(), ServeError> {
+/// at once with 130. `files` are read again on SIGHUP, `log_file` (of a daemon) is opened again;
+/// `ready` is called once all cores serve.
+pub fn serve(
+    config: &Config,
+    files: ConfigFiles,
+    log_file: Option<&Path>,
+    ready: impl FnOnce(),
+) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(ServeError::Control)?;
-    let end = runtime.block_on(live(config));
+    let end = runtime.block_on(live(config, files, log_file, ready));
     // A core that hangs may still be waited for on a thread of the runtime: do not wait for that
     // thread.
     runtime.shutdown_background();
     end
 }
 
-async fn live(config: &Config) -> Result<(), ServeError> {
+async fn live(
+    config: &Config,
+    files: ConfigFiles,
+    log_file: Option<&Path>,
+    ready: impl FnOnce(),
+) -> Result<(), ServeError> {
     // Signals first: one that arrives during the start must not be lost.
     let mut signals = Signals::install().map_err(ServeError::Control)?;
     let admin_listener = match config.admin.enabled {
@@ -85,10 +101,29 @@ async fn live(config: &Config) -> Result<(), ServeError> {
     let view = NodeView::of(&node);
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     announce(config, &view, admin_address);
+    let mut reloader = Reloader::new(files, config.clone(), node.view.clone());
     if let Some(listener) = admin_listener {
-        tokio::spawn(admin::serve(listener, AdminState::of(view.clone())));
+        let state = AdminState::of(view.clone(), config.node.limits.tags_max);
+        tokio::spawn(admin::serve(listener, state));
     }
-    let has_failed = signals.wait_for_end(&node).await;
+    ready();
+    let has_failed = loop {
+        match signals.next(&node).await {
+            Asked::Stop => break false,
+            Asked::Failed => break true,
+            Asked::Reload => {
+                info!("SIGHUP: reading the configuration again");
+                reopen(log_file);
+                if let Ok(Some(view)) = reloader.reload() {
+                    node.command(&Command::View(view));
+                }
+            }
+            Asked::Resynchronise => {
+                info!("SIGUSR1: comparing all timers with the other members");
+                node.command(&Command::Resynchronise);
+            }
+        }
+    };
     view.set_state(if has_failed { NodeState::Failed } else { NodeState::Stopping });
     stop(node, &mut signals, has_failed).await
 }
@@ -113,9 +148,18 @@ fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>)
         Some(address) => info!("admin API on http://{address}: /healthz /readyz /metrics /status"),
         None => info!("admin API off"),
     }
+    if !is_alone(config) {
+        reload::announce(config);
+    }
     if config.admin.enabled && !config.admin.listen.ip().is_loopback() {
         warn!("the admin API has no authentication and listens beyond loopback: keep others out");
     }
+}
+
+fn is_alone(config: &Config) -> bool {
+    let members = &config.membership;
+    let lists = [&members.nodes, &members.joining, &members.leaving];
+    lists.iter().all(|list| list.is_empty()) && members.remote_sites.is_empty()
 }
 
 /// Stops the node and waits for its cores, or ends the process at once on a further signal.
@@ -145,6 +189,28 @@ async fn stop(node: NodeHandle, signals: &mut Signals, has_failed: bool) -> Resu
     }
 }
 
+/// A log file that was moved away is written no further.
+fn reopen(log_file: Option<&Path>) {
+    if let Some(file) = log_file
+        && let Err(problem) = log::send_to(file)
+    {
+        // Standard error still is the old file.
+        error!("cannot log to {}: {problem}; the former file goes on", file.display());
+    }
+}
+
+/// What a running node is asked for.
+enum Asked {
+    /// SIGTERM, SIGINT.
+    Stop,
+    /// A core has ended by itself.
+    Failed,
+    /// SIGHUP.
+    Reload,
+    /// SIGUSR1.
+    Resynchronise,
+}
+
 /// The signals that a node answers to.
 struct Signals {
     terminate: Signal,
@@ -171,24 +237,20 @@ impl Signals {
         }
     }
 
-    /// Returns when a stop is asked for (false) or a core has failed (true).
-    async fn wait_for_end(&mut self, node: &NodeHandle) -> bool {
+    /// Returns with what is asked for first, or when a core has failed.
+    async fn next(&mut self, node: &NodeHandle) -> Asked {
         let mut look = interval(LOOK_EVERY);
         loop {
             tokio::select! {
                 // In this order, so that a signal sent before the one that stops is answered first.
                 biased;
-                _ = self.hang_up.recv() => {
-                    warn!("SIGHUP: nothing can be reloaded yet; restart to change a setting");
-                }
-                _ = self.resynchronise.recv() => {
-                    warn!("SIGUSR1: one node alone has nothing to resynchronise");
-                }
-                _ = self.terminate.recv() => { info!("SIGTERM"); return false; }
-                _ = self.interrupt.recv() => { info!("SIGINT"); return false; }
+                _ = self.hang_up.recv() => return Asked::Reload,
+                _ = self.resynchronise.recv() => return Asked::Resynchronise,
+                _ = self.terminate.recv() => { info!("SIGTERM"); return Asked::Stop; }
+                _ = self.interrupt.recv() => { info!("SIGINT"); return Asked::Stop; }
                 _ = look.tick() => if node.has_failed() {
                     error!("a core has failed");
-                    return true;
+                    return Asked::Failed;
                 }
             }
         }

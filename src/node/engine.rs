@@ -28,6 +28,9 @@ const STOP_MS: u64 = 2_000;
 const STOP_FLUSH_MS: u64 = 200;
 /// Meters are published at most this often while the core is busy.
 const PUBLISH_EVERY_NS: u64 = 10_000_000;
+/// When the control thread has not taken all that was told of statistics tags, the rest is told
+/// after this pause, even if nothing else happens.
+const TAGS_BEHIND_MS: u64 = 100;
 
 /// Everything that one core drives.
 pub struct Engine {
@@ -217,7 +220,10 @@ impl Engine {
         let meters = &self.meters[self.own];
         if wait != Wait::Poll || ended.since_ns(*published) >= PUBLISH_EVERY_NS {
             *published = ended;
-            publish(meters, &mut self.server, (&self.lanes, &self.peers), &self.ring);
+            let others = (&self.lanes, &self.peers);
+            if publish(meters, &mut self.server, others, &self.ring) {
+                return wait.at_most(ended.plus_ms(TAGS_BEHIND_MS));
+            }
         }
         wait
     }
@@ -263,7 +269,8 @@ impl Engine {
                 let is_done = self.server.open() == 0 && self.server.service.core.peers_settled();
                 if is_done || at.mono >= since.plus_ms(STOP_FLUSH_MS) {
                     let others = (&self.lanes, &self.peers);
-                    publish(&self.meters[self.own], &mut self.server, others, &self.ring);
+                    let own = &self.meters[self.own];
+                    let _ = publish(own, &mut self.server, others, &self.ring);
                     return Ok(());
                 }
             }

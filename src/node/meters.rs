@@ -8,6 +8,8 @@ use crate::base::limits::PEERS_MAX;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::Dialect;
 
+use super::tag_feed::TagFeed;
+
 /// A number that one core writes and any thread reads.
 #[derive(Debug, Default)]
 pub struct Meter(AtomicU64);
@@ -116,6 +118,8 @@ macro_rules! meters {
             pub lateness: Histogram,
             /// Length of loop turns, waiting not counted.
             pub turn: Histogram,
+            /// What became of statistics tags.
+            pub tags: TagFeed,
             /// What the core believes of each peer.
             pub beliefs: Beliefs,
         }

@@ -94,6 +94,7 @@ impl Network {
                 records_max: 1_000_000,
                 store_bytes_max: 1 << 40,
                 pops_per_turn_max: 256,
+                tags_max: 8,
                 callbacks: CallbackLimits::default(),
                 cluster: self.limits.clone(),
                 view: view.clone(),

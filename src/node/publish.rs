@@ -10,13 +10,15 @@ use super::peer_sockets::PeerSockets;
 use super::server::Server;
 use super::service::Service;
 
-/// Publishes the present state of a core. Cost: some sixty relaxed stores and one clock read.
+/// Publishes the present state of a core. Cost: some sixty relaxed stores and one clock read. True:
+/// more is to be told of statistics tags than the control thread takes; publish again soon.
 pub fn publish(
     meters: &CoreMeters,
     server: &mut Server,
     (lanes, sockets): (&Lanes, &PeerSockets),
     ring: &Ring,
-) {
+) -> bool {
+    let is_behind = meters.tags.tell(server.service.core.shard_mut().tags_mut());
     let shard = server.service.core.shard();
     let counted = shard.counters();
     meters.timers.set(counted.timers);
@@ -63,6 +65,7 @@ pub fn publish(
     meters.mesh_depth_max.set(mesh.depth_max);
     meters.ring_enters.set(ring.enters());
     meters.cpu_ns.set(thread_cpu_ns());
+    is_behind
 }
 
 fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
