@@ -7,11 +7,11 @@
 //! get the same page for ever. Here each page goes on behind the last one, so that a round leaves
 //! nothing out and ends. No clock, no socket.
 
-use crate::base::ids::{NodeHash, ShardCount, ShardIndex};
+use crate::base::ids::{NodeHash, ShardCount, ShardIndex, TimerId};
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
 use crate::shard::effects::{
-    Answer, CollectedTimer, Internal, PageAsk, PagePart, Refusal, Reply, Requester,
+    Answer, CollectedTimer, Internal, PageAsk, PagePart, PagePlace, Refusal, Reply, Requester,
 };
 use crate::timer::definition::Content;
 use crate::wire::internal_json::{InternalCallback, InternalTimer};
@@ -46,8 +46,8 @@ struct Cursor {
     node: NodeHash,
     /// What it said the last time, and where that page began and ended.
     asked_ms: Option<u64>,
-    first: Tick,
-    last: Tick,
+    first: PagePlace,
+    last: PagePlace,
     at: Tick,
     steps_back: u32,
 }
@@ -55,7 +55,7 @@ struct Cursor {
 /// What is being put together.
 #[derive(Debug)]
 enum Whole {
-    Page { asked: PageAsked, first: Tick, timers: Vec<CollectedTimer>, has_more: bool },
+    Page { asked: PageAsked, first: PagePlace, timers: Vec<CollectedTimer>, has_more: bool },
     Forget,
 }
 
@@ -147,45 +147,45 @@ impl Gathers {
     }
 
     /// Where a page begins.
-    fn first(&mut self, now: Tick, asked: &PageAsked) -> Tick {
+    fn first(&mut self, now: Tick, asked: &PageAsked) -> PagePlace {
         self.cursors.retain(|cursor| now - cursor.at < CURSOR_MS);
-        let Some(from_ms) = asked.from_ms else { return Tick(0) };
-        let meant = now + from_ms;
+        let Some(from_ms) = asked.from_ms else { return (Tick(0), TimerId(0)) };
+        let meant = (now + from_ms, TimerId(0));
         let Some(cursor) = self.cursors.iter_mut().find(|cursor| cursor.node == asked.node) else {
             return meant;
         };
         let is_again = cursor.asked_ms == asked.from_ms;
-        if (is_again || meant < cursor.first) && cursor.steps_back < STEPS_BACK_MAX {
+        if (is_again || meant.0 < cursor.first.0) && cursor.steps_back < STEPS_BACK_MAX {
             cursor.steps_back += 1;
             return if is_again { cursor.first } else { meant };
         }
-        cursor.last + 1
+        behind(cursor.last)
     }
 
-    fn remember(&mut self, now: Tick, asked: &PageAsked, first: Tick, page: &PagePart) {
+    fn remember(&mut self, now: Tick, asked: &PageAsked, first: PagePlace, page: &PagePart) {
         let former = self.cursors.iter().position(|cursor| cursor.node == asked.node);
         let former = former.map(|place| self.cursors.swap_remove(place));
         let steps_back = former.filter(|_| asked.from_ms.is_some()).map_or(0, |one| one.steps_back);
         if self.cursors.len() >= CURSORS_MAX {
             self.cursors.remove(0);
         }
-        let last = page.timers.last().map_or(first, |timer| timer.due);
+        let last = page.timers.last().map_or(first, |timer| timer.place);
         let asked_ms = asked.from_ms;
         self.cursors.push(Cursor { node: asked.node, asked_ms, first, last, at: now, steps_back });
     }
 }
 
-/// The first `count` of all parts, in order, and all others of the last one's millisecond. Each
-/// part has all its timers up to the millisecond of its last one, and if it has more, at least
-/// `count` of them: so nothing is missing before the cut.
+/// The place behind another.
+fn behind((due, id): PagePlace) -> PagePlace {
+    id.0.checked_add(1).map_or((due + 1, TimerId(0)), |id| (due, TimerId(id)))
+}
+
+/// The first `count` of all parts, in order. Each part that has more has at least `count`: so nothing
+/// is missing before the cut.
 fn cut(mut timers: Vec<CollectedTimer>, mut has_more: bool, count: usize) -> PagePart {
-    // Stable, and the parts come in any order: the same page is the same set at least.
-    timers.sort_by_key(|timer| timer.due);
-    if let Some(last) = timers.get(count.saturating_sub(1)) {
-        let end = timers.partition_point(|timer| timer.due <= last.due);
-        has_more |= end < timers.len();
-        timers.truncate(end);
-    }
+    timers.sort_unstable_by_key(|timer| timer.place);
+    has_more |= count < timers.len();
+    timers.truncate(count);
     PagePart { timers, has_more }
 }
 
@@ -234,7 +234,8 @@ fn with_document(
     let sites: Vec<&str> = sites.iter().filter_map(|site| view.name_of_site(*site)).collect();
     write(&InternalTimer {
         now: now.wall,
-        start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_floor().0 as i64),
+        // A start is rounded up to a tick, so it may be the next one.
+        start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_ceil().0 as i64),
         sequence: copy.standing.sequence,
         interval_ms: copy.interval_ms,
         repeat_for_ms: copy.repeat_for_ms,
@@ -257,57 +258,67 @@ mod tests {
 
     const OWN: ShardIndex = ShardIndex(1);
 
-    fn timer(due: u64) -> CollectedTimer {
-        CollectedTimer { due: Tick(due), former: Replicas::new(), copy: Box::default() }
+    fn timer(due: u64, id: u64) -> CollectedTimer {
+        let place = (Tick(due), TimerId(id));
+        CollectedTimer { place, former: Replicas::new(), copy: Box::default() }
     }
 
-    fn dues(page: &PagePart) -> Vec<u64> {
-        page.timers.iter().map(|timer| timer.due.0).collect()
+    fn places(page: &PagePart) -> Vec<(u64, u64)> {
+        page.timers.iter().map(|timer| (timer.place.0.0, timer.place.1.0)).collect()
     }
 
     #[test]
-    fn a_page_is_cut_behind_all_of_the_last_millisecond() {
-        let timers = || [9, 5, 7, 7, 7, 8].map(timer).to_vec();
+    fn a_page_is_the_first_of_all_parts() {
+        let timers = || vec![timer(9, 1), timer(5, 2), timer(7, 9), timer(7, 3)];
         let page = cut(timers(), false, 2);
-        assert_eq!((dues(&page), page.has_more), (vec![5, 7, 7, 7], true));
-        let page = cut(timers(), false, 6);
-        assert_eq!((dues(&page), page.has_more), (vec![5, 7, 7, 7, 8, 9], false));
+        assert_eq!((places(&page), page.has_more), (vec![(5, 2), (7, 3)], true));
+        let page = cut(timers(), false, 4);
+        assert_eq!((page.timers.len(), page.has_more), (4, false));
         let page = cut(timers(), true, 60);
-        assert_eq!((page.timers.len(), page.has_more), (6, true));
+        assert_eq!((page.timers.len(), page.has_more), (4, true));
         assert_eq!(cut(Vec::new(), false, 2), PagePart::default());
+        assert_eq!(behind((Tick(3), TimerId(u64::MAX))), (Tick(4), TimerId(0)));
     }
 
     fn asked(from_ms: Option<u64>) -> PageAsked {
         PageAsked { node: NodeHash(7), from_ms, count: 100 }
     }
 
-    fn serve(gathers: &mut Gathers, at: u64, from_ms: Option<u64>, dues: &[u64]) -> u64 {
+    /// Serves a page whose last timer has this place; returns where it begins.
+    fn serve(
+        gathers: &mut Gathers,
+        at: u64,
+        from_ms: Option<u64>,
+        last: Option<(u64, u64)>,
+    ) -> (u64, u64) {
         let first = gathers.first(Tick(at), &asked(from_ms));
-        let timers = dues.iter().map(|&due| timer(due)).collect();
+        let timers = last.into_iter().map(|(due, id)| timer(due, id)).collect();
         let page = PagePart { timers, has_more: true };
         gathers.remember(Tick(at), &asked(from_ms), first, &page);
-        first.0
+        (first.0.0, first.1.0)
     }
 
     #[test]
     fn a_round_goes_on_behind_the_last_page_whatever_the_asking_node_counts() {
-        let mut gathers = Gathers::default();
-        assert_eq!(serve(&mut gathers, 1_000, Some(50), &[1_060]), 1_050, "nothing is known of it");
-        assert_eq!(serve(&mut gathers, 1_000, None, &[1_500, 1_600]), 0);
+        let mut all = Gathers::default();
+        let begun = serve(&mut all, 1_000, Some(50), Some((1_060, 3)));
+        assert_eq!(begun, (1_050, 0), "nothing is known of it");
+        assert_eq!(serve(&mut all, 1_000, None, Some((1_600, 3))), (0, 0));
         // It took 30 ms until the next one was asked for.
-        assert_eq!(serve(&mut gathers, 1_030, Some(600), &[1_601, 1_700]), 1_601);
+        assert_eq!(serve(&mut all, 1_030, Some(600), Some((1_700, 9))), (1_600, 4));
         // That answer was lost.
-        assert_eq!(serve(&mut gathers, 1_040, Some(600), &[1_601, 1_700]), 1_601);
+        assert_eq!(serve(&mut all, 1_040, Some(600), Some((1_700, 9))), (1_600, 4));
         // It counts too little, within the last page: that would be the same page for ever.
-        assert_eq!(serve(&mut gathers, 1_050, Some(580), &[1_800]), 1_701);
+        assert_eq!(serve(&mut all, 1_050, Some(580), Some((1_800, 1))), (1_700, 10));
         // It goes back behind that; but not without end.
         for _ in 2..STEPS_BACK_MAX {
-            assert_eq!(serve(&mut gathers, 1_060, Some(1), &[1_800]), 1_061);
+            assert_eq!(serve(&mut all, 1_060, Some(1), Some((1_800, 1))), (1_061, 0));
         }
-        assert_eq!(serve(&mut gathers, 1_070, Some(1), &[1_800]), 1_061);
-        assert_eq!(serve(&mut gathers, 1_070, Some(1), &[1_900]), 1_801);
-        assert_eq!(serve(&mut gathers, 1_070, None, &[1_500]), 0, "a new round");
-        assert_eq!(serve(&mut gathers, 1_070 + CURSOR_MS, Some(5), &[]), 1_075 + CURSOR_MS);
+        assert_eq!(serve(&mut all, 1_070, Some(1), Some((1_800, 1))), (1_061, 0));
+        assert_eq!(serve(&mut all, 1_070, Some(1), Some((1_900, 1))), (1_800, 2));
+        assert_eq!(serve(&mut all, 1_070, None, Some((1_500, 1))), (0, 0), "a new round");
+        let late = 1_070 + CURSOR_MS;
+        assert_eq!(serve(&mut all, late, Some(5), None), (late + 5, 0));
     }
 
     #[test]
@@ -318,7 +329,7 @@ mod tests {
         let mut gathers = Gathers::default();
         let shards = (OWN, ShardCount::new(2));
         let (to, ask) = gathers.begin_page(now, shards, client, asked(None));
-        assert_eq!((ask.from, ask.is_fresh), (Tick(0), true));
+        assert_eq!((ask.from, ask.is_fresh), ((Tick(0), TimerId(0)), true));
         let references = gathers.begin_forget(OWN, client, 1);
         assert_ne!(to, references);
         let part = |has_more| {

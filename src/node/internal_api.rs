@@ -2,7 +2,7 @@
 //! may, and what it means.
 
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use httparse::{Header, Request as HttpRequest, Status};
@@ -219,6 +219,10 @@ pub fn addresses(view: &View) -> (Vec<IpAddr>, Vec<String>) {
             Place::At(address) => literal.push(address.ip().to_canonical()),
             Place::Named(name, _) => named.push(name),
         }
+    }
+    // The kernel lets those on this machine call from there, whatever loopback address they have.
+    if literal.iter().any(|address| matches!(address, IpAddr::V4(it) if it.is_loopback())) {
+        literal.push(Ipv4Addr::LOCALHOST.into());
     }
     (literal, named)
 }

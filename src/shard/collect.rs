@@ -3,10 +3,9 @@
 //!
 //! A page is in the order of the next pops, but the wheel knows no order among a million timers. So
 //! a shard goes through its records in portions and keeps the earliest of those that the node is to
-//! hold: its *window*. Pages are taken from the window; behind its end the next one is made. A
-//! window ends between two milliseconds, never within one, and all that are due in the millisecond
-//! of a page's last timer are on that page: so whoever asks on from there misses nothing, and is
-//! told nothing twice.
+//! hold: its *window*. Pages are taken from the window; behind its end the next one is made. Timers
+//! of one millisecond are in the order of their ids, so that a page may end among a million of them
+//! and the next one goes on there.
 //!
 //! Timers that already are where they belong are told, too: a node that comes back empty asks for
 //! them. Never waits, never answers twice.
@@ -16,7 +15,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use ahash::AHashMap;
 
-use crate::base::ids::{NodeHash, Slot, TimerId};
+use crate::base::ids::{NodeHash, Slot};
 use crate::base::time::{Now, Tick};
 use crate::timer::version::StateKey;
 use crate::wire::peer_message::{PeerMessage, Standing, TimerCopy};
@@ -24,7 +23,8 @@ use crate::wire::resync_json::Reference;
 
 use super::Shard;
 use super::effects::{
-    Answer, CollectedTimer, Internal, Outbox, PageAsk, PagePart, Refusal, Reply, Requester,
+    Answer, CollectedTimer, Internal, Outbox, PageAsk, PagePart, PagePlace, Refusal, Reply,
+    Requester,
 };
 use super::record::State;
 
@@ -48,44 +48,30 @@ const TAKEN_MAX: usize = 1 << 16;
 #[derive(Debug)]
 struct Window {
     node: NodeHash,
-    from: Tick,
-    /// All due before are in; `None`: all there are.
-    until: Option<Tick>,
-    timers: BTreeSet<(Tick, TimerId)>,
+    from: PagePlace,
+    /// All before are in; `None`: all there are.
+    until: Option<PagePlace>,
+    timers: BTreeSet<PagePlace>,
     /// Where the walk through the records goes on; `None`: it is done.
     next: Option<Slot>,
     used_at: Tick,
 }
 
 impl Window {
-    fn new(node: NodeHash, from: Tick, used_at: Tick) -> Self {
+    fn new(node: NodeHash, from: PagePlace, used_at: Tick) -> Self {
         let next = Some(Slot(0));
         Self { node, from, until: None, timers: BTreeSet::new(), next, used_at }
     }
 
-    fn covers(&self, from: Tick) -> bool {
-        self.from <= from && self.until.is_none_or(|until| from < until)
+    fn covers(&self, place: PagePlace) -> bool {
+        self.from <= place && self.until.is_none_or(|until| place < until)
     }
 
-    /// Takes a timer in; the latest give way, all of a millisecond together. Those of one single
-    /// millisecond stay, however many: they are one page.
-    fn insert(&mut self, due: Tick, id: TimerId) {
-        if !self.covers(due) {
-            return;
-        }
-        self.timers.insert((due, id));
-        while self.timers.len() > WINDOW_MAX {
-            let (Some(&(first, _)), Some(&(last, _))) = (self.timers.first(), self.timers.last())
-            else {
-                return;
-            };
-            if first == last {
-                return;
-            }
-            self.until = Some(last);
-            while self.timers.last().is_some_and(|&(due, _)| due == last) {
-                self.timers.pop_last();
-            }
+    /// Takes a timer in; the last gives way.
+    fn insert(&mut self, place: PagePlace) {
+        self.timers.insert(place);
+        if self.timers.len() > WINDOW_MAX {
+            self.until = self.timers.pop_last();
         }
     }
 }
@@ -96,7 +82,7 @@ struct Asked {
     from: Requester,
     ask: PageAsk,
     /// The last timer looked at in the window.
-    at: Option<(Tick, TimerId)>,
+    at: Option<PagePlace>,
     part: PagePart,
 }
 
@@ -136,7 +122,7 @@ impl Collect {
     }
 
     /// The window that a node's timers from `from` on are taken from.
-    fn window(&mut self, tick: Tick, node: NodeHash, from: Tick) -> &mut Window {
+    fn window(&mut self, tick: Tick, node: NodeHash, from: PagePlace) -> &mut Window {
         let is_of = |window: &Window| window.node == node;
         let place = match self.windows.iter().position(is_of) {
             Some(place) => {
@@ -204,41 +190,32 @@ impl Shard {
     fn fill(&mut self, tick: Tick, asked: &mut Asked, looks: &mut u32) -> bool {
         while *looks > 0 {
             let ask = &asked.ask;
-            let from = asked.at.map_or(ask.from, |(due, _)| due);
+            let from = asked.at.unwrap_or(ask.from);
             let window = self.collect.window(tick, ask.node, from);
             if let Some(next) = window.next {
                 let node = ask.node;
                 self.widen(node, next, looks);
                 continue;
             }
-            let begin = asked.at.map_or(Included((ask.from, TimerId(0))), Excluded);
+            let begin = asked.at.map_or(Included(ask.from), Excluded);
             let following = window.timers.range((begin, Unbounded)).next().copied();
             let until = window.until;
-            let is_full = asked.part.timers.len() >= ask.count as usize;
-            let last = asked.part.timers.last().map(|timer| timer.due);
+            if asked.part.timers.len() >= ask.count as usize {
+                asked.part.has_more = following.is_some() || until.is_some();
+                return true;
+            }
             match following {
-                Some((due, _)) if is_full && last != Some(due) => {
-                    asked.part.has_more = true;
-                    return true;
-                }
                 Some(at) => {
                     *looks = looks.saturating_sub(LOOKS_PER_TIMER);
                     asked.at = Some(at);
                     let collected = self.collected(at, asked.ask.node);
                     asked.part.timers.extend(collected);
                 }
-                None => match until {
-                    None => return true,
-                    Some(_) if is_full => {
-                        asked.part.has_more = true;
-                        return true;
-                    }
-                    // Behind the window's end; its end is no timer, but before all that follow.
-                    Some(until) => {
-                        asked.at = None;
-                        asked.ask.from = until;
-                    }
-                },
+                None => {
+                    let Some(until) = until else { return true };
+                    asked.at = None;
+                    asked.ask.from = until;
+                }
             }
         }
         false
@@ -262,18 +239,19 @@ impl Shard {
             let record = records.get(slot);
             let due = record.schedule().due(record.sequence + 1);
             let factor = placements.get(record.placement).factor;
+            let place = (due, record.id);
             if record.is_live()
-                && window.covers(due)
+                && window.covers(place)
                 && view.place(record.id, factor, members).contains(node)
             {
-                window.insert(due, record.id);
+                window.insert(place);
             }
         }
     }
 
     /// A timer of a window as it is now, if the node still is to hold it.
-    fn collected(&self, (due, id): (Tick, TimerId), node: NodeHash) -> Option<CollectedTimer> {
-        let record = *self.records.get(self.find(id)?);
+    fn collected(&self, place: PagePlace, node: NodeHash) -> Option<CollectedTimer> {
+        let record = *self.records.get(self.find(place.1)?);
         let list = self.configured(&record);
         if !record.is_live() || !list.contains(node) {
             return None;
@@ -285,7 +263,7 @@ impl Shard {
         let moved = TimerCopy { standing, replicas: list, ..copy };
         let mut bytes = Vec::new();
         PeerMessage::Copy(moved).encode(&mut bytes);
-        Some(CollectedTimer { due, former, copy: bytes.into() })
+        Some(CollectedTimer { place, former, copy: bytes.into() })
     }
 
     /// Nodes have taken timers over: each, and with it those of higher ranks (seeds/001). A timer

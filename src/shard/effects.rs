@@ -47,15 +47,18 @@ pub enum Request<'a> {
     Forget(&'a [Reference]),
 }
 
+/// A place in the order of pages: when the next pop is due, then the id.
+pub type PagePlace = (Tick, TimerId);
+
 /// Which timers are asked for: those that `node` is to hold under the new cluster, in the order of
 /// their next pops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageAsk {
     /// The asking node.
     pub node: NodeHash,
-    /// Those that are due from then on.
-    pub from: Tick,
-    /// How many at most; all that are due in the last one's millisecond come beside it.
+    /// Those from this place on, itself included.
+    pub from: PagePlace,
+    /// How many at most.
     pub count: u32,
     /// Whether a round begins, so that nothing remembered of a former one counts.
     pub is_fresh: bool,
@@ -334,7 +337,7 @@ pub enum Internal {
 /// What one shard adds to a page: its first timers, in order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PagePart {
-    /// All up to the last one's millisecond are there.
+    /// None is left out before the last.
     pub timers: Vec<CollectedTimer>,
     /// Whether there are more behind them.
     pub has_more: bool,
@@ -343,8 +346,8 @@ pub struct PagePart {
 /// One timer of a page.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CollectedTimer {
-    /// The place in the order.
-    pub due: Tick,
+    /// Its place in the order.
+    pub place: PagePlace,
     /// The nodes that hold it.
     pub former: Replicas,
     /// The timer as a message, its replicas those of the new cluster already.

@@ -234,7 +234,9 @@ impl Shard {
             placement.actives = copy.standing.actives & replicas.all_ranks();
         }
         let former = held.map(|held| self.placements.get(held.placement).replicas);
-        let start = teller.start(copy.start_ms);
+        // The start of a write does not change, what is told of it does: by the message's delay.
+        let same = held.filter(|held| held.version == key.version);
+        let start = same.map_or_else(|| teller.start(copy.start_ms), |held| held.start);
         let schedule = crate::timer::schedule::Schedule {
             start,
             interval_ms: copy.interval_ms,
