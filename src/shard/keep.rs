@@ -2,7 +2,7 @@
 //! host counts together.
 
 use crate::base::ids::{HostId, Slot, TimerId};
-use crate::base::limits::TOMBSTONE_MS_MIN;
+use crate::base::limits::{RANK_DELAY_MS, TOMBSTONE_MS_MIN};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::store::payloads::PayloadRef;
@@ -46,6 +46,9 @@ impl Shard {
     pub(super) fn pops_at(&self, record: &Record) -> Tick {
         let delay_ms =
             self.placements.get(record.placement).delay_ms(self.config.cluster.promotion);
+        if is_planted(Bug::RankOnePopsWithoutDelay) && delay_ms == RANK_DELAY_MS {
+            return record.schedule().due(record.sequence + 1);
+        }
         record.schedule().due(record.sequence + 1) + delay_ms
     }
 
