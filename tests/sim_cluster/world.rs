@@ -269,9 +269,12 @@ impl World {
         } else {
             driver.turn(self)
         };
+        let moved = driver.core.shard().counters().moved;
+        let has_moved = std::mem::replace(&mut driver.moved, moved) != moved;
         self.nodes[place.node].cores[usize::from(place.core)] = Some(driver);
         self.stop_if_done(place.node);
-        result
+        result?;
+        if has_moved { self.agree() } else { Ok(()) }
     }
 
     /// Gives a core something to do, if its process still lives.
