@@ -125,15 +125,14 @@ impl Shard {
         self.refile(slot, former, tick + stays_ms);
     }
 
-    /// A tombstone has stayed its time: it ends, unless a node that is to hold the timer cannot be
-    /// reached and may come back with a copy.
+    /// A tombstone has stayed its time: it ends, unless a member cannot be reached and may come back
+    /// with a copy. Any member: the list of a delete leaves out those that are dead, and these are
+    /// the ones that may hold the timer from before.
     pub(super) fn end_tombstone(&mut self, now: Now, slot: Slot) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
-        let list = self.placements.get(record.placement).replicas;
-        let away = self.peers.view.peers_of(&list).minus(self.peers.alive());
-        let members = self.peers.view.connected_nodes();
-        if away.intersection(members).is_empty() || self.peers.is_alone() {
+        let away = self.peers.view.connected_nodes().minus(self.peers.alive());
+        if away.is_empty() || self.peers.is_alone() {
             return self.remove(tick, slot);
         }
         // A delete is as old as its version; a timer that came to its end, as its last pop.
