@@ -25,8 +25,8 @@ pub struct DerivedIdentity {
     pub warning: Option<String>,
 }
 
-/// The identity of the own node of `view`. Members whose names give the same bits (one pair in
-/// 1 023) get the next ones in the order of the lists; with `deployment` set, only the seven bits of
+/// The identity of the own node of `view`. Members whose names give the same bits (one pair in 1
+/// 023) get the next ones in the order of the lists; with `deployment` set, only the seven bits of
 /// the instance are made.
 pub fn derive(view: &View, deployment: Option<u8>) -> DerivedIdentity {
     let count = if deployment.is_some() { INSTANCE_BITS_COUNT } else { ALL_BITS_COUNT };
