@@ -107,7 +107,10 @@ mod tests {
     #[test]
     fn effective_values_read_back_as_themselves() {
         let sources = Sources {
-            file: Some(("a\nb.toml".into(), "[log]\nfolder = 'x\"\\y'\n[node]\ncores = '0-2'".into())),
+            file: Some((
+                "a\nb.toml".into(),
+                "[log]\nfolder = 'x\"\\y'\n[node]\ncores = '0-2'".into(),
+            )),
             environment: vec![("CHRONOS_LIMITS_TIMERS_MAX".into(), "1000".into())],
             flags: vec![(("node", "listen"), "[::1]:80".into())],
             ..Sources::default()

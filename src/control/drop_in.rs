@@ -267,7 +267,8 @@ fn unknown(entry: &Entry<'_>, origin: &Origin) -> String {
     };
     let remedy = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
     let name = quote(entry.name);
-    format!("{origin}: unknown key {name} in [{}]{remedy} (ignored)", entry.section)
+    // Names of sections are plain, and may be long.
+    format!("{origin}: unknown key {name} in [{:.60}]{remedy} (ignored)", entry.section)
 }
 
 #[cfg(test)]
