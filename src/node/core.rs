@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
 use crate::base::time::{MonoNs, Now, Tick};
+use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::shard::effects::{
-    Answer, Attempt, CallbackOutcome, Event, Outbox, Refusal, Reply, Request, Requester, Ticket,
+    Answer, Attempt, CallbackOutcome, Dialect, Event, Outbox, Refusal, Reply, Request, Requester,
+    Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
 
@@ -309,9 +311,9 @@ impl Core {
         &self.peering.counters
     }
 
-    /// Peers alive, suspected, dead.
-    pub fn peers_believed(&self) -> [u64; 3] {
-        self.peering.count()
+    /// What this core believes of each peer that is to be connected with.
+    pub fn peers_believed(&self) -> impl Iterator<Item = (PeerIndex, Liveness, Dialect)> {
+        self.peering.believed()
     }
 
     /// Messages kept for peers until they acknowledge them.

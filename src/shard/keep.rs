@@ -72,6 +72,7 @@ impl Shard {
         };
         self.hosts.get_mut(living.host).timers += 1;
         self.counters.timers += 1;
+        self.enter_tags(&record);
         let pops_at = self.pops_at(&record);
         self.put(found.zip(held), record, pops_at)
     }
@@ -106,6 +107,7 @@ impl Shard {
     /// Makes a tombstone of a live record, whose numbers have been brought up to date; `former` says
     /// which list it is in.
     pub(super) fn entomb(&mut self, tick: Tick, slot: Slot, former: &Record) {
+        self.leave_tags(&self.records.get(slot).clone());
         let record = self.records.get_mut(slot);
         let (payload, host) = (record.payload, record.host());
         record.state = State::Tombstone;
@@ -172,6 +174,7 @@ impl Shard {
     pub(super) fn place(&mut self, slot: Slot, placement: &Placement) {
         let former = *self.records.get(slot);
         let entered = self.placements.enter(placement);
+        self.move_tags(&former, entered);
         self.placements.leave(former.placement);
         if entered == former.placement {
             return;
@@ -187,6 +190,9 @@ impl Shard {
 
     /// Gives back what a record held beyond its slot: payload, host, placement, its count.
     pub(super) fn release(&mut self, tick: Tick, held: &Record) {
+        if held.is_live() {
+            self.leave_tags(held);
+        }
         self.placements.leave(held.placement);
         if held.is_live() {
             self.payloads.remove(held.payload);

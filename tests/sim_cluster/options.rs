@@ -147,6 +147,7 @@ impl Options {
             records_max: 100_000,
             store_bytes_max: 1 << 32,
             pops_per_turn_max: self.pops_per_turn_max,
+            tags_max: 3,
             callbacks: self.callbacks.clone(),
             cluster: self.cluster.clone(),
             view,
