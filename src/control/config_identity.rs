@@ -26,8 +26,8 @@ pub struct DerivedIdentity {
 }
 
 /// The identity of the own node of `view`. Members whose names give the same bits (one pair in
-/// 1 023) get the next ones in the order of the lists; with `deployment` set, only the seven bits of
-/// the instance are made.
+/// 1 023) get the next ones in the order of the lists; with `deployment` set, only the seven bits
+/// of the instance are made.
 pub fn derive(view: &View, deployment: Option<u8>) -> DerivedIdentity {
     let count = if deployment.is_some() { INSTANCE_BITS_COUNT } else { ALL_BITS_COUNT };
     let mut taken: Vec<u64> = Vec::new();

@@ -123,7 +123,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 55] = [
+pub static KEYS: [Key; 56] = [
     Key {
         section: "node",
         name: "listen",
@@ -255,6 +255,9 @@ pub static KEYS: [Key; 55] = [
     cluster!(dead_after_ms: u64, 30, HOUR_MS, "milliseconds",
         "Silence after which a peer is declared dead: others move up for it, and no new timer is \
          placed on it."),
+    cluster!(tombstone_hold_ms: u64, 0, DAY_MS, "milliseconds",
+        "How much longer a deleted timer's tombstone stays while a node that is to hold the timer \
+         cannot be reached: it may come back with a copy."),
     Key {
         section: "cluster",
         name: "promotion",

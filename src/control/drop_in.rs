@@ -1,6 +1,6 @@
-//! The INI files of an existing deployment of the original service (compat section 2): what each of
-//! their keys means among ours, and the defaults that hold with them. Keys of ours that they have no
-//! word for are taken under our names, in any of the files.
+//! The INI files of an existing deployment of the original service (compat section 2): what each
+//! of their keys means among ours, and the defaults that hold with them. Keys of ours that they
+//! have no word for are taken under our names, in any of the files.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
