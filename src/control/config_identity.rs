@@ -4,7 +4,7 @@
 //! one id twice in the same millisecond, and give two different writes one version, which would
 //! then never be merged: the two replicas would differ for ever. Existing deployments mostly leave
 //! `[identity]` out, so a default of 0 for all would be such a pair. The names of members differ
-//! by definition, so the bits come from them; 0 is left to nodes that are alone.
+//! by definition, so the bits come from them; 0 is left to nodes that are alone and have no name.
 
 use crate::base::ids::{NodeHash, mix};
 use crate::cluster::view::{PeerKind, View};

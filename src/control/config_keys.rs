@@ -172,11 +172,11 @@ pub static KEYS: [Key; 56] = [
          good for about 6 million timers of a few dozen bytes. 0: taken as timers come."),
     integer!("node", instance_id in node: u8, 0, 127, "",
         "Tells the nodes of a deployment apart in timer ids and versions: no two nodes of a \
-         deployment may share one. Where it is not set and there are other nodes, it is made from \
-         this node's name."),
+         deployment may share one. Where it is not set and this node has a name or others, it is \
+         made from the name."),
     integer!("node", deployment_id in node: u8, 0, 7, "",
-        "Tells deployments apart in timer ids. Where neither it nor instance_id is set and there \
-         are other nodes, it is made from this node's name as well."),
+        "Tells deployments apart in timer ids. Where neither it nor instance_id is set, it is made \
+         from the name as well."),
     limit!(timers_max: u64, 1, 4_000_000_000, "timers",
         "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: \
          503."),

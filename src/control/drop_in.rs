@@ -406,5 +406,8 @@ mod tests {
         };
         let bits = |own| (of(own).instance_id, of(own).deployment_id);
         assert_ne!(bits("a"), bits("b"));
+        // A node that has a name is not alone for ever.
+        let alone = drop_in(&["[cluster]\nlocalhost = a\n"]).expect("alone").config.node;
+        assert_eq!((alone.instance_id, alone.deployment_id), bits("a"));
     }
 }
