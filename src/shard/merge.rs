@@ -234,10 +234,12 @@ impl Shard {
             placement.actives = copy.standing.actives & replicas.all_ranks();
         }
         let former = held.map(|held| self.placements.get(held.placement).replicas);
+        // The start of a write does not change, what is told of it does: by the message's delay.
+        let same = held.filter(|held| held.version == key.version);
         let outline = Outline {
             id: copy.standing.id,
             key,
-            start: teller.start(copy.start_ms),
+            start: same.map_or_else(|| teller.start(copy.start_ms), |held| held.start),
             interval_ms: copy.interval_ms,
             repeat_for_ms: copy.repeat_for_ms,
             placement,
