@@ -10,6 +10,7 @@ mod config_suggest;
 pub mod config_text;
 pub mod config_value;
 pub mod log;
+mod membership_file;
 mod metrics;
 mod process;
 pub mod serve;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
 use crate::base::time::{MonoNs, Now, Tick};
+use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::shard::effects::{
     Answer, Attempt, CallbackOutcome, Event, Outbox, Refusal, Reply, Request, Requester, Ticket,
@@ -312,6 +313,12 @@ impl Core {
     /// Peers alive, suspected, dead.
     pub fn peers_believed(&self) -> [u64; 3] {
         self.peering.count()
+    }
+
+    /// What is believed of each peer of the view, and the bytes kept for it, by number; `None` of
+    /// those that are not to be connected with.
+    pub fn peers_known(&self) -> impl Iterator<Item = (Option<Liveness>, u64)> {
+        self.peering.known()
     }
 
     /// Messages kept for peers until they acknowledge them.

@@ -215,7 +215,7 @@ impl Engine {
         let meters = &self.meters[self.own];
         if wait != Wait::Poll || ended.since_ns(*published) >= PUBLISH_EVERY_NS {
             *published = ended;
-            publish(meters, &mut self.server, &self.lanes, &self.ring);
+            publish(meters, &mut self.server, &self.lanes, &self.ring, &self.commands);
         }
         wait
     }
@@ -260,7 +260,8 @@ impl Engine {
                 // What the last pops told other ranks must leave, or those would pop as well.
                 let is_done = self.server.open() == 0 && self.server.service.core.peers_settled();
                 if is_done || at.mono >= since.plus_ms(STOP_FLUSH_MS) {
-                    publish(&self.meters[self.own], &mut self.server, &self.lanes, &self.ring);
+                    let meters = &self.meters[self.own];
+                    publish(meters, &mut self.server, &self.lanes, &self.ring, &self.commands);
                     return Ok(());
                 }
             }

@@ -3,6 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::base::limits::PEERS_MAX;
+use crate::cluster::detector::Liveness;
+
 /// A number that one core writes and any thread reads.
 #[derive(Debug, Default)]
 pub struct Meter(AtomicU64);
@@ -64,6 +67,55 @@ impl Histogram {
     }
 }
 
+/// What a core tells of one peer.
+#[derive(Debug, Default)]
+pub struct PeerMeter {
+    belief: Meter,
+    /// Bytes of messages kept for it until it has acknowledged them.
+    pub kept_bytes: Meter,
+}
+
+impl PeerMeter {
+    /// What is believed of it; `None`: not to be connected with. Only the owning core may call
+    /// this.
+    #[inline]
+    pub fn believe(&self, liveness: Option<Liveness>) {
+        self.belief.set(liveness.map_or(0, |liveness| match liveness {
+            Liveness::Alive => 1,
+            Liveness::Suspect => 2,
+            Liveness::Dead => 3,
+        }));
+    }
+
+    /// What the core believed when it last published, from any thread.
+    pub fn believed(&self) -> Option<Liveness> {
+        match self.belief.get() {
+            0 => None,
+            1 => Some(Liveness::Alive),
+            2 => Some(Liveness::Suspect),
+            _ => Some(Liveness::Dead),
+        }
+    }
+}
+
+/// What a core tells of its peers, by their numbers.
+#[derive(Debug)]
+pub struct PeerMeters([PeerMeter; PEERS_MAX]);
+
+impl Default for PeerMeters {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| PeerMeter::default()))
+    }
+}
+
+impl std::ops::Deref for PeerMeters {
+    type Target = [PeerMeter; PEERS_MAX];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
 macro_rules! meters {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ident,)+) => {
         /// Everything that one core counts. Names, kinds and help texts of `/metrics` are made from
@@ -75,6 +127,8 @@ macro_rules! meters {
             pub lateness: Histogram,
             /// Length of loop turns, waiting not counted.
             pub turn: Histogram,
+            /// By number of the peer.
+            pub peers: PeerMeters,
         }
 
         impl CoreMeters {
@@ -171,6 +225,11 @@ meters! {
     walks: Gauge,
     /// Records that the present walk has looked at.
     walk_seen: Gauge,
+    /// Offers of timers to peers that have no answer yet.
+    offers_waiting: Gauge,
+    /// Commands of the control thread that the core has taken: new configurations and
+    /// resynchronisations.
+    commands_taken: Counter,
     /// Messages that peers refused.
     peer_messages_refused: Counter,
     /// Messages refused, here or by peers, because their version lies too far ahead of the clock.

@@ -534,6 +534,14 @@ impl Peering {
         count
     }
 
+    /// What is believed of each, and the bytes kept for it, by number.
+    pub fn known(&self) -> impl Iterator<Item = (Option<Liveness>, u64)> {
+        self.peers.iter().map(|peer| match peer {
+            Some(peer) => (Some(peer.detector.liveness()), peer.voice.kept_bytes() as u64),
+            None => (None, 0),
+        })
+    }
+
     /// Messages kept until peers have acknowledged them.
     pub fn kept(&self) -> u64 {
         self.peers.iter().flatten().map(|peer| peer.voice.len() as u64).sum()

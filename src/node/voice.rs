@@ -44,6 +44,11 @@ impl Voice {
         self.link.len()
     }
 
+    /// See [`Link::kept_bytes`].
+    pub fn kept_bytes(&self) -> usize {
+        self.link.kept_bytes()
+    }
+
     /// See [`Link::is_empty`].
     pub fn is_empty(&self) -> bool {
         self.link.is_empty()

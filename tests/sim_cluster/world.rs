@@ -35,14 +35,26 @@ pub enum Event {
     Request(usize),
     Impatient(usize),
     Refused(usize),
-    Step { place: Place, generation: u64 },
+    Step {
+        place: Place,
+        generation: u64,
+    },
     /// A write was acknowledged in the turn before.
     Acknowledged(usize),
     Arrive(ConnectionId, End),
     DialTimeout(ConnectionId),
-    Ended { place: Place, attempt: usize },
-    Restart { node: usize, life: u64 },
-    Die { node: usize, life: u64 },
+    Ended {
+        place: Place,
+        attempt: usize,
+    },
+    Restart {
+        node: usize,
+        life: u64,
+    },
+    Die {
+        node: usize,
+        life: u64,
+    },
     Mend(usize),
     Accept(usize),
     Operator(OperatorStep),
