@@ -145,6 +145,9 @@ pub struct ClusterLimits {
     /// Silence after which a peer is declared dead: others move up for it, and no new timer is
     /// placed on it.
     pub dead_after_ms: u64,
+    /// How much longer a tombstone stays while a node that is to hold the timer cannot be reached: it
+    /// may come back with a copy of what was deleted.
+    pub tombstone_hold_ms: u64,
     /// Whether surviving ranks move up for a dead one (architecture section 7). Off: ranks are as
     /// in the seeds.
     pub promotion: bool,
@@ -179,6 +182,7 @@ impl Default for ClusterLimits {
             heartbeat_ms: 250,
             suspect_after_ms: 1_000,
             dead_after_ms: 3_000,
+            tombstone_hold_ms: 120_000,
             promotion: true,
             clock_skew_max_ms: 60_000,
             link_bytes_max: 16 << 20,

@@ -71,6 +71,11 @@ pub struct Link<P> {
     busy: Queue<P>,
     busy_until: MonoNs,
     reader: FrameReader,
+    /// Whole frames of the peer, on all connections.
+    frames: u64,
+    /// Digest of the members that this node sees, and of those that the peer saw last.
+    view: u32,
+    peer_view: Option<u32>,
     is_open: bool,
     /// The number of the next message on this connection.
     next_number: u32,
@@ -91,6 +96,9 @@ impl<P: Copy> Link<P> {
             busy: Queue::new(),
             busy_until: MonoNs(0),
             reader: FrameReader::default(),
+            frames: 0,
+            view: 0,
+            peer_view: None,
             is_open: false,
             next_number: 0,
             forgotten: 0,
@@ -177,13 +185,13 @@ impl<P: Copy> Link<P> {
                 break;
             };
             out.extend_from_slice(messages);
-            end_frame(out, begins, FrameKind::Messages, count, self.next_number, now);
+            end_frame(out, begins, FrameKind::Messages, count, self.next_number, now, self.view);
             self.next_number = self.next_number.wrapping_add(count.into());
             self.heartbeat_at = now.plus_ms(self.limits.heartbeat_ms);
         }
         if now >= self.heartbeat_at {
             let begins = begin_frame(out);
-            end_frame(out, begins, FrameKind::Messages, 0, self.next_number, now);
+            end_frame(out, begins, FrameKind::Messages, 0, self.next_number, now, self.view);
             self.heartbeat_at = now.plus_ms(self.limits.heartbeat_ms);
         }
     }
@@ -213,6 +221,22 @@ impl<P: Copy> Link<P> {
         let read = reader.read(bytes, |frame| self.results(now, &frame, &mut result));
         self.reader = reader;
         read
+    }
+
+    /// What frames say from now on of the members that this node sees.
+    pub fn set_view(&mut self, digest: u32) {
+        self.view = digest;
+    }
+
+    /// Digest of the members that the peer sees, as it said last.
+    pub fn peer_view(&self) -> Option<u32> {
+        self.peer_view
+    }
+
+    /// Whole frames that came. Only they prove that the peer can be understood: a length that was
+    /// changed on its way makes a frame that does not end for megabytes of heartbeats.
+    pub fn frames(&self) -> u64 {
+        self.frames
     }
 
     /// For a peer that is told one message at a time (the internal HTTP API): the oldest message
@@ -275,6 +299,8 @@ impl<P: Copy> Link<P> {
         result: &mut impl FnMut(P, PeerResult<'_>),
     ) -> Result<(), LinkError> {
         const MALFORMED: LinkError = LinkError::Protocol("malformed results");
+        self.frames += 1;
+        self.peer_view = Some(frame.view);
         if frame.kind != FrameKind::Results {
             return Err(LinkError::Protocol("messages on a connection that this node dialled"));
         }

@@ -6,7 +6,7 @@
 use super::bloom::{may_hold, node_bits};
 use super::murmur3::x86_32;
 use super::placement::{Member, Placement};
-use crate::base::ids::{NodeHash, PeerIndex, PeerSet, SiteHash, TimerId};
+use crate::base::ids::{NodeHash, PeerIndex, PeerSet, SiteHash, TimerId, mix};
 use crate::base::limits::{PEERS_MAX, SITES_PER_TIMER_MAX};
 use crate::base::ranked::{Replicas, Sites};
 
@@ -212,6 +212,14 @@ impl View {
     /// `cluster-view-id`: the filters of the new cluster's nodes, united.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// 32 bits that tell clusters apart in which timers are placed differently: the hashes of the new
+    /// cluster's nodes, in any order.
+    pub fn digest(&self) -> u32 {
+        let nodes = self.new.members().iter().map(|member| mix(member.node.0.into()));
+        let sum = nodes.fold(0, u64::wrapping_add);
+        (sum ^ sum >> 32) as u32
     }
 
     /// The sites of a new timer, this one first; empty when there is no other, or timers are not

@@ -32,7 +32,7 @@ pub struct Commands {
 
 impl Commands {
     /// An empty queue.
-    pub fn new() -> Self {
+    pub fn empty() -> Self {
         Self {
             queue: Arc::new(ArrayQueue::new(WAITING_MAX)),
             given: Arc::default(),
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_core_that_hangs_finds_the_latest_commands() {
-        let commands = Commands::new();
+        let commands = Commands::empty();
         assert!(commands.next().is_none());
         for _ in 0..2 * WAITING_MAX {
             commands.clone().push(Command::Resynchronise);

@@ -110,12 +110,12 @@ impl Core {
                     let messages = batch.entries.len();
                     let (peering, inbounds, mesh, mut behind) = self.parts(now);
                     let counters = &mut peering.counters;
-                    inbounds.serve_batch(from, batch, &mut behind, mesh, counters);
+                    inbounds.serve_batch(from, *batch, &mut behind, mesh, counters);
                     messages
                 }
                 Some(Message::PeerResults(results)) => {
                     let messages = results.entries.len();
-                    self.inbounds.take_results(results);
+                    self.inbounds.take_results(*results);
                     messages
                 }
                 None => return false,

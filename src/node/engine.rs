@@ -1,8 +1,8 @@
 //! The loop of one core: drives shard, connections and lanes with the completions of its ring.
 //!
 //! A turn is: completions (parsed and routed as they are read) -> mesh inbox -> wheel, bounded pops
-//! -> callback lanes -> peers -> answers -> one io_uring_enter, which waits until the next due tick, the next deadline,
-//! or an event.
+//! -> callback lanes -> peers -> answers -> one io_uring_enter, which waits until the next due tick,
+//! the next deadline, or an event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -63,7 +63,7 @@ pub(super) struct Inbounds {
     /// Batches of siblings without all of their results, by place.
     borrowed: Vec<(u32, Option<Borrowed>)>,
     borrowed_free: Vec<u32>,
-    spare: Vec<Box<PeerBatch>>,
+    spare: Vec<PeerBatch>,
     /// When silent connections are next looked for.
     wake_at: MonoNs,
 }
@@ -112,6 +112,8 @@ impl Inbounds {
         peering.counters.other_view += u64::from(other_view);
         let dead_after_ms = peering.limits().dead_after_ms;
         self.close_where(|open| open.name == hello.name && open.incarnation != hello.incarnation);
+        let mut inbound = Inbound::new();
+        inbound.set_view(peering.view().digest());
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             self.places.len() as u32 - 1
@@ -119,7 +121,7 @@ impl Inbounds {
         self.open += 1;
         let at = &mut self.places[place as usize];
         at.open = Some(Open {
-            inbound: Inbound::new(),
+            inbound,
             name: hello.name.clone(),
             peer: peering.view().node_named(&hello.name),
             incarnation: hello.incarnation,
@@ -185,7 +187,7 @@ impl Inbounds {
                 return;
             }
             let batch = self.filling[usize::from(owner.0)]
-                .get_or_insert_with(|| self.spare.pop().unwrap_or_default());
+                .get_or_insert_with(|| Box::new(self.spare.pop().unwrap_or_default()));
             batch.inbound = id;
             batch.from = from;
             batch.clock_offset_ns = clock_offset_ns;
@@ -217,7 +219,7 @@ impl Inbounds {
                     counters.messages_busy += 1;
                     early.push(number, |out| PeerResult::Busy.encode(out));
                 }
-                self.put_spare(refused);
+                self.put_spare(*refused);
             }
         }
     }
@@ -226,7 +228,7 @@ impl Inbounds {
     pub fn serve_batch(
         &mut self,
         from: ShardIndex,
-        batch: Box<PeerBatch>,
+        batch: PeerBatch,
         behind: &mut Behind<'_>,
         mesh: &mut MeshPort,
         counters: &mut PeerCounters,
@@ -235,7 +237,7 @@ impl Inbounds {
             self.borrowed.push((0, None));
             self.borrowed.len() as u32 - 1
         });
-        let mut results = self.take_spare();
+        let mut results = Box::new(self.take_spare());
         results.inbound = batch.inbound;
         let numbers = batch.entries.iter().map(|&(number, _)| number).collect();
         let (generation, borrowed) = &mut self.borrowed[place as usize];
@@ -261,7 +263,7 @@ impl Inbounds {
     }
 
     /// Results for a connection of this core.
-    pub fn take_results(&mut self, results: Box<PeerBatch>) {
+    pub fn take_results(&mut self, results: PeerBatch) {
         let id = results.inbound;
         if let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) {
             for (number, bytes) in results.iter() {
@@ -332,6 +334,9 @@ impl Inbounds {
 
     /// Closes the connections of those who are no members any more.
     pub fn set_view(&mut self, view: &View) {
+        for open in self.places.iter_mut().filter_map(|place| place.open.as_mut()) {
+            open.inbound.set_view(view.digest());
+        }
         if !self.accepts_strangers {
             let members = view.connected_nodes();
             self.close_where(|open| !is_member(view, members, &open.name));
@@ -401,11 +406,11 @@ impl Inbounds {
         }
     }
 
-    fn take_spare(&mut self) -> Box<PeerBatch> {
+    fn take_spare(&mut self) -> PeerBatch {
         self.spare.pop().unwrap_or_default()
     }
 
-    fn put_spare(&mut self, mut batch: Box<PeerBatch>) {
+    fn put_spare(&mut self, mut batch: PeerBatch) {
         if self.spare.len() < SPARE_MAX {
             batch.clear();
             self.spare.push(batch);

@@ -17,7 +17,11 @@ mod owner;
 mod peer_address;
 mod peer_handshake;
 mod peer_sockets;
+#[cfg(test)]
+mod peer_sockets_tests;
 pub mod peering;
+#[cfg(test)]
+mod peering_tests;
 mod publish;
 mod resolver;
 mod server;

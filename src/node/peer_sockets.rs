@@ -155,7 +155,8 @@ impl PeerSockets {
         let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
         match &mut dialled.stage {
             Stage::Open(open) if open.id == socket => {
-                if core.peer_received(now, peer, ring.bytes_mut(received)).is_err() {
+                let taken = core.peer_received(now, peer, ring.bytes_mut(received));
+                if taken.is_err() {
                     self.lose(now, ring, core, peer);
                 }
             }

@@ -23,6 +23,9 @@ use super::voice::Voice;
 /// shard that wait for results, 1 024 of some 40 bytes, and the copies that are wanted of them.
 const GAPS_ROOM_BYTES: usize = 1 << 20;
 
+/// Pause between two looks at a peer that has something due and is not sent to.
+const LOOK_AGAIN_MS: u64 = 10;
+
 /// What the two ends of a connection tell each other in the headers of its HTTP Upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -193,6 +196,9 @@ pub(super) struct Peering {
     talking: PeerSet,
     /// Those whose gaps the shard is to be told of.
     gapped: PeerSet,
+    /// Digest of the members of the view, and those whose frames told another.
+    digest: u32,
+    other_views: PeerSet,
     actions: Vec<PeerAction>,
     /// When [`Peering::tick`] is next due.
     wake_at: MonoNs,
@@ -212,6 +218,8 @@ impl Peering {
             known: PeerSet::EMPTY,
             talking: PeerSet::EMPTY,
             gapped: PeerSet::EMPTY,
+            digest: view.digest(),
+            other_views: PeerSet::EMPTY,
             actions: Vec::new(),
             wake_at: MonoNs(u64::MAX),
             unheard: Vec::new(),
@@ -249,6 +257,14 @@ impl Peering {
             former.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
             behind.tell(Event::Peer { peer, liveness: Liveness::Dead, dialect, has_gaps: false });
         }
+        let is_other = |peer: &PeerIndex| {
+            let voice = self.peers[peer.index()].as_ref().map(|peer| &peer.voice);
+            let seen = voice.and_then(Voice::peer_view);
+            seen.is_some_and(|seen| seen != self.digest)
+        };
+        let others = self.known.iter().filter(is_other);
+        self.other_views = others.fold(PeerSet::EMPTY, PeerSet::with);
+        behind.tell(Event::OtherViews(self.other_views));
     }
 
     /// Notes who is to be connected with, and returns those who no longer are.
@@ -272,6 +288,11 @@ impl Peering {
                 has_gaps: false,
                 losses: 0,
             });
+        }
+        let digest = view.digest();
+        self.digest = digest;
+        for peer in self.peers.iter_mut().flatten() {
+            peer.voice.set_view(digest);
         }
         self.known = wanted;
         self.talking = self.talking.intersection(wanted);
@@ -382,15 +403,10 @@ impl Peering {
             return Ok(());
         };
         self.counters.bytes_received += bytes.len() as u64;
-        dialled.heard_at = now;
-        let verdict = dialled.detector.heard(now);
-        if verdict != Verdict::default() {
-            self.follow(behind, peer, verdict);
-        }
-        let Some(dialled) = self.peers[peer.index()].as_mut() else { return Ok(()) };
         if dialled.stage != Stage::Open {
             return Ok(());
         }
+        let frames = dialled.voice.frames();
         let taken = dialled.voice.received(now, bytes, |purpose, result| {
             behind.tell(Event::PeerResult { peer, purpose, result });
         });
@@ -398,6 +414,22 @@ impl Peering {
         // Results make room in the window.
         if !dialled.voice.is_empty() {
             self.talking = self.talking.with(peer);
+        }
+        if taken.is_ok() && dialled.voice.has_heard(frames) {
+            dialled.heard_at = now;
+            let is_other = dialled.voice.peer_view().is_some_and(|seen| seen != self.digest);
+            if is_other != self.other_views.contains(peer) {
+                self.other_views = self.other_views.without(peer);
+                if is_other {
+                    self.other_views = self.other_views.with(peer);
+                }
+                behind.tell(Event::OtherViews(self.other_views));
+            }
+            let Some(dialled) = self.peers[peer.index()].as_mut() else { return taken };
+            let verdict = dialled.detector.heard(now);
+            if verdict != Verdict::default() {
+                self.follow(behind, peer, verdict);
+            }
         }
         taken
     }
@@ -442,14 +474,18 @@ impl Peering {
             let verdict = dialled.detector.tick(now, &self.limits);
             self.follow(behind, peer, verdict);
         }
-        self.wake_at = self.next_wake();
+        self.wake_at = self.next_wake(now);
     }
 
-    fn next_wake(&self) -> MonoNs {
+    fn next_wake(&self, now: MonoNs) -> MonoNs {
+        // What is due has been asked for; a driver that cannot send it now sends it when it can.
+        let soonest = now.plus_ms(LOOK_AGAIN_MS);
         let wake_of = |peer: &Peer| {
             let of_detector = peer.detector.next_wake(&self.limits);
             match peer.voice.next_wake() {
-                Some(of_voice) if peer.stage == Stage::Open => of_detector.min(of_voice),
+                Some(of_voice) if peer.stage == Stage::Open => {
+                    of_detector.min(of_voice.max(soonest))
+                }
                 _ => of_detector,
             }
         };
@@ -458,14 +494,16 @@ impl Peering {
     }
 
     /// Gives the shard's messages to the links. Those that find no room are told as unheard, and
-    /// their peer is offered everything again when there is room.
+    /// their peer is offered everything again when there is room; so are those for a dead peer: told
+    /// long afterwards, they would bring timers back that have ended and are forgotten since.
     pub fn send(&mut self, behind: &mut Behind<'_>, messages: &mut Vec<ToPeer>, bytes: &[u8]) {
         for ToPeer { peer, purpose, bytes: range } in messages.drain(..) {
             let Some(Some(to)) = self.peers.get_mut(peer.index()) else {
                 self.unheard.push((peer, purpose));
                 continue;
             };
-            if to.voice.push(&bytes[range], purpose).is_ok() {
+            let is_dead = to.detector.liveness() == Liveness::Dead;
+            if !is_dead && to.voice.push(&bytes[range], purpose).is_ok() {
                 self.counters.messages_sent += 1;
                 self.talking = self.talking.with(peer);
             } else {
@@ -474,6 +512,10 @@ impl Peering {
                 self.unheard.push((peer, purpose));
             }
         }
+        self.tell_unheard(behind);
+    }
+
+    fn tell_unheard(&mut self, behind: &mut Behind<'_>) {
         self.counters.messages_dropped += self.unheard.len() as u64;
         let mut unheard = std::mem::take(&mut self.unheard);
         for (peer, purpose) in unheard.drain(..) {
@@ -566,15 +608,20 @@ impl Peering {
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if let Some(liveness) = verdict.changed {
             let dialect = dialled.voice.dialect();
-            if liveness == Liveness::Dead && dialect == Dialect::Http {
+            if liveness == Liveness::Dead {
+                // What is kept for long could come after the tombstones of what it tells: it is
+                // dropped, and those who still hold the timers offer them when the peer is back.
                 dialled.has_gaps = true;
+                dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
             }
             let has_gaps = liveness == Liveness::Alive && std::mem::take(&mut dialled.has_gaps);
             if has_gaps {
                 self.gapped = self.gapped.without(peer);
             }
             behind.tell(Event::Peer { peer, liveness, dialect, has_gaps });
+            self.tell_unheard(behind);
         }
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if verdict.close && dialled.stage != Stage::Closed {
             if dialled.stage == Stage::Open {
                 dialled.voice.closed();

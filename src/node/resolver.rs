@@ -1,5 +1,5 @@
-//! Host names of callbacks and peers, resolved by the system resolver (hosts file, DNS, whatever the machine
-//! is set up for) on threads of its own: a name server that hangs holds up nobody else.
+//! Host names of callbacks and peers, resolved by the system resolver (hosts file, DNS, whatever
+//! the machine is set up for) on threads of its own: a name server that hangs holds up nobody else.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;

@@ -171,7 +171,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let (ready, all_ready) = channel();
     let (mut threads, mut gos) = (Vec::new(), Vec::new());
     let ports = mesh(shards, settings.limits.mesh_queue_max);
-    let commands: Vec<_> = placement.iter().map(|_| Commands::new()).collect();
+    let commands: Vec<_> = placement.iter().map(|_| Commands::empty()).collect();
     // Another one for each process, also of one that is started within the same millisecond.
     let incarnation = unguessable() | 1;
     let identity = Identity { incarnation, accepts_strangers: settings.accept_strangers };

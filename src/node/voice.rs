@@ -49,6 +49,26 @@ impl Voice {
         self.link.kept_bytes()
     }
 
+    /// See [`Link::frames`]; any bytes count under HTTP, where no length is guessed.
+    pub fn has_heard(&self, frames: u64) -> bool {
+        self.dialect == Dialect::Http || self.link.frames() != frames
+    }
+
+    /// See [`Link::frames`].
+    pub fn frames(&self) -> u64 {
+        self.link.frames()
+    }
+
+    /// See [`Link::set_view`].
+    pub fn set_view(&mut self, digest: u32) {
+        self.link.set_view(digest);
+    }
+
+    /// See [`Link::peer_view`].
+    pub fn peer_view(&self) -> Option<u32> {
+        self.link.peer_view().filter(|_| self.dialect == Dialect::Frames)
+    }
+
     /// See [`Link::is_empty`].
     pub fn is_empty(&self) -> bool {
         self.link.is_empty()

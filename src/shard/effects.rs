@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::ids::{HostId, PeerIndex, ShardIndex, Slot, TimerId};
+use crate::base::ids::{HostId, PeerIndex, PeerSet, ShardIndex, Slot, TimerId};
 use crate::base::time::Tick;
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
@@ -128,6 +128,8 @@ pub enum Event<'a> {
         /// last, or messages to it were dropped. It is then offered everything that it is to hold.
         has_gaps: bool,
     },
+    /// Which peers see other members than this node does; known from their frames.
+    OtherViews(PeerSet),
     /// A peer tells something; answered by exactly one [`PeerReply`].
     PeerMessage {
         /// Who waits for the result.

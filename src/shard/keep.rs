@@ -2,8 +2,9 @@
 //! host counts together.
 
 use crate::base::ids::{HostId, Slot, TimerId};
+use crate::base::limits::TOMBSTONE_MS_MIN;
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::Tick;
+use crate::base::time::{Now, Tick};
 use crate::store::payloads::PayloadRef;
 use crate::timer::definition::Definition;
 use crate::timer::schedule::tombstone_ms;
@@ -117,6 +118,28 @@ impl Shard {
         self.counters.tombstones += 1;
         let stays_ms = tombstone_ms(interval_ms, self.config.callbacks.tombstone_ms_max);
         self.refile(slot, former, tick + stays_ms);
+    }
+
+    /// A tombstone has stayed its time: it ends, unless a node that is to hold the timer cannot be
+    /// reached and may come back with a copy.
+    pub(super) fn end_tombstone(&mut self, now: Now, slot: Slot) {
+        let tick = now.mono.tick_floor();
+        let record = *self.records.get(slot);
+        let list = self.placements.get(record.placement).replicas;
+        let away = self.peers.view.peers_of(&list).minus(self.peers.alive());
+        let members = self.peers.view.connected_nodes();
+        if away.intersection(members).is_empty() || self.peers.is_alone() {
+            return self.remove(tick, slot);
+        }
+        // A delete is as old as its version; a timer that came to its end, as its last pop.
+        let last_pop = record.schedule().due(record.sequence);
+        let since_delete_ms = now.wall.0.saturating_sub(record.version.wall().0);
+        let age_ms = (tick - last_pop.min(tick)).min(since_delete_ms);
+        let held_ms = self.config.cluster.tombstone_hold_ms;
+        if age_ms >= self.tombstone_ms(record.interval_ms) + held_ms {
+            return self.remove(tick, slot);
+        }
+        self.wheel.insert(&mut self.links, slot, tick + held_ms.min(TOMBSTONE_MS_MIN).max(1));
     }
 
     /// Forgets a record altogether: others hold it.

@@ -113,8 +113,19 @@ impl Shard {
                 self.unite(slot, standing.actives);
                 return PeerResult::Held;
             }
-            let is_right = placement.replicas == self.configured(&held);
-            return if is_right { PeerResult::Held } else { PeerResult::Wanted };
+            let right = self.configured(&held);
+            if placement.replicas == right {
+                return PeerResult::Held;
+            }
+            if right.digest() != standing.list_digest {
+                return PeerResult::Wanted;
+            }
+            // Somebody has seen to it that all of the right list hold the timer.
+            let mut moved = self.placement(right, placement.sites, placement.factor);
+            moved.actives = standing.actives & right.all_ranks();
+            self.place(slot, &moved);
+            self.look_later_if_misplaced(now.mono.tick_floor(), slot);
+            return PeerResult::Held;
         }
         if is_same_list {
             placement.actives = standing.actives;
@@ -147,7 +158,9 @@ impl Shard {
         {
             let factor = self.placements.get(held.placement).factor;
             let is_other = held.is_live() && factor != copy.factor;
-            if is_other || held.key() > key {
+            // The same write that has popped since is this write, come again over another
+            // connection.
+            if is_other || held.version > key.version {
                 return PeerResult::Superseded { version: held.version.0, factor };
             }
         }
@@ -155,7 +168,7 @@ impl Shard {
         if !supersedes(key, held.map(|held| held.key())) && !is_stale_taken {
             if let (Some(slot), Some(held)) = (found, held) {
                 if key == held.key() {
-                    self.unite_copies(slot, copy);
+                    self.unite_copies(now.mono.tick_floor(), slot, copy);
                 } else {
                     self.tell_back(slot, teller, outbox);
                 }
@@ -318,7 +331,7 @@ impl Shard {
     }
 
     /// Two copies at one key with two lists: the one that the configuration means is right.
-    fn unite_copies(&mut self, slot: Slot, copy: &TimerCopy<'_>) {
+    fn unite_copies(&mut self, tick: Tick, slot: Slot, copy: &TimerCopy<'_>) {
         let held = *self.records.get(slot);
         let former = *self.placements.get(held.placement);
         if copy.replicas.is_empty() || !held.is_live() {
@@ -336,6 +349,7 @@ impl Shard {
             let mut placement = self.placement(copy.replicas, former.sites, former.factor);
             placement.actives = copy.standing.actives & copy.replicas.all_ranks();
             self.place(slot, &placement);
+            self.look_later_if_misplaced(tick, slot);
         }
     }
 

@@ -159,6 +159,7 @@ impl Shard {
             Event::Peer { peer, liveness, dialect, has_gaps } => {
                 self.believe(now, peer, (liveness, dialect), has_gaps, outbox);
             }
+            Event::OtherViews(peers) => self.peers.other_view = peers,
             Event::PeerMessage { ticket, from, clock_offset_ns, message } => {
                 let teller = Teller { peer: from, clock_offset_ns };
                 self.peer_message(now, ticket, teller, message, outbox);
@@ -169,7 +170,10 @@ impl Shard {
             Event::PeerUnheard { peer, purpose } => {
                 self.peer_result(now, peer, purpose, None, outbox);
             }
-            Event::Resynchronise => self.walk(self.peers.view.connected_nodes()),
+            Event::Resynchronise => {
+                let view = &self.peers.view;
+                self.walk(view.connected_nodes().union(view.connected_sites()));
+            }
         }
     }
 

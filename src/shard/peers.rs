@@ -15,12 +15,14 @@ pub(super) struct Peers {
     alive: PeerSet,
     dead: PeerSet,
     http: PeerSet,
+    /// Those that see other members than this node does.
+    pub other_view: PeerSet,
 }
 
 impl Peers {
     pub fn new(view: Arc<View>) -> Self {
         let alive = PeerSet::EMPTY.with(view.own());
-        Self { view, alive, dead: PeerSet::EMPTY, http: PeerSet::EMPTY }
+        Self { view, alive, dead: PeerSet::EMPTY, http: PeerSet::EMPTY, other_view: PeerSet::EMPTY }
     }
 
     /// Takes note of what is believed now; returns what was.

@@ -60,13 +60,16 @@ impl Placement {
         self.sites_ahead + 1 < self.sites.len()
     }
 
+    /// Whether this node is the first of its site to pop.
+    pub fn is_first_here(&self) -> bool {
+        self.own
+            .is_some_and(|own| self.actives >> own & 1 == 1 && self.actives & ((1 << own) - 1) == 0)
+    }
+
     /// Whether this node is the first of all to pop.
     #[expect(dead_code, reason = "statistics tags count the timers of which it is true")]
     pub fn is_first(&self) -> bool {
-        self.sites_ahead == 0
-            && self.own.is_some_and(|own| {
-                self.actives >> own & 1 == 1 && self.actives & ((1 << own) - 1) == 0
-            })
+        self.sites_ahead == 0 && self.is_first_here()
     }
 }
 

@@ -37,7 +37,7 @@ impl Shard {
             match self.records.get(slot).state {
                 State::Armed | State::BackingOff => self.pop(now, slot, outbox),
                 State::HandedOver => self.take_back(now, slot, outbox),
-                State::Tombstone => self.remove(tick, slot),
+                State::Tombstone => self.end_tombstone(now, slot),
                 state => unreachable!("a slot in state {state:?} is not in the wheel"),
             }
         }

@@ -32,6 +32,8 @@ const MOVES_MAX: usize = 512;
 /// A timer due sooner is not moved: the messages of a move must arrive before the pop, or old and
 /// new holders would both pop.
 const MOVE_GUARD_MS: u64 = 3_000;
+/// A timer due sooner is not handed over, for the same reason: its move begins anew after the pop.
+const FINISH_GUARD_MS: u64 = 1_000;
 /// When a timer that could not be moved is looked at again.
 const LOOK_AGAIN_MS: u64 = 1_000;
 
@@ -109,9 +111,16 @@ impl Shard {
             return;
         }
         let record = *self.records.get(slot);
-        if self.right_list(&record) != self.placements.get(record.placement).replicas {
+        if self.is_misplaced(&record) {
             self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
         }
+    }
+
+    /// Whether a timer is not where it belongs.
+    fn is_misplaced(&self, record: &Record) -> bool {
+        let placement = self.placements.get(record.placement);
+        record.is_live()
+            && (placement.own.is_none() || self.right_list(record) != placement.replicas)
     }
 
     /// A portion of the work.
@@ -154,17 +163,37 @@ impl Shard {
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let right = self.right_list(&record);
-        let list = self.placements.get(record.placement).replicas;
-        if record.is_live() && right != list {
+        if self.is_misplaced(&record) {
             return self.begin_move(tick, slot, right, outbox);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
         let to = holders.intersection(offer_to).minus(self.peers.http());
         let is_carried = record.is_live() || !is_planted(Bug::DropTombstonesAtRestart);
+        self.offer_to_sites(slot, offer_to, outbox);
         if to.is_empty() || !is_carried {
             return;
         }
         let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
+        for peer in to.iter() {
+            self.reconcile.offers += 1;
+            outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
+        }
+    }
+
+    /// Offers a timer to other sites: the whole copy, by one node of this site.
+    fn offer_to_sites(&mut self, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
+        let record = *self.records.get(slot);
+        let placement = self.placements.get(record.placement);
+        let view = &self.peers.view;
+        if placement.sites.len() < 2 || !placement.is_first_here() {
+            return;
+        }
+        let sites = placement.sites.as_slice().iter().filter_map(|site| view.peer_of_site(*site));
+        let to = sites.fold(PeerSet::EMPTY, PeerSet::with).intersection(offer_to);
+        if to.is_empty() {
+            return;
+        }
+        let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
         for peer in to.iter() {
             self.reconcile.offers += 1;
             outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
@@ -208,24 +237,27 @@ impl Shard {
         let view = &self.peers.view;
         let waiting = view.peers_of(&list).without(self.peers.own()).minus(self.peers.dead());
         let is_reachable = waiting.minus(self.peers.alive()).is_empty();
-        if is_due_soon && former.own.is_some() || !is_reachable {
+        let agrees = self.agrees(&former.replicas, &list);
+        if is_due_soon && former.own.is_some() || !is_reachable || !agrees {
             return self.look_again(tick, record.id);
         }
         let mut placement = self.placement(list, former.sites, former.factor);
         placement.actives = self.carried_actives(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
-        let standing = Standing {
-            actives: placement.actives,
-            list_digest: list.digest(),
-            ..self.standing_of(&record)
-        };
-        let bytes = outbox.encode(&PeerMessage::Standing(standing));
+        // Those who are on the former list, too, are only asked whether they hold the timer: they
+        // take the new list over together with all others when the move is finished.
+        let held = self.standing_of(&record);
+        let moved = Standing { actives: placement.actives, list_digest: list.digest(), ..held };
+        let held_bytes = outbox.encode(&PeerMessage::Standing(held));
+        let moved_bytes = outbox.encode(&PeerMessage::Standing(moved));
+        let holders = self.peers.view.peers_of(&former.replicas);
         for peer in waiting.iter() {
             if self.peers.speaks_http(peer) {
                 self.send_moved(slot, peer, &placement, outbox);
                 continue;
             }
+            let bytes = if holders.contains(peer) { &held_bytes } else { &moved_bytes };
             self.reconcile.offers += 1;
             outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
         }
@@ -307,20 +339,44 @@ impl Shard {
         if !record.is_live() {
             return;
         }
-        if record.key() != moving.key || record.state == State::InFlight {
+        let former = self.placements.get(record.placement).replicas;
+        let is_settled = record.key() == moving.key && record.state != State::InFlight;
+        if !is_settled || !self.agrees(&former, &moving.placement.replicas) {
+            return self.look_again(tick, id);
+        }
+        if record.schedule().due(record.sequence + 1) <= tick + FINISH_GUARD_MS
+            && self.placements.get(record.placement).own.is_some()
+        {
             return self.look_again(tick, id);
         }
         let mut placement = moving.placement;
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
         placement.actives = placement.replicas.all_ranks() & !dead;
         placement.confirmed = 0;
-        let others = self.peers.view.peers_of(&placement.replicas).without(self.peers.own());
+        // Those on the former list, too: they may have found it due too soon to move it themselves,
+        // and would pop beside the new holders.
+        // They get the whole copy: this node may have forgotten the timer when they ask for it.
+        let former = self.placements.get(record.placement).replicas;
+        let view = &self.peers.view;
+        let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
+        let others = view.peers_of(&placement.replicas).minus(deaf);
+        let left = view.peers_of(&former).minus(others).minus(deaf);
         self.place(slot, &placement);
         self.counters.moved += 1;
-        self.tell(slot, others.minus(self.peers.dead()).minus(self.peers.http()), false, outbox);
+        self.tell(slot, others, false, outbox);
+        self.tell(slot, left, true, outbox);
         if placement.own.is_none() {
             self.forget(tick, slot);
         }
+    }
+
+    /// Whether all live nodes of both lists see the same members as this one: another would not know
+    /// that the timer moves, and pop it where it was.
+    fn agrees(&self, former: &Replicas, list: &Replicas) -> bool {
+        let view = &self.peers.view;
+        let concerned = view.peers_of(former).union(view.peers_of(list)).without(self.peers.own());
+        let frames = concerned.intersection(self.peers.alive()).minus(self.peers.http());
+        frames.intersection(self.peers.other_view).is_empty()
     }
 
     /// The ranks of the nodes that are in a set.

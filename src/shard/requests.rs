@@ -138,7 +138,7 @@ impl Shard {
         let held = self.find(id).map(|slot| *self.records.get(slot));
         let version = self.clock.assign(now.wall, held.map(|held| held.version));
         let new = NewWrite {
-            from,
+            from: Some(from),
             id,
             key: StateKey { version, sequence: 0 },
             start: now.mono.tick_ceil(),
@@ -167,7 +167,7 @@ impl Shard {
         let held = self.find(id).map(|slot| *self.records.get(slot));
         let version = self.clock.assign(now.wall, held.map(|held| held.version));
         let new = NewWrite {
-            from,
+            from: Some(from),
             id,
             key: StateKey { version, sequence: held.map_or(0, |held| held.sequence) },
             start: held.map_or(now.mono.tick_floor(), |held| held.start),

@@ -25,7 +25,8 @@ const TRIES_MAX: u8 = 4;
 
 /// A write to be told to others.
 pub(super) struct NewWrite<'a> {
-    pub from: Requester,
+    /// Who waits for the answer; `None`: it was given already.
+    pub from: Option<Requester>,
     pub id: TimerId,
     pub key: StateKey,
     pub start: Tick,
@@ -40,7 +41,8 @@ pub(super) struct NewWrite<'a> {
 /// A write that waits for replicas.
 #[derive(Debug)]
 struct Waiting {
-    from: Requester,
+    /// Who waits; nobody once the first replica has it, if that was to be enough.
+    from: Option<Requester>,
     id: TimerId,
     placement: Placement,
     /// Those whose answer decides.
@@ -276,10 +278,10 @@ impl Shard {
             write.waiting.intersection(self.peers.alive())
         };
         let is_first = self.config.cluster.acknowledge == Acknowledge::First;
-        let is_enough = (is_first && !held.is_empty())
-            || waiting.is_empty()
-            || is_planted(Bug::WriteAnsweredBeforeReplicas);
-        if !is_enough {
+        if is_first && !held.is_empty() && !waiting.is_empty() {
+            return self.answer_early(place, outbox);
+        }
+        if !waiting.is_empty() && !is_planted(Bug::WriteAnsweredBeforeReplicas) {
             return;
         }
         if held.is_empty()
@@ -302,7 +304,19 @@ impl Shard {
             self.counters.replicated += 1;
             self.done(write.id, &write.placement)
         };
-        outbox.replies.push(Reply { to: write.from, answer });
+        if let Some(to) = write.from {
+            outbox.replies.push(Reply { to, answer });
+        }
+    }
+
+    /// Answers a write that one replica has. It still waits for the others: one of them may know
+    /// better, and then it is made again.
+    fn answer_early(&mut self, place: u32, outbox: &mut Outbox) {
+        let Some(write) = &mut self.writes.places[place as usize].1 else { return };
+        let Some(to) = write.from.take() else { return };
+        let (id, placement) = (write.id, write.placement);
+        let answer = self.done(id, &placement);
+        outbox.replies.push(Reply { to, answer });
     }
 
     /// Makes a write again above the version `seen`, with the factor of the timer held.
@@ -345,8 +359,8 @@ impl Shard {
             self.counters.refused += 1;
             Some(Answer::Refused(refusal))
         });
-        if let Some(answer) = answer {
-            outbox.replies.push(Reply { to: write.from, answer });
+        if let (Some(to), Some(answer)) = (write.from, answer) {
+            outbox.replies.push(Reply { to, answer });
         }
         self.writes.recycle(message);
     }

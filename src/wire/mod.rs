@@ -5,13 +5,18 @@
 pub mod answer_head;
 pub mod callback_uri;
 pub mod chunked;
+pub mod internal_json;
+pub mod json;
 pub mod leb128;
 pub mod peer_frame;
 pub mod peer_message;
 pub mod request_head;
+pub mod resync_json;
 pub mod timer_json;
 pub mod timer_path;
 
+#[cfg(test)]
+mod internal_json_tests;
 #[cfg(test)]
 mod peer_message_tests;
 #[cfg(test)]

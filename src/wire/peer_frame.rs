@@ -1,13 +1,13 @@
 //! Frames on a connection between two nodes (protocol version 1), after the HTTP Upgrade.
 //!
 //! The node that dialled sends messages and heartbeats, the other answers with results. A frame is
-//! a header of 24 bytes and a body of at most [`FRAME_BODY_BYTES_MAX`]:
+//! a header of 28 bytes and a body of at most [`FRAME_BODY_BYTES_MAX`]:
 //!
 //! ```text
 //! 0  u8   protocol version, 1        12 u32  number of its first message or result
 //! 1  u8   kind                       16 u64  sender's monotonic clock in ns, as it left
-//! 2  u16  how many are in the body   24 body
-//! 4  u32  bytes of the body
+//! 2  u16  how many are in the body   24 u32  digest of the members that the sender sees
+//! 4  u32  bytes of the body          28 body
 //! 8  u32  CRC-32 of the frame with these four bytes zero
 //! ```
 //!
@@ -23,7 +23,7 @@ use crate::base::time::MonoNs;
 /// The version of the protocol.
 pub const PROTOCOL_VERSION: u8 = 1;
 /// Bytes of a header.
-pub const FRAME_HEADER_BYTES: usize = 24;
+pub const FRAME_HEADER_BYTES: usize = 28;
 /// Bytes of the largest body: one message of the largest timer fits.
 pub const FRAME_BODY_BYTES_MAX: usize = 2 << 20;
 /// Bytes of the longest message, or copy in a result: a body with what stands before it, two
@@ -54,6 +54,8 @@ pub struct Frame<'a> {
     pub first: u32,
     /// When it left, on the sender's clock.
     pub sent_at: MonoNs,
+    /// [`View::digest`](crate::cluster::view::View::digest) of the sender.
+    pub view: u32,
     /// The messages or results.
     pub body: &'a [u8],
 }
@@ -92,6 +94,7 @@ pub fn end_frame(
     count: u16,
     first: u32,
     sent_at: MonoNs,
+    view: u32,
 ) {
     let frame = &mut out[begins..];
     let body_bytes = frame.len() - FRAME_HEADER_BYTES;
@@ -103,6 +106,7 @@ pub fn end_frame(
     frame[CHECKSUM_AT].fill(0);
     frame[12..16].copy_from_slice(&first.to_le_bytes());
     frame[16..24].copy_from_slice(&sent_at.0.to_le_bytes());
+    frame[24..28].copy_from_slice(&view.to_le_bytes());
     let checksum = crc32fast::hash(frame);
     frame[CHECKSUM_AT].copy_from_slice(&checksum.to_le_bytes());
 }
@@ -131,6 +135,7 @@ pub fn parse_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameErro
         count: word(2) as u16,
         first: word(12),
         sent_at: MonoNs(u64::from(word(20)) << 32 | u64::from(word(16))),
+        view: word(24),
         body,
     };
     Ok(Some((frame, frame_bytes)))
@@ -218,7 +223,7 @@ mod tests {
         let mut out = b"before".to_vec();
         let begins = begin_frame(&mut out);
         out.extend_from_slice(body);
-        end_frame(&mut out, begins, kind, count, first, MonoNs(0x0102_0304_0506_0708));
+        end_frame(&mut out, begins, kind, count, first, MonoNs(0x0102_0304_0506_0708), 9);
         out.split_off(6)
     }
 
@@ -226,14 +231,15 @@ mod tests {
     fn a_frame_is_these_bytes() {
         let bytes = frame(FrameKind::Results, 0x0203, 0x0405_0607, b"body");
         assert_eq!(bytes[..8], [1, 2, 3, 2, 4, 0, 0, 0]);
-        assert_eq!(bytes[12..], *b"\x07\x06\x05\x04\x08\x07\x06\x05\x04\x03\x02\x01body");
+        assert_eq!(bytes[12..], *b"\x07\x06\x05\x04\x08\x07\x06\x05\x04\x03\x02\x01\x09\0\0\0body");
         // CRC-32 as in Ethernet and zlib (ISO-HDLC): the check value of "123456789".
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         let (parsed, frame_bytes) = parse_frame(&bytes).expect("valid").expect("whole");
         assert_eq!(frame_bytes, bytes.len());
         let sent_at = MonoNs(0x0102_0304_0506_0708);
         let kind = FrameKind::Results;
-        let expected = Frame { kind, count: 0x0203, first: 0x0405_0607, sent_at, body: b"body" };
+        let expected =
+            Frame { kind, count: 0x0203, first: 0x0405_0607, sent_at, view: 9, body: b"body" };
         assert_eq!(parsed, expected);
     }
 

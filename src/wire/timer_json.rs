@@ -1,22 +1,11 @@
-//! The JSON document of a timer (seeds/002, compat section 5), parsed with simd-json in place.
-//!
-//! simd-json turns the body into a tape of nodes; one pass over the tape picks the members that are
-//! known. Types and presence are checked here; whether a value makes sense (a negative interval, a
-//! factor of 17) is not this file's business.
-
-use std::borrow::Cow;
-
-use simd_json::{Buffers, ErrorType, Node, StaticNode, Tape};
+//! The JSON document of a timer (seeds/002, compat section 5), as clients write it. Types and
+//! presence are checked here; whether a value makes sense (a negative interval, a factor of 17) is
+//! not this file's business.
 
 use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
+use crate::wire::json::{Cursor, set_once};
 
-/// Longest body whose buffers are kept for the next one; a document of a real client has some 300
-/// bytes.
-const KEPT_BODY_BYTES_MAX: usize = 64 << 10;
-/// Most JSON tokens of a body whose buffers are kept. A token costs 24 B of tape, 24 B of stack and
-/// 4 B of index, so that at most 2^13 x 52 B + 2 x 64 KiB, doubled by growth, about 1 MiB, stays
-/// held.
-const KEPT_TOKENS_MAX: usize = 1 << 13;
+pub use crate::wire::json::{DocumentError, JsonScratch};
 
 /// One statistics tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +50,7 @@ pub struct TimerDocument<'a> {
     pub interval_s: f64,
     /// `timing.repeat-for`, seconds. Any finite number.
     pub repeat_for_s: Option<f64>,
-    /// `callback.http.uri`. Not empty.
+    /// `callback.http.uri`. Not empty, but for a tombstone that a node sends.
     pub uri: &'a str,
     /// `callback.http.opaque`. May be empty, may hold any character, NUL included.
     pub opaque: &'a str,
@@ -69,71 +58,6 @@ pub struct TimerDocument<'a> {
     pub replication_factor: Option<i64>,
     /// `statistics.tag-info`.
     pub tags: Tags<'a>,
-}
-
-/// Why a body is no timer document: one line that names the member, what was expected and what
-/// came. Answered with 400.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct DocumentError(pub Cow<'static, str>);
-
-impl DocumentError {
-    #[cold]
-    fn told(text: &'static str) -> Self {
-        Self(Cow::Borrowed(text))
-    }
-
-    /// A member of the wrong type or out of range.
-    #[cold]
-    fn unexpected(path: &str, expected: &str, got: Node<'_>) -> Self {
-        let kind = match got {
-            Node::String(_) => "a string",
-            Node::Object { .. } => "an object",
-            Node::Array { .. } => "an array",
-            Node::Static(StaticNode::Null) => "null",
-            Node::Static(StaticNode::Bool(_)) => "true or false",
-            Node::Static(StaticNode::I64(number)) => {
-                return Self(format!("{path}: expected {expected}, got {number}").into());
-            }
-            Node::Static(StaticNode::U64(number)) => {
-                return Self(format!("{path}: expected {expected}, got {number}").into());
-            }
-            Node::Static(StaticNode::F64(number)) => {
-                return Self(format!("{path}: expected {expected}, got {number:?}").into());
-            }
-        };
-        Self(format!("{path}: expected {expected}, got {kind}").into())
-    }
-
-    #[cold]
-    fn missing(path: &str, expected: &str) -> Self {
-        Self(format!("{path}: missing, expected {expected}").into())
-    }
-
-    #[cold]
-    fn twice(path: &str) -> Self {
-        Self(format!("{path}: expected once, got it twice").into())
-    }
-}
-
-/// Memory that the parser keeps from one document to the next: at most about 1 MiB, whatever bodies
-/// came before.
-pub struct JsonScratch {
-    buffers: Buffers,
-    tape: Tape<'static>,
-}
-
-impl Default for JsonScratch {
-    fn default() -> Self {
-        Self { buffers: Buffers::default(), tape: Tape(Vec::new()) }
-    }
-}
-
-impl JsonScratch {
-    /// Bytes that the tape, the largest part, holds between two documents.
-    pub fn tape_bytes(&self) -> usize {
-        self.tape.0.capacity() * size_of::<Node<'static>>()
-    }
 }
 
 /// Parses a timer document in place (`body` is used as scratch: escapes are resolved in it).
@@ -151,175 +75,13 @@ pub fn parse_timer<'a>(
     body: &'a mut [u8],
     scratch: &'a mut JsonScratch,
 ) -> Result<TimerDocument<'a>, DocumentError> {
-    let body_bytes = body.len();
-    refuse_what_the_parser_lets_pass(body)?;
-    let mut tape: Tape<'a> = std::mem::replace(&mut scratch.tape, Tape(Vec::new())).reset();
-    let result = match simd_json::fill_tape(body, &mut scratch.buffers, &mut tape) {
-        Ok(()) => read_document(&mut Cursor { nodes: &tape.0 }),
-        Err(error) => Err(not_json(body_bytes, &error)),
-    };
-    let tokens = scratch.buffers.structural_indexes().len();
-    if body_bytes > KEPT_BODY_BYTES_MAX || tokens > KEPT_TOKENS_MAX {
-        *scratch = JsonScratch::default();
-    } else {
-        scratch.tape = tape.reset();
-    }
-    result
+    scratch.parse(body, |cursor| read_document(cursor).map(|(document, _)| document))
 }
 
-/// simd-json takes a NUL after a number for the end of its input, and a surrogate escape without
-/// its other half for U+0000: the opaque data would not be what was sent. Both are looked for in
-/// vectors, 20 ns for 300 bytes; a body with `\u` escapes, which is rare, is walked.
-fn refuse_what_the_parser_lets_pass(body: &[u8]) -> Result<(), DocumentError> {
-    let next = &body[1.min(body.len())..];
-    let (has_nul, has_unicode_escape) =
-        body.iter().zip(next).fold((false, false), |(nul, escape), (&byte, &next)| {
-            (nul | (byte == 0), escape | ((byte == b'\\') & (next == b'u')))
-        });
-    if has_nul || body.last() == Some(&0) {
-        return Err(DocumentError::told("body: expected JSON, got a NUL byte"));
-    }
-    if has_unicode_escape && !pairs_surrogates(body) {
-        return Err(DocumentError::told("body: expected JSON, got a broken \\u escape"));
-    }
-    Ok(())
-}
-
-/// Whether every `\u` escape has four hex digits, and every surrogate its other half (RFC 8259
-/// section 7).
-#[cold]
-fn pairs_surrogates(body: &[u8]) -> bool {
-    let code_unit = |rest: &[u8]| {
-        let [b'\\', b'u', digits @ ..] = rest else { return None };
-        let digits = std::str::from_utf8(digits.first_chunk::<4>()?).ok()?;
-        // `from_str_radix` takes a sign.
-        digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    let mut rest = body;
-    while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
-        rest = &rest[at..];
-        let escape_bytes = match (rest.get(1), code_unit(rest)) {
-            (Some(b'u'), Some(0xd800..=0xdbff)) => match code_unit(&rest[6..]) {
-                Some(0xdc00..=0xdfff) => 12,
-                _ => return false,
-            },
-            (Some(b'u'), None | Some(0xdc00..=0xdfff)) => return false,
-            (Some(b'u'), Some(_)) => 6,
-            (Some(_), _) => 2,
-            (None, _) => 1,
-        };
-        rest = &rest[escape_bytes..];
-    }
-    true
-}
-
-#[cold]
-fn not_json(body_bytes: usize, error: &simd_json::Error) -> DocumentError {
-    if body_bytes == 0 {
-        return DocumentError::told("body: empty, expected a JSON object");
-    }
-    let at = error.index();
-    match error.error() {
-        ErrorType::InvalidUtf8 => DocumentError::told("body: expected UTF-8, got other bytes"),
-        ErrorType::Eof => DocumentError::told("body: expected a JSON object, got blanks"),
-        ErrorType::InvalidNumber => DocumentError(
-            format!(
-                "body: expected JSON, got a number that is malformed or too large at byte {at}"
-            )
-            .into(),
-        ),
-        // Errors of the first stage carry no place.
-        _ if at == 0 => DocumentError::told("body: expected a JSON object, got something else"),
-        _ => DocumentError(format!("body: expected JSON, got an error at byte {at}").into()),
-    }
-}
-
-/// What is left of the tape.
-struct Cursor<'t, 'a> {
-    nodes: &'t [Node<'a>],
-}
-
-impl<'a> Cursor<'_, 'a> {
-    /// The next node. The tape of a valid document ends with its last value.
-    fn next(&mut self) -> Node<'a> {
-        let (first, rest) = self.nodes.split_first().expect("a container's nodes follow it");
-        self.nodes = rest;
-        *first
-    }
-
-    /// Skips what is inside of `node`, just taken.
-    fn skip_inside(&mut self, node: Node<'a>) {
-        if let Node::Object { count, .. } | Node::Array { count, .. } = node {
-            self.nodes = &self.nodes[count..];
-        }
-    }
-
-    /// Skips a whole value.
-    fn skip(&mut self) {
-        let node = self.next();
-        self.skip_inside(node);
-    }
-
-    fn key(&mut self) -> &'a str {
-        match self.next() {
-            Node::String(key) => key,
-            other => unreachable!("simd-json lets only strings be keys, not {other:?}"),
-        }
-    }
-
-    /// How many members the object has that comes next.
-    fn object(&mut self, path: &str) -> Result<usize, DocumentError> {
-        match self.next() {
-            Node::Object { len, .. } => Ok(len),
-            other => Err(DocumentError::unexpected(path, "an object", other)),
-        }
-    }
-
-    fn string(&mut self, path: &str) -> Result<&'a str, DocumentError> {
-        match self.next() {
-            Node::String(text) => Ok(text),
-            other => Err(DocumentError::unexpected(path, "a string", other)),
-        }
-    }
-
-    fn seconds(&mut self, path: &str) -> Result<f64, DocumentError> {
-        match self.next() {
-            Node::Static(StaticNode::U64(seconds)) => Ok(seconds as f64),
-            Node::Static(StaticNode::I64(seconds)) => Ok(seconds as f64),
-            Node::Static(StaticNode::F64(seconds)) => Ok(seconds),
-            other => Err(DocumentError::unexpected(path, "a number of seconds", other)),
-        }
-    }
-
-    fn whole_number(&mut self, path: &str) -> Result<i64, DocumentError> {
-        match self.next() {
-            Node::Static(StaticNode::U64(number)) => Ok(i64::try_from(number).unwrap_or(i64::MAX)),
-            Node::Static(StaticNode::I64(number)) => Ok(number),
-            other => Err(DocumentError::unexpected(path, "a whole number", other)),
-        }
-    }
-
-    fn count(&mut self, path: &str) -> Result<u32, DocumentError> {
-        let node = self.next();
-        match node {
-            Node::Static(StaticNode::U64(count)) => u32::try_from(count).ok(),
-            _ => None,
-        }
-        .filter(|&count| count != 0)
-        .ok_or_else(|| DocumentError::unexpected(path, "a whole number from 1 to 4294967295", node))
-    }
-}
-
-/// Sets a member that may come once.
-fn set_once<T>(place: &mut Option<T>, value: T, path: &str) -> Result<(), DocumentError> {
-    match place.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(DocumentError::twice(path)),
-    }
-}
-
-fn read_document<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<TimerDocument<'a>, DocumentError> {
+/// The document, and whether it has members that only nodes write.
+pub(super) fn read_document<'a>(
+    cursor: &mut Cursor<'_, 'a>,
+) -> Result<(TimerDocument<'a>, bool), DocumentError> {
     let (mut timing, mut callback, mut reliability, mut tags) = (None, None, None, None);
     for _ in 0..cursor.object("body")? {
         match cursor.key() {
@@ -335,14 +97,11 @@ fn read_document<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<TimerDocument<'a>, D
     let (interval_s, repeat_for_s) =
         timing.ok_or_else(|| DocumentError::missing("timing", "an object"))?;
     let (uri, opaque) = callback.ok_or_else(|| DocumentError::missing("callback", "an object"))?;
-    Ok(TimerDocument {
-        interval_s,
-        repeat_for_s,
-        uri,
-        opaque,
-        replication_factor: reliability.flatten(),
-        tags: tags.unwrap_or(Tags::none()),
-    })
+    let (replication_factor, is_internal) = reliability.unwrap_or_default();
+    let tags = tags.unwrap_or(Tags::none());
+    let document =
+        TimerDocument { interval_s, repeat_for_s, uri, opaque, replication_factor, tags };
+    Ok((document, is_internal))
 }
 
 fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<(f64, Option<f64>), DocumentError> {
@@ -404,16 +163,20 @@ fn read_http<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), Docu
     Ok((uri, opaque))
 }
 
-fn read_reliability(cursor: &mut Cursor<'_, '_>) -> Result<Option<i64>, DocumentError> {
+/// The replication factor, and whether there are members that only nodes write.
+fn read_reliability(cursor: &mut Cursor<'_, '_>) -> Result<(Option<i64>, bool), DocumentError> {
     const FACTOR: &str = "reliability.replication-factor";
-    let mut factor = None;
+    let (mut factor, mut is_internal) = (None, false);
     for _ in 0..cursor.object("reliability")? {
         match cursor.key() {
             "replication-factor" => set_once(&mut factor, cursor.whole_number(FACTOR)?, FACTOR)?,
-            _ => cursor.skip(),
+            key => {
+                is_internal |= matches!(key, "replicas" | "sites");
+                cursor.skip();
+            }
         }
     }
-    Ok(factor)
+    Ok((factor, is_internal))
 }
 
 fn read_statistics<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tags<'a>, DocumentError> {
@@ -430,10 +193,7 @@ fn read_statistics<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tags<'a>, Document
 /// The same name may come several times: each counts.
 fn read_tags<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tags<'a>, DocumentError> {
     const TAG_INFO: &str = "statistics.tag-info";
-    let len = match cursor.next() {
-        Node::Array { len, .. } => len,
-        other => return Err(DocumentError::unexpected(TAG_INFO, "an array of objects", other)),
-    };
+    let len = cursor.array(TAG_INFO, "an array of objects")?;
     let mut tags = Tags::none();
     for _ in 0..len {
         if !tags.push(read_tag(cursor)?) {
@@ -443,7 +203,7 @@ fn read_tags<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tags<'a>, DocumentError>
     Ok(tags)
 }
 
-fn read_tag<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tag<'a>, DocumentError> {
+pub(super) fn read_tag<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tag<'a>, DocumentError> {
     const TYPE: &str = "statistics.tag-info.type";
     const COUNT: &str = "statistics.tag-info.count";
     let (mut kind, mut count) = (None, None);

@@ -3,10 +3,13 @@
 //! signed first, so that what lies behind the checksum is reached.
 
 use chronos::base::limits::{INTERVAL_MS_MAX, SITES_PER_TIMER_MAX};
-use chronos::base::time::MonoNs;
+use chronos::base::time::{MonoNs, WallMs};
 use chronos::cluster::link::{Inbound, Link, LinkError, LinkLimits};
 use chronos::timer::definition::{Content, encode_content};
 use chronos::wire::callback_uri::parse_callback_uri;
+use chronos::wire::internal_json::{
+    AnyDocument, InternalCallback, InternalTimer, Origin, parse_any, write_internal,
+};
 use chronos::wire::peer_frame::{
     FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES, Frame, FrameError, FrameKind, FrameReader,
     begin_frame, end_frame, parse_frame,
@@ -15,6 +18,11 @@ use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerResult, SEQUENCE_MAX, START_MS_MAX, TimerCopy, decode_message,
     decode_result,
 };
+use chronos::wire::resync_json::{
+    parse_query, parse_range, parse_references, parse_timers, write_references, write_target,
+};
+use chronos::wire::timer_json::{JsonScratch, parse_timer};
+use serde_json::Value;
 
 const NOW: MonoNs = MonoNs(1 << 50);
 const LIMITS: LinkLimits =
@@ -105,7 +113,7 @@ fn written(frame: &Frame<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let begins = begin_frame(&mut out);
     out.extend_from_slice(frame.body);
-    end_frame(&mut out, begins, frame.kind, frame.count, frame.first, frame.sent_at);
+    end_frame(&mut out, begins, frame.kind, frame.count, frame.first, frame.sent_at, frame.view);
     out
 }
 
@@ -124,6 +132,158 @@ fn frames_in(bytes: &[u8], portion: usize) -> (Result<(), FrameError>, Vec<Vec<u
     (Ok(()), frames)
 }
 
+/// Documents of clients and nodes: a client's is read as the parser of clients reads it; a node's
+/// is written anew, and reads the same.
+pub fn internal_json(data: &[u8]) -> bool {
+    let mut scratch = JsonScratch::default();
+    let (mut body, mut again) = (data.to_vec(), data.to_vec());
+    let as_client = parse_timer(&mut again, &mut scratch);
+    let as_client = as_client.map(|timer| format!("{timer:?}"));
+    match parse_any(&mut body, &mut scratch) {
+        Ok(AnyDocument { timer, internal: None }) => {
+            assert_eq!(as_client, Ok(format!("{timer:?}")));
+            true
+        }
+        Ok(document) => {
+            check_rewritten(&document);
+            true
+        }
+        Err(error) => {
+            assert!(error.0.contains(": ") && error.0.len() < 200, "{error}");
+            false
+        }
+    }
+}
+
+/// Writes what a node sent as ours would; whoever reads that reads the same.
+fn check_rewritten(document: &AnyDocument<'_>) {
+    let (timer, part) = (&document.timer, document.internal.expect("from a node"));
+    assert!(part.sequence <= SEQUENCE_MAX && usize::from(part.replicas.len()) <= 16);
+    assert!(part.origin == Origin::Peer || part.replicas.is_empty());
+    let ms = |seconds: f64| Some((seconds * 1000.0).round()).filter(|ms| (0.0..=3e12).contains(ms));
+    let repeat_for_s = timer.repeat_for_s.unwrap_or(timer.interval_s);
+    let (Some(interval), Some(repeat_for)) = (ms(timer.interval_s), ms(repeat_for_s)) else {
+        return;
+    };
+    let uri = parse_callback_uri(timer.uri);
+    if uri.is_err() && !timer.uri.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = part.replicas.as_slice().to_vec();
+    let rewritten = InternalTimer {
+        now: WallMs(1 << 41),
+        start_delta_ms: part.start_delta_ms.unwrap_or(0),
+        sequence: part.sequence,
+        interval_ms: interval as u64,
+        repeat_for_ms: repeat_for as u64,
+        callback: uri.ok().map(|uri| InternalCallback {
+            authority: uri.authority,
+            target: uri.target,
+            opaque: timer.opaque,
+        }),
+        view_id: part.view_id.unwrap_or(7),
+        replicas: &names,
+        sites: if names.is_empty() { &["here"] } else { part.sites.as_slice() },
+        factor: timer.replication_factor.and_then(|factor| u8::try_from(factor).ok()),
+        tags: timer.tags.as_slice(),
+        version: part.version,
+        actives: part.actives,
+    };
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    write_internal(&rewritten, &mut first);
+    let mut bytes = first.clone();
+    let mut scratch = JsonScratch::default();
+    let read = parse_any(&mut bytes, &mut scratch).expect("it is a node's document");
+    let again = read.internal.expect("it names replicas or sites");
+    let uri = parse_callback_uri(read.timer.uri).ok();
+    let repeat_for_s = read.timer.repeat_for_s.expect("it was written");
+    write_internal(
+        &InternalTimer {
+            start_delta_ms: again.start_delta_ms.expect("it was written"),
+            sequence: again.sequence,
+            interval_ms: ms(read.timer.interval_s).expect("within limits") as u64,
+            repeat_for_ms: ms(repeat_for_s).expect("within limits") as u64,
+            callback: uri.map(|uri| InternalCallback {
+                authority: uri.authority,
+                target: uri.target,
+                opaque: read.timer.opaque,
+            }),
+            view_id: again.view_id.expect("it was written"),
+            replicas: again.replicas.as_slice(),
+            sites: again.sites.as_slice(),
+            factor: read.timer.replication_factor.map(|factor| factor as u8),
+            tags: read.timer.tags.as_slice(),
+            version: again.version,
+            actives: again.actives,
+            ..rewritten
+        },
+        &mut second,
+    );
+    assert_eq!(first.escape_ascii().to_string(), second.escape_ascii().to_string());
+}
+
+/// Answers to a resynchronisation: every timer is told, malformed or not.
+pub fn resync_timers(data: &[u8]) -> bool {
+    let (mut good, mut all) = (0, 0);
+    let read = parse_timers(&mut data.to_vec(), &mut JsonScratch::default(), |timer| {
+        all += 1;
+        if let Ok(timer) = timer {
+            good += 1;
+            assert!(timer.old_replicas.len() <= 16);
+            if timer.timer.internal.is_some() {
+                check_rewritten(&timer.timer);
+            }
+        }
+    });
+    if read.is_ok()
+        && let Ok(value) = serde_json::from_slice::<Value>(data)
+    {
+        let timers = value.get("Timers").or(value.get("timers"));
+        let told = timers.and_then(Value::as_array).map(Vec::len);
+        assert_eq!(told, Some(all), "{value}");
+    }
+    read.is_ok() && good > 0
+}
+
+/// Bodies of `DELETE /timers/references`.
+pub fn references(data: &[u8]) -> bool {
+    let mut scratch = JsonScratch::default();
+    let mut references = Vec::new();
+    if parse_references(&mut data.to_vec(), &mut scratch, &mut references).is_err() {
+        assert!(references.is_empty(), "a body that is refused says nothing");
+        return false;
+    }
+    assert!(references.len() <= data.len() / 22, "{} in {} bytes", references.len(), data.len());
+    let (mut written, mut again) = (Vec::new(), Vec::new());
+    write_references(&references, &mut written);
+    parse_references(&mut written, &mut scratch, &mut again).expect("written by us");
+    assert_eq!(references, again);
+    true
+}
+
+/// Queries of `GET /timers`, and values of `Range`.
+pub fn resync_query(data: &[u8]) -> bool {
+    assert!(parse_range(data).is_none_or(|count| {
+        let text = String::from_utf8_lossy(data.trim_ascii());
+        count > 0 && text.trim_start_matches('0') == count.to_string()
+    }));
+    let text = String::from_utf8_lossy(data);
+    let query = match parse_query(&text) {
+        Ok(query) => query,
+        Err(error) => {
+            assert!(error.0.contains(": "), "{error}");
+            return false;
+        }
+    };
+    assert!(query.node.bytes().all(|byte| byte.is_ascii_graphic()) && !query.node.is_empty());
+    let mut target = Vec::new();
+    write_target(&query, &mut target);
+    let target = String::from_utf8(target).expect("a target is ASCII");
+    let (path, again) = target.split_once('?').expect("it has a query");
+    assert_eq!((path, parse_query(again)), ("/timers", Ok(query)));
+    true
+}
+
 /// Frames with the right version and checksum, as many as `data` has room for.
 fn signed(data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -139,7 +299,7 @@ fn signed(data: &[u8]) -> Vec<u8> {
         let count = u16::from_le_bytes([header[2], header[3]]);
         let first = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
         let sent_at = u64::from_le_bytes(header[16..].try_into().expect("eight bytes are left"));
-        out.extend(written(&Frame { kind, count, first, sent_at: MonoNs(sent_at), body }));
+        out.extend(written(&Frame { kind, count, first, sent_at: MonoNs(sent_at), view: 7, body }));
         rest = behind;
     }
     out.extend_from_slice(rest);

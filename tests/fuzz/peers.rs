@@ -87,12 +87,135 @@ fn frame(kind: FrameKind, count: u16, first: u32, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let begins = begin_frame(&mut out);
     out.extend_from_slice(body);
-    end_frame(&mut out, begins, kind, count, first, MonoNs(1 << 50));
+    end_frame(&mut out, begins, kind, count, first, MonoNs(1 << 50), 7);
     out
 }
 
 fn seeds(owned: &[Vec<u8>]) -> Vec<&[u8]> {
     owned.iter().map(Vec::as_slice).collect()
+}
+
+/// Words of the documents of nodes.
+const WORDS: &[&[u8]] = &[
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"null",
+    b"0",
+    b"-1",
+    b"1.5",
+    b"65536",
+    b"18446744073709551615",
+    b"18446744073709551616",
+    b"\"\"",
+    b"\"a\"",
+    b"\"timing\":",
+    b"\"interval\":0.001,",
+    b"\"repeat-for\":",
+    b"\"start-time-delta\":",
+    b"\"start-time\":4294967296,",
+    b"\"sequence-number\":",
+    b"\"chronos-interval-ms\":1500,",
+    b"\"chronos-repeat-for-ms\":4500,",
+    b"\"callback\":{},",
+    b"\"http\":{},",
+    b"\"uri\":",
+    b"\"opaque\":",
+    b"\"reliability\":{},",
+    b"\"replicas\":[\"a\"],",
+    b"\"sites\":[\"b\"],",
+    b"\"cluster-view-id\":7,",
+    b"\"replication-factor\":2,",
+    b"\"chronos-version\":\"7\",",
+    b"\"chronos-actives\":3,",
+    b"\"statistics\":0,",
+    b"\"tag-info\":[{}],",
+    b"{\"type\":\"x\",\"count\":0},",
+    b"{\"type\":\"x\",\"count\":2},",
+    b"\"timers\":",
+    b"\"Timers\":",
+    b"\"TimerID\":1,",
+    b"\"Timer\":{},",
+    b"\"OldReplicas\":[],",
+    b"\"IDs\":[]",
+    b"{\"ID\":1,\"ReplicaIndex\":2},",
+    b"\\u0000",
+    b"\\",
+];
+
+const FROM_PEER: &[u8] = br#"{"timing":{"start-time":4200796160,"start-time-delta":-4004,
+    "sequence-number":1,"interval":2,"repeat-for":4},"callback":{"http":{
+    "uri":"http://127.0.0.1:9901/ok/repl0","opaque":"OPAQUE-DATA"}},"reliability":{
+    "cluster-view-id":"5030520784871784460","replicas":["127.0.0.9","127.0.0.1"],
+    "sites":["site1"]},"statistics":{"tag-info":[{"type":"CALL","count":1}]}}"#;
+const TOMBSTONE: &[u8] = br#"{"reliability":{"sites":["a","b"],"chronos-version":"9",
+    "chronos-actives":1},"callback":{"http":{"uri":"","opaque":""}},"timing":{"interval":2,
+    "chronos-interval-ms":1500}}"#;
+const FROM_CLIENT: &[u8] = br#"{"timing":{"interval":1.5},"callback":{"http":{"uri":"http://a/b",
+    "opaque":"x"}},"reliability":{"replication-factor":2}}"#;
+
+#[test]
+fn internal_json() {
+    fuzz(peer_targets::internal_json, &[FROM_PEER, TOMBSTONE, FROM_CLIENT], WORDS);
+}
+
+#[test]
+fn resync_timers() {
+    let answer = |key: &str, timers: &[&[u8]]| {
+        let mut out = format!("{{\"{key}\":[").into_bytes();
+        for (id, timer) in timers.iter().enumerate() {
+            out.extend_from_slice(if id == 0 { b"" } else { b"," });
+            out.extend_from_slice(
+                format!("{{\"TimerID\":{id},\"OldReplicas\":[\"a\"],").as_bytes(),
+            );
+            out.extend_from_slice(b"\"Timer\":");
+            out.extend_from_slice(timer);
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"]}");
+        out
+    };
+    let inputs = [answer("Timers", &[FROM_PEER]), answer("timers", &[TOMBSTONE, FROM_CLIENT])];
+    fuzz(peer_targets::resync_timers, &seeds(&inputs), WORDS);
+}
+
+#[test]
+fn references() {
+    let inputs: [&[u8]; 3] = [
+        br#"{"IDs":[{"ID":809146204028928,"ReplicaIndex":0},{"ReplicaIndex":15,"ID":2}]}"#,
+        br#" {"x":[{}],"IDs":[]}"#,
+        br#"{"IDs":[{"ID":1,"ReplicaIndex":2}],"y":{"ID":7}}"#,
+    ];
+    fuzz(peer_targets::references, &inputs, WORDS);
+}
+
+#[test]
+fn resync_query() {
+    let inputs: [&[u8]; 3] = [
+        b"node-for-replicas=127.0.0.1&cluster-view-id=292733975804248076",
+        b"node-for-replicas=%5B::1%5d:7254&cluster-view-id=18446744073709551615&time-from=3590000",
+        b"x&time-from=0&cluster-view-id=0&node-for-replicas=a.b_c-d~&y=z=",
+    ];
+    let tokens: &[&[u8]] = &[
+        b"&",
+        b"=",
+        b"%",
+        b"%41",
+        b"%0a",
+        b"%c3",
+        b"node-for-replicas=",
+        b"cluster-view-id=",
+        b"time-from=",
+        b"100",
+        b"+1",
+        b"18446744073709551616",
+        b"\xc3\xa9",
+        b" ",
+    ];
+    fuzz(peer_targets::resync_query, &inputs, tokens);
 }
 
 #[test]

@@ -64,7 +64,11 @@ impl World {
         if write.wish.is_none() {
             let from_ns = write.sent_ns.saturating_sub(2 * RECOVERY_NS);
             let was_away_ns = disturbances.longest_ns(from_ns, now_ns);
-            if was_away_ns < 10_000 * MS && holders.iter().any(|(_, held)| held.is_live) {
+            let steady_ns = now_ns.saturating_sub(RECOVERY_NS / 2);
+            if !self.model.is_steady(steady_ns, now_ns) {
+                return Ok(());
+            }
+            if was_away_ns < self.model.away_ns && holders.iter().any(|(_, held)| held.is_live) {
                 return broken("T6", text());
             }
             return Ok(());
@@ -76,8 +80,16 @@ impl World {
             .filter(|node| self.members.is_member(*node) && !self.nodes[*node].is_up())
             .count() as u32;
         let live = holders.iter().filter(|(_, held)| lives(held)).count() as u32;
-        if live < write.replicas.saturating_sub(down) {
+        let is_known = self
+            .model
+            .reloads
+            .iter()
+            .all(|reload| reload.1 < now_ns || write.acknowledged_ns() < Some(reload.0));
+        if is_known && live < write.replicas.saturating_sub(down) {
             return broken("C2", format!("{live} of {}: {}", write.replicas, text()));
+        }
+        if !self.model.is_steady(now_ns.saturating_sub(RECOVERY_NS / 2), now_ns) {
+            return Ok(());
         }
         if holders.iter().any(|(_, held)| held.is_live && !lives(held)) {
             return broken("T10", text());
@@ -116,7 +128,7 @@ impl World {
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
         let is_alone = self.model.is_current(write, self.now_ns);
         let Some(id) = write.id else { return Ok(()) };
-        if !self.model.disturbances.is_quiet(from_ns, self.now_ns)
+        if !self.model.is_steady(from_ns, self.now_ns)
             || self.options.cluster.acknowledge == chronos::base::limits::Acknowledge::First
             || !is_alone
             || write.pops() == 0

@@ -96,30 +96,43 @@ impl Disturbances {
     }
 
     fn impaired(&self, at_ns: u64) -> u32 {
-        let lasting: Vec<Whom> = self
+        let lasting: Vec<(Whom, bool)> = self
             .all
             .iter()
             .filter(|one| one.from_ns <= at_ns && at_ns <= one.to_ns.saturating_add(RECOVERY_NS))
-            .map(|one| one.whom)
+            .map(|one| (one.whom, one.is_down))
             .collect();
+        // A node that dies explains no other trouble of its own: what it alone was told while it
+        // was cut off is lost with it.
+        let dead = lasting.iter().fold(0_u32, |dead, (whom, is_down)| match *whom {
+            Whom::Node(node) if *is_down => dead | 1 << node,
+            _ => dead,
+        });
         let explains = |nodes: u32| {
-            lasting.iter().all(|whom| match *whom {
-                Whom::Node(node) => nodes >> node & 1 == 1,
-                Whom::Pair(one, other) => (nodes >> one | nodes >> other) & 1 == 1,
+            lasting.iter().all(|(whom, is_down)| match *whom {
+                Whom::Node(node) => *is_down || nodes >> node & 1 == 1,
+                Whom::Pair(one, other) => {
+                    let able = nodes & !dead;
+                    let both_dead = (dead >> one & dead >> other) & 1 == 1;
+                    both_dead || (able >> one | able >> other) & 1 == 1
+                }
             })
         };
-        (0_u32..1 << NODES_MAX)
+        let others = (0_u32..1 << NODES_MAX)
             .filter(|nodes| explains(*nodes))
             .map(u32::count_ones)
             .min()
-            .expect("all nodes together explain everything")
+            .expect("all nodes together explain everything");
+        dead.count_ones() + others
     }
 
-    /// The longest time within which something lasted without [`SYNC_NS`](Self::SYNC_NS) of calm.
+    /// The longest time within which something lasted without [`SYNC_NS`](Self::SYNC_NS) of calm;
+    /// a process that died brings nothing old back.
     pub fn longest_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         let mut spans: Vec<(u64, u64)> = self
             .all
             .iter()
+            .filter(|one| !one.is_down)
             .map(|one| (one.from_ns, one.to_ns.min(to_ns).saturating_add(Self::SYNC_NS)))
             .filter(|span| span.0 <= to_ns && span.1 >= from_ns)
             .collect();

@@ -114,8 +114,7 @@ impl CoreDriver {
     fn sleep(&mut self, world: &mut World, has_more: bool) {
         let may_sleep = self.core.mesh().may_sleep();
         let busy_ns = world.interleaving.range(500, 50_000);
-        let of_shard = self.core.next_wake().map(Tick::begins);
-        let until_ns = match of_shard.into_iter().chain(self.core.peers_wake()).min() {
+        let until_ns = match self.core.next_wake().map(Tick::begins) {
             _ if has_more || !may_sleep || !self.inputs.is_empty() => world.now_ns + busy_ns,
             None => u64::MAX,
             Some(until) => {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use chronos::base::limits::{Acknowledge, ClusterLimits, TOMBSTONE_MS_MIN};
 use chronos::shard::effects::CallbackOutcome;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
@@ -112,11 +113,17 @@ pub struct Model {
     /// What each process last began and last delivered of a write.
     last: BTreeMap<(usize, u64, usize), (u64, u64)>,
     pub disturbances: Disturbances,
+    /// While nodes read new files they may not know each other: what a client does through one of
+    /// them reaches the others as soon as they do.
+    pub reloads: Vec<(u64, u64)>,
     /// When and for how long each host did not answer well.
     pub unwell: Vec<Vec<(u64, u64)>>,
     /// Time since which everything is healed.
     pub healed_ns: Option<u64>,
     drift_ppm: u64,
+    /// A node that was away for longer may bring a timer back that has ended since: tombstones have
+    /// ended, too.
+    pub away_ns: u64,
     acknowledges_first: bool,
     promotion: bool,
     pub delivered: u64,
@@ -125,18 +132,20 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(hosts: usize, drift_ppm: u64, promotion: bool, acknowledges_first: bool) -> Self {
+    pub fn new(hosts: usize, drift_ppm: u64, limits: &ClusterLimits) -> Self {
         Self {
             writes: BTreeMap::new(),
             timers: BTreeMap::new(),
             pops: BTreeMap::new(),
             last: BTreeMap::new(),
             disturbances: Disturbances::default(),
+            reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
             drift_ppm,
-            acknowledges_first,
-            promotion,
+            away_ns: (TOMBSTONE_MS_MIN + limits.tombstone_hold_ms) * MS,
+            acknowledges_first: limits.acknowledge == Acknowledge::First,
+            promotion: limits.promotion,
             delivered: 0,
             attempts: 0,
             doubled: 0,
@@ -170,6 +179,12 @@ impl Model {
             Some(known) if known == id => Ok(()),
             Some(known) => broken("R2", format!("{name} is about {known:x} and {id:x}")),
         }
+    }
+
+    /// The factor that a timer was made with.
+    pub fn factor_of(&self, id: u64) -> Option<u8> {
+        let names = self.timers.get(&id)?;
+        names.iter().find_map(|name| self.writes[name].wish).map(|wish| wish.factor)
     }
 
     /// A write was answered, or certainly did nothing.
@@ -231,13 +246,22 @@ impl Model {
     /// Whether disturbances explain that no node has what was acknowledged, or that some node has
     /// not heard of it.
     pub fn may_be_lost(&self, write: &Write, until_ns: u64) -> bool {
-        let Some(done_ns) = write.acknowledged_ns() else { return true };
+        if write.acknowledged_ns().is_none() {
+            return true;
+        }
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
-        if self.acknowledges_first && !self.disturbances.is_quiet(from_ns, done_ns + RANK_NS) {
+        if self.was_answered_early(write) {
             return true;
         }
         self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
             && self.disturbances.has_death(from_ns, until_ns)
+    }
+
+    /// Whether a write was acknowledged by one replica that may have been the only one.
+    fn was_answered_early(&self, write: &Write) -> bool {
+        let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        let until_ns = write.acknowledged_ns().map_or(u64::MAX, |done_ns| done_ns + RANK_NS);
+        self.acknowledges_first && !self.disturbances.is_quiet(from_ns, until_ns)
     }
 
     /// T1: pop `sequence` of a write should have been seen by now.
@@ -255,6 +279,9 @@ impl Model {
             return Ok(());
         }
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        if self.was_answered_early(write) {
+            return Ok(());
+        }
         let impaired = self.disturbances.impaired_max(from_ns, now_ns);
         let is_owed = impaired < write.replicas;
         // Nobody died: whoever was cut off or frozen still has it, and pops once that has ended.
@@ -293,12 +320,21 @@ impl Model {
         self.is_not_superseded(write, now_ns)?;
         self.is_no_duplicate(write, place, sequence, now_ns)?;
         self.is_on_time(write, sequence, now_ns)?;
-        let last = self.last.entry((place.node, place.life, name)).or_default();
-        if sequence < last.0 || sequence <= last.1 {
+        let key = (place.node, place.life, name);
+        let last = self.last.get(&key).copied().unwrap_or_default();
+        let was_away_ns = self.disturbances.longest_ns(write.sent_ns, now_ns);
+        if (sequence < last.0 || sequence <= last.1) && was_away_ns < self.away_ns {
             return broken("T5", format!("{} after {last:?}", text()));
         }
+        let last = self.last.entry(key).or_default();
         last.0 = sequence;
         Ok(())
+    }
+
+    /// Whether there was no trouble, and all nodes knew each other.
+    pub fn is_steady(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.disturbances.is_quiet(from_ns, to_ns)
+            && self.reloads.iter().all(|reload| reload.0 > to_ns || reload.1 < from_ns)
     }
 
     /// T6, T7.
@@ -309,13 +345,14 @@ impl Model {
             return Ok(());
         }
         let from_ns = later.sent_ns.saturating_sub(RECOVERY_NS).min(write.sent_ns);
-        let is_quiet = self.disturbances.is_quiet(from_ns, now_ns);
+        let is_quiet = self.is_steady(from_ns, now_ns);
         // An old copy comes back after the tombstone is gone only from a node that was away longer.
         let was_away_ns = self.disturbances.longest_ns(from_ns, now_ns);
         let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < now_ns);
         let is_kept = is_healed
+            && self.is_steady(now_ns - RECOVERY_NS, now_ns)
             && self.disturbances.impaired_max(from_ns, now_ns) < write.replicas.min(later.replicas)
-            && was_away_ns < 10_000 * MS;
+            && was_away_ns < self.away_ns;
         if is_quiet || is_kept {
             let invariant = if later.wish.is_some() { "T7" } else { "T6" };
             return broken(invariant, format!("pop of {write:?} after {later:?}"));
@@ -328,7 +365,10 @@ impl Model {
         let Some(others) = self.pops.get(&(write.name, sequence)) else { return Ok(()) };
         let wish = write.wish.expect("a pop has one");
         let settled_ns = RECOVERY_NS + wish.interval_ms * MS;
-        let is_quiet = self.disturbances.is_quiet(now_ns.saturating_sub(settled_ns), now_ns);
+        // While nodes have different files, one may believe the old list right and another the new.
+        let ranks_ns = u64::from(2 * write.replicas + 1) * RANK_NS / 2;
+        let is_quiet = self.disturbances.is_quiet(now_ns.saturating_sub(settled_ns), now_ns)
+            && self.is_steady(now_ns.saturating_sub(ranks_ns), now_ns);
         let text =
             || format!("pop {sequence} of {write:?} at {now_ns} by {place:?} and {others:?}");
         if !is_quiet {
@@ -361,7 +401,10 @@ impl Model {
         let Some(due_ns) = write.due_max_ns(sequence, self.drift_ppm) else { return Ok(()) };
         let settled_ns = RECOVERY_NS + 2 * wish.interval_ms * MS;
         let from_ns = due_ns.saturating_sub(settled_ns);
+        let known_all = self.is_steady(write.sent_ns, write.sent_ns)
+            && self.is_steady(now_ns.saturating_sub(RANK_NS * 3 / 2), now_ns);
         if !self.disturbances.is_quiet(from_ns, now_ns)
+            || !known_all
             || !self.host_is_well(wish.host, from_ns, now_ns)
             || !self.is_current(write, now_ns)
         {
@@ -390,7 +433,7 @@ impl Model {
                     && write.pops() > 0
                     && self.is_current(write, now_ns)
                     && !self.may_be_over(write)
-                    && self.disturbances.is_quiet(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
+                    && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
             });
             return match missed {
                 Some(write) => broken("C3", format!("not found: {write:?}")),
@@ -404,7 +447,7 @@ impl Model {
         };
         if let Some(later) = self.superseded_by(write)
             && later.acknowledged_ns().is_some_and(|done_ns| done_ns + TALK_NS < sent_ns)
-            && self.disturbances.is_quiet(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
+            && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
         {
             return broken("C3", format!("read {write:?} after {later:?}"));
         }

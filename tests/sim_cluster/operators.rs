@@ -14,6 +14,8 @@ use super::world::{Event, World};
 
 /// Files reach all nodes within this.
 const FILES_MS: u64 = 2_000;
+/// Then they know each other, and have told each other what clients did meanwhile, within this.
+const KNOWN_MS: u64 = 2_000;
 /// The operator asks for a resync so long after the first file was written.
 const RESYNC_MS: u64 = 2_500;
 /// He waits at least so long for it, and until there was no trouble for this time.
@@ -106,6 +108,8 @@ impl World {
     }
 
     fn reload_all(&mut self) {
+        let known_ns = self.now_ns + (FILES_MS + KNOWN_MS) * MS;
+        self.model.reloads.push((self.now_ns, known_ns));
         for node in 0..self.nodes.len() {
             if self.members.is_member(node) {
                 let at_ns = self.now_ns + self.interleaving.range(0, FILES_MS * MS);

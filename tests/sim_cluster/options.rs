@@ -73,6 +73,8 @@ impl Options {
         }
         let has_operator = draw.chance(30);
         let slow = draw.chance(25);
+        let stays_dead = (nodes > 1 && trouble != Trouble::None && draw.chance(20))
+            .then(|| draw.range(0, nodes as u64 - 1) as usize);
         Self {
             seed,
             nodes,
@@ -84,7 +86,11 @@ impl Options {
             mesh_queue_max: draw.pick(&[2, 4, 64]) as u32,
             pops_per_turn_max: draw.pick(&[1, 4, 256]),
             callbacks: Self::callbacks(draw),
-            cluster: Self::cluster(draw),
+            cluster: ClusterLimits {
+                // So that all tombstones have ended when a run ends with a dead node.
+                tombstone_hold_ms: if stays_dead.is_some() { 20_000 } else { 120_000 },
+                ..Self::cluster(draw)
+            },
             hosts: draw.range(1, 3) as u32,
             safety_ms: draw.range(20_000, 90_000),
             operations: draw.range(3, 40) as usize,
@@ -96,8 +102,7 @@ impl Options {
             has_clock_steps: draw.chance(25),
             operator_changes: if has_operator { draw.range(1, 2) as usize } else { 0 },
             lost_reply_percent: draw.pick(&[0, 0, 10]),
-            stays_dead: (nodes > 1 && trouble != Trouble::None && draw.chance(20))
-                .then(|| draw.range(0, nodes as u64 - 1) as usize),
+            stays_dead,
         }
     }
 
@@ -116,6 +121,7 @@ impl Options {
     fn cluster(draw: &mut Stream) -> ClusterLimits {
         let is_tight = draw.chance(30);
         ClusterLimits {
+            tombstone_hold_ms: 10_000,
             promotion: draw.chance(70),
             acknowledge: if draw.chance(80) { Acknowledge::Replicas } else { Acknowledge::First },
             link_bytes_max: if is_tight { 2_000 } else { 16 << 20 },

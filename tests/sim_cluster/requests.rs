@@ -55,6 +55,7 @@ impl World {
             // One factor for each id that clients choose: the one held would win over others.
             Some(Target::Chosen(id)) => {
                 let factor = 1 + (id % u64::from(self.options.factor_max)) as u8;
+                let factor = self.model.factor_of(id).unwrap_or(factor);
                 known = (Some(id), Some(factor), None);
             }
             Some(Target::CreatedBy(name)) => match self.created.get(&name) {

@@ -27,6 +27,7 @@ fn options(promotion: bool, shards: u16) -> Options {
         pops_per_turn_max: 256,
         callbacks: CallbackLimits { tombstone_ms_max: 15_000, ..CallbackLimits::default() },
         cluster: ClusterLimits {
+            tombstone_hold_ms: 10_000,
             promotion,
             acknowledge: Acknowledge::Replicas,
             ..ClusterLimits::default()

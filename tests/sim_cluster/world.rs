@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use chronos::base::limits::Acknowledge;
 use chronos::shard::effects::{CallbackOutcome, Ticket};
 
 use super::callback_world::{Behaviour, CallbackWorld};
@@ -21,7 +20,7 @@ use super::trace::Trace;
 
 /// After the end of faults, what still lives is deleted so late, and all is gone so late.
 const CLEAN_MS: u64 = 20_000;
-const END_MS: u64 = 62_000;
+const END_MS: u64 = 75_000;
 /// How often nodes are compared with each other.
 const CHECK_MS: u64 = 1_000;
 /// Events after which a run is called endless.
@@ -130,12 +129,11 @@ impl World {
         let draw = &mut Stream::new(options.seed, Purpose::Interleaving);
         let network = Network::new(options.latency_ns, draw.clone());
         let nodes = (0..options.all_nodes()).map(|node| Node::new(node, &options, draw)).collect();
-        let is_first = options.cluster.acknowledge == Acknowledge::First;
         let drift_ppm = options.drift_ppm_max as u64;
         let hosts = options.hosts as usize;
         let mut world = Self {
             now_ns: 0,
-            model: Model::new(hosts, drift_ppm, options.cluster.promotion, is_first),
+            model: Model::new(hosts, drift_ppm, &options.cluster),
             callbacks: CallbackWorld::new(options.seed, options.hosts, &options.callbacks),
             trace: Trace::new(keep_trace),
             interleaving: draw.clone(),
@@ -217,7 +215,8 @@ impl World {
             Event::DialTimeout(id) => self.dial_timeout(id),
             Event::Ended { place, attempt } => self.deliver(place, Input::Ended(attempt)),
             Event::Restart { node, life } => {
-                if self.nodes[node].life == life && !self.nodes[node].is_up() {
+                let is_gone = self.nodes[node].life == life && !self.nodes[node].is_up();
+                if is_gone && self.members.is_member(node) {
                     self.boot(node);
                 }
             }
@@ -227,7 +226,10 @@ impl World {
                 }
             }
             Event::Mend(cut) => self.mend(cut),
-            Event::Accept(node) => self.nodes[node].refusals -= 1,
+            Event::Accept(node) => {
+                let refusals = &mut self.nodes[node].refusals;
+                *refusals = refusals.saturating_sub(1);
+            }
             Event::Operator(step) => self.operator_step(step),
             Event::Due(name, sequence) => {
                 self.model.is_seen(name, sequence, self.now_ns)?;
@@ -448,6 +450,7 @@ impl World {
         self.network.spoils.clear();
         for node in 0..self.nodes.len() {
             self.nodes[node].doom = None;
+            self.nodes[node].refusals = 0;
             self.nodes[node].frozen_until_ns = self.now_ns;
             let cores = self.nodes[node].cores.len() as u16;
             let life = self.nodes[node].life;

@@ -32,6 +32,8 @@ pub struct Inbound {
     /// Bytes of copies in results.
     found_bytes: usize,
     owes_heartbeat: bool,
+    /// Digest of the members that this node sees.
+    view: u32,
     clock_offset: ClockOffset,
 }
 
@@ -112,13 +114,18 @@ impl Inbound {
         self.unanswered -= 1;
     }
 
+    /// What frames say from now on of the members that this node sees.
+    pub fn set_view(&mut self, digest: u32) {
+        self.view = digest;
+    }
+
     /// Appends the results that can leave, or an answer to a heartbeat. Call it only when what was
     /// written before has left: then a peer that does not read is owed a bounded number of bytes.
     pub fn write(&mut self, now: MonoNs, out: &mut Vec<u8>) {
         while self.owes_heartbeat || self.has_answer() {
             let (begins, first) = (begin_frame(out), self.first);
             let count = self.write_results(out);
-            end_frame(out, begins, FrameKind::Results, count, first, now);
+            end_frame(out, begins, FrameKind::Results, count, first, now, self.view);
             self.owes_heartbeat = false;
         }
     }

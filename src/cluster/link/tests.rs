@@ -54,7 +54,7 @@ fn frame(kind: FrameKind, count: u16, first: u32, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let begins = begin_frame(&mut out);
     out.extend_from_slice(body);
-    end_frame(&mut out, begins, kind, count, first, START);
+    end_frame(&mut out, begins, kind, count, first, START, 0);
     out
 }
 

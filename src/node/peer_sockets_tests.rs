@@ -1,0 +1,283 @@
+//! Nodes that talk over real sockets on loopback addresses: dials, upgrades, refusals.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::commands::Command;
+use super::settings::NodeSettings;
+use super::{NodeHandle, StartError, start};
+use crate::cluster::view::{Membership, View};
+
+/// Longest wait for anything that must happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A port that was free a moment ago on 127.0.0.11 to .13.
+fn free_port() -> u16 {
+    for _ in 0..100 {
+        let first = TcpListener::bind("127.0.0.11:0").expect("loopback");
+        let port = first.local_addr().expect("bound").port();
+        let is_free =
+            |last: u8| TcpListener::bind(SocketAddr::from(([127, 0, 0, last], port))).is_ok();
+        if is_free(12) && is_free(13) {
+            return port;
+        }
+    }
+    panic!("no port is free on three loopback addresses");
+}
+
+fn address(node: usize, port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 11 + node as u8], port))
+}
+
+fn membership(node: usize, nodes: usize, port: u16) -> Membership {
+    Membership {
+        localhost: address(node, port).to_string(),
+        nodes: (0..nodes).map(|node| address(node, port).to_string()).collect(),
+        ..Membership::default()
+    }
+}
+
+fn settings(node: usize, nodes: usize, port: u16, shards: u16) -> NodeSettings {
+    NodeSettings {
+        listen: address(node, port),
+        shards: Some(shards),
+        pin: false,
+        instance_id: node as u8,
+        membership: Some(membership(node, nodes, port)),
+        ..NodeSettings::default()
+    }
+}
+
+fn launch(settings: &NodeSettings) -> NodeHandle {
+    start(settings).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn finish(node: NodeHandle) {
+    node.stop();
+    node.join().expect("no core has failed");
+}
+
+fn sum(node: &NodeHandle, meter: &str) -> u64 {
+    let of_core = |list: Vec<(&str, bool, &str, u64)>| {
+        list.iter().find(|entry| entry.0 == meter).expect("a meter").3
+    };
+    node.meters.iter().map(|core| of_core(core.list())).sum()
+}
+
+/// Whether every core of a node believes so many peers alive.
+fn knows(node: &NodeHandle, peers: u64) -> bool {
+    node.meters.iter().all(|core| core.peers_alive.get() == peers)
+}
+
+/// Sends a request on a connection of its own and returns the head of the answer, and what comes
+/// behind it until the node closes or the head asks for nothing more.
+fn ask(to: SocketAddr, text: &str) -> String {
+    let mut stream = TcpStream::connect(to).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(text.as_bytes()).expect("taken");
+    read_head(&mut stream)
+}
+
+fn read_head(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\n") {
+        // As `read`, but goes on after a signal.
+        let read = stream.read_exact(&mut byte);
+        read.unwrap_or_else(|error| panic!("{error} after {}", answer.escape_ascii()));
+        answer.push(byte[0]);
+    }
+    String::from_utf8(answer).expect("heads are text")
+}
+
+fn post(to: SocketAddr, factor: u32) -> String {
+    let body = format!(
+        "{{\"timing\":{{\"interval\":3600}},\"callback\":{{\"http\":{{\"uri\":\
+         \"http://127.0.0.1:9/\",\"opaque\":\"x\"}}}},\"reliability\":\
+         {{\"replication-factor\":{factor}}}}}"
+    );
+    let length = body.len();
+    ask(to, &format!("POST /timers HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}"))
+}
+
+fn upgrade(name: &str) -> String {
+    format!(
+        "GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: chronos-peer/1\r\n\
+         X-Chronos-Name: {name}\r\nX-Chronos-Instance: 99\r\nX-Chronos-Incarnation: 0f\r\n\
+         X-Chronos-View: 1\r\nX-Chronos-Shard: 0\r\nX-Chronos-Shards: 1\r\n\r\n"
+    )
+}
+
+#[test]
+fn nodes_replicate_lose_each_other_and_meet_again() {
+    let port = free_port();
+    let first = launch(&settings(0, 2, port, 2));
+    let second = launch(&settings(1, 2, port, 2));
+    until("both to meet", || knows(&first, 1) && knows(&second, 1));
+    for _ in 0..50 {
+        assert!(post(first.address, 2).starts_with("HTTP/1.1 200 "));
+        assert!(post(second.address, 2).starts_with("HTTP/1.1 200 "));
+    }
+    // An answer is given when both have it; meters follow within a turn.
+    until("both to hold all", || sum(&first, "timers") == 100 && sum(&second, "timers") == 100);
+    finish(second);
+    until("the loss to be noticed", || knows(&first, 0));
+    assert!(post(first.address, 2).starts_with("HTTP/1.1 200 "), "nobody is waited for");
+    let second = launch(&settings(1, 2, port, 2));
+    until("both to meet again", || knows(&first, 1) && knows(&second, 1));
+    until("everything to be offered", || sum(&second, "timers") == 101);
+    assert_eq!(sum(&first, "peer_protocol_errors") + sum(&second, "peer_protocol_errors"), 0);
+    assert_eq!(sum(&first, "peer_twins") + sum(&first, "peer_strangers"), 0);
+    finish(first);
+    finish(second);
+}
+
+#[test]
+fn cores_of_equal_nodes_meet_their_likes() {
+    let port = free_port();
+    let first = launch(&settings(0, 2, port, 2));
+    let second = launch(&settings(1, 2, port, 2));
+    until("both to meet", || knows(&first, 1) && knows(&second, 1));
+    let before = sum(&first, "mesh_sent") + sum(&second, "mesh_sent");
+    for _ in 0..20 {
+        assert!(post(first.address, 2).starts_with("HTTP/1.1 200 "));
+    }
+    let hops = sum(&first, "mesh_sent") + sum(&second, "mesh_sent") - before;
+    // One link in 2^8 may have to be content with another core.
+    assert!(hops == 0 || sum(&second, "peer_connections") == 2, "{hops} messages over the mesh");
+    finish(first);
+    finish(second);
+}
+
+#[test]
+fn nodes_with_different_numbers_of_cores_replicate() {
+    let port = free_port();
+    let nodes: Vec<_> = [1, 2, 3]
+        .iter()
+        .enumerate()
+        .map(|(node, &shards)| launch(&settings(node, 3, port, shards)))
+        .collect();
+    until("all to meet", || nodes.iter().all(|node| knows(node, 2)));
+    for at in 0..60 {
+        assert!(post(nodes[at % 3].address, 3).starts_with("HTTP/1.1 200 "));
+    }
+    until("all to hold all", || nodes.iter().all(|node| sum(node, "timers") == 60));
+    nodes.into_iter().for_each(finish);
+}
+
+#[test]
+fn whoever_is_no_peer_is_told_why() {
+    let port = free_port();
+    let node = launch(&settings(0, 2, port, 1));
+    let own = address(0, port).to_string();
+    let status = |text: &str| {
+        let head = ask(node.address, text);
+        let reason = head.lines().find_map(|line| line.strip_prefix("Reason: "));
+        let reason = reason.unwrap_or_else(|| panic!("no reason in {head}")).to_owned();
+        (head[9..12].to_owned(), reason)
+    };
+    let (code, reason) = status(&upgrade("10.9.9.9:7253"));
+    assert_eq!(code, "403");
+    assert!(reason.contains("10.9.9.9:7253 is no member"), "{reason}");
+    let (code, reason) = status(&upgrade(&own));
+    assert_eq!(code, "409");
+    assert!(reason.contains("two processes"), "{reason}");
+    assert_eq!(status("GET /peer HTTP/1.1\r\nHost: x\r\n\r\n").0, "426");
+    let lacking = upgrade(&own).replace("X-Chronos-View: 1\r\n", "");
+    assert_eq!(status(&lacking).0, "400");
+    until("the counts", || sum(&node, "peer_strangers") == 1 && sum(&node, "peer_twins") == 1);
+    finish(node);
+}
+
+#[test]
+fn garbage_after_an_upgrade_closes_the_connection_and_nothing_else() {
+    let port = free_port();
+    let node = launch(&settings(0, 2, port, 1));
+    let member = address(1, port).to_string();
+    let mut stream = TcpStream::connect(node.address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    // Behind the request in the same segment: it belongs to the frames.
+    stream.write_all(format!("{}no frame", upgrade(&member)).as_bytes()).expect("taken");
+    let mut rest = Vec::new();
+    // Closed or reset: bytes that nobody reads any more may be under way.
+    let _ = stream.read_to_end(&mut rest);
+    until("the count", || sum(&node, "peer_protocol_errors") == 1);
+    assert!(post(node.address, 1).starts_with("HTTP/1.1 "), "it still serves");
+    until("its end", || sum(&node, "peer_connections") == 0);
+    finish(node);
+}
+
+#[test]
+fn an_original_node_is_pinged_over_http() {
+    let port = free_port();
+    let listener = TcpListener::bind(address(1, port)).expect("free a moment ago");
+    let original = thread::spawn(move || {
+        let mut seen = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            for _ in 0..3 {
+                let head = read_head(&mut stream);
+                let line = head.lines().next().expect("a request line").to_owned();
+                let answer = match line.as_str() {
+                    "GET /ping HTTP/1.1" => "200 OK\r\nContent-Length: 2\r\n\r\nOK",
+                    _ => "404 Not Found\r\nContent-Length: 0\r\n\r\n",
+                };
+                seen.push(line.clone());
+                stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).expect("taken");
+                if line.starts_with("GET /peer") {
+                    break;
+                }
+            }
+            if seen.len() >= 4 {
+                return seen;
+            }
+        }
+        unreachable!("it listens until it returns")
+    });
+    let node = launch(&settings(0, 2, port, 1));
+    until("it to be believed alive", || knows(&node, 1));
+    let seen = original.join().expect("it saw what it should");
+    let ping = "GET /ping HTTP/1.1";
+    assert_eq!(seen, ["GET /peer HTTP/1.1", ping, ping, ping]);
+    until("its end to be noticed", || knows(&node, 0));
+    finish(node);
+}
+
+#[test]
+fn a_new_configuration_takes_effect_without_a_restart() {
+    let port = free_port();
+    let first = launch(&settings(0, 1, port, 2));
+    let second = launch(&settings(1, 2, port, 2));
+    until("the second to be refused", || sum(&first, "peer_strangers") > 0);
+    for _ in 0..20 {
+        assert!(post(first.address, 2).starts_with("HTTP/1.1 200 "));
+    }
+    let larger = View::build(Some(&first.view), &membership(0, 2, port)).expect("a cluster");
+    first.command(&Command::View(Arc::new(larger)));
+    until("both to meet", || knows(&first, 1) && knows(&second, 1));
+    until("timers to be replicated", || sum(&second, "timers") == 20);
+    finish(first);
+    finish(second);
+}
+
+#[test]
+fn members_that_make_no_cluster_are_refused_at_the_start() {
+    let port = free_port();
+    let mut twice = settings(0, 2, port, 1);
+    let members = twice.membership.as_mut().expect("set above");
+    members.nodes.push(members.nodes[0].clone());
+    let error = start(&twice).err();
+    assert!(matches!(error, Some(StartError::Membership(_))), "an address listed twice");
+}

@@ -1,0 +1,484 @@
+//! Cores that talk to each other over a network in memory: what connections, incarnations, meshes
+//! and full links do. What the timers come to is tested in the shard and in the simulator.
+
+use std::sync::Arc;
+
+use super::core::Core;
+use super::mesh::mesh;
+use super::peering::{Connected, Hello, HelloRefusal, Identity, InboundId, PeerAction};
+use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex};
+use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
+use crate::cluster::view::{Membership, View};
+use crate::shard::ShardConfig;
+use crate::shard::effects::{Answer, Dialect, Reply, Request, Requester};
+use crate::store::wheel::Geometry;
+use crate::timer::definition::{Definition, encode_content};
+use crate::wire::peer_frame::{FrameKind, begin_frame, end_frame};
+
+const START_MS: u64 = 1_000_000;
+
+/// Nodes that are started, by place; `None`: not running.
+struct Network {
+    now_ms: u64,
+    limits: ClusterLimits,
+    nodes: Vec<Option<Vec<Core>>>,
+    incarnations: Vec<u64>,
+    connections: Vec<Connection>,
+    /// Pairs of nodes between which nothing travels.
+    cuts: Vec<(usize, usize)>,
+    /// Which core of a node accepts next.
+    accepting: usize,
+    replies: Vec<Reply>,
+}
+
+struct Connection {
+    dialler: (usize, usize, PeerIndex),
+    acceptor: (usize, usize, InboundId),
+    to_dialler: Vec<u8>,
+    to_acceptor: Vec<u8>,
+}
+
+fn name(node: usize) -> String {
+    format!("10.0.0.{}:7253", node + 1)
+}
+
+fn view(node: usize, members: usize, former: Option<&View>) -> Arc<View> {
+    let membership = Membership {
+        localhost: name(node),
+        nodes: (0..members).map(name).collect(),
+        ..Membership::default()
+    };
+    Arc::new(View::build(former, &membership).expect("a good configuration"))
+}
+
+impl Network {
+    /// So many nodes, each with so many cores.
+    fn new(shards: &[u16]) -> Self {
+        Self::with_limits(shards, ClusterLimits::default())
+    }
+
+    fn with_limits(shards: &[u16], limits: ClusterLimits) -> Self {
+        let mut network = Self {
+            now_ms: START_MS,
+            limits,
+            nodes: shards.iter().map(|_| None).collect(),
+            incarnations: vec![0; shards.len()],
+            connections: Vec::new(),
+            cuts: Vec::new(),
+            accepting: 0,
+            replies: Vec::new(),
+        };
+        for (node, count) in shards.iter().enumerate() {
+            network.start(node, *count);
+        }
+        network
+    }
+
+    fn now(&self) -> Now {
+        Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(self.now_ms) }
+    }
+
+    fn start(&mut self, node: usize, shards: u16) {
+        self.incarnations[node] += 1;
+        let view = view(node, self.nodes.len(), None);
+        let shards = ShardCount::new(shards);
+        let core = |(own, port)| {
+            let config = ShardConfig {
+                own: ShardIndex(own as u16),
+                shards,
+                instance: NodeInstance::new(node as u8, 0),
+                geometry: Geometry::TINY,
+                index_segments: 4,
+                hash_seed: 5,
+                records_max: 1_000_000,
+                store_bytes_max: 1 << 40,
+                pops_per_turn_max: 256,
+                callbacks: CallbackLimits::default(),
+                cluster: self.limits.clone(),
+                view: view.clone(),
+            };
+            let incarnation = (node as u64) << 32 | self.incarnations[node];
+            let identity = Identity { incarnation, accepts_strangers: false };
+            Core::with_identity(config, port, identity, self.now())
+        };
+        let cores = mesh(shards, 64).into_iter().enumerate().map(core).collect();
+        self.nodes[node] = Some(cores);
+    }
+
+    /// The process of a node ends; the others are told by their kernels.
+    fn kill(&mut self, node: usize) {
+        self.nodes[node] = None;
+        let now = self.now();
+        for at in (0..self.connections.len()).rev() {
+            let (dialler, acceptor) = (self.connections[at].dialler, self.connections[at].acceptor);
+            if dialler.0 != node && acceptor.0 != node {
+                continue;
+            }
+            self.connections.swap_remove(at);
+            if dialler.0 != node {
+                self.core(dialler.0, dialler.1).peer_lost(now, dialler.2);
+            }
+            if acceptor.0 != node {
+                self.core(acceptor.0, acceptor.1).inbound_closed(acceptor.2);
+            }
+        }
+    }
+
+    fn core(&mut self, node: usize, core: usize) -> &mut Core {
+        &mut self.nodes[node].as_mut().expect("it runs")[core]
+    }
+
+    fn is_cut(&self, a: usize, b: usize) -> bool {
+        self.cuts.contains(&(a, b)) || self.cuts.contains(&(b, a))
+    }
+
+    /// Lets so many milliseconds pass, a turn of every core in each.
+    fn run(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.now_ms += 1;
+            // Twice, so that an answer arrives in the millisecond of its message.
+            for _ in 0..2 {
+                self.turn();
+                self.deliver();
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        let now = self.now();
+        for node in 0..self.nodes.len() {
+            let count = self.nodes[node].as_ref().map_or(0, Vec::len);
+            for at in 0..count {
+                let (mut actions, mut replies) = (Vec::new(), Vec::new());
+                let core = self.core(node, at);
+                core.inbox(now);
+                core.tick(now);
+                core.peers(now, &mut actions);
+                core.replies(&mut replies);
+                core.mesh().take_wakes();
+                self.replies.append(&mut replies);
+                for action in actions {
+                    self.act(node, at, action);
+                }
+            }
+        }
+    }
+
+    fn act(&mut self, node: usize, core: usize, action: PeerAction) {
+        let now = self.now();
+        match action {
+            PeerAction::Dial(peer) => self.dial(node, core, peer),
+            PeerAction::Close(peer) => {
+                let is_meant = |it: &Connection| it.dialler == (node, core, peer);
+                self.close(is_meant, true);
+            }
+            PeerAction::CloseInbound(inbound) => {
+                let is_meant = |it: &Connection| it.acceptor == (node, core, inbound);
+                self.close(is_meant, false);
+            }
+            PeerAction::Send(peer) => {
+                let mut out = Vec::new();
+                self.core(node, core).peer_output(now, peer, &mut out);
+                let mut all = self.connections.iter_mut();
+                if let Some(it) = all.find(|it| it.dialler == (node, core, peer)) {
+                    it.to_acceptor.append(&mut out);
+                }
+            }
+            PeerAction::SendInbound(inbound) => {
+                let mut out = Vec::new();
+                self.core(node, core).inbound_output(now, inbound, &mut out);
+                let mut all = self.connections.iter_mut();
+                if let Some(it) = all.find(|it| it.acceptor == (node, core, inbound)) {
+                    it.to_dialler.append(&mut out);
+                }
+            }
+        }
+    }
+
+    /// Closes a connection from one end; the other is told, unless the network is cut.
+    fn close(&mut self, is_meant: impl Fn(&Connection) -> bool, by_dialler: bool) {
+        let Some(at) = self.connections.iter().position(is_meant) else { return };
+        let Connection { dialler, acceptor, .. } = self.connections.swap_remove(at);
+        let now = self.now();
+        if self.is_cut(dialler.0, acceptor.0) {
+            return;
+        }
+        if by_dialler {
+            self.core(acceptor.0, acceptor.1).inbound_closed(acceptor.2);
+        } else {
+            self.core(dialler.0, dialler.1).peer_lost(now, dialler.2);
+        }
+    }
+
+    fn dial(&mut self, node: usize, core: usize, peer: PeerIndex) {
+        let now = self.now();
+        let wanted = self.core(node, core).view().name_of(peer).to_owned();
+        let other = (0..self.nodes.len()).find(|other| name(*other) == wanted).expect("known");
+        let hello = self.core(node, core).hello();
+        let Some(count) = self.nodes[other].as_ref().map(Vec::len) else {
+            return self.core(node, core).peer_lost(now, peer);
+        };
+        if self.is_cut(node, other) {
+            // Nobody answers; the core gives up by itself.
+            return;
+        }
+        self.accepting += 1;
+        let accepting = self.accepting % count;
+        match self.core(other, accepting).inbound_opened(now, &hello) {
+            Ok(inbound) => {
+                let hello = Some(self.core(other, accepting).hello());
+                self.connections.push(Connection {
+                    dialler: (node, core, peer),
+                    acceptor: (other, accepting, inbound),
+                    to_dialler: Vec::new(),
+                    to_acceptor: Vec::new(),
+                });
+                let connected = Connected { dialect: Dialect::Frames, hello };
+                self.core(node, core).peer_connected(now, peer, &connected);
+            }
+            Err(_) => self.core(node, core).peer_lost(now, peer),
+        }
+    }
+
+    fn deliver(&mut self) {
+        let now = self.now();
+        for at in 0..self.connections.len() {
+            let (dialler, acceptor) = (self.connections[at].dialler, self.connections[at].acceptor);
+            if self.is_cut(dialler.0, acceptor.0) {
+                // It will be sent again, as TCP does.
+                continue;
+            }
+            let to_dialler = std::mem::take(&mut self.connections[at].to_dialler);
+            let to_acceptor = std::mem::take(&mut self.connections[at].to_acceptor);
+            if !to_acceptor.is_empty() {
+                let core = self.core(acceptor.0, acceptor.1);
+                core.inbound_received(now, acceptor.2, &to_acceptor).expect("frames");
+            }
+            if !to_dialler.is_empty() {
+                let core = self.core(dialler.0, dialler.1);
+                core.peer_received(now, dialler.2, &to_dialler).expect("frames");
+            }
+        }
+    }
+
+    /// A client's POST; its reply comes into `replies`.
+    fn create(&mut self, node: usize, core: usize, factor: u8, opaque: &[u8]) {
+        let mut content = Vec::new();
+        encode_content("/", &[], opaque, &mut content);
+        let definition = Definition {
+            interval_ms: 1_000_000,
+            repeat_for_ms: 1_000_000,
+            factor: Some(factor),
+            authority: "127.0.0.1:1",
+            content: &content,
+        };
+        let shard = ShardIndex(core as u16);
+        let from = Requester { shard, connection: 0, generation: 0, request: 0 };
+        let now = self.now();
+        self.core(node, core).request(now, from, Request::Create(definition));
+    }
+
+    fn timers(&self, node: usize) -> u64 {
+        let cores = self.nodes[node].iter().flatten();
+        cores.map(|core| core.shard().counters().timers).sum()
+    }
+
+    fn believed(&mut self, node: usize) -> [u64; 3] {
+        self.core(node, 0).peers_believed()
+    }
+
+    fn done(&mut self) -> usize {
+        let is_done = |reply: &Reply| matches!(reply.answer, Answer::Done { .. });
+        std::mem::take(&mut self.replies).iter().filter(|reply| is_done(reply)).count()
+    }
+}
+
+fn hello(name: &str, incarnation: u64) -> Hello {
+    Hello { name: name.to_owned(), instance: 77, incarnation, view_id: 0, shard: 0, shards: 1 }
+}
+
+#[test]
+fn a_write_is_answered_when_the_other_node_has_it() {
+    let mut network = Network::new(&[1, 1]);
+    network.run(10);
+    assert_eq!(network.believed(0), [1, 0, 0]);
+    for _ in 0..100 {
+        network.create(0, 0, 2, b"x");
+    }
+    assert_eq!(network.done(), 0, "nobody else has it yet");
+    network.run(2);
+    assert_eq!(network.done(), 100);
+    assert_eq!((network.timers(0), network.timers(1)), (100, 100));
+    assert!(network.core(0, 0).peers_settled());
+}
+
+#[test]
+fn messages_reach_the_core_that_owns_their_timers() {
+    let mut network = Network::new(&[3, 2]);
+    network.run(20);
+    for at in 0..300 {
+        network.create(0, at % 3, 2, b"x");
+        network.create(1, at % 2, 2, b"x");
+    }
+    network.run(10);
+    assert_eq!(network.done(), 600);
+    assert_eq!((network.timers(0), network.timers(1)), (600, 600));
+    for (node, cores) in [(0, 3), (1, 2)] {
+        for core in 0..cores {
+            let held = network.core(node, core).shard().counters().timers;
+            assert!(held > 100, "core {core} of node {node} holds {held}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_returns_empty_is_offered_everything() {
+    let mut network = Network::new(&[2, 2]);
+    network.run(20);
+    for at in 0..200 {
+        network.create(0, at % 2, 2, b"x");
+    }
+    network.run(5);
+    assert_eq!(network.done(), 200);
+    network.kill(1);
+    network.run(2);
+    assert_eq!(network.believed(0), [0, 1, 0], "its connection broke");
+    network.run(3_100);
+    assert_eq!(network.believed(0), [0, 0, 1]);
+    network.start(1, 2);
+    network.run(2_000);
+    assert_eq!(network.believed(0), [1, 0, 0]);
+    assert_eq!(network.timers(1), 200);
+}
+
+#[test]
+fn silence_is_noticed_on_both_sides_and_forgiven() {
+    let mut network = Network::new(&[1, 1]);
+    network.run(100);
+    network.cuts.push((0, 1));
+    network.run(1_100);
+    assert_eq!(network.believed(0), [0, 1, 0], "suspected within a second");
+    network.run(2_200);
+    assert_eq!(network.believed(0), [0, 0, 1], "dead within three");
+    assert_eq!(network.core(0, 0).inbounds_open(), 0, "and not listened to any more");
+    network.create(0, 0, 2, b"x");
+    network.cuts.clear();
+    network.run(2_000);
+    assert_eq!(network.believed(0), [1, 0, 0]);
+    assert_eq!(network.timers(1), 1, "told what it missed");
+}
+
+#[test]
+fn what_does_not_fit_the_link_is_offered_when_there_is_room() {
+    let limits = ClusterLimits { link_bytes_max: 64 << 10, ..ClusterLimits::default() };
+    let mut network = Network::with_limits(&[1, 1], limits);
+    network.run(100);
+    network.cuts.push((0, 1));
+    // Alive as far as anybody knows, and nothing comes back.
+    for _ in 0..200 {
+        network.create(0, 0, 2, &[7; 1_000]);
+    }
+    network.run(1);
+    assert!(network.core(0, 0).peer_counters().messages_dropped > 100);
+    network.cuts.clear();
+    network.run(5_000);
+    assert_eq!(network.timers(1), 200);
+}
+
+#[test]
+fn twins_and_strangers_are_refused() {
+    let mut network = Network::new(&[1, 1]);
+    network.run(100);
+    let now = network.now();
+    let refused = |network: &mut Network, name: &str, incarnation| {
+        network.core(0, 0).inbound_opened(now, &hello(name, incarnation)).err()
+    };
+    let stranger = refused(&mut network, "10.9.9.9:7253", 5);
+    assert!(matches!(stranger, Some(HelloRefusal::Stranger(..))));
+    let ourselves = refused(&mut network, &name(0), 5);
+    assert_eq!(ourselves, Some(HelloRefusal::Twins(name(0))));
+    let twin = refused(&mut network, &name(1), 5);
+    assert_eq!(twin, Some(HelloRefusal::Twins(name(1))), "the other one is heard");
+    assert_eq!(refused(&mut network, &name(1), 1 << 32 | 1), None, "it is that one");
+    let counters = network.core(0, 0).peer_counters();
+    assert_eq!((counters.strangers, counters.twins), (1, 2));
+    network.kill(1);
+    network.core(0, 0).inbound_closed(InboundId { place: 1, generation: 0 });
+    assert_eq!(refused(&mut network, &name(1), 5), None, "the other one is gone");
+}
+
+#[test]
+fn another_node_than_the_one_dialled_is_not_believed() {
+    let mut network = Network::new(&[1, 1]);
+    let now = network.now();
+    let mut actions = Vec::new();
+    network.core(0, 0).peers(now, &mut actions);
+    let peer = network.core(0, 0).view().node_named(&name(1)).expect("a member");
+    assert_eq!(actions, [PeerAction::Dial(peer)]);
+    let hello = Some(hello("10.0.0.3:7253", 1));
+    let connected = Connected { dialect: Dialect::Frames, hello };
+    network.core(0, 0).peer_connected(now, peer, &connected);
+    actions.clear();
+    network.core(0, 0).peers(now, &mut actions);
+    assert_eq!(actions, [PeerAction::Close(peer)]);
+    assert_eq!(network.believed(0), [0, 1, 0]);
+    assert_eq!(network.core(0, 0).peer_counters().strangers, 1);
+}
+
+#[test]
+fn a_message_without_sense_is_refused_and_the_connection_goes_on() {
+    let mut network = Network::new(&[1, 1]);
+    network.run(100);
+    let at = network.connections.iter().position(|it| it.acceptor.0 == 0).expect("one");
+    let mut frame = Vec::new();
+    let begins = begin_frame(&mut frame);
+    // A message of one byte, of a kind that does not exist.
+    frame.extend_from_slice(&[1, 0xee]);
+    end_frame(&mut frame, begins, FrameKind::Messages, 1, 0, network.now().mono, 0);
+    let acceptor = network.connections[at].acceptor;
+    let now = network.now();
+    network.core(0, acceptor.1).inbound_received(now, acceptor.2, &frame).expect("a frame");
+    assert_eq!(network.core(0, 0).peer_counters().messages_malformed, 1);
+    let mut out = Vec::new();
+    let mut actions = Vec::new();
+    network.core(0, 0).peers(now, &mut actions);
+    assert!(actions.contains(&PeerAction::SendInbound(acceptor.2)));
+    network.core(0, 0).inbound_output(now, acceptor.2, &mut out);
+    assert!(!out.is_empty(), "it is answered");
+    assert!(network.core(0, 0).inbound_received(now, acceptor.2, b"no frame").is_err());
+}
+
+#[test]
+fn a_removed_member_is_closed_and_a_new_one_dialled() {
+    let mut network = Network::new(&[1, 1, 1]);
+    network.run(100);
+    assert_eq!(network.believed(0), [2, 0, 0]);
+    for node in 0..2 {
+        let now = network.now();
+        let smaller = view(node, 2, Some(network.core(node, 0).view()));
+        network.core(node, 0).set_view(now, smaller);
+    }
+    network.run(10);
+    assert_eq!(network.believed(0), [1, 0, 0]);
+    assert_eq!(network.core(0, 0).inbounds_open(), 1);
+    for node in 0..2 {
+        let now = network.now();
+        let larger = view(node, 3, Some(network.core(node, 0).view()));
+        network.core(node, 0).set_view(now, larger);
+    }
+    network.run(2_000);
+    assert_eq!(network.believed(0), [2, 0, 0]);
+    assert_eq!(network.core(0, 0).inbounds_open(), 2);
+}
+
+#[test]
+fn a_node_alone_has_nothing_to_do() {
+    let mut network = Network::new(&[1]);
+    network.run(10);
+    assert_eq!(network.core(0, 0).next_wake(), None);
+    let mut actions = Vec::new();
+    let now = network.now();
+    network.core(0, 0).peers(now, &mut actions);
+    assert!(actions.is_empty());
+}

@@ -1,0 +1,481 @@
+//! The JSON documents in which nodes tell each other timers over the internal HTTP API (seeds/002
+//! "Internal API", compat sections 4 and 5): an original node, another site, or one of ours through
+//! that API.
+//!
+//! They are the documents of clients with more members. One parser takes both: what a client sends
+//! is read as `timer_json` reads it, at its cost; only a document that names replicas or sites is
+//! read again, from the tape, by the rules of nodes, which are laxer (compat section 1: what an
+//! original node would have dropped is dropped, and counted).
+//!
+//! Ours write three members more, which an original ignores: `chronos-version` and
+//! `chronos-actives` in `reliability`, and in `timing`, where a time is no whole number of seconds,
+//! the exact milliseconds beside the whole seconds that an original can read.
+
+use simd_json::{Node, StaticNode};
+
+use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX, SITES_PER_TIMER_MAX};
+use crate::base::ranked::Ranked;
+use crate::base::time::WallMs;
+use crate::wire::json::{Cursor, set_once, write_number, write_signed, write_string};
+use crate::wire::peer_message::{SEQUENCE_MAX, START_MS_MAX};
+use crate::wire::timer_json::{
+    DocumentError, JsonScratch, Tag, Tags, TimerDocument, read_document, read_tag,
+};
+
+/// Bytes of the name of a node or site: an address of 253 bytes with a port.
+pub const NAME_BYTES_MAX: usize = 260;
+
+/// Names of the nodes that hold a timer, by rank.
+pub type ReplicaNames<'a> = Ranked<&'a str, { REPLICATION_FACTOR_MAX as usize }>;
+/// Names of the sites that hold a timer, by rank.
+pub type SiteNames<'a> = Ranked<&'a str, SITES_PER_TIMER_MAX>;
+
+/// A timer document, whoever sent it.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyDocument<'a> {
+    /// What a client writes. When [`AnyDocument::internal`] is there, an empty `uri` means a
+    /// tombstone, and tags that a client could not write are left out.
+    pub timer: TimerDocument<'a>,
+    /// What only nodes write; `None`: from a client.
+    pub internal: Option<InternalPart<'a>>,
+}
+
+/// Who sent a document that is not a client's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// It has `replicas`: a node of this site. Not to be replicated further in the site.
+    Peer,
+    /// It has `sites` alone: another site. To be replicated in this site, not across sites.
+    Site,
+}
+
+/// What only nodes write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InternalPart<'a> {
+    /// Who sent it.
+    pub origin: Origin,
+    /// `timing.start-time-delta`: start minus now, in ms; negative for a start that is past.
+    pub start_delta_ms: Option<i64>,
+    /// `timing.start-time`: wall milliseconds modulo 2^32. To be read when there is no delta.
+    pub start_wall_ms: Option<u32>,
+    /// `timing.sequence-number`: pops done; 0 when absent.
+    pub sequence: u64,
+    /// `reliability.cluster-view-id`; `None` also when it is no decimal number.
+    pub view_id: Option<u64>,
+    /// `reliability.replicas`.
+    pub replicas: ReplicaNames<'a>,
+    /// `reliability.sites`.
+    pub sites: SiteNames<'a>,
+    /// `reliability.chronos-version`: the timer's version, from one of ours.
+    pub version: Option<u64>,
+    /// `reliability.chronos-actives`: the ranks (bits) that act, from one of ours.
+    pub actives: Option<u16>,
+    /// Statistics that were left out: malformed tags, and those beyond the sixteenth.
+    pub tags_dropped: u32,
+}
+
+/// Parses a timer document of a client, a node of this site, or another site, in place. Errors,
+/// cost and memory of a client's document are those of
+/// [`parse_timer`](crate::wire::timer_json::parse_timer); a node's costs another pass over its
+/// tokens.
+pub fn parse_any<'a>(
+    body: &'a mut [u8],
+    scratch: &mut JsonScratch,
+) -> Result<AnyDocument<'a>, DocumentError> {
+    scratch.parse(body, read_any)
+}
+
+/// Reads the document that comes next.
+pub(super) fn read_any<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, DocumentError> {
+    let whole = *cursor;
+    match read_document(cursor) {
+        Ok((timer, false)) => Ok(AnyDocument { timer, internal: None }),
+        Err(error) if !names_nodes(whole) => Err(error),
+        Ok(_) | Err(_) => read_internal(&mut { whole }),
+    }
+}
+
+/// Whether a document that a client could not have written was written by a node.
+#[cold]
+fn names_nodes(mut cursor: Cursor<'_, '_>) -> bool {
+    let mut reliability = None;
+    for _ in 0..cursor.object("").unwrap_or(0) {
+        let is_reliability = cursor.key() == "reliability";
+        let value = cursor.value();
+        if is_reliability {
+            reliability = Some(value);
+        }
+    }
+    reliability.is_some_and(|mut members| {
+        (0..members.object("").unwrap_or(0)).any(|_| {
+            let is_node_list = matches!(members.key(), "replicas" | "sites");
+            members.skip();
+            is_node_list
+        })
+    })
+}
+
+/// `timing` as nodes write it.
+#[derive(Default)]
+struct Timing {
+    interval_s: f64,
+    repeat_for_s: Option<f64>,
+    start_delta_ms: Option<i64>,
+    start_wall_ms: Option<u32>,
+    sequence: Option<u64>,
+}
+
+/// `reliability` as nodes write it.
+#[derive(Default)]
+struct Reliability<'a> {
+    factor: Option<i64>,
+    view_id: Option<u64>,
+    replicas: Option<ReplicaNames<'a>>,
+    sites: Option<SiteNames<'a>>,
+    version: Option<u64>,
+    actives: Option<u16>,
+}
+
+fn read_internal<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, DocumentError> {
+    let (mut timing, mut callback, mut reliability, mut statistics) = (None, None, None, None);
+    for _ in 0..cursor.object("body")? {
+        match cursor.key() {
+            "timing" => set_once(&mut timing, read_timing(cursor)?, "timing")?,
+            "callback" => set_once(&mut callback, read_callback(cursor)?, "callback")?,
+            "reliability" => {
+                set_once(&mut reliability, read_reliability(cursor)?, "reliability")?;
+            }
+            "statistics" => set_once(&mut statistics, read_statistics(cursor), "statistics")?,
+            _ => cursor.skip(),
+        }
+    }
+    let timing: Timing = timing.ok_or_else(|| DocumentError::missing("timing", "an object"))?;
+    let (uri, opaque) = callback.unwrap_or_default();
+    let reliability: Reliability<'a> = reliability.unwrap_or_default();
+    let (tags, tags_dropped) = statistics.unwrap_or((Tags::none(), 0));
+    let origin = if reliability.replicas.is_some() { Origin::Peer } else { Origin::Site };
+    let timer = TimerDocument {
+        interval_s: timing.interval_s,
+        repeat_for_s: timing.repeat_for_s,
+        uri,
+        opaque,
+        replication_factor: reliability.factor,
+        tags,
+    };
+    let internal = InternalPart {
+        origin,
+        start_delta_ms: timing.start_delta_ms,
+        start_wall_ms: timing.start_wall_ms,
+        sequence: timing.sequence.unwrap_or(0),
+        view_id: reliability.view_id,
+        replicas: reliability.replicas.unwrap_or_default(),
+        sites: reliability.sites.unwrap_or_default(),
+        version: reliability.version,
+        actives: reliability.actives,
+        tags_dropped,
+    };
+    Ok(AnyDocument { timer, internal: Some(internal) })
+}
+
+fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<Timing, DocumentError> {
+    const INTERVAL: &str = "timing.interval";
+    const REPEAT_FOR: &str = "timing.repeat-for";
+    const DELTA: &str = "timing.start-time-delta";
+    const START: &str = "timing.start-time";
+    const SEQUENCE: &str = "timing.sequence-number";
+    const INTERVAL_MS: &str = "timing.chronos-interval-ms";
+    const REPEAT_FOR_MS: &str = "timing.chronos-repeat-for-ms";
+    let mut timing = Timing::default();
+    let (mut interval, mut interval_ms, mut repeat_for_ms) = (None, None, None);
+    for _ in 0..cursor.object("timing")? {
+        match cursor.key() {
+            "interval" => set_once(&mut interval, cursor.seconds(INTERVAL)?, INTERVAL)?,
+            "repeat-for" => {
+                set_once(&mut timing.repeat_for_s, cursor.seconds(REPEAT_FOR)?, REPEAT_FOR)?;
+            }
+            "start-time-delta" => {
+                let delta_ms = cursor.whole_number(DELTA)?;
+                if delta_ms.unsigned_abs() > START_MS_MAX {
+                    return Err(DocumentError::told("timing.start-time-delta: out of range"));
+                }
+                set_once(&mut timing.start_delta_ms, delta_ms, DELTA)?;
+            }
+            "start-time" => {
+                let wall_ms = cursor.whole_number(START)? as u32;
+                set_once(&mut timing.start_wall_ms, wall_ms, START)?;
+            }
+            "sequence-number" => {
+                set_once(&mut timing.sequence, cursor.number(SEQUENCE_MAX, SEQUENCE)?, SEQUENCE)?;
+            }
+            "chronos-interval-ms" => {
+                let ms = cursor.number(INTERVAL_MS_MAX, INTERVAL_MS)?;
+                set_once(&mut interval_ms, ms, INTERVAL_MS)?;
+            }
+            "chronos-repeat-for-ms" => {
+                let ms = cursor.number(INTERVAL_MS_MAX, REPEAT_FOR_MS)?;
+                set_once(&mut repeat_for_ms, ms, REPEAT_FOR_MS)?;
+            }
+            _ => cursor.skip(),
+        }
+    }
+    // A double holds every millisecond of these as seconds, to less than a millionth of one.
+    let seconds = |ms| ms as f64 / 1000.0;
+    timing.interval_s = interval_ms
+        .map(seconds)
+        .or(interval)
+        .ok_or_else(|| DocumentError::missing(INTERVAL, "a number of seconds"))?;
+    timing.repeat_for_s = repeat_for_ms.map(seconds).or(timing.repeat_for_s);
+    Ok(timing)
+}
+
+/// URI and opaque data, empty where they are missing: a tombstone has an empty callback section
+/// (seeds/002) or empty members.
+fn read_callback<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), DocumentError> {
+    const URI: &str = "callback.http.uri";
+    const OPAQUE: &str = "callback.http.opaque";
+    let (mut uri, mut opaque) = (None, None);
+    for _ in 0..cursor.object("callback")? {
+        if cursor.key() != "http" {
+            cursor.skip();
+            continue;
+        }
+        for _ in 0..cursor.object("callback.http")? {
+            match cursor.key() {
+                "uri" => set_once(&mut uri, cursor.string(URI)?, URI)?,
+                "opaque" => set_once(&mut opaque, cursor.string(OPAQUE)?, OPAQUE)?,
+                _ => cursor.skip(),
+            }
+        }
+    }
+    let (uri, opaque) = (uri.unwrap_or_default(), opaque.unwrap_or_default());
+    if uri.is_empty() && !opaque.is_empty() {
+        return Err(DocumentError::told(
+            "callback.http.uri: expected http://host[:port]/path beside opaque data, got nothing",
+        ));
+    }
+    Ok((uri, opaque))
+}
+
+fn read_reliability<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Reliability<'a>, DocumentError> {
+    const FACTOR: &str = "reliability.replication-factor";
+    const VERSION: &str = "reliability.chronos-version";
+    const ACTIVES: &str = "reliability.chronos-actives";
+    let mut read = Reliability::default();
+    for _ in 0..cursor.object("reliability")? {
+        match cursor.key() {
+            "replication-factor" => {
+                set_once(&mut read.factor, cursor.whole_number(FACTOR)?, FACTOR)?;
+            }
+            // Only compared with what this node believes: another form is another view.
+            "cluster-view-id" => read.view_id = read_view_id(cursor),
+            "replicas" => {
+                let names = read_names(cursor, "reliability.replicas")?;
+                set_once(&mut read.replicas, names, "reliability.replicas")?;
+            }
+            "sites" => {
+                let names = read_names(cursor, "reliability.sites")?;
+                set_once(&mut read.sites, names, "reliability.sites")?;
+            }
+            "chronos-version" => {
+                let version = parse_decimal(cursor.string(VERSION)?).ok_or(DocumentError::told(
+                    "reliability.chronos-version: expected a decimal number in a string",
+                ))?;
+                set_once(&mut read.version, version, VERSION)?;
+            }
+            "chronos-actives" => {
+                let actives = cursor.number(u16::MAX.into(), ACTIVES)? as u16;
+                set_once(&mut read.actives, actives, ACTIVES)?;
+            }
+            _ => cursor.skip(),
+        }
+    }
+    Ok(read)
+}
+
+fn read_view_id(cursor: &mut Cursor<'_, '_>) -> Option<u64> {
+    let node = cursor.value().next();
+    match node {
+        Node::String(text) => parse_decimal(text),
+        Node::Static(StaticNode::U64(number)) => Some(number),
+        _ => None,
+    }
+}
+
+/// A list of names of at most `N` nodes or sites.
+pub(super) fn read_names<'a, const N: usize>(
+    cursor: &mut Cursor<'_, 'a>,
+    path: &str,
+) -> Result<Ranked<&'a str, N>, DocumentError> {
+    let len = cursor.array(path, "an array of names")?;
+    if len > N {
+        return Err(DocumentError(format!("{path}: expected at most {N}, got {len}").into()));
+    }
+    let mut names = Ranked::new();
+    for _ in 0..len {
+        let name = cursor.string(path)?;
+        if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
+            let got = name.len();
+            return Err(DocumentError(
+                format!("{path}: expected names of 1 to {NAME_BYTES_MAX} bytes, got {got}").into(),
+            ));
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// Tags, and how many were left out. Whatever is malformed is left out: the timer is worth more.
+fn read_statistics<'a>(cursor: &mut Cursor<'_, 'a>) -> (Tags<'a>, u32) {
+    let (mut tags, mut dropped) = (Tags::none(), 0);
+    let mut statistics = cursor.value();
+    let Ok(members) = statistics.object("statistics") else { return (tags, 1) };
+    for _ in 0..members {
+        let is_tag_info = statistics.key() == "tag-info";
+        let mut value = statistics.value();
+        if !is_tag_info {
+            continue;
+        }
+        let Ok(len) = value.array("statistics.tag-info", "an array") else {
+            dropped += 1;
+            continue;
+        };
+        for _ in 0..len {
+            let is_kept = read_tag(&mut value.value()).is_ok_and(|tag| tags.push(tag));
+            dropped += u32::from(!is_kept);
+        }
+    }
+    (tags, dropped)
+}
+
+/// Decimal digits alone, at most 2^64 - 1.
+pub(super) fn parse_decimal(text: &str) -> Option<u64> {
+    // `parse` takes a sign.
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// A timer as it is told over the internal HTTP API.
+#[derive(Clone, Copy, Debug)]
+pub struct InternalTimer<'a> {
+    /// The wall clock now.
+    pub now: WallMs,
+    /// Start minus now, in ms.
+    pub start_delta_ms: i64,
+    /// Pops done.
+    pub sequence: u64,
+    /// Milliseconds between pops.
+    pub interval_ms: u64,
+    /// Milliseconds of recurrence.
+    pub repeat_for_ms: u64,
+    /// What is called back; `None`: a tombstone.
+    pub callback: Option<InternalCallback<'a>>,
+    /// `cluster-view-id` of the sender.
+    pub view_id: u64,
+    /// Names of the nodes that hold it; empty: to another site, the member is left out.
+    pub replicas: &'a [&'a str],
+    /// Names of the sites that hold it; empty: the member is left out.
+    pub sites: &'a [&'a str],
+    /// The replication factor, where it is to be told beside the one in the path.
+    pub factor: Option<u8>,
+    /// Statistics tags.
+    pub tags: &'a [Tag<'a>],
+    /// Version, for one of ours.
+    pub version: Option<u64>,
+    /// Ranks that act, for one of ours.
+    pub actives: Option<u16>,
+}
+
+/// A callback in its parts.
+#[derive(Clone, Copy, Debug)]
+pub struct InternalCallback<'a> {
+    /// Authority of the URI.
+    pub authority: &'a str,
+    /// Path and query of the URI.
+    pub target: &'a str,
+    /// Opaque data.
+    pub opaque: &'a str,
+}
+
+/// Appends the document, members in the order of compat section 5.
+///
+/// An original reads whole seconds only. Where there are others, the interval is rounded up and
+/// repeat-for is as many of these as there are pops, so that it pops as often, if later; ours read
+/// the milliseconds beside them.
+pub fn write_internal(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
+    write_timing(timer, out);
+    out.extend_from_slice(b",\"callback\":{\"http\":{\"uri\":");
+    let callback = timer.callback.map(|InternalCallback { authority, target, opaque }| {
+        (format!("http://{authority}{target}"), opaque)
+    });
+    let (uri, opaque) = callback.as_ref().map_or(("", ""), |(uri, opaque)| (uri, opaque));
+    write_string(uri, out);
+    out.extend_from_slice(b",\"opaque\":");
+    write_string(opaque, out);
+    out.extend_from_slice(b"}},\"reliability\":{\"cluster-view-id\":\"");
+    write_number(timer.view_id, out);
+    out.push(b'"');
+    write_names(",\"replicas\":", timer.replicas, out);
+    write_names(",\"sites\":", timer.sites, out);
+    if let Some(factor) = timer.factor {
+        out.extend_from_slice(b",\"replication-factor\":");
+        write_number(factor.into(), out);
+    }
+    if let Some(version) = timer.version {
+        out.extend_from_slice(b",\"chronos-version\":\"");
+        write_number(version, out);
+        out.push(b'"');
+    }
+    if let Some(actives) = timer.actives {
+        out.extend_from_slice(b",\"chronos-actives\":");
+        write_number(actives.into(), out);
+    }
+    out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
+    for (place, tag) in timer.tags.iter().enumerate() {
+        out.extend_from_slice(if place == 0 { b"{\"type\":" } else { b",{\"type\":" });
+        write_string(tag.kind, out);
+        out.extend_from_slice(b",\"count\":");
+        write_number(tag.count.into(), out);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}}");
+}
+
+fn write_timing(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
+    let (interval_ms, repeat_for_ms) = (timer.interval_ms, timer.repeat_for_ms);
+    let is_whole = interval_ms.is_multiple_of(1000) && repeat_for_ms.is_multiple_of(1000);
+    let interval_s = interval_ms.div_ceil(1000);
+    let repeat_for_s = match repeat_for_ms.checked_div(interval_ms) {
+        Some(pops) if !is_whole && pops > 0 => interval_s.saturating_mul(pops),
+        _ => repeat_for_ms.div_ceil(1000),
+    };
+    let start_wall_ms = timer.now.0.wrapping_add_signed(timer.start_delta_ms) as u32;
+    out.extend_from_slice(b"{\"timing\":{\"start-time\":");
+    write_number(start_wall_ms.into(), out);
+    out.extend_from_slice(b",\"start-time-delta\":");
+    write_signed(timer.start_delta_ms, out);
+    out.extend_from_slice(b",\"sequence-number\":");
+    write_number(timer.sequence, out);
+    out.extend_from_slice(b",\"interval\":");
+    write_number(interval_s, out);
+    out.extend_from_slice(b",\"repeat-for\":");
+    write_number(repeat_for_s, out);
+    if !is_whole {
+        out.extend_from_slice(b",\"chronos-interval-ms\":");
+        write_number(interval_ms, out);
+        out.extend_from_slice(b",\"chronos-repeat-for-ms\":");
+        write_number(repeat_for_ms, out);
+    }
+    out.push(b'}');
+}
+
+/// Appends a member that is a list of names, unless it is empty.
+pub(super) fn write_names(key: &str, names: &[&str], out: &mut Vec<u8>) {
+    if names.is_empty() {
+        return;
+    }
+    out.extend_from_slice(key.as_bytes());
+    for (place, name) in names.iter().enumerate() {
+        out.push(if place == 0 { b'[' } else { b',' });
+        write_string(name, out);
+    }
+    out.push(b']');
+}
