@@ -144,7 +144,15 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 fn edit_toml(text: &str, lists: &Lists) -> Result<String, String> {
     let mut document: DocumentMut =
         text.parse().map_err(|error: toml_edit::TomlError| error.message().replace('\n', ", "))?;
-    let cluster = document.entry(SECTION).or_insert_with(|| Item::Table(Table::new()));
+    if !document.contains_key(SECTION) {
+        // Comments at the end stay where they are: before the section that follows them now.
+        let end = document.trailing().as_str().unwrap_or_default();
+        let mut table = Table::new();
+        table.decor_mut().set_prefix(format!("{end}{}", if text.is_empty() { "" } else { "\n" }));
+        document.set_trailing("");
+        document.insert(SECTION, Item::Table(table));
+    }
+    let cluster = document.get_mut(SECTION).expect("there, or inserted just now");
     let cluster = cluster.as_table_like_mut().ok_or("[cluster] is no table")?;
     for (key, wanted) in TOML_KEYS.into_iter().zip(lists) {
         match cluster.get_mut(key).and_then(Item::as_array_mut) {

@@ -2,6 +2,7 @@
 //! is ever waited for by a core: it reads what cores count, and asks them to stop.
 
 pub mod admin;
+pub mod cluster_admin;
 pub mod config;
 mod config_check;
 mod config_error;
@@ -10,7 +11,7 @@ mod config_suggest;
 pub mod config_text;
 pub mod config_value;
 pub mod log;
-mod membership_file;
+pub mod membership_file;
 mod metrics;
 mod process;
 pub mod serve;
