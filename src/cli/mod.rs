@@ -1,6 +1,8 @@
 //! The command line of the one binary: subcommands, exit codes, and nothing else. What a command
 //! does lives in `control` (`serve`) or in a file of its own here (`demo`).
 
+mod cluster_http;
+mod cluster_plan;
 mod demo;
 mod demo_http;
 mod flags;
