@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use super::cluster::ClusterFlags;
 use crate::control::config_keys::find;
 
 const EXAMPLES: &str = "\
@@ -90,6 +91,7 @@ pub enum Command {
     /// Start a node and a callback receiver in this process, create two timers over HTTP and watch
     /// them pop
     Demo,
+    Cluster(ClusterFlags),
 }
 
 impl Flags {
