@@ -133,9 +133,9 @@ fn the_environment_can_name_the_file_and_bad_variables_are_refused() {
     assert!(errors.contains("did you mean CHRONOS_LIMITS_TIMERS_MAX?"), "{errors}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
     let not_utf8 = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff");
-    command.arg("--check-config").env_clear().env("CHRONOS_NODE_NAME", not_utf8);
+    command.arg("--check-config").env_clear().env("CHRONOS_CLUSTER_LOCALHOST", not_utf8);
     let errors = failure(&command.output().expect("the binary runs"), 2);
-    assert!(errors.contains("environment CHRONOS_NODE_NAME"), "{errors}");
+    assert!(errors.contains("environment CHRONOS_CLUSTER_LOCALHOST"), "{errors}");
     let of_an_orchestrator = [("CHRONOS_PORT", "tcp://10.0.0.1:7253")];
     let output = chronos(&["--check-config"], &of_an_orchestrator);
     success(&output);

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use super::cluster::ClusterFlags;
+use crate::control::config_files::IniFiles;
 use crate::control::config_keys::find;
+use crate::control::launch::Launch;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,11 +20,18 @@ Examples:
   chronos --print-config                     effective values and where each came from
   CHRONOS_LIMITS_TIMERS_MAX=1000000 chronos  any key as CHRONOS_<SECTION>_<KEY>
 
+  chronos --daemon --pidfile /run/chronos.pid
+                                             in place of the original service, with its INI files
+
   curl -i http://127.0.0.1:7253/timers -d '{\"timing\":{\"interval\":2},
       \"callback\":{\"http\":{\"uri\":\"http://127.0.0.1:9000/pop\",\"opaque\":\"hello\"}}}'
   curl http://127.0.0.1:7254/status          what the node does
 
-Later wins: default, file, environment, flags.
+Later wins: default, TOML file, INI files, environment, flags. INI files are those of the original
+service; its keys for thread counts, throttling, DNS and exceptions are accepted and mean nothing.
+
+SIGHUP reads members and sites again, SIGUSR1 compares all timers with the other members, SIGTERM
+and SIGINT stop.
 
 Exit codes:
     0  stopped in order (SIGTERM, SIGINT), or did what was asked
@@ -57,6 +66,38 @@ pub struct Flags {
 
     #[command(flatten)]
     keys: KeyFlags,
+
+    #[command(flatten)]
+    drop_in: DropInFlags,
+}
+
+/// Flags of the original service. Any of them means: this is one of its deployments.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "In place of the original service (INI files, its defaults)")]
+struct DropInFlags {
+    /// Leave the terminal once the node serves, and log to chronos_current.txt in the log folder
+    #[arg(long)]
+    daemon: bool,
+
+    /// Write the process id there, locked, before the port opens
+    #[arg(long, value_name = "FILE")]
+    pidfile: Option<PathBuf>,
+
+    /// INI file of this node [default: /etc/chronos/chronos.conf]
+    #[arg(long, value_name = "FILE")]
+    local_config_file: Option<PathBuf>,
+
+    /// INI file of the cluster, read again on SIGHUP [default: /etc/chronos/chronos_cluster.conf]
+    #[arg(long, value_name = "FILE")]
+    cluster_config_file: Option<PathBuf>,
+
+    /// INI file of all nodes, read again on SIGHUP [default: /etc/chronos/chronos_shared.conf]
+    #[arg(long, value_name = "FILE")]
+    shared_config_file: Option<PathBuf>,
+
+    /// Accepted and not read: names are resolved by the system
+    #[arg(long, value_name = "FILE")]
+    dns_config_file: Option<PathBuf>,
 }
 
 /// Flags that set a key of the configuration.
@@ -95,6 +136,30 @@ pub enum Command {
 }
 
 impl Flags {
+    /// The files of the original service, if this is to be one of its deployments.
+    pub fn ini_files(&self) -> Option<IniFiles> {
+        let DropInFlags {
+            daemon,
+            pidfile,
+            local_config_file: local,
+            cluster_config_file: cluster,
+            shared_config_file: shared,
+            dns_config_file: dns,
+        } = &self.drop_in;
+        let files = [pidfile, local, cluster, shared, dns];
+        let is_meant = *daemon || files.iter().any(|file| file.is_some());
+        is_meant.then(|| IniFiles {
+            local: local.clone(),
+            cluster: cluster.clone(),
+            shared: shared.clone(),
+        })
+    }
+
+    /// How the process is to live.
+    pub fn launch(&self) -> Launch {
+        Launch { daemon: self.drop_in.daemon, pid_file: self.drop_in.pidfile.clone() }
+    }
+
     /// The keys that flags set, as `((section, name), text)`.
     pub fn settings(&self) -> Vec<((&'static str, &'static str), String)> {
         let keys = &self.keys;

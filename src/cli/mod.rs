@@ -11,14 +11,15 @@ mod demo_http;
 mod flags;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::control::config::{
-    self, CONFIG_BYTES_MAX, ConfigError, Loaded, Origin, Problem, Sources,
-};
-use crate::control::{config_text, log, serve};
+use crate::control::config::{Origin, Problem};
+use crate::control::config_files::{self, ConfigFiles, IniFiles};
+use crate::control::config_text;
+use crate::control::launch::{self, LaunchError};
 use flags::{Command, Flags};
 
 /// An orderly end.
@@ -44,34 +45,32 @@ fn run_node(flags: &Flags) -> u8 {
     if flags.print_reference_config {
         return print(&config_text::print_reference());
     }
-    let Loaded { config, warnings } = match read_sources(flags).and_then(|from| config::load(&from))
-    {
+    let mut files = match files_of(flags) {
+        Ok(files) => files,
+        Err(problem) => return fail(&problem, EXIT_USAGE),
+    };
+    let loaded = match files.load() {
         Ok(loaded) => loaded,
         Err(error) => return fail(&error, EXIT_USAGE),
     };
     if flags.check_config || flags.print_config {
-        for warning in &warnings {
+        for warning in &loaded.warnings {
             tell(&format!("warning: {warning}"));
         }
         if flags.print_config {
-            return print(&config_text::print_effective(&config));
+            return print(&config_text::print_effective(&loaded.config));
         }
-        let name = flags.config.as_ref().map_or("no file".into(), |f| f.display().to_string());
-        return print(&format!("configuration ok ({name})\n"));
+        return print(&format!("configuration ok ({})\n", files.names()));
     }
-    log::install(&config.log);
-    for warning in &warnings {
-        tracing::warn!("{warning}");
-    }
-    match serve::serve(&config) {
+    match launch::launch(&flags.launch(), files, loaded) {
         Ok(()) => EXIT_OK,
+        Err(LaunchError::Told) => EXIT_FAILURE,
         Err(error) => fail(&error, EXIT_FAILURE),
     }
 }
 
 /// Collects file, environment and flags without judging them.
-fn read_sources(flags: &Flags) -> Result<Sources, ConfigError> {
-    let file = flags.config.as_deref().map(read_file).transpose()?;
+fn files_of(flags: &Flags) -> Result<ConfigFiles, Problem> {
     let mut environment = Vec::new();
     for (name, value) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
@@ -79,7 +78,10 @@ fn read_sources(flags: &Flags) -> Result<Sources, ConfigError> {
             environment.push((name.clone(), value.into_string().map_err(|_| not_utf8(name))?));
         }
     }
-    Ok(Sources { file, environment, flags: flags.settings() })
+    // A machine that has the files of the original service and no other is one of its deployment.
+    let is_found = || flags.config.is_none() && Path::new(config_files::LOCAL_FILE).exists();
+    let ini = flags.ini_files().or_else(|| is_found().then(IniFiles::default));
+    Ok(ConfigFiles::new(flags.config.as_deref(), ini.as_ref(), environment, flags.settings()))
 }
 
 fn not_utf8(variable: String) -> Problem {
@@ -89,27 +91,6 @@ fn not_utf8(variable: String) -> Problem {
         expected: "UTF-8 text".into(),
         found: "other bytes".into(),
     }
-}
-
-/// Name and text of the configuration file; reads at most one byte more than a configuration may
-/// have.
-fn read_file(path: &std::path::Path) -> Result<(String, String), Problem> {
-    use std::io::Read;
-    let file = path.display().to_string();
-    let unreadable = |reason: String| Problem::Unreadable { file: file.clone(), reason };
-    let opened = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
-    let mut bytes = Vec::new();
-    opened
-        .take(CONFIG_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(error.to_string()))?;
-    if bytes.len() > CONFIG_BYTES_MAX {
-        return Err(Problem::TooLarge { file });
-    }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        unreadable(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
-    })?;
-    Ok((file, text))
 }
 
 /// Writes a document to standard output. A reader that has gone (`| head`) is no failure of ours.

@@ -1,21 +1,25 @@
-//! The configuration: defaults, then one TOML file, then the environment, then flags; each later
-//! one wins, and every value remembers where it came from. Values go in through the table of keys
-//! only. Reads no file and no environment by itself: text and variables come in as arguments, so
-//! that [`parse_config`] can be fuzzed.
+//! The configuration: defaults, then one TOML file, then the INI files of an existing deployment,
+//! then the environment, then flags; each later one wins, and every value remembers where it came
+//! from. Values go in through the table of keys only. Reads no file and no environment by itself:
+//! text and variables come in as arguments, so that [`load`] can be fuzzed.
 
 use std::net::SocketAddr;
 
 use toml::de::{DeTable, DeValue};
 
-use super::config_check;
 pub use super::config_error::{CONFIG_BYTES_MAX, ConfigError, Origin, Problem};
 use super::config_keys::{KEYS, Key, SECTIONS, find};
 use super::config_suggest::{remedy, unknown_key, unknown_section};
 use super::config_value::{Mismatch, Value, quote};
+use super::{config_check, config_identity, drop_in};
+use crate::cluster::view::{Membership, View};
 use crate::node::settings::NodeSettings;
 
 /// Problems told at once: enough to repair a file in one go, bounded against a hostile one.
 const PROBLEMS_MAX: usize = 20;
+/// Warnings told: as many, and one that counts the rest.
+const WARNINGS_MAX: usize = 20;
+
 /// Where the admin API listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminSettings {
@@ -23,11 +27,14 @@ pub struct AdminSettings {
     pub enabled: bool,
     /// Its own address, never the clients'.
     pub listen: SocketAddr,
+    /// Where the members' admin APIs are, this node's included.
+    pub cluster: Vec<String>,
 }
 
 impl Default for AdminSettings {
     fn default() -> Self {
-        Self { enabled: true, listen: SocketAddr::from(([127, 0, 0, 1], 7254)) }
+        let listen = SocketAddr::from(([127, 0, 0, 1], 7254));
+        Self { enabled: true, listen, cluster: Vec::new() }
     }
 }
 
@@ -38,11 +45,13 @@ pub struct LogSettings {
     pub level: String,
     /// `auto`, `text` or `json`.
     pub format: String,
+    /// Where a daemon's log file is.
+    pub folder: String,
 }
 
 impl Default for LogSettings {
     fn default() -> Self {
-        Self { level: "info".into(), format: "auto".into() }
+        Self { level: "info".into(), format: "auto".into(), folder: "/var/log/chronos".into() }
     }
 }
 
@@ -55,6 +64,8 @@ pub struct Config {
     pub admin: AdminSettings,
     /// Logs.
     pub log: LogSettings,
+    /// The nodes and sites as configured; [`NodeSettings::membership`] is made from it.
+    pub membership: Membership,
     /// One per entry of [`KEYS`], in its order.
     origins: Vec<Origin>,
 }
@@ -66,6 +77,7 @@ impl Default for Config {
             node: NodeSettings { name: String::new(), ..NodeSettings::default() },
             admin: AdminSettings::default(),
             log: LogSettings::default(),
+            membership: Membership::default(),
             origins: vec![Origin::Default; KEYS.len()],
         }
     }
@@ -76,6 +88,9 @@ impl Default for Config {
 pub struct Sources {
     /// Name and text of the configuration file.
     pub file: Option<(String, String)>,
+    /// Names and texts of the INI files of an existing deployment; `None`: this is none, and its
+    /// defaults do not hold.
+    pub ini: Option<Vec<(String, String)>>,
     /// Variables of the environment; those that do not begin with `CHRONOS_` are ignored.
     pub environment: Vec<(String, String)>,
     /// Flags given that set keys: the key's section and name, and the text.
@@ -101,10 +116,15 @@ pub fn parse_config(text: &str, source_name: &str) -> Result<Config, ConfigError
 /// Puts the configuration together: default < file < environment < flags, then the checks across
 /// keys.
 pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
+    let is_drop_in = sources.ini.is_some();
+    let config = if is_drop_in { drop_in::defaults() } else { Config::default() };
     let mut loader =
-        Loader { config: Config::default(), problems: Vec::new(), warnings: Vec::new() };
+        Loader { config, problems: Vec::new(), warnings: Vec::new(), warnings_left_out: 0 };
     if let Some((name, text)) = &sources.file {
         loader.read_file(name, text);
+    }
+    if let Some(files) = &sources.ini {
+        drop_in::read(&mut loader, files);
     }
     let mut environment = sources.environment.clone();
     environment.sort();
@@ -115,6 +135,9 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         let key = find(section, name).expect("flags name keys of the table");
         let flag = key.flag.expect("flags name keys that have one").to_string();
         loader.put_read(key, key.kind.read_text(text), Origin::Flag(flag));
+    }
+    if is_drop_in {
+        drop_in::open_admin_if_asked(&mut loader.config);
     }
     loader.finish()
 }
@@ -132,10 +155,12 @@ impl Config {
     }
 }
 
-struct Loader {
-    config: Config,
+/// A configuration that is being put together.
+pub(super) struct Loader {
+    pub(super) config: Config,
     problems: Vec<Problem>,
     warnings: Vec<String>,
+    warnings_left_out: usize,
 }
 
 impl Loader {
@@ -149,7 +174,7 @@ impl Loader {
             Err(error) => {
                 let origin = lines.origin(error.span().map_or(text.len(), |span| span.start));
                 let reason = error.message().replace('\n', ", ");
-                return self.problems.push(Problem::Syntax { origin, reason });
+                return self.put(Problem::Syntax { origin, language: "TOML", reason });
             }
         };
         // The parsed table is in the order of names; problems are told in the order of lines.
@@ -209,11 +234,17 @@ impl Loader {
         if has_section && !is_of_a_service {
             self.put(problem);
         } else {
-            self.warnings.push(format!("{problem} (ignored)"));
+            self.warn(format!("{problem} (ignored)"));
         }
     }
 
-    fn put_read(&mut self, key: &'static Key, read: Result<Value, Mismatch>, origin: Origin) {
+    /// Takes a value that was read, or the problem that it was.
+    pub(super) fn put_read(
+        &mut self,
+        key: &'static Key,
+        read: Result<Value, Mismatch>,
+        origin: Origin,
+    ) {
         match read {
             Ok(value) => {
                 (key.set)(&mut self.config, &value);
@@ -225,23 +256,69 @@ impl Loader {
         }
     }
 
-    fn put(&mut self, problem: Problem) {
+    /// Takes a problem, unless there are many already.
+    pub(super) fn put(&mut self, problem: Problem) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem);
         }
     }
 
+    /// Takes a warning, or counts it where there are many already.
+    pub(super) fn warn(&mut self, warning: String) {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(warning);
+        } else {
+            self.warnings_left_out += 1;
+        }
+    }
+
     fn finish(mut self) -> Result<Loaded, ConfigError> {
+        if self.config.membership.localhost.is_empty() {
+            self.config.membership.localhost = self.config.node.listen.to_string();
+        }
         if self.problems.is_empty() {
             self.problems = config_check::check(&self.config);
         }
-        if !self.problems.is_empty() {
-            return Err(ConfigError { problems: self.problems });
-        }
-        if self.config.node.name.is_empty() {
-            self.config.node.name = self.config.node.listen.to_string();
+        let view = match View::build(None, &self.config.membership) {
+            Ok(view) if self.problems.is_empty() => view,
+            Ok(_) => return Err(ConfigError { problems: self.problems }),
+            Err(error) => {
+                self.put(Problem::Conflict(format!("[cluster] and [sites]: {error}")));
+                return Err(ConfigError { problems: self.problems });
+            }
+        };
+        self.config.node.name = self.config.membership.localhost.clone();
+        self.config.node.membership = Some(self.config.membership.clone());
+        self.identify(&view);
+        if self.warnings_left_out > 0 {
+            self.warnings.push(format!("{} further warnings", self.warnings_left_out));
         }
         Ok(Loaded { config: self.config, warnings: self.warnings })
+    }
+
+    /// Fills in the numbers that tell nodes apart where there are several and none is set.
+    fn identify(&mut self, view: &View) {
+        let is_set = |name| {
+            let key = find("node", name).expect("a key of the table");
+            *self.config.origin(key) != Origin::Default
+        };
+        let is_alone = view.connected_nodes().union(view.connected_sites()).is_empty();
+        if is_alone || is_set("instance_id") {
+            return;
+        }
+        let deployment = is_set("deployment_id").then_some(self.config.node.deployment_id);
+        let identity = config_identity::derive(view, deployment);
+        self.config.node.instance_id = identity.instance_id;
+        self.config.node.deployment_id = identity.deployment_id;
+        for name in ["instance_id", "deployment_id"] {
+            let key = find("node", name).expect("a key of the table");
+            if *self.config.origin(key) == Origin::Default {
+                self.config.origins[position(key)] = Origin::OwnName;
+            }
+        }
+        if let Some(warning) = identity.warning {
+            self.warn(warning);
+        }
     }
 }
 
@@ -253,7 +330,7 @@ struct Lines<'a> {
 
 impl Lines<'_> {
     /// Costs a scan of the text before `offset`; called once per key of the table and per problem
-    /// told, so at most 55 scans of 1 MiB.
+    /// told, so at most 75 scans of 1 MiB.
     fn origin(&self, offset: usize) -> Origin {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
@@ -293,7 +370,7 @@ mod tests {
             ("[node]\ntimers_max = 1", "did you mean [limits] timers_max?"),
             ("listen = '[::1]:1'", "did you mean [node] listen or [admin] listen?"),
             ("[admin]\nenabeld = true", "did you mean enabled?"),
-            ("[log]\nqqq = 1", "[log] knows level, format"),
+            ("[log]\nqqq = 1", "[log] knows level, format, folder"),
             ("node = 3", "write [node] on a line of its own"),
             ("[[node]]", "unknown section \"node\""),
             ("zzzzz = 3", "tuning/reference.toml lists every one"),
@@ -365,7 +442,8 @@ mod tests {
             format!("[node]\ncores = {}", "{a=".repeat(100_000)),
             format!("{} = 1", ["a"; 100_000].join(".")),
             format!("[node]\ncores = [{}]", "0,".repeat(400_000)),
-            format!("[node]\nname = '{}'", "n".repeat(1_000_000)),
+            format!("[cluster]\nlocalhost = '{}'", "n".repeat(1_000_000)),
+            format!("[cluster]\nnodes = [{}]", "'n',".repeat(200_000)),
             format!("[node]\n\"{}\" = 1", "n".repeat(1_000_000)),
             many_keys,
             many_sections,

@@ -11,6 +11,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     check_cores(config, &mut conflicts);
     check_limits(config, &mut conflicts);
     check_addresses(config, &mut conflicts);
+    check_cluster(config, &mut conflicts);
     conflicts.into_iter().map(Problem::Conflict).collect()
 }
 
@@ -92,6 +93,31 @@ fn check_addresses(config: &Config, conflicts: &mut Vec<String>) {
     }
 }
 
+fn check_cluster(config: &Config, conflicts: &mut Vec<String>) {
+    let limits = &config.node.cluster;
+    let mut below = |low: (&str, u64), high: (&str, u64), reason: &str| {
+        if low.1 >= high.1 {
+            conflicts.push(format!(
+                "{} is not below {}: {reason}; lower the first or raise the second",
+                config.describe("cluster", low.0),
+                config.describe("cluster", high.0)
+            ));
+        }
+    };
+    let heartbeat = ("heartbeat_ms", limits.heartbeat_ms);
+    let suspect = ("suspect_after_ms", limits.suspect_after_ms);
+    let dead = ("dead_after_ms", limits.dead_after_ms);
+    below(heartbeat, suspect, "a peer that is well would be suspected between two signs of life");
+    below(suspect, dead, "a peer is suspected before it is declared dead");
+    if limits.link_window_bytes > limits.link_bytes_max {
+        conflicts.push(format!(
+            "{} is above {}: what is under way is kept; lower the first or raise the second",
+            config.describe("cluster", "link_window_bytes"),
+            config.describe("cluster", "link_bytes_max")
+        ));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::control::config::parse_config;
@@ -132,5 +158,27 @@ mod tests {
         assert!(parse_config(off, "c.toml").is_ok());
         let free = "[node]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"";
         assert!(parse_config(free, "c.toml").is_ok());
+    }
+
+    #[test]
+    fn silence_grows_from_heartbeat_to_death() {
+        assert!(conflict("[cluster]\nheartbeat_ms = 1_000").contains("would be suspected"));
+        let dead = conflict("[cluster]\ndead_after_ms = 1_000");
+        assert!(dead.contains("[cluster] suspect_after_ms = 1_000 (default)"), "{dead}");
+        assert!(conflict("[cluster]\nlink_bytes_max = 65_536").contains("link_window_bytes"));
+    }
+
+    #[test]
+    fn members_that_are_no_cluster_are_refused() {
+        let stranger = conflict("[cluster]\nlocalhost = 'a:1'\nnodes = ['b:1']");
+        assert!(stranger.contains("no list has that address"), "{stranger}");
+        assert!(conflict("[cluster]\nnodes = ['127.0.0.1:7253', 'b', 'b']").contains("twice"));
+        assert!(conflict("[sites]\nremote = ['site1=b']").contains("named twice"));
+        let good = "[cluster]\nlocalhost = 'a:1'\nnodes = ['a:1', 'b:1']\n[sites]\n\
+                    local = 'x'\nremote = ['y=c:1']\nreplicate_across = true";
+        let membership = parse_config(good, "c.toml").expect("fine").node.membership;
+        let membership = membership.expect("always one");
+        assert_eq!(membership.remote_sites, [("y".to_owned(), "c:1".to_owned())]);
+        assert!(membership.replicate_across_sites);
     }
 }

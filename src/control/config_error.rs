@@ -20,6 +20,8 @@ pub enum Origin {
     Environment(String),
     /// A flag.
     Flag(String),
+    /// Made from the node's name, where the cluster has other members.
+    OwnName,
 }
 
 impl std::fmt::Display for Origin {
@@ -29,6 +31,7 @@ impl std::fmt::Display for Origin {
             Origin::File { name, line } => write!(f, "{name}:{line}"),
             Origin::Environment(variable) => write!(f, "environment {variable}"),
             Origin::Flag(flag) => write!(f, "flag {flag}"),
+            Origin::OwnName => f.write_str("from the node's name"),
         }
     }
 }
@@ -38,8 +41,8 @@ impl std::fmt::Display for Origin {
 pub enum Problem {
     /// The file cannot be read.
     #[error(
-        "{file}: cannot be read: {reason}. Give an existing file with --config, or none for the \
-         defaults"
+        "{file}: cannot be read: {reason}. Give a file that exists and that this user may read, or \
+         none for the defaults"
     )]
     Unreadable {
         /// The file as named.
@@ -56,12 +59,14 @@ pub enum Problem {
         /// The file as named.
         file: String,
     },
-    /// Not TOML.
-    #[error("{origin}: not valid TOML: {reason}")]
+    /// Neither TOML nor INI.
+    #[error("{origin}: not valid {language}: {reason}")]
     Syntax {
         /// File and line.
         origin: Origin,
-        /// What the TOML parser says.
+        /// What the file is to be.
+        language: &'static str,
+        /// What its parser says.
         reason: String,
     },
     /// A name that is not in the table.

@@ -7,7 +7,9 @@ use std::fmt;
 
 use super::config::Config;
 use super::config_value::{Kind, Value};
-use crate::base::limits::{HOSTS_PER_CORE_MAX, INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN};
+use crate::base::limits::{
+    Acknowledge, HOSTS_PER_CORE_MAX, INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN,
+};
 
 /// One section of the file: `[name]`, and what it is for.
 #[derive(Debug)]
@@ -19,12 +21,17 @@ pub struct Section {
 }
 
 /// Every section, in the order in which they are printed.
-pub const SECTIONS: [Section; 5] = [
+pub const SECTIONS: [Section; 7] = [
     Section { name: "node", help: "Where this node listens and what it runs on." },
     Section { name: "limits", help: "Bounds; at each, requests are refused with 503, 413 or 431." },
     Section { name: "callbacks", help: "How callbacks are made, retried and given up." },
+    Section {
+        name: "cluster",
+        help: "The nodes of this site, read again on SIGHUP, and how they watch each other.",
+    },
+    Section { name: "sites", help: "Other sites that hold the same timers, read again on SIGHUP." },
     Section { name: "admin", help: "Health, metrics and status, for operators only." },
-    Section { name: "log", help: "Logs go to standard error." },
+    Section { name: "log", help: "Logs go to standard error, those of a daemon to a file." },
 ];
 
 /// One key.
@@ -85,6 +92,27 @@ macro_rules! limit {
     };
 }
 
+macro_rules! cluster {
+    ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
+        integer!("cluster", $name in node.cluster: $type, $min, $max, $unit, $help)
+    };
+}
+
+/// A list of the cluster's file.
+macro_rules! members {
+    ($name:ident, $help:literal) => {
+        Key {
+            section: "cluster",
+            name: stringify!($name),
+            kind: Kind::Names,
+            flag: None,
+            help: $help,
+            get: |config| Value::Texts(config.membership.$name.clone()),
+            set: |config, value| config.membership.$name = value.texts().to_vec(),
+        }
+    };
+}
+
 macro_rules! callback {
     ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
         integer!("callbacks", $name in node.callbacks: $type, $min, $max, $unit, $help)
@@ -95,7 +123,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 36] = [
+pub static KEYS: [Key; 54] = [
     Key {
         section: "node",
         name: "listen",
@@ -104,16 +132,6 @@ pub static KEYS: [Key; 36] = [
         help: "Where clients connect. Port 0 takes a free port and logs it.",
         get: |config| Value::Address(config.node.listen),
         set: |config, value| config.node.listen = value.address(),
-    },
-    Key {
-        section: "node",
-        name: "name",
-        kind: Kind::Text { bytes_max: 255 },
-        flag: None,
-        help: "This node's name in the cluster, address:port exactly as every member writes it: it \
-               is hashed to place timers. Empty: the listen address.",
-        get: |config| Value::Text(config.node.name.clone()),
-        set: |config, value| config.node.name = value.text().into(),
     },
     Key {
         section: "node",
@@ -153,9 +171,12 @@ pub static KEYS: [Key; 36] = [
         "Memory taken and touched at start, so that the first timers pay no page faults. 1 GiB is \
          good for about 6 million timers of a few dozen bytes. 0: taken as timers come."),
     integer!("node", instance_id in node: u8, 0, 127, "",
-        "Tells the nodes of a deployment apart in timer ids. No two nodes of a deployment may \
-         share one."),
-    integer!("node", deployment_id in node: u8, 0, 7, "", "Tells deployments apart in timer ids."),
+        "Tells the nodes of a deployment apart in timer ids and versions: no two nodes of a \
+         deployment may share one. Where it is not set and there are other nodes, it is made from \
+         this node's name."),
+    integer!("node", deployment_id in node: u8, 0, 7, "",
+        "Tells deployments apart in timer ids. Where neither it nor instance_id is set and there \
+         are other nodes, it is made from this node's name as well."),
     limit!(timers_max: u64, 1, 4_000_000_000, "timers",
         "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: \
          503."),
@@ -209,6 +230,126 @@ pub static KEYS: [Key; 36] = [
     callback!(tombstone_ms_max: u64, TOMBSTONE_MS_MIN, INTERVAL_MS_MAX, "milliseconds",
         "Longest life of a deleted timer's tombstone, whatever the timer's interval."),
     Key {
+        section: "cluster",
+        name: "localhost",
+        kind: Kind::Name,
+        flag: None,
+        help: "This node's name, which is its address exactly as every member writes it: it is \
+               hashed to place timers. Empty: the address of [node] listen.",
+        get: |config| Value::Text(config.membership.localhost.clone()),
+        set: |config, value| config.membership.localhost = value.text().into(),
+    },
+    members!(
+        nodes,
+        "Nodes that are members and stay, by name. No node in any of the three lists: this node \
+         alone. An address without a port is dialled at this node's port."
+    ),
+    members!(joining, "Nodes that are being added."),
+    members!(leaving, "Nodes that are being removed."),
+    cluster!(heartbeat_ms: u64, 10, 60_000, "milliseconds",
+        "Pause between two signs of life to a peer."),
+    cluster!(suspect_after_ms: u64, 20, HOUR_MS, "milliseconds",
+        "Silence after which a peer is suspected: writes no longer wait for it."),
+    cluster!(dead_after_ms: u64, 30, HOUR_MS, "milliseconds",
+        "Silence after which a peer is declared dead: others move up for it, and no new timer is \
+         placed on it."),
+    Key {
+        section: "cluster",
+        name: "promotion",
+        kind: Kind::Boolean,
+        flag: None,
+        help: "Whether surviving replicas move up for a dead one, so that only the first pop \
+               after a death is late. false: as in the original service, every one is.",
+        get: |config| Value::Boolean(config.node.cluster.promotion),
+        set: |config, value| config.node.cluster.promotion = value.boolean(),
+    },
+    cluster!(clock_skew_max_ms: u64, 100, DAY_MS, "milliseconds",
+        "How far ahead of the own wall clock a peer's version may be; what is further is refused \
+         and counted."),
+    cluster!(link_bytes_max: u64, 1 << 16, 1 << 40, "bytes",
+        "What one core keeps for one peer until that has acknowledged it. Above it the peer is \
+         offered everything again."),
+    cluster!(link_window_bytes: u64, 1 << 16, 1 << 32, "bytes",
+        "What one core has under way to one peer and not acknowledged."),
+    cluster!(writes_waiting_max: u32, 1, 16 << 20, "requests",
+        "Client writes of one core that wait for replicas. Above it: 503."),
+    Key {
+        section: "cluster",
+        name: "acknowledge",
+        kind: Kind::Choice(&["replicas", "first"]),
+        flag: None,
+        help: "When a write is answered: when all replicas that are believed alive have it, or as \
+               soon as the first one has (what the original service does).",
+        get: |config| {
+            Value::Text(match config.node.cluster.acknowledge {
+                Acknowledge::Replicas => "replicas".into(),
+                Acknowledge::First => "first".into(),
+            })
+        },
+        set: |config, value| {
+            config.node.cluster.acknowledge = match value.text() {
+                "first" => Acknowledge::First,
+                _ => Acknowledge::Replicas,
+            };
+        },
+    },
+    Key {
+        section: "cluster",
+        name: "accept_strangers",
+        kind: Kind::Boolean,
+        flag: None,
+        help: "Whether the internal API takes requests from nodes that are no members.",
+        get: |config| Value::Boolean(config.node.accept_strangers),
+        set: |config, value| config.node.accept_strangers = value.boolean(),
+    },
+    Key {
+        section: "cluster",
+        name: "admin_addresses",
+        kind: Kind::Names,
+        flag: None,
+        help: "Admin listeners of the members, for figures of the whole cluster and for `chronos \
+               cluster`.",
+        get: |config| Value::Texts(config.admin.cluster.clone()),
+        set: |config, value| config.admin.cluster = value.texts().to_vec(),
+    },
+    Key {
+        section: "sites",
+        name: "local",
+        kind: Kind::Name,
+        flag: None,
+        help: "The name of this site, as every other site writes it. Empty: site1.",
+        get: |config| Value::Text(config.membership.local_site.clone()),
+        set: |config, value| config.membership.local_site = value.text().into(),
+    },
+    Key {
+        section: "sites",
+        name: "remote",
+        kind: Kind::Sites,
+        flag: None,
+        help: "Other sites, each as name=address: the address of a node there, or a host name \
+               that means any of its nodes.",
+        get: |config| {
+            let sites = config.membership.remote_sites.iter();
+            Value::Texts(sites.map(|(name, address)| format!("{name}={address}")).collect())
+        },
+        set: |config, value| {
+            let halves = |site: &String| {
+                let (name, address) = site.split_once('=').expect("checked by its kind");
+                (name.to_owned(), address.to_owned())
+            };
+            config.membership.remote_sites = value.texts().iter().map(halves).collect();
+        },
+    },
+    Key {
+        section: "sites",
+        name: "replicate_across",
+        kind: Kind::Boolean,
+        flag: None,
+        help: "Whether new timers are replicated to the other sites.",
+        get: |config| Value::Boolean(config.membership.replicate_across_sites),
+        set: |config, value| config.membership.replicate_across_sites = value.boolean(),
+    },
+    Key {
         section: "admin",
         name: "enabled",
         kind: Kind::Boolean,
@@ -246,6 +387,16 @@ pub static KEYS: [Key; 36] = [
         get: |config| Value::Text(config.log.format.clone()),
         set: |config, value| config.log.format = value.text().into(),
     },
+    Key {
+        section: "log",
+        name: "folder",
+        kind: Kind::Text { bytes_max: 4_096 },
+        flag: None,
+        help: "Where a node started with --daemon logs: chronos_current.txt there, opened again \
+               on SIGHUP.",
+        get: |config| Value::Text(config.log.folder.clone()),
+        set: |config, value| config.log.folder = value.text().into(),
+    },
 ];
 
 /// The key `name` of `section`.
@@ -256,7 +407,7 @@ pub fn find(section: &str, name: &str) -> Option<&'static Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::limits::{CallbackLimits, Limits};
+    use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
 
     /// Field names in the `Debug` text of a plain struct.
     fn fields(debug: &str) -> Vec<String> {
@@ -271,6 +422,10 @@ mod tests {
         };
         assert_eq!(of("limits"), fields(&format!("{:#?}", Limits::default())));
         assert_eq!(of("callbacks"), fields(&format!("{:#?}", CallbackLimits::default())));
+        let cluster = of("cluster");
+        let first = cluster.iter().position(|name| name == "heartbeat_ms").expect("a limit");
+        let limits = fields(&format!("{:#?}", ClusterLimits::default()));
+        assert_eq!(cluster[first..][..limits.len()], limits);
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub fn remedy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The known name most like `name`, if any is like it at all.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > SUGGEST_BYTES_MAX {
         return None;
     }

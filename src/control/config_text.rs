@@ -107,9 +107,13 @@ mod tests {
     #[test]
     fn effective_values_read_back_as_themselves() {
         let sources = Sources {
-            file: Some(("a\nb.toml".into(), "[node]\nname = 'x\"\\y'\ncores = '0-2'".into())),
+            file: Some((
+                "a\nb.toml".into(),
+                "[log]\nfolder = 'x\"\\y'\n[node]\ncores = '0-2'".into(),
+            )),
             environment: vec![("CHRONOS_LIMITS_TIMERS_MAX".into(), "1000".into())],
             flags: vec![(("node", "listen"), "[::1]:80".into())],
+            ..Sources::default()
         };
         let config = load(&sources).expect("valid").config;
         let text = print_effective(&config);
@@ -118,7 +122,7 @@ mod tests {
             assert_eq!((key.get)(&back), (key.get)(&config), "{key}");
         }
         for line in [
-            "name = 'x\"\\y'  ",
+            "folder = 'x\"\\y'  ",
             "# a?b.toml:2",
             "timers_max = 1_000  ",
             "# environment CHRONOS_LIMITS_TIMERS_MAX",

@@ -6,11 +6,17 @@ use std::net::SocketAddr;
 
 use toml::de::DeValue;
 
+use crate::base::limits::PEERS_MAX;
+
 /// Highest core number that a configuration may name: Linux is built for at most 8192 CPUs.
 pub const CORE_NUMBER_MAX: usize = 8_191;
 /// Characters of a found value that an error shows; the rest of a hostile file is not repeated to
 /// the terminal.
 const FOUND_CHARACTERS_MAX: usize = 60;
+/// Bytes of a node's or a site's name: a host name has at most 253.
+const NAME_BYTES_MAX: usize = 255;
+/// How addresses look in messages.
+const NAME_EXAMPLE: &str = "\"10.0.0.1:7253\"";
 
 /// What a key accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,12 @@ pub enum Kind {
     },
     /// CPU cores: `"all"`, a list of numbers, or text such as `"0-3,6"`.
     Cores,
+    /// The name of a node, which is its address; empty for none.
+    Name,
+    /// Names of nodes, or addresses.
+    Names,
+    /// Other sites, each as `name=address`.
+    Sites,
 }
 
 /// A checked value.
@@ -48,10 +60,12 @@ pub enum Value {
     Boolean(bool),
     /// Of [`Kind::Address`].
     Address(SocketAddr),
-    /// Of [`Kind::Choice`] and [`Kind::Text`].
+    /// Of [`Kind::Choice`], [`Kind::Text`] and [`Kind::Name`].
     Text(String),
     /// Of [`Kind::Cores`]; `None` is every core that the process may run on.
     Cores(Option<Vec<usize>>),
+    /// Of [`Kind::Names`] and [`Kind::Sites`].
+    Texts(Vec<String>),
 }
 
 /// A value that a key does not accept.
@@ -76,10 +90,19 @@ impl Kind {
                     .ok_or_else(mismatch)
             }
             (Kind::Boolean, DeValue::Boolean(boolean)) => Ok(Value::Boolean(*boolean)),
-            (Kind::Address | Kind::Choice(_) | Kind::Text { .. }, DeValue::String(text)) => {
-                self.read_text(text)
+            (
+                Kind::Address | Kind::Choice(_) | Kind::Text { .. } | Kind::Cores | Kind::Name,
+                DeValue::String(text),
+            ) => self.read_text(text),
+            (Kind::Names | Kind::Sites, DeValue::Array(items)) => {
+                let text_of = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {
+                    DeValue::String(text) => Some(text.to_string()),
+                    _ => None,
+                };
+                // One more than may be is enough to be refused.
+                let items = items.iter().take(PEERS_MAX + 1);
+                self.read_texts(items.map(text_of).collect::<Option<_>>().ok_or_else(mismatch)?)
             }
-            (Kind::Cores, DeValue::String(text)) => self.read_text(text),
             (Kind::Cores, DeValue::Array(items)) => {
                 // A list longer than the number of CPUs has duplicates, which the check across keys
                 // would name one by one: refuse it here, before a hostile file makes a million of
@@ -113,10 +136,30 @@ impl Kind {
                 let is_fine = text.len() <= bytes_max && !text.chars().any(char::is_control);
                 is_fine.then(|| Value::Text(text.into()))
             }
+            Kind::Name => (text.is_empty() || is_name(text)).then(|| Value::Text(text.into())),
+            Kind::Names | Kind::Sites => {
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                return self.read_texts(items.take(PEERS_MAX + 1).map(str::to_owned).collect());
+            }
             Kind::Cores if text == "all" => Some(Value::Cores(None)),
             Kind::Cores => read_cores(text).map(|cores| Value::Cores(Some(cores))),
         };
         value.ok_or_else(|| self.mismatch(quote(text)))
+    }
+
+    /// Reads the items of a [`Kind::Names`] or [`Kind::Sites`] key. The first that is none is shown.
+    pub fn read_texts(self, items: Vec<String>) -> Result<Value, Mismatch> {
+        let is_fine = |item: &&String| match self {
+            Kind::Sites => item.split_once('=').is_some_and(|(n, a)| is_name(n) && is_name(a)),
+            _ => is_name(item),
+        };
+        if items.len() > PEERS_MAX {
+            return Err(self.mismatch(format!("more than {PEERS_MAX} of them")));
+        }
+        match items.iter().find(|item| !is_fine(item)) {
+            Some(item) => Err(self.mismatch(quote(item))),
+            None => Ok(Value::Texts(items)),
+        }
     }
 
     /// What the key accepts, in words.
@@ -141,6 +184,13 @@ impl Kind {
                 "\"all\", a list such as [0, 1], or text such as \"0-3,6\", of cores 0 to \
                  {CORE_NUMBER_MAX}"
             ),
+            Kind::Name => format!("an address such as {NAME_EXAMPLE}, or an empty text"),
+            Kind::Names => {
+                format!("a list of at most {PEERS_MAX} addresses such as [{NAME_EXAMPLE}]")
+            }
+            Kind::Sites => {
+                format!("a list of at most {PEERS_MAX} sites such as [\"site2=10.2.0.1:7253\"]")
+            }
         }
     }
 
@@ -174,7 +224,7 @@ impl Value {
         }
     }
 
-    /// The text of a [`Kind::Text`] or [`Kind::Choice`] key.
+    /// The text of a [`Kind::Text`], [`Kind::Choice`] or [`Kind::Name`] key.
     pub fn text(&self) -> &str {
         match self {
             Value::Text(text) => text,
@@ -189,6 +239,14 @@ impl Value {
             other => panic!("a key of cores never holds {other:?}"),
         }
     }
+
+    /// The items of a [`Kind::Names`] or [`Kind::Sites`] key.
+    pub fn texts(&self) -> &[String] {
+        match self {
+            Value::Texts(texts) => texts,
+            other => panic!("a list key never holds {other:?}"),
+        }
+    }
 }
 
 /// Writes the value as TOML.
@@ -201,6 +259,7 @@ impl fmt::Display for Value {
             Value::Text(text) => write!(f, "{}", toml::Value::from(text.as_str())),
             Value::Cores(None) => f.write_str("\"all\""),
             Value::Cores(Some(cores)) => write!(f, "{cores:?}"),
+            Value::Texts(texts) => write!(f, "{}", toml::Value::from(texts.clone())),
         }
     }
 }
@@ -230,6 +289,12 @@ fn group(number: u64) -> String {
         grouped.push(digit);
     }
     grouped
+}
+
+/// Whether a text can name a node or a site: it travels in a header of HTTP, and in lists.
+fn is_name(text: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_graphic() && !b",\"\\".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_fine)
 }
 
 /// `0,1`, `0-3`, `0-3,6`: in the order given, which is the order of shards.
@@ -288,6 +353,24 @@ mod tests {
     fn repeated_ranges_stay_bounded() {
         let hostile = vec!["0-8191"; 10_000].join(",");
         assert!(Kind::Cores.read_text(&hostile).is_err());
+    }
+
+    #[test]
+    fn lists_are_read_from_text_and_told_item_by_item() {
+        let names = |text: &str| Kind::Names.read_text(text).map(|value| value.texts().to_vec());
+        assert_eq!(names(""), Ok(vec![]));
+        assert_eq!(names("a:1, b"), Ok(vec!["a:1".to_owned(), "b".to_owned()]));
+        assert_eq!(names("a:1,b c").expect_err("a space").found, "\"b c\"");
+        assert!(names(&"a,".repeat(PEERS_MAX)).is_ok());
+        assert!(names(&"a,".repeat(PEERS_MAX + 1)).is_err());
+        assert!(Kind::Sites.read_text("s=a:1,t=b").is_ok());
+        for bad in ["s", "=a", "s=", "s=a b"] {
+            assert!(Kind::Sites.read_text(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Kind::Name.read_text(""), Ok(Value::Text(String::new())));
+        assert!(Kind::Name.read_text("n\u{e9}").is_err());
+        let shown = Value::Texts(vec!["a:1".into(), "b".into()]).to_string();
+        assert_eq!(shown, "[\"a:1\", \"b\"]");
     }
 
     #[test]

@@ -1,11 +1,17 @@
-//! Logs: text on a terminal, JSON otherwise, always to standard error. A log line that cannot be
-//! written is dropped: a full disk or a closed pipe never stops a timer.
+//! Logs: text on a terminal, JSON otherwise, always to standard error, which is a file in a daemon.
+//! A log line that cannot be written is dropped: a full disk or a closed pipe never stops a timer.
 
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 
 use tracing_subscriber::EnvFilter;
 
 use super::config::LogSettings;
+use crate::ring::redirect_standard_error;
+
+/// The name of the log file, as that of the original service.
+const FILE: &str = "chronos_current.txt";
 
 /// Installs the process's logger; later calls change nothing. `NO_COLOR` is honoured.
 pub fn install(settings: &LogSettings) {
@@ -30,4 +36,19 @@ pub fn install(settings: &LogSettings) {
         let coloured = is_terminal && std::env::var_os("NO_COLOR").is_none();
         builder.with_ansi(coloured).with_target(false).try_init()
     };
+}
+
+/// The log file in a folder.
+pub fn file_in(folder: &str) -> PathBuf {
+    Path::new(folder).join(FILE)
+}
+
+/// Sends standard error, what panics say included, to the end of a file; it and its folder are made
+/// if they are absent. Again after the file was moved away: then a new one is made.
+pub fn send_to(file: &Path) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let opened = File::options().create(true).append(true).open(file)?;
+    redirect_standard_error(&opened)
 }

@@ -2,6 +2,8 @@
 //! the control thread and runs a single-threaded runtime; the cores never wait for it.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -9,8 +11,13 @@ use tokio::time::{interval, timeout};
 use tracing::{error, info, warn};
 
 use super::admin::{self, AdminState};
+use super::cluster_admin::Source;
 use super::config::Config;
+use super::config_files::ConfigFiles;
+use super::log;
+use super::reload::{self, Reloader};
 use super::view::{NodeState, NodeView};
+use crate::node::commands::Command;
 use crate::node::{self, NodeHandle, StartError};
 
 /// How often the cores are looked at: 4 wake-ups a second, and a failed core is told within 250 ms.
@@ -57,20 +64,31 @@ pub enum ServeError {
 }
 
 /// Runs a node until a signal stops it. `Ok` is an orderly stop. A second signal ends the process
-/// at once with 130.
-pub fn serve(config: &Config) -> Result<(), ServeError> {
+/// at once with 130. `files` are read again on SIGHUP, `log_file` (of a daemon) is opened again;
+/// `ready` is called once all cores serve.
+pub fn serve(
+    config: &Config,
+    files: ConfigFiles,
+    log_file: Option<&Path>,
+    ready: impl FnOnce(),
+) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(ServeError::Control)?;
-    let end = runtime.block_on(live(config));
+    let end = runtime.block_on(live(config, files, log_file, ready));
     // A core that hangs may still be waited for on a thread of the runtime: do not wait for that
     // thread.
     runtime.shutdown_background();
     end
 }
 
-async fn live(config: &Config) -> Result<(), ServeError> {
+async fn live(
+    config: &Config,
+    files: ConfigFiles,
+    log_file: Option<&Path>,
+    ready: impl FnOnce(),
+) -> Result<(), ServeError> {
     // Signals first: one that arrives during the start must not be lost.
     let mut signals = Signals::install().map_err(ServeError::Control)?;
     let admin_listener = match config.admin.enabled {
@@ -85,12 +103,45 @@ async fn live(config: &Config) -> Result<(), ServeError> {
     let view = NodeView::of(&node);
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     announce(config, &view, admin_address);
+    view.cluster.connect(source(config, files, &node));
     if let Some(listener) = admin_listener {
         tokio::spawn(admin::serve(listener, AdminState::of(view.clone())));
     }
-    let has_failed = signals.wait_for_end(&node).await;
+    ready();
+    let has_failed = loop {
+        match signals.next(&node).await {
+            Asked::Stop => break false,
+            Asked::Failed => break true,
+            Asked::Reload => {
+                info!("SIGHUP: reading the configuration again");
+                reopen(log_file);
+                // What is wrong has been logged, and is shown by the admin API.
+                let _ = view.cluster.reload();
+            }
+            Asked::Resynchronise => {
+                info!("SIGUSR1: comparing all timers with the other members");
+                view.cluster.resynchronise();
+            }
+        }
+    };
     view.set_state(if has_failed { NodeState::Failed } else { NodeState::Stopping });
     stop(node, &mut signals, has_failed).await
+}
+
+/// What the admin API is told of the configuration: it may change the members, and have them read
+/// again as SIGHUP does.
+fn source(config: &Config, files: ConfigFiles, node: &NodeHandle) -> Source {
+    let file = files.members();
+    let reloader = Mutex::new(Reloader::new(files, config.clone(), node.view.clone()));
+    let commander = node.commander();
+    let reload = move || {
+        let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(view) = reloader.reload()? {
+            commander.command(&Command::View(view));
+        }
+        Ok(reloader.view().clone())
+    };
+    Source { file, admin_addresses: config.admin.cluster.clone(), reload: Box::new(reload) }
 }
 
 /// The few lines that a start is worth.
@@ -110,12 +161,23 @@ fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>)
     let features = view.kernel_features.join(", ");
     info!(release = view.kernel_release, "kernel features in use: {features}");
     match admin_address {
-        Some(address) => info!("admin API on http://{address}: /healthz /readyz /metrics /status"),
+        Some(address) => {
+            info!("admin API on http://{address}: /healthz /readyz /metrics /status /cluster")
+        }
         None => info!("admin API off"),
+    }
+    if !is_alone(config) {
+        reload::announce(config);
     }
     if config.admin.enabled && !config.admin.listen.ip().is_loopback() {
         warn!("the admin API has no authentication and listens beyond loopback: keep others out");
     }
+}
+
+fn is_alone(config: &Config) -> bool {
+    let members = &config.membership;
+    let lists = [&members.nodes, &members.joining, &members.leaving];
+    lists.iter().all(|list| list.is_empty()) && members.remote_sites.is_empty()
 }
 
 /// Stops the node and waits for its cores, or ends the process at once on a further signal.
@@ -145,6 +207,28 @@ async fn stop(node: NodeHandle, signals: &mut Signals, has_failed: bool) -> Resu
     }
 }
 
+/// A log file that was moved away is written no further.
+fn reopen(log_file: Option<&Path>) {
+    if let Some(file) = log_file
+        && let Err(problem) = log::send_to(file)
+    {
+        // Standard error still is the old file.
+        error!("cannot log to {}: {problem}; the former file goes on", file.display());
+    }
+}
+
+/// What a running node is asked for.
+enum Asked {
+    /// SIGTERM, SIGINT.
+    Stop,
+    /// A core has ended by itself.
+    Failed,
+    /// SIGHUP.
+    Reload,
+    /// SIGUSR1.
+    Resynchronise,
+}
+
 /// The signals that a node answers to.
 struct Signals {
     terminate: Signal,
@@ -171,24 +255,20 @@ impl Signals {
         }
     }
 
-    /// Returns when a stop is asked for (false) or a core has failed (true).
-    async fn wait_for_end(&mut self, node: &NodeHandle) -> bool {
+    /// Returns with what is asked for first, or when a core has failed.
+    async fn next(&mut self, node: &NodeHandle) -> Asked {
         let mut look = interval(LOOK_EVERY);
         loop {
             tokio::select! {
                 // In this order, so that a signal sent before the one that stops is answered first.
                 biased;
-                _ = self.hang_up.recv() => {
-                    warn!("SIGHUP: nothing can be reloaded yet; restart to change a setting");
-                }
-                _ = self.resynchronise.recv() => {
-                    warn!("SIGUSR1: one node alone has nothing to resynchronise");
-                }
-                _ = self.terminate.recv() => { info!("SIGTERM"); return false; }
-                _ = self.interrupt.recv() => { info!("SIGINT"); return false; }
+                _ = self.hang_up.recv() => return Asked::Reload,
+                _ = self.resynchronise.recv() => return Asked::Resynchronise,
+                _ = self.terminate.recv() => { info!("SIGTERM"); return Asked::Stop; }
+                _ = self.interrupt.recv() => { info!("SIGINT"); return Asked::Stop; }
                 _ = look.tick() => if node.has_failed() {
                     error!("a core has failed");
-                    return true;
+                    return Asked::Failed;
                 }
             }
         }

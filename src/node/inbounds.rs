@@ -20,6 +20,12 @@ const INBOUNDS_MAX: usize = 4_096;
 /// Batches kept for reuse.
 const SPARE_MAX: usize = 64;
 
+/// After a silence as long as that in which a node is declared dead, the bytes that come are those
+/// of before: from a network that was cut, or from the kernel's buffer when this process got no
+/// time. Timers may have ended since, and their tombstones.
+pub(super) const STALE: PeerError =
+    PeerError::Protocol("what comes after so long a silence may be outdated");
+
 const MALFORMED: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malformed);
 
 /// One connection.
@@ -66,6 +72,8 @@ pub(super) struct Inbounds {
     spare: Vec<PeerBatch>,
     /// When silent connections are next looked for.
     wake_at: MonoNs,
+    /// Silence after which a connection is of no more use.
+    silence_ms_max: u64,
 }
 
 impl Inbounds {
@@ -85,6 +93,7 @@ impl Inbounds {
             borrowed_free: Vec::new(),
             spare: Vec::new(),
             wake_at: MonoNs(u64::MAX),
+            silence_ms_max: u64::MAX,
         }
     }
 
@@ -111,6 +120,7 @@ impl Inbounds {
         peering.counters.same_instance += u64::from(same_instance);
         peering.counters.other_view += u64::from(other_view);
         let dead_after_ms = peering.limits().dead_after_ms;
+        self.silence_ms_max = dead_after_ms;
         self.close_where(|open| open.name == hello.name && open.incarnation != hello.incarnation);
         let mut inbound = Inbound::new();
         inbound.set_view(peering.view().digest());
@@ -162,9 +172,14 @@ impl Inbounds {
         mesh: &mut MeshPort,
         counters: &mut PeerCounters,
     ) -> Result<(), PeerError> {
-        // Taken out of its place while messages are served: those change other parts of the core.
-        let Some(mut open) = self.at(id).and_then(|place| place.open.take()) else { return Ok(()) };
         let now = behind.now.mono;
+        let silence_ms_max = self.silence_ms_max;
+        let Some(place) = self.at(id) else { return Ok(()) };
+        if place.open.as_ref().is_some_and(|open| open.heard_at.plus_ms(silence_ms_max) <= now) {
+            return Err(STALE);
+        }
+        // Taken out of its place while messages are served: those change other parts of the core.
+        let Some(mut open) = place.open.take() else { return Ok(()) };
         counters.bytes_received += bytes.len() as u64;
         open.heard_at = now;
         let (from, known) = (open.peer, open.inbound.clock_offset_ns());

@@ -17,6 +17,7 @@ use crate::cluster::view::{PeerKind, View};
 use crate::shard::Shard;
 use crate::shard::effects::{Dialect, Event, Outbox, Purpose, ToPeer};
 
+use super::inbounds::STALE;
 use super::voice::Voice;
 
 /// Room that a link must have before its peer is offered again what did not fit: the offers of a
@@ -405,6 +406,9 @@ impl Peering {
         self.counters.bytes_received += bytes.len() as u64;
         if dialled.stage != Stage::Open {
             return Ok(());
+        }
+        if dialled.heard_at.plus_ms(self.limits.dead_after_ms) <= now {
+            return Err(STALE);
         }
         let frames = dialled.voice.frames();
         let taken = dialled.voice.received(now, bytes, |purpose, result| {

@@ -113,11 +113,20 @@ pub struct Shard {
     /// Set by [`Shard::stop_popping`].
     stopping: bool,
     swept_at: Tick,
+    /// When [`Shard::tick`] was called last.
+    ticked_at: Tick,
+    /// Until when pops that others may have done are held back, see [`HOLD_MS`].
+    held_until: Tick,
     oldest_failing: OldestFailing,
 }
 
 /// How often idle hosts are looked for and the oldest overdue pop is found again.
 const SWEEP_EVERY_MS: u64 = 1_000;
+
+/// A core that got no time for longer than it takes to be suspected (its process was stopped, its
+/// machine froze) holds back what came due meanwhile: others will have done it, and tell as soon as
+/// their connections stand again (dialled anew at most every 500 ms).
+const HOLD_MS: u64 = 1_000;
 
 impl Shard {
     /// An empty shard.
@@ -143,6 +152,8 @@ impl Shard {
             behind: false,
             stopping: false,
             swept_at: tick,
+            ticked_at: tick,
+            held_until: Tick(0),
             oldest_failing: OldestFailing::default(),
             config,
         }
@@ -181,6 +192,11 @@ impl Shard {
     /// what must move.
     pub fn tick(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
+        let was_away = tick - self.ticked_at > self.config.cluster.suspect_after_ms;
+        if was_away && !self.peers.is_alone() {
+            self.held_until = tick + HOLD_MS;
+        }
+        self.ticked_at = tick;
         self.turn_wheel(now, tick, outbox);
         self.hosts_in_trouble(now, outbox);
         if tick - self.swept_at >= SWEEP_EVERY_MS {

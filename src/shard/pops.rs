@@ -10,10 +10,10 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::wire::peer_message::PeerMessage;
 
-use super::Shard;
 use super::effects::{Attempt, CallbackOutcome, Outbox, Ticket};
 use super::placements::Placement;
 use super::record::{Record, State};
+use super::{HOLD_MS, Shard};
 
 /// Waiting pops of hosts in trouble that are moved back into the wheel per tick.
 const MOVED_BACK_PER_TICK_MAX: usize = 256;
@@ -71,6 +71,9 @@ impl Shard {
     fn pop(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
+        if tick < self.held_until && self.may_be_done_by_others(&record) {
+            return self.wheel.insert(&mut self.links, slot, self.held_until);
+        }
         let host = self.hosts.get(record.host());
         let is_next = host.ready.is_empty() || host.is_in_trouble();
         let may_start = is_next && self.hosts.may_start(record.host(), tick);
@@ -87,7 +90,8 @@ impl Shard {
                 return;
             }
         }
-        if !may_start && host.is_in_trouble() && self.has_backup(&record) {
+        let is_stuck = !may_start && host.is_in_trouble() && self.has_backup(&record);
+        if is_stuck || self.is_next_ranks_turn(tick, &record) {
             return self.hand_over(tick, slot);
         }
         let host = self.hosts.get(record.host());
@@ -100,6 +104,13 @@ impl Shard {
             self.hosts.get_mut(record.host()).ready.push_back(&mut self.links, slot);
             self.counters.waiting += 1;
         }
+    }
+
+    /// Whether a pop came due while this core got no time, and others hold the timer, too.
+    fn may_be_done_by_others(&self, record: &Record) -> bool {
+        let since_ms = self.held_until - self.pops_at(record);
+        let is_shared = self.placements.get(record.placement).replicas.len() > 1;
+        is_shared && record.state == State::Armed && since_ms >= HOLD_MS
     }
 
     /// Asks for the callback of a slot that is in no list.
@@ -162,6 +173,10 @@ impl Shard {
             let ready = &mut self.hosts.get_mut(host).ready;
             let Some(slot) = ready.pop_front(&mut self.links) else { return };
             self.counters.waiting -= 1;
+            if self.is_next_ranks_turn(tick, self.records.get(slot)) {
+                self.hand_over(tick, slot);
+                continue;
+            }
             self.attempt(now, slot, outbox);
         }
         self.hosts.list_if_troubled(host);
@@ -269,6 +284,18 @@ impl Shard {
         }
         behind & !self.ranks_of(&placement.replicas, self.peers.dead()) != 0
             || placement.has_sites_behind()
+    }
+
+    /// Whether a pop has waited here (for a place at its host, or because this core had no time)
+    /// until the next rank began with it: of a herd that takes longer than that, both would do
+    /// most.
+    fn is_next_ranks_turn(&self, tick: Tick, record: &Record) -> bool {
+        let placement = self.placements.get(record.placement);
+        let behind = placement.actives_behind();
+        behind != 0
+            && record.attempts == 0
+            && tick >= self.pops_at(record) + RANK_DELAY_MS
+            && behind & !self.ranks_of(&placement.replicas, self.peers.dead()) != 0
     }
 
     fn pop_failed(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 
 use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
@@ -61,6 +61,8 @@ pub(super) struct Reconcile {
     again: Option<PeerSet>,
     moves: AHashMap<u64, Move>,
     later: VecDeque<(Tick, TimerId)>,
+    /// The ids in `later`: each stands there once.
+    queued: AHashSet<u64>,
     offers: u32,
 }
 
@@ -112,7 +114,7 @@ impl Shard {
         }
         let record = *self.records.get(slot);
         if self.is_misplaced(&record) {
-            self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, record.id));
+            self.look_again(tick, record.id);
         }
     }
 
@@ -134,6 +136,7 @@ impl Shard {
                 && at <= tick
             {
                 self.reconcile.later.pop_front();
+                self.reconcile.queued.remove(&id.0);
                 if let Some(slot) = self.find(id) {
                     self.look_at(tick, slot, PeerSet::EMPTY, outbox);
                 }
@@ -238,10 +241,13 @@ impl Shard {
         let waiting = view.peers_of(&list).without(self.peers.own()).minus(self.peers.dead());
         let is_reachable = waiting.minus(self.peers.alive()).is_empty();
         let agrees = self.agrees(&former.replicas, &list);
-        if is_due_soon && former.own.is_some() || !is_reachable || !agrees {
+        let mut placement = self.placement(list, former.sites, former.factor);
+        // The last one that lives does not forget it.
+        let is_last = waiting.is_empty() && placement.own.is_none();
+        let is_early = is_due_soon && former.own.is_some();
+        if is_early || !is_reachable || is_last || !agrees {
             return self.look_again(tick, record.id);
         }
-        let mut placement = self.placement(list, former.sites, former.factor);
         placement.actives = self.carried_actives(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
@@ -339,9 +345,15 @@ impl Shard {
         if !record.is_live() {
             return;
         }
+        let mut placement = moving.placement;
         let former = self.placements.get(record.placement).replicas;
-        let is_settled = record.key() == moving.key && record.state != State::InFlight;
-        if !is_settled || !self.agrees(&former, &moving.placement.replicas) {
+        // Those who have it may have done pops since: it can be forgotten here all the same.
+        let is_same = match placement.own {
+            Some(_) => record.key() == moving.key,
+            None => record.version == moving.key.version,
+        };
+        let is_settled = is_same && record.state != State::InFlight;
+        if !is_settled || !self.agrees(&former, &placement.replicas) {
             return self.look_again(tick, id);
         }
         if record.schedule().due(record.sequence + 1) <= tick + FINISH_GUARD_MS
@@ -349,14 +361,12 @@ impl Shard {
         {
             return self.look_again(tick, id);
         }
-        let mut placement = moving.placement;
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
         placement.actives = placement.replicas.all_ranks() & !dead;
         placement.confirmed = 0;
         // Those on the former list, too: they may have found it due too soon to move it themselves,
         // and would pop beside the new holders.
         // They get the whole copy: this node may have forgotten the timer when they ask for it.
-        let former = self.placements.get(record.placement).replicas;
         let view = &self.peers.view;
         let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
         let others = view.peers_of(&placement.replicas).minus(deaf);
@@ -388,7 +398,9 @@ impl Shard {
     }
 
     fn look_again(&mut self, tick: Tick, id: TimerId) {
-        self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, id));
+        if self.reconcile.queued.insert(id.0) {
+            self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, id));
+        }
     }
 
     /// A peer died: moves that wait for it begin anew.

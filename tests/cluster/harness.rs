@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -39,6 +39,10 @@ pub struct Setup {
     pub without_identity: bool,
     /// Each place is a cluster of its own in a site of its own.
     pub sites: bool,
+    /// Addresses of the places, where they are not 127.0.0.11 and so on.
+    pub hosts: Vec<IpAddr>,
+    /// Words before the binary's name, for each place, where there are any.
+    pub starters: Vec<Vec<String>>,
 }
 
 /// A cluster, ended with the value.
@@ -87,16 +91,17 @@ impl Cluster {
         let port = free_port();
         let admin_port = free_port();
         let known_port = if setup.behind_proxies { free_port() } else { port };
-        let host = |place| [127, 0, 0, 11 + place as u8];
-        let at = |port| move |place| SocketAddr::from((host(place), port));
+        let hosts = setup.hosts.clone();
+        let host = |place| hosts.get(place).copied().unwrap_or(loopback(place));
+        let at = |port| (0..PLACES).map(move |place| SocketAddr::new(host(place), port));
         Cluster {
-            setup,
             folder: tempfile::Builder::new().prefix("chronos-cluster-").tempdir().expect("room"),
-            names: (0..PLACES).map(|place| at(known_port)(place).to_string()).collect(),
-            binds: (0..PLACES).map(at(port)).collect(),
-            admins: (0..PLACES).map(at(admin_port)).collect(),
+            names: at(known_port).map(|name| name.to_string()).collect(),
+            binds: at(port).collect(),
+            admins: at(admin_port).collect(),
             processes: (0..PLACES).map(|_| None).collect(),
             frozen: HashSet::new(),
+            setup,
         }
     }
 
@@ -153,6 +158,19 @@ impl Cluster {
         self.await_ready(place);
     }
 
+    /// Starts a process at this place that says that it is the node at another one. Does not wait
+    /// for it.
+    pub fn start_as(&mut self, place: usize, other: usize, roles: &Roles) {
+        let text = cluster_file(&self.names[other], roles, &self.names);
+        replace(&self.cluster_file(place), &text);
+        self.spawn(place);
+    }
+
+    /// Path of a node's cluster file.
+    pub fn cluster_file(&self, place: usize) -> PathBuf {
+        self.file(place, "cluster")
+    }
+
     fn spawn(&mut self, place: usize) {
         assert!(self.processes[place].is_none(), "node {} runs", place + 1);
         replace(&self.file(place, "local"), &self.local_file(place));
@@ -161,7 +179,11 @@ impl Cluster {
         let _ = std::fs::remove_file(self.file(place, "pid"));
         let log = File::options().create(true).append(true).open(self.file(place, "log"));
         let log = log.expect("a file in the folder of the story");
-        let process = Command::new(env!("CARGO_BIN_EXE_chronos"))
+        let binary = env!("CARGO_BIN_EXE_chronos").to_owned();
+        let mut words = self.setup.starters.get(place).cloned().unwrap_or_default();
+        words.push(binary);
+        let process = Command::new(&words[0])
+            .args(&words[1..])
             .arg("--local-config-file")
             .arg(self.file(place, "local"))
             .arg("--cluster-config-file")
@@ -171,6 +193,7 @@ impl Cluster {
             .arg("--pidfile")
             .arg(self.file(place, "pid"))
             .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
@@ -305,6 +328,11 @@ pub fn until<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option
     }
 }
 
+/// The usual address of a place.
+fn loopback(place: usize) -> IpAddr {
+    IpAddr::from([127, 0, 0, 11 + place as u8])
+}
+
 /// A port that is free on the addresses of all places, and that no other story here has. Below the
 /// range from which the kernel takes ports for outgoing connections.
 pub fn free_port() -> u16 {
@@ -316,9 +344,8 @@ pub fn free_port() -> u16 {
     for _ in 0..1_000 {
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let port = 10_000 + (draw >> 33) as u16 % 20_000;
-        let is_free = (0..PLACES).all(|place| {
-            TcpListener::bind(SocketAddr::from(([127, 0, 0, 11 + place as u8], port))).is_ok()
-        });
+        let is_free = (0..PLACES)
+            .all(|place| TcpListener::bind(SocketAddr::new(loopback(place), port)).is_ok());
         if is_free && taken.insert(port) {
             return port;
         }

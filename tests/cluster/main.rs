@@ -8,6 +8,7 @@
 mod client;
 mod files;
 mod harness;
+mod hostile_peer;
 mod noise;
 mod original;
 mod placement;
@@ -15,9 +16,12 @@ mod proxies;
 mod runner;
 mod sink;
 mod timers;
+mod wires;
 
 mod abc;
+mod cables;
 mod deaths;
+mod hostile;
 mod mixed;
 mod requests;
 mod scaling;
@@ -29,7 +33,9 @@ use runner::Story;
 /// The longest first: they decide how long all take.
 const STORIES: &[&[Story]] = &[
     abc::STORIES,
+    cables::STORIES,
     mixed::STORIES,
+    hostile::STORIES,
     splits::STORIES,
     scaling::STORIES,
     deaths::STORIES,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::harness::Cluster;
+use super::harness::{Cluster, until};
 use super::original::{Message, Original, ask_from};
 use super::placement;
 use super::runner::Story;
@@ -32,6 +32,12 @@ fn mixed() -> (Cluster, Original) {
     let original = Original::start(cluster.address(ITS));
     let roles = super::files::Roles::staying(&[OURS, ITS]);
     cluster.start_with(&[OURS], &roles);
+    // Each core has asked it for an Upgrade, heard 404, and asked whether it is there.
+    until("both to know each other", SOON, || {
+        (original.messages("GET").iter().filter(|one| one.target == "/ping").count() >= 2)
+            .then_some(())
+    });
+    thread::sleep(Duration::from_millis(200));
     (cluster, original)
 }
 

@@ -215,9 +215,11 @@ impl Judgement {
         self.pops.iter().filter(|pop| pop.earlier > 0).collect()
     }
 
-    /// Pops later than that, by what this machine stalled.
+    /// Pops later than that, by what this machine stalled. What comes again counts as doubled, not
+    /// as late.
     pub fn later_than(&self, bound: Duration) -> Vec<&Judged> {
-        self.pops.iter().filter(|pop| pop.late > bound + self.stalled).collect()
+        let is_late = |pop: &&Judged| pop.earlier == 0 && pop.late > bound + self.stalled;
+        self.pops.iter().filter(is_late).collect()
     }
 
     /// None lost, none early, none that nobody asked for. What a cluster promises whatever

@@ -305,7 +305,7 @@ fn config() {
             b"[admin]\nenabled = false\nlisten = '[::1]:1'\n\
               [log]\nlevel = \"warn\" # why\nformat = 'json'\n",
             b"[callbacks]\ntimeout_ms = 2000\nretry_first_ms = 100\nretry_max_ms = 5000\n\n\
-              [node]\nname = \"n\\u00e9\"\n",
+              [node]\nxx\n",
         ],
         &[
             b"[node]\n",

@@ -323,7 +323,11 @@ impl Model {
         let key = (place.node, place.life, name);
         let last = self.last.get(&key).copied().unwrap_or_default();
         let was_away_ns = self.disturbances.longest_ns(write.sent_ns, now_ns);
-        if (sequence < last.0 || sequence <= last.1) && was_away_ns < self.away_ns {
+        // A write that pops before it is acknowledged, and then loses against another one, is made
+        // again.
+        let is_rival = write.acknowledged_ns().is_none() && !self.is_current(write, now_ns);
+        let is_again = sequence < last.0 || sequence <= last.1;
+        if is_again && !is_rival && was_away_ns < self.away_ns {
             return broken("T5", format!("{} after {last:?}", text()));
         }
         let last = self.last.entry(key).or_default();

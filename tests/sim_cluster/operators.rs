@@ -102,6 +102,11 @@ impl World {
                 self.boot(node);
             }
         }
+        let members = self.members_min();
+        self.model
+            .writes
+            .values_mut()
+            .for_each(|write| write.replicas = write.replicas.min(members));
         self.reload_all();
         self.schedule(self.now_ns + RESYNC_MS * MS, Event::Operator(Step::Resynchronise));
         self.schedule(self.now_ns + WAITS_MS * MS, Event::Operator(Step::Finish));

@@ -1,0 +1,115 @@
+//! INI files as the original service reads them (compat section 2): `[section]`, `key = value`,
+//! `#` starts a comment anywhere in a line, a repeated key is a list. Knows no key by name and
+//! touches no file.
+
+/// One setting of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The section that it stands in; empty above the first.
+    pub section: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// What stands behind the first `=`, without blanks around it; may be empty.
+    pub value: &'a str,
+    /// 1-based.
+    pub line: usize,
+}
+
+/// A line that is neither a section, nor a setting, nor empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IniError {
+    /// 1-based.
+    pub line: usize,
+    /// What was expected there.
+    pub reason: &'static str,
+}
+
+/// The settings of a file in their order. `section.key = value` above the first section means the
+/// same as `key = value` in that section. Cost: one pass; memory: 64 bytes per setting.
+pub fn parse_ini(text: &str) -> Result<Vec<Entry<'_>>, IniError> {
+    let mut entries = Vec::new();
+    let mut section = "";
+    for (index, whole) in text.strip_prefix('\u{feff}').unwrap_or(text).split('\n').enumerate() {
+        let line = index + 1;
+        let refuse = |reason| Err(IniError { line, reason });
+        let code = whole.split('#').next().unwrap_or_default().trim();
+        if code.is_empty() {
+            continue;
+        }
+        if let Some(rest) = code.strip_prefix('[') {
+            match rest.strip_suffix(']').map(str::trim) {
+                Some(name) if is_name(name) => section = name,
+                Some(_) => return refuse("expected a section such as [cluster]"),
+                None => return refuse("expected a \"]\" at the end of the section's name"),
+            }
+            continue;
+        }
+        let Some((name, value)) = code.split_once('=') else {
+            return refuse("expected key = value, [section], or # and a comment");
+        };
+        let (name, value) = (name.trim(), value.trim());
+        if !is_name(name) {
+            return refuse("expected the name of a key before the \"=\"");
+        }
+        let (section, name) = match name.split_once('.') {
+            Some(parts) if section.is_empty() => parts,
+            _ => (section, name),
+        };
+        entries.push(Entry { section, name, value, line });
+    }
+    Ok(entries)
+}
+
+fn is_name(name: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.chars().all(is_fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<(&str, &str, &str, usize)> {
+        let entries = parse_ini(text).expect(text);
+        entries.iter().map(|e| (e.section, e.name, e.value, e.line)).collect()
+    }
+
+    #[test]
+    fn files_as_deployments_have_them() {
+        let text = "# ours\n[http]\nbind-address = 10.0.0.1 # this one\nbind-port=7253\r\n\n\
+                    [cluster]\n  node = a:1\n  node = b:1\n\
+                    [sites]\nremote_site=site2=c:1\nlocal_site =\n";
+        assert_eq!(
+            read(text),
+            [
+                ("http", "bind-address", "10.0.0.1", 3),
+                ("http", "bind-port", "7253", 4),
+                ("cluster", "node", "a:1", 7),
+                ("cluster", "node", "b:1", 8),
+                ("sites", "remote_site", "site2=c:1", 10),
+                ("sites", "local_site", "", 11),
+            ]
+        );
+        assert_eq!(
+            read("\u{feff}cluster.node = a\nnode = b"),
+            [("cluster", "node", "a", 1), ("", "node", "b", 2)]
+        );
+        assert_eq!(read(""), []);
+    }
+
+    #[test]
+    fn other_lines_are_told_by_number() {
+        for (text, line) in [
+            ("[http]\nbind-port 7253", 2),
+            ("\n[http", 2),
+            ("[]", 1),
+            ("[a b]", 1),
+            ("= 3", 1),
+            ("a b = 3", 1),
+            ("x = 1\n\nhello # = 1", 3),
+            ("\u{1b}[31m = 1", 1),
+        ] {
+            assert_eq!(parse_ini(text).expect_err(text).line, line, "{text:?}");
+        }
+    }
+}

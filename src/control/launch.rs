@@ -1,0 +1,109 @@
+//! How a node's process begins and ends: in the foreground or as a daemon, with a pid file, its log
+//! where it belongs.
+
+use std::path::{Path, PathBuf};
+
+use super::config::Loaded;
+use super::config_files::ConfigFiles;
+use super::log;
+use super::pid_file::{PidFile, PidFileError};
+use super::serve::{self, ServeError};
+use crate::ring::{Daemon, Launcher, daemonise};
+
+/// What the command line says about the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// Leave the terminal.
+    pub daemon: bool,
+    /// Where to write the number of the process.
+    pub pid_file: Option<PathBuf>,
+}
+
+/// Why a process ended badly. The text says what to do; the exit code is 1.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// It cannot leave the terminal.
+    #[error("cannot become a daemon: {0}. Start without --daemon under a service manager")]
+    Fork(std::io::Error),
+    /// The daemon did not start; in its own words.
+    #[error("{0}")]
+    Daemon(String),
+    /// The daemon has told its launcher why it ends: nobody else is to be told.
+    #[error("told to the launcher")]
+    Told,
+    /// The log file cannot be opened.
+    #[error(
+        "cannot log to {file}: {source}. Make the folder writable for this user, or name another \
+         one with [logging] folder ([log] folder)"
+    )]
+    Log {
+        /// The file.
+        file: String,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// No pid file.
+    #[error(transparent)]
+    PidFile(#[from] PidFileError),
+    /// The node.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+/// Runs a node to its end. In the launcher of a daemon: until that is ready.
+pub fn launch(launch: &Launch, files: ConfigFiles, loaded: Loaded) -> Result<(), LaunchError> {
+    // A daemon works in another folder.
+    let pid_file = launch.pid_file.as_deref();
+    let pid_file = pid_file.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()));
+    if !launch.daemon {
+        return run(pid_file.as_deref(), files, loaded, None, || ());
+    }
+    match daemonise().map_err(LaunchError::Fork)? {
+        Daemon::Launcher(outcome) => outcome.map_err(LaunchError::Daemon),
+        Daemon::Started(launcher) => run_daemon(pid_file.as_deref(), files, loaded, launcher),
+    }
+}
+
+fn run_daemon(
+    pid_file: Option<&Path>,
+    files: ConfigFiles,
+    loaded: Loaded,
+    launcher: Launcher,
+) -> Result<(), LaunchError> {
+    let log_file = log::file_in(&loaded.config.log.folder);
+    let mut waiting = Some(launcher);
+    let ready = || {
+        if let Some(launcher) = waiting.take() {
+            launcher.ready();
+        }
+    };
+    let ended = run(pid_file, files, loaded, Some(&log_file), ready);
+    match (ended, waiting) {
+        (Err(error), Some(launcher)) => {
+            launcher.failed(&error.to_string());
+            Err(LaunchError::Told)
+        }
+        (ended, _) => ended,
+    }
+}
+
+fn run(
+    pid_file: Option<&Path>,
+    files: ConfigFiles,
+    loaded: Loaded,
+    log_file: Option<&Path>,
+    ready: impl FnOnce(),
+) -> Result<(), LaunchError> {
+    let Loaded { config, warnings } = loaded;
+    // Before the log: a second process must not write into that of the first.
+    let _held = pid_file.map(PidFile::take).transpose()?;
+    if let Some(file) = log_file {
+        log::send_to(file)
+            .map_err(|source| LaunchError::Log { file: file.display().to_string(), source })?;
+    }
+    log::install(&config.log);
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(serve::serve(&config, files, log_file, ready)?)
+}

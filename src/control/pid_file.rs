@@ -1,0 +1,101 @@
+//! The pid file: locked while the process lives, so that no second one is started by mistake;
+//! written before the port opens; removed at an orderly end.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::ring::lock_file;
+
+/// Bytes of a pid and what may stand around it.
+const CONTENTS_BYTES_MAX: u64 = 32;
+
+/// Why there is no pid file; the text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum PidFileError {
+    /// Another process has it.
+    #[error(
+        "{file} is locked: {holder} runs already. Stop it first, or give this one another file \
+         with --pidfile"
+    )]
+    Held {
+        /// The file as named.
+        file: String,
+        /// The process that has it, as the file says.
+        holder: String,
+    },
+    /// It cannot be written.
+    #[error(
+        "cannot write the pid file {file}: {source}. Make its folder writable for this user, or \
+         name another file with --pidfile"
+    )]
+    Unwritable {
+        /// The file as named.
+        file: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// The locked file of this process, removed when dropped.
+#[derive(Debug)]
+pub struct PidFile {
+    path: PathBuf,
+    /// Holds the lock.
+    _file: File,
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Still locked: nobody else's file can have this name. One that cannot be removed is told
+        // to be without meaning by its lock.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl PidFile {
+    /// Takes the lock and writes the number of this process.
+    pub fn take(path: &Path) -> Result<PidFile, PidFileError> {
+        let name = path.display().to_string();
+        let unwritable = |source| PidFileError::Unwritable { file: name.clone(), source };
+        let Some(mut file) = lock_file(path).map_err(unwritable)? else {
+            return Err(PidFileError::Held { file: name, holder: holder(path) });
+        };
+        let number = format!("{}\n", std::process::id());
+        file.set_len(0).and_then(|()| file.write_all(number.as_bytes())).map_err(unwritable)?;
+        Ok(PidFile { path: path.to_owned(), _file: file })
+    }
+}
+
+fn holder(path: &Path) -> String {
+    let mut text = String::new();
+    let read = File::open(path)
+        .and_then(|file| file.take(CONTENTS_BYTES_MAX).read_to_string(&mut text))
+        .map(|_| text.trim());
+    match read.ok().and_then(|text| text.parse::<u32>().ok()) {
+        Some(pid) => format!("process {pid}"),
+        None => "another process".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_has_one_holder_and_goes_with_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pid");
+        // Longer than any number of a process: nothing of it may be left.
+        std::fs::write(&path, "123456789012345\n").expect("written");
+        let held = PidFile::take(&path).expect("a lock that nobody has");
+        let own = std::process::id();
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), format!("{own}\n"));
+        let refused = PidFile::take(&path).expect_err("held").to_string();
+        assert!(refused.contains(&format!("process {own} runs already")), "{refused}");
+        drop(held);
+        assert!(!path.exists());
+        let absent = PidFile::take(&folder.path().join("x/pid")).expect_err("no folder");
+        assert!(absent.to_string().contains("--pidfile"), "{absent}");
+    }
+}

@@ -1,0 +1,210 @@
+//! Reading the configuration again while the node runs (SIGHUP): the members and the sites change,
+//! everything else waits for a restart. What cannot be read changes nothing, and is remembered.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use tracing::{error, info, warn};
+
+use super::config::{Config, Loaded};
+use super::config_files::ConfigFiles;
+use super::config_keys::KEYS;
+use crate::cluster::view::View;
+
+/// What became of the reloads so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reload {
+    /// Reloads that were asked for, failed ones included.
+    pub reloads: u64,
+    /// Those that failed and changed nothing.
+    pub failures: u64,
+    /// Why the last one failed, one problem a line; `None` after one that did not.
+    pub last_error: Option<String>,
+    /// When the last one was, whatever became of it.
+    pub last_at: Option<SystemTime>,
+}
+
+/// [`Reload`], shared between the one that reloads and those that show it.
+#[derive(Clone, Debug, Default)]
+pub struct SharedReload(Arc<Mutex<Reload>>);
+
+impl SharedReload {
+    /// As it is now.
+    pub fn read(&self) -> Reload {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reload> {
+        // Whoever panicked with it has left counters behind, which are whole at any time.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads the configuration of a running node again.
+#[derive(Debug)]
+pub struct Reloader {
+    files: ConfigFiles,
+    /// What the node runs with.
+    config: Config,
+    /// The last cluster that was given to the cores.
+    view: Arc<View>,
+    shared: SharedReload,
+}
+
+impl Reloader {
+    /// For a node that was started with `config` from `files` and has this view.
+    pub fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
+        Self { files, config, view, shared: SharedReload::default() }
+    }
+
+    /// What became of the reloads so far, to be shown.
+    pub fn shared(&self) -> SharedReload {
+        self.shared.clone()
+    }
+
+    /// The cluster that the cores were given last.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    /// Reads the files again. A view that differs from the last one is to be given to all cores;
+    /// `Ok(None)`: the members are the same. `Err`: nothing has changed, for this reason. Either is
+    /// logged and remembered.
+    pub fn reload(&mut self) -> Result<Option<Arc<View>>, String> {
+        let result = self.read();
+        let mut shared = self.shared.lock();
+        shared.reloads += 1;
+        shared.last_at = Some(SystemTime::now());
+        shared.last_error = result.as_ref().err().cloned();
+        if let Err(reason) = &result {
+            shared.failures += 1;
+            for line in reason.lines() {
+                error!("not reloaded: {line}");
+            }
+        }
+        result
+    }
+
+    fn read(&mut self) -> Result<Option<Arc<View>>, String> {
+        if self.files.is_empty() {
+            return Err(
+                "there is no file to read again; start with --config or with the INI files \
+                        of the original service"
+                    .into(),
+            );
+        }
+        let Loaded { config, warnings } = self.files.load().map_err(|error| error.to_string())?;
+        for warning in warnings {
+            warn!("{warning}");
+        }
+        for key in changed(&self.config, &config) {
+            warn!("{key}: changed; it takes effect at the next start");
+        }
+        if config.membership == self.config.membership {
+            info!("reloaded: the members are the same");
+            return Ok(None);
+        }
+        let view = View::build(Some(&self.view), &config.membership);
+        self.view = Arc::new(view.map_err(|error| error.to_string())?);
+        self.config.membership = config.membership;
+        announce(&self.config);
+        Ok(Some(self.view.clone()))
+    }
+}
+
+/// Says who the members are.
+pub(super) fn announce(config: &Config) {
+    let members = &config.membership;
+    info!(
+        localhost = members.localhost,
+        nodes = ?members.nodes,
+        joining = ?members.joining,
+        leaving = ?members.leaving,
+        site = members.local_site,
+        remote_sites = ?members.remote_sites,
+        "the cluster has {} nodes, {} joining, {} leaving",
+        members.nodes.len(),
+        members.joining.len(),
+        members.leaving.len()
+    );
+}
+
+/// Keys outside the members and sites that differ.
+fn changed(running: &Config, read: &Config) -> Vec<String> {
+    // What a reload takes is compared as a whole; keys of it would be told here by mistake.
+    let members = ["localhost", "nodes", "joining", "leaving"];
+    KEYS.iter()
+        .filter(|key| key.section != "sites")
+        .filter(|key| key.section != "cluster" || !members.contains(&key.name))
+        // The address follows the files only at a start, and so does what is made from the name.
+        .filter(|key| !matches!(read.origin(key), super::config::Origin::OwnName))
+        .filter(|key| (key.get)(running) != (key.get)(read))
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::config_files::IniFiles;
+    use std::path::Path;
+
+    fn begin(folder: &Path, cluster: &str) -> Reloader {
+        let path = folder.join("cluster");
+        std::fs::write(&path, cluster).expect("written");
+        let absent = Some(folder.join("absent"));
+        let ini = IniFiles { local: absent.clone(), cluster: Some(path), shared: absent };
+        let mut files = ConfigFiles::new(None, Some(&ini), Vec::new(), Vec::new());
+        let config = files.load().expect("a cluster").config;
+        let view = View::build(None, &config.membership).expect("a cluster");
+        Reloader::new(files, config, Arc::new(view))
+    }
+
+    #[test]
+    fn members_change_and_mistakes_change_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cluster");
+        let write = |text: &str| std::fs::write(&path, text).expect("written");
+        let mut reloader = begin(folder.path(), "[cluster]\nlocalhost = a\nnode = a\n");
+        let shared = reloader.shared();
+        assert_eq!(reloader.reload().expect("the same").map(|_| ()), None);
+        write("[cluster]\nlocalhost = a\nnode = a\njoining = b\n");
+        let view = reloader.reload().expect("fine").expect("another");
+        assert!(view.is_changing() && view.node_named("b").is_some());
+        for (text, told) in [
+            ("[cluster]\nlocalhost = a\nnode a\n", "cluster:3: not valid INI"),
+            ("[cluster]\nlocalhost = c\nnode = c\n", "restart it to give it another address"),
+            ("[cluster]\nlocalhost = a\nnode = b\n", "no list has that address"),
+        ] {
+            write(text);
+            let error = reloader.reload().expect_err(text);
+            assert!(error.contains(told), "{error}");
+            assert_eq!(shared.read().last_error, Some(error));
+            assert!(Arc::ptr_eq(reloader.view(), &view));
+        }
+        write("[cluster]\nlocalhost = a\nnode = a\nnode = b\n");
+        let later = reloader.reload().expect("fine").expect("another");
+        assert_eq!(later.node_named("b"), view.node_named("b"), "peers keep their numbers");
+        let told = shared.read();
+        assert_eq!((told.reloads, told.failures, told.last_error), (6, 3, None));
+    }
+
+    #[test]
+    fn other_keys_are_told_to_wait() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut reloader = begin(folder.path(), "[cluster]\nlocalhost = a\nnode = a\n");
+        let before = reloader.config.clone();
+        let text = "[cluster]\nlocalhost = a\nnode = a\nnode = b\npromotion = no\n";
+        std::fs::write(folder.path().join("cluster"), text).expect("written");
+        let config = reloader.files.load().expect("fine").config;
+        assert_eq!(changed(&before, &config), ["[cluster] promotion"]);
+    }
+
+    #[test]
+    fn without_files_there_is_nothing_to_read() {
+        let config = Config::default();
+        let view = Arc::new(View::alone("a"));
+        let mut reloader = Reloader::new(ConfigFiles::default(), config, view);
+        assert!(reloader.reload().is_err_and(|reason| reason.contains("no file to read again")));
+    }
+}

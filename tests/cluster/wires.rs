@@ -1,0 +1,159 @@
+//! Network namespaces: each node on a machine of its own as far as its packets know, all on one
+//! switch, of which a story may pull cables. Needs root and the tools of iproute2.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use super::harness::{Cluster, PLACES, Setup};
+use super::runner::cannot_run;
+
+/// A hardware address that nobody has.
+const NOBODY: &str = "02:00:00:00:00:99";
+
+/// A switch with a port for each place and one for the sinks and clients, which stay where they
+/// are.
+pub struct Switch {
+    name: String,
+    /// Where nodes reach the sinks.
+    pub sinks: IpAddr,
+    nodes: Vec<IpAddr>,
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        // With a namespace go its interfaces, and with each of them the other end.
+        for place in 0..PLACES {
+            let _ = ip(&["netns", "del", &self.namespace(place)]);
+        }
+        let _ = ip(&["netns", "del", &self.name]);
+    }
+}
+
+impl Switch {
+    /// A cluster whose nodes are plugged into a switch; none runs yet.
+    pub fn between(setup: Setup) -> (Cluster, Switch) {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        // The range for measuring between networks (RFC 2544); a third octet of this process's own.
+        let number = std::process::id() * 4 + NUMBER.fetch_add(1, SeqCst);
+        let host = |last| IpAddr::V4(Ipv4Addr::new(198, 18, number as u8, last));
+        let switch = Switch {
+            name: format!("chr{number}"),
+            sinks: host(1),
+            nodes: (0..PLACES).map(|place| host(11 + place as u8)).collect(),
+        };
+        if let Err(reason) = switch.build() {
+            cannot_run(format!("no network namespaces (root and `ip` are needed): {reason}"));
+        }
+        let starters = (0..PLACES)
+            .map(|place| {
+                ["ip", "netns", "exec", &switch.namespace(place)].map(str::to_owned).to_vec()
+            })
+            .collect();
+        let hosts = switch.nodes.clone();
+        (Cluster::with(Setup { hosts, starters, ..setup }), switch)
+    }
+
+    fn build(&self) -> Result<(), String> {
+        let name = &self.name;
+        ip(&["netns", "add", name])?;
+        ip(&["-n", name, "link", "add", "switch", "type", "bridge"])?;
+        ip(&["-n", name, "link", "set", "switch", "up"])?;
+        // An interface has at most 15 characters.
+        let root = &format!("{name}r");
+        ip(&["link", "add", root, "type", "veth", "peer", "name", "sinks", "netns", name])?;
+        ip(&["addr", "add", &format!("{}/24", self.sinks), "dev", root])?;
+        ip(&["link", "set", root, "up"])?;
+        self.plug("sinks")?;
+        for (place, address) in self.nodes.iter().enumerate() {
+            let node = &self.namespace(place);
+            let port = &port(place);
+            ip(&["netns", "add", node])?;
+            ip(&[
+                "-n", name, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns",
+                node,
+            ])?;
+            ip(&["-n", node, "addr", "add", &format!("{address}/24"), "dev", "eth0"])?;
+            ip(&["-n", node, "link", "set", "eth0", "up"])?;
+            ip(&["-n", node, "link", "set", "lo", "up"])?;
+            self.plug(port)?;
+        }
+        Ok(())
+    }
+
+    fn plug(&self, port: &str) -> Result<(), String> {
+        ip(&["-n", &self.name, "link", "set", port, "master", "switch", "up"])
+    }
+
+    fn namespace(&self, place: usize) -> String {
+        format!("{}-{}", self.name, place + 1)
+    }
+
+    /// Pulls the cable of a node: no packet to it or from it arrives, to or from whomever.
+    pub fn pull(&self, place: usize) {
+        self.set(&port(place), "down");
+    }
+
+    /// Puts it back.
+    pub fn put_back(&self, place: usize) {
+        self.set(&port(place), "up");
+    }
+
+    fn set(&self, port: &str, state: &str) {
+        ip(&["-n", &self.name, "link", "set", port, state]).expect("it could be built");
+    }
+
+    /// Packets of one node to another are lost from now on; those of the other still arrive.
+    pub fn lose(&self, from: usize, to: usize) {
+        let address = self.nodes[to].to_string();
+        let node = self.namespace(from);
+        let wrong = [
+            "-n",
+            &node,
+            "neigh",
+            "replace",
+            &address,
+            "lladdr",
+            NOBODY,
+            "dev",
+            "eth0",
+            "nud",
+            "permanent",
+        ];
+        ip(&wrong).expect("it could be built");
+    }
+
+    /// They arrive again.
+    pub fn find(&self, from: usize, to: usize) {
+        let address = self.nodes[to].to_string();
+        let node = self.namespace(from);
+        ip(&["-n", &node, "neigh", "del", &address, "dev", "eth0"]).expect("it could be built");
+    }
+
+    /// Packets to a node are lost, delayed, doubled and exchanged as `tc` is told.
+    pub fn disturb(&self, place: usize, how: &str) {
+        let port = port(place);
+        let mut words = vec!["-n", &self.name, "qdisc", "replace", "dev", &port, "root", "netem"];
+        words.extend(how.split(' '));
+        if let Err(reason) = tool("tc", &words) {
+            cannot_run(format!("the kernel cannot lose packets at random (netem): {reason}"));
+        }
+    }
+}
+
+fn port(place: usize) -> String {
+    format!("port{}", place + 1)
+}
+
+fn ip(words: &[&str]) -> Result<(), String> {
+    tool("ip", words)
+}
+
+fn tool(name: &str, words: &[&str]) -> Result<(), String> {
+    let told = |text: &str| format!("{name} {}: {}", words.join(" "), text.trim());
+    match Command::new(name).args(words).output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(told(&String::from_utf8_lossy(&output.stderr))),
+        Err(error) => Err(told(&error.to_string())),
+    }
+}
