@@ -111,8 +111,9 @@ impl Cluster {
             self.admin(place)
         );
         if !members.is_empty() {
-            let names = json!(self.names(members));
-            text += &format!("\n[cluster]\nnodes = {names} # all of us\nheartbeat_ms = 100\n");
+            let names = self.names(members).join("\", \"");
+            text +=
+                &format!("\n[cluster]\nnodes = [\"{names}\"] # all of us\nheartbeat_ms = 100\n");
         }
         fs::write(self.file(place, "toml"), text).expect("a file in the test's folder");
     }
@@ -504,7 +505,10 @@ fn a_file_that_cannot_be_read_any_more_changes_nothing_and_is_shown() {
     fs::write(cluster.file(0, "toml"), &bad).expect("writable");
     let (status, text) = http(cluster.admin(0), "POST", "/cluster/reload", "").expect("it runs");
     assert_eq!(status, 409, "{text}");
-    assert!(text.contains("the configuration stays as it was") && text.contains(":4"), "{text}");
+    assert!(
+        text.contains("the configuration stays as it was") && text.contains("toml:5:"),
+        "{text}"
+    );
     cluster.order(1, &["status"]).expect(1, "the last reload failed");
     let wanted = json!({ "nodes": cluster.names(&[0, 1]), "joining": cluster.names(&[2]) });
     let (status, text) = cluster.put(0, &wanted);
@@ -527,9 +531,36 @@ fn members_that_do_not_come_from_a_file_are_not_changed() {
     });
     cluster.await_members(0, &[0]);
     let before = cluster.text(0);
-    let wanted = json!({ "nodes": cluster.names(&[0]), "joining": cluster.names(&[1]) });
+    let wanted = json!({ "nodes": cluster.names(&[0, 1]) });
     let (status, text) = cluster.put(0, &wanted);
     assert_eq!(status, 409, "{text}");
     assert!(text.contains("CHRONOS_CLUSTER_"), "{text}");
     assert_eq!(cluster.text(0), before);
+}
+
+#[test]
+fn members_of_an_existing_deployment_stay_in_its_own_file() {
+    let mut cluster = Cluster::new();
+    let (name, second) = (cluster.name(0), cluster.name(1));
+    let local =
+        format!("[http]\nbind-address = {}\nbind-port = {}\n", Cluster::host(0), cluster.port);
+    let members = format!("# ours\n[cluster]\nlocalhost = {name}\nnode = {name}\n");
+    for (what, text) in [("toml", "[node]\nshards = 1\npin = false\n"), ("local", &local)] {
+        fs::write(cluster.file(0, what), text).expect("a file in the test's folder");
+    }
+    fs::write(cluster.file(0, "ini"), &members).expect("a file in the test's folder");
+    let (local, ini) = (cluster.file(0, "local"), cluster.file(0, "ini"));
+    let admin = cluster.admin(0).to_string();
+    cluster.spawn_with(0, |command| {
+        command.arg("--local-config-file").arg(local).arg("--cluster-config-file").arg(ini);
+        command.arg("--shared-config-file").arg("/dev/null").args(["--admin", &admin]);
+    });
+    cluster.await_members(0, &[0]);
+    let wanted = json!({ "nodes": [name], "joining": [second] });
+    let (status, text) = cluster.put(0, &wanted);
+    assert_eq!(status, 200, "{text}");
+    let now = fs::read_to_string(cluster.file(0, "ini")).expect("there");
+    assert_eq!(now, format!("{members}joining = {second}\n"));
+    assert_eq!(cluster.put(0, &json!({ "nodes": [name] })).0, 200);
+    assert_eq!(fs::read_to_string(cluster.file(0, "ini")).expect("there"), members);
 }
