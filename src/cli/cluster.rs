@@ -26,7 +26,8 @@ Examples:
   chronos cluster resync --admin 10.0.0.1:7254 --json
 
 Nodes are named as all members write them. Admin APIs of members that no --admin names are looked
-for at the [cluster] admin_addresses of those that are, and at the member's host under the same port.
+for at the [cluster] admin_addresses of those that are, and at the member's host under the port of
+the first --admin.
 
 join and leave write the members into the configuration files of all nodes, have the timers moved,
 wait for it, and write the members again (joining nodes must run already; nodes that left may be

@@ -207,7 +207,10 @@ impl Work<'_> {
 
     /// Gives a node other members. `expected`: what it must have now.
     fn tell(&self, name: &str, lists: &Lists, expected: Option<&Lists>) -> Result<(), String> {
-        let of = |lists: &Lists| json!({ "nodes": lists.nodes, "joining": lists.joining, "leaving": lists.leaving });
+        let of = |lists: &Lists| {
+            let Lists { nodes, joining, leaving } = lists;
+            json!({ "nodes": nodes, "joining": joining, "leaving": leaving })
+        };
         let mut body = of(lists);
         if let Some(expected) = expected {
             body["expected"] = of(expected);

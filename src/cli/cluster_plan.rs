@@ -1,5 +1,5 @@
-//! What `chronos cluster join` and `leave` are to do, from what the members say of themselves. Pure:
-//! asks nobody and changes nothing.
+//! What `chronos cluster join` and `leave` are to do, from what the members say of themselves.
+//! Pure: asks nobody and changes nothing.
 //!
 //! A procedure brings every member from *before* over *during* to *after* (seeds/001, "active
 //! method"). Members that are between two neighbouring ones show that it was interrupted: it goes
@@ -248,8 +248,8 @@ impl Procedure {
         match (of(Phase::Before), of(Phase::After)) {
             (Some((before, theirs, _)), Some((after, others, _))) if !is_taken_back => {
                 Err(format!(
-                    "members disagree: {before} has {theirs}; {after} has {others}. Make [cluster] the \
-                 same on all by hand (SIGHUP reads it), then run this again"
+                    "members disagree: {before} has {theirs}; {after} has {others}. Make \
+                     [cluster] the same on all by hand (SIGHUP reads it), then run this again"
                 ))
             }
             _ => Ok(()),

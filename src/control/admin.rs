@@ -1,6 +1,6 @@
-//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/cluster` on a listener of its own.
-//! One request per connection, every connection over within 10 s, 64 at a time: whoever talks to it can
-//! hold neither memory nor the control thread.
+//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/cluster` on a listener of its
+//! own. One request per connection, every connection over within 10 s, 64 at a time: whoever talks
+//! to it can hold neither memory nor the control thread.
 
 use std::future::Future;
 use std::io;

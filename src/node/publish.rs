@@ -3,6 +3,7 @@
 use crate::ring::{Ring, thread_cpu_ns};
 
 use super::commands::Commands;
+use super::core::Core;
 use super::lanes::Lanes;
 use super::meters::CoreMeters;
 use super::server::Server;
@@ -54,7 +55,19 @@ pub fn publish(
     meters.connections_refused.set(server.refused);
     meters.partial_bytes.set(server.partial_bytes() as u64);
     meters.callback_connections.set(lanes.open() as u64);
-    let core = &server.service.core;
+    publish_peers(meters, &server.service.core);
+    let mesh = server.service.core.mesh();
+    mesh.depth();
+    meters.mesh_sent.set(mesh.sent);
+    meters.mesh_full.set(mesh.refused);
+    meters.mesh_depth_max.set(mesh.depth_max);
+    meters.ring_enters.set(ring.enters());
+    meters.cpu_ns.set(thread_cpu_ns());
+    // Last: whoever sees this sees what followed from the commands.
+    meters.commands_taken.set(commands.taken());
+}
+
+fn publish_peers(meters: &CoreMeters, core: &Core) {
     let peers = core.peer_counters();
     let [alive, suspect, dead] = core.peers_believed();
     meters.peers_alive.set(alive);
@@ -80,13 +93,4 @@ pub fn publish(
     meters.peer_twins.set(peers.twins);
     meters.peer_same_instance.set(peers.same_instance);
     meters.peer_other_view.set(peers.other_view);
-    let mesh = server.service.core.mesh();
-    mesh.depth();
-    meters.mesh_sent.set(mesh.sent);
-    meters.mesh_full.set(mesh.refused);
-    meters.mesh_depth_max.set(mesh.depth_max);
-    meters.ring_enters.set(ring.enters());
-    meters.cpu_ns.set(thread_cpu_ns());
-    // Last: whoever sees this sees what followed from the commands.
-    meters.commands_taken.set(commands.taken());
 }
