@@ -45,9 +45,7 @@ pub(super) fn change(
         Decision::Go(plan) => plan,
     };
     refuse_dead(&survey, &plan, dead)?;
-    let began = Instant::now();
-    let mut work = Work { context, admins: BTreeMap::new(), began };
-    work.admins = survey.reports.values().map(|r| (r.name.clone(), r.admin.clone())).collect();
+    let work = Work::of(context, &survey);
     work.step_1(&plan, &survey)?;
     let moved = work.step_2(&plan, procedure.kind)?;
     work.step_3(&plan)?;
@@ -62,7 +60,7 @@ pub(super) fn change(
     let mut text = format!(
         "{names} {verb}: {nodes} {}, {moved} copies of timers moved, {:.1} s",
         if nodes == 1 { "node" } else { "nodes" },
-        began.elapsed().as_secs_f64()
+        work.began.elapsed().as_secs_f64()
     );
     if procedure.kind == Kind::Leave && !is_dead {
         text += "; what left may be stopped now";
@@ -76,16 +74,14 @@ pub(super) fn resynchronise(context: &Context) -> Result<Outcome, String> {
     for (name, why) in &survey.missing {
         context.say(&format!("{name} does not answer and is left out ({why})"));
     }
-    let began = Instant::now();
-    let admins = survey.reports.values().map(|r| (r.name.clone(), r.admin.clone())).collect();
-    let work = Work { context, admins, began };
+    let work = Work::of(context, &survey);
     let members = members_of(&survey);
     let moved = work.resynchronise(&members, &[], &[])?;
     let text = format!(
         "resynchronised: {} of {} nodes, {moved} copies of timers moved, {:.1} s",
         survey.reports.len(),
         survey.reports.len() + survey.missing.len(),
-        began.elapsed().as_secs_f64()
+        work.began.elapsed().as_secs_f64()
     );
     Ok(Outcome { text, is_change: true, moved, members })
 }
@@ -167,9 +163,21 @@ struct Work<'a> {
     /// Where each node is asked, by name.
     admins: BTreeMap<String, String>,
     began: Instant,
+    /// Copies that had been moved before, by name: nodes count since their start.
+    moved: BTreeMap<String, u64>,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn of(context: &'a Context, survey: &Survey) -> Self {
+        let reports = survey.reports.values();
+        Self {
+            context,
+            admins: reports.clone().map(|r| (r.name.clone(), r.admin.clone())).collect(),
+            began: Instant::now(),
+            moved: reports.map(|r| (r.name.clone(), r.moved)).collect(),
+        }
+    }
+
     fn step_1(&self, plan: &Plan, survey: &Survey) -> Result<(), String> {
         let who = plan.tell_during.len();
         self.context.say(&format!("1/3 {}: told to {who} of them", plan.during));
@@ -249,20 +257,19 @@ impl Work<'_> {
         let (remain, leaving) = (known(remain), known(leaving));
         let all = [&remain[..], &leaving].concat();
         let watch = Watch { work: self, all: &all, leaving: &leaving, moves };
-        let before = watch.until("see each other", None, &|report| not_seen(report, &all))?;
+        watch.until("see each other", None, &|report| not_seen(report, &all))?;
         for name in &remain {
             self.order(name, "POST", "/cluster/resync", None)?;
         }
         let bar = bar();
-        let after = watch.until("move their timers", bar.as_ref(), &|report| {
+        let moved = watch.until("move their timers", bar.as_ref(), &|report| {
             let is_leaving = leaving.contains(&report.name);
             unrest(report, is_leaving)
         });
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
-        let after = after?;
-        Ok(after.saturating_sub(before))
+        moved
     }
 }
 
@@ -301,7 +308,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Looks at all nodes until `unrest` finds nothing in some looks in a row. Returns how many
-    /// copies they have moved since their starts.
+    /// copies they have moved since the command began.
     fn until(
         &self,
         what: &str,
@@ -321,7 +328,7 @@ impl Watch<'_> {
                     }
                     quiet = if left.is_none() { quiet + 1 } else { 0 };
                     if quiet == LOOKS {
-                        return Ok(reports.iter().map(|report| report.moved).sum());
+                        return Ok(self.moved(&reports));
                     }
                 }
                 Err(error) => {
@@ -339,6 +346,15 @@ impl Watch<'_> {
             }
             thread::sleep(LOOK_EVERY);
         }
+    }
+
+    fn moved(&self, reports: &[Report]) -> u64 {
+        let one = |report: &Report| {
+            let before = self.work.moved.get(&report.name).copied().unwrap_or(0);
+            // Less than before: it has been started anew.
+            report.moved.checked_sub(before).unwrap_or(report.moved)
+        };
+        reports.iter().map(one).sum()
     }
 
     fn give_up(&self, what: &str, left: &str) -> String {
@@ -365,7 +381,7 @@ impl Watch<'_> {
         let (seen, misplaced) = (sum(|report| report.seen), sum(|report| report.misplaced));
         bar.set_length(sum(|report| report.total).max(1));
         bar.set_position(seen.saturating_sub(misplaced));
-        bar.set_message(format!("{misplaced} to move, {} moved", sum(|report| report.moved)));
+        bar.set_message(format!("{misplaced} to move, {} moved", self.moved(reports)));
     }
 }
 
