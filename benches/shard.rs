@@ -99,6 +99,7 @@ impl Bench {
             records_max: 100_000_000,
             store_bytes_max: 1 << 40,
             pops_per_turn_max: 256,
+            tags_max: 8,
             callbacks: CallbackLimits { tombstone_ms_max: 0, ..CallbackLimits::default() },
             cluster: ClusterLimits::default(),
             view: Arc::new(View::alone("127.0.0.1:7253")),

@@ -215,7 +215,7 @@ pub struct RatioFlags {
 /// Flags of the figures of a cluster.
 #[derive(Args, Clone, Debug)]
 pub struct ClusterFlags {
-    /// What is measured: post, alone, bytes, lateness, kill, rebalance [default: all]
+    /// What is measured: post, alone, bytes, lateness, kill, rebalance, restart [default: all]
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub measure: Vec<String>,
     /// Rounds; each measures everything once, with fresh processes
@@ -239,15 +239,12 @@ pub struct ClusterFlags {
     /// Timers held when a node is killed
     #[arg(long, value_name = "N", value_parser = count(1, 10_000_000), default_value = "100000")]
     pub kill_timers: u32,
-    /// Timers held when a node joins
+    /// Timers held when a node joins, or restarts empty
     #[arg(long, value_name = "N", value_parser = count(1, 10_000_000), default_value = "1000000")]
     pub rebalance_timers: u32,
     /// Timers created and popped a second meanwhile
     #[arg(long, value_name = "N", value_parser = count(1, 100_000), default_value = "1000")]
     pub rebalance_rate: u32,
-    /// Seconds of that load
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "60")]
-    pub rebalance_load_s: Duration,
     /// Cores of every node
     #[arg(long, value_name = "CORES", default_value = "0,1")]
     pub cores: String,

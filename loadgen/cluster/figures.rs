@@ -1,5 +1,6 @@
 //! What is measured on a cluster at rest, and on one that loses a node.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use crate::flags::{ClusterFlags, Job, ScenarioFlags, command, job};
 use crate::ledger::Ledger;
 use crate::report::{Percentiles, Report};
 use crate::request::TimerShape;
-use crate::scenario::{plan, run_client};
+use crate::scenario::{Scenario, plan, run_client};
 use crate::sink::{Sink, SinkMode};
 
 const THREE: usize = 3;
@@ -29,7 +30,7 @@ const OPAQUE_BYTES: u64 = 40;
 
 /// Flags of a scenario, through the same command line as a person would use.
 pub fn scenario(flags: &ClusterFlags, name: &str, more: &[(&str, String)]) -> Result<Report> {
-    let mut line: Vec<String> = ["chronos-loadgen", name].map(str::to_owned).to_vec();
+    let mut line = vec!["chronos-loadgen".to_owned(), name.to_owned()];
     let mut add = |flag: &str, value: String| line.extend([flag.to_owned(), value]);
     more.iter().for_each(|(flag, value)| add(flag, value.clone()));
     if let Some(core) = flags.core {
@@ -42,7 +43,10 @@ pub fn scenario(flags: &ClusterFlags, name: &str, more: &[(&str, String)]) -> Re
     scenario.run(&flags)
 }
 
-fn scenario_flags(line: Vec<String>) -> Result<(crate::scenario::Scenario, ScenarioFlags)> {
+/// What a command line of a scenario means.
+pub fn scenario_flags<T: Into<OsString> + Clone>(
+    line: impl IntoIterator<Item = T>,
+) -> Result<(Scenario, ScenarioFlags)> {
     let Job::Scenario(scenario, flags) = job(&command().try_get_matches_from(line)?)? else {
         unreachable!("the line names a scenario")
     };
@@ -171,7 +175,7 @@ pub fn add_pops(round: &mut Round, what: &str, of: &Percentiles) {
 
 /// Kills one of three nodes that hold timers of factor 2: lost, doubled, late.
 pub fn kill(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
-    let nodes = Nodes::started(flags, THREE)?;
+    let mut nodes = Nodes::started(flags, THREE)?;
     let timers = flags.kill_timers as usize;
     let ledger = Arc::new(Ledger::new(timers, KILL_INTERVAL_MS, KILL_POPS));
     let sink = Sink::new(SinkMode::Ok, Some(Arc::clone(&ledger)));
@@ -190,10 +194,8 @@ pub fn kill(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     // Their pops are spread as their creation is: over half an interval.
     let rate = timers as f64 / (KILL_INTERVAL_MS as f64 / 2e3);
     let creator = Creator::new(&shape, due, timers as u64, Some(Arc::clone(&ledger)));
-    let line = ["x", "post", "--target", &nodes.addresses[0].to_string(), "--rate"];
-    let mut line: Vec<String> = line.map(str::to_owned).to_vec();
-    line.push(rate.to_string());
-    let (_, post) = scenario_flags(line)?;
+    let (target, rate) = (nodes.addresses[0].to_string(), rate.to_string());
+    let (_, post) = scenario_flags(["x", "post", "--target", &target, "--rate", &rate])?;
     let about = Duration::from_millis(KILL_INTERVAL_MS / 2);
     let plan = crate::client::Plan { warm_up: Duration::ZERO, duration: about * 2, ..plan(&post) };
     let (_, outcome) = run_client("creating timers", plan, about, creator)?;
@@ -202,7 +204,7 @@ pub fn kill(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     }
     // From here on: second and third pops.
     ledger.split_at(begun_ns + 2 * KILL_INTERVAL_MS * 1_000_000);
-    nodes.signal(2, "KILL")?;
+    nodes.kill(2)?;
     let last_ns = clock_ns() + u64::from(KILL_POPS) * KILL_INTERVAL_MS * 1_000_000;
     let left = Duration::from_nanos(last_ns.saturating_sub(clock_ns())) + Duration::from_secs(3);
     std::thread::sleep(left);

@@ -19,13 +19,14 @@ use crate::machine::Machine;
 use crate::report::median;
 
 /// What can be measured, in the order of a round.
-const MEASURES: [(&str, Measure); 6] = [
+const MEASURES: [(&str, Measure); 7] = [
     ("post", figures::post),
     ("alone", figures::alone),
     ("bytes", figures::bytes),
     ("lateness", figures::lateness),
     ("kill", figures::kill),
     ("rebalance", rebalance::measure),
+    ("restart", rebalance::restart),
 ];
 
 type Measure = fn(&ClusterFlags, &mut Round) -> Result<()>;

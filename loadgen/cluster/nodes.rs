@@ -161,6 +161,13 @@ impl Nodes {
         self.pids().map(|pid| server_cpu::cpu_ns(pid).context("a node has ended")).sum()
     }
 
+    /// Ends a place at once.
+    pub fn kill(&mut self, place: usize) -> Result<()> {
+        self.signal(place, "KILL")?;
+        self.processes[place] = None;
+        Ok(())
+    }
+
     /// Sends a signal to a place.
     pub fn signal(&self, place: usize, name: &str) -> Result<()> {
         let pid = self.processes[place].as_ref().context("it runs")?.pid().to_string();

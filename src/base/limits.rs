@@ -68,6 +68,8 @@ pub struct Limits {
     pub pops_per_turn_max: u32,
     /// A loop turn longer than this is counted as over budget, in microseconds.
     pub turn_budget_us: u64,
+    /// Statistics tags that have figures of their own; those beyond are counted together.
+    pub tags_max: u32,
 }
 
 impl Default for Limits {
@@ -86,6 +88,7 @@ impl Default for Limits {
             mesh_queue_max: 1_024,
             pops_per_turn_max: 256,
             turn_budget_us: 1_000,
+            tags_max: 1_000,
         }
     }
 }

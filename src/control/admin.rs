@@ -1,6 +1,6 @@
-//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/cluster` on a listener of its
-//! own. One request per connection, every connection over within 10 s, 64 at a time: whoever talks
-//! to it can hold neither memory nor the control thread.
+//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster` on a
+//! listener of its own. One request per connection, every connection over within 10 s, 64 at a
+//! time: whoever talks to it can hold neither memory nor the control thread.
 
 use std::future::Future;
 use std::io;
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ORIGIN};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -25,6 +25,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::cluster_admin::OrderError;
 use super::process::{self, ProcessUse};
+use super::tag_board::TagBoard;
 use super::view::{NodeState, NodeView};
 use super::{metrics, status};
 
@@ -40,17 +41,28 @@ const BODY_BYTES_MAX: usize = 128 << 10;
 /// Pause after a failed accept (out of file descriptors), so that the control thread does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+const NOT_FOUND: &str =
+    "the admin API has /healthz, /readyz, /metrics, /status, /cluster and /statistics/tags[/<TAG>]\n";
+
 /// What the handlers read.
 #[derive(Clone)]
 pub struct AdminState {
     view: NodeView,
     process: fn(Instant) -> ProcessUse,
+    tags: Arc<TagBoard>,
 }
 
 impl AdminState {
-    /// The state of a running node.
-    pub(super) fn of(view: NodeView) -> Self {
-        Self { view, process: process::read }
+    /// The state of a running node; `tags_max` is `limits.tags_max`.
+    pub(super) fn of(view: NodeView, tags_max: u32) -> Self {
+        let tags = Arc::new(TagBoard::new(Arc::clone(&view.meters), tags_max));
+        Self { view, process: process::read, tags }
+    }
+
+    /// Whom to ask for `/statistics/tags?scope=cluster`: `address:port` of the other members' admin
+    /// listeners, this node's left out. Before that, the request is answered 501.
+    pub fn set_members(&self, addresses: Vec<String>) {
+        self.tags.set_members(addresses);
     }
 }
 
@@ -66,8 +78,12 @@ pub async fn serve(listener: TcpListener, state: AdminState) {
         places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         life: CONNECTION_LIFE,
     };
-    // axum::serve ends only on a listener's error, and this listener has none: it retries.
-    let _ = axum::serve(limited, router(state)).await;
+    let tags = Arc::clone(&state.tags);
+    tokio::select! {
+        // Ends only on a listener's error, and this listener has none: it retries.
+        _ = axum::serve(limited, router(state)) => {}
+        () = tags.listen() => {}
+    }
 }
 
 fn router(state: AdminState) -> Router {
@@ -80,14 +96,11 @@ fn router(state: AdminState) -> Router {
         .route("/cluster/reload", post(cluster_reload))
         .route("/cluster/resync", post(cluster_resync))
         .route("/cluster/membership", put(cluster_membership))
+        .route("/statistics/tags", get(all_tags))
+        .route("/statistics/tags/{*tag}", get(one_tag))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(axum::middleware::from_fn(no_browser))
-        .fallback(async || {
-            (
-                StatusCode::NOT_FOUND,
-                "the admin API has /healthz, /readyz, /metrics, /status and /cluster\n",
-            )
-        })
+        .fallback(async || (StatusCode::NOT_FOUND, NOT_FOUND))
         .layer(axum::middleware::map_response(close_after))
         .with_state(state)
 }
@@ -119,7 +132,8 @@ async fn readyz(State(state): State<AdminState>) -> Response {
 }
 
 async fn metrics_text(State(state): State<AdminState>) -> Response {
-    match metrics::render(&state.view, (state.process)(state.view.started)) {
+    let tags = state.tags.report();
+    match metrics::render(&state.view, (state.process)(state.view.started), tags) {
         Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
@@ -172,6 +186,25 @@ fn ordered(state: &AdminState, result: Result<(), OrderError>) -> Response {
 
 fn json_text(document: &serde_json::Value) -> Response {
     ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
+}
+
+/// Every statistics tag: of this node, or with `?scope=cluster` of all members.
+async fn all_tags(State(state): State<AdminState>, uri: Uri) -> Response {
+    tags_answer(&state, None, &uri).await
+}
+
+/// One statistics tag, percent-encoded in the path; one never seen is 0.
+async fn one_tag(State(state): State<AdminState>, Path(tag): Path<String>, uri: Uri) -> Response {
+    tags_answer(&state, Some(&tag), &uri).await
+}
+
+async fn tags_answer(state: &AdminState, tag: Option<&str>, uri: &Uri) -> Response {
+    match state.tags.document(tag, uri.query().unwrap_or("")).await {
+        Ok(document) => {
+            ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
+        }
+        Err((status, reason)) => (status, format!("{reason}\n")).into_response(),
+    }
 }
 
 /// Accepts only while a place is free.
@@ -265,6 +298,8 @@ impl AsyncWrite for LimitedStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::tag_counts::{TagCounts, TagGroup};
+    use crate::wire::timer_json::Tag;
     use std::io::{Read, Write};
 
     /// Serves a view on a free port of a thread of its own, with connections of `life`.
@@ -277,7 +312,8 @@ mod tests {
                 tell.send(listener.local_addr().expect("bound")).expect("the test waits");
                 let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
                 let limited = LimitedListener { listener, places, life };
-                let state = AdminState { view, process: |_| ProcessUse::default() };
+                let process = |_| ProcessUse::default();
+                let state = AdminState { process, ..AdminState::of(view, 1_000) };
                 let _ = axum::serve(limited, router(state)).await;
             });
         });
@@ -327,6 +363,36 @@ mod tests {
             answer(address, b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
         assert!(post.starts_with("HTTP/1.1 405"), "{post}");
         assert!(get_path(address, "/nothing").starts_with("HTTP/1.1 404"));
+    }
+
+    #[test]
+    fn tags_are_told_by_name() {
+        let view = NodeView::with_meters(vec![], 2);
+        let address = served(view.clone(), CONNECTION_LIFE);
+        let body = |path: &str| {
+            let answer = get_path(address, path);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            let body = answer.split_once("\r\n\r\n").expect("a head").1;
+            serde_json::from_str::<serde_json::Value>(body).expect("JSON")
+        };
+        assert_eq!(body("/statistics/tags")["tags"], serde_json::json!({}));
+        for (shard, kinds) in [(0, &["CALL"][..]), (1, &["CALL", "a/b c"])] {
+            let mut counts = TagCounts::new(8, 1);
+            let tags: Vec<_> = kinds.iter().map(|kind| Tag { kind, count: 3 }).collect();
+            counts.enter(TagGroup(0), &tags, crate::ring::now().mono.tick_floor(), || true);
+            assert!(!view.meters[shard].tags.tell(&mut counts));
+        }
+        assert_eq!(body("/statistics/tags")["tags"]["CALL"]["current"], 6);
+        let one = body("/statistics/tags/a%2Fb%20c");
+        assert_eq!((&one["tag"], &one["current"]), (&"a/b c".into(), &3.into()));
+        assert_eq!(body("/statistics/tags/a/b%20c")["current"], 3);
+        let never = body("/statistics/tags/never?scope=node");
+        assert_eq!((&never["current"], &never["scope"]), (&0.into(), &"node".into()));
+        assert_eq!(never["current_5_minutes"]["high"], 0);
+        assert!(get_path(address, "/metrics").contains("chronos_tag_current{tag=\"CALL\"} 6"));
+        assert!(get_path(address, "/statistics/tags?scope=world").starts_with("HTTP/1.1 400"));
+        let alone = get_path(address, "/statistics/tags?scope=cluster");
+        assert!(alone.starts_with("HTTP/1.1 501"), "{alone}");
     }
 
     #[test]

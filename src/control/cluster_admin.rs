@@ -343,7 +343,7 @@ fn sites_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {
 
 /// Alive or dead if all cores believe it, suspected if they disagree; `None`: no core has told.
 fn believed(meters: &[CoreMeters], peer: PeerIndex) -> Option<Liveness> {
-    let mut cores = meters.iter().map(|core| core.peers[peer.index()].believed());
+    let mut cores = meters.iter().map(|core| core.beliefs.get(peer).map(|(liveness, _)| liveness));
     let first = cores.next()??;
     let is_agreed = cores.all(|other| other == Some(first));
     Some(if is_agreed { first } else { Liveness::Suspect })
@@ -359,7 +359,7 @@ fn word(liveness: Option<Liveness>) -> &'static str {
 }
 
 fn kept_bytes(meters: &[CoreMeters], peer: PeerIndex) -> u64 {
-    meters.iter().map(|core| core.peers[peer.index()].kept_bytes.get()).sum()
+    meters.iter().map(|core| core.kept_bytes[peer.index()].get()).sum()
 }
 
 fn sum(meters: &[CoreMeters], meter: impl Fn(&CoreMeters) -> &Meter) -> u64 {
@@ -369,6 +369,7 @@ fn sum(meters: &[CoreMeters], meter: impl Fn(&CoreMeters) -> &Meter) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shard::effects::Dialect;
     use std::fs;
     use std::path::{Path, PathBuf};
 
@@ -484,7 +485,7 @@ mod tests {
     fn a_peer_is_what_all_cores_believe() {
         let cores = [CoreMeters::default(), CoreMeters::default()];
         let peer = PeerIndex(1);
-        let say = |core: usize, liveness| cores[core].peers[1].believe(Some(liveness));
+        let say = |core: usize, liveness| cores[core].beliefs.set(peer, liveness, Dialect::Frames);
         assert_eq!(believed(&cores, peer), None);
         say(0, Liveness::Alive);
         assert_eq!(believed(&cores, peer), Some(Liveness::Suspect));
@@ -494,8 +495,8 @@ mod tests {
         assert_eq!(believed(&cores, peer), Some(Liveness::Suspect));
         say(1, Liveness::Dead);
         assert_eq!(believed(&cores, peer), Some(Liveness::Dead));
-        cores[0].peers[1].kept_bytes.set(3);
-        cores[1].peers[1].kept_bytes.set(4);
+        cores[0].kept_bytes[1].set(3);
+        cores[1].kept_bytes[1].set(4);
         assert_eq!(kept_bytes(&cores, peer), 7);
     }
 }

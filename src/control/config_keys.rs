@@ -123,7 +123,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 54] = [
+pub static KEYS: [Key; 55] = [
     Key {
         section: "node",
         name: "listen",
@@ -209,6 +209,8 @@ pub static KEYS: [Key; 54] = [
          timers never blocks requests."),
     limit!(turn_budget_us: u64, 10, 1_000_000, "microseconds",
         "A loop turn longer than this is counted in chronos_turns_over_budget_total."),
+    limit!(tags_max: u32, 0, 100_000, "tags",
+        "Statistics tags that have figures of their own; those beyond are counted together."),
     callback!(timeout_ms: u64, 10, 60_000, "milliseconds",
         "Whole time of one attempt: name resolution, connection, request, status line."),
     callback!(connections_per_host_max: u32, 1, 65_535, "connections",

@@ -10,6 +10,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::process::ProcessUse;
+use super::tag_history::{Report, WindowReport};
+use super::tag_statistics::TagsReport;
 use super::view::NodeView;
 use crate::node::meters::{BUCKETS_US, Histogram};
 
@@ -39,9 +41,13 @@ fn exposed(meter: &'static str) -> Exposed {
 }
 
 /// Renders every metric. Reads each core's counters with plain loads: no core waits for it.
-pub fn render(view: &NodeView, process: ProcessUse) -> Result<String, fmt::Error> {
+pub fn render(
+    view: &NodeView,
+    process: ProcessUse,
+    tags: TagsReport,
+) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("chronos");
-    registry.register_collector(Box::new(Snapshot { view: view.clone(), process }));
+    registry.register_collector(Box::new(Snapshot { view: view.clone(), process, tags }));
     let mut text = String::with_capacity(16 << 10);
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
     Ok(text)
@@ -52,7 +58,11 @@ pub fn render(view: &NodeView, process: ProcessUse) -> Result<String, fmt::Error
 struct Snapshot {
     view: NodeView,
     process: ProcessUse,
+    tags: TagsReport,
 }
+
+/// What a family of figures of tags takes from a window.
+type OfWindow = fn(&WindowReport) -> f64;
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
@@ -70,6 +80,7 @@ impl Collector for Snapshot {
             |shard| &self.view.meters[shard].turn,
         )?;
         self.encode_cluster(&mut encoder)?;
+        self.encode_tags(&mut encoder)?;
         self.encode_process(&mut encoder)
     }
 }
@@ -139,6 +150,40 @@ impl Snapshot {
         Ok(())
     }
 
+    /// At most 13 samples a tag, of at most `limits.tags_max` tags, and 13 of all others together.
+    fn encode_tags(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let tags = || self.tags.tags.iter().map(|(name, report)| (escaped(name), report));
+        let overflow = &self.tags.overflow;
+        let help = "Sum of a statistics tag's counts over the live timers held as primary";
+        let mut family = encoder.encode_descriptor("tag_current", help, None, MetricType::Gauge)?;
+        for (name, report) in tags() {
+            family.encode_family(&[("tag", name)])?.encode_gauge(&report.current)?;
+        }
+        let help = "Sum of the counts of all tags beyond limits.tags_max";
+        let kind = MetricType::Gauge;
+        encoder
+            .encode_descriptor("tags_overflow_current", help, None, kind)?
+            .encode_gauge(&overflow.current)?;
+        let families: [(&str, &str, OfWindow); 4] = [
+            ("tag_average", "Time-weighted mean of tag_current", |window| window.average),
+            ("tag_variance", "Time-weighted variance of tag_current", |window| window.variance),
+            ("tag_low", "Low water mark of tag_current", |window| window.low as f64),
+            ("tag_high", "High water mark of tag_current", |window| window.high as f64),
+        ];
+        for (name, help, figure) in families {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            let overflow = [(String::new(), overflow)].into_iter();
+            let overflow = overflow.filter(|(_, report)| **report != Report::default());
+            for (tag, report) in tags().chain(overflow) {
+                for (window, figures) in report.windows() {
+                    let labels = [("tag", tag.as_str()), ("window", window)];
+                    family.encode_family(&labels)?.encode_gauge(&figure(figures))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn encode_process(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let process = &self.process;
         let gauges = [
@@ -177,6 +222,11 @@ fn sentence(help: &str) -> &str {
     help.trim().trim_end_matches('.')
 }
 
+/// A label's value in the text format; the encoder writes it as it is.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,7 +247,12 @@ mod tests {
             open_files: 9,
             uptime: Duration::from_millis(1_500),
         };
-        render(&view, process).expect("writing to a String cannot fail")
+        let figures = WindowReport { average: 2.5, variance: 0.25, low: 1, high: 4 };
+        let report = Report { current: 3, last_5_seconds: figures, ..Report::default() };
+        let names = ["CALL", "a\"b\\\n"];
+        let tags = names.map(|name| (name.to_owned(), report)).into();
+        let tags = TagsReport { tags, overflow: Report::default() };
+        render(&view, process, tags).expect("writing to a String cannot fail")
     }
 
     /// Names of all families, e.g. `chronos_creates`.
@@ -221,6 +276,12 @@ mod tests {
             "chronos_process_resident_bytes 4096.0",
             "chronos_process_cpu_seconds_total 1.0",
             "chronos_uptime_seconds 1.5",
+            "chronos_tag_current{tag=\"CALL\"} 3",
+            "chronos_tag_current{tag=\"a\\\"b\\\\\\n\"} 3",
+            "chronos_tag_average{tag=\"CALL\",window=\"last_5_seconds\"} 2.5",
+            "chronos_tag_high{tag=\"CALL\",window=\"last_5_seconds\"} 4.0",
+            "chronos_tag_low{tag=\"CALL\",window=\"previous_5_minutes\"} 0.0",
+            "chronos_tags_overflow_current 0",
             concat!("chronos_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
         ] {
             assert!(text.lines().any(|found| found == line), "{line} not in\n{text}");

@@ -23,4 +23,7 @@ mod pid_file;
 pub mod reload;
 pub mod serve;
 mod status;
+mod tag_board;
+pub mod tag_history;
+pub mod tag_statistics;
 mod view;

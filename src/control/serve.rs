@@ -105,7 +105,8 @@ async fn live(
     announce(config, &view, admin_address);
     view.cluster.connect(source(config, files, &node));
     if let Some(listener) = admin_listener {
-        tokio::spawn(admin::serve(listener, AdminState::of(view.clone())));
+        let state = AdminState::of(view.clone(), config.node.limits.tags_max);
+        tokio::spawn(admin::serve(listener, state));
     }
     ready();
     let has_failed = loop {

@@ -8,7 +8,8 @@ use crate::base::time::{MonoNs, Now, Tick};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::shard::effects::{
-    Answer, Attempt, CallbackOutcome, Event, Outbox, Refusal, Reply, Request, Requester, Ticket,
+    Answer, Attempt, CallbackOutcome, Dialect, Event, Outbox, Refusal, Reply, Request, Requester,
+    Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
 
@@ -310,15 +311,14 @@ impl Core {
         &self.peering.counters
     }
 
-    /// Peers alive, suspected, dead.
-    pub fn peers_believed(&self) -> [u64; 3] {
-        self.peering.count()
+    /// What this core believes of each peer that is to be connected with.
+    pub fn peers_believed(&self) -> impl Iterator<Item = (PeerIndex, Liveness, Dialect)> {
+        self.peering.believed()
     }
 
-    /// What is believed of each peer of the view, and the bytes kept for it, by number; `None` of
-    /// those that are not to be connected with.
-    pub fn peers_known(&self) -> impl Iterator<Item = (Option<Liveness>, u64)> {
-        self.peering.known()
+    /// Bytes kept for each peer of the view, by number.
+    pub fn peer_bytes_kept(&self) -> impl Iterator<Item = u64> {
+        self.peering.bytes_kept()
     }
 
     /// Messages kept for peers until they acknowledge them.

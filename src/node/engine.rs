@@ -1,8 +1,8 @@
 //! The loop of one core: drives shard, connections and lanes with the completions of its ring.
 //!
 //! A turn is: completions (parsed and routed as they are read) -> mesh inbox -> wheel, bounded pops
-//! -> callback lanes -> peers -> answers -> one io_uring_enter, which waits until the next due tick,
-//! the next deadline, or an event.
+//! -> callback lanes -> peers -> answers -> one io_uring_enter, which waits until the next due
+//! tick, the next deadline, or an event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,6 +28,9 @@ const STOP_MS: u64 = 2_000;
 const STOP_FLUSH_MS: u64 = 200;
 /// Meters are published at most this often while the core is busy.
 const PUBLISH_EVERY_NS: u64 = 10_000_000;
+/// When the control thread has not taken all that was told of statistics tags, the rest is told
+/// after this pause, even if nothing else happens.
+const TAGS_BEHIND_MS: u64 = 100;
 
 /// Everything that one core drives.
 pub struct Engine {
@@ -215,7 +218,11 @@ impl Engine {
         let meters = &self.meters[self.own];
         if wait != Wait::Poll || ended.since_ns(*published) >= PUBLISH_EVERY_NS {
             *published = ended;
-            publish(meters, &mut self.server, &self.lanes, &self.ring, &self.commands);
+            let others = (&self.lanes, &self.peers);
+            let commands = &self.commands;
+            if publish(meters, &mut self.server, others, &self.ring, commands) {
+                return wait.at_most(ended.plus_ms(TAGS_BEHIND_MS));
+            }
         }
         wait
     }
@@ -260,8 +267,9 @@ impl Engine {
                 // What the last pops told other ranks must leave, or those would pop as well.
                 let is_done = self.server.open() == 0 && self.server.service.core.peers_settled();
                 if is_done || at.mono >= since.plus_ms(STOP_FLUSH_MS) {
-                    let meters = &self.meters[self.own];
-                    publish(meters, &mut self.server, &self.lanes, &self.ring, &self.commands);
+                    let others = (&self.lanes, &self.peers);
+                    let (own, commands) = (&self.meters[self.own], &self.commands);
+                    let _ = publish(own, &mut self.server, others, &self.ring, commands);
                     return Ok(());
                 }
             }

@@ -10,7 +10,10 @@ use crate::base::time::{MonoNs, Now};
 use crate::cluster::link::{Link, LinkError};
 use crate::cluster::view::View;
 use crate::shard::effects::Purpose;
+use crate::timer::definition::Content;
+use crate::wire::internal_json::{InternalCallback, InternalTimer, write_internal};
 use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, TimerCopy, decode_message};
+use crate::wire::timer_json::Tags;
 
 use super::callback_answer::{AnswerReader, Progress};
 
@@ -28,6 +31,8 @@ enum UnderWay {
 /// Requests and answers on one connection.
 pub(super) struct HttpTalk {
     heartbeat_ms: u64,
+    /// The node belongs to another site.
+    to_site: bool,
     under_way: UnderWay,
     reader: AnswerReader,
     ping_at: MonoNs,
@@ -37,9 +42,10 @@ pub(super) struct HttpTalk {
 
 impl HttpTalk {
     /// A fresh connection.
-    pub fn new(now: MonoNs, heartbeat_ms: u64) -> Self {
+    pub fn new(now: MonoNs, heartbeat_ms: u64, to_site: bool) -> Self {
         Self {
             heartbeat_ms,
+            to_site,
             under_way: UnderWay::Nothing,
             reader: AnswerReader::default(),
             ping_at: now,
@@ -53,7 +59,7 @@ impl HttpTalk {
             return;
         }
         while let Some(message) = link.next_message(now.mono) {
-            if write_request(now, view, message, out) {
+            if write_request(now, view, self.to_site, message, out) {
                 self.under_way = UnderWay::Message;
                 return;
             }
@@ -107,25 +113,195 @@ impl HttpTalk {
 }
 
 /// Appends the request that tells a message. `false`: it cannot be told in HTTP.
-fn write_request(now: Now, view: &View, message: &[u8], out: &mut Vec<u8>) -> bool {
+fn write_request(now: Now, view: &View, to_site: bool, message: &[u8], out: &mut Vec<u8>) -> bool {
     let Ok(PeerMessage::Copy(copy)) = decode_message(&mut &message[..]) else { return false };
-    let Some(body) = document(now, view, &copy) else { return false };
+    let mut body = Vec::new();
+    if write_document(now, view, to_site, &copy, &mut body).is_none() {
+        return false;
+    }
+    let (id, factor, length) = (copy.standing.id, copy.factor, body.len());
+    let own = view.name_of(view.own());
     write!(
         out,
-        "PUT /timers/{}-{} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n",
-        copy.standing.id,
-        copy.factor,
-        view.name_of(view.own()),
-        body.len()
+        "PUT /timers/{id}-{factor} HTTP/1.1\r\nHost: {own}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n"
     )
     .expect("writing to memory does not fail");
     out.extend_from_slice(&body);
     true
 }
 
-/// A copy as an original node reads it (compat section 5).
-fn document(now: Now, view: &View, copy: &TimerCopy<'_>) -> Option<Vec<u8>> {
-    let _ = (now, view, copy);
-    None
+/// Appends a copy as an original node reads it (compat section 5); to another site without the
+/// nodes of this one. `None`: it names a node or site that is not configured any more.
+fn write_document(
+    now: Now,
+    view: &View,
+    to_site: bool,
+    copy: &TimerCopy<'_>,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let held = if to_site { &[][..] } else { copy.replicas.as_slice() };
+    let replicas: Option<Vec<&str>> =
+        held.iter().map(|node| Some(view.name_of(view.peer_of(*node)?))).collect();
+    // An original always names its own site at least.
+    let local = [view.local_site()];
+    let sites = if copy.sites.is_empty() { &local[..] } else { copy.sites.as_slice() };
+    let sites: Option<Vec<&str>> = sites.iter().map(|site| view.name_of_site(*site)).collect();
+    let content = copy.body.map(|body| (body.authority, Content::decode(body.content)));
+    let tags = content.map_or(Tags::none(), |(_, content)| content.tags());
+    let callback = match content {
+        None => None,
+        Some((authority, content)) => Some(InternalCallback {
+            authority,
+            target: std::str::from_utf8(content.target).ok()?,
+            opaque: std::str::from_utf8(content.opaque).ok()?,
+        }),
+    };
+    let timer = InternalTimer {
+        now: now.wall,
+        start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_floor().0 as i64),
+        sequence: copy.standing.sequence,
+        interval_ms: copy.interval_ms,
+        repeat_for_ms: copy.repeat_for_ms,
+        callback,
+        view_id: view.id(),
+        replicas: &replicas?,
+        sites: &sites?,
+        factor: to_site.then_some(copy.factor),
+        tags: tags.as_slice(),
+        version: Some(copy.standing.version),
+        actives: Some(copy.standing.actives),
+    };
+    write_internal(&timer, out);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::TimerId;
+    use crate::base::time::{TICK_NS, WallMs};
+    use crate::cluster::link::LinkLimits;
+    use crate::cluster::view::Membership;
+    use crate::timer::definition::encode_content;
+    use crate::wire::peer_message::{CopyBody, Standing};
+
+    const NOW: Now = Now { mono: MonoNs(20_000 * TICK_NS), wall: WallMs(1_700_000_000_000) };
+
+    fn view() -> View {
+        let membership = Membership {
+            localhost: "10.0.0.1:7253".into(),
+            nodes: vec!["10.0.0.1:7253".into(), "10.0.0.2:7253".into()],
+            local_site: "home".into(),
+            remote_sites: vec![("away".into(), "10.1.0.1:7253".into())],
+            replicate_across_sites: true,
+            ..Membership::default()
+        };
+        View::build(None, &membership).expect("a good configuration")
+    }
+
+    fn link() -> Link<Purpose> {
+        Link::new(LinkLimits { bytes_max: 1 << 20, window_bytes: 1 << 20, heartbeat_ms: 250 })
+    }
+
+    fn push_copy(link: &mut Link<Purpose>, view: &View, id: u64) {
+        let mut content = Vec::new();
+        encode_content("/path", &[], b"opaque", &mut content);
+        let replicas = view.place(TimerId(id), 2, view.new_nodes());
+        let standing =
+            Standing { id: TimerId(id), version: 7, sequence: 1, actives: 3, list_digest: 0 };
+        let copy = TimerCopy {
+            standing: Standing { list_digest: replicas.digest(), ..standing },
+            is_write: true,
+            replicas,
+            factor: 2,
+            sites: view.sites(),
+            start_ms: 15_996,
+            interval_ms: 2_000,
+            repeat_for_ms: 4_000,
+            body: Some(CopyBody { authority: "host:80", content: &content }),
+        };
+        let mut message = Vec::new();
+        PeerMessage::Copy(copy).encode(&mut message);
+        link.push(&message, Purpose::News(TimerId(id))).expect("room");
+    }
+
+    fn written(talk: &mut HttpTalk, now: Now, link: &mut Link<Purpose>) -> String {
+        let mut out = Vec::new();
+        talk.write(now, &view(), link, &mut out);
+        String::from_utf8(out).expect("requests are text")
+    }
+
+    fn answered(talk: &mut HttpTalk, link: &mut Link<Purpose>, answer: &str) -> Vec<String> {
+        let mut results = Vec::new();
+        let bytes = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n");
+        talk.received(NOW.mono, bytes.as_bytes(), link, |_, result| {
+            results.push(format!("{result:?}"));
+        })
+        .expect("an answer");
+        results
+    }
+
+    #[test]
+    fn copies_are_put_one_at_a_time_and_pings_fill_the_silence() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, false));
+        push_copy(&mut link, &view(), 0x0004_d9f5_4810_0000);
+        push_copy(&mut link, &view(), 2);
+        let first = written(&mut talk, NOW, &mut link);
+        let (head, body) = first.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("PUT /timers/0004d9f548100000-2 HTTP/1.1\r\nHost: 10.0.0.1:7253"));
+        assert!(head.ends_with(&format!("\r\nContent-Length: {}", body.len())), "{head}");
+        for part in [
+            "\"start-time-delta\":-4004,\"sequence-number\":1,\"interval\":2,\"repeat-for\":4",
+            "\"uri\":\"http://host:80/path\",\"opaque\":\"opaque\"",
+            "\"sites\":[\"home\",\"away\"]",
+            "\"replicas\":[\"10.0.0.",
+        ] {
+            assert!(body.contains(part), "{part} not in {body}");
+        }
+        assert_eq!(written(&mut talk, NOW, &mut link), "", "one at a time");
+        assert_eq!(answered(&mut talk, &mut link, "200 OK"), ["Held"]);
+        assert!(written(&mut talk, NOW, &mut link).starts_with("PUT /timers/0000000000000002-2 "));
+        assert_eq!(answered(&mut talk, &mut link, "400 Bad Request"), ["Refused(Malformed)"]);
+        assert_eq!(written(&mut talk, NOW, &mut link), "", "it has been heard just now");
+        let later = Now { mono: NOW.mono.plus_ms(250), ..NOW };
+        assert_eq!(talk.next_wake(), Some(later.mono));
+        assert!(written(&mut talk, later, &mut link).starts_with("GET /ping HTTP/1.1\r\n"));
+        assert_eq!(answered(&mut talk, &mut link, "200 OK"), [""; 0]);
+    }
+
+    #[test]
+    fn another_site_is_not_told_the_nodes_of_this_one() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, true));
+        push_copy(&mut link, &view(), 1);
+        let request = written(&mut talk, NOW, &mut link);
+        assert!(!request.contains("replicas"), "{request}");
+        assert!(request.contains("\"sites\":[\"home\",\"away\"],\"replication-factor\":2"));
+    }
+
+    #[test]
+    fn an_overloaded_node_is_asked_again_and_garbage_ends_the_connection() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, false));
+        push_copy(&mut link, &view(), 1);
+        assert!(written(&mut talk, NOW, &mut link).starts_with("PUT "));
+        assert_eq!(answered(&mut talk, &mut link, "503 Busy"), [""; 0]);
+        assert_eq!(written(&mut talk, NOW, &mut link), "", "after a pause");
+        let later = Now { mono: NOW.mono.plus_ms(100), ..NOW };
+        assert!(written(&mut talk, later, &mut link).starts_with("PUT "));
+        let garbage = talk.received(later.mono, b"\x16\x03\x01", &mut link, |_, _| ());
+        assert!(garbage.is_err());
+        let mut idle = HttpTalk::new(NOW.mono, 250, false);
+        assert!(idle.received(NOW.mono, b"HTTP/1.1 200 OK", &mut link, |_, _| ()).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_refused_with_the_next_answer() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, false));
+        let mut message = Vec::new();
+        PeerMessage::Fetch(TimerId(1)).encode(&mut message);
+        link.push(&message, Purpose::News(TimerId(1))).expect("room");
+        assert!(written(&mut talk, NOW, &mut link).starts_with("GET /ping "));
+        assert_eq!(answered(&mut talk, &mut link, "200 OK"), ["Refused(Malformed)"]);
+        assert!(link.is_empty());
+    }
 }

@@ -1,10 +1,14 @@
 //! What a core counts, readable from other threads without stopping it: the core alone writes
 //! (relaxed stores of its own counters, no read-modify-write), the control thread reads.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use crate::base::ids::PeerIndex;
 use crate::base::limits::PEERS_MAX;
 use crate::cluster::detector::Liveness;
+use crate::shard::effects::Dialect;
+
+use super::tag_feed::TagFeed;
 
 /// A number that one core writes and any thread reads.
 #[derive(Debug, Default)]
@@ -67,52 +71,58 @@ impl Histogram {
     }
 }
 
-/// What a core tells of one peer.
-#[derive(Debug, Default)]
-pub struct PeerMeter {
-    belief: Meter,
-    /// Bytes of messages kept for it until it has acknowledged them.
-    pub kept_bytes: Meter,
-}
-
-impl PeerMeter {
-    /// What is believed of it; `None`: not to be connected with. Only the owning core may call
-    /// this.
-    #[inline]
-    pub fn believe(&self, liveness: Option<Liveness>) {
-        self.belief.set(liveness.map_or(0, |liveness| match liveness {
-            Liveness::Alive => 1,
-            Liveness::Suspect => 2,
-            Liveness::Dead => 3,
-        }));
-    }
-
-    /// What the core believed when it last published, from any thread.
-    pub fn believed(&self) -> Option<Liveness> {
-        match self.belief.get() {
-            0 => None,
-            1 => Some(Liveness::Alive),
-            2 => Some(Liveness::Suspect),
-            _ => Some(Liveness::Dead),
-        }
-    }
-}
-
-/// What a core tells of its peers, by their numbers.
+/// Bytes of messages that a core keeps for its peers until they have acknowledged them, by the
+/// numbers of the peers.
 #[derive(Debug)]
-pub struct PeerMeters([PeerMeter; PEERS_MAX]);
+pub struct KeptBytes([Meter; PEERS_MAX]);
 
-impl Default for PeerMeters {
+impl Default for KeptBytes {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| PeerMeter::default()))
+        Self(std::array::from_fn(|_| Meter::default()))
     }
 }
 
-impl std::ops::Deref for PeerMeters {
-    type Target = [PeerMeter; PEERS_MAX];
+impl std::ops::Deref for KeptBytes {
+    type Target = [Meter; PEERS_MAX];
 
     fn deref(&self) -> &Self::Target {
         &self.0
+    }
+}
+
+/// What a core believes of its peers, by their numbers in its view.
+#[derive(Debug)]
+pub struct Beliefs([AtomicU8; PEERS_MAX]);
+
+/// Set in a belief that was never set: nobody has been told of the peer.
+const UNKNOWN: u8 = 0xff;
+/// Set in the belief of a peer that speaks HTTP.
+const HTTP: u8 = 0x10;
+
+impl Default for Beliefs {
+    fn default() -> Self {
+        Self([const { AtomicU8::new(UNKNOWN) }; PEERS_MAX])
+    }
+}
+
+impl Beliefs {
+    /// Only the owning core may call this.
+    pub fn set(&self, peer: PeerIndex, liveness: Liveness, dialect: Dialect) {
+        let http = if dialect == Dialect::Http { HTTP } else { 0 };
+        self.0[peer.index()].store(liveness as u8 | http, Relaxed);
+    }
+
+    /// What was believed last, from any thread; `None`: the peer was never to be connected with.
+    pub fn get(&self, peer: PeerIndex) -> Option<(Liveness, Dialect)> {
+        let belief = self.0[peer.index()].load(Relaxed);
+        let dialect = if belief & HTTP == 0 { Dialect::Frames } else { Dialect::Http };
+        let liveness = match belief & !HTTP {
+            _ if belief == UNKNOWN => return None,
+            0 => Liveness::Alive,
+            1 => Liveness::Suspect,
+            _ => Liveness::Dead,
+        };
+        Some((liveness, dialect))
     }
 }
 
@@ -127,8 +137,12 @@ macro_rules! meters {
             pub lateness: Histogram,
             /// Length of loop turns, waiting not counted.
             pub turn: Histogram,
-            /// By number of the peer.
-            pub peers: PeerMeters,
+            /// What became of statistics tags.
+            pub tags: TagFeed,
+            /// What the core believes of each peer.
+            pub beliefs: Beliefs,
+            /// What the core keeps for each peer.
+            pub kept_bytes: KeptBytes,
         }
 
         impl CoreMeters {
@@ -262,6 +276,9 @@ meters! {
     peer_connects: Counter,
     /// Connections to peers that failed or broke.
     peer_losses: Counter,
+    /// Connections to peers that these refused: this node is no member for them, or another process
+    /// has its name.
+    peer_refusals: Counter,
     /// Connections with peers closed because no valid frame came over them.
     peer_protocol_errors: Counter,
     /// Connections with nodes that are no members, or another than the one dialled.
@@ -282,4 +299,21 @@ meters! {
     wheel_moved: Counter,
     /// CPU time of this core's thread.
     cpu_ns: Counter,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beliefs_are_read_as_they_were_set() {
+        let beliefs = Beliefs::default();
+        assert_eq!(beliefs.get(PeerIndex(3)), None);
+        for liveness in [Liveness::Alive, Liveness::Suspect, Liveness::Dead] {
+            for dialect in [Dialect::Frames, Dialect::Http] {
+                beliefs.set(PeerIndex(3), liveness, dialect);
+                assert_eq!(beliefs.get(PeerIndex(3)), Some((liveness, dialect)));
+            }
+        }
+    }
 }

@@ -28,6 +28,7 @@ mod server;
 mod service;
 pub mod settings;
 mod start;
+pub mod tag_feed;
 mod voice;
 
 pub use start::{NodeHandle, StartError, start};

@@ -21,8 +21,9 @@ use super::resolver::{Asker, Resolver};
 /// one that owns what this one owns. With two cores, one in 2^8 links is content with a hop over
 /// the mesh.
 const SHARD_TRIES_MAX: u32 = 8;
-/// A node that did not know the Upgrade is asked again after this time at the earliest.
-const UPGRADE_PROBE_MS: u64 = 30_000;
+/// And for how long: a dial is given up after [`crate::cluster::detector::DIAL_MS_MAX`], and the
+/// last try must have time to succeed where a round trip takes long.
+const SHARD_TRIES_MS: u64 = 200;
 /// Send buffers kept for reuse, and the largest kept: frames are cut at about 64 KiB.
 const POOL_MAX: usize = 256;
 const POOLED_BYTES_MAX: usize = 256 << 10;
@@ -61,10 +62,13 @@ enum Stage {
 #[derive(Debug)]
 struct Dialled {
     stage: Stage,
-    /// Connections of this dial that met another core than the one wanted.
+    /// When the dial began.
+    began: MonoNs,
+    /// Its connections that met another core than the one wanted.
     shard_tries: u32,
-    /// No Upgrade is asked for before.
-    http_until: MonoNs,
+    /// In this dial the node has said that it does not know the Upgrade. The next dial asks again:
+    /// that is how a node is met again after it has been replaced by one of ours.
+    is_original: bool,
     /// The name asked for, while the resolver has not answered.
     asked: Option<String>,
     addresses: Vec<SocketAddr>,
@@ -73,6 +77,8 @@ struct Dialled {
 
 /// The sockets of the peers of one core.
 pub struct PeerSockets {
+    /// Upgrades that nodes refused.
+    pub refused: u64,
     /// Where peers without a port listen: this node's own port.
     port: u16,
     dialled: Vec<Dialled>,
@@ -87,6 +93,7 @@ impl PeerSockets {
     /// None yet.
     pub fn new(resolver: Resolver, port: u16) -> Self {
         Self {
+            refused: 0,
             port,
             dialled: Vec::new(),
             inbounds: Vec::new(),
@@ -131,7 +138,7 @@ impl PeerSockets {
         }
         ring.receive(socket);
         let is_site = matches!(core.view().peers()[peer.index()].kind, PeerKind::Site(_));
-        if is_site || now.mono < dialled.http_until {
+        if is_site || dialled.is_original {
             let connected = Connected { dialect: Dialect::Http, hello: None };
             dialled.stage = Stage::Open(Socket::new(socket));
             return core.peer_connected(now, peer, &connected);
@@ -317,8 +324,9 @@ impl PeerSockets {
         while self.dialled.len() <= peer.index() {
             self.dialled.push(Dialled {
                 stage: Stage::Idle,
+                began: now.mono,
                 shard_tries: 0,
-                http_until: MonoNs(0),
+                is_original: false,
                 asked: None,
                 addresses: Vec::new(),
                 next: 0,
@@ -326,7 +334,8 @@ impl PeerSockets {
         }
         let dialled = &mut self.dialled[peer.index()];
         assert!(matches!(dialled.stage, Stage::Idle), "a peer is dialled once at a time");
-        dialled.shard_tries = 0;
+        (dialled.shard_tries, dialled.is_original) = (0, false);
+        dialled.began = now.mono;
         match place_of(&core.view().peers()[peer.index()].address, self.port) {
             Place::At(address) => dialled.addresses = vec![address],
             Place::Named(name, port) => {
@@ -378,6 +387,7 @@ impl PeerSockets {
                 if hello.shards == own.shards
                     && hello.shard != own.shard
                     && dialled.shard_tries < SHARD_TRIES_MAX
+                    && now.mono < dialled.began.plus_ms(SHARD_TRIES_MS)
                 {
                     dialled.shard_tries += 1;
                     ring.close(socket);
@@ -394,11 +404,12 @@ impl PeerSockets {
                 }
             }
             Answered::Original => {
-                dialled.http_until = now.mono.plus_ms(UPGRADE_PROBE_MS);
+                dialled.is_original = true;
                 ring.close(socket);
                 self.connect(now, ring, core, peer);
             }
             Answered::Refused => {
+                self.refused += 1;
                 ring.close(socket);
                 core.peer_lost(now, peer);
             }

@@ -280,10 +280,7 @@ impl Peering {
             self.peers[peer.index()] = Some(Peer {
                 stage: Stage::Closed,
                 detector: Detector::new(now),
-                voice: Voice::new(
-                    self.link_limits(),
-                    if is_site { Dialect::Http } else { Dialect::Frames },
-                ),
+                voice: Voice::new(self.link_limits(), is_site),
                 incarnation: None,
                 heard_at: now,
                 has_gaps: false,
@@ -498,8 +495,8 @@ impl Peering {
     }
 
     /// Gives the shard's messages to the links. Those that find no room are told as unheard, and
-    /// their peer is offered everything again when there is room; so are those for a dead peer: told
-    /// long afterwards, they would bring timers back that have ended and are forgotten since.
+    /// their peer is offered everything again when there is room; so are those for a dead peer:
+    /// told long afterwards, they would bring timers back that have ended and are forgotten since.
     pub fn send(&mut self, behind: &mut Behind<'_>, messages: &mut Vec<ToPeer>, bytes: &[u8]) {
         for ToPeer { peer, purpose, bytes: range } in messages.drain(..) {
             let Some(Some(to)) = self.peers.get_mut(peer.index()) else {
@@ -567,25 +564,18 @@ impl Peering {
         open.all(|peer| peer.voice.is_empty())
     }
 
-    /// How many peers are alive, suspected, dead.
-    pub fn count(&self) -> [u64; 3] {
-        let mut count = [0; 3];
-        for peer in self.peers.iter().flatten() {
-            count[match peer.detector.liveness() {
-                Liveness::Alive => 0,
-                Liveness::Suspect => 1,
-                Liveness::Dead => 2,
-            }] += 1;
-        }
-        count
+    /// What is believed of each.
+    pub fn believed(&self) -> impl Iterator<Item = (PeerIndex, Liveness, Dialect)> {
+        self.known.iter().filter_map(|index| {
+            let peer = self.peers[index.index()].as_ref()?;
+            Some((index, peer.detector.liveness(), peer.voice.dialect()))
+        })
     }
 
-    /// What is believed of each, and the bytes kept for it, by number.
-    pub fn known(&self) -> impl Iterator<Item = (Option<Liveness>, u64)> {
-        self.peers.iter().map(|peer| match peer {
-            Some(peer) => (Some(peer.detector.liveness()), peer.voice.kept_bytes() as u64),
-            None => (None, 0),
-        })
+    /// Bytes kept for each, by number.
+    pub fn bytes_kept(&self) -> impl Iterator<Item = u64> {
+        let kept = |peer: &Peer| peer.voice.kept_bytes() as u64;
+        self.peers.iter().map(move |peer| peer.as_ref().map_or(0, kept))
     }
 
     /// Messages kept until peers have acknowledged them.

@@ -94,6 +94,7 @@ impl Network {
                 records_max: 1_000_000,
                 store_bytes_max: 1 << 40,
                 pops_per_turn_max: 256,
+                tags_max: 8,
                 callbacks: CallbackLimits::default(),
                 cluster: self.limits.clone(),
                 view: view.clone(),
@@ -285,7 +286,11 @@ impl Network {
     }
 
     fn believed(&mut self, node: usize) -> [u64; 3] {
-        self.core(node, 0).peers_believed()
+        let mut count = [0; 3];
+        for (_, liveness, _) in self.core(node, 0).peers_believed() {
+            count[liveness as usize] += 1;
+        }
+        count
     }
 
     fn done(&mut self) -> usize {

@@ -1,22 +1,26 @@
 //! Copies what a core counts into its meters, for other threads to read.
 
+use crate::cluster::detector::Liveness;
 use crate::ring::{Ring, thread_cpu_ns};
 
 use super::commands::Commands;
 use super::core::Core;
 use super::lanes::Lanes;
 use super::meters::CoreMeters;
+use super::peer_sockets::PeerSockets;
 use super::server::Server;
 
 /// Publishes the present state of a core. Cost: some sixty relaxed stores, two per peer, and one
-/// clock read.
+/// clock read. True: more is to be told of statistics tags than the control thread takes; publish
+/// again soon.
 pub fn publish(
     meters: &CoreMeters,
     server: &mut Server,
-    lanes: &Lanes,
+    (lanes, sockets): (&Lanes, &PeerSockets),
     ring: &Ring,
     commands: &Commands,
-) {
+) -> bool {
+    let is_behind = meters.tags.tell(server.service.core.shard_mut().tags_mut());
     let shard = server.service.core.shard();
     let counted = shard.counters();
     meters.timers.set(counted.timers);
@@ -55,7 +59,7 @@ pub fn publish(
     meters.connections_refused.set(server.refused);
     meters.partial_bytes.set(server.partial_bytes() as u64);
     meters.callback_connections.set(lanes.open() as u64);
-    publish_peers(meters, &server.service.core);
+    publish_peers(meters, &server.service.core, sockets);
     let mesh = server.service.core.mesh();
     mesh.depth();
     meters.mesh_sent.set(mesh.sent);
@@ -65,17 +69,21 @@ pub fn publish(
     meters.cpu_ns.set(thread_cpu_ns());
     // Last: whoever sees this sees what followed from the commands.
     meters.commands_taken.set(commands.taken());
+    is_behind
 }
 
-fn publish_peers(meters: &CoreMeters, core: &Core) {
+fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     let peers = core.peer_counters();
-    let [alive, suspect, dead] = core.peers_believed();
-    meters.peers_alive.set(alive);
-    meters.peers_suspect.set(suspect);
-    meters.peers_dead.set(dead);
-    for (meter, (believed, kept_bytes)) in meters.peers.iter().zip(core.peers_known()) {
-        meter.believe(believed);
-        meter.kept_bytes.set(kept_bytes);
+    let mut believed = [0_u64; 3];
+    for (peer, liveness, dialect) in core.peers_believed() {
+        believed[liveness as usize] += 1;
+        meters.beliefs.set(peer, liveness, dialect);
+    }
+    meters.peers_alive.set(believed[Liveness::Alive as usize]);
+    meters.peers_suspect.set(believed[Liveness::Suspect as usize]);
+    meters.peers_dead.set(believed[Liveness::Dead as usize]);
+    for (meter, kept_bytes) in meters.kept_bytes.iter().zip(core.peer_bytes_kept()) {
+        meter.set(kept_bytes);
     }
     meters.peer_connections.set(core.inbounds_open() as u64);
     meters.peer_messages_kept.set(core.peer_messages_kept());
@@ -88,6 +96,7 @@ fn publish_peers(meters: &CoreMeters, core: &Core) {
     meters.peer_messages_busy.set(peers.messages_busy);
     meters.peer_connects.set(peers.connected);
     meters.peer_losses.set(peers.lost);
+    meters.peer_refusals.set(sockets.refused);
     meters.peer_protocol_errors.set(peers.broken);
     meters.peer_strangers.set(peers.strangers);
     meters.peer_twins.set(peers.twins);

@@ -362,6 +362,7 @@ impl Seat {
             store_bytes_max: settings.limits.store_bytes_max.div_ceil(shards),
             pops_per_turn_max: settings.limits.pops_per_turn_max as usize,
             callbacks: settings.callbacks.clone(),
+            tags_max: settings.limits.tags_max as usize,
             cluster: settings.cluster.clone(),
             view: self.view.clone(),
         }

@@ -12,6 +12,7 @@ use super::http_talk::HttpTalk;
 /// The talk to one peer.
 pub(super) struct Voice {
     limits: LinkLimits,
+    to_site: bool,
     link: Link<Purpose>,
     dialect: Dialect,
     /// The present connection, if it is one of HTTP.
@@ -19,9 +20,10 @@ pub(super) struct Voice {
 }
 
 impl Voice {
-    /// Nothing said yet, no connection.
-    pub fn new(limits: LinkLimits, dialect: Dialect) -> Self {
-        Self { limits, link: Link::new(limits), dialect, http: None }
+    /// Nothing said yet, no connection. Other sites are talked to over HTTP alone.
+    pub fn new(limits: LinkLimits, to_site: bool) -> Self {
+        let dialect = if to_site { Dialect::Http } else { Dialect::Frames };
+        Self { limits, to_site, link: Link::new(limits), dialect, http: None }
     }
 
     /// Which it is, or was on the last connection.
@@ -81,7 +83,8 @@ impl Voice {
         match dialect {
             Dialect::Frames => self.link.opened(now),
             Dialect::Http => {
-                self.http = Some(Box::new(HttpTalk::new(now, self.limits.heartbeat_ms)));
+                let talk = HttpTalk::new(now, self.limits.heartbeat_ms, self.to_site);
+                self.http = Some(Box::new(talk));
             }
         }
     }

@@ -114,3 +114,15 @@ pub enum Wait {
     /// Sleep until an event.
     Event,
 }
+
+impl Wait {
+    /// The same, but no longer than until `deadline`.
+    #[must_use]
+    pub fn at_most(self, deadline: MonoNs) -> Self {
+        match self {
+            Wait::Poll => Wait::Poll,
+            Wait::Until(earlier) => Wait::Until(earlier.min(deadline)),
+            Wait::Event => Wait::Until(deadline),
+        }
+    }
+}

@@ -15,6 +15,7 @@ use crate::cluster::view::{Membership, View};
 use crate::store::wheel::Geometry;
 use crate::timer::definition::{Definition, encode_content};
 use crate::wire::peer_message::{decode_message, decode_result};
+use crate::wire::timer_json::Tag;
 
 const START_MS: u64 = 1_000_000;
 const FROM: Requester =
@@ -86,6 +87,7 @@ impl Cluster {
             records_max: 1_000_000,
             store_bytes_max: 1 << 40,
             pops_per_turn_max: 256,
+            tags_max: 8,
             callbacks: CallbackLimits::default(),
             cluster: ClusterLimits { promotion: self.promotion, ..ClusterLimits::default() },
             view: self.nodes[node].view.clone(),
@@ -205,7 +207,7 @@ impl Cluster {
 
     fn create(&mut self, node: usize, (interval_s, repeat_s): (u64, u64), factor: u8) -> TimerId {
         let mut content = Vec::new();
-        encode_content("/pop", &[], b"opaque", &mut content);
+        encode_content("/pop", &[Tag { kind: "CALL", count: 3 }], b"opaque", &mut content);
         let definition = Definition {
             interval_ms: interval_s * 1_000,
             repeat_for_ms: repeat_s * 1_000,
@@ -234,6 +236,12 @@ impl Cluster {
             shard.find(id).map(|slot| shard.records.get(slot).is_live())
         };
         (0..self.nodes.len()).filter(|&node| holds(&self.nodes[node]) == Some(true)).collect()
+    }
+
+    /// What the tag of every timer counts, over all nodes.
+    fn calls(&self) -> u64 {
+        let shards = self.nodes.iter().filter_map(|node| node.shard.as_ref());
+        shards.map(|shard| shard.tags.present("CALL")).sum()
     }
 
     fn audit(&self) {
@@ -386,5 +394,33 @@ fn a_joining_node_gets_its_share_and_the_count_is_kept() {
     cluster.run_until(350);
     assert_eq!(cluster.pops.len(), 300);
     assert!(cluster.pops.iter().all(|(second, _, sequence)| *second == 100 * sequence));
+    cluster.audit();
+}
+
+#[test]
+fn tags_count_every_timer_once_whoever_dies() {
+    let mut cluster = Cluster::new(3, true);
+    let ids: Vec<_> = (0..30).map(|at| cluster.create(at % 3, (1_000, 3_000), 2)).collect();
+    assert_eq!(cluster.calls(), 90);
+    cluster.audit();
+    cluster.kill(1);
+    assert_eq!(cluster.calls(), 90, "at once, not with the next pop");
+    cluster.audit();
+    cluster.return_empty(1);
+    for second in 1..30 {
+        cluster.run_until(second);
+    }
+    assert_eq!(cluster.calls(), 90);
+    cluster.audit();
+    for (at, &id) in ids.iter().enumerate() {
+        let target = Target { id, factor: None, filter: None };
+        assert!(matches!(cluster.ask(at % 3, Request::Delete(target)), Answer::Done { .. }));
+    }
+    assert_eq!(cluster.calls(), 0);
+    let ended = cluster.create(0, (10, 30), 2);
+    assert_eq!(cluster.calls(), 3);
+    cluster.run_until(100);
+    assert!(cluster.holders(ended).is_empty());
+    assert_eq!(cluster.calls(), 0);
     cluster.audit();
 }

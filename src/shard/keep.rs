@@ -2,7 +2,7 @@
 //! host counts together.
 
 use crate::base::ids::{HostId, Slot, TimerId};
-use crate::base::limits::TOMBSTONE_MS_MIN;
+use crate::base::limits::{RANK_DELAY_MS, TOMBSTONE_MS_MIN};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::store::payloads::PayloadRef;
@@ -46,6 +46,9 @@ impl Shard {
     pub(super) fn pops_at(&self, record: &Record) -> Tick {
         let delay_ms =
             self.placements.get(record.placement).delay_ms(self.config.cluster.promotion);
+        if is_planted(Bug::RankOnePopsWithoutDelay) && delay_ms == RANK_DELAY_MS {
+            return record.schedule().due(record.sequence + 1);
+        }
         record.schedule().due(record.sequence + 1) + delay_ms
     }
 
@@ -72,6 +75,7 @@ impl Shard {
         };
         self.hosts.get_mut(living.host).timers += 1;
         self.counters.timers += 1;
+        self.enter_tags(&record);
         let pops_at = self.pops_at(&record);
         self.put(found.zip(held), record, pops_at)
     }
@@ -106,6 +110,7 @@ impl Shard {
     /// Makes a tombstone of a live record, whose numbers have been brought up to date; `former` says
     /// which list it is in.
     pub(super) fn entomb(&mut self, tick: Tick, slot: Slot, former: &Record) {
+        self.leave_tags(&self.records.get(slot).clone());
         let record = self.records.get_mut(slot);
         let (payload, host) = (record.payload, record.host());
         record.state = State::Tombstone;
@@ -120,15 +125,14 @@ impl Shard {
         self.refile(slot, former, tick + stays_ms);
     }
 
-    /// A tombstone has stayed its time: it ends, unless a node that is to hold the timer cannot be
-    /// reached and may come back with a copy.
+    /// A tombstone has stayed its time: it ends, unless a member cannot be reached and may come back
+    /// with a copy. Any member: the list of a delete leaves out those that are dead, and these are
+    /// the ones that may hold the timer from before.
     pub(super) fn end_tombstone(&mut self, now: Now, slot: Slot) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
-        let list = self.placements.get(record.placement).replicas;
-        let away = self.peers.view.peers_of(&list).minus(self.peers.alive());
-        let members = self.peers.view.connected_nodes();
-        if away.intersection(members).is_empty() || self.peers.is_alone() {
+        let away = self.peers.view.connected_nodes().minus(self.peers.alive());
+        if away.is_empty() || self.peers.is_alone() {
             return self.remove(tick, slot);
         }
         // A delete is as old as its version; a timer that came to its end, as its last pop.
@@ -172,6 +176,7 @@ impl Shard {
     pub(super) fn place(&mut self, slot: Slot, placement: &Placement) {
         let former = *self.records.get(slot);
         let entered = self.placements.enter(placement);
+        self.move_tags(&former, entered);
         self.placements.leave(former.placement);
         if entered == former.placement {
             return;
@@ -187,6 +192,9 @@ impl Shard {
 
     /// Gives back what a record held beyond its slot: payload, host, placement, its count.
     pub(super) fn release(&mut self, tick: Tick, held: &Record) {
+        if held.is_live() {
+            self.leave_tags(held);
+        }
         self.placements.leave(held.placement);
         if held.is_live() {
             self.payloads.remove(held.payload);

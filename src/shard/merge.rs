@@ -364,6 +364,7 @@ impl Shard {
     fn advance(&mut self, tick: Tick, slot: Slot, sequence: u64, placement: &Placement) {
         let former = *self.records.get(slot);
         let entered = self.placements.enter(placement);
+        self.move_tags(&former, entered);
         self.placements.leave(former.placement);
         let record = self.records.get_mut(slot);
         record.placement = entered;

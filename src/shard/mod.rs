@@ -28,6 +28,8 @@ mod reads;
 mod reconcile;
 mod record;
 mod requests;
+pub mod tag_counts;
+mod tags;
 mod writes;
 
 use std::sync::Arc;
@@ -56,6 +58,7 @@ use pops::OldestFailing;
 use reads::Reads;
 use reconcile::Reconcile;
 use record::Record;
+use tag_counts::TagCounts;
 use writes::Writes;
 
 /// What a shard is made with. Limits are this shard's share of the node's.
@@ -81,6 +84,8 @@ pub struct ShardConfig {
     pub pops_per_turn_max: usize,
     /// How callbacks are made.
     pub callbacks: CallbackLimits,
+    /// Statistics tags with figures of their own.
+    pub tags_max: usize,
     /// How nodes watch and wait for each other.
     pub cluster: ClusterLimits,
     /// The cluster at the start.
@@ -106,6 +111,9 @@ pub struct Shard {
     /// Most milliseconds that the wall clock was ever ahead of the monotonic one.
     wall_ahead_ms: u64,
     counters: Counters,
+    tags: TagCounts,
+    /// The present turn.
+    turn_at: Tick,
     /// Slots that came due in this tick; kept for its memory.
     due: Vec<Slot>,
     /// Whether the last tick left due slots for the next.
@@ -148,6 +156,8 @@ impl Shard {
             minter: Minter::new(config.instance, config.shards, config.own, now.wall),
             wall_ahead_ms: now.wall.0.saturating_sub(tick.0),
             counters: Counters::default(),
+            tags: TagCounts::new(config.tags_max, config.hash_seed),
+            turn_at: tick,
             due: Vec::new(),
             behind: false,
             stopping: false,
@@ -161,6 +171,7 @@ impl Shard {
 
     /// Takes one event and writes what follows from it into `outbox`.
     pub fn handle(&mut self, now: Now, event: Event<'_>, outbox: &mut Outbox) {
+        self.turn_at = now.mono.tick_floor();
         match event {
             Event::Request { from, request } => self.request(now, from, request, outbox),
             Event::CallbackFinished { ticket, outcome } => {
@@ -192,6 +203,7 @@ impl Shard {
     /// what must move.
     pub fn tick(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
+        self.turn_at = tick;
         let was_away = tick - self.ticked_at > self.config.cluster.suspect_after_ms;
         if was_away && !self.peers.is_alone() {
             self.held_until = tick + HOLD_MS;
@@ -215,6 +227,7 @@ impl Shard {
         let own = self.peers.own_hash();
         assert!(view.own_hash() == own, "a node keeps its name while it runs");
         self.peers.view = view;
+        self.recount_tags(now.mono.tick_floor());
         self.settle_writes(now, outbox);
         self.walk(PeerSet::EMPTY);
     }
@@ -228,6 +241,9 @@ impl Shard {
         outbox: &mut Outbox,
     ) {
         let former = self.peers.believe(peer, liveness, dialect);
+        if (former == Liveness::Dead) != (liveness == Liveness::Dead) {
+            self.recount_tags(now.mono.tick_floor());
+        }
         if liveness != Liveness::Alive {
             self.settle_writes(now, outbox);
             self.settle_reads(now, outbox);
@@ -269,6 +285,11 @@ impl Shard {
     /// Callbacks asked for and not finished.
     pub fn in_flight(&self) -> u64 {
         self.counters.in_flight
+    }
+
+    /// What statistics tags count, to be told after every turn.
+    pub fn tags_mut(&mut self) -> &mut TagCounts {
+        &mut self.tags
     }
 
     /// What was counted so far.

@@ -11,6 +11,13 @@ use crate::base::ranked::{Replicas, Sites};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PlacementId(u32);
 
+impl PlacementId {
+    /// Its number: small, given to another placement when nobody has this one.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// Who holds a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Placement {
@@ -65,12 +72,6 @@ impl Placement {
         self.own
             .is_some_and(|own| self.actives >> own & 1 == 1 && self.actives & ((1 << own) - 1) == 0)
     }
-
-    /// Whether this node is the first of all to pop.
-    #[expect(dead_code, reason = "statistics tags count the timers of which it is true")]
-    pub fn is_first(&self) -> bool {
-        self.sites_ahead == 0 && self.is_first_here()
-    }
 }
 
 #[derive(Debug)]
@@ -103,6 +104,11 @@ impl Placements {
 
     pub fn get(&self, id: PlacementId) -> &Placement {
         &self.entries[id.0 as usize].placement
+    }
+
+    /// The placement with that number.
+    pub fn numbered(&self, number: u32) -> &Placement {
+        &self.entries[number as usize].placement
     }
 
     /// The place of a placement; one more timer has it.

@@ -249,8 +249,10 @@ impl Shard {
     /// Gives a record in no list its next placement. Returns who is to be told, and whether the
     /// list is new to them.
     fn retell(&mut self, slot: Slot, placement: &Placement) -> (PeerSet, bool) {
-        let former = self.records.get(slot).placement;
+        let record = *self.records.get(slot);
+        let former = record.placement;
         let entered = self.placements.enter(placement);
+        self.move_tags(&record, entered);
         if self.peers.is_alone() {
             self.placements.leave(former);
             self.records.get_mut(slot).placement = entered;

@@ -23,8 +23,9 @@ use super::effects::{Outbox, Purpose};
 use super::placements::Placement;
 use super::record::{Record, State};
 
-/// Records looked at per tick.
-const LOOKS_PER_TICK: usize = 64;
+/// Records looked at per tick. A record that moves costs the cluster some 5 us of CPU: a core whose
+/// shard walks alone leaves seven eighths of its time to requests and pops.
+const LOOKS_PER_TICK: usize = 24;
 /// Offers without a result.
 const OFFERS_MAX: u32 = 1_024;
 /// Timers being moved at a time.
@@ -57,6 +58,8 @@ struct Move {
 #[derive(Debug, Default)]
 pub(super) struct Reconcile {
     walk: Option<Walk>,
+    /// The tick of the last portion.
+    portion_at: Tick,
     /// The next walk, asked for while one goes on.
     again: Option<PeerSet>,
     moves: AHashMap<u64, Move>,
@@ -87,10 +90,11 @@ impl Reconcile {
         if self.offers >= OFFERS_MAX || self.moves.len() >= MOVES_MAX {
             return None;
         }
+        let next = self.portion_at + 1;
         if self.walk.is_some() {
-            return Some(Tick(0));
+            return Some(next);
         }
-        self.later.front().map(|(at, _)| *at)
+        self.later.front().map(|(at, _)| next.max(*at))
     }
 }
 
@@ -128,6 +132,10 @@ impl Shard {
     /// A portion of the work.
     pub(super) fn reconcile(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
+        if tick <= self.reconcile.portion_at {
+            return;
+        }
+        self.reconcile.portion_at = tick;
         for _ in 0..LOOKS_PER_TICK {
             if self.reconcile.offers >= OFFERS_MAX || self.reconcile.moves.len() >= MOVES_MAX {
                 return;

@@ -97,6 +97,11 @@ impl<'a> Content<'a> {
         Self { target, tags, opaque }
     }
 
+    /// Whether there is any statistics tag. Cost: next to nothing, unlike taking them apart.
+    pub fn has_tags(&self) -> bool {
+        !self.tags.is_empty()
+    }
+
     /// The statistics tags.
     pub fn tags(&self) -> Tags<'a> {
         let mut tags = Tags::none();
@@ -128,6 +133,7 @@ mod tests {
                     assert_eq!(content.target, target.as_bytes());
                     assert_eq!(content.opaque, opaque);
                     assert_eq!(content.tags().as_slice(), tags);
+                    assert_eq!(content.has_tags(), !tags.is_empty());
                 }
             }
         }

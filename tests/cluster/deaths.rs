@@ -3,12 +3,16 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::client::request;
 use super::harness::Cluster;
 use super::runner::Story;
 use super::sink::Sink;
-use super::timers::{Order, PROMPT, RANK_DELAY, Timers};
+use super::timers::{Order, PROMPT, RANK_DELAY, Timer, Timers};
 
 pub const STORIES: &[Story] = &[
+    ("each_node_is_restarted_in_turn", each_node_is_restarted_in_turn),
+    ("one_node_is_killed_again_and_again", one_node_is_killed_again_and_again),
+    ("the_node_that_acknowledged_is_killed_at_once", the_node_that_acknowledged_is_killed),
     ("one_of_three_is_killed", one_of_three_is_killed),
     ("a_node_restarts_empty_and_the_other_is_killed", restart_empty_then_kill_the_other),
     ("a_node_freezes_for_five_seconds", a_node_freezes_for_five_seconds),
@@ -120,4 +124,76 @@ fn an_orderly_stop_delays_one_rank() {
     judgement.assert_once().assert_within(ONE_RANK);
     let late = judgement.later_than(PROMPT);
     assert!(late.iter().all(|pop| pop.sequence <= 3), "{judgement}: {late:?}");
+}
+
+fn each_node_is_restarted_in_turn() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    let sink = Sink::ok();
+    let order = Order::once(2_000).times(11).factor(2);
+    let timers = Timers::hundred(&cluster, &[0, 1, 2], order, &sink);
+    // As a rolling upgrade does: the next one when the last has its share again.
+    for place in [0, 1, 2] {
+        timers.sleep_until(Duration::from_millis(2_900 + 6_000 * place as u64));
+        cluster.stop(place);
+        cluster.start(place);
+    }
+    let judgement = timers.judge(&sink);
+    judgement.assert_once().assert_within(ONE_RANK);
+}
+
+fn one_node_is_killed_again_and_again() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    let sink = Sink::ok();
+    let order = Order::once(2_000).times(11).factor(2);
+    let timers = Timers::hundred(&cluster, &[0, 1, 2], order, &sink);
+    for round in 0..8 {
+        timers.sleep_until(Duration::from_millis(2_300 + 2_300 * round));
+        cluster.kill(1);
+        // Before anybody declares it dead, and without anything that it knew.
+        thread::sleep(Duration::from_millis(100 * round));
+        cluster.start(1);
+    }
+    // A callback whose answer it did not live to read, or news that it did not live to send, is
+    // made again: at most one for each timer and death.
+    let judgement = timers.judge(&sink);
+    judgement.assert_none_lost().assert_within(ONE_RANK);
+    let doubled = judgement.doubled();
+    assert!(doubled.iter().all(|pop| pop.earlier == 1), "{doubled:?}");
+    assert!(doubled.len() <= 20, "{judgement}: {doubled:?}");
+}
+
+fn the_node_that_acknowledged_is_killed() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    // Links stand: writes wait for the others.
+    thread::sleep(Duration::from_secs(1));
+    let sink = Sink::ok();
+    let order = Order::once(5_000).factor(2);
+    let to = cluster.address(0);
+    let begun = Instant::now();
+    let create = |client: usize| -> Vec<Timer> {
+        let mut acknowledged = Vec::new();
+        for number in 0..10_000 {
+            let path = format!("/pop/{client}-{number}");
+            let document = order.document(&sink.uri(&path), "");
+            let asked = Instant::now();
+            let Ok(answer) = request(to, "POST", "/timers", &document) else { break };
+            assert_eq!(answer.status, 200, "{answer:?}");
+            let location = answer.location().to_owned();
+            acknowledged.push(Timer { path, location, asked, answered: Instant::now() });
+        }
+        acknowledged
+    };
+    let all: Vec<Timer> = thread::scope(|scope| {
+        let create = &create;
+        let clients: Vec<_> = (0..4).map(|client| scope.spawn(move || create(client))).collect();
+        thread::sleep(Duration::from_millis(400));
+        cluster.kill(0);
+        clients.into_iter().flat_map(|client| client.join().expect("no panic")).collect()
+    });
+    assert!(all.len() > 100, "{} timers", all.len());
+    let timers = Timers { order, all, begun };
+    let mut judgement = timers.judge(&sink);
+    // Timers whose answer was never read may exist or not.
+    judgement.strange.clear();
+    judgement.assert_once().assert_within(ONE_RANK);
 }

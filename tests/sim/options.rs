@@ -140,6 +140,7 @@ impl Options {
             records_max: self.records_max,
             store_bytes_max: u64::MAX,
             pops_per_turn_max: self.pops_per_turn_max,
+            tags_max: 3,
             callbacks: self.callbacks.clone(),
             cluster: ClusterLimits::default(),
             view: Arc::new(View::alone("127.0.0.1:7253")),

@@ -1,0 +1,68 @@
+//! Whose statistics tags count here: those of the live timers of which this node is the first to
+//! pop, as far as it knows who lives.
+
+use super::Shard;
+use super::peers::Peers;
+use super::placements::{Placement, PlacementId};
+use super::record::Record;
+use super::tag_counts::TagGroup;
+use crate::base::time::Tick;
+use crate::timer::definition::Content;
+
+impl Shard {
+    /// A live record has been put in. Its content was written a moment ago, so that looking at it
+    /// costs nothing.
+    pub(super) fn enter_tags(&mut self, record: &Record) {
+        let content = Content::decode(self.payloads.get(record.payload));
+        if !content.has_tags() {
+            return;
+        }
+        let (peers, placement) = (&self.peers, self.placements.get(record.placement));
+        let group = TagGroup(record.placement.number());
+        let is_counted = || pops_first(peers, placement);
+        self.tags.enter(group, content.tags().as_slice(), self.turn_at, is_counted);
+    }
+
+    /// A live record goes, or ends; its payload and its placement are still there.
+    pub(super) fn leave_tags(&mut self, record: &Record) {
+        if !self.tags.holds_any() {
+            return;
+        }
+        let content = Content::decode(self.payloads.get(record.payload));
+        if content.has_tags() {
+            let group = TagGroup(record.placement.number());
+            self.tags.leave(group, content.tags().as_slice(), self.turn_at);
+        }
+    }
+
+    /// A record is about to get another placement, which has been entered; its own has not been
+    /// left.
+    pub(super) fn move_tags(&mut self, record: &Record, entered: PlacementId) {
+        if record.is_live() && record.placement != entered {
+            self.leave_tags(record);
+            self.enter_tags(&Record { placement: entered, ..*record });
+        }
+    }
+
+    /// Another node died or returned, or there is another configuration.
+    pub(super) fn recount_tags(&mut self, tick: Tick) {
+        let (peers, placements) = (&self.peers, &self.placements);
+        self.tags.recount(tick, |group| pops_first(peers, placements.numbered(group.0)));
+    }
+}
+
+/// Whether this node is the first to pop of those not dead: the lowest rank that acts, of the first
+/// site that lives. Where nobody lives that acts, the lowest that holds the timer.
+pub(super) fn pops_first(peers: &Peers, placement: &Placement) -> bool {
+    let view = &peers.view;
+    let lives = |rank: &u32| {
+        let node = placement.replicas.as_slice()[*rank as usize];
+        !view.peer_of(node).is_some_and(|peer| peers.dead().contains(peer))
+    };
+    let ranks = || (0..u32::from(placement.replicas.len())).filter(lives);
+    let acts = |rank: &u32| placement.actives >> rank & 1 == 1;
+    let first = ranks().find(acts).or_else(|| ranks().next());
+    let ahead = &placement.sites.as_slice()[..usize::from(placement.sites_ahead)];
+    let is_gone = |site| view.peer_of_site(site).is_none_or(|peer| peers.dead().contains(peer));
+    placement.own.map(u32::from) == first && first.is_some() && ahead.iter().copied().all(is_gone)
+}
