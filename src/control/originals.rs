@@ -244,7 +244,8 @@ impl Reader {
         }
         resolved.sort_unstable();
         resolved.dedup();
-        if resolved != self.resolved {
+        // Told again although nothing changed: a core that hung may have missed it.
+        if !resolved.is_empty() || resolved != self.resolved {
             self.resolved.clone_from(&resolved);
             self.command(Command::Members(resolved.into())).await;
         }

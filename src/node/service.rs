@@ -4,7 +4,7 @@ use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Request, Requester, Target};
 use crate::timer::admission::{Rejection, admit, admit_told};
-use crate::wire::internal_json::{AnyDocument, InternalPart, parse_any};
+use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
 use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::resync_json::{Reference, parse_references};
 use crate::wire::timer_json::JsonScratch;
@@ -211,6 +211,9 @@ impl Service {
         part: &InternalPart<'_>,
     ) -> Result<(), (u16, String)> {
         self.admit(caller)?;
+        if part.origin == Origin::Peer && part.replicas.is_empty() {
+            return Err((400, "reliability.replicas: expected a name at least, got none".into()));
+        }
         let told = admit_told(&document.timer, self.opaque_bytes_max, &mut self.content);
         let told = told.map_err(|rejection| refusal_of(&rejection))?;
         self.internal.copies += 1;

@@ -257,6 +257,7 @@ fn what_no_node_sends_is_refused_and_the_node_lives() {
         ("\"sequence-number\":0", "\"sequence-number\":-1", "sequence-number"),
         ("-delta\":0", "-delta\":1e99", "start-time-delta"),
         (OURS_FIRST, "[7]", "reliability.replicas"),
+        (OURS_FIRST, "[]", "reliability.replicas"),
         (OURS_FIRST, "[\"\"]", "reliability.replicas"),
         ("[\"site1\"]", "{}", "reliability.sites"),
     ] {
