@@ -143,7 +143,7 @@ impl Shard {
         if age_ms >= self.tombstone_ms(record.interval_ms) + held_ms {
             return self.remove(tick, slot);
         }
-        self.wheel.insert(&mut self.links, slot, tick + held_ms.min(TOMBSTONE_MS_MIN).max(1));
+        self.wheel.insert(&mut self.links, slot, tick + held_ms.clamp(1, TOMBSTONE_MS_MIN));
     }
 
     /// Forgets a record altogether: others hold it.
