@@ -38,8 +38,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAGE_TIMERS: u32 = 100;
 /// Pages of one round: 100 million timers.
 const PAGES_MAX: u64 = 1 << 20;
-/// Pages in a row that bring nothing new; each asks from twice as far on as the one before: together
-/// 4 s and more.
+/// Pages in a row that bring nothing new; each asks from twice as far on as the one before:
+/// together 4 s and more.
 const BARREN_MAX: u32 = 12;
 /// How long the cores may take for a page before it is given to them again, and how often.
 const MERGE_PATIENCE: Duration = Duration::from_secs(5);
@@ -322,8 +322,9 @@ impl Round<'_> {
                 return Err("the same timers are served again and again".into());
             }
             let ahead_ms = if next.barren == 0 { 0 } else { took_ms << next.barren };
-            // Told as time from the moment at which the other node reads it: the time that an answer
-            // and a question take is left out, so that nothing is. What comes twice is merged once.
+            // Told as time from the moment at which the other node reads it: the time that an
+            // answer and a question take is left out, so that nothing is. What comes twice is
+            // merged once.
             let now = crate::ring::now().mono.tick_floor();
             next.from_ms = Some((last - now).saturating_sub(took_ms) + ahead_ms);
             former = ids;

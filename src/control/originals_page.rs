@@ -71,8 +71,8 @@ impl Timer {
     }
 }
 
-/// Reads the page that `server` answered just now. `Err`: it is none. A timer that makes no sense is
-/// left out and counted.
+/// Reads the page that `server` answered just now. `Err`: it is none. A timer that makes no sense
+/// is left out and counted.
 pub(super) fn read_page(
     now: Now,
     view: &View,
@@ -106,7 +106,8 @@ pub(super) fn read_page(
     Ok(page)
 }
 
-/// When a timer is due, and what it means, if it is this node's business. `None`: it makes no sense.
+/// When a timer is due, and what it means, if it is this node's business. `None`: it makes no
+/// sense.
 fn read_timer(
     now: Now,
     view: &View,

@@ -18,8 +18,8 @@ pub(super) struct Plan<'a> {
 ///
 /// It adds the timer unless it was nearer to the primary before: then whoever comes before it now
 /// tells it. It tells those behind it, and ends the timer at those that are no replicas any more,
-/// but never at one that was before its new place: that one still acts until somebody else has taken
-/// its place over.
+/// but never at one that was before its new place: that one still acts until somebody else has
+/// taken its place over.
 pub(super) fn plan<'a>(own: &str, old: &[&'a str], new: &[&'a str]) -> Option<Plan<'a>> {
     let rank_in = |list: &[&str], name: &str| list.iter().position(|&one| one == name);
     let rank = rank_in(new, own)?;

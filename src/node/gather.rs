@@ -3,9 +3,9 @@
 //!
 //! Where an asking node is in its round is known to one core of this node, whichever core it is
 //! connected with: an original counts its `time-from` from the moment at which *it* has read the
-//! last page, so that timers due in between would be left out; and one that counted too little would
-//! get the same page for ever. Here each page goes on behind the last one, so that a round leaves
-//! nothing out and ends. No clock, no socket.
+//! last page, so that timers due in between would be left out; and one that counted too little
+//! would get the same page for ever. Here each page goes on behind the last one, so that a round
+//! leaves nothing out and ends. No clock, no socket.
 
 use crate::base::ids::{NodeHash, ShardCount, ShardIndex, TimerId};
 use crate::base::time::{Now, Tick};
@@ -180,8 +180,8 @@ fn behind((due, id): PagePlace) -> PagePlace {
     id.0.checked_add(1).map_or((due + 1, TimerId(0)), |id| (due, TimerId(id)))
 }
 
-/// The first `count` of all parts, in order. Each part that has more has at least `count`: so nothing
-/// is missing before the cut.
+/// The first `count` of all parts, in order. Each part that has more has at least `count`: so
+/// nothing is missing before the cut.
 fn cut(mut timers: Vec<CollectedTimer>, mut has_more: bool, count: usize) -> PagePart {
     timers.sort_unstable_by_key(|timer| timer.place);
     has_more |= count < timers.len();
