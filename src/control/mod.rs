@@ -2,6 +2,7 @@
 //! is ever waited for by a core: it reads what cores count, and asks them to stop.
 
 pub mod admin;
+mod alarms;
 pub mod config;
 mod config_check;
 mod config_error;
