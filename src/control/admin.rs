@@ -42,7 +42,7 @@ const BODY_BYTES_MAX: usize = 128 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const NOT_FOUND: &str =
-    "the admin API has /healthz, /readyz, /metrics, /status, /cluster and /statistics/tags[/<TAG>]\n";
+    "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
