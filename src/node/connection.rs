@@ -157,14 +157,15 @@ impl Connection {
             self.partial.extend_from_slice(input);
             return Appetite::Hungry;
         }
+        let caller = Caller { far_ends, socket: self.socket };
         let mut budget = limits.pipelined_requests_per_turn_max;
         if self.partial.is_empty() {
-            let taken = self.take(now, (&mut *input, far_ends), service, limits, &mut budget);
+            let taken = self.take(now, (&mut *input, caller), service, limits, &mut budget);
             self.partial.extend_from_slice(&input[taken..]);
         } else {
             self.partial.extend_from_slice(input);
             let mut kept = std::mem::take(&mut self.partial);
-            let taken = self.take(now, (&mut kept, far_ends), service, limits, &mut budget);
+            let taken = self.take(now, (&mut kept, caller), service, limits, &mut budget);
             kept.drain(..taken);
             self.partial = kept;
         }
@@ -249,12 +250,11 @@ impl Connection {
     fn take(
         &mut self,
         now: Now,
-        (input, far_ends): (&mut [u8], FarEnds<'_>),
+        (input, caller): (&mut [u8], Caller<'_>),
         service: &mut Service,
         limits: &Limits,
         budget: &mut u32,
     ) -> usize {
-        let caller = Caller { far_ends, socket: self.socket };
         let mut at = 0;
         while *budget > 0 && !self.is_closing && !self.is_backed_up(limits) {
             let rest = &mut input[at..];
@@ -266,9 +266,8 @@ impl Connection {
                     }
                     match parse_request_head(rest, header_bytes_max) {
                         Ok(Some(head)) => {
-                            let line = RequestLine::of(&head);
-                            let (used, waits) = (head.head_bytes, head.expects_continue);
-                            let framing = head.framing;
+                            let (line, used) = (RequestLine::of(&head), head.head_bytes);
+                            let (framing, waits) = (head.framing, head.expects_continue);
                             if line.path == TimerPath::Unknown && head.path == peer_handshake::PATH
                             {
                                 at += self.begin_upgrade(service, &rest[..used]);
