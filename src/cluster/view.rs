@@ -214,8 +214,8 @@ impl View {
         self.id
     }
 
-    /// 32 bits that tell clusters apart in which timers are placed differently: the hashes of the new
-    /// cluster's nodes, in any order.
+    /// 32 bits that tell clusters apart in which timers are placed differently: the hashes of the
+    /// new cluster's nodes, in any order.
     pub fn digest(&self) -> u32 {
         let nodes = self.new.members().iter().map(|member| mix(member.node.0.into()));
         let sum = nodes.fold(0, u64::wrapping_add);

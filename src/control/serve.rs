@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,6 +14,7 @@ use super::admin::{self, AdminState};
 use super::config::Config;
 use super::config_files::ConfigFiles;
 use super::log;
+use super::originals::Originals;
 use super::reload::{self, Reloader};
 use super::view::{NodeState, NodeView};
 use crate::node::commands::Command;
@@ -107,20 +109,33 @@ async fn live(
         tokio::spawn(admin::serve(listener, state));
     }
     ready();
+    let bytes_max = config.node.limits.opaque_bytes_max;
+    let meters = Arc::clone(&node.meters);
+    let (originals, mut commands) =
+        Originals::start(node.view.clone(), meters, node.address.port(), bytes_max);
     let has_failed = loop {
-        match signals.next(&node).await {
+        let asked = tokio::select! {
+            Some(command) = commands.recv() => {
+                node.command(&command);
+                continue;
+            }
+            asked = signals.next(&node) => asked,
+        };
+        match asked {
             Asked::Stop => break false,
             Asked::Failed => break true,
             Asked::Reload => {
                 info!("SIGHUP: reading the configuration again");
                 reopen(log_file);
                 if let Ok(Some(view)) = reloader.reload() {
-                    node.command(&Command::View(view));
+                    node.command(&Command::View(view.clone()));
+                    originals.set_view(view);
                 }
             }
             Asked::Resynchronise => {
                 info!("SIGUSR1: comparing all timers with the other members");
                 node.command(&Command::Resynchronise);
+                originals.resynchronise();
             }
         }
     };

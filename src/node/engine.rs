@@ -175,6 +175,8 @@ impl Engine {
             match command {
                 Command::View(view) => core.set_view(now, view),
                 Command::Resynchronise => core.resynchronise(now),
+                Command::Copies(copies) => core.merge(now, &copies),
+                Command::Members(addresses) => self.server.service.gate.set_resolved(addresses),
             }
         }
     }

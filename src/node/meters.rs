@@ -263,6 +263,20 @@ meters! {
     peer_same_instance: Counter,
     /// Connections with nodes that are configured with other members than this one.
     peer_other_view: Counter,
+    /// Timers told by original nodes and other sites over the internal HTTP API.
+    internal_copies: Counter,
+    /// Statistics tags of these that were left out because they were malformed.
+    internal_tags_dropped: Counter,
+    /// Pages of timers asked for by other nodes.
+    internal_pages: Counter,
+    /// Timers on these pages.
+    internal_page_timers: Counter,
+    /// Timers that other nodes say they have taken over.
+    internal_references: Counter,
+    /// Timers forgotten because all nodes that are to hold them have taken them over.
+    internal_timers_released: Counter,
+    /// Requests to the internal HTTP API refused because they came from no member.
+    internal_strangers: Counter,
     /// Loop turns.
     turns: Counter,
     /// Loop turns longer than the budget.

@@ -236,7 +236,7 @@ impl Peering {
     }
 
     /// The cluster as this node sees it.
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &Arc<View> {
         &self.view
     }
 

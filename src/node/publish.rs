@@ -8,6 +8,7 @@ use super::lanes::Lanes;
 use super::meters::CoreMeters;
 use super::peer_sockets::PeerSockets;
 use super::server::Server;
+use super::service::Service;
 
 /// Publishes the present state of a core. Cost: some sixty relaxed stores and one clock read. True:
 /// more is to be told of statistics tags than the control thread takes; publish again soon.
@@ -56,6 +57,7 @@ pub fn publish(
     meters.partial_bytes.set(server.partial_bytes() as u64);
     meters.callback_connections.set(lanes.open() as u64);
     publish_peers(meters, &server.service.core, sockets);
+    publish_internal(meters, &server.service);
     let mesh = server.service.core.mesh();
     mesh.depth();
     meters.mesh_sent.set(mesh.sent);
@@ -93,4 +95,15 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     meters.peer_twins.set(peers.twins);
     meters.peer_same_instance.set(peers.same_instance);
     meters.peer_other_view.set(peers.other_view);
+}
+
+fn publish_internal(meters: &CoreMeters, service: &Service) {
+    let (internal, counted) = (service.internal, service.core.shard().counters());
+    meters.internal_copies.set(internal.copies);
+    meters.internal_tags_dropped.set(internal.tags_dropped);
+    meters.internal_pages.set(internal.pages);
+    meters.internal_page_timers.set(counted.collected);
+    meters.internal_references.set(internal.references);
+    meters.internal_timers_released.set(counted.released);
+    meters.internal_strangers.set(service.gate.refused);
 }

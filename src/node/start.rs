@@ -298,7 +298,8 @@ impl Seat {
         let settings = &self.settings;
         let began = now();
         let core = Core::with_identity(self.shard_config(), self.mesh, self.identity, began);
-        let service = Service::new(core, settings.limits.opaque_bytes_max);
+        let service =
+            Service::new(core, settings.limits.opaque_bytes_max, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
         ring.listen(self.listener);
         let engine = Engine {

@@ -383,8 +383,8 @@ impl Shard {
         }
     }
 
-    /// Whether all live nodes of both lists see the same members as this one: another would not know
-    /// that the timer moves, and pop it where it was.
+    /// Whether all live nodes of both lists see the same members as this one: another would not
+    /// know that the timer moves, and pop it where it was.
     fn agrees(&self, former: &Replicas, list: &Replicas) -> bool {
         let view = &self.peers.view;
         let concerned = view.peers_of(former).union(view.peers_of(list)).without(self.peers.own());
