@@ -161,6 +161,11 @@ impl View {
         self.new.everybody()
     }
 
+    /// Nodes where timers were (staying and leaving), this one included if it is one.
+    pub fn old_nodes(&self) -> PeerSet {
+        self.old.everybody()
+    }
+
     /// Whether nodes join or leave at present.
     pub fn is_changing(&self) -> bool {
         self.new.everybody() != self.old.everybody()

@@ -3,14 +3,16 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicU8,
-    Ordering::{Acquire, Release},
+    AtomicU8, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 use crossbeam_queue::ArrayQueue;
 
+use super::meters::CoreMeters;
 use crate::base::ids::TimerId;
 use crate::cluster::view::View;
+use crate::ring::Waker;
 use crate::wire::peer_message::{PeerMessage, TimerCopy, decode_message};
 
 /// Commands that wait for a core. A core takes all of them in every turn, so that more than a few
@@ -90,24 +92,76 @@ impl Copies {
 #[derive(Clone, Debug)]
 pub struct Commands {
     queue: Arc<ArrayQueue<Command>>,
+    given: Arc<AtomicU64>,
+    taken: Arc<AtomicU64>,
 }
 
 impl Commands {
     /// An empty queue.
     pub fn empty() -> Self {
-        Self { queue: Arc::new(ArrayQueue::new(WAITING_MAX)) }
+        Self {
+            queue: Arc::new(ArrayQueue::new(WAITING_MAX)),
+            given: Arc::default(),
+            taken: Arc::default(),
+        }
     }
 
     /// Adds a command; the caller wakes the core. In a full queue the oldest gives way: a later
     /// configuration supersedes it, and a resynchronisation is asked for again, as are copies whose
     /// results do not come.
     pub fn push(&self, command: Command) {
-        self.queue.force_push(command);
+        self.given.fetch_add(1, Relaxed);
+        if self.queue.force_push(command).is_some() {
+            self.taken.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Commands given since the start.
+    pub fn given(&self) -> u64 {
+        self.given.load(Relaxed)
+    }
+
+    /// Commands that the core has taken, or that gave way to later ones.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Relaxed)
     }
 
     /// The next command. Cost of none: two loads.
     pub fn next(&self) -> Option<Command> {
-        if self.queue.is_empty() { None } else { self.queue.pop() }
+        if self.queue.is_empty() {
+            return None;
+        }
+        let command = self.queue.pop();
+        self.taken.fetch_add(u64::from(command.is_some()), Relaxed);
+        command
+    }
+}
+
+/// Gives commands to all cores of a node, from any thread.
+#[derive(Clone)]
+pub struct Commander {
+    cores: Arc<[(Commands, Waker)]>,
+}
+
+impl Commander {
+    /// The cores and what wakes them, in shard order.
+    pub(super) fn of(commands: &[Commands], wakers: &[Waker]) -> Self {
+        Self { cores: commands.iter().cloned().zip(wakers.iter().cloned()).collect() }
+    }
+
+    /// Asks something of every core; each does it in its next turn.
+    pub fn command(&self, command: &Command) {
+        for (commands, waker) in self.cores.iter() {
+            commands.push(command.clone());
+            waker.wake();
+        }
+    }
+
+    /// Whether every core has published figures (`commands_taken`) that follow from all commands
+    /// given so far.
+    pub fn is_obeyed(&self, meters: &[CoreMeters]) -> bool {
+        let mut cores = self.cores.iter().zip(meters);
+        cores.all(|((commands, _), meters)| meters.commands_taken.get() >= commands.given())
     }
 }
 
@@ -126,6 +180,7 @@ mod tests {
         }
         let waiting = std::iter::from_fn(|| commands.next()).count();
         assert_eq!(waiting, WAITING_MAX);
+        assert_eq!((commands.given(), commands.taken()), (128, 128));
     }
 
     #[test]

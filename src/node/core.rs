@@ -396,6 +396,11 @@ impl Core {
         self.peering.believed()
     }
 
+    /// Bytes kept for each peer of the view, by number.
+    pub fn peer_bytes_kept(&self) -> impl Iterator<Item = u64> {
+        self.peering.bytes_kept()
+    }
+
     /// Messages kept for peers until they acknowledge them.
     pub fn peer_messages_kept(&self) -> u64 {
         self.peering.kept()

@@ -71,6 +71,25 @@ impl Histogram {
     }
 }
 
+/// Bytes of messages that a core keeps for its peers until they have acknowledged them, by the
+/// numbers of the peers.
+#[derive(Debug)]
+pub struct KeptBytes([Meter; PEERS_MAX]);
+
+impl Default for KeptBytes {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Meter::default()))
+    }
+}
+
+impl std::ops::Deref for KeptBytes {
+    type Target = [Meter; PEERS_MAX];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
 /// What a core believes of its peers, by their numbers in its view.
 #[derive(Debug)]
 pub struct Beliefs([AtomicU8; PEERS_MAX]);
@@ -122,6 +141,8 @@ macro_rules! meters {
             pub tags: TagFeed,
             /// What the core believes of each peer.
             pub beliefs: Beliefs,
+            /// What the core keeps for each peer.
+            pub kept_bytes: KeptBytes,
         }
 
         impl CoreMeters {
@@ -218,6 +239,11 @@ meters! {
     walks: Gauge,
     /// Records that the present walk has looked at.
     walk_seen: Gauge,
+    /// Offers of timers to peers that have no answer yet.
+    offers_waiting: Gauge,
+    /// Commands of the control thread that the core has taken: new configurations and
+    /// resynchronisations.
+    commands_taken: Counter,
     /// Messages that peers refused.
     peer_messages_refused: Counter,
     /// Messages refused, here or by peers, because their version lies too far ahead of the clock.

@@ -572,6 +572,12 @@ impl Peering {
         })
     }
 
+    /// Bytes kept for each, by number.
+    pub fn bytes_kept(&self) -> impl Iterator<Item = u64> {
+        let kept = |peer: &Peer| peer.voice.kept_bytes() as u64;
+        self.peers.iter().map(move |peer| peer.as_ref().map_or(0, kept))
+    }
+
     /// Messages kept until peers have acknowledged them.
     pub fn kept(&self) -> u64 {
         self.peers.iter().flatten().map(|peer| peer.voice.len() as u64).sum()

@@ -224,6 +224,7 @@ impl Shard {
         self.counters.misplaced = self.reconcile.misplaced();
         self.counters.walk_seen = self.reconcile.seen().unwrap_or(0);
         self.counters.walks = u64::from(self.reconcile.seen().is_some());
+        self.counters.offers_waiting = self.reconcile.offers_waiting();
         self.counters.writes_waiting = self.writes.len() as u64;
     }
 

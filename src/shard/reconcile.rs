@@ -80,6 +80,11 @@ impl Reconcile {
         self.walk.map(|walk| walk.seen)
     }
 
+    /// Offers without a result.
+    pub fn offers_waiting(&self) -> u64 {
+        u64::from(self.offers)
+    }
+
     /// When there is work again, given that nothing arrives.
     pub fn next_wake(&self) -> Option<Tick> {
         if self.offers >= OFFERS_MAX || self.moves.len() >= MOVES_MAX {
