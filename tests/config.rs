@@ -201,9 +201,51 @@ fn the_reference_file_is_the_generated_one() {
 #[test]
 fn help_and_version_teach() {
     let help = success(&chronos(&["--help"], &[]));
-    for word in ["Examples:", "Exit codes:", "chronos demo", "--print-config", "CHRONOS_LIMITS"] {
+    for word in
+        ["Examples:", "Exit codes:", "chronos demo", "--print-config", "CHRONOS_LIMITS", "--daemon"]
+    {
         assert!(help.contains(word), "{word} not in\n{help}");
     }
     let version = success(&chronos(&["--version"], &[]));
     assert_eq!(version, format!("chronos {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_cluster_is_checked_and_told() {
+    let good = "[node]\nlisten = '127.0.0.11:7253'\n[cluster]\nnodes = ['127.0.0.11:7253', \
+                '127.0.0.12:7253']\njoining = ['c']\nadmin_addresses = ['127.0.0.11:7254']\n\
+                [sites]\nlocal = 'x'\nremote = ['y=10.2.0.1']\nreplicate_across = true\n";
+    let from = file(good);
+    let printed = success(&chronos(&["--config", path(&from), "--print-config"], &[]));
+    for setting in [
+        "localhost = \"127.0.0.11:7253\"",
+        "nodes = [\"127.0.0.11:7253\", \"127.0.0.12:7253\"]",
+        "remote = [\"y=10.2.0.1\"]",
+        "replicate_across = true",
+        "acknowledge = \"replicas\"",
+    ] {
+        assert!(printed.contains(setting), "{setting} not in\n{printed}");
+    }
+    let derived = printed.lines().find(|line| line.starts_with("instance_id = "));
+    assert!(derived.is_some_and(|line| line.ends_with("# from the node's name")), "{printed}");
+    let listed = [("CHRONOS_CLUSTER_JOINING", "d, e:1")];
+    let printed = success(&chronos(&["--config", path(&from), "--print-config"], &listed));
+    assert!(printed.contains("joining = [\"d\", \"e:1\"]"), "{printed}");
+    for (bad, told) in [
+        ("nodes = ['b:1']", "no list has that address; add it"),
+        ("nodes = ['a', 'a']\nlocalhost = 'a'", "listed twice"),
+        ("nodes = 'a b'", "[cluster] nodes: expected a list of at most 128 addresses"),
+        ("nodes = [1]", "[cluster] nodes: expected a list"),
+        ("acknowledge = 'all'", "one of \"replicas\", \"first\""),
+        ("suspect_after_ms = 250", "would be suspected between two signs of life"),
+    ] {
+        let bad = file(&format!("[cluster]\n{bad}\n"));
+        // Serving refuses what the check refuses.
+        for arguments in
+            [&["--config", path(&bad), "--check-config"][..], &["--config", path(&bad)]]
+        {
+            let errors = failure(&chronos(arguments, &[]), 2);
+            assert!(errors.contains(told), "{told} not in {errors}");
+        }
+    }
 }

@@ -142,8 +142,8 @@ fn signals_of_the_original_do_not_end_the_node() {
     node.signal("TERM");
     let (status, logged) = node.end();
     assert_eq!(status.code(), Some(0), "{logged}");
-    assert!(logged.contains("SIGHUP: nothing can be reloaded yet"), "{logged}");
-    assert!(logged.contains("SIGUSR1: one node alone"), "{logged}");
+    assert!(logged.contains("not reloaded: there is no file to read again"), "{logged}");
+    assert!(logged.contains("SIGUSR1: comparing all timers"), "{logged}");
 }
 
 #[test]

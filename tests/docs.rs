@@ -131,8 +131,8 @@ fn program(word: &str) -> Option<&'static str> {
     }
 }
 
-fn help(program: &str, subcommand: Option<&str>) -> Option<String> {
-    let output = Command::new(program).args(subcommand).arg("--help").env_clear().output();
+fn help(program: &str, subcommands: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(subcommands).arg("--help").env_clear().output();
     let output = output.expect("the program runs");
     output.status.success().then(|| String::from_utf8(output.stdout).expect("UTF-8"))
 }
@@ -148,11 +148,15 @@ fn unknown_flags(name: &str, document: &str) -> Vec<String> {
         let at = at.expect("a command names a program");
         let program = program(words[at]).expect("found just now");
         let after = &words[at + 1..];
-        let subcommand = after.first().copied().filter(|word| {
-            word.bytes().all(|byte| byte.is_ascii_lowercase())
-                && help(program, Some(word)).is_some()
-        });
-        let help = help(program, subcommand).expect("every program has help");
+        // Of `chronos cluster join NODE` the words that are commands.
+        let mut known = 0;
+        let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+        while after.get(known).is_some_and(|word| is_word(word))
+            && help(program, &after[..=known]).is_some()
+        {
+            known += 1;
+        }
+        let help = help(program, &after[..known]).expect("every program has help");
         let flags = after.iter().filter(|word| word.starts_with("--"));
         for flag in flags.map(|word| word.split('=').next().unwrap_or_default()) {
             let is_known = help.split(|c: char| c.is_whitespace() || c == ',').any(|w| w == flag);
@@ -267,6 +271,8 @@ fn commands_use_flags_that_exist() {
     assert_eq!(unknown_flags("a", "    chronos --port 1\n").len(), 1);
     assert_eq!(unknown_flags("a", "    chronos-loadgen post \\\n        --interval 1\n").len(), 1);
     assert_eq!(unknown_flags("a", "    x/chronos --cores 0 --no-pin\n").len(), 0);
+    assert_eq!(unknown_flags("a", "    chronos cluster leave a --dead --admin b\n").len(), 0);
+    assert_eq!(unknown_flags("a", "    chronos cluster join a --dead\n").len(), 1);
 }
 
 #[test]

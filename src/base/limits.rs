@@ -148,8 +148,8 @@ pub struct ClusterLimits {
     /// Silence after which a peer is declared dead: others move up for it, and no new timer is
     /// placed on it.
     pub dead_after_ms: u64,
-    /// How much longer a tombstone stays while a node that is to hold the timer cannot be reached: it
-    /// may come back with a copy of what was deleted.
+    /// How much longer a tombstone stays while a node that is to hold the timer cannot be reached:
+    /// it may come back with a copy of what was deleted.
     pub tombstone_hold_ms: u64,
     /// Whether surviving ranks move up for a dead one (architecture section 7). Off: ranks are as
     /// in the seeds.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use super::cluster::ClusterFlags;
 use crate::control::config_files::IniFiles;
 use crate::control::config_keys::find;
 use crate::control::launch::Launch;
@@ -131,6 +132,7 @@ pub enum Command {
     /// Start a node and a callback receiver in this process, create two timers over HTTP and watch
     /// them pop
     Demo,
+    Cluster(ClusterFlags),
 }
 
 impl Flags {

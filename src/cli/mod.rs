@@ -1,6 +1,11 @@
 //! The command line of the one binary: subcommands, exit codes, and nothing else. What a command
 //! does lives in `control` (`serve`) or in a file of its own here (`demo`).
 
+mod cluster;
+mod cluster_change;
+mod cluster_http;
+mod cluster_plan;
+mod cluster_table;
 mod demo;
 mod demo_http;
 mod flags;
@@ -31,6 +36,7 @@ pub fn run() -> ExitCode {
     let flags = Flags::parse();
     ExitCode::from(match &flags.command {
         Some(Command::Demo) => demo::run(),
+        Some(Command::Cluster(flags)) => cluster::run(flags),
         None => run_node(&flags),
     })
 }

@@ -126,6 +126,11 @@ impl<P: Copy> Link<P> {
         self.left_bytes().saturating_sub(beside).min(MESSAGE_BYTES_MAX)
     }
 
+    /// Bytes that those without a result cost, of the link's bound.
+    pub fn kept_bytes(&self) -> usize {
+        self.queue.cost_bytes() + self.busy.cost_bytes()
+    }
+
     /// Messages without a result.
     pub fn len(&self) -> usize {
         self.queue.len() + self.busy.len()
@@ -262,8 +267,7 @@ impl<P: Copy> Link<P> {
     }
 
     fn left_bytes(&self) -> usize {
-        let kept_bytes = self.queue.cost_bytes() + self.busy.cost_bytes();
-        self.limits.bytes_max.saturating_sub(kept_bytes)
+        self.limits.bytes_max.saturating_sub(self.kept_bytes())
     }
 
     fn is_under_way(&self) -> bool {

@@ -161,6 +161,11 @@ impl View {
         self.new.everybody()
     }
 
+    /// Nodes where timers were (staying and leaving), this one included if it is one.
+    pub fn old_nodes(&self) -> PeerSet {
+        self.old.everybody()
+    }
+
     /// Whether nodes join or leave at present.
     pub fn is_changing(&self) -> bool {
         self.new.everybody() != self.old.everybody()
@@ -214,8 +219,8 @@ impl View {
         self.id
     }
 
-    /// 32 bits that tell clusters apart in which timers are placed differently: the hashes of the new
-    /// cluster's nodes, in any order.
+    /// 32 bits that tell clusters apart in which timers are placed differently: the hashes of the
+    /// new cluster's nodes, in any order.
     pub fn digest(&self) -> u32 {
         let nodes = self.new.members().iter().map(|member| mix(member.node.0.into()));
         let sum = nodes.fold(0, u64::wrapping_add);

@@ -1,6 +1,6 @@
-//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags` on a listener of
-//! its own. One request per connection, every connection over within 10 s, 64 at a time: whoever
-//! talks to it can hold neither memory nor the control thread.
+//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster` on a
+//! listener of its own. One request per connection, every connection over within 10 s, 64 at a
+//! time: whoever talks to it can hold neither memory nor the control thread.
 
 use std::future::Future;
 use std::io;
@@ -11,16 +11,19 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{Path, State};
-use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ORIGIN};
 use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post, put};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 
+use super::cluster_admin::OrderError;
 use super::process::{self, ProcessUse};
 use super::tag_board::TagBoard;
 use super::view::{NodeState, NodeView};
@@ -32,11 +35,13 @@ const CONNECTIONS_MAX: usize = 64;
 /// Whole life of a connection: a scrape takes milliseconds, so whoever needs longer is stuck or
 /// hostile.
 const CONNECTION_LIFE: Duration = Duration::from_secs(10);
+/// Bytes of a request's body: the longest is that of 128 members, each with a name of at most 255
+/// bytes, listed twice.
+const BODY_BYTES_MAX: usize = 128 << 10;
 /// Pause after a failed accept (out of file descriptors), so that the control thread does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-const NOT_FOUND: &str =
-    "the admin API has /healthz, /readyz, /metrics, /status and /statistics/tags[/<TAG>]\n";
+const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster and /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -86,8 +91,14 @@ fn router(state: AdminState) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
         .route("/status", get(status_json))
+        .route("/cluster", get(cluster_json))
+        .route("/cluster/reload", post(cluster_reload))
+        .route("/cluster/resync", post(cluster_resync))
+        .route("/cluster/membership", put(cluster_membership))
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(axum::middleware::from_fn(no_browser))
         .fallback(async || (StatusCode::NOT_FOUND, NOT_FOUND))
         .layer(axum::middleware::map_response(close_after))
         .with_state(state)
@@ -128,7 +139,51 @@ async fn metrics_text(State(state): State<AdminState>) -> Response {
 }
 
 async fn status_json(State(state): State<AdminState>) -> Response {
-    let document = status::render(&state.view, (state.process)(state.view.started));
+    json_text(&status::render(&state.view, (state.process)(state.view.started)))
+}
+
+/// Pages of the world must not give orders through the browser of somebody who may.
+async fn no_browser(request: Request, next: Next) -> Response {
+    if !request.method().is_safe() && request.headers().contains_key(ORIGIN) {
+        return (StatusCode::FORBIDDEN, "orders are not taken from web pages\n").into_response();
+    }
+    next.run(request).await
+}
+
+async fn cluster_json(State(state): State<AdminState>) -> Response {
+    json_text(&state.view.cluster.render(&state.view.meters))
+}
+
+/// As SIGHUP, but tells how it went.
+async fn cluster_reload(State(state): State<AdminState>) -> Response {
+    ordered(&state, state.view.cluster.reload())
+}
+
+/// As SIGUSR1.
+async fn cluster_resync(State(state): State<AdminState>) -> Response {
+    state.view.cluster.resynchronise();
+    ordered(&state, Ok(()))
+}
+
+async fn cluster_membership(State(state): State<AdminState>, body: Bytes) -> Response {
+    ordered(&state, state.view.cluster.change(&body))
+}
+
+/// The cluster as it is now, or why an order was refused.
+fn ordered(state: &AdminState, result: Result<(), OrderError>) -> Response {
+    match result {
+        Ok(()) => json_text(&state.view.cluster.render(&state.view.meters)),
+        Err(error) => {
+            let status = match &error {
+                OrderError::Wrong(_) => StatusCode::BAD_REQUEST,
+                OrderError::Refused(_) => StatusCode::CONFLICT,
+            };
+            (status, format!("{error}\n")).into_response()
+        }
+    }
+}
+
+fn json_text(document: &serde_json::Value) -> Response {
     ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
 }
 

@@ -296,17 +296,19 @@ impl Loader {
         Ok(Loaded { config: self.config, warnings: self.warnings })
     }
 
-    /// Fills in the numbers that tell nodes apart where there are several and none is set.
+    /// Fills in the numbers that tell nodes apart where none is set: in a cluster, and in a node
+    /// that has a name, as others may join it while it runs.
     fn identify(&mut self, view: &View) {
-        let is_set = |name| {
-            let key = find("node", name).expect("a key of the table");
+        let is_set = |section, name| {
+            let key = find(section, name).expect("a key of the table");
             *self.config.origin(key) != Origin::Default
         };
         let is_alone = view.connected_nodes().union(view.connected_sites()).is_empty();
-        if is_alone || is_set("instance_id") {
+        let stays_alone = is_alone && !is_set("cluster", "localhost");
+        if stays_alone || is_set("node", "instance_id") {
             return;
         }
-        let deployment = is_set("deployment_id").then_some(self.config.node.deployment_id);
+        let deployment = is_set("node", "deployment_id").then_some(self.config.node.deployment_id);
         let identity = config_identity::derive(view, deployment);
         self.config.node.instance_id = identity.instance_id;
         self.config.node.deployment_id = identity.deployment_id;

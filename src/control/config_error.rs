@@ -20,7 +20,7 @@ pub enum Origin {
     Environment(String),
     /// A flag.
     Flag(String),
-    /// Made from the node's name, where the cluster has other members.
+    /// Made from the node's name, where it has one or the cluster has other members.
     OwnName,
 }
 

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::config::{CONFIG_BYTES_MAX, ConfigError, Loaded, Problem, Sources, load};
+use super::membership_file::MembershipFile;
 
 /// Files of an existing deployment, where no flag names others (compat section 2).
 pub const LOCAL_FILE: &str = "/etc/chronos/chronos.conf";
@@ -59,6 +60,20 @@ impl ConfigFiles {
     /// Whether there is any file that could have changed.
     pub fn is_empty(&self) -> bool {
         self.toml.is_none() && self.ini.is_none()
+    }
+
+    /// The file that says who the members are, to be written when they change: that of the original
+    /// service, if this is one of its deployments.
+    pub fn members(&self) -> MembershipFile {
+        let cluster = self.ini.iter().flatten().next_back();
+        match (cluster, &self.toml) {
+            (Some((path, _)), _) => MembershipFile::Ini(path.clone()),
+            (None, Some(path)) => MembershipFile::Toml(path.clone()),
+            (None, None) => MembershipFile::None(
+                "this node has no file that members could be written into; start it with --config"
+                    .into(),
+            ),
+        }
     }
 
     /// Their names, for people.

@@ -4,7 +4,7 @@
 //! one id twice in the same millisecond, and give two different writes one version, which would
 //! then never be merged: the two replicas would differ for ever. Existing deployments mostly leave
 //! `[identity]` out, so a default of 0 for all would be such a pair. The names of members differ
-//! by definition, so the bits come from them; 0 is left to nodes that are alone.
+//! by definition, so the bits come from them; 0 is left to nodes that are alone and have no name.
 
 use crate::base::ids::{NodeHash, mix};
 use crate::cluster::view::{PeerKind, View};
@@ -26,8 +26,8 @@ pub struct DerivedIdentity {
 }
 
 /// The identity of the own node of `view`. Members whose names give the same bits (one pair in
-/// 1 023) get the next ones in the order of the lists; with `deployment` set, only the seven bits of
-/// the instance are made.
+/// 1 023) get the next ones in the order of the lists; with `deployment` set, only the seven bits
+/// of the instance are made.
 pub fn derive(view: &View, deployment: Option<u8>) -> DerivedIdentity {
     let count = if deployment.is_some() { INSTANCE_BITS_COUNT } else { ALL_BITS_COUNT };
     let mut taken: Vec<u64> = Vec::new();

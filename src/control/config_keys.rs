@@ -123,7 +123,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 55] = [
+pub static KEYS: [Key; 56] = [
     Key {
         section: "node",
         name: "listen",
@@ -172,11 +172,11 @@ pub static KEYS: [Key; 55] = [
          good for about 6 million timers of a few dozen bytes. 0: taken as timers come."),
     integer!("node", instance_id in node: u8, 0, 127, "",
         "Tells the nodes of a deployment apart in timer ids and versions: no two nodes of a \
-         deployment may share one. Where it is not set and there are other nodes, it is made from \
-         this node's name."),
+         deployment may share one. Where it is not set and this node has a name or others, it is \
+         made from the name."),
     integer!("node", deployment_id in node: u8, 0, 7, "",
-        "Tells deployments apart in timer ids. Where neither it nor instance_id is set and there \
-         are other nodes, it is made from this node's name as well."),
+        "Tells deployments apart in timer ids. Where neither it nor instance_id is set, it is made \
+         from the name as well."),
     limit!(timers_max: u64, 1, 4_000_000_000, "timers",
         "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: \
          503."),
@@ -255,6 +255,9 @@ pub static KEYS: [Key; 55] = [
     cluster!(dead_after_ms: u64, 30, HOUR_MS, "milliseconds",
         "Silence after which a peer is declared dead: others move up for it, and no new timer is \
          placed on it."),
+    cluster!(tombstone_hold_ms: u64, 0, DAY_MS, "milliseconds",
+        "How much longer a deleted timer's tombstone stays while a node that is to hold the timer \
+         cannot be reached: it may come back with a copy."),
     Key {
         section: "cluster",
         name: "promotion",

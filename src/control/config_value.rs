@@ -147,7 +147,7 @@ impl Kind {
         value.ok_or_else(|| self.mismatch(quote(text)))
     }
 
-    /// Reads the items of a [`Kind::Names`] or [`Kind::Sites`] key. The first that is none is shown.
+    /// Reads the items of a [`Kind::Names`] or [`Kind::Sites`] key. The first bad one is shown.
     pub fn read_texts(self, items: Vec<String>) -> Result<Value, Mismatch> {
         let is_fine = |item: &&String| match self {
             Kind::Sites => item.split_once('=').is_some_and(|(n, a)| is_name(n) && is_name(a)),

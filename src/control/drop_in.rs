@@ -1,6 +1,6 @@
-//! The INI files of an existing deployment of the original service (compat section 2): what each of
-//! their keys means among ours, and the defaults that hold with them. Keys of ours that they have no
-//! word for are taken under our names, in any of the files.
+//! The INI files of an existing deployment of the original service (compat section 2): what each
+//! of their keys means among ours, and the defaults that hold with them. Keys of ours that they
+//! have no word for are taken under our names, in any of the files.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -267,7 +267,8 @@ fn unknown(entry: &Entry<'_>, origin: &Origin) -> String {
     };
     let remedy = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
     let name = quote(entry.name);
-    format!("{origin}: unknown key {name} in [{}]{remedy} (ignored)", entry.section)
+    // Names of sections are plain, and may be long.
+    format!("{origin}: unknown key {name} in [{:.60}]{remedy} (ignored)", entry.section)
 }
 
 #[cfg(test)]
@@ -405,5 +406,8 @@ mod tests {
         };
         let bits = |own| (of(own).instance_id, of(own).deployment_id);
         assert_ne!(bits("a"), bits("b"));
+        // A node that has a name is not alone for ever.
+        let alone = drop_in(&["[cluster]\nlocalhost = a\n"]).expect("alone").config.node;
+        assert_eq!((alone.instance_id, alone.deployment_id), bits("a"));
     }
 }

@@ -52,6 +52,9 @@ pub fn parse_ini(text: &str) -> Result<Vec<Entry<'_>>, IniError> {
             return refuse("expected the name of a key before the \"=\"");
         }
         let (section, name) = match name.split_once('.') {
+            Some(("", _) | (_, "")) if section.is_empty() => {
+                return refuse("expected section.key before the \"=\"");
+            }
             Some(parts) if section.is_empty() => parts,
             _ => (section, name),
         };
@@ -106,6 +109,8 @@ mod tests {
             ("[a b]", 1),
             ("= 3", 1),
             ("a b = 3", 1),
+            (".a = 3", 1),
+            ("a. = 3", 1),
             ("x = 1\n\nhello # = 1", 3),
             ("\u{1b}[31m = 1", 1),
         ] {

@@ -79,6 +79,7 @@ impl Collector for Snapshot {
             "Length of loop turns, waiting not counted",
             |shard| &self.view.meters[shard].turn,
         )?;
+        self.encode_cluster(&mut encoder)?;
         self.encode_tags(&mut encoder)?;
         self.encode_process(&mut encoder)
     }
@@ -131,6 +132,20 @@ impl Snapshot {
                 &buckets,
                 None,
             )?;
+        }
+        Ok(())
+    }
+
+    fn encode_cluster(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let (reloads, failures) = self.view.cluster.reloads();
+        let counters = [
+            ("reloads", "Times that the configuration was read again", reloads),
+            ("reload_failures", "Reloads refused: the old configuration stays", failures),
+        ];
+        for (name, help, value) in counters {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Counter)?
+                .encode_counter::<NoLabelSet, u64, f64>(&value, None)?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! is ever waited for by a core: it reads what cores count, and asks them to stop.
 
 pub mod admin;
+pub mod cluster_admin;
 pub mod config;
 mod config_check;
 mod config_error;
@@ -15,8 +16,13 @@ mod drop_in;
 pub mod ini;
 pub mod launch;
 pub mod log;
+pub mod membership_file;
 mod metrics;
 mod process;
+pub mod originals;
+mod originals_client;
+mod originals_page;
+mod originals_plan;
 mod pid_file;
 pub mod reload;
 pub mod serve;

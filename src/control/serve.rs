@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,9 +11,11 @@ use tokio::time::{interval, timeout};
 use tracing::{error, info, warn};
 
 use super::admin::{self, AdminState};
+use super::cluster_admin::Source;
 use super::config::Config;
 use super::config_files::ConfigFiles;
 use super::log;
+use super::originals::Originals;
 use super::reload::{self, Reloader};
 use super::view::{NodeState, NodeView};
 use crate::node::commands::Command;
@@ -101,31 +104,64 @@ async fn live(
     let view = NodeView::of(&node);
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     announce(config, &view, admin_address);
-    let mut reloader = Reloader::new(files, config.clone(), node.view.clone());
+    let bytes_max = config.node.limits.opaque_bytes_max;
+    let meters = Arc::clone(&node.meters);
+    let (originals, mut commands) =
+        Originals::start(node.view.clone(), meters, node.address.port(), bytes_max);
+    view.cluster.connect(source(config, files, &node, originals));
     if let Some(listener) = admin_listener {
         let state = AdminState::of(view.clone(), config.node.limits.tags_max);
         tokio::spawn(admin::serve(listener, state));
     }
     ready();
     let has_failed = loop {
-        match signals.next(&node).await {
+        let asked = tokio::select! {
+            Some(command) = commands.recv() => {
+                node.command(&command);
+                continue;
+            }
+            asked = signals.next(&node) => asked,
+        };
+        match asked {
             Asked::Stop => break false,
             Asked::Failed => break true,
             Asked::Reload => {
                 info!("SIGHUP: reading the configuration again");
                 reopen(log_file);
-                if let Ok(Some(view)) = reloader.reload() {
-                    node.command(&Command::View(view));
-                }
+                // What is wrong has been logged, and is shown by the admin API.
+                let _ = view.cluster.reload();
             }
             Asked::Resynchronise => {
                 info!("SIGUSR1: comparing all timers with the other members");
-                node.command(&Command::Resynchronise);
+                view.cluster.resynchronise();
             }
         }
     };
     view.set_state(if has_failed { NodeState::Failed } else { NodeState::Stopping });
     stop(node, &mut signals, has_failed).await
+}
+
+/// What the admin API is told of the configuration: it may change the members, and have them read
+/// again as SIGHUP does.
+fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Originals) -> Source {
+    let file = files.members();
+    let reloader = Mutex::new(Reloader::new(files, config.clone(), node.view.clone()));
+    let commander = node.commander();
+    let readers = originals.clone();
+    let reload = move || {
+        let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(view) = reloader.reload()? {
+            commander.command(&Command::View(view.clone()));
+            readers.set_view(view);
+        }
+        Ok(reloader.view().clone())
+    };
+    Source {
+        file,
+        admin_addresses: config.admin.cluster.clone(),
+        reload: Box::new(reload),
+        resynchronise: Box::new(move || originals.resynchronise()),
+    }
 }
 
 /// The few lines that a start is worth.
@@ -145,7 +181,9 @@ fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>)
     let features = view.kernel_features.join(", ");
     info!(release = view.kernel_release, "kernel features in use: {features}");
     match admin_address {
-        Some(address) => info!("admin API on http://{address}: /healthz /readyz /metrics /status"),
+        Some(address) => {
+            info!("admin API on http://{address}: /healthz /readyz /metrics /status /cluster")
+        }
         None => info!("admin API off"),
     }
     if !is_alone(config) {

@@ -37,6 +37,7 @@ pub fn render(view: &NodeView, process: ProcessUse) -> Value {
             "cpu_ns": process.cpu_ns,
             "open_files": process.open_files,
         },
+        "cluster": view.cluster.render(&view.meters),
         "totals": totals,
         "per_core": per_core,
     })

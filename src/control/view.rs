@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
+use super::cluster_admin::ClusterDesk;
+#[cfg(test)]
+use crate::cluster::view::View;
 use crate::node::NodeHandle;
 use crate::node::meters::CoreMeters;
 
@@ -48,6 +51,8 @@ pub struct NodeView {
     pub meters: Arc<[CoreMeters]>,
     /// When the node had started.
     pub started: Instant,
+    /// The cluster, and what may be asked of it.
+    pub cluster: Arc<ClusterDesk>,
     state: Arc<AtomicU8>,
 }
 
@@ -61,6 +66,7 @@ impl NodeView {
             kernel_features: node.kernel.features.clone(),
             meters: Arc::clone(&node.meters),
             started: Instant::now(),
+            cluster: Arc::new(ClusterDesk::of(node.view.clone(), Some(node.commander()))),
             state: Arc::default(),
         }
     }
@@ -75,6 +81,7 @@ impl NodeView {
             kernel_features: vec!["buffer rings"],
             meters: (0..shards).map(|_| CoreMeters::default()).collect(),
             started: Instant::now(),
+            cluster: Arc::new(ClusterDesk::of(Arc::new(View::alone("127.0.0.1:7253")), None)),
             state: Arc::default(),
         }
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::json;
 
-use crate::shard::effects::{Answer, TimerView};
+use crate::shard::effects::{Answer, Internal, Refusal, TimerView};
 use crate::wire::timer_path::write_public_id;
 
 /// Longest reason sent; what a client sent may be quoted in it.
@@ -50,23 +50,44 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
         }
         Answer::Found(view) => {
             let body = document(view).to_string();
-            write_body(out, "200 OK", "application/json", "", &body, persistence);
+            write_body(out, "200 OK", "application/json", "", body.as_bytes(), persistence);
         }
         Answer::NotFound => write_error(out, 404, "no timer with this id", persistence),
+        // Nothing that passes: whoever told it is to tell something else.
+        Answer::Refused(refusal @ Refusal::FutureVersion) => {
+            write_error(out, 400, &refusal.to_string(), persistence);
+        }
         Answer::Refused(refusal) => write_error(out, 503, &refusal.to_string(), persistence),
+        Answer::Internal(internal) => write_internal_answer(out, internal, persistence),
+    }
+}
+
+/// Appends an answer to another node (seeds/002 "Resynchronization requests").
+fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Persistence) {
+    match internal {
+        Internal::Page { body, count, has_more } => {
+            let (status, extra) = if *has_more {
+                ("206 Partial Content", format!("Content-Range: {count}\r\n"))
+            } else {
+                ("200 OK", String::new())
+            };
+            write_body(out, status, "application/json", &extra, body, persistence);
+        }
+        Internal::Accepted => write_body(out, "202 Accepted", "text/plain", "", b"", persistence),
+        Internal::Part(_) => unreachable!("parts of a page are put together before"),
     }
 }
 
 /// Appends the answer to GET /ping.
 pub fn write_pong(out: &mut Vec<u8>, persistence: Persistence) {
-    write_body(out, "200 OK", "text/plain", "", "OK", persistence);
+    write_body(out, "200 OK", "text/plain", "", b"OK", persistence);
 }
 
 /// Appends 405 with the methods that the path allows.
 pub fn write_not_allowed(out: &mut Vec<u8>, allow: &str, persistence: Persistence) {
     let reason = format!("method not allowed here; allowed: {allow}");
     let extra = format!("Allow: {allow}\r\nReason: {reason}\r\n");
-    write_body(out, "405 Method Not Allowed", "text/plain", &extra, &reason, persistence);
+    write_body(out, "405 Method Not Allowed", "text/plain", &extra, reason.as_bytes(), persistence);
 }
 
 /// Appends an error: the reason as `Reason` header and as body.
@@ -79,7 +100,7 @@ pub fn write_error(out: &mut Vec<u8>, status: u16, reason: &str, persistence: Pe
     if status == 503 {
         extra.push_str(&format!("Retry-After: {RETRY_AFTER_S}\r\n"));
     }
-    write_body(out, status_line(status), "text/plain", &extra, &reason, persistence);
+    write_body(out, status_line(status), "text/plain", &extra, reason.as_bytes(), persistence);
 }
 
 /// Cuts the body off the answer that begins at `begins`: one to HEAD has none (RFC 9110 section
@@ -99,7 +120,7 @@ fn write_body(
     status: &str,
     content_type: &str,
     extra: &str,
-    body: &str,
+    body: &[u8],
     persistence: Persistence,
 ) {
     let connection = persistence.header();
@@ -107,9 +128,10 @@ fn write_body(
     write!(
         out,
         "HTTP/1.1 {status}\r\n{extra}{connection}Content-Type: {content_type}\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
+         Content-Length: {length}\r\n\r\n"
     )
     .expect("writing to memory does not fail");
+    out.extend_from_slice(body);
 }
 
 fn status_line(status: u16) -> &'static str {

@@ -9,17 +9,18 @@ use std::collections::VecDeque;
 use crate::base::ids::ShardIndex;
 use crate::base::limits::Limits;
 use crate::base::time::{MonoNs, Now};
-use crate::ring::SocketId;
+use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Requester};
 use crate::wire::chunked::{ChunkError, ChunkedDecoder};
-use crate::wire::request_head::{Framing, HeadProgress, parse_request_head};
+use crate::wire::request_head::{Framing, HeadProgress, Method, parse_request_head};
 use crate::wire::timer_path::TimerPath;
 
 use super::answers::{Persistence, write_answer, write_continue};
 use super::deadlines::Deadline;
+use super::internal_api::PageHead;
 use super::peer_handshake;
 use super::peering::Hello;
-use super::service::{RequestLine, Served, Service};
+use super::service::{Caller, RequestLine, Served, Service};
 
 /// Requests under way on one connection above which no more are taken from it.
 const UNDER_WAY_MAX: usize = 1_024;
@@ -97,6 +98,8 @@ pub struct Connection {
     pub has_ended: bool,
     /// It is a peer and asks for an Upgrade: what comes behind its request is kept for the frames.
     pub upgrade: Option<Box<Hello>>,
+    /// The request that has begun asks for a page of timers.
+    page: Option<Box<PageHead>>,
     own: ShardIndex,
     place: u32,
     stage: Stage,
@@ -127,6 +130,7 @@ impl Connection {
             accounted_bytes: 0,
             has_ended: false,
             upgrade: None,
+            page: None,
             own: home.shard,
             place: home.place,
             stage: Stage::Head(HeadProgress::default()),
@@ -142,7 +146,7 @@ impl Connection {
     pub fn feed(
         &mut self,
         now: Now,
-        input: &mut [u8],
+        (input, far_ends): (&mut [u8], FarEnds<'_>),
         service: &mut Service,
         limits: &Limits,
     ) -> Appetite {
@@ -155,12 +159,12 @@ impl Connection {
         }
         let mut budget = limits.pipelined_requests_per_turn_max;
         if self.partial.is_empty() {
-            let taken = self.take(now, input, service, limits, &mut budget);
+            let taken = self.take(now, (&mut *input, far_ends), service, limits, &mut budget);
             self.partial.extend_from_slice(&input[taken..]);
         } else {
             self.partial.extend_from_slice(input);
             let mut kept = std::mem::take(&mut self.partial);
-            let taken = self.take(now, &mut kept, service, limits, &mut budget);
+            let taken = self.take(now, (&mut kept, far_ends), service, limits, &mut budget);
             kept.drain(..taken);
             self.partial = kept;
         }
@@ -245,11 +249,12 @@ impl Connection {
     fn take(
         &mut self,
         now: Now,
-        input: &mut [u8],
+        (input, far_ends): (&mut [u8], FarEnds<'_>),
         service: &mut Service,
         limits: &Limits,
         budget: &mut u32,
     ) -> usize {
+        let caller = Caller { far_ends, socket: self.socket };
         let mut at = 0;
         while *budget > 0 && !self.is_closing && !self.is_backed_up(limits) {
             let rest = &mut input[at..];
@@ -269,6 +274,7 @@ impl Connection {
                                 at += self.begin_upgrade(service, &rest[..used]);
                                 break;
                             }
+                            self.page = page_head(&line, head.query, &rest[..used]);
                             at += used;
                             self.begin_body(service, limits, line, framing);
                             if waits && !self.is_closing && input.len() == at {
@@ -284,7 +290,7 @@ impl Connection {
                     if rest.len() < length {
                         break;
                     }
-                    self.serve(now, service, line, &mut rest[..length]);
+                    self.serve(now, (service, caller), line, &mut rest[..length]);
                     at += length;
                     *budget -= 1;
                 }
@@ -298,7 +304,7 @@ impl Connection {
                             at += used;
                             if is_complete {
                                 let mut body = std::mem::take(body);
-                                self.serve(now, service, line, &mut body);
+                                self.serve(now, (service, caller), line, &mut body);
                                 *budget -= 1;
                             }
                         }
@@ -347,7 +353,13 @@ impl Connection {
         };
     }
 
-    fn serve(&mut self, now: Now, service: &mut Service, line: RequestLine, body: &mut [u8]) {
+    fn serve(
+        &mut self,
+        now: Now,
+        (service, caller): (&mut Service, Caller<'_>),
+        line: RequestLine,
+        body: &mut [u8],
+    ) {
         self.stage = Stage::Head(HeadProgress::default());
         self.began = None;
         let request = self.first_pending.wrapping_add(self.pending.len() as u32);
@@ -358,19 +370,20 @@ impl Connection {
             request,
         };
         self.is_closing = !line.persistence.keep_alive;
-        let mut served = Served::Later;
+        let page = self.page.take();
+        let mut serve = |out: &mut Vec<u8>| match &page {
+            Some(head) => service.page(now, (from, caller), head, line.persistence, out),
+            None => service.serve(now, (from, caller), &line, body, out),
+        };
         if self.pending.is_empty() {
-            served = service.serve(now, from, &line, body, &mut self.out);
+            let served = serve(&mut self.out);
             if served == Served::Later {
                 self.pending.push_back(Pending::Awaited(line.persistence));
             }
             return;
         }
         let mut bytes = Vec::new();
-        if service.serve(now, from, &line, body, &mut bytes) == Served::Written {
-            served = Served::Written;
-        }
-        self.pending.push_back(match served {
+        self.pending.push_back(match serve(&mut bytes) {
             Served::Written => Pending::Ready(bytes),
             Served::Later => Pending::Awaited(line.persistence),
         });
@@ -396,4 +409,11 @@ impl Connection {
         }
         self.deadline.extend(self.began.unwrap_or(now).plus_ms(limits.idle_timeout_ms));
     }
+}
+
+/// What a request that asks for a page of timers says in its head: a GET of the collection with a
+/// query (without one it is a client that errs).
+fn page_head(line: &RequestLine, query: Option<&str>, head: &[u8]) -> Option<Box<PageHead>> {
+    let is_page = line.path == TimerPath::Collection && line.method == Method::Get;
+    query.filter(|_| is_page).map(|query| Box::new(PageHead::of(query, head)))
 }

@@ -3,16 +3,19 @@
 
 use std::sync::Arc;
 
-use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
+use crate::base::ids::{PeerIndex, ShardCount, ShardIndex, TimerId};
 use crate::base::time::{MonoNs, Now, Tick};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::shard::effects::{
-    Answer, Attempt, CallbackOutcome, Dialect, Event, Outbox, Refusal, Reply, Request, Requester,
-    Ticket,
+    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, Outbox, Refusal, Reply, Request,
+    Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
+use crate::wire::resync_json::Reference;
 
+use super::commands::Copies;
+use super::gather::{GATHERED, Gathers, PageAsked};
 use super::inbounds::Inbounds;
 use super::mesh::{MeshPort, Message, Remote};
 use super::peering::{
@@ -36,6 +39,9 @@ pub struct Core {
     outbox: Outbox,
     peering: Peering,
     inbounds: Inbounds,
+    gathers: Gathers,
+    /// The last [`Core::tick`].
+    now: Now,
 }
 
 impl Core {
@@ -68,6 +74,8 @@ impl Core {
             peering: Peering::new(now, hello, &config.cluster, view),
             inbounds: Inbounds::new(own, shards, identity.accepts_strangers),
             shard: Shard::new(config, now),
+            gathers: Gathers::default(),
+            now,
             mesh,
             outbox: Outbox::default(),
         }
@@ -82,11 +90,71 @@ impl Core {
                 self.shards.owner(target.id)
             }
             Request::Merge(copy) => self.shards.owner(copy.standing.id),
+            Request::Collect(_) | Request::Forget(_) => {
+                unreachable!("every shard is asked for its own part")
+            }
         };
-        if owner == self.own {
-            return self.serve(now, from, request);
+        self.ask(now, owner, from, &request);
+    }
+
+    /// Another node asks for a page of timers, over all cores. Answered like a request.
+    pub fn page(&mut self, now: Now, from: Requester, asked: PageAsked) {
+        // One core keeps where the asking node is, whichever core it is connected with.
+        let keeper = self.shards.owner(TimerId(asked.node.0.into()));
+        if keeper == self.own {
+            return self.begin_page(now, from, asked);
         }
-        let sent = self.mesh.send_request(now.mono, owner, from, Remote::copy(&request));
+        let sent = self.mesh.send_request(now.mono, keeper, from, Remote::Page(asked));
+        if sent.is_err() {
+            let answer = Answer::Refused(Refusal::CoreBusy);
+            self.outbox.replies.push(Reply { to: from, answer });
+        }
+    }
+
+    /// Another node has taken timers over. Answered like a request.
+    pub fn forget(&mut self, now: Now, from: Requester, references: &mut [Reference]) {
+        references.sort_unstable_by_key(|reference| self.shards.owner(reference.id));
+        let shards = self.shards;
+        let parts: Vec<&[Reference]> =
+            references.chunk_by(|a, b| shards.owner(a.id) == shards.owner(b.id)).collect();
+        let to = self.gathers.begin_forget(self.own, from, parts.len());
+        if parts.is_empty() {
+            let answer = Answer::Internal(Box::new(Internal::Accepted));
+            return self.outbox.replies.push(Reply { to: from, answer });
+        }
+        for part in parts {
+            self.ask(now, shards.owner(part[0].id), to, &Request::Forget(part));
+        }
+    }
+
+    /// Merges those copies that this core owns.
+    pub fn merge(&mut self, now: Now, copies: &Copies) {
+        let to = Requester { shard: self.own, connection: GATHERED, generation: 0, request: 0 };
+        let (own, shards) = (self.own, self.shards);
+        copies.merge(
+            |id| shards.owner(id) == own,
+            |copy| {
+                self.serve(now, to, Request::Merge(copy));
+                let reply = self.outbox.replies.pop().expect("a copy is answered at once");
+                assert!(reply.to == to, "the last answer is the copy's");
+                matches!(reply.answer, Answer::Done { .. })
+            },
+        );
+    }
+
+    fn begin_page(&mut self, now: Now, from: Requester, asked: PageAsked) {
+        let (to, ask) = self.gathers.begin_page(now, (self.own, self.shards), from, asked);
+        for shard in 0..self.shards.get() {
+            self.ask(now, ShardIndex(shard), to, &Request::Collect(ask));
+        }
+    }
+
+    /// Asks a shard, this one or a sibling.
+    fn ask(&mut self, now: Now, owner: ShardIndex, from: Requester, request: &Request<'_>) {
+        if owner == self.own {
+            return self.serve(now, from, *request);
+        }
+        let sent = self.mesh.send_request(now.mono, owner, from, Remote::copy(request));
         if sent.is_err() {
             let answer = Answer::Refused(Refusal::CoreBusy);
             self.outbox.replies.push(Reply { to: from, answer });
@@ -100,7 +168,10 @@ impl Core {
             let messages = match self.mesh.receive() {
                 Some(Message::Request(from, request, sent)) => {
                     let served = Now { mono: now.mono.max(sent), ..now };
-                    self.serve(served, from, request.borrow());
+                    match request {
+                        Remote::Page(asked) => self.begin_page(served, from, asked),
+                        request => self.serve(served, from, request.borrow()),
+                    }
                     1
                 }
                 Some(Message::Reply(reply)) => {
@@ -128,6 +199,7 @@ impl Core {
 
     /// Turns the wheel. The attempts that follow must be taken before anything else happens here.
     pub fn tick(&mut self, now: Now) {
+        self.now = now;
         self.shard.tick(now, &mut self.outbox);
     }
 
@@ -147,6 +219,14 @@ impl Core {
     /// mesh.
     pub fn replies(&mut self, replies: &mut Vec<Reply>) {
         for reply in self.outbox.replies.drain(..) {
+            let reply = if reply.to.connection == GATHERED && reply.to.shard == self.own {
+                match self.gathers.take(self.now, self.peering.view(), reply) {
+                    Some(whole) => whole,
+                    None => continue,
+                }
+            } else {
+                reply
+            };
             if reply.to.shard == self.own {
                 replies.push(reply);
             } else {
@@ -302,7 +382,7 @@ impl Core {
     }
 
     /// The cluster as this core sees it.
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &Arc<View> {
         self.peering.view()
     }
 
@@ -314,6 +394,11 @@ impl Core {
     /// What this core believes of each peer that is to be connected with.
     pub fn peers_believed(&self) -> impl Iterator<Item = (PeerIndex, Liveness, Dialect)> {
         self.peering.believed()
+    }
+
+    /// Bytes kept for each peer of the view, by number.
+    pub fn peer_bytes_kept(&self) -> impl Iterator<Item = u64> {
+        self.peering.bytes_kept()
     }
 
     /// Messages kept for peers until they acknowledge them.

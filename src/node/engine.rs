@@ -175,6 +175,8 @@ impl Engine {
             match command {
                 Command::View(view) => core.set_view(now, view),
                 Command::Resynchronise => core.resynchronise(now),
+                Command::Copies(copies) => core.merge(now, &copies),
+                Command::Members(addresses) => self.server.service.gate.set_resolved(addresses),
             }
         }
     }
@@ -219,7 +221,8 @@ impl Engine {
         if wait != Wait::Poll || ended.since_ns(*published) >= PUBLISH_EVERY_NS {
             *published = ended;
             let others = (&self.lanes, &self.peers);
-            if publish(meters, &mut self.server, others, &self.ring) {
+            let commands = &self.commands;
+            if publish(meters, &mut self.server, others, &self.ring, commands) {
                 return wait.at_most(ended.plus_ms(TAGS_BEHIND_MS));
             }
         }
@@ -267,8 +270,8 @@ impl Engine {
                 let is_done = self.server.open() == 0 && self.server.service.core.peers_settled();
                 if is_done || at.mono >= since.plus_ms(STOP_FLUSH_MS) {
                     let others = (&self.lanes, &self.peers);
-                    let own = &self.meters[self.own];
-                    let _ = publish(own, &mut self.server, others, &self.ring);
+                    let (own, commands) = (&self.meters[self.own], &self.commands);
+                    let _ = publish(own, &mut self.server, others, &self.ring, commands);
                     return Ok(());
                 }
             }

@@ -14,10 +14,12 @@ use crossbeam_utils::CachePadded;
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
-use crate::shard::effects::{Reply, Request, Requester, Target};
+use crate::shard::effects::{PageAsk, Reply, Request, Requester, Target};
 use crate::timer::definition::OwnedDefinition;
 use crate::wire::peer_message::{PeerMessage, decode_message};
+use crate::wire::resync_json::Reference;
 
+use super::gather::PageAsked;
 use super::peering::InboundId;
 
 /// A request on its way to the core that owns the timer.
@@ -31,6 +33,12 @@ pub enum Remote {
     Read(Target),
     /// A copy of the internal API, encoded as a message.
     Merge(Box<[u8]>),
+    /// A part of a page of timers.
+    Collect(PageAsk),
+    /// Timers that another node has taken over.
+    Forget(Box<[Reference]>),
+    /// A whole page, of the core that keeps where the asking node is.
+    Page(PageAsked),
 }
 
 impl Remote {
@@ -48,6 +56,8 @@ impl Remote {
                 PeerMessage::Copy(copy).encode(&mut bytes);
                 Remote::Merge(bytes.into())
             }
+            Request::Collect(ask) => Remote::Collect(ask),
+            Request::Forget(references) => Remote::Forget(references.into()),
         }
     }
 
@@ -61,6 +71,9 @@ impl Remote {
                 Ok(PeerMessage::Copy(copy)) => Request::Merge(copy),
                 other => unreachable!("a copy was encoded by a sibling, not {other:?}"),
             },
+            Remote::Collect(ask) => Request::Collect(*ask),
+            Remote::Forget(references) => Request::Forget(references),
+            Remote::Page(_) => unreachable!("a core puts a page together itself"),
         }
     }
 }

@@ -71,6 +71,25 @@ impl Histogram {
     }
 }
 
+/// Bytes of messages that a core keeps for its peers until they have acknowledged them, by the
+/// numbers of the peers.
+#[derive(Debug)]
+pub struct KeptBytes([Meter; PEERS_MAX]);
+
+impl Default for KeptBytes {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Meter::default()))
+    }
+}
+
+impl std::ops::Deref for KeptBytes {
+    type Target = [Meter; PEERS_MAX];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
 /// What a core believes of its peers, by their numbers in its view.
 #[derive(Debug)]
 pub struct Beliefs([AtomicU8; PEERS_MAX]);
@@ -122,6 +141,8 @@ macro_rules! meters {
             pub tags: TagFeed,
             /// What the core believes of each peer.
             pub beliefs: Beliefs,
+            /// What the core keeps for each peer.
+            pub kept_bytes: KeptBytes,
         }
 
         impl CoreMeters {
@@ -218,6 +239,11 @@ meters! {
     walks: Gauge,
     /// Records that the present walk has looked at.
     walk_seen: Gauge,
+    /// Offers of timers to peers that have no answer yet.
+    offers_waiting: Gauge,
+    /// Commands of the control thread that the core has taken: new configurations and
+    /// resynchronisations.
+    commands_taken: Counter,
     /// Messages that peers refused.
     peer_messages_refused: Counter,
     /// Messages refused, here or by peers, because their version lies too far ahead of the clock.
@@ -263,6 +289,20 @@ meters! {
     peer_same_instance: Counter,
     /// Connections with nodes that are configured with other members than this one.
     peer_other_view: Counter,
+    /// Timers told by original nodes and other sites over the internal HTTP API.
+    internal_copies: Counter,
+    /// Statistics tags of these that were left out because they were malformed.
+    internal_tags_dropped: Counter,
+    /// Pages of timers asked for by other nodes.
+    internal_pages: Counter,
+    /// Timers on these pages.
+    internal_page_timers: Counter,
+    /// Timers that other nodes say they have taken over.
+    internal_references: Counter,
+    /// Timers forgotten because all nodes that are to hold them have taken them over.
+    internal_timers_released: Counter,
+    /// Requests to the internal HTTP API refused because they came from no member.
+    internal_strangers: Counter,
     /// Loop turns.
     turns: Counter,
     /// Loop turns longer than the budget.

@@ -8,13 +8,15 @@ mod connection;
 pub mod core;
 mod deadlines;
 mod engine;
+pub mod gather;
 mod http_talk;
 mod inbounds;
+pub mod internal_api;
 mod lanes;
 pub mod mesh;
 pub mod meters;
 mod owner;
-mod peer_address;
+pub mod peer_address;
 mod peer_handshake;
 mod peer_sockets;
 #[cfg(test)]

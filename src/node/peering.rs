@@ -236,7 +236,7 @@ impl Peering {
     }
 
     /// The cluster as this node sees it.
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &Arc<View> {
         &self.view
     }
 
@@ -570,6 +570,12 @@ impl Peering {
             let peer = self.peers[index.index()].as_ref()?;
             Some((index, peer.detector.liveness(), peer.voice.dialect()))
         })
+    }
+
+    /// Bytes kept for each, by number.
+    pub fn bytes_kept(&self) -> impl Iterator<Item = u64> {
+        let kept = |peer: &Peer| peer.voice.kept_bytes() as u64;
+        self.peers.iter().map(move |peer| peer.as_ref().map_or(0, kept))
     }
 
     /// Messages kept until peers have acknowledged them.

@@ -3,19 +3,23 @@
 use crate::cluster::detector::Liveness;
 use crate::ring::{Ring, thread_cpu_ns};
 
+use super::commands::Commands;
 use super::core::Core;
 use super::lanes::Lanes;
 use super::meters::CoreMeters;
 use super::peer_sockets::PeerSockets;
 use super::server::Server;
+use super::service::Service;
 
-/// Publishes the present state of a core. Cost: some sixty relaxed stores and one clock read. True:
-/// more is to be told of statistics tags than the control thread takes; publish again soon.
+/// Publishes the present state of a core. Cost: some sixty relaxed stores, two per peer, and one
+/// clock read. True: more is to be told of statistics tags than the control thread takes; publish
+/// again soon.
 pub fn publish(
     meters: &CoreMeters,
     server: &mut Server,
     (lanes, sockets): (&Lanes, &PeerSockets),
     ring: &Ring,
+    commands: &Commands,
 ) -> bool {
     let is_behind = meters.tags.tell(server.service.core.shard_mut().tags_mut());
     let shard = server.service.core.shard();
@@ -44,6 +48,7 @@ pub fn publish(
     meters.timers_misplaced.set(counted.misplaced);
     meters.walks.set(counted.walks);
     meters.walk_seen.set(counted.walk_seen);
+    meters.offers_waiting.set(counted.offers_waiting);
     meters.peer_messages_refused.set(counted.refused_by_peers);
     meters.future_versions.set(counted.future_versions);
     meters.store_bytes.set(shard.bytes());
@@ -56,6 +61,7 @@ pub fn publish(
     meters.partial_bytes.set(server.partial_bytes() as u64);
     meters.callback_connections.set(lanes.open() as u64);
     publish_peers(meters, &server.service.core, sockets);
+    publish_internal(meters, &server.service);
     let mesh = server.service.core.mesh();
     mesh.depth();
     meters.mesh_sent.set(mesh.sent);
@@ -63,6 +69,8 @@ pub fn publish(
     meters.mesh_depth_max.set(mesh.depth_max);
     meters.ring_enters.set(ring.enters());
     meters.cpu_ns.set(thread_cpu_ns());
+    // Last: whoever sees this sees what followed from the commands.
+    meters.commands_taken.set(commands.taken());
     is_behind
 }
 
@@ -76,6 +84,9 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     meters.peers_alive.set(believed[Liveness::Alive as usize]);
     meters.peers_suspect.set(believed[Liveness::Suspect as usize]);
     meters.peers_dead.set(believed[Liveness::Dead as usize]);
+    for (meter, kept_bytes) in meters.kept_bytes.iter().zip(core.peer_bytes_kept()) {
+        meter.set(kept_bytes);
+    }
     meters.peer_connections.set(core.inbounds_open() as u64);
     meters.peer_messages_kept.set(core.peer_messages_kept());
     meters.peer_sent_bytes.set(peers.bytes_sent);
@@ -93,4 +104,15 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     meters.peer_twins.set(peers.twins);
     meters.peer_same_instance.set(peers.same_instance);
     meters.peer_other_view.set(peers.other_view);
+}
+
+fn publish_internal(meters: &CoreMeters, service: &Service) {
+    let (internal, counted) = (service.internal, service.core.shard().counters());
+    meters.internal_copies.set(internal.copies);
+    meters.internal_tags_dropped.set(internal.tags_dropped);
+    meters.internal_pages.set(internal.pages);
+    meters.internal_page_timers.set(counted.collected);
+    meters.internal_references.set(internal.references);
+    meters.internal_timers_released.set(counted.released);
+    meters.internal_strangers.set(service.gate.refused);
 }

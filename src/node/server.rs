@@ -118,7 +118,7 @@ impl Server {
             }
             return;
         }
-        let input = ring.bytes_mut(received);
+        let input = ring.bytes_and_ends(received);
         let appetite = connection.feed(now, input, &mut self.service, &self.limits);
         self.after_feed(ring, place, appetite);
     }
@@ -157,7 +157,8 @@ impl Server {
         for place in std::mem::take(&mut self.resume) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
             connection.is_resuming = false;
-            let appetite = connection.feed(now, &mut [], &mut self.service, &self.limits);
+            let appetite =
+                connection.feed(now, (&mut [], ring.far_ends()), &mut self.service, &self.limits);
             self.after_feed(ring, place, appetite);
         }
     }

@@ -1,17 +1,23 @@
 //! From a complete request to a request for the shard, or to an answer at once.
 
 use crate::base::time::Now;
+use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Request, Requester, Target};
-use crate::timer::admission::{Rejection, admit};
+use crate::timer::admission::{Rejection, admit, admit_told};
+use crate::wire::internal_json::{AnyDocument, InternalPart, parse_any};
 use crate::wire::request_head::{Method, RequestHead};
-use crate::wire::timer_json::{JsonScratch, parse_timer};
+use crate::wire::resync_json::{Reference, parse_references};
+use crate::wire::timer_json::JsonScratch;
 use crate::wire::timer_path::{PublicId, TimerPath, parse_path};
 
 use super::answers::{Persistence, cut_body, write_error, write_not_allowed, write_pong};
 use super::core::Core;
+use super::internal_api::{Gate, PageHead, copy_of};
 
 /// Content buffers above this are given back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
+/// References whose memory is kept.
+const REFERENCES_KEPT: usize = 1_024;
 
 /// What is kept of a request's head once the head's bytes are gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +38,15 @@ impl RequestLine {
     }
 }
 
+/// Where a request comes from: asked only when another node may be there.
+#[derive(Clone, Copy)]
+pub struct Caller<'r> {
+    /// Of all sockets.
+    pub far_ends: FarEnds<'r>,
+    /// The connection's.
+    pub socket: SocketId,
+}
+
 /// Where the answer to a request comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
@@ -49,16 +64,43 @@ pub struct Service {
     pub written: u64,
     /// Requests answered 4xx.
     pub bad: u64,
+    /// Who may use the internal API.
+    pub gate: Gate,
+    /// What other nodes told and asked for.
+    pub internal: InternalCounters,
     opaque_bytes_max: u32,
     json: JsonScratch,
     content: Vec<u8>,
+    references: Vec<Reference>,
+}
+
+/// What other nodes told and asked for over the internal API of one core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InternalCounters {
+    /// Timers told.
+    pub copies: u64,
+    /// Pages of timers asked for.
+    pub pages: u64,
+    /// Timers that others have taken over.
+    pub references: u64,
+    /// Statistics tags left out because they were malformed.
+    pub tags_dropped: u64,
 }
 
 impl Service {
     /// The API before a core.
-    pub fn new(core: Core, opaque_bytes_max: u32) -> Self {
-        let (json, content) = (JsonScratch::default(), Vec::new());
-        Self { core, written: 0, bad: 0, opaque_bytes_max, json, content }
+    pub fn new(core: Core, opaque_bytes_max: u32, accepts_strangers: bool) -> Self {
+        Self {
+            core,
+            written: 0,
+            bad: 0,
+            gate: Gate::new(accepts_strangers),
+            internal: InternalCounters::default(),
+            opaque_bytes_max,
+            json: JsonScratch::default(),
+            content: Vec::new(),
+            references: Vec::new(),
+        }
     }
 
     /// Serves one complete request. An answer known at once is appended to `out`; `body` is used as
@@ -66,13 +108,13 @@ impl Service {
     pub fn serve(
         &mut self,
         now: Now,
-        from: Requester,
+        (from, caller): (Requester, Caller<'_>),
         line: &RequestLine,
         body: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Served {
         let begins = out.len();
-        let served = self.route(now, from, line, body, out);
+        let served = self.route(now, (from, caller), line, body, out);
         if line.method == Method::Head {
             cut_body(out, begins);
         }
@@ -83,17 +125,22 @@ impl Service {
     fn route(
         &mut self,
         now: Now,
-        from: Requester,
+        (from, caller): (Requester, Caller<'_>),
         line: &RequestLine,
         body: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Served {
         let persistence = line.persistence;
         let request = match (line.path, line.method) {
-            (TimerPath::Collection, Method::Post) => return self.store(now, from, line, body, out),
-            (TimerPath::Timer(_), Method::Put) => return self.store(now, from, line, body, out),
+            (TimerPath::Collection, Method::Post) | (TimerPath::Timer(_), Method::Put) => {
+                return self.store(now, (from, caller), line, body, out);
+            }
             (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
             (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
+            (TimerPath::References, Method::Delete) => {
+                let forgotten = self.forget(now, (from, caller), body);
+                return self.settle(forgotten, persistence, out);
+            }
             (TimerPath::Ping, Method::Get) => {
                 write_pong(out, persistence);
                 return Served::Written;
@@ -102,12 +149,11 @@ impl Service {
             (TimerPath::Timer(_), _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
+            (TimerPath::References, _) => return self.not_allowed(out, "DELETE", persistence),
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
-            (TimerPath::References | TimerPath::Unknown, _) => {
+            (TimerPath::Unknown, _) => {
                 let reason = "no such path; expected /timers, /timers/<id> or /ping";
-                self.bad += 1;
-                write_error(out, 404, reason, persistence);
-                return Served::Written;
+                return self.settle(Err((404, reason.into())), persistence, out);
             }
         };
         self.core.request(now, from, request);
@@ -118,7 +164,7 @@ impl Service {
     fn store(
         &mut self,
         now: Now,
-        from: Requester,
+        (from, caller): (Requester, Caller<'_>),
         line: &RequestLine,
         body: &mut [u8],
         out: &mut Vec<u8>,
@@ -127,19 +173,21 @@ impl Service {
             TimerPath::Timer(target) => Some(target),
             _ => None,
         };
-        let document = match parse_timer(body, &mut self.json) {
+        let document = match parse_any(body, &mut self.json) {
             Ok(document) => document,
             Err(error) => {
-                self.bad += 1;
-                write_error(out, 400, &error.0, line.persistence);
-                return Served::Written;
+                return self.settle(Err((400, error.0.into_owned())), line.persistence, out);
             }
         };
         let factor_in_path = target.and_then(|target| target.factor);
         if self.content.capacity() > CONTENT_BYTES_KEPT {
             self.content = Vec::new();
         }
-        match admit(&document, factor_in_path, self.opaque_bytes_max, &mut self.content) {
+        if let (Some(named), Some(part)) = (target, &document.internal) {
+            let merged = self.merge(now, (from, caller), named, &document, part);
+            return self.settle(merged, line.persistence, out);
+        }
+        match admit(&document.timer, factor_in_path, self.opaque_bytes_max, &mut self.content) {
             Ok(definition) => {
                 let request = match target {
                     Some(named) => Request::Update(target_of(named), definition),
@@ -148,14 +196,85 @@ impl Service {
                 self.core.request(now, from, request);
                 Served::Later
             }
-            Err(rejection) => {
-                self.bad += 1;
-                let too_long = matches!(rejection, Rejection::OpaqueTooLong { .. });
-                let status = if too_long { 413 } else { 400 };
-                write_error(out, status, &rejection.to_string(), line.persistence);
-                Served::Written
-            }
+            Err(rejection) => self.settle(Err(refusal_of(&rejection)), line.persistence, out),
         }
+    }
+
+    /// A PUT of another node: a copy of a timer, or its tombstone.
+    #[cold]
+    fn merge(
+        &mut self,
+        now: Now,
+        (from, caller): (Requester, Caller<'_>),
+        named: PublicId,
+        document: &AnyDocument<'_>,
+        part: &InternalPart<'_>,
+    ) -> Result<(), (u16, String)> {
+        self.admit(caller)?;
+        let told = admit_told(&document.timer, self.opaque_bytes_max, &mut self.content);
+        let told = told.map_err(|rejection| refusal_of(&rejection))?;
+        self.internal.copies += 1;
+        self.internal.tags_dropped += u64::from(part.tags_dropped);
+        let factor = document.timer.replication_factor;
+        let copy = copy_of(now, self.core.view(), named, factor, part, told);
+        self.core.request(now, from, Request::Merge(copy));
+        Ok(())
+    }
+
+    /// GET of a page of timers, by another node. `out` as in [`Service::serve`].
+    pub fn page(
+        &mut self,
+        now: Now,
+        (from, caller): (Requester, Caller<'_>),
+        head: &PageHead,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let asked = self.admit(caller).and_then(|()| head.read(self.core.view()));
+        let begun = asked.map(|asked| {
+            self.internal.pages += 1;
+            self.core.page(now, from, asked);
+        });
+        let served = self.settle(begun, persistence, out);
+        self.written += u64::from(served == Served::Written);
+        served
+    }
+
+    /// DELETE of references, by another node.
+    #[cold]
+    fn forget(
+        &mut self,
+        now: Now,
+        (from, caller): (Requester, Caller<'_>),
+        body: &mut [u8],
+    ) -> Result<(), (u16, String)> {
+        self.admit(caller)?;
+        self.references.clear();
+        parse_references(body, &mut self.json, &mut self.references)
+            .map_err(|error| (400, error.0.into_owned()))?;
+        self.internal.references += self.references.len() as u64;
+        self.core.forget(now, from, &mut self.references);
+        self.references.shrink_to(REFERENCES_KEPT);
+        Ok(())
+    }
+
+    /// Whether the caller may use the internal API.
+    fn admit(&mut self, caller: Caller<'_>) -> Result<(), (u16, String)> {
+        let address = || caller.far_ends.of(caller.socket).map(|address| address.ip());
+        self.gate.admit(self.core.view(), address).map_err(|reason| (403, reason))
+    }
+
+    /// Writes the refusal of what is not taken.
+    fn settle(
+        &mut self,
+        taken: Result<(), (u16, String)>,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let Err((status, reason)) = taken else { return Served::Later };
+        self.bad += 1;
+        write_error(out, status, &reason, persistence);
+        Served::Written
     }
 
     /// Appends the answer to bytes that are no request, or to a request that is not taken.
@@ -170,6 +289,12 @@ impl Service {
         write_not_allowed(out, allow, persistence);
         Served::Written
     }
+}
+
+/// Status and reason for a document that is no timer.
+fn refusal_of(rejection: &Rejection) -> (u16, String) {
+    let too_long = matches!(rejection, Rejection::OpaqueTooLong { .. });
+    (if too_long { 413 } else { 400 }, rejection.to_string())
 }
 
 /// A timer as the path names it.

@@ -17,7 +17,7 @@ use crate::ring::{
 use crate::shard::ShardConfig;
 use crate::store::wheel::Geometry;
 
-use super::commands::{Command, Commands};
+use super::commands::{Command, Commander, Commands};
 use super::core::Core;
 use super::engine::Engine;
 use super::lanes::Lanes;
@@ -87,10 +87,12 @@ pub struct NodeHandle {
 impl NodeHandle {
     /// Asks something of every core; each does it in its next turn.
     pub fn command(&self, command: &Command) {
-        for (commands, waker) in self.commands.iter().zip(&self.wakers) {
-            commands.push(command.clone());
-            waker.wake();
-        }
+        self.commander().command(command);
+    }
+
+    /// What gives commands to the cores without the handle.
+    pub fn commander(&self) -> Commander {
+        Commander::of(&self.commands, &self.wakers)
     }
 
     /// Begins an orderly stop: no new connection, no new work, running callbacks finish (at most 2
@@ -298,7 +300,8 @@ impl Seat {
         let settings = &self.settings;
         let began = now();
         let core = Core::with_identity(self.shard_config(), self.mesh, self.identity, began);
-        let service = Service::new(core, settings.limits.opaque_bytes_max);
+        let service =
+            Service::new(core, settings.limits.opaque_bytes_max, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
         ring.listen(self.listener);
         let engine = Engine {

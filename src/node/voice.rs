@@ -46,6 +46,11 @@ impl Voice {
         self.link.len()
     }
 
+    /// See [`Link::kept_bytes`].
+    pub fn kept_bytes(&self) -> usize {
+        self.link.kept_bytes()
+    }
+
     /// See [`Link::frames`]; any bytes count under HTTP, where no length is guessed.
     pub fn has_heard(&self, frames: u64) -> bool {
         self.dialect == Dialect::Http || self.link.frames() != frames

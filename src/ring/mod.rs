@@ -33,5 +33,5 @@ pub use listen::{Listener, raise_open_files_limit};
 pub use memory::{keep_freed_memory, prefault};
 pub use probe::{KernelSupport, probe};
 pub use process::{Daemon, Launcher, daemonise, lock_file, redirect_standard_error};
-pub use uring::{Ring, RingConfig};
+pub use uring::{FarEnds, Ring, RingConfig};
 pub use waker::{Mailbox, Waker};

@@ -3,6 +3,7 @@
 //! A slot is freed only when its last operation has completed, so memory that an operation uses
 //! lives in the slot.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use socket2::{SockAddr, SockRef};
@@ -92,6 +93,13 @@ impl SocketTable {
     pub(super) fn get(&mut self, id: SocketId) -> Option<&mut Socket> {
         let slot = self.slots.get_mut(id.index as usize)?;
         (slot.generation == id.generation && slot.fd.is_some() && !slot.closing).then_some(slot)
+    }
+
+    /// Whom the socket is connected with; `None` also of one that is gone.
+    pub(super) fn peer_of(&self, id: SocketId) -> Option<SocketAddr> {
+        let slot = self.slots.get(id.index as usize)?;
+        let is_open = slot.generation == id.generation && slot.fd.is_some();
+        is_open.then(|| slot.socket_ref().peer_addr().ok()?.as_socket()).flatten()
     }
 
     /// The socket that a completion belongs to.

@@ -59,6 +59,19 @@ pub struct Ring {
     not_send: PhantomData<*const ()>,
 }
 
+/// Whom the sockets of a ring are connected with.
+#[derive(Clone, Copy)]
+pub struct FarEnds<'r> {
+    sockets: &'r SocketTable,
+}
+
+impl FarEnds<'_> {
+    /// The address at the other end; `None` of a socket that is gone. Cost: a system call.
+    pub fn of(&self, socket: SocketId) -> Option<SocketAddr> {
+        self.sockets.peer_of(socket)
+    }
+}
+
 impl Ring {
     /// Makes a ring on the calling thread (SINGLE_ISSUER, DEFER_TASKRUN, COOP_TASKRUN, SUBMIT_ALL).
     pub fn new(config: &RingConfig) -> Result<Ring, RingError> {
@@ -161,6 +174,18 @@ impl Ring {
     /// turn was taken since.
     pub fn bytes_mut(&mut self, received: &Received) -> &mut [u8] {
         self.buffers.bytes_mut(received.buffer, received.length, received.turn)
+    }
+
+    /// As [`Ring::bytes_mut`], and whom sockets are connected with, to be asked while the bytes are
+    /// parsed.
+    pub fn bytes_and_ends(&mut self, received: &Received) -> (&mut [u8], FarEnds<'_>) {
+        let Received { buffer, length, turn, .. } = *received;
+        (self.buffers.bytes_mut(buffer, length, turn), FarEnds { sockets: &self.sockets })
+    }
+
+    /// Whom sockets are connected with.
+    pub fn far_ends(&self) -> FarEnds<'_> {
+        FarEnds { sockets: &self.sockets }
     }
 
     /// Gives the buffers of the last turn back, submits everything begun since, waits as told, and

@@ -59,6 +59,12 @@ pub struct Counters {
     pub walks: u64,
     /// Records that this walk has seen.
     pub walk_seen: u64,
+    /// Timers given to nodes that asked for pages.
+    pub collected: u64,
+    /// Timers forgotten because all nodes that are to hold them have taken them over.
+    pub released: u64,
+    /// Offers of timers to peers that have no answer yet.
+    pub offers_waiting: u64,
     /// Milliseconds that the oldest undelivered pop was overdue when last looked at.
     pub oldest_overdue_ms: u64,
 }

@@ -3,13 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::ids::{HostId, PeerIndex, PeerSet, ShardIndex, Slot, TimerId};
+use crate::base::ids::{HostId, NodeHash, PeerIndex, PeerSet, ShardIndex, Slot, TimerId};
+use crate::base::ranked::Replicas;
 use crate::base::time::Tick;
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::timer::definition::Definition;
 use crate::timer::version::Version;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
+use crate::wire::resync_json::Reference;
 
 /// Who waits for an answer. The shard only carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,6 +41,27 @@ pub enum Request<'a> {
     /// another site. Its start is in ms of this node's monotonic clock. Answered `Done` when it is
     /// merged, whether it was news or not.
     Merge(TimerCopy<'a>),
+    /// A part of a page of timers that a node is to hold (seeds/001 "active method").
+    Collect(PageAsk),
+    /// Timers that a node has taken over, `DELETE /timers/references`; of this shard alone.
+    Forget(&'a [Reference]),
+}
+
+/// A place in the order of pages: when the next pop is due, then the id.
+pub type PagePlace = (Tick, TimerId);
+
+/// Which timers are asked for: those that `node` is to hold under the new cluster, in the order of
+/// their next pops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageAsk {
+    /// The asking node.
+    pub node: NodeHash,
+    /// Those from this place on, itself included.
+    pub from: PagePlace,
+    /// How many at most.
+    pub count: u32,
+    /// Whether a round begins, so that nothing remembered of a former one counts.
+    pub is_fresh: bool,
 }
 
 /// A timer as a client names it.
@@ -289,6 +312,46 @@ pub enum Answer {
     NotFound,
     /// 503.
     Refused(Refusal),
+    /// To another node, over the internal HTTP API.
+    Internal(Box<Internal>),
+}
+
+/// Answers to other nodes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Internal {
+    /// What one shard adds to a page.
+    Part(PagePart),
+    /// A page of timers: 200, or 206 when there are more.
+    Page {
+        /// The document.
+        body: Vec<u8>,
+        /// Timers in it.
+        count: u64,
+        /// Whether there are more.
+        has_more: bool,
+    },
+    /// References are noted: 202.
+    Accepted,
+}
+
+/// What one shard adds to a page: its first timers, in order.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PagePart {
+    /// None is left out before the last.
+    pub timers: Vec<CollectedTimer>,
+    /// Whether there are more behind them.
+    pub has_more: bool,
+}
+
+/// One timer of a page.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CollectedTimer {
+    /// Its place in the order.
+    pub place: PagePlace,
+    /// The nodes that hold it.
+    pub former: Replicas,
+    /// The timer as a message, its replicas those of the new cluster already.
+    pub copy: Box<[u8]>,
 }
 
 /// An answer and who waits for it.

@@ -2,12 +2,12 @@
 //! host counts together.
 
 use crate::base::ids::{HostId, Slot, TimerId};
-use crate::base::limits::TOMBSTONE_MS_MIN;
+use crate::base::limits::{RANK_DELAY_MS, TOMBSTONE_MS_MIN};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::store::payloads::PayloadRef;
 use crate::timer::definition::Definition;
-use crate::timer::schedule::tombstone_ms;
+use crate::timer::schedule::{Schedule, tombstone_ms};
 use crate::timer::version::StateKey;
 
 use super::Shard;
@@ -15,26 +15,25 @@ use super::effects::Refusal;
 use super::placements::Placement;
 use super::record::{HostId16, Record, State};
 
-/// The state of a live timer that is to be held from now on.
-pub(super) struct Living<'a> {
+/// All of a state but what is only carried: a client's write, a peer's copy.
+#[derive(Clone, Copy)]
+pub(super) struct Outline {
     pub id: TimerId,
     pub key: StateKey,
     pub start: Tick,
     pub interval_ms: u64,
     pub repeat_for_ms: u64,
     pub placement: Placement,
-    pub host: HostId,
-    pub content: &'a [u8],
 }
 
-/// The state of a timer that has ended.
-pub(super) struct Grave {
-    pub id: TimerId,
-    pub key: StateKey,
-    pub start: Tick,
-    pub interval_ms: u64,
-    pub repeat_for_ms: u64,
-    pub placement: Placement,
+impl Outline {
+    pub fn schedule(&self) -> Schedule {
+        Schedule {
+            start: self.start,
+            interval_ms: self.interval_ms,
+            repeat_for_ms: self.repeat_for_ms,
+        }
+    }
 }
 
 impl Shard {
@@ -46,31 +45,40 @@ impl Shard {
     pub(super) fn pops_at(&self, record: &Record) -> Tick {
         let delay_ms =
             self.placements.get(record.placement).delay_ms(self.config.cluster.promotion);
+        if is_planted(Bug::RankOnePopsWithoutDelay) && delay_ms == RANK_DELAY_MS {
+            return record.schedule().due(record.sequence + 1);
+        }
         record.schedule().due(record.sequence + 1) + delay_ms
     }
 
     /// Holds a live state in place of whatever is held under the id. What can refuse has been asked
     /// before.
-    pub(super) fn hold(&mut self, tick: Tick, living: &Living<'_>) -> Slot {
-        let found = self.find(living.id);
+    pub(super) fn hold(
+        &mut self,
+        tick: Tick,
+        outline: &Outline,
+        host: HostId,
+        content: &[u8],
+    ) -> Slot {
+        let found = self.find(outline.id);
         let held = found.map(|slot| *self.records.get(slot));
         if let Some(held) = &held {
             self.release(tick, held);
         }
         let record = Record {
-            id: living.id,
-            version: living.key.version,
-            start: living.start,
-            interval_ms: living.interval_ms,
-            repeat_for_ms: living.repeat_for_ms,
-            sequence: living.key.sequence,
-            payload: self.payloads.insert(living.content),
-            placement: self.placements.enter(&living.placement),
-            host: living.host.into(),
+            id: outline.id,
+            version: outline.key.version,
+            start: outline.start,
+            interval_ms: outline.interval_ms,
+            repeat_for_ms: outline.repeat_for_ms,
+            sequence: outline.key.sequence,
+            payload: self.payloads.insert(content),
+            placement: self.placements.enter(&outline.placement),
+            host: host.into(),
             state: State::Armed,
             attempts: 0,
         };
-        self.hosts.get_mut(living.host).timers += 1;
+        self.hosts.get_mut(host).timers += 1;
         self.counters.timers += 1;
         self.enter_tags(&record);
         let pops_at = self.pops_at(&record);
@@ -79,22 +87,22 @@ impl Shard {
 
     /// Holds a tombstone in place of whatever is held under the id, for at least the interval of
     /// either.
-    pub(super) fn bury(&mut self, tick: Tick, grave: &Grave) -> Slot {
-        let found = self.find(grave.id);
+    pub(super) fn bury(&mut self, tick: Tick, outline: &Outline) -> Slot {
+        let found = self.find(outline.id);
         let held = found.map(|slot| *self.records.get(slot));
-        let interval_ms = held.map_or(0, |held| held.interval_ms).max(grave.interval_ms);
+        let interval_ms = held.map_or(0, |held| held.interval_ms).max(outline.interval_ms);
         if let Some(held) = &held {
             self.release(tick, held);
         }
         let record = Record {
-            id: grave.id,
-            version: grave.key.version,
-            start: grave.start,
+            id: outline.id,
+            version: outline.key.version,
+            start: outline.start,
             interval_ms,
-            repeat_for_ms: grave.repeat_for_ms,
-            sequence: grave.key.sequence,
+            repeat_for_ms: outline.repeat_for_ms,
+            sequence: outline.key.sequence,
             payload: PayloadRef::EMPTY,
-            placement: self.placements.enter(&grave.placement),
+            placement: self.placements.enter(&outline.placement),
             host: HostId16::NONE,
             state: State::Tombstone,
             attempts: 0,
@@ -104,8 +112,8 @@ impl Shard {
         self.put(found.zip(held), record, tick + stays_ms)
     }
 
-    /// Makes a tombstone of a live record, whose numbers have been brought up to date; `former` says
-    /// which list it is in.
+    /// Makes a tombstone of a live record, whose numbers have been brought up to date; `former`
+    /// says which list it is in.
     pub(super) fn entomb(&mut self, tick: Tick, slot: Slot, former: &Record) {
         self.leave_tags(&self.records.get(slot).clone());
         let record = self.records.get_mut(slot);
@@ -122,15 +130,14 @@ impl Shard {
         self.refile(slot, former, tick + stays_ms);
     }
 
-    /// A tombstone has stayed its time: it ends, unless a node that is to hold the timer cannot be
-    /// reached and may come back with a copy.
+    /// A tombstone has stayed its time: it ends, unless a member cannot be reached and may come
+    /// back with a copy. Any member: the list of a delete leaves out those that are dead, and these
+    /// are the ones that may hold the timer from before.
     pub(super) fn end_tombstone(&mut self, now: Now, slot: Slot) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
-        let list = self.placements.get(record.placement).replicas;
-        let away = self.peers.view.peers_of(&list).minus(self.peers.alive());
-        let members = self.peers.view.connected_nodes();
-        if away.intersection(members).is_empty() || self.peers.is_alone() {
+        let away = self.peers.view.connected_nodes().minus(self.peers.alive());
+        if away.is_empty() || self.peers.is_alone() {
             return self.remove(tick, slot);
         }
         // A delete is as old as its version; a timer that came to its end, as its last pop.
@@ -141,7 +148,7 @@ impl Shard {
         if age_ms >= self.tombstone_ms(record.interval_ms) + held_ms {
             return self.remove(tick, slot);
         }
-        self.wheel.insert(&mut self.links, slot, tick + held_ms.min(TOMBSTONE_MS_MIN).max(1));
+        self.wheel.insert(&mut self.links, slot, tick + held_ms.clamp(1, TOMBSTONE_MS_MIN));
     }
 
     /// Forgets a record altogether: others hold it.

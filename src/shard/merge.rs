@@ -10,7 +10,7 @@ use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, 
 
 use super::Shard;
 use super::effects::{Answer, Outbox, PeerTicket, Refusal};
-use super::keep::{Grave, Living};
+use super::keep::Outline;
 use super::placements::Placement;
 use super::record::{Record, State};
 
@@ -237,53 +237,38 @@ impl Shard {
             placement.actives = copy.standing.actives & replicas.all_ranks();
         }
         let former = held.map(|held| self.placements.get(held.placement).replicas);
-        let start = teller.start(copy.start_ms);
-        let schedule = crate::timer::schedule::Schedule {
-            start,
+        // The start of a write does not change, what is told of it does: by the message's delay.
+        let same = held.filter(|held| held.version == key.version);
+        let outline = Outline {
+            id: copy.standing.id,
+            key,
+            start: same.map_or_else(|| teller.start(copy.start_ms), |held| held.start),
             interval_ms: copy.interval_ms,
             repeat_for_ms: copy.repeat_for_ms,
+            placement,
         };
-        let has_ended = key.sequence > 0 && schedule.is_last(key.sequence);
+        let has_ended = key.sequence > 0 && outline.schedule().is_last(key.sequence);
+        let is_own = placement.own.is_some();
         match copy.body.filter(|_| !has_ended) {
-            Some(body) => {
-                let holds = placement.own.is_some() || held.is_some_and(Record::is_live);
-                if holds {
-                    match held {
-                        Some(_) => self.room_for_bytes(body.content.len())?,
-                        None => self.room(body.content.len())?,
-                    }
-                    let host = self.hosts.intern(body.authority, tick).ok_or(Refusal::HostsFull)?;
-                    let living = Living {
-                        id: copy.standing.id,
-                        key,
-                        start,
-                        interval_ms: copy.interval_ms,
-                        repeat_for_ms: copy.repeat_for_ms,
-                        placement,
-                        host,
-                        content: body.content,
-                    };
-                    let slot = self.hold(tick, &living);
-                    self.look_later_if_misplaced(tick, slot);
+            Some(body) if is_own || held.is_some_and(Record::is_live) => {
+                match held {
+                    Some(_) => self.room_for_bytes(body.content.len())?,
+                    None => self.room(body.content.len())?,
                 }
+                let host = self.hosts.intern(body.authority, tick).ok_or(Refusal::HostsFull)?;
+                let slot = self.hold(tick, &outline, host, body.content);
+                self.look_later_if_misplaced(tick, slot);
             }
+            Some(_) => {}
             None => {
-                let is_wanted = placement.own.is_some() && self.room(0).is_ok();
+                let is_wanted = is_own && self.room(0).is_ok();
                 if held.is_some() || is_wanted && !is_planted(Bug::DropTombstonesAtRestart) {
-                    let grave = Grave {
-                        id: copy.standing.id,
-                        key,
-                        start,
-                        interval_ms: copy.interval_ms,
-                        repeat_for_ms: copy.repeat_for_ms,
-                        placement,
-                    };
-                    self.bury(tick, &grave);
+                    self.bury(tick, &outline);
                 }
             }
         }
         if is_from_site {
-            self.pass_on(key, start, copy, &placement, former, outbox);
+            self.pass_on(&outline, copy, former, outbox);
         }
         Ok(())
     }
@@ -291,13 +276,12 @@ impl Shard {
     /// A copy from another site goes to the replicas of this one.
     fn pass_on(
         &mut self,
-        key: StateKey,
-        start: Tick,
+        outline: &Outline,
         copy: &TimerCopy<'_>,
-        placement: &Placement,
         former: Option<Replicas>,
         outbox: &mut Outbox,
     ) {
+        let (key, placement) = (outline.key, &outline.placement);
         let view = &self.peers.view;
         let mut to = view.peers_of(&placement.replicas);
         if let Some(former) = former {
@@ -312,7 +296,7 @@ impl Shard {
                 ..copy.standing
             },
             replicas: placement.replicas,
-            start_ms: start.0,
+            start_ms: outline.start.0,
             ..*copy
         };
         let bytes = outbox.encode(&PeerMessage::Copy(TimerCopy { is_write: false, ..passed }));

@@ -12,6 +12,7 @@
 //! ```
 
 pub mod audit;
+mod collect;
 #[cfg(test)]
 mod cluster_tests;
 pub mod counters;
@@ -48,6 +49,7 @@ use crate::timer::definition::Content;
 use crate::timer::identity::Minter;
 use crate::timer::version::HybridClock;
 
+use collect::Collect;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox};
 use hosts::Hosts;
@@ -106,6 +108,7 @@ pub struct Shard {
     writes: Writes,
     reads: Reads,
     reconcile: Reconcile,
+    collect: Collect,
     clock: HybridClock,
     minter: Minter,
     /// Most milliseconds that the wall clock was ever ahead of the monotonic one.
@@ -152,6 +155,7 @@ impl Shard {
             writes: Writes::default(),
             reads: Reads::default(),
             reconcile: Reconcile::default(),
+            collect: Collect::default(),
             clock: HybridClock::new(config.instance),
             minter: Minter::new(config.instance, config.shards, config.own, now.wall),
             wall_ahead_ms: now.wall.0.saturating_sub(tick.0),
@@ -216,9 +220,11 @@ impl Shard {
             self.sweep(tick, outbox);
         }
         self.reconcile(now, outbox);
+        self.collect(now, outbox);
         self.counters.misplaced = self.reconcile.misplaced();
         self.counters.walk_seen = self.reconcile.seen().unwrap_or(0);
         self.counters.walks = u64::from(self.reconcile.seen().is_some());
+        self.counters.offers_waiting = self.reconcile.offers_waiting();
         self.counters.writes_waiting = self.writes.len() as u64;
     }
 
@@ -228,6 +234,7 @@ impl Shard {
         self.peers.view = view;
         self.recount_tags(now.mono.tick_floor());
         self.settle_writes(now, outbox);
+        self.collect.forget_windows();
         self.walk(PeerSet::EMPTY);
     }
 
@@ -262,7 +269,7 @@ impl Shard {
             return Some(Tick(0));
         }
         let work = self.reconcile.next_wake();
-        [self.wheel.next_wake(), work].into_iter().flatten().min()
+        [self.wheel.next_wake(), work, self.collect.next_wake()].into_iter().flatten().min()
     }
 
     /// The content of a callback that this shard asked for in an [`Attempt`]: valid until the next

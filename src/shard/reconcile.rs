@@ -82,6 +82,11 @@ impl Reconcile {
         self.walk.map(|walk| walk.seen)
     }
 
+    /// Offers without a result.
+    pub fn offers_waiting(&self) -> u64 {
+        u64::from(self.offers)
+    }
+
     /// When there is work again, given that nothing arrives.
     pub fn next_wake(&self) -> Option<Tick> {
         if self.offers >= OFFERS_MAX || self.moves.len() >= MOVES_MAX {
@@ -390,8 +395,8 @@ impl Shard {
         }
     }
 
-    /// Whether all live nodes of both lists see the same members as this one: another would not know
-    /// that the timer moves, and pop it where it was.
+    /// Whether all live nodes of both lists see the same members as this one: another would not
+    /// know that the timer moves, and pop it where it was.
     fn agrees(&self, former: &Replicas, list: &Replicas) -> bool {
         let view = &self.peers.view;
         let concerned = view.peers_of(former).union(view.peers_of(list)).without(self.peers.own());

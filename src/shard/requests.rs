@@ -42,6 +42,8 @@ impl Shard {
             Request::Delete(target) => self.delete(now, from, target, outbox),
             Request::Read(target) => Ok(self.read(now, from, target, outbox)),
             Request::Merge(copy) => self.merge(now, &copy, outbox).map(Some),
+            Request::Collect(ask) => self.ask_for_page(now, from, ask, outbox),
+            Request::Forget(references) => Ok(Some(self.forget_references(now, references))),
         };
         let answer = answer.unwrap_or_else(|refusal| {
             self.counters.refused += 1;

@@ -5,7 +5,7 @@
 //! A write that lost against a state this node did not know (it need not be a replica) is made
 //! again with a version above it: it was not answered yet, so it may count as the later one.
 
-use crate::base::ids::{HostId, PeerIndex, PeerSet, TimerId};
+use crate::base::ids::{PeerIndex, PeerSet, TimerId};
 use crate::base::limits::Acknowledge;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
@@ -16,7 +16,7 @@ use crate::wire::peer_message::{
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target};
-use super::keep::{Grave, Living};
+use super::keep::Outline;
 use super::placements::Placement;
 use super::requests::Plan;
 
@@ -135,13 +135,13 @@ impl Shard {
                     None => self.room(content.len())?,
                 }
                 let host = self.admit_host(authority, tick)?;
-                let slot = self.hold(tick, &new.living(plan.placement, host, content));
+                let slot = self.hold(tick, &new.outline(plan.placement), host, content);
                 self.look_later_if_misplaced(tick, slot);
             }
-            None if held.is_some() || (is_own && self.room(0).is_ok()) => {
-                if !is_planted(Bug::DropTombstone) || held.is_some() {
-                    self.bury(tick, &new.grave(plan.placement));
-                }
+            None if held.is_some()
+                || is_own && self.room(0).is_ok() && !is_planted(Bug::DropTombstone) =>
+            {
+                self.bury(tick, &new.outline(plan.placement));
             }
             _ => {}
         }
@@ -367,21 +367,8 @@ impl Shard {
 }
 
 impl NewWrite<'_> {
-    fn living<'b>(&self, placement: Placement, host: HostId, content: &'b [u8]) -> Living<'b> {
-        Living {
-            id: self.id,
-            key: self.key,
-            start: self.start,
-            interval_ms: self.interval_ms,
-            repeat_for_ms: self.repeat_for_ms,
-            placement,
-            host,
-            content,
-        }
-    }
-
-    fn grave(&self, placement: Placement) -> Grave {
-        Grave {
+    fn outline(&self, placement: Placement) -> Outline {
+        Outline {
             id: self.id,
             key: self.key,
             start: self.start,

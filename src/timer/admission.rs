@@ -3,8 +3,15 @@
 
 use super::definition::{Definition, encode_content};
 use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX};
+use crate::base::time::{Now, Tick};
 use crate::wire::callback_uri::parse_callback_uri;
+use crate::wire::internal_json::InternalPart;
+use crate::wire::peer_message::{CopyBody, START_MS_MAX};
 use crate::wire::timer_json::TimerDocument;
+
+/// How far a wall-clock start may lie ahead, by clocks that differ: what seems further ahead is
+/// 2^32 ms, 49 days, back instead.
+const START_AHEAD_MS_MAX: u32 = 3_600_000;
 
 /// Why a document is no timer. Answered with 400, or 413 for [`Rejection::OpaqueTooLong`]; the text
 /// is `Reason` and body.
@@ -83,6 +90,46 @@ pub fn admit<'a>(
     Ok(Definition { interval_ms, repeat_for_ms, factor, authority: uri.authority, content })
 }
 
+/// What a node tells of a timer, beside who holds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Told<'a> {
+    /// Milliseconds between pops.
+    pub interval_ms: u64,
+    /// Milliseconds of recurrence.
+    pub repeat_for_ms: u64,
+    /// What is called back; `None`: a tombstone.
+    pub body: Option<CopyBody<'a>>,
+}
+
+/// Checks the document of a node (compat section 5) and encodes its content into `content` (cleared
+/// first). An empty URI means a tombstone.
+pub fn admit_told<'a>(
+    document: &TimerDocument<'a>,
+    opaque_bytes_max: u32,
+    content: &'a mut Vec<u8>,
+) -> Result<Told<'a>, Rejection> {
+    let (interval_ms, repeat_for_ms) = timing(document)?;
+    if document.uri.is_empty() {
+        return Ok(Told { interval_ms, repeat_for_ms, body: None });
+    }
+    let definition = admit(document, None, opaque_bytes_max, content)?;
+    let body = CopyBody { authority: definition.authority, content: definition.content };
+    Ok(Told { interval_ms, repeat_for_ms, body: Some(body) })
+}
+
+/// When a timer that a node tells of started, on this node's monotonic clock: from the delta, or,
+/// where that is absent, from the wall clock modulo 2^32 ms (compat section 4). Never before the
+/// true start, as far as that was told.
+pub fn start_of(part: &InternalPart<'_>, now: Now) -> Tick {
+    let age_ms = |start_wall_ms: u32| {
+        let age_ms = (now.wall.0 as u32).wrapping_sub(start_wall_ms);
+        if age_ms > u32::MAX - START_AHEAD_MS_MAX { 0 } else { i64::from(age_ms) }
+    };
+    let told_ms = part.start_delta_ms.or_else(|| part.start_wall_ms.map(|at| -age_ms(at)));
+    let start_ms = now.mono.tick_ceil().0.saturating_add_signed(told_ms.unwrap_or(0));
+    Tick(start_ms.min(START_MS_MAX))
+}
+
 fn timing(document: &TimerDocument<'_>) -> Result<(u64, u64), Rejection> {
     let seconds = |member, got| milliseconds(got).ok_or(Rejection::Seconds { member, got });
     let interval_ms = seconds("timing.interval", document.interval_s)?;
@@ -154,6 +201,35 @@ mod tests {
         assert_eq!(times(0.0, Some(0.0)), Ok((0, 0)));
         assert_eq!(times(0.0, Some(1.0)), Err(Rejection::ZeroInterval(1.0)));
         assert_eq!(times(5.0, Some(2.0)), Ok((5_000, 2_000)));
+    }
+
+    #[test]
+    fn a_start_is_told_by_its_distance_or_by_a_wall_clock_that_wraps() {
+        use crate::base::ranked::Ranked;
+        use crate::base::time::{MonoNs, TICK_NS, WallMs};
+        use crate::wire::internal_json::Origin;
+        let part = |start_delta_ms, start_wall_ms| InternalPart {
+            origin: Origin::Peer,
+            start_delta_ms,
+            start_wall_ms,
+            sequence: 0,
+            view_id: None,
+            replicas: Ranked::new(),
+            sites: Ranked::new(),
+            version: None,
+            actives: None,
+            tags_dropped: 0,
+        };
+        let wall = WallMs((7 << 32) + 1_000);
+        let now = Now { mono: MonoNs(90_000_000 * TICK_NS), wall };
+        let back_ms = |start: Tick| 90_000_000 - start.0 as i64;
+        assert_eq!(back_ms(start_of(&part(Some(-4_004), Some(1)), now)), 4_004);
+        assert_eq!(back_ms(start_of(&part(Some(20), None), now)), -20);
+        assert_eq!(start_of(&part(Some(i64::MIN), None), now), Tick(0));
+        assert_eq!(back_ms(start_of(&part(None, Some(400)), now)), 600);
+        assert_eq!(back_ms(start_of(&part(None, Some(u32::MAX)), now)), 1_001, "it wraps");
+        assert_eq!(back_ms(start_of(&part(None, Some(5_000)), now)), 0, "a clock that is ahead");
+        assert_eq!(back_ms(start_of(&part(None, None), now)), 0);
     }
 
     #[test]

@@ -305,7 +305,8 @@ fn config() {
             b"[admin]\nenabled = false\nlisten = '[::1]:1'\n\
               [log]\nlevel = \"warn\" # why\nformat = 'json'\n",
             b"[callbacks]\ntimeout_ms = 2000\nretry_first_ms = 100\nretry_max_ms = 5000\n\n\
-              [node]\nxx\n",
+              [cluster]\nlocalhost = 'a:1'\nnodes = ['a:1', 'b']\nacknowledge = 'first'\n\
+              [sites]\nlocal = 's'\nremote = ['t=c:1']\n",
         ],
         &[
             b"[node]\n",
@@ -335,12 +336,59 @@ fn config() {
             b"1979-05-27",
             b"{a=1}",
             b"instance_id = 127\n",
-            b"name = ",
+            b"localhost = ",
+            b"joining = [",
             b"127.0.0.1:7254",
             b"\xef\xbb\xbf",
             b"\x1b[31m",
             b"#",
             b".",
+        ],
+    );
+}
+
+#[test]
+fn ini() {
+    fuzz(
+        targets::ini,
+        &[
+            b"[http]\nbind-address = 10.0.0.1 # mine\nbind-port = 7253\nthreads = 50\n\n\
+              [logging]\nfolder = /var/log/chronos\nlevel = 5\n",
+            b"[cluster]\r\nlocalhost = a:1\r\nnode = a:1\r\nnode=b\r\njoining = c\r\n\
+              leaving = d\r\npromotion = false\r\n",
+            b"\xef\xbb\xbfsites.local_site = x\n[sites]\nremote_site = y=e:1\n\
+              replicate_timers_across_sites = true\n[identity]\ninstance_id = 127\n",
+            b"# all of it\n[dns]\nservers = 127.0.0.1\n[exceptions]\nmax_ttl = 600\n\
+              [throttling]\nmax_tokens = 1000\n[admin]\nlisten = [::1]:1\n",
+        ],
+        &[
+            b"[http]\n",
+            b"[cluster]\n",
+            b"[sites]\n",
+            b"[limits]\n",
+            b"[clutser]\n",
+            b"\n",
+            b" = ",
+            b"=",
+            b"#",
+            b".",
+            b"]",
+            b"[",
+            b"node = a:1\n",
+            b"localhost = ",
+            b"joining = b\n",
+            b"remote_site = z=f\n",
+            b"bind-port = 0\n",
+            b"instance_id = 128\n",
+            b"deployment_id = 7\n",
+            b"level = 3\n",
+            b"on",
+            b"18446744073709551616",
+            b",",
+            b"\"",
+            b"\x1b[31m",
+            b"\x00",
+            b"\xc3\xa9",
         ],
     );
 }

@@ -9,8 +9,9 @@ use std::net::IpAddr;
 
 use chronos::base::ids::TimerId;
 use chronos::base::limits::{HEADERS_MAX, INTERVAL_MS_MAX, TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
-use chronos::control::config::{Config, ConfigError, parse_config};
+use chronos::control::config::{Config, ConfigError, Sources, load, parse_config};
 use chronos::control::config_text::print_effective;
+use chronos::control::ini::{Entry, parse_ini};
 use chronos::timer::admission::{Rejection, admit};
 use chronos::timer::definition::{Content, OwnedDefinition};
 use chronos::wire::answer_head::parse_answer_head;
@@ -413,7 +414,47 @@ pub fn config(data: &[u8]) -> bool {
             true
         }
         Err(error) => {
-            assert_tells(&error);
+            assert_tells(&error, "fuzz.toml");
+            false
+        }
+    }
+}
+
+/// INI files of an existing deployment: what is read means the same when it is written again; what
+/// is accepted means the same as the TOML that is printed for it; errors and warnings are bounded
+/// and name a line.
+pub fn ini(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data).into_owned();
+    if let Ok(entries) = parse_ini(&text) {
+        for entry in &entries {
+            let again = match entry.section {
+                "" => format!("{} = {}", entry.name, entry.value),
+                section => format!("[{section}]\n{} = {}", entry.name, entry.value),
+            };
+            let again = parse_ini(&again).expect("as written by us");
+            let same = |e: &Entry<'_>| {
+                (e.section, e.name, e.value) == (entry.section, entry.name, entry.value)
+            };
+            assert!(again.len() == 1 && same(&again[0]), "{entry:?} is read as {again:?}");
+            assert!((1..=1 + text.matches('\n').count()).contains(&entry.line), "{entry:?}");
+        }
+        assert!(entries.is_sorted_by(|one, other| one.line < other.line));
+    }
+    let ini = Some(vec![("fuzz.conf".into(), text)]);
+    match load(&Sources { ini, ..Sources::default() }) {
+        Ok(loaded) => {
+            assert!(loaded.warnings.len() <= 21, "{} warnings", loaded.warnings.len());
+            for told in &loaded.warnings {
+                assert!(told.len() < 1_000 && !told.contains(char::is_control), "{told:?}");
+            }
+            let printed = print_effective(&loaded.config);
+            let again = parse_config(&printed, "printed.toml")
+                .unwrap_or_else(|error| panic!("{printed}\nis refused: {error}"));
+            assert_same_settings(&loaded.config, &again);
+            true
+        }
+        Err(error) => {
+            assert_tells(&error, "fuzz.conf");
             false
         }
     }
@@ -425,12 +466,11 @@ fn assert_same_settings(one: &Config, other: &Config) {
     assert_eq!(one.log, other.log);
 }
 
-fn assert_tells(error: &ConfigError) {
+fn assert_tells(error: &ConfigError, file: &str) {
     assert!((1..=20).contains(&error.problems.len()), "{} problems", error.problems.len());
     for problem in &error.problems {
         let told = problem.to_string();
-        let names =
-            told.contains("fuzz.toml") || (problem.code() == "conflict" && told.contains('['));
+        let names = told.contains(file) || (problem.code() == "conflict" && told.contains('['));
         assert!(names, "{told:?} names neither a line nor a key");
         assert!(told.len() < 1_000 && !told.contains(char::is_control), "{told:?}");
     }

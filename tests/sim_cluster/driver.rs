@@ -52,6 +52,8 @@ pub struct CoreDriver {
     /// When the next step is scheduled, and which of the steps scheduled counts.
     pub step_ns: u64,
     pub generation: u64,
+    /// Timers handed over, as last looked at.
+    pub moved: u64,
     now: Now,
     dialled: BTreeMap<PeerIndex, ConnectionId>,
     inbounds: BTreeMap<(u32, u32), ConnectionId>,
@@ -68,6 +70,7 @@ impl CoreDriver {
             inputs: VecDeque::new(),
             step_ns: u64::MAX,
             generation: 0,
+            moved: 0,
             now,
             dialled: BTreeMap::new(),
             inbounds: BTreeMap::new(),

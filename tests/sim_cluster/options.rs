@@ -22,6 +22,8 @@ pub enum Trouble {
     OneAtATime,
     /// Anything at any time.
     Storm,
+    /// A node is away while clients change timers and another node loses its memory.
+    Plot,
 }
 
 /// What a run is like.
@@ -61,19 +63,24 @@ pub struct Options {
 impl Options {
     pub fn draw(seed: u64) -> Self {
         let draw = &mut Stream::new(seed, Purpose::Options);
-        let nodes = draw.pick(&[1, 2, 2, 3, 3, 3, 4, 5]);
-        let trouble = match draw.range(0, 9) {
+        let mut nodes = draw.pick(&[1, 2, 2, 3, 3, 3, 4, 5]);
+        let trouble = match draw.range(0, 11) {
             0..2 => Trouble::None,
             2..7 => Trouble::OneAtATime,
-            _ => Trouble::Storm,
+            7..10 => Trouble::Storm,
+            _ => Trouble::Plot,
         };
+        if trouble == Trouble::Plot {
+            nodes = draw.pick(&[3, 3, 4]);
+        }
         let mut shards = [1; NODES_MAX];
         for count in &mut shards {
             *count = draw.pick(&[1, 1, 2]);
         }
-        let has_operator = draw.chance(30);
+        let has_operator = trouble != Trouble::Plot && draw.chance(30);
         let slow = draw.chance(25);
-        let stays_dead = (nodes > 1 && trouble != Trouble::None && draw.chance(20))
+        let has_nodes_die = matches!(trouble, Trouble::OneAtATime | Trouble::Storm);
+        let stays_dead = (nodes > 1 && has_nodes_die && draw.chance(20))
             .then(|| draw.range(0, nodes as u64 - 1) as usize);
         Self {
             seed,
@@ -92,10 +99,17 @@ impl Options {
                 ..Self::cluster(draw)
             },
             hosts: draw.range(1, 3) as u32,
-            safety_ms: draw.range(20_000, 90_000),
+            safety_ms: draw.range(20_000, 90_000).max(if trouble == Trouble::Plot {
+                60_000
+            } else {
+                0
+            }),
             operations: draw.range(3, 40) as usize,
             chosen_ids: draw.pick(&[1, 4, 20]),
-            factor_max: draw.pick(&[1, 2, 2, 3, 3]) as u8,
+            factor_max: match trouble {
+                Trouble::Plot => 3,
+                _ => draw.pick(&[1, 2, 2, 3, 3]) as u8,
+            },
             interval_ms_max: draw.pick(&[2_000, 6_000, 15_000, 25_000]),
             trouble,
             host_trouble: trouble != Trouble::None && draw.chance(30),

@@ -160,6 +160,7 @@ impl World {
                 self.model.read(self.now_ns, sent_ns, ask.id, Some(&view.uri))?
             }
             Answer::NotFound => self.model.read(self.now_ns, sent_ns, ask.id, None)?,
+            Answer::Internal(_) => unreachable!("its number was asked for above"),
             Answer::Refused(refusal) => {
                 *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
                 // A write that reached some replicas may live on.
@@ -206,5 +207,6 @@ fn answer_number(answer: &Answer) -> u64 {
         Answer::Found(_) => 1,
         Answer::NotFound => 2,
         Answer::Refused(_) => 3,
+        Answer::Internal(_) => unreachable!("no client asks for what nodes ask for"),
     }
 }

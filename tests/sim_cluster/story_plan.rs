@@ -158,7 +158,11 @@ impl Story {
     pub fn draw(options: Options) -> Self {
         let operations = operations(&options);
         let faults = faults(&options);
-        Self { options, operations, faults }
+        let mut story = Self { options, operations, faults };
+        if story.options.trouble == Trouble::Plot {
+            plot(&mut story);
+        }
+        story
     }
 }
 
@@ -214,11 +218,63 @@ fn wish(draw: &mut Stream, options: &Options) -> Wish {
     Wish { interval_ms, repeat_for_ms: interval_ms * times + extra_ms, host, factor }
 }
 
+/// Timers on three nodes; one of the nodes is away; meanwhile some timers are deleted or replaced,
+/// and another node may restart empty, perhaps just as the first is back.
+fn plot(story: &mut Story) {
+    let options = &story.options;
+    let draw = &mut Stream::keyed(options.seed, Purpose::Faults, 1);
+    let away = draw.range(0, options.nodes as u64 - 1) as usize;
+    let other = (away + 1) % options.nodes;
+    let helper = (away + 2) % options.nodes;
+    let away_ms = draw.range(4_000, 25_000);
+    let begin_ms = draw.range(9_000, 14_000);
+    let end_ms = begin_ms + away_ms;
+    let mut operate = |name: usize, at_ms: u64, node: usize, kind: Kind| {
+        let (at_ns, patience_ms, loses_reply) = (at_ms * MS, 8_000, false);
+        let name = options.operations + name;
+        let operation = Operation { name, at_ns, node, kind, patience_ms, loses_reply };
+        story.operations.push(operation);
+    };
+    for timer in 0..6 {
+        // The factor of a chosen id follows from it, see `World::operate`.
+        let target = Target::Chosen(3 * (1_000 + timer as u64) + 2);
+        let interval_ms = draw.range(1_500, 5_000);
+        let host = draw.range(0, u64::from(options.hosts) - 1) as u32;
+        let repeat_for_ms = interval_ms * draw.range(8, 40);
+        let wish = Wish { interval_ms, repeat_for_ms, host, factor: 3 };
+        operate(2 * timer, draw.range(4_500, 7_000), helper, Kind::Update(target, wish));
+        let at_ms = begin_ms + draw.range(300, away_ms);
+        match draw.range(0, 3) {
+            0 => operate(2 * timer + 1, at_ms, helper, Kind::Update(target, wish)),
+            1 => operate(2 * timer + 1, at_ms, helper, Kind::Delete(target)),
+            _ => {}
+        }
+    }
+    let mask = 1 << away;
+    let fault = match draw.range(0, 2) {
+        0 => Fault::Freeze { node: away, ms: away_ms },
+        _ => Fault::Split { mask, ms: away_ms },
+    };
+    story.faults.push((begin_ms * MS, fault));
+    let for_ms = draw.pick(&[50, 500, 1_500]);
+    let killed_ms = match draw.range(0, 2) {
+        0 => None,
+        1 => Some(begin_ms + draw.range(3_500, away_ms.max(3_501))),
+        _ => Some(end_ms - for_ms + draw.range(0, 1_500)),
+    };
+    if let Some(killed_ms) = killed_ms {
+        let kill = Fault::Kill { node: other, for_ms, how: Death::Process };
+        story.faults.push((killed_ms * MS, kill));
+    }
+    story.operations.sort_by_key(|operation| (operation.at_ns, operation.name));
+    story.faults.sort_by_key(|(at_ns, _)| *at_ns);
+}
+
 fn faults(options: &Options) -> Vec<(u64, Fault)> {
     let draw = &mut Stream::new(options.seed, Purpose::Faults);
     let mut made = Vec::new();
     match options.trouble {
-        Trouble::None => {}
+        Trouble::None | Trouble::Plot => {}
         Trouble::OneAtATime => {
             let mut at_ms = draw.range(1_000, 15_000);
             while at_ms < options.safety_ms {

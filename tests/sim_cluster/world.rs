@@ -175,7 +175,12 @@ impl World {
         for after_ms in [CLEAN_MS, CLEAN_MS + 4_000, CLEAN_MS + 8_000] {
             self.schedule(heal_ns + after_ms * MS, Event::Clean);
         }
-        self.schedule(heal_ns + END_MS * MS, Event::End);
+        // Tombstones stay while a node is dead, longer if the clock of who deleted is ahead.
+        let held_ms = match self.options.stays_dead {
+            Some(_) => 2 * self.options.cluster.tombstone_hold_ms + 20_000,
+            None => 0,
+        };
+        self.schedule(heal_ns + (END_MS + held_ms) * MS, Event::End);
         self.schedule(CHECK_MS * MS, Event::Check);
     }
 
@@ -269,9 +274,12 @@ impl World {
         } else {
             driver.turn(self)
         };
+        let moved = driver.core.shard().counters().moved;
+        let has_moved = std::mem::replace(&mut driver.moved, moved) != moved;
         self.nodes[place.node].cores[usize::from(place.core)] = Some(driver);
         self.stop_if_done(place.node);
-        result
+        result?;
+        if has_moved { self.agree() } else { Ok(()) }
     }
 
     /// Gives a core something to do, if its process still lives.

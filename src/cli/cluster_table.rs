@@ -1,0 +1,118 @@
+//! `chronos cluster status`: one line per member, and what is wrong.
+
+use serde_json::json;
+
+use super::cluster::{Context, Report, Survey};
+use super::{EXIT_FAILURE, EXIT_OK, print, tell};
+
+/// Shows the cluster. 0: all members answer, agree, and nobody is believed dead.
+pub(super) fn status(context: &Context) -> u8 {
+    let survey = match context.survey(&[], &[]) {
+        Ok(survey) => survey,
+        Err(error) => {
+            tell(&format!("error: {error}"));
+            if context.json {
+                print(&format!("{:#}\n", json!({ "outcome": "failed", "text": error })));
+            }
+            return EXIT_FAILURE;
+        }
+    };
+    let problems = problems(&survey);
+    let text = if context.json {
+        let nodes: Vec<_> = survey.reports.values().map(|report| &report.document).collect();
+        format!("{:#}\n", json!({ "nodes": nodes, "problems": problems }))
+    } else {
+        table(&survey)
+            + &problems.iter().map(|text| format!("problem: {text}\n")).collect::<String>()
+    };
+    let code = if problems.is_empty() { EXIT_OK } else { EXIT_FAILURE };
+    code.max(print(&text))
+}
+
+/// What an operator should know; empty: all is well.
+fn problems(survey: &Survey) -> Vec<String> {
+    let mut problems: Vec<String> =
+        survey.missing.iter().map(|(name, why)| format!("{name} does not answer: {why}")).collect();
+    let mut reports = survey.reports.values();
+    let first = reports.next().expect("a survey has an answer");
+    for other in reports.filter(|other| !other.lists.is_same(&first.lists)) {
+        problems.push(format!(
+            "members disagree: {} has {}; {} has {}",
+            first.name, first.lists, other.name, other.lists
+        ));
+    }
+    for report in survey.reports.values() {
+        for (name, belief) in &report.believed {
+            if ["dead", "suspect"].contains(&belief.as_str()) {
+                problems.push(format!("{} believes {name} {belief}", report.name));
+            }
+        }
+        if let Some(error) = report.document["reload_error"]["text"].as_str() {
+            problems.push(format!("{}: the last reload failed: {error}", report.name));
+        }
+    }
+    problems
+}
+
+fn table(survey: &Survey) -> String {
+    let head = ["NODE", "ROLE", "LIVENESS", "TIMERS", "KEPT BYTES", "RESYNCHRONISATION"];
+    let mut rows = vec![head.map(str::to_owned)];
+    let mut names: Vec<&String> = Vec::new();
+    for name in survey.reports.values().flat_map(|report| report.lists.everybody()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for name in &names {
+        rows.push(row(survey, name));
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..head.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    let first = survey.reports.values().next().expect("a survey has an answer");
+    let site = first.document["site"].as_str().unwrap_or_default();
+    let view = first.document["view_id"].as_str().unwrap_or_default();
+    let nodes = if names.len() == 1 { "1 node" } else { &format!("{} nodes", names.len()) };
+    format!("{text}{nodes}, site {site}, cluster view {view}\n")
+}
+
+fn row(survey: &Survey, name: &str) -> [String; 6] {
+    let others = survey.reports.values().filter(|report| report.name != name);
+    let beliefs: Vec<&str> = others.clone().filter_map(|report| belief(report, name)).collect();
+    let answers = survey.reports.get(name);
+    let liveness = match beliefs.first() {
+        None if answers.is_some() => "answers",
+        None => "no answer",
+        Some(first) if beliefs.iter().all(|belief| belief == first) => first,
+        Some(_) => "disputed",
+    };
+    let kept: u64 = others.filter_map(|report| member(report, name)?["kept_bytes"].as_u64()).sum();
+    let role = survey.reports.values().find_map(|report| member(report, name)?["role"].as_str());
+    let (timers, work) = match answers {
+        Some(report) => (report.timers.to_string(), work(report)),
+        None => ("?".into(), "?".into()),
+    };
+    let role = role.unwrap_or("?").to_owned();
+    [name.to_owned(), role, liveness.to_owned(), timers, kept.to_string(), work]
+}
+
+fn work(report: &Report) -> String {
+    match (report.is_running, report.misplaced) {
+        (false, 0) => "at rest".into(),
+        (false, left) => format!("{left} to move"),
+        (true, left) => format!("{} of {} seen, {left} to move", report.seen, report.total),
+    }
+}
+
+fn belief<'a>(report: &'a Report, name: &str) -> Option<&'a str> {
+    report.believed.iter().find(|(other, _)| other == name).map(|(_, belief)| belief.as_str())
+}
+
+fn member<'a>(report: &'a Report, name: &str) -> Option<&'a serde_json::Value> {
+    report.document["members"].as_array()?.iter().find(|member| member["name"] == name)
+}

@@ -1,0 +1,300 @@
+//! Pages of timers for nodes that ask which ones they are to hold (seeds/001 "active method"), and
+//! the timers that such nodes have taken over.
+//!
+//! A page is in the order of the next pops, but the wheel knows no order among a million timers. So
+//! a shard goes through its records in portions and keeps the earliest of those that the node is to
+//! hold: its *window*. Pages are taken from the window; behind its end the next one is made. Timers
+//! of one millisecond are in the order of their ids, so that a page may end among a million of them
+//! and the next one goes on there.
+//!
+//! Timers that already are where they belong are told, too: a node that comes back empty asks for
+//! them. Never waits, never answers twice.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+use ahash::AHashMap;
+
+use crate::base::ids::{NodeHash, Slot};
+use crate::base::time::{Now, Tick};
+use crate::timer::version::StateKey;
+use crate::wire::peer_message::{PeerMessage, Standing, TimerCopy};
+use crate::wire::resync_json::Reference;
+
+use super::Shard;
+use super::effects::{
+    Answer, CollectedTimer, Internal, Outbox, PageAsk, PagePart, PagePlace, Refusal, Reply,
+    Requester,
+};
+use super::record::State;
+
+/// Records looked at per tick, some 150 ns each.
+const LOOKS_PER_TICK: u32 = 1_024;
+/// What a timer on a page costs, in looks.
+const LOOKS_PER_TIMER: u32 = 8;
+/// Timers in a window: 24 B each and the tree around them, 3 MiB at most.
+const WINDOW_MAX: usize = 1 << 16;
+/// Windows at a time: so many nodes may ask at once before they take each other's place.
+const WINDOWS_MAX: usize = 8;
+/// Parts of pages under way.
+const ASKS_MAX: usize = 64;
+/// A window that nobody asked for is given up.
+const WINDOW_MS: u64 = 60_000;
+/// Timers of which some new holders are known to have taken them over. What finds no place is moved
+/// by this node itself.
+const TAKEN_MAX: usize = 1 << 16;
+
+/// The earliest timers from some instant on that a node is to hold.
+#[derive(Debug)]
+struct Window {
+    node: NodeHash,
+    from: PagePlace,
+    /// All before are in; `None`: all there are.
+    until: Option<PagePlace>,
+    timers: BTreeSet<PagePlace>,
+    /// Where the walk through the records goes on; `None`: it is done.
+    next: Option<Slot>,
+    used_at: Tick,
+}
+
+impl Window {
+    fn new(node: NodeHash, from: PagePlace, used_at: Tick) -> Self {
+        let next = Some(Slot(0));
+        Self { node, from, until: None, timers: BTreeSet::new(), next, used_at }
+    }
+
+    fn covers(&self, place: PagePlace) -> bool {
+        self.from <= place && self.until.is_none_or(|until| place < until)
+    }
+
+    /// Takes a timer in; the last gives way.
+    fn insert(&mut self, place: PagePlace) {
+        self.timers.insert(place);
+        if self.timers.len() > WINDOW_MAX {
+            self.until = self.timers.pop_last();
+        }
+    }
+}
+
+/// A part of a page under way.
+#[derive(Debug)]
+struct Asked {
+    from: Requester,
+    ask: PageAsk,
+    /// The last timer looked at in the window.
+    at: Option<PagePlace>,
+    part: PagePart,
+}
+
+/// New holders that are known to have taken a timer over, by their ranks.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    key: StateKey,
+    list_digest: u32,
+    ranks: u16,
+}
+
+/// All that a shard does for nodes that ask.
+#[derive(Debug, Default)]
+pub(super) struct Collect {
+    windows: Vec<Window>,
+    asked: VecDeque<Asked>,
+    taken: AHashMap<u64, Taken>,
+}
+
+impl Collect {
+    /// When there is work again, given that nothing arrives.
+    pub fn next_wake(&self) -> Option<Tick> {
+        if !self.asked.is_empty() {
+            return Some(Tick(0));
+        }
+        self.windows.iter().map(|window| window.used_at + WINDOW_MS).min()
+    }
+
+    /// Other nodes are to hold other timers: what is known of the former ones is of no use.
+    pub fn forget_windows(&mut self) {
+        self.windows.clear();
+        self.taken.clear();
+        for asked in &mut self.asked {
+            asked.at = None;
+            asked.part.timers.clear();
+        }
+    }
+
+    /// The window that a node's timers from `from` on are taken from.
+    fn window(&mut self, tick: Tick, node: NodeHash, from: PagePlace) -> &mut Window {
+        let is_of = |window: &Window| window.node == node;
+        let place = match self.windows.iter().position(is_of) {
+            Some(place) => {
+                if !self.windows[place].covers(from) {
+                    self.windows[place] = Window::new(node, from, tick);
+                }
+                place
+            }
+            None => {
+                if self.windows.len() >= WINDOWS_MAX {
+                    let oldest = (0..WINDOWS_MAX).min_by_key(|&place| self.windows[place].used_at);
+                    self.windows.swap_remove(oldest.expect("there are some"));
+                }
+                self.windows.push(Window::new(node, from, tick));
+                self.windows.len() - 1
+            }
+        };
+        self.windows[place].used_at = tick;
+        &mut self.windows[place]
+    }
+}
+
+impl Shard {
+    /// A node asks for a page; answered at once or in a later tick.
+    pub(super) fn ask_for_page(
+        &mut self,
+        now: Now,
+        from: Requester,
+        ask: PageAsk,
+        outbox: &mut Outbox,
+    ) -> Result<Option<Answer>, Refusal> {
+        if self.collect.asked.len() >= ASKS_MAX {
+            return Err(Refusal::CoreBusy);
+        }
+        if ask.is_fresh {
+            self.collect.windows.retain(|window| window.node != ask.node);
+        }
+        let part = PagePart::default();
+        self.collect.asked.push_back(Asked { from, ask, at: None, part });
+        self.collect(now, outbox);
+        Ok(None)
+    }
+
+    /// A portion of the work.
+    pub(super) fn collect(&mut self, now: Now, outbox: &mut Outbox) {
+        let tick = now.mono.tick_floor();
+        let mut looks = LOOKS_PER_TICK;
+        while looks > 0
+            && let Some(mut asked) = self.collect.asked.pop_front()
+        {
+            if self.fill(tick, &mut asked, &mut looks) {
+                self.counters.collected += asked.part.timers.len() as u64;
+                let answer = Answer::Internal(Box::new(Internal::Part(asked.part)));
+                outbox.replies.push(Reply { to: asked.from, answer });
+            } else {
+                self.collect.asked.push_front(asked);
+            }
+        }
+        if self.collect.asked.is_empty() {
+            self.collect.windows.retain(|window| tick - window.used_at < WINDOW_MS);
+        }
+    }
+
+    /// Goes on with a part, as far as the looks allow. Returns whether it is complete.
+    fn fill(&mut self, tick: Tick, asked: &mut Asked, looks: &mut u32) -> bool {
+        while *looks > 0 {
+            let ask = &asked.ask;
+            let from = asked.at.unwrap_or(ask.from);
+            let window = self.collect.window(tick, ask.node, from);
+            if let Some(next) = window.next {
+                let node = ask.node;
+                self.widen(node, next, looks);
+                continue;
+            }
+            let begin = asked.at.map_or(Included(ask.from), Excluded);
+            let following = window.timers.range((begin, Unbounded)).next().copied();
+            let until = window.until;
+            if asked.part.timers.len() >= ask.count as usize {
+                asked.part.has_more = following.is_some() || until.is_some();
+                return true;
+            }
+            match following {
+                Some(at) => {
+                    *looks = looks.saturating_sub(LOOKS_PER_TIMER);
+                    asked.at = Some(at);
+                    let collected = self.collected(at, asked.ask.node);
+                    asked.part.timers.extend(collected);
+                }
+                None => {
+                    let Some(until) = until else { return true };
+                    asked.at = None;
+                    asked.ask.from = until;
+                }
+            }
+        }
+        false
+    }
+
+    /// Goes on with the walk through the records for a window.
+    fn widen(&mut self, node: NodeHash, next: Slot, looks: &mut u32) {
+        let Self { records, collect, peers, placements, .. } = self;
+        let is_of = |window: &&mut Window| window.node == node;
+        let window = collect.windows.iter_mut().find(is_of).expect("asked for a moment ago");
+        let view = &peers.view;
+        let members = view.new_nodes();
+        let mut slots = records.occupied_from(next);
+        while *looks > 0 {
+            *looks -= 1;
+            let Some(slot) = slots.next() else {
+                window.next = None;
+                return;
+            };
+            window.next = Some(Slot(slot.0 + 1));
+            let record = records.get(slot);
+            let due = record.schedule().due(record.sequence + 1);
+            let factor = placements.get(record.placement).factor;
+            let place = (due, record.id);
+            if record.is_live()
+                && window.covers(place)
+                && view.place(record.id, factor, members).contains(node)
+            {
+                window.insert(place);
+            }
+        }
+    }
+
+    /// A timer of a window as it is now, if the node still is to hold it.
+    fn collected(&self, place: PagePlace, node: NodeHash) -> Option<CollectedTimer> {
+        let record = *self.records.get(self.find(place.1)?);
+        let list = self.configured(&record);
+        if !record.is_live() || !list.contains(node) {
+            return None;
+        }
+        let former = self.placements.get(record.placement).replicas;
+        let copy = self.copy_of(&record);
+        let (actives, list_digest) = (list.all_ranks(), list.digest());
+        let standing = Standing { actives, list_digest, ..copy.standing };
+        let moved = TimerCopy { standing, replicas: list, ..copy };
+        let mut bytes = Vec::new();
+        PeerMessage::Copy(moved).encode(&mut bytes);
+        Some(CollectedTimer { place, former, copy: bytes.into() })
+    }
+
+    /// Nodes have taken timers over: each, and with it those of higher ranks (seeds/001). A timer
+    /// that is not to be here any more is forgotten when all nodes that are to hold it have it;
+    /// tombstones stay.
+    pub(super) fn forget_references(&mut self, now: Now, references: &[Reference]) -> Answer {
+        for reference in references {
+            self.forget_reference(now.mono.tick_floor(), reference);
+        }
+        Answer::Internal(Box::new(Internal::Accepted))
+    }
+
+    fn forget_reference(&mut self, tick: Tick, reference: &Reference) {
+        let Some(slot) = self.find(reference.id) else { return };
+        let record = *self.records.get(slot);
+        let list = self.configured(&record);
+        if !record.is_live() || list.is_empty() || list.contains(self.peers.own_hash()) {
+            return;
+        }
+        let ranks = list.all_ranks() & (u32::MAX << reference.rank) as u16;
+        let (key, list_digest) = (record.key(), list.digest());
+        let taken = self.collect.taken.get(&record.id.0).copied();
+        let former = taken.filter(|taken| taken.key == key && taken.list_digest == list_digest);
+        let ranks = ranks | former.map_or(0, |taken| taken.ranks);
+        // While its callback runs a timer cannot go: this node itself moves it after that.
+        if ranks == list.all_ranks() && record.state != State::InFlight {
+            self.collect.taken.remove(&record.id.0);
+            self.counters.released += 1;
+            self.forget(tick, slot);
+        } else if taken.is_some() || self.collect.taken.len() < TAKEN_MAX {
+            self.collect.taken.insert(record.id.0, Taken { key, list_digest, ranks });
+        }
+    }
+}

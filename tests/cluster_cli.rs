@@ -1,0 +1,566 @@
+//! `chronos cluster` against real nodes: every node a process with a TOML file of its own on
+//! 127.0.0.21 to 127.0.0.24, ports that are free, operators who interrupt, repeat and err.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Places of a cluster: 127.0.0.21 to 127.0.0.24.
+const PLACES: usize = 4;
+/// Longest wait for anything that takes milliseconds on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Timers of a story.
+const TIMERS: usize = 60;
+/// Long enough for a join and a leave before the pops, on a busy machine, too.
+const INTERVAL: Duration = Duration::from_secs(20);
+
+/// A cluster in the making, ended with the value.
+struct Cluster {
+    folder: TempDir,
+    port: u16,
+    admin_port: u16,
+    processes: Vec<Option<Child>>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for process in self.processes.iter_mut().flatten() {
+            // An error means that it has ended already.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        for place in (0..PLACES).filter(|_| thread::panicking()) {
+            if let Ok(text) = fs::read_to_string(self.file(place, "log")) {
+                eprintln!("-- node {place} said:\n{text}");
+            }
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    errors: String,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        let [port, admin_port] = free_ports();
+        let folder = tempfile::Builder::new().prefix("chronos-cli-").tempdir().expect("room");
+        Cluster { folder, port, admin_port, processes: (0..PLACES).map(|_| None).collect() }
+    }
+
+    /// Nodes that are members of one cluster, running.
+    fn running(places: &[usize]) -> Cluster {
+        let mut cluster = Cluster::new();
+        places.iter().for_each(|place| cluster.write(*place, places));
+        places.iter().for_each(|place| cluster.spawn(*place));
+        places.iter().for_each(|place| cluster.await_members(*place, places));
+        cluster
+    }
+
+    /// Starts a node that knows nobody.
+    fn start_alone(&mut self, place: usize) {
+        self.write(place, &[]);
+        self.spawn(place);
+        self.await_members(place, &[place]);
+    }
+
+    fn host(place: usize) -> String {
+        format!("127.0.0.{}", 21 + place)
+    }
+
+    fn name(&self, place: usize) -> String {
+        format!("{}:{}", Self::host(place), self.port)
+    }
+
+    fn names(&self, places: &[usize]) -> Vec<String> {
+        places.iter().map(|place| self.name(*place)).collect()
+    }
+
+    fn admin(&self, place: usize) -> SocketAddr {
+        format!("{}:{}", Self::host(place), self.admin_port).parse().expect("an address")
+    }
+
+    fn file(&self, place: usize, what: &str) -> PathBuf {
+        self.folder.path().join(format!("node{place}.{what}"))
+    }
+
+    fn text(&self, place: usize) -> String {
+        fs::read_to_string(self.file(place, "toml")).expect("written before")
+    }
+
+    /// Writes a node's file; nobody in `members` means that it has no such list.
+    fn write(&self, place: usize, members: &[usize]) {
+        let mut text = format!(
+            "# node {place}\n[node]\nlisten = \"{}\"\nshards = 2\npin = false\n\
+             instance_id = {}\n\n[admin]\nlisten = \"{}\"\n",
+            self.name(place),
+            place + 1,
+            self.admin(place)
+        );
+        if !members.is_empty() {
+            let names = self.names(members).join("\", \"");
+            text +=
+                &format!("\n[cluster]\nnodes = [\"{names}\"] # all of us\nheartbeat_ms = 100\n");
+        }
+        fs::write(self.file(place, "toml"), text).expect("a file in the test's folder");
+    }
+
+    fn spawn(&mut self, place: usize) {
+        self.spawn_with(place, |_| {});
+    }
+
+    fn spawn_with(&mut self, place: usize, set: impl FnOnce(&mut Command)) {
+        let log = File::create(self.file(place, "log")).expect("a file in the test's folder");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+        command.arg("--config").arg(self.file(place, "toml")).env_clear();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        set(&mut command);
+        self.processes[place] = Some(command.spawn().expect("the binary runs"));
+    }
+
+    fn kill(&mut self, place: usize) {
+        let mut process = self.processes[place].take().expect("it runs");
+        process.kill().expect("a child can be killed");
+        process.wait().expect("it ends");
+    }
+
+    /// Waits until a node has these members and believes all of them alive.
+    fn await_members(&self, place: usize, places: &[usize]) {
+        let wanted: BTreeSet<String> = self.names(places).into_iter().collect();
+        until(&format!("node {place} to see its members"), || {
+            let (_, text) = http(self.admin(place), "GET", "/cluster", "").ok()?;
+            let document: Value = serde_json::from_str(&text).ok()?;
+            let members = document["members"].as_array()?;
+            let is_well = |member: &&Value| {
+                ["self", "alive"].contains(&member["liveness"].as_str().unwrap_or_default())
+            };
+            let well = members.iter().filter(is_well);
+            let names: BTreeSet<_> =
+                well.filter_map(|member| member["name"].as_str().map(str::to_owned)).collect();
+            (names == wanted).then_some(())
+        });
+    }
+
+    /// Runs `chronos cluster` with these words and the admin API of a node.
+    fn order(&self, place: usize, words: &[&str]) -> Ended {
+        let admin = self.admin(place).to_string();
+        run(&[&["cluster"], words, &["--admin", &admin]].concat())
+    }
+
+    /// The document that a node's admin API has now.
+    fn look(&self, place: usize) -> Value {
+        let (status, text) = http(self.admin(place), "GET", "/cluster", "").expect("it runs");
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    fn put(&self, place: usize, document: &Value) -> (u16, String) {
+        let admin = self.admin(place);
+        http(admin, "PUT", "/cluster/membership", &document.to_string()).expect("it runs")
+    }
+
+    fn timers_at(&self, place: usize) -> u64 {
+        self.look(place)["timers"].as_u64().expect("a number")
+    }
+
+    fn timers_at_all(&self, places: &[usize]) -> u64 {
+        places.iter().map(|place| self.timers_at(*place)).sum()
+    }
+
+    fn assert_members(&self, places: &[usize], members: &[usize]) {
+        for place in places {
+            let mut nodes: Vec<String> =
+                serde_json::from_value(self.look(*place)["membership"]["nodes"].clone())
+                    .expect("names");
+            nodes.sort();
+            assert_eq!(nodes, self.names(members), "members of node {place}");
+            for name in self.names(members) {
+                let is_alone = members.len() == 1 && members[0] == *place;
+                assert!(is_alone || self.text(*place).contains(&format!("{name}\"")), "{name}");
+            }
+        }
+    }
+
+    /// Creates timers with factor 2 at these nodes in turn.
+    fn create(&self, places: &[usize], sink: &Sink, interval: Duration) {
+        for number in 0..TIMERS {
+            let to = self.name(places[number % places.len()]).parse().expect("an address");
+            let body = json!({
+                "timing": { "interval": interval.as_secs() },
+                "callback": { "http": {
+                    "uri": format!("http://{}/pop/{number}", sink.address), "opaque": "x",
+                } },
+                "reliability": { "replication-factor": 2 },
+            });
+            let (status, text) = http(to, "POST", "/timers", &body.to_string()).expect("it runs");
+            assert_eq!(status, 200, "{text}");
+        }
+    }
+}
+
+impl Ended {
+    #[track_caller]
+    fn expect(&self, code: i32, told: &str) -> &Ended {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        let text = if code == 0 { &self.out } else { &self.errors };
+        assert!(text.contains(told) || self.out.contains(told), "{told:?} is not in {self:?}");
+        assert!(!self.errors.contains("panicked"), "{self:?}");
+        self
+    }
+}
+
+fn run(words: &[&str]) -> Ended {
+    let output = Command::new(env!("CARGO_BIN_EXE_chronos"))
+        .args(words)
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Ended { code: output.status.code(), out: text(output.stdout), errors: text(output.stderr) }
+}
+
+/// Looks until there is something to see.
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Two ports that are free on all places, below those that the kernel gives to clients.
+fn free_ports() -> [u16; 2] {
+    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut taken = TAKEN.lock().expect("nobody panics with it");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let mut draw = u64::from(std::process::id()) << 32 ^ now.as_nanos() as u64;
+    let mut found = Vec::new();
+    for _ in 0..1_000 {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let port = 10_000 + (draw >> 33) as u16 % 20_000;
+        let is_free = (0..PLACES)
+            .all(|place| TcpListener::bind((Cluster::host(place).as_str(), port)).is_ok());
+        if is_free && taken.insert(port) {
+            found.push(port);
+        }
+        if let [first, second] = found[..] {
+            return [first, second];
+        }
+    }
+    panic!("no port is free on 127.0.0.21 to 127.0.0.24");
+}
+
+/// One request; status and body. Reads to the length that the head says.
+fn http(to: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {to}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut reader = BufReader::new(stream);
+    let (head, body) = read_message(&mut reader)?;
+    let status = head.split(' ').nth(1).and_then(|text| text.parse().ok());
+    Ok((status.ok_or(std::io::ErrorKind::InvalidData)?, body))
+}
+
+fn read_message(reader: &mut impl BufRead) -> std::io::Result<(String, String)> {
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if line == "\r\n" {
+            break;
+        }
+        if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().map_err(|_| std::io::ErrorKind::InvalidData)?;
+        }
+        head += &line;
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok((head, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// A callback server that counts.
+struct Sink {
+    address: SocketAddr,
+    /// Path to times of arrival.
+    pops: Arc<Mutex<HashMap<String, Vec<Instant>>>>,
+}
+
+impl Sink {
+    fn start() -> Sink {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let pops: Arc<Mutex<HashMap<String, Vec<Instant>>>> = Arc::default();
+        let all = pops.clone();
+        // The threads end with the process: nothing waits for them.
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let pops = all.clone();
+                thread::spawn(move || {
+                    let mut reader = BufReader::new(stream);
+                    while let Ok((head, _)) = read_message(&mut reader) {
+                        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+                        let mut pops = pops.lock().expect("nobody panics with it");
+                        pops.entry(path).or_default().push(Instant::now());
+                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                        if reader.get_mut().write_all(answer).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Sink { address, pops }
+    }
+
+    /// Waits for all timers; each must pop once, not early, and not `late`.
+    fn judge(&self, begun: Instant, created: Instant, interval: Duration, late: Duration) {
+        let deadline = created + interval + late;
+        while self.pops.lock().expect("nobody panics with it").len() < TIMERS
+            && Instant::now() < deadline
+        {
+            thread::sleep(Duration::from_millis(20));
+        }
+        // A second pop of another rank would come after one rank delay.
+        thread::sleep(Duration::from_millis(2_500));
+        let pops = self.pops.lock().expect("nobody panics with it");
+        let lost: Vec<_> =
+            (0..TIMERS).filter(|n| !pops.contains_key(&format!("/pop/{n}"))).collect();
+        assert!(lost.is_empty(), "lost: {lost:?}");
+        for (path, times) in pops.iter() {
+            assert_eq!(times.len(), 1, "{path} popped {} times", times.len());
+            assert!(times[0] >= begun + interval, "{path} popped early");
+            assert!(times[0] <= deadline, "{path} popped late");
+        }
+    }
+}
+
+#[test]
+fn status_tells_who_is_there_and_what_is_wrong() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    let shown = cluster.order(1, &["status"]);
+    shown.expect(0, "3 nodes, site site1, cluster view ");
+    for name in cluster.names(&[0, 1, 2]) {
+        let line = shown.out.lines().find(|line| line.starts_with(&name)).expect("a line each");
+        assert!(line.contains("staying") && line.contains("alive"), "{line}");
+        assert!(line.ends_with("at rest"), "{line}");
+    }
+    let shown = cluster.order(0, &["status", "--json"]);
+    let document: Value = serde_json::from_str(&shown.expect(0, "").out).expect("JSON");
+    assert_eq!(document["nodes"].as_array().expect("a list").len(), 3);
+    assert_eq!(document["problems"], json!([]));
+    let (_, text) = http(cluster.admin(2), "GET", "/status", "").expect("it runs");
+    let status: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(status["cluster"]["name"], cluster.name(2));
+    cluster.kill(2);
+    let told = format!("{} does not answer", cluster.name(2));
+    cluster.order(0, &["status"]).expect(1, &told);
+    until("the survivors to declare it dead", || {
+        let told = format!("{} believes {} dead", cluster.name(0), cluster.name(2));
+        cluster.order(0, &["status"]).out.contains(&told).then_some(())
+    });
+}
+
+#[test]
+fn a_node_joins_and_another_leaves_while_timers_run() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    let sink = Sink::start();
+    let begun = Instant::now();
+    cluster.create(&[0, 1], &sink, INTERVAL);
+    let created = Instant::now();
+    cluster.start_alone(2);
+    let third = cluster.name(2);
+    let joined = cluster.order(0, &["join", &third]);
+    joined.expect(0, &format!("{third} joined: 3 nodes, "));
+    cluster.assert_members(&[0, 1, 2], &[0, 1, 2]);
+    assert_eq!(cluster.timers_at_all(&[0, 1, 2]), 2 * TIMERS as u64, "each is held twice");
+    // Each of 60 timers is placed on the third node with probability 2/3.
+    assert!(cluster.timers_at(2) > TIMERS as u64 / 3, "{}", cluster.timers_at(2));
+    assert!(cluster.text(0).contains("] # all of us\n"), "{}", cluster.text(0));
+    cluster.order(1, &["join", &third]).expect(0, "nothing to do");
+    let first = cluster.name(0);
+    let left = cluster.order(1, &["leave", &first, "--json"]);
+    let document: Value = serde_json::from_str(&left.expect(0, "").out).expect("JSON");
+    assert_eq!(document["outcome"], "done");
+    assert_eq!(document["members"], json!(cluster.names(&[1, 2])));
+    assert!(document["moved"].as_u64() > Some(0), "{document}");
+    cluster.assert_members(&[1, 2], &[1, 2]);
+    cluster.assert_members(&[0], &[0]);
+    assert_eq!(cluster.timers_at(0), 0, "what leaves holds nothing");
+    assert_eq!((cluster.timers_at(1), cluster.timers_at(2)), (TIMERS as u64, TIMERS as u64));
+    cluster.kill(0);
+    cluster.order(1, &["leave", &first]).expect(0, "nothing to do");
+    cluster.order(1, &["resync"]).expect(0, "resynchronised: 2 of 2 nodes");
+    assert!(Instant::now() < created + INTERVAL, "the story was slower than its timers");
+    sink.judge(begun, created, INTERVAL, Duration::from_millis(1_500));
+}
+
+#[test]
+fn what_was_interrupted_goes_on_or_is_taken_back() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    cluster.start_alone(2);
+    let third = cluster.name(2);
+    // As if the operator had been cut off after the first node.
+    let (nodes, joining) = (cluster.names(&[0, 1]), [third.clone()]);
+    let during = json!({ "nodes": nodes, "joining": joining });
+    assert_eq!(cluster.put(0, &during).0, 200);
+    cluster.order(1, &["status"]).expect(1, "members disagree");
+    let fourth = cluster.name(3);
+    cluster.start_alone(3);
+    cluster.order(0, &["join", &fourth]).expect(1, &format!("chronos cluster join {third}"));
+    cluster.order(1, &["join", &third]).expect(0, "3 nodes");
+    cluster.assert_members(&[0, 1, 2], &[0, 1, 2]);
+    // Interrupted in its first step, and not wanted any more.
+    let leaving = json!({ "nodes": cluster.names(&[1, 2]), "leaving": cluster.names(&[0]) });
+    assert_eq!(cluster.put(0, &leaving).0, 200);
+    let first = cluster.name(0);
+    cluster.order(1, &["join", &first]).expect(0, "3 nodes");
+    cluster.assert_members(&[0, 1, 2], &[0, 1, 2]);
+}
+
+#[test]
+fn a_dead_node_is_removed_and_its_timers_have_two_holders_again() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    let sink = Sink::start();
+    let begun = Instant::now();
+    cluster.create(&[0, 1, 2], &sink, INTERVAL);
+    let created = Instant::now();
+    let third = cluster.name(2);
+    cluster.order(0, &["leave", "--dead", &third]).expect(1, "is not dead");
+    cluster.kill(2);
+    cluster.order(0, &["leave", &third]).expect(1, "chronos cluster leave --dead");
+    until("the survivors to declare it dead", || {
+        let left = cluster.order(0, &["leave", "--dead", &third]);
+        (left.code == Some(0)).then_some(())
+    });
+    cluster.assert_members(&[0, 1], &[0, 1]);
+    assert_eq!((cluster.timers_at(0), cluster.timers_at(1)), (TIMERS as u64, TIMERS as u64));
+    // Those of the dead primary may be one rank late: once, and no more.
+    sink.judge(begun, created, INTERVAL, Duration::from_millis(3_500));
+}
+
+#[test]
+fn mistakes_are_told_and_change_nothing() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    let (second, third) = (cluster.name(1), cluster.name(2));
+    let before = cluster.text(0);
+    run(&["cluster", "join"]).expect(2, "NODE");
+    run(&["cluster"]).expect(2, "status");
+    run(&["cluster", "join", "a", "--timeout", "0"]).expect(2, "--timeout");
+    cluster.order(0, &["join", &third, &third]).expect(2, "named twice");
+    cluster.order(2, &["status"]).expect(1, "Name the admin API of a live member with --admin");
+    cluster.order(0, &["join", &third]).expect(1, &format!("not all nodes answer: {third}"));
+    let everybody = cluster.names(&[0, 1]);
+    let all = ["leave", &everybody[0], &everybody[1]];
+    cluster.order(0, &all).expect(1, "nobody would be left");
+    let failed = cluster.order(0, &["join", &third, "--json"]);
+    let document: Value = serde_json::from_str(&failed.expect(1, "").out).expect("JSON");
+    assert_eq!(document["outcome"], "failed");
+    // By hand, on one node only.
+    let disagree = json!({ "nodes": [cluster.name(0)] });
+    assert_eq!(cluster.put(0, &disagree).0, 200);
+    cluster.start_alone(2);
+    let both = [cluster.admin(0).to_string(), cluster.admin(1).to_string()];
+    run(&["cluster", "join", &third, "--admin", &both[0], "--admin", &both[1]])
+        .expect(1, "members disagree");
+    assert_eq!(cluster.put(0, &json!({ "nodes": everybody })).0, 200);
+    assert_eq!(cluster.text(0), before, "the file is what it was");
+    // Refused by the node itself.
+    let (status, text) = cluster.put(0, &json!({ "nodes": [second] }));
+    assert_eq!(status, 400, "{text}");
+    assert!(text.contains("no list has that address"), "{text}");
+    let stale = json!({ "nodes": everybody, "expected": { "nodes": [second] } });
+    assert_eq!(cluster.put(0, &stale).0, 409);
+    assert_eq!(cluster.text(0), before);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_any_more_changes_nothing_and_is_shown() {
+    let cluster = Cluster::running(&[0, 1]);
+    let good = cluster.text(0);
+    let bad = good.replace("pin = false", "pin = perhaps");
+    fs::write(cluster.file(0, "toml"), &bad).expect("writable");
+    let (status, text) = http(cluster.admin(0), "POST", "/cluster/reload", "").expect("it runs");
+    assert_eq!(status, 409, "{text}");
+    assert!(
+        text.contains("the configuration stays as it was") && text.contains("toml:5:"),
+        "{text}"
+    );
+    cluster.order(1, &["status"]).expect(1, "the last reload failed");
+    let wanted = json!({ "nodes": cluster.names(&[0, 1]), "joining": cluster.names(&[2]) });
+    let (status, text) = cluster.put(0, &wanted);
+    assert_eq!(status, 409, "{text}");
+    assert_eq!(cluster.text(0), bad, "the operator's file is as it was");
+    assert_eq!(cluster.look(0)["membership"]["joining"], json!([]));
+    fs::write(cluster.file(0, "toml"), &good).expect("writable");
+    let (status, text) = http(cluster.admin(0), "POST", "/cluster/reload", "").expect("it runs");
+    assert_eq!(status, 200, "{text}");
+    cluster.order(1, &["status"]).expect(0, "2 nodes");
+}
+
+#[test]
+fn members_that_do_not_come_from_a_file_are_not_changed() {
+    let mut cluster = Cluster::new();
+    cluster.write(0, &[]);
+    let name = cluster.name(0);
+    cluster.spawn_with(0, |command| {
+        command.env("CHRONOS_CLUSTER_NODES", &name);
+    });
+    cluster.await_members(0, &[0]);
+    let before = cluster.text(0);
+    let wanted = json!({ "nodes": cluster.names(&[0, 1]) });
+    let (status, text) = cluster.put(0, &wanted);
+    assert_eq!(status, 409, "{text}");
+    assert!(text.contains("CHRONOS_CLUSTER_"), "{text}");
+    assert_eq!(cluster.text(0), before);
+}
+
+#[test]
+fn members_of_an_existing_deployment_stay_in_its_own_file() {
+    let mut cluster = Cluster::new();
+    let (name, second) = (cluster.name(0), cluster.name(1));
+    let local =
+        format!("[http]\nbind-address = {}\nbind-port = {}\n", Cluster::host(0), cluster.port);
+    let members = format!("# ours\n[cluster]\nlocalhost = {name}\nnode = {name}\n");
+    for (what, text) in [("toml", "[node]\nshards = 1\npin = false\n"), ("local", &local)] {
+        fs::write(cluster.file(0, what), text).expect("a file in the test's folder");
+    }
+    fs::write(cluster.file(0, "ini"), &members).expect("a file in the test's folder");
+    let (local, ini) = (cluster.file(0, "local"), cluster.file(0, "ini"));
+    let admin = cluster.admin(0).to_string();
+    cluster.spawn_with(0, |command| {
+        command.arg("--local-config-file").arg(local).arg("--cluster-config-file").arg(ini);
+        command.arg("--shared-config-file").arg("/dev/null").args(["--admin", &admin]);
+    });
+    cluster.await_members(0, &[0]);
+    let wanted = json!({ "nodes": [name], "joining": [second] });
+    let (status, text) = cluster.put(0, &wanted);
+    assert_eq!(status, 200, "{text}");
+    let now = fs::read_to_string(cluster.file(0, "ini")).expect("there");
+    assert_eq!(now, format!("{members}joining = {second}\n"));
+    assert_eq!(cluster.put(0, &json!({ "nodes": [name] })).0, 200);
+    assert_eq!(fs::read_to_string(cluster.file(0, "ini")).expect("there"), members);
+}

@@ -1,0 +1,398 @@
+//! A node in place of one of the original service: its flags, INI files, pid file, daemon and
+//! signals (compat section 2), as an existing deployment uses them.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longest wait for anything here; an orderly stop takes at most 2 s.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Pause between two looks at something that cannot be waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// The files of one node on an address of its own, and the process if it is our child.
+struct Node {
+    folder: TempDir,
+    bind: SocketAddr,
+    admin: SocketAddr,
+    process: Option<Child>,
+    /// Its pid file names a daemon that this test started and has not seen end.
+    is_daemon: bool,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // An error means that it has ended already.
+            let _ = process.kill();
+            let _ = process.wait();
+        } else if let Some(pid) = self.pid().filter(|_| self.is_daemon) {
+            let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+        }
+    }
+}
+
+fn free(host: [u8; 4]) -> SocketAddr {
+    let listener = TcpListener::bind(SocketAddr::from((host, 0))).expect("a free port");
+    listener.local_addr().expect("bound")
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// The status and the rest of an answer; `None`: nobody listens.
+fn request(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(to).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    stream.write_all((head + body).as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some((answer.get(9..12)?.parse().ok()?, answer))
+}
+
+impl Node {
+    /// Number `place` of a test: an address that no other test target uses.
+    fn new(place: u8) -> Node {
+        let host = [127, 0, 0, 40 + place];
+        let (bind, admin) = (free(host), free(host));
+        let folder = tempfile::Builder::new().prefix("chronos-drop-in-").tempdir().expect("room");
+        let node = Node { folder, bind, admin, process: None, is_daemon: false };
+        let (ip, port) = (bind.ip(), bind.port());
+        node.write(
+            "local",
+            &format!(
+                "[http]\nbind-address = {ip} # this node\nbind-port = {port}\nthreads = 50\n\n\
+                 [logging]\nfolder = {}\nlevel = 5\n\n[admin]\nlisten = {admin}\n\n\
+                 [node]\npin = false\nshards = 1\n",
+                node.folder.path().display()
+            ),
+        );
+        node.write("shared", "");
+        node.write_members(&[]);
+        node
+    }
+
+    fn file(&self, what: &str) -> PathBuf {
+        self.folder.path().join(what)
+    }
+
+    fn write(&self, what: &str, text: &str) {
+        std::fs::write(self.file(what), text).expect("a file in the test's folder");
+    }
+
+    fn write_members(&self, members: &[&Node]) {
+        let mut text = format!("[cluster]\nlocalhost = {}\n", self.bind);
+        for member in members {
+            writeln!(text, "node = {}", member.bind).expect("memory");
+        }
+        self.write("cluster", &text);
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+        for (flag, what) in [
+            ("--local-config-file", "local"),
+            ("--cluster-config-file", "cluster"),
+            ("--shared-config-file", "shared"),
+            ("--pidfile", "pid"),
+        ] {
+            command.arg(flag).arg(self.file(what));
+        }
+        command.env_clear().stdin(Stdio::null());
+        command
+    }
+
+    /// Starts it in the foreground, its words going to `log`.
+    fn start(&mut self) {
+        let log = std::fs::File::options().create(true).append(true).open(self.file("log"));
+        let log = log.expect("a file in the test's folder");
+        let process = self.command().stdout(Stdio::null()).stderr(log).spawn();
+        self.process = Some(process.expect("the binary runs"));
+        self.await_ping();
+        // Written before the port opened.
+        assert_eq!(self.pid(), self.process.as_ref().map(Child::id), "{}", self.logged());
+    }
+
+    fn await_ping(&mut self) {
+        until("an answer", || {
+            if let Some(process) = &mut self.process {
+                let ended = process.try_wait().expect("a child can be asked");
+                assert!(ended.is_none(), "{ended:?}: {}", self.logged());
+            }
+            request(self.bind, "GET", "/ping", "").filter(|(status, _)| *status == 200)
+        });
+    }
+
+    fn logged(&self) -> String {
+        std::fs::read_to_string(self.file("log")).unwrap_or_default()
+    }
+
+    /// What the pid file says.
+    fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(self.file("pid")).ok()?.trim().parse().ok()
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.pid().expect("a pid file").to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        assert!(sent.success(), "kill -s {name} {pid}");
+    }
+
+    /// Waits until the log has so many lines with `word`.
+    fn await_log(&self, word: &str, count: usize) {
+        until(word, || (self.logged().matches(word).count() >= count).then_some(()));
+    }
+
+    /// A sum over the samples of a metric.
+    fn metric(&self, name: &str) -> Option<f64> {
+        let (_, text) = request(self.admin, "GET", "/metrics", "")?;
+        let samples = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        samples.map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    fn await_peers_alive(&self, count: f64) {
+        until("peers", || (self.metric("chronos_peers_alive") == Some(count)).then_some(()));
+    }
+
+    /// A daemon's parent is whoever takes orphans, and may be slow to look at its end.
+    fn await_end_of(&mut self, pid: u32) {
+        until("the daemon to end", || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) => stat.contains(") Z ").then_some(()),
+            Err(_) => Some(()),
+        });
+        self.is_daemon = false;
+        assert!(request(self.bind, "GET", "/ping", "").is_none());
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        self.signal("TERM");
+        let mut process = self.process.take().expect("it runs");
+        until("the end", || process.try_wait().expect("a child can be asked"))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Standard error of a start that must fail with `code`.
+fn failure(output: &Output, code: i32) -> String {
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    assert!(errors.contains("error: ") && !errors.contains("panicked"), "{errors}");
+    errors
+}
+
+#[test]
+fn two_nodes_know_each_other_by_their_files() {
+    let (mut one, mut two) = (Node::new(1), Node::new(2));
+    one.write_members(&[&one, &two]);
+    two.write_members(&[&one, &two]);
+    one.start();
+    two.start();
+    one.await_peers_alive(1.0);
+    two.await_peers_alive(1.0);
+    let timer = "{\"timing\":{\"interval\":3600},\"callback\":{\"http\":{\"uri\":\
+                 \"http://127.0.0.1:9/x\",\"opaque\":\"\"}},\
+                 \"reliability\":{\"replication-factor\":2}}";
+    let (status, answer) = request(one.bind, "POST", "/timers", timer).expect("an answer");
+    assert_eq!(status, 200, "{answer}");
+    let location = answer.lines().find_map(|line| line.strip_prefix("Location: "));
+    let location = location.expect("a Location");
+    let mut killed = one.process.take().expect("it runs");
+    killed.kill().expect("a child can be killed");
+    killed.wait().expect("it ends");
+    // Acknowledged, so the other has it.
+    let (status, answer) = request(two.bind, "GET", location, "").expect("an answer");
+    assert_eq!(status, 200, "{answer}");
+    // Its file stays behind unlocked, and keeps nobody from starting.
+    assert!(one.pid().is_some());
+    one.start();
+    two.await_peers_alive(1.0);
+    assert!(one.end().success() && two.end().success());
+    assert!(one.pid().is_none(), "the pid file goes with the process");
+}
+
+#[test]
+fn a_reload_changes_the_members_and_a_bad_one_changes_nothing() {
+    let (mut one, mut two) = (Node::new(3), Node::new(4));
+    two.write_members(&[&one, &two]);
+    one.start();
+    two.start();
+    assert_eq!(one.metric("chronos_peers_alive"), Some(0.0));
+    one.write_members(&[&one, &two]);
+    one.signal("HUP");
+    one.await_peers_alive(1.0);
+    let members = format!("localhost = {}\nnode = {}\n", one.bind, one.bind);
+    for (number, (bad, told)) in [
+        (format!("[cluster]\n{members}node {}\n", two.bind), "cluster:4: not valid INI"),
+        ("[cluster]\nnode = 127.0.0.1:1\n".into(), "no list has that address"),
+        (
+            format!("[cluster]\nlocalhost = {0}\nnode = {0}\n", two.bind),
+            "restart it to give it another address",
+        ),
+        (format!("[cluster]\n{members}node = {0}\nnode = {0}\n", two.bind), "listed twice"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        one.write("cluster", bad);
+        one.signal("HUP");
+        one.await_log("not reloaded", number + 1);
+        assert!(one.logged().contains(told), "{told} not in {}", one.logged());
+    }
+    std::fs::remove_file(one.file("cluster")).expect("there");
+    one.signal("HUP");
+    one.await_log("is gone", 1);
+    assert_eq!(one.metric("chronos_peers_alive"), Some(1.0), "the old members stay");
+    one.write_members(&[&one, &two]);
+    one.signal("HUP");
+    one.await_log("the members are the same", 1);
+    one.signal("USR1");
+    one.await_log("SIGUSR1: comparing all timers", 1);
+    assert!(one.end().success() && two.end().success(), "{}", one.logged());
+}
+
+#[test]
+fn a_pid_file_has_one_process() {
+    let mut node = Node::new(5);
+    node.start();
+    let pid = node.pid().expect("a pid file");
+    let other = Node::new(6);
+    std::fs::copy(other.file("local"), node.file("local")).expect("copied");
+    let refused = failure(&node.command().output().expect("the binary runs"), 1);
+    assert!(refused.contains(&format!("process {pid} runs already")), "{refused}");
+    assert_eq!(node.pid(), Some(pid));
+    assert!(request(other.bind, "GET", "/ping", "").is_none(), "the port was never opened");
+    assert!(node.end().success());
+    other.write("local", &format!("[http]\nbind-address = {}\n", other.bind.ip()));
+    let nowhere = other.command().arg("--check-config").output().expect("the binary runs");
+    assert!(nowhere.status.success() && other.pid().is_none(), "a check takes no pid file");
+}
+
+#[test]
+fn a_daemon_is_ready_when_its_launcher_ends() {
+    let mut node = Node::new(7);
+    node.is_daemon = true;
+    let output = node.command().arg("--daemon").output().expect("the binary runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!((output.stdout.len(), text(&output.stderr)), (0, String::new()));
+    assert_eq!(request(node.bind, "GET", "/ping", "").map(|(status, _)| status), Some(200));
+    let log = node.file("chronos_current.txt");
+    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    assert!(logged().contains("clients connect to"), "{}", logged());
+    // As a second one is started: refused while the first goes on.
+    let refused = node.command().arg("--daemon").output().expect("the binary runs");
+    assert!(failure(&refused, 1).contains("runs already"));
+    // As a log is rotated.
+    std::fs::rename(&log, node.file("chronos_before.txt")).expect("renamed");
+    node.signal("HUP");
+    until("a new log", || logged().contains("the members are the same").then_some(()));
+    let pid = node.pid().expect("a pid file");
+    let working = std::fs::read_link(format!("/proc/{pid}/cwd")).expect("it runs");
+    assert_eq!(working.to_str(), Some("/"));
+    node.signal("TERM");
+    until("the pid file to go", || node.pid().is_none().then_some(()));
+    assert!(logged().contains("\"stopped\""), "{}", logged());
+    node.await_end_of(pid);
+}
+
+#[test]
+fn a_daemon_that_cannot_start_says_why() {
+    let node = Node::new(8);
+    // A socket without SO_REUSEPORT keeps others out, whatever they ask for.
+    let taken = TcpListener::bind(node.bind).expect("a free port");
+    let errors = failure(&node.command().arg("--daemon").output().expect("it runs"), 1);
+    assert!(errors.contains(&format!("cannot listen on {}", node.bind)), "{errors}");
+    assert!(node.pid().is_none());
+    drop(taken);
+    std::fs::write(node.file("folder"), "a file").expect("written");
+    let folder = node.file("folder").display().to_string();
+    node.write("local", &format!("[logging]\nfolder = {folder}\n"));
+    let errors = failure(&node.command().arg("--daemon").output().expect("it runs"), 1);
+    assert!(errors.contains("cannot log to") && errors.contains(&folder), "{errors}");
+    node.write("local", "[http]\nbind-port = many\n");
+    let errors = failure(&node.command().arg("--daemon").output().expect("it runs"), 2);
+    assert!(errors.contains("local:2: [http] bind-port"), "{errors}");
+    assert!(node.pid().is_none());
+}
+
+#[test]
+fn files_are_judged_before_anything_starts() {
+    let node = Node::new(9);
+    let check = || node.command().arg("--check-config").output().expect("the binary runs");
+    assert!(check().status.success());
+    node.write("shared", "[sites]\nlocal_sit = x\n");
+    let warned = check();
+    assert!(warned.status.success());
+    let errors = text(&warned.stderr);
+    assert!(errors.contains("shared:2: unknown key \"local_sit\" in [sites]"), "{errors}");
+    assert!(errors.contains("did you mean local_site?"), "{errors}");
+    node.write("shared", "[sites\n");
+    node.write("cluster", "[cluster]\nlocalhost = a\nnode = b\n\u{1}\n");
+    for errors in [failure(&check(), 2), failure(&node.command().output().expect("it runs"), 2)] {
+        for told in ["shared:1: not valid INI: expected a \"]\"", "cluster:4: not valid INI"] {
+            assert!(errors.contains(told), "{told} not in {errors}");
+        }
+    }
+    std::fs::remove_file(node.file("shared")).expect("there");
+    std::fs::remove_file(node.file("cluster")).expect("there");
+    let printed = node.command().arg("--print-config").output().expect("the binary runs");
+    let shown = text(&printed.stdout);
+    for setting in
+        [&format!("listen = \"{}\"", node.bind), "localhost = \"127.0.0.1:7253\"", "pin = false"]
+    {
+        assert!(shown.contains(setting), "{setting} not in {shown}");
+    }
+    assert_eq!(text(&printed.stderr).matches("no such file; its defaults hold").count(), 2);
+}
+
+#[test]
+fn toml_nodes_reload_their_members_too() {
+    let mut node = Node::new(10);
+    let toml = |joining: &str| {
+        format!(
+            "[node]\nlisten = '{0}'\npin = false\nshards = 1\n[admin]\nlisten = '{1}'\n\
+             [cluster]\nnodes = ['{0}']\njoining = [{joining}]\npromotion = false\n",
+            node.bind, node.admin
+        )
+    };
+    node.write("toml", &toml(""));
+    let log = std::fs::File::create(node.file("log")).expect("a file in the test's folder");
+    let process = Command::new(env!("CARGO_BIN_EXE_chronos"))
+        .arg("--config")
+        .arg(node.file("toml"))
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .expect("the binary runs");
+    node.write("toml2", &toml("'127.0.0.49:1'"));
+    let pid = process.id();
+    node.process = Some(process);
+    node.await_ping();
+    node.write("pid", &pid.to_string());
+    std::fs::rename(node.file("toml2"), node.file("toml")).expect("renamed");
+    node.signal("HUP");
+    node.await_log("the cluster has 1 nodes, 1 joining", 1);
+    node.write("toml", "[cluster\n");
+    node.signal("HUP");
+    node.await_log("not valid TOML", 1);
+    assert!(node.end().success(), "{}", node.logged());
+}
