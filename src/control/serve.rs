@@ -11,8 +11,8 @@ use tokio::time::{interval, timeout};
 use tracing::{error, info, warn};
 
 use super::admin::{self, AdminState};
-use super::cluster_admin::Source;
 use super::alarms;
+use super::cluster_admin::Source;
 use super::config::Config;
 use super::config_files::ConfigFiles;
 use super::log;
