@@ -33,7 +33,7 @@ const LOOKS_PER_TICK: u32 = 1_024;
 /// What a timer on a page costs, in looks.
 const LOOKS_PER_TIMER: u32 = 8;
 /// Timers in a window: 24 B each and the tree around them, 3 MiB at most.
-const WINDOW_MAX: usize = 1 << 16;
+pub(super) const WINDOW_MAX: usize = 1 << 16;
 /// Windows at a time: so many nodes may ask at once before they take each other's place.
 const WINDOWS_MAX: usize = 8;
 /// Parts of pages under way.

@@ -14,6 +14,8 @@
 pub mod audit;
 mod collect;
 #[cfg(test)]
+mod collect_tests;
+#[cfg(test)]
 mod cluster_tests;
 pub mod counters;
 pub mod effects;

@@ -18,6 +18,7 @@ pub const STORIES: &[Story] = &[
     ("an_original_node_tells_and_is_understood", it_tells_and_is_understood),
     ("an_original_node_reads_pages_of_timers", it_reads_pages_of_timers),
     ("timers_are_read_from_an_original_node_at_start", timers_are_read_from_it_at_start),
+    ("an_original_node_that_leaves_hands_its_timers_over", one_that_leaves_hands_over),
     ("strangers_are_refused_by_the_internal_api", strangers_are_refused),
 ];
 
@@ -308,6 +309,58 @@ fn timers_are_read_from_it_at_start() {
         .collect();
     let timers = Timers { order, all: timers, begun };
     timers.judge(&sink).assert_once().assert_within(Duration::from_millis(2_100));
+}
+
+fn one_that_leaves_hands_over() {
+    let mut cluster = Cluster::new();
+    let original = Original::start(cluster.address(ITS));
+    let sink = Sink::ok();
+    let (ours, its) = (cluster.names[OURS].clone(), cluster.names[ITS].clone());
+    let view = chronos::cluster::bloom::node_bits(&ours).to_string();
+    let entry = |number: u64| {
+        let uri = sink.uri(&format!("/pop/{number}"));
+        json!({"TimerID": 0x0004_d9f5_4a00_0000 + number, "OldReplicas": [its], "Timer": {
+            "timing": {"start-time": 0, "start-time-delta": -1_000, "sequence-number": 1,
+                "interval": 5, "repeat-for": 10},
+            "callback": {"http": {"uri": uri, "opaque": "opaque"}},
+            "reliability": {"cluster-view-id": view, "replicas": [ours], "sites": ["site1"]},
+            "statistics": {"tag-info": []},
+        }})
+    };
+    original.serve_timers((0..120).map(entry).collect());
+    let roles = super::files::Roles::staying(&[OURS]).with_leaving(&[ITS]);
+    let begun = Instant::now();
+    cluster.start_with(&[OURS], &roles);
+    // It is told the end of each, and which were taken over; it does not understand the latter.
+    let is_end = |one: &Message| one.body["callback"]["http"]["uri"] == "";
+    let told = original.wait_for("PUT", 120, SOON);
+    assert_eq!(told.len(), 120, "{told:?}");
+    for one in &told {
+        assert!(is_end(one), "{one:?}");
+        let timing = &one.body["timing"];
+        let told = (&timing["sequence-number"], &timing["interval"], &timing["repeat-for"]);
+        assert_eq!(told, (&json!(1), &json!(5), &json!(10)), "interval x (sequence + 1)");
+    }
+    let references = original.wait_for("DELETE", 1, SOON);
+    assert_eq!(references[0].target, "/timers/references");
+    let ids = references[0].body["IDs"].as_array().expect("a list");
+    assert_eq!((ids.len(), &ids[0]["ReplicaIndex"]), (100, &json!(0)));
+    // Each pops here, once, at its time: 9 s after it was read.
+    thread::sleep((begun + Duration::from_secs(16)).saturating_duration_since(Instant::now()));
+    let by_path = sink.by_path();
+    assert_eq!(by_path.len(), 120);
+    for pops in by_path.values() {
+        assert_eq!((pops.len(), pops[0].sequence), (1, 2), "{pops:?}");
+        let at = pops[0].at - begun;
+        assert!(at >= Duration::from_secs(9) && at < Duration::from_secs(9) + SOON, "{at:?}");
+    }
+    // It is read again when the operator says so.
+    original.forget();
+    cluster.signal(OURS, "USR1");
+    until("a page to be asked for", SOON, || {
+        let asked = original.messages("GET").into_iter();
+        asked.filter(|one| one.parameter("node-for-replicas").is_some()).next()
+    });
 }
 
 fn strangers_are_refused() {

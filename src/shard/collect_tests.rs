@@ -1,0 +1,201 @@
+//! Pages over more timers than a window holds.
+
+use std::sync::Arc;
+
+use super::collect::WINDOW_MAX;
+use super::effects::{
+    Answer, Event, Internal, Outbox, PageAsk, PagePart, PagePlace, Request, Requester,
+};
+use super::{Shard, ShardConfig};
+use crate::base::ids::{NodeHash, NodeInstance, ShardCount, ShardIndex, TimerId};
+use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::ranked::Sites;
+use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
+use crate::cluster::view::{Membership, PeerKind, View};
+use crate::store::wheel::Geometry;
+use crate::timer::definition::encode_content;
+use crate::wire::peer_message::{CopyBody, PeerMessage, Standing, TimerCopy, decode_message};
+
+const NOW_MS: u64 = 1_000_000;
+const NOW: Now = Now { mono: MonoNs(NOW_MS * TICK_NS), wall: WallMs(NOW_MS) };
+const FROM: Requester =
+    Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
+/// Somewhat more than a window, with a row of equal dues across its end.
+const TIMERS: u64 = 110_000;
+
+struct Fixture {
+    shard: Shard,
+    view: Arc<View>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let membership = Membership {
+            localhost: "a".into(),
+            nodes: vec!["a".into(), "b".into(), "c".into()],
+            ..Membership::default()
+        };
+        let view = Arc::new(View::build(None, &membership).expect("a good configuration"));
+        let config = ShardConfig {
+            own: ShardIndex(0),
+            shards: ShardCount::new(1),
+            instance: NodeInstance::new(1, 0),
+            geometry: Geometry::TINY,
+            index_segments: 4,
+            hash_seed: 5,
+            records_max: 1_000_000,
+            store_bytes_max: 1 << 40,
+            pops_per_turn_max: 256,
+            callbacks: CallbackLimits::default(),
+            cluster: ClusterLimits::default(),
+            view: view.clone(),
+            tags_max: 16,
+        };
+        Self { shard: Shard::new(config, NOW), view }
+    }
+
+    fn node(&self, name: &str) -> NodeHash {
+        let peer = self.view.node_named(name).expect("a member");
+        match self.view.peers()[peer.index()].kind {
+            PeerKind::Node(node) => node,
+            PeerKind::Site(_) => unreachable!("it is a node"),
+        }
+    }
+
+    fn handle(&mut self, request: Request<'_>) -> Option<Answer> {
+        let mut outbox = Outbox::default();
+        self.shard.handle(NOW, Event::Request { from: FROM, request }, &mut outbox);
+        outbox.replies.pop().map(|reply| reply.answer)
+    }
+
+    fn merge(&mut self, id: u64, due_ms: u64) {
+        let mut content = Vec::new();
+        encode_content("/pop", &[], b"", &mut content);
+        let id = TimerId(id);
+        // Where they are right now, wherever they are to be.
+        let replicas = [self.node("a")].into_iter().collect();
+        let standing = Standing { id, version: 1 << 22, sequence: 0, actives: 1, list_digest: 0 };
+        let copy = TimerCopy {
+            standing,
+            is_write: false,
+            replicas,
+            factor: 2,
+            sites: Sites::new(),
+            start_ms: NOW_MS,
+            interval_ms: due_ms - NOW_MS,
+            repeat_for_ms: due_ms - NOW_MS,
+            body: Some(CopyBody { authority: "host:80", content: &content }),
+        };
+        assert!(matches!(self.handle(Request::Merge(copy)), Some(Answer::Done { .. })));
+    }
+
+    /// A part, and the ticks that it took.
+    fn part(&mut self, node: NodeHash, from: PagePlace, count: u32) -> (PagePart, u64) {
+        let is_fresh = from == (Tick(0), TimerId(0));
+        let mut answer = self.handle(Request::Collect(PageAsk { node, from, count, is_fresh }));
+        let mut ticks = 0;
+        loop {
+            match answer {
+                Some(Answer::Internal(part)) => match *part {
+                    Internal::Part(part) => return (part, ticks),
+                    other => panic!("{other:?}"),
+                },
+                Some(other) => panic!("{other:?}"),
+                None => {}
+            }
+            assert_eq!(self.shard.next_wake(), Some(Tick(0)), "there is work");
+            let mut outbox = Outbox::default();
+            self.shard.collect(NOW, &mut outbox);
+            answer = outbox.replies.pop().map(|reply| reply.answer);
+            ticks += 1;
+            assert!(ticks < 1_000, "it does not end");
+        }
+    }
+}
+
+#[test]
+fn pages_bring_all_in_order_over_several_windows() {
+    let mut fixture = Fixture::new();
+    let node = fixture.node("b");
+    let mut wanted = Vec::new();
+    for id in 1..=TIMERS {
+        // A quarter is due in one millisecond.
+        let due_ms = NOW_MS + 3_600_000 + if id % 4 == 0 { 50_000 } else { id * 7 % 100_000 };
+        fixture.merge(id, due_ms);
+        let list = fixture.view.place(TimerId(id), 2, fixture.view.new_nodes());
+        if list.contains(node) {
+            wanted.push((Tick(due_ms), TimerId(id)));
+        }
+    }
+    wanted.sort_unstable();
+    assert!(wanted.len() > WINDOW_MAX, "two of three nodes hold each timer");
+    let (mut from, mut seen, mut longest) = ((Tick(0), TimerId(0)), Vec::new(), 0);
+    loop {
+        let (part, ticks) = fixture.part(node, from, 1_000);
+        longest = longest.max(ticks);
+        for timer in &part.timers {
+            let Ok(PeerMessage::Copy(copy)) = decode_message(&mut &timer.copy[..]) else {
+                panic!("no copy")
+            };
+            assert_eq!(copy.standing.id, timer.place.1);
+            assert!(copy.replicas.contains(node) && copy.replicas.len() == 2);
+            assert_eq!(timer.former.as_slice(), [fixture.node("a")]);
+            seen.push(timer.place);
+        }
+        let Some(&(due, id)) = seen.last() else { panic!("no timers") };
+        if !part.has_more {
+            break;
+        }
+        assert_eq!(part.timers.len(), 1_000);
+        from = (due, TimerId(id.0 + 1));
+    }
+    assert_eq!(seen, wanted);
+    // All records are looked at for a window, in portions.
+    assert!(longest >= TIMERS / 1_024, "{longest} ticks");
+    assert_ne!(fixture.shard.next_wake(), Some(Tick(0)), "no work is left");
+}
+
+#[test]
+fn what_changes_after_a_window_was_made_is_told_as_it_is_or_left_out() {
+    let mut fixture = Fixture::new();
+    let node = fixture.node("b");
+    let is_for = |fixture: &Fixture, id: &u64| {
+        fixture.view.place(TimerId(*id), 2, fixture.view.new_nodes()).contains(node)
+    };
+    let ids: Vec<u64> = (1..).filter(|id| is_for(&fixture, id)).take(4).collect();
+    for (place, id) in ids.iter().enumerate() {
+        fixture.merge(*id, NOW_MS + 5_000_000 + place as u64);
+    }
+    let (part, _) = fixture.part(node, (Tick(0), TimerId(0)), 1);
+    assert_eq!((part.timers.len(), part.has_more), (1, true));
+    // One ends meanwhile.
+    let ended = TimerCopy {
+        standing: Standing {
+            id: TimerId(ids[2]),
+            version: 2 << 22,
+            sequence: 0,
+            actives: 1,
+            list_digest: 0,
+        },
+        is_write: false,
+        replicas: [fixture.node("a")].into_iter().collect(),
+        factor: 2,
+        sites: Sites::new(),
+        start_ms: NOW_MS,
+        interval_ms: 10_000,
+        repeat_for_ms: 10_000,
+        body: None,
+    };
+    fixture.handle(Request::Merge(ended));
+    let (part, _) = fixture.part(node, (Tick(NOW_MS + 5_000_001), TimerId(0)), 10);
+    let left: Vec<_> = part.timers.iter().map(|timer| timer.place.1.0).collect();
+    assert_eq!((left, part.has_more), (vec![ids[1], ids[3]], false));
+    // Other members: nobody is told by the former list any more.
+    let membership =
+        Membership { localhost: "a".into(), nodes: vec!["a".into()], ..Membership::default() };
+    let view = View::build(Some(&fixture.view), &membership).expect("a good configuration");
+    let mut outbox = Outbox::default();
+    fixture.shard.handle(NOW, Event::View(Arc::new(view)), &mut outbox);
+    let (part, _) = fixture.part(node, (Tick(1), TimerId(0)), 10);
+    assert_eq!(part, PagePart::default());
+}
