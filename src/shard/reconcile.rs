@@ -5,8 +5,8 @@
 //! the walk is for: those that lack it say so and get it. A timer whose list is wrong is *moved*:
 //! everybody on the right list is offered it, and when all have it, this node takes the new list
 //! over, or forgets the timer if it is not on it. So at every instant as many hold it as before.
-//! A timer that is due soon is not handed over but looked at again later: its next pop moves it. Its
-//! new holders have it all the same, and wait behind the old ones: these may be stopped.
+//! A timer that is due soon is not handed over but looked at again later: its next pop moves it.
+//! Its new holders have it all the same, and wait behind the old ones: these may be stopped.
 
 use std::collections::VecDeque;
 
@@ -379,8 +379,8 @@ impl Shard {
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
         placement.actives = placement.replicas.all_ranks() & !dead;
         placement.confirmed = 0;
-        // Those on the former list, too, whether they are on this one or not: they may have found it
-        // due too soon to move it themselves, and would pop beside the new holders. They get the
+        // Those on the former list, too, whether they are on this one or not: they may have found
+        // it due too soon to move it themselves, and would pop beside the new holders. They get the
         // whole copy: this node may have forgotten the timer when they ask for it.
         let view = &self.peers.view;
         let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
