@@ -280,10 +280,11 @@ fn timers_are_read_from_it_at_start() {
     original.serve_timers(entries);
     let roles = super::files::Roles::staying(&[OURS, ITS]);
     cluster.start_with(&[OURS], &roles);
-    let asked = original.wait_for("GET", 2, SOON);
-    let pages: Vec<_> =
-        asked.iter().filter(|one| one.parameter("node-for-replicas").is_some()).collect();
-    assert!(pages.len() >= 2, "{asked:?}");
+    let pages = until("the second page to be asked for", SOON, || {
+        let mut asked = original.messages("GET");
+        asked.retain(|one| one.parameter("node-for-replicas").is_some());
+        (asked.len() >= 2).then_some(asked)
+    });
     let name = &cluster.names[OURS];
     for page in &pages {
         let node = page.parameter("node-for-replicas").expect("filtered").replace("%3A", ":");
