@@ -323,7 +323,7 @@ impl Round<'_> {
             }
             let ahead_ms = if next.barren == 0 { 0 } else { took_ms << next.barren };
             // Told as time from the moment at which the other node reads it: the time that an
-            // answer and a question take is left out, so that nothing is. What comes twice is
+            // answer and a question take is left out, so that no timer is. What comes twice is
             // merged once.
             let now = crate::ring::now().mono.tick_floor();
             next.from_ms = Some((last - now).saturating_sub(took_ms) + ahead_ms);

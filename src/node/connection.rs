@@ -157,14 +157,15 @@ impl Connection {
             self.partial.extend_from_slice(input);
             return Appetite::Hungry;
         }
+        let caller = Caller { far_ends, socket: self.socket };
         let mut budget = limits.pipelined_requests_per_turn_max;
         if self.partial.is_empty() {
-            let taken = self.take(now, (&mut *input, far_ends), service, limits, &mut budget);
+            let taken = self.take(now, (&mut *input, caller), service, limits, &mut budget);
             self.partial.extend_from_slice(&input[taken..]);
         } else {
             self.partial.extend_from_slice(input);
             let mut kept = std::mem::take(&mut self.partial);
-            let taken = self.take(now, (&mut kept, far_ends), service, limits, &mut budget);
+            let taken = self.take(now, (&mut kept, caller), service, limits, &mut budget);
             kept.drain(..taken);
             self.partial = kept;
         }
@@ -249,28 +250,26 @@ impl Connection {
     fn take(
         &mut self,
         now: Now,
-        (input, far_ends): (&mut [u8], FarEnds<'_>),
+        (input, caller): (&mut [u8], Caller<'_>),
         service: &mut Service,
         limits: &Limits,
         budget: &mut u32,
     ) -> usize {
-        let caller = Caller { far_ends, socket: self.socket };
         let mut at = 0;
         while *budget > 0 && !self.is_closing && !self.is_backed_up(limits) {
             let rest = &mut input[at..];
             match &mut self.stage {
                 Stage::Head(progress) => {
-                    let header_bytes_max = limits.header_bytes_max as usize;
-                    if rest.is_empty() || !progress.is_worth_parsing(rest, header_bytes_max) {
+                    let bytes_max = limits.header_bytes_max as usize;
+                    if rest.is_empty() || !progress.is_worth_parsing(rest, bytes_max) {
                         break;
                     }
-                    match parse_request_head(rest, header_bytes_max) {
+                    match parse_request_head(rest, bytes_max) {
                         Ok(Some(head)) => {
-                            let line = RequestLine::of(&head);
-                            let (used, waits) = (head.head_bytes, head.expects_continue);
-                            let framing = head.framing;
-                            if line.path == TimerPath::Unknown && head.path == peer_handshake::PATH
-                            {
+                            let (line, used) = (RequestLine::of(&head), head.head_bytes);
+                            let (framing, waits) = (head.framing, head.expects_continue);
+                            let is_upgrade = head.path == peer_handshake::PATH;
+                            if is_upgrade && line.path == TimerPath::Unknown {
                                 at += self.begin_upgrade(service, &rest[..used]);
                                 break;
                             }
@@ -308,15 +307,17 @@ impl Connection {
                                 *budget -= 1;
                             }
                         }
-                        Err(error) => {
-                            let status = if error == ChunkError::TooLong { 413 } else { 400 };
-                            self.fail(service, status, &error.to_string());
-                        }
+                        Err(error) => self.fail_chunk(service, error),
                     }
                 }
             }
         }
         at
+    }
+
+    fn fail_chunk(&mut self, service: &mut Service, error: ChunkError) {
+        let status = if error == ChunkError::TooLong { 413 } else { 400 };
+        self.fail(service, status, &error.to_string());
     }
 
     /// A request for an Upgrade ends the talk in requests and answers. Returns its bytes.

@@ -209,7 +209,7 @@ impl Gate {
     }
 }
 
-/// The addresses of this node, of all nodes and sites that it is to be connected with, and the
+/// The addresses of this node and of all nodes and sites that it is to be connected with, and the
 /// names of those that are configured by name.
 pub fn addresses(view: &View) -> (Vec<IpAddr>, Vec<String>) {
     let concerned = view.connected_nodes().union(view.connected_sites()).with(view.own());

@@ -4,9 +4,9 @@
 //! A *walk* looks at every record once. A timer whose list is right is *offered* to the peers that
 //! the walk is for: those that lack it say so and get it. A timer whose list is wrong is *moved*:
 //! everybody on the right list is offered it, and when all have it, this node takes the new list
-//! over, or forgets the timer if it is not on it. So at every instant as many hold it as before.
-//! A timer that is due soon is not handed over but looked at again later: its next pop moves it.
-//! Its new holders have it all the same, and wait behind the old ones: these may be stopped.
+//! over, or forgets the timer if it is not on it. So at every instant as many hold it as before. A
+//! timer that is due soon is not handed over but looked at again later: its next pop moves it. Its
+//! new holders have it all the same, and wait behind the old ones: these may be stopped.
 
 use std::collections::VecDeque;
 

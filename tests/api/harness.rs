@@ -272,7 +272,11 @@ pub struct Client {
 impl Client {
     /// Connects.
     pub fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).expect("the node accepts");
+        Client::over(TcpStream::connect(address).expect("the node accepts"))
+    }
+
+    /// Over a connection that was made elsewhere.
+    pub fn over(stream: TcpStream) -> Client {
         stream.set_nodelay(true).expect("a TCP socket");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");

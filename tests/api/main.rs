@@ -10,6 +10,7 @@ mod deadlines;
 mod harness;
 mod hosts;
 mod http;
+mod internal;
 mod limits;
 mod memory;
 mod semantics;

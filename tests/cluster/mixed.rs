@@ -280,10 +280,10 @@ fn timers_are_read_from_it_at_start() {
     original.serve_timers(entries);
     let roles = super::files::Roles::staying(&[OURS, ITS]);
     cluster.start_with(&[OURS], &roles);
-    let pages = until("the second page to be asked for", SOON, || {
-        let mut asked = original.messages("GET");
-        asked.retain(|one| one.parameter("node-for-replicas").is_some());
-        (asked.len() >= 2).then_some(asked)
+    let pages: Vec<_> = until("two pages to be asked for", SOON, || {
+        let asked = original.messages("GET").into_iter();
+        let pages = asked.filter(|one| one.parameter("node-for-replicas").is_some());
+        Some(pages.collect::<Vec<_>>()).filter(|pages| pages.len() >= 2)
     });
     let name = &cluster.names[OURS];
     for page in &pages {
