@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::membership_file::{Lists, MembershipFile};
+use super::originals::Progress;
 use crate::base::ids::PeerIndex;
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
@@ -41,6 +42,8 @@ pub struct Source {
     pub reload: Reload,
     /// What SIGUSR1 does besides what the cores do: asks nodes that only answer.
     pub resynchronise: Box<dyn Fn() + Send + Sync>,
+    /// What was read from nodes that only answer.
+    pub originals: Box<dyn Fn() -> Progress + Send + Sync>,
 }
 
 /// What the control thread knows of the cluster.
@@ -130,6 +133,11 @@ impl ClusterDesk {
         if let Some(source) = self.source.get() {
             (source.resynchronise)();
         }
+    }
+
+    /// What was read from original nodes so far.
+    pub fn originals(&self) -> Progress {
+        self.source.get().map_or_else(Progress::default, |source| (source.originals)())
     }
 
     /// Reloads that succeeded, and that did not.
@@ -226,8 +234,11 @@ impl ClusterDesk {
                 held.saturating_sub(core.walk_seen.get())
             })
             .sum();
+        let originals = self.originals();
+        let is_offering = offers > 0 && !is_anybody_dead;
         json!({
-            "is_running": !is_obeyed || is_walking || offers > 0 && !is_anybody_dead,
+            "is_running": !is_obeyed || is_walking || is_offering || originals.is_busy,
+            "originals": originals.render(),
             "seen": if is_obeyed { held - left.min(held) } else { 0 },
             "total": held,
             "misplaced": sum(meters, |core| &core.timers_misplaced),
@@ -413,6 +424,7 @@ mod tests {
             admin_addresses: vec!["127.0.0.1:7254".into()],
             reload: reload_from(path.to_owned()),
             resynchronise: Box::new(|| {}),
+            originals: Box::new(Progress::default),
         });
         desk
     }

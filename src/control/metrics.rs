@@ -142,7 +142,8 @@ impl Snapshot {
             ("reloads", "Times that the configuration was read again", reloads),
             ("reload_failures", "Reloads refused: the old configuration stays", failures),
         ];
-        for (name, help, value) in counters {
+        let originals = self.view.cluster.originals().counters();
+        for (name, help, value) in counters.into_iter().chain(originals) {
             encoder
                 .encode_descriptor(name, help, None, MetricType::Counter)?
                 .encode_counter::<NoLabelSet, u64, f64>(&value, None)?;

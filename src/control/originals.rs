@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ahash::AHashSet;
+use serde_json::Value;
 use tokio::net::lookup_host;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -50,6 +51,8 @@ const MERGE_LOOK: Duration = Duration::from_millis(2);
 /// What has been read so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
+    /// Whether a node is being read, or will be at once.
+    pub is_busy: bool,
     /// The node that is being read.
     pub reading: Option<String>,
     /// Nodes read to the end.
@@ -70,6 +73,32 @@ pub struct Progress {
     pub told: u64,
     /// Timers ended at original nodes that hold them no more.
     pub ended: u64,
+}
+
+impl Progress {
+    /// What only grows: name, help, number.
+    pub fn counters(&self) -> [(&'static str, &'static str, u64); 9] {
+        [
+            ("originals_rounds", "Original nodes read to the end", self.rounds),
+            ("originals_failures", "Original nodes given up after all tries", self.failures),
+            ("originals_pages", "Pages of timers read from original nodes", self.pages),
+            ("originals_timers", "Timers on these pages", self.timers),
+            ("originals_merged", "Timers of these that the cores took", self.merged),
+            ("originals_refused", "Timers of these that found no room", self.refused),
+            ("originals_malformed", "Timers of these that made no sense", self.malformed),
+            ("originals_told", "Timers of these told to other original nodes", self.told),
+            ("originals_ended", "Timers of these ended at their former holders", self.ended),
+        ]
+    }
+
+    /// For `/cluster`.
+    pub fn render(&self) -> Value {
+        let prefix = "originals_".len();
+        let counters = self.counters().map(|(name, _, value)| (name[prefix..].to_owned(), value));
+        let mut rendered: Value = counters.into_iter().collect();
+        rendered["reading"] = self.reading.clone().into();
+        rendered
+    }
 }
 
 /// The task that reads, as others see it.
@@ -141,7 +170,9 @@ impl Originals {
 
     /// What has been read so far.
     pub fn progress(&self) -> Progress {
-        self.shared.lock().progress.clone()
+        let state = self.shared.lock();
+        let is_busy = state.is_wanted || state.progress.reading.is_some();
+        Progress { is_busy, ..state.progress.clone() }
     }
 }
 

@@ -149,7 +149,7 @@ fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Ori
     let file = files.members();
     let reloader = Mutex::new(Reloader::new(files, config.clone(), node.view.clone()));
     let commander = node.commander();
-    let readers = originals.clone();
+    let (readers, progress) = (originals.clone(), originals.clone());
     let reload = move || {
         let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(view) = reloader.reload()? {
@@ -162,6 +162,7 @@ fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Ori
         file,
         admin_addresses: config.admin.cluster.clone(),
         reload: Box::new(reload),
+        originals: Box::new(move || progress.progress()),
         resynchronise: Box::new(move || originals.resynchronise()),
     }
 }
