@@ -269,6 +269,28 @@ fn a_reload_changes_the_members_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
+fn nodes_that_contradict_each_other_are_told() {
+    let (mut one, mut two, mut stranger) = (Node::new(11), Node::new(12), Node::new(13));
+    let same = "[identity]\ninstance_id = 7\n";
+    one.write("shared", same);
+    two.write("shared", same);
+    one.write_members(&[&one, &two]);
+    two.write_members(&[&one, &two]);
+    stranger.write_members(&[&one, &stranger]);
+    one.start();
+    two.start();
+    stranger.start();
+    one.await_log("has this node's instance and deployment ids", 1);
+    one.await_log("a node that is no member connects", 1);
+    stranger.await_log("a peer refuses this node", 1);
+    // A second process with the name of `one`.
+    stranger.end();
+    stranger.write("cluster", &std::fs::read_to_string(one.file("cluster")).expect("there"));
+    stranger.start();
+    two.await_log("two processes say that they are the same node", 1);
+}
+
+#[test]
 fn a_pid_file_has_one_process() {
     let mut node = Node::new(5);
     node.start();

@@ -71,7 +71,8 @@ pub struct Flags {
     drop_in: DropInFlags,
 }
 
-/// Flags of the original service. Any of them means: this is one of its deployments.
+/// Flags of the original service. Any of them means: this is one of its deployments; beside
+/// --config only one that names a file of it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "In place of the original service (INI files, its defaults)")]
 struct DropInFlags {
@@ -136,7 +137,9 @@ pub enum Command {
 }
 
 impl Flags {
-    /// The files of the original service, if this is to be one of its deployments.
+    /// The files of the original service, if this is to be one of its deployments. Beside --config
+    /// only a flag that names one of them says so: a pid file or --daemon alone must not move a
+    /// configured node to all addresses and take its admin API away.
     pub fn ini_files(&self) -> Option<IniFiles> {
         let DropInFlags {
             daemon,
@@ -146,8 +149,9 @@ impl Flags {
             shared_config_file: shared,
             dns_config_file: dns,
         } = &self.drop_in;
-        let files = [pidfile, local, cluster, shared, dns];
-        let is_meant = *daemon || files.iter().any(|file| file.is_some());
+        let files = [local, cluster, shared, dns];
+        let is_process_meant = self.config.is_none() && (*daemon || pidfile.is_some());
+        let is_meant = is_process_meant || files.iter().any(|file| file.is_some());
         is_meant.then(|| IniFiles {
             local: local.clone(),
             cluster: cluster.clone(),
@@ -224,6 +228,21 @@ mod tests {
             let key = find(section, name).expect("in the table");
             assert!(key.flag.is_some(), "{key} has no flag");
             assert!(key.kind.read_text(&text).is_ok(), "{key} = {text}");
+        }
+    }
+
+    #[test]
+    fn a_pid_file_beside_our_own_configuration_changes_nothing_else() {
+        let is_drop_in = |line: &str| {
+            let words = ["chronos"].into_iter().chain(line.split_whitespace());
+            Flags::try_parse_from(words).expect(line).ini_files().is_some()
+        };
+        for line in ["--pidfile p", "--daemon", "--cluster-config-file c", "--dns-config-file d"] {
+            assert!(is_drop_in(line), "{line}");
+        }
+        assert!(is_drop_in("--config c.toml --local-config-file l"));
+        for line in ["", "--config c.toml", "--config c.toml --daemon --pidfile p"] {
+            assert!(!is_drop_in(line), "{line}");
         }
     }
 

@@ -41,7 +41,8 @@ const BODY_BYTES_MAX: usize = 128 << 10;
 /// Pause after a failed accept (out of file descriptors), so that the control thread does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster and /statistics/tags[/<TAG>]\n";
+const NOT_FOUND: &str =
+    "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]

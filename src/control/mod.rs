@@ -3,6 +3,7 @@
 
 pub mod admin;
 pub mod cluster_admin;
+mod alarms;
 pub mod config;
 mod config_check;
 mod config_error;

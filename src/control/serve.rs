@@ -11,6 +11,7 @@ use tokio::time::{interval, timeout};
 use tracing::{error, info, warn};
 
 use super::admin::{self, AdminState};
+use super::alarms;
 use super::cluster_admin::Source;
 use super::config::Config;
 use super::config_files::ConfigFiles;
@@ -113,6 +114,7 @@ async fn live(
         let state = AdminState::of(view.clone(), config.node.limits.tags_max);
         tokio::spawn(admin::serve(listener, state));
     }
+    tokio::spawn(alarms::watch(view.meters.clone()));
     ready();
     let has_failed = loop {
         let asked = tokio::select! {

@@ -260,16 +260,16 @@ impl Connection {
             let rest = &mut input[at..];
             match &mut self.stage {
                 Stage::Head(progress) => {
-                    let header_bytes_max = limits.header_bytes_max as usize;
-                    if rest.is_empty() || !progress.is_worth_parsing(rest, header_bytes_max) {
+                    let bytes_max = limits.header_bytes_max as usize;
+                    if rest.is_empty() || !progress.is_worth_parsing(rest, bytes_max) {
                         break;
                     }
-                    match parse_request_head(rest, header_bytes_max) {
+                    match parse_request_head(rest, bytes_max) {
                         Ok(Some(head)) => {
                             let (line, used) = (RequestLine::of(&head), head.head_bytes);
                             let (framing, waits) = (head.framing, head.expects_continue);
-                            if line.path == TimerPath::Unknown && head.path == peer_handshake::PATH
-                            {
+                            let is_upgrade = head.path == peer_handshake::PATH;
+                            if is_upgrade && line.path == TimerPath::Unknown {
                                 at += self.begin_upgrade(service, &rest[..used]);
                                 break;
                             }
@@ -307,15 +307,17 @@ impl Connection {
                                 *budget -= 1;
                             }
                         }
-                        Err(error) => {
-                            let status = if error == ChunkError::TooLong { 413 } else { 400 };
-                            self.fail(service, status, &error.to_string());
-                        }
+                        Err(error) => self.fail_chunk(service, error),
                     }
                 }
             }
         }
         at
+    }
+
+    fn fail_chunk(&mut self, service: &mut Service, error: ChunkError) {
+        let status = if error == ChunkError::TooLong { 413 } else { 400 };
+        self.fail(service, status, &error.to_string());
     }
 
     /// A request for an Upgrade ends the talk in requests and answers. Returns its bytes.

@@ -159,7 +159,8 @@ fn write_document(
     };
     let timer = InternalTimer {
         now: now.wall,
-        start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_floor().0 as i64),
+        // A start is rounded up to the next tick; the message's delay makes up for the difference.
+        start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_floor().0 as i64).min(0),
         sequence: copy.standing.sequence,
         interval_ms: copy.interval_ms,
         repeat_for_ms: copy.repeat_for_ms,

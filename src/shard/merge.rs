@@ -120,6 +120,9 @@ impl Shard {
             if right.digest() != standing.list_digest {
                 return PeerResult::Wanted;
             }
+            if self.is_under_way(&right, standing.actives) {
+                return PeerResult::Held;
+            }
             // Somebody has seen to it that all of the right list hold the timer.
             let mut moved = self.placement(right, placement.sites, placement.factor);
             moved.actives = standing.actives & right.all_ranks();
@@ -324,6 +327,9 @@ impl Shard {
         if former.replicas == copy.replicas {
             return self.unite(slot, copy.standing.actives);
         }
+        if self.is_under_way(&copy.replicas, copy.standing.actives) {
+            return;
+        }
         let configured = self.configured(&held);
         let view = &self.peers.view;
         let live = view.place(held.id, former.factor, self.peers.not_dead());
@@ -335,6 +341,12 @@ impl Shard {
             self.place(slot, &placement);
             self.look_later_if_misplaced(tick, slot);
         }
+    }
+
+    /// Live ranks that do not act on a list yet tell that a move to it is under way: until it is
+    /// finished, those of the former list act.
+    fn is_under_way(&self, list: &Replicas, actives: u16) -> bool {
+        actives | self.ranks_of(list, self.peers.dead()) != list.all_ranks()
     }
 
     /// The list that the configuration means, whoever lives.

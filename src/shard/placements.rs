@@ -42,12 +42,13 @@ impl Placement {
         let all = u32::from(self.replicas.len());
         let ahead = match self.own {
             None => all,
+            // Behind all that act (the former holders, as long as none of this list does), and
+            // behind the others of its kind that rank before it.
             Some(own) if self.actives >> own & 1 == 0 => {
-                if promotion {
-                    self.actives.count_ones()
-                } else {
-                    all
-                }
+                let passives_below = !self.actives & ((1 << own) - 1);
+                let acting =
+                    if promotion && self.actives != 0 { self.actives.count_ones() } else { all };
+                acting + passives_below.count_ones()
             }
             Some(own) if promotion => (self.actives & ((1 << own) - 1)).count_ones(),
             Some(own) => u32::from(own),
@@ -191,7 +192,8 @@ mod tests {
         };
         assert_eq!(delays(0b111, true), [0, 2, 4]);
         assert_eq!(delays(0b110, true), [4, 0, 2], "a holder that does not act is behind all");
-        assert_eq!(delays(0b100, true), [2, 2, 0]);
+        assert_eq!(delays(0b100, true), [2, 4, 0], "no two at one time");
+        assert_eq!(delays(0, true), [6, 8, 10], "those of the former list act");
         assert_eq!(delays(0b111, false), [0, 2, 4]);
         assert_eq!(delays(0b110, false), [6, 2, 4]);
         assert_eq!(placement(3, 0b111, None).delay_ms(true), 6_000);

@@ -4,8 +4,9 @@
 //! A *walk* looks at every record once. A timer whose list is right is *offered* to the peers that
 //! the walk is for: those that lack it say so and get it. A timer whose list is wrong is *moved*:
 //! everybody on the right list is offered it, and when all have it, this node takes the new list
-//! over, or forgets the timer if it is not on it. So at every instant as many hold it as before.
-//! A timer that is due soon is not moved but looked at again later: its next pop moves it.
+//! over, or forgets the timer if it is not on it. So at every instant as many hold it as before. A
+//! timer that is due soon is not handed over but looked at again later: its next pop moves it. Its
+//! new holders have it all the same, and wait behind the old ones: these may be stopped.
 
 use std::collections::VecDeque;
 
@@ -30,11 +31,12 @@ const LOOKS_PER_TICK: usize = 24;
 const OFFERS_MAX: u32 = 1_024;
 /// Timers being moved at a time.
 const MOVES_MAX: usize = 512;
-/// A timer due sooner is not moved: the messages of a move must arrive before the pop, or old and
-/// new holders would both pop.
-const MOVE_GUARD_MS: u64 = 3_000;
-/// A timer due sooner is not handed over, for the same reason: its move begins anew after the pop.
+/// A timer due sooner is copied to its new holders, but not handed over: the messages must arrive
+/// before the pop, or old and new holders would both pop. Its next pop moves it.
 const FINISH_GUARD_MS: u64 = 1_000;
+/// A node that is told over HTTP acts on every list that names it: a timer due sooner is not even
+/// copied to it.
+const HTTP_GUARD_MS: u64 = 3_000;
 /// When a timer that could not be moved is looked at again.
 const LOOK_AGAIN_MS: u64 = 1_000;
 
@@ -237,14 +239,13 @@ impl Shard {
         if !stays && !live.is_empty() && able(&live) { live } else { list }
     }
 
-    /// Begins to move a timer to `list`, unless it is due soon.
+    /// Begins to move a timer to `list`.
     fn begin_move(&mut self, tick: Tick, slot: Slot, list: Replicas, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         if self.reconcile.moves.contains_key(&record.id.0) {
             return;
         }
         let former = *self.placements.get(record.placement);
-        let is_due_soon = record.schedule().due(record.sequence + 1) <= tick + MOVE_GUARD_MS;
         let view = &self.peers.view;
         let waiting = view.peers_of(&list).without(self.peers.own()).minus(self.peers.dead());
         let is_reachable = waiting.minus(self.peers.alive()).is_empty();
@@ -252,7 +253,9 @@ impl Shard {
         let mut placement = self.placement(list, former.sites, former.factor);
         // The last one that lives does not forget it.
         let is_last = waiting.is_empty() && placement.own.is_none();
-        let is_early = is_due_soon && former.own.is_some();
+        let due = record.schedule().due(record.sequence + 1);
+        let is_acted_upon = !waiting.intersection(self.peers.http()).is_empty();
+        let is_early = due <= tick + HTTP_GUARD_MS && former.own.is_some() && is_acted_upon;
         if is_early || !is_reachable || is_last || !agrees {
             return self.look_again(tick, record.id);
         }
@@ -369,20 +372,24 @@ impl Shard {
         {
             return self.look_again(tick, id);
         }
+        if placement.own.is_none() && former == placement.replicas {
+            // They have been on it for a while: who of them acts is not for this node to say.
+            return self.forget(tick, slot);
+        }
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
         placement.actives = placement.replicas.all_ranks() & !dead;
         placement.confirmed = 0;
-        // Those on the former list, too: they may have found it due too soon to move it themselves,
-        // and would pop beside the new holders.
-        // They get the whole copy: this node may have forgotten the timer when they ask for it.
+        // Those on the former list, too, whether they are on this one or not: they may have found
+        // it due too soon to move it themselves, and would pop beside the new holders. They get the
+        // whole copy: this node may have forgotten the timer when they ask for it.
         let view = &self.peers.view;
         let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
-        let others = view.peers_of(&placement.replicas).minus(deaf);
-        let left = view.peers_of(&former).minus(others).minus(deaf);
+        let holders = view.peers_of(&former).minus(deaf);
+        let others = view.peers_of(&placement.replicas).minus(deaf).minus(holders);
         self.place(slot, &placement);
         self.counters.moved += 1;
         self.tell(slot, others, false, outbox);
-        self.tell(slot, left, true, outbox);
+        self.tell(slot, holders, true, outbox);
         if placement.own.is_none() {
             self.forget(tick, slot);
         }

@@ -451,7 +451,8 @@ fn write_timing(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"timing\":{\"start-time\":");
     write_number(start_wall_ms.into(), out);
     out.extend_from_slice(b",\"start-time-delta\":");
-    write_signed(timer.start_delta_ms, out);
+    // A start is rounded up to the millisecond: one of now may lie a millisecond ahead.
+    write_signed(timer.start_delta_ms.min(0), out);
     out.extend_from_slice(b",\"sequence-number\":");
     write_number(timer.sequence, out);
     out.extend_from_slice(b",\"interval\":");

@@ -52,7 +52,6 @@ pub struct Cluster {
     /// How members call each other.
     pub names: Vec<String>,
     binds: Vec<SocketAddr>,
-    admins: Vec<SocketAddr>,
     processes: Vec<Option<Child>>,
     /// Processes that were frozen: they are thawed before they are ended.
     frozen: HashSet<usize>,
@@ -89,7 +88,6 @@ impl Cluster {
     /// Four places with something out of the ordinary.
     pub fn with(setup: Setup) -> Cluster {
         let port = free_port();
-        let admin_port = free_port();
         let known_port = if setup.behind_proxies { free_port() } else { port };
         let hosts = setup.hosts.clone();
         let host = |place| hosts.get(place).copied().unwrap_or(loopback(place));
@@ -98,7 +96,6 @@ impl Cluster {
             folder: tempfile::Builder::new().prefix("chronos-cluster-").tempdir().expect("room"),
             names: at(known_port).map(|name| name.to_string()).collect(),
             binds: at(port).collect(),
-            admins: at(admin_port).collect(),
             processes: (0..PLACES).map(|_| None).collect(),
             frozen: HashSet::new(),
             setup,
@@ -128,11 +125,6 @@ impl Cluster {
     /// Where a node listens.
     pub fn address(&self, place: usize) -> SocketAddr {
         self.binds[place]
-    }
-
-    /// Where a node's operators look, if it was started with an admin listener.
-    pub fn admin(&self, place: usize) -> SocketAddr {
-        self.admins[place]
     }
 
     /// Writes the cluster file of a node; it reads it at the next SIGHUP.
@@ -231,9 +223,7 @@ impl Cluster {
             write!(text, "\n[identity]\ninstance_id = {identity}\ndeployment_id = 0\n")
                 .expect("memory");
         }
-        let admin = self.admins[place].to_string();
-        text.push_str(&self.setup.local.replace("ADMIN", &admin));
-        text
+        text + &self.setup.local
     }
 
     fn shared_file(&self, place: usize) -> String {

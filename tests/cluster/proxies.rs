@@ -47,8 +47,6 @@ struct Shared {
     connections: AtomicU64,
     /// Bits turned so far.
     corrupted: AtomicU64,
-    /// Bytes that arrived, either way.
-    bytes: AtomicU64,
 }
 
 /// Proxies of a cluster.
@@ -112,11 +110,6 @@ impl Network {
     /// Bits turned so far.
     pub fn corrupted(&self) -> u64 {
         self.shared.corrupted.load(SeqCst)
-    }
-
-    /// Bytes that arrived so far, all directions together.
-    pub fn bytes(&self) -> u64 {
-        self.shared.bytes.load(SeqCst)
     }
 }
 
@@ -213,7 +206,6 @@ fn deliver(
             }
             Way::Open | Way::Cut => {}
         }
-        shared.bytes.fetch_add(piece.len() as u64, SeqCst);
         if stream.write_all(&piece).is_err() {
             return;
         }

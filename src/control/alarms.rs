@@ -1,0 +1,115 @@
+//! Counts of the cores that an operator must hear of even where nobody reads metrics: nodes that
+//! contradict each other. Each is logged when it grows, and then at most once a minute.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::interval;
+use tracing::error;
+
+use crate::node::meters::CoreMeters;
+
+/// How often the counts are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Pause between two lines of the same alarm: nodes try again every second, for ever.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// One alarm.
+struct Alarm {
+    /// The count of a core.
+    count: fn(&CoreMeters) -> u64,
+    /// What is wrong, and what to do.
+    text: &'static str,
+}
+
+const ALARMS: [Alarm; 5] = [
+    Alarm {
+        count: |meters| meters.peer_twins.get(),
+        text: "two processes say that they are the same node; stop one of them or give it another \
+               address",
+    },
+    Alarm {
+        count: |meters| meters.peer_same_instance.get(),
+        text: "another node has this node's instance and deployment ids, so that both may give \
+               out the same timer ids; give each its own [identity] instance_id ([node] \
+               instance_id) and restart it",
+    },
+    Alarm {
+        count: |meters| meters.peer_refusals.get(),
+        text: "a peer refuses this node: this one is no member in its configuration, or another \
+               process has this one's name; its log says which",
+    },
+    Alarm {
+        count: |meters| meters.peer_strangers.get(),
+        text: "a node that is no member connects, or an address leads to another node than the \
+               one of that name; make the configurations of all nodes agree",
+    },
+    Alarm {
+        count: |meters| meters.future_versions.get(),
+        text: "messages are refused because their versions lie too far ahead of the clock; set \
+               the wall clocks of all nodes (NTP)",
+    },
+];
+
+/// Watches the counts until the future is dropped. Must run inside the control thread's runtime.
+pub async fn watch(meters: Arc<[CoreMeters]>) {
+    let mut look = interval(LOOK_EVERY);
+    let mut told = [Told::default(); ALARMS.len()];
+    loop {
+        look.tick().await;
+        for (alarm, told) in ALARMS.iter().zip(&mut told) {
+            let count = meters.iter().map(alarm.count).sum();
+            if let Some(more) = told.due(count, Instant::now()) {
+                error!(more, total = count, "{}", alarm.text);
+            }
+        }
+    }
+}
+
+/// What was said of an alarm.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    count: u64,
+    at: Option<Instant>,
+}
+
+impl Told {
+    /// By how much the count has grown since it was told last, if that is to be told now.
+    fn due(&mut self, count: u64, now: Instant) -> Option<u64> {
+        let more = count.checked_sub(self.count).filter(|more| *more > 0)?;
+        if self.at.is_some_and(|at| now.saturating_duration_since(at) < TELL_EVERY) {
+            return None;
+        }
+        *self = Told { count, at: Some(now) };
+        Some(more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_told_at_once_and_then_once_a_minute() {
+        let begun = Instant::now();
+        let mut told = Told::default();
+        assert_eq!(told.due(0, begun), None);
+        assert_eq!(told.due(2, begun), Some(2));
+        assert_eq!(told.due(5, begun + TELL_EVERY / 2), None);
+        assert_eq!(told.due(7, begun + TELL_EVERY), Some(5));
+        assert_eq!(told.due(7, begun + TELL_EVERY * 3), None);
+    }
+
+    #[test]
+    fn each_alarm_counts_its_own() {
+        let meters = CoreMeters::default();
+        let counts = |meters: &CoreMeters| ALARMS.map(|alarm| (alarm.count)(meters));
+        assert_eq!(counts(&meters), [0; 5]);
+        meters.peer_twins.set(1);
+        meters.peer_same_instance.set(2);
+        meters.peer_refusals.set(3);
+        meters.peer_strangers.set(4);
+        meters.future_versions.set(5);
+        assert_eq!(counts(&meters), [1, 2, 3, 4, 5]);
+    }
+}
