@@ -358,8 +358,8 @@ fn one_that_leaves_hands_over() {
     original.forget();
     cluster.signal(OURS, "USR1");
     until("a page to be asked for", SOON, || {
-        let asked = original.messages("GET").into_iter();
-        asked.filter(|one| one.parameter("node-for-replicas").is_some()).next()
+        let mut asked = original.messages("GET").into_iter();
+        asked.find(|one| one.parameter("node-for-replicas").is_some())
     });
 }
 
