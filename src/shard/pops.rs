@@ -215,8 +215,8 @@ impl Shard {
         let told = self.retell(slot, &placement);
         let record = *self.records.get(slot);
         if record.schedule().is_last(record.sequence) {
-            self.tell_all(slot, told, outbox);
             self.entomb(tick, slot, &former);
+            self.tell_all(slot, told, outbox);
         } else {
             self.records.get_mut(slot).state = State::Armed;
             let pops_at = self.pops_at(&record);
@@ -266,7 +266,7 @@ impl Shard {
         (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1)
     }
 
-    /// Tells replicas and other sites of a pop; the record is still live.
+    /// Tells replicas and other sites of a pop.
     fn tell_all(&mut self, slot: Slot, (to, is_new): (PeerSet, bool), outbox: &mut Outbox) {
         self.tell(slot, to, is_new, outbox);
         let record = *self.records.get(slot);
