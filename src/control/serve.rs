@@ -112,6 +112,7 @@ async fn live(
     view.cluster.connect(source(config, files, &node, originals));
     if let Some(listener) = admin_listener {
         let state = AdminState::of(view.clone(), config.node.limits.tags_max);
+        state.set_members(others(config, admin_address));
         tokio::spawn(admin::serve(listener, state));
     }
     tokio::spawn(alarms::watch(view.meters.clone()));
@@ -165,6 +166,13 @@ fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Ori
         originals: Box::new(move || progress.progress()),
         resynchronise: Box::new(move || originals.resynchronise()),
     }
+}
+
+/// The admin listeners of the other members.
+fn others(config: &Config, own: Option<SocketAddr>) -> Vec<String> {
+    let own = own.map(|address| address.to_string());
+    let addresses = config.admin.cluster.iter();
+    addresses.filter(|address| Some(*address) != own.as_ref()).cloned().collect()
 }
 
 /// The few lines that a start is worth.

@@ -28,6 +28,7 @@ impl Shard {
         if self.stopping {
             return;
         }
+        let was_behind = self.behind;
         let mut due = std::mem::take(&mut self.due);
         let advanced =
             self.wheel.advance(&mut self.links, tick, self.config.pops_per_turn_max, &mut due);
@@ -35,7 +36,9 @@ impl Shard {
         self.counters.wheel_moved += advanced.moved;
         for slot in due.drain(..) {
             match self.records.get(slot).state {
-                State::Armed | State::BackingOff => self.pop(now, slot, outbox),
+                State::Armed | State::BackingOff => {
+                    self.pop(now, slot, was_behind, outbox);
+                }
                 State::HandedOver => self.take_back(now, slot, outbox),
                 State::Tombstone => self.end_tombstone(now, slot),
                 state => unreachable!("a slot in state {state:?} is not in the wheel"),
@@ -52,7 +55,7 @@ impl Shard {
         for _ in 0..MOVED_BACK_PER_TICK_MAX {
             let Some((_, slot)) = self.hosts.take_from_troubled(&mut self.links) else { return };
             self.counters.waiting -= 1;
-            self.pop(now, slot, outbox);
+            self.pop(now, slot, true, outbox);
         }
     }
 
@@ -67,8 +70,9 @@ impl Shard {
         self.counters.oldest_overdue_ms = oldest.map_or(0, |due| tick - due);
     }
 
-    /// A pop is due, or due to be tried again.
-    fn pop(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
+    /// A pop is due, or due to be tried again; `has_waited`: it may have waited here, so that the
+    /// next rank does it.
+    fn pop(&mut self, now: Now, slot: Slot, has_waited: bool, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
         if tick < self.held_until && self.may_be_done_by_others(&record) {
@@ -91,7 +95,7 @@ impl Shard {
             }
         }
         let is_stuck = !may_start && host.is_in_trouble() && self.has_backup(&record);
-        if is_stuck || self.is_next_ranks_turn(tick, &record) {
+        if is_stuck || has_waited && self.is_next_ranks_turn(tick, &record) {
             return self.hand_over(tick, slot);
         }
         let host = self.hosts.get(record.host());
@@ -337,11 +341,12 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let give_up_at =
             record.schedule().give_up_at(record.sequence + 1, self.config.callbacks.give_up_ms);
-        if tick >= give_up_at {
+        // One that was left to others untried is tried first.
+        if tick >= give_up_at && record.attempts > 0 {
             self.counters.given_up += 1;
             return self.pop_done(tick, slot, outbox);
         }
-        self.pop(now, slot, outbox);
+        self.pop(now, slot, false, outbox);
     }
 
     /// Files a slot that is in no list for its next attempt: after a pause that doubles with the
