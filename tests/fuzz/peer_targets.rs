@@ -298,7 +298,7 @@ fn signed(data: &[u8]) -> Vec<u8> {
         let (body, behind) = body.split_at(told.min(body.len()));
         let count = u16::from_le_bytes([header[2], header[3]]);
         let first = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
-        let sent_at = u64::from_le_bytes(header[16..].try_into().expect("eight bytes are left"));
+        let sent_at = u64::from_le_bytes(header[16..24].try_into().expect("eight bytes are left"));
         out.extend(written(&Frame { kind, count, first, sent_at: MonoNs(sent_at), view: 7, body }));
         rest = behind;
     }
