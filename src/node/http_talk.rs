@@ -163,7 +163,7 @@ fn write_document(
         start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_floor().0 as i64).min(0),
         sequence: copy.standing.sequence,
         interval_ms: copy.interval_ms,
-        // An original knows a tombstone by its lack of a callback, and takes its end from these two.
+        // An original takes the end of a tombstone from these two.
         repeat_for_ms: match copy.body {
             Some(_) => copy.repeat_for_ms,
             None => copy.interval_ms.saturating_mul(copy.standing.sequence + 1),

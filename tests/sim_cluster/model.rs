@@ -125,6 +125,9 @@ pub struct Model {
     /// ended, too.
     pub away_ns: u64,
     acknowledges_first: bool,
+    /// Whether wall clocks differ by more than news take: nodes that do not hear each other then
+    /// order writes of one timer otherwise than they were made.
+    has_wrong_clocks: bool,
     promotion: bool,
     pub delivered: u64,
     pub attempts: u64,
@@ -132,7 +135,12 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(hosts: usize, drift_ppm: u64, limits: &ClusterLimits) -> Self {
+    pub fn new(
+        hosts: usize,
+        drift_ppm: u64,
+        has_wrong_clocks: bool,
+        limits: &ClusterLimits,
+    ) -> Self {
         Self {
             writes: BTreeMap::new(),
             timers: BTreeMap::new(),
@@ -145,6 +153,7 @@ impl Model {
             drift_ppm,
             away_ns: (TOMBSTONE_MS_MIN + limits.tombstone_hold_ms) * MS,
             acknowledges_first: limits.acknowledge == Acknowledge::First,
+            has_wrong_clocks,
             promotion: limits.promotion,
             delivered: 0,
             attempts: 0,
@@ -229,6 +238,7 @@ impl Model {
             .iter()
             .map(|name| &self.writes[name])
             .filter(|later| later.sent_ns > over_ns && later.acknowledged_ns().is_some())
+            .filter(|later| !self.may_be_reordered(write, later))
             .min_by_key(|later| later.acknowledged_ns())
     }
 
@@ -240,7 +250,16 @@ impl Model {
                 || other.sent_ns > until_ns
                 || other.has_no_effect()
                 || other.closed.is_some_and(|(at_ns, _)| at_ns < write.sent_ns)
+                    && !self.may_be_reordered(other, write)
         })
+    }
+
+    /// Whether a write may win against a later one: clocks differ, and something was wrong between
+    /// them, so that the node that took the later one did not know of the earlier.
+    fn may_be_reordered(&self, earlier: &Write, later: &Write) -> bool {
+        let from_ns = earlier.sent_ns.saturating_sub(RECOVERY_NS);
+        let until_ns = later.closed.map_or(u64::MAX, |(at_ns, _)| at_ns);
+        self.has_wrong_clocks && !self.disturbances.is_quiet(from_ns, until_ns)
     }
 
     /// Whether disturbances explain that no node has what was acknowledged, or that some node has
@@ -323,9 +342,10 @@ impl Model {
         let key = (place.node, place.life, name);
         let last = self.last.get(&key).copied().unwrap_or_default();
         let was_away_ns = self.disturbances.longest_ns(write.sent_ns, now_ns);
-        // A write that pops before it is acknowledged, and then loses against another one, is made
-        // again.
-        let is_rival = write.acknowledged_ns().is_none() && !self.is_current(write, now_ns);
+        // A write that pops before all replicas have it, and then loses against another one, is
+        // made again.
+        let is_early = write.acknowledged_ns().is_none() || self.acknowledges_first;
+        let is_rival = is_early && !self.is_current(write, now_ns);
         let is_again = sequence < last.0 || sequence <= last.1;
         if is_again && !is_rival && was_away_ns < self.away_ns {
             return broken("T5", format!("{} after {last:?}", text()));

@@ -130,10 +130,11 @@ impl World {
         let network = Network::new(options.latency_ns, draw.clone());
         let nodes = (0..options.all_nodes()).map(|node| Node::new(node, &options, draw)).collect();
         let drift_ppm = options.drift_ppm_max as u64;
+        let has_wrong_clocks = options.has_clock_steps || options.skew_ms_max > 1_000;
         let hosts = options.hosts as usize;
         let mut world = Self {
             now_ns: 0,
-            model: Model::new(hosts, drift_ppm, &options.cluster),
+            model: Model::new(hosts, drift_ppm, has_wrong_clocks, &options.cluster),
             callbacks: CallbackWorld::new(options.seed, options.hosts, &options.callbacks),
             trace: Trace::new(keep_trace),
             interleaving: draw.clone(),
