@@ -438,7 +438,7 @@ fn id_of(message: &PeerMessage<'_>) -> crate::base::ids::TimerId {
     match message {
         PeerMessage::Standing(standing) => standing.id,
         PeerMessage::Copy(copy) => copy.standing.id,
-        PeerMessage::Fetch(id) => *id,
+        PeerMessage::Fetch(id) | PeerMessage::Missed { id, .. } => *id,
     }
 }
 

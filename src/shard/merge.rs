@@ -50,6 +50,10 @@ impl Shard {
                 Some(copy) => return outbox.answer(ticket, &PeerResult::Found(&copy)),
                 None => PeerResult::NotFound,
             },
+            PeerMessage::Missed { id, by } => {
+                self.offer_missed(id, by, outbox);
+                PeerResult::Held
+            }
         };
         outbox.answer(ticket, &result);
     }

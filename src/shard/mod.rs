@@ -256,7 +256,8 @@ impl Shard {
             self.settle_writes(now, outbox);
             self.settle_reads(now, outbox);
             self.abandon_moves(now, peer);
-        } else if has_gaps || former == Liveness::Dead {
+        } else if has_gaps || former == Liveness::Dead || self.peers.owed.contains(peer) {
+            self.peers.owed = self.peers.owed.without(peer);
             self.walk(PeerSet::EMPTY.with(peer));
         }
     }

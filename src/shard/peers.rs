@@ -15,6 +15,9 @@ pub(super) struct Peers {
     alive: PeerSet,
     dead: PeerSet,
     http: PeerSet,
+    /// Those that are to be offered all they are to hold when they are alive again: another node
+    /// could not tell them something.
+    pub owed: PeerSet,
     /// Those that see other members than this node does.
     pub other_view: PeerSet,
 }
@@ -22,7 +25,14 @@ pub(super) struct Peers {
 impl Peers {
     pub fn new(view: Arc<View>) -> Self {
         let alive = PeerSet::EMPTY.with(view.own());
-        Self { view, alive, dead: PeerSet::EMPTY, http: PeerSet::EMPTY, other_view: PeerSet::EMPTY }
+        Self {
+            view,
+            alive,
+            dead: PeerSet::EMPTY,
+            http: PeerSet::EMPTY,
+            other_view: PeerSet::EMPTY,
+            owed: PeerSet::EMPTY,
+        }
     }
 
     /// Takes note of what is believed now; returns what was.

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use ahash::{AHashMap, AHashSet};
 
-use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
@@ -190,6 +190,22 @@ impl Shard {
         for peer in to.iter() {
             self.reconcile.offers += 1;
             outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
+        }
+    }
+
+    /// Another node could not tell a write of this timer to one that is to hold it.
+    pub(super) fn offer_missed(&mut self, id: TimerId, by: NodeHash, outbox: &mut Outbox) {
+        let Some(peer) = self.peers.view.peer_of(by).filter(|peer| *peer != self.peers.own())
+        else {
+            return;
+        };
+        if !self.peers.alive().contains(peer) {
+            self.peers.owed = self.peers.owed.with(peer);
+        } else if let Some(slot) = self.find(id) {
+            let record = *self.records.get(slot);
+            let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
+            self.reconcile.offers += 1;
+            outbox.tell(peer, Purpose::Offer(id), bytes);
         }
     }
 

@@ -295,17 +295,38 @@ impl Shard {
                 return self.write_again(now, place, (Version(0), factor), outbox);
             }
         }
-        let write = self.writes.take(place).expect("looked at above");
-        self.writes.recycle(write.message);
+        let mut write = self.writes.take(place).expect("looked at above");
+        self.writes.recycle(std::mem::take(&mut write.message));
         let answer = if held.is_empty() && !is_planted(Bug::WriteAnsweredBeforeReplicas) {
             self.counters.refused += 1;
             Answer::Refused(Refusal::NoReplica)
         } else {
             self.counters.replicated += 1;
+            self.tell_of_missing(&write, held, outbox);
             self.done(write.id, &write.placement)
         };
         if let Some(to) = write.from {
             outbox.replies.push(Reply { to, answer });
+        }
+    }
+
+    /// Replicas that could not be told are offered the timer by those that have it. A replica does
+    /// so of itself: it knows whom it could not tell. This node, if it is none, has nothing to
+    /// offer.
+    fn tell_of_missing(&self, write: &Waiting, held: PeerSet, outbox: &mut Outbox) {
+        let own = self.peers.own();
+        if held.contains(own) {
+            return;
+        }
+        let tellable = held.minus(self.peers.http());
+        for &by in write.placement.replicas.as_slice() {
+            let has_it = self.peers.view.peer_of(by).is_none_or(|peer| held.contains(peer));
+            if has_it || tellable.is_empty() {
+                continue;
+            }
+            let bytes = outbox.encode(&PeerMessage::Missed { id: write.id, by });
+            let purpose = Purpose::News(write.id);
+            tellable.iter().for_each(|peer| outbox.tell(peer, purpose, bytes.clone()));
         }
     }
 

@@ -37,6 +37,7 @@ pub const START_MS_MAX: u64 = u64::MAX / TICK_NS;
 const STANDING: u8 = 1;
 const COPY: u8 = 2;
 const FETCH: u8 = 3;
+const MISSED: u8 = 4;
 /// Added to [`COPY`]: a client's write is carried.
 const IS_WRITE: u8 = 0x10;
 /// Added to [`COPY`]: not a tombstone.
@@ -107,6 +108,14 @@ pub enum PeerMessage<'a> {
     Copy(TimerCopy<'a>),
     /// Asks for the copy held.
     Fetch(TimerId),
+    /// "You hold this timer, and a node that is to hold it could not be told: offer it." From a node
+    /// that does not hold it itself.
+    Missed {
+        /// The timer.
+        id: TimerId,
+        /// Who may lack it.
+        by: NodeHash,
+    },
 }
 
 /// The answer to a message.
@@ -167,6 +176,11 @@ impl PeerMessage<'_> {
                 out.push(FETCH);
                 out.extend_from_slice(&id.0.to_le_bytes());
             }
+            Self::Missed { id, by } => {
+                out.push(MISSED);
+                out.extend_from_slice(&id.0.to_le_bytes());
+                out.extend_from_slice(&by.0.to_le_bytes());
+            }
         }
     }
 }
@@ -225,6 +239,10 @@ pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerM
             Ok(PeerMessage::Standing(standing))
         }
         FETCH => Ok(PeerMessage::Fetch(TimerId(u64::from_le_bytes(chunk(input)?)))),
+        MISSED => Ok(PeerMessage::Missed {
+            id: TimerId(u64::from_le_bytes(chunk(input)?)),
+            by: NodeHash(u32::from_le_bytes(chunk(input)?)),
+        }),
         kind if kind & !(IS_WRITE | HAS_BODY) == COPY => copy(kind, input).map(PeerMessage::Copy),
         _ => Err(PeerMessageError("unknown kind")),
     }
