@@ -370,7 +370,7 @@ impl Inbounds {
 
     /// When [`Inbounds::tick`] is next due.
     pub fn wake_at(&self) -> MonoNs {
-        self.wake_at
+        if self.is_idle() { MonoNs(u64::MAX) } else { self.wake_at }
     }
 
     /// Closes connections that have been silent for so long that their node counts as dead.

@@ -455,7 +455,8 @@ impl Peering {
 
     /// When [`Peering::tick`] is next due.
     pub fn wake_at(&self) -> MonoNs {
-        self.wake_at
+        // Without peers nothing is looked at, so a time that has come would come for ever.
+        if self.is_idle() { MonoNs(u64::MAX) } else { self.wake_at }
     }
 
     /// Asks for a tick in the next turn.

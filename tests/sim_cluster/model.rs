@@ -259,7 +259,7 @@ impl Model {
     fn may_be_reordered(&self, earlier: &Write, later: &Write) -> bool {
         let from_ns = earlier.sent_ns.saturating_sub(RECOVERY_NS);
         let until_ns = later.closed.map_or(u64::MAX, |(at_ns, _)| at_ns);
-        self.has_wrong_clocks && !self.disturbances.is_quiet(from_ns, until_ns)
+        self.has_wrong_clocks && !self.is_steady(from_ns, until_ns)
     }
 
     /// Whether disturbances explain that no node has what was acknowledged, or that some node has
