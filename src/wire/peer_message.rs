@@ -108,8 +108,8 @@ pub enum PeerMessage<'a> {
     Copy(TimerCopy<'a>),
     /// Asks for the copy held.
     Fetch(TimerId),
-    /// "You hold this timer, and a node that is to hold it could not be told: offer it." From a node
-    /// that does not hold it itself.
+    /// "You hold this timer, and a node that is to hold it could not be told: offer it." From a
+    /// node that does not hold it itself.
     Missed {
         /// The timer.
         id: TimerId,
