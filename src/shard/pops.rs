@@ -243,8 +243,8 @@ impl Shard {
         let dead = self.ranks_of(&list, self.peers.dead());
         let own = placement.own.map_or(0, |own| 1 << own);
         let carried = self.carried_actives(&former, &list) | own;
-        // Without promotion ranks wait by their place in the list, so new holders must act at once, as
-        // in the seeds: the old ones have moved back.
+        // Without promotion ranks wait by their place in the list, so new holders must act at once,
+        // as in the seeds: the old ones have moved back.
         let is_by_rank = !self.config.cluster.promotion && list != former.replicas;
         placement.actives = match carried & !dead {
             carried if carried == 0 || is_by_rank => list.all_ranks() & !dead,
