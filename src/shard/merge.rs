@@ -267,7 +267,8 @@ impl Shard {
             None => {
                 let is_wanted = is_own && self.room(0).is_ok();
                 if held.is_some() || is_wanted && !is_planted(Bug::DropTombstonesAtRestart) {
-                    self.bury(tick, &outline);
+                    let slot = self.bury(tick, &outline);
+                    self.look_later_if_misplaced(tick, slot);
                 }
             }
         }

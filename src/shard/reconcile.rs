@@ -127,8 +127,8 @@ impl Shard {
     /// Whether a timer is not where it belongs.
     fn is_misplaced(&self, record: &Record) -> bool {
         let placement = self.placements.get(record.placement);
-        record.is_live()
-            && (placement.own.is_none() || self.right_list(record) != placement.replicas)
+        let is_elsewhere = self.right_list(record) != placement.replicas;
+        is_elsewhere || record.is_live() && placement.own.is_none()
     }
 
     /// A portion of the work.
@@ -176,10 +176,14 @@ impl Shard {
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let right = self.right_list(&record);
-        if self.is_misplaced(&record) {
+        let is_misplaced = self.is_misplaced(&record);
+        if is_misplaced && record.is_live() {
             return self.begin_move(tick, slot, right, outbox);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
+        // A tombstone does not move. Left with stand-ins by a node that believed the right ones
+        // dead, it is shown to those.
+        let offer_to = if is_misplaced { holders } else { offer_to };
         let to = holders.intersection(offer_to).minus(self.peers.http());
         let is_carried = record.is_live() || !is_planted(Bug::DropTombstonesAtRestart);
         self.offer_to_sites(slot, offer_to, outbox);

@@ -141,7 +141,8 @@ impl Shard {
             None if held.is_some()
                 || is_own && self.room(0).is_ok() && !is_planted(Bug::DropTombstone) =>
             {
-                self.bury(tick, &new.outline(plan.placement));
+                let slot = self.bury(tick, &new.outline(plan.placement));
+                self.look_later_if_misplaced(tick, slot);
             }
             _ => {}
         }
