@@ -311,15 +311,10 @@ impl Shard {
         }
     }
 
-    /// Replicas that could not be told are offered the timer by those that have it. A replica does
-    /// so of itself: it knows whom it could not tell. This node, if it is none, has nothing to
-    /// offer.
+    /// Replicas that could not be told are offered the timer by those that have it: this node may
+    /// not hold it, or die before it can tell them.
     fn tell_of_missing(&self, write: &Waiting, held: PeerSet, outbox: &mut Outbox) {
-        let own = self.peers.own();
-        if held.contains(own) {
-            return;
-        }
-        let tellable = held.minus(self.peers.http());
+        let tellable = held.minus(self.peers.http()).without(self.peers.own());
         for &by in write.placement.replicas.as_slice() {
             let has_it = self.peers.view.peer_of(by).is_none_or(|peer| held.contains(peer));
             if has_it || tellable.is_empty() {

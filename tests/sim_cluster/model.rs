@@ -259,6 +259,11 @@ impl Model {
     fn may_be_reordered(&self, earlier: &Write, later: &Write) -> bool {
         let from_ns = earlier.sent_ns.saturating_sub(RECOVERY_NS);
         let until_ns = later.closed.map_or(u64::MAX, |(at_ns, _)| at_ns);
+        // One that is answered before all replicas have it may still be made again.
+        let over_ns = earlier.closed.map_or(u64::MAX, |(at_ns, _)| at_ns);
+        if self.acknowledges_first && later.sent_ns < over_ns.saturating_add(TALK_NS) {
+            return true;
+        }
         self.has_wrong_clocks && !self.is_steady(from_ns, until_ns)
     }
 
