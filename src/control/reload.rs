@@ -1,8 +1,7 @@
 //! Reading the configuration again while the node runs (SIGHUP): the members and the sites change,
-//! everything else waits for a restart. What cannot be read changes nothing, and is remembered.
+//! everything else waits for a restart. What cannot be read changes nothing.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use tracing::{error, info, warn};
 
@@ -10,35 +9,6 @@ use super::config::{Config, Loaded};
 use super::config_files::ConfigFiles;
 use super::config_keys::KEYS;
 use crate::cluster::view::View;
-
-/// What became of the reloads so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reload {
-    /// Reloads that were asked for, failed ones included.
-    pub reloads: u64,
-    /// Those that failed and changed nothing.
-    pub failures: u64,
-    /// Why the last one failed, one problem a line; `None` after one that did not.
-    pub last_error: Option<String>,
-    /// When the last one was, whatever became of it.
-    pub last_at: Option<SystemTime>,
-}
-
-/// [`Reload`], shared between the one that reloads and those that show it.
-#[derive(Clone, Debug, Default)]
-pub struct SharedReload(Arc<Mutex<Reload>>);
-
-impl SharedReload {
-    /// As it is now.
-    pub fn read(&self) -> Reload {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Reload> {
-        // Whoever panicked with it has left counters behind, which are whole at any time.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Reads the configuration of a running node again.
 #[derive(Debug)]
@@ -48,18 +18,12 @@ pub struct Reloader {
     config: Config,
     /// The last cluster that was given to the cores.
     view: Arc<View>,
-    shared: SharedReload,
 }
 
 impl Reloader {
     /// For a node that was started with `config` from `files` and has this view.
     pub fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
-        Self { files, config, view, shared: SharedReload::default() }
-    }
-
-    /// What became of the reloads so far, to be shown.
-    pub fn shared(&self) -> SharedReload {
-        self.shared.clone()
+        Self { files, config, view }
     }
 
     /// The cluster that the cores were given last.
@@ -68,16 +32,11 @@ impl Reloader {
     }
 
     /// Reads the files again. A view that differs from the last one is to be given to all cores;
-    /// `Ok(None)`: the members are the same. `Err`: nothing has changed, for this reason. Either is
-    /// logged and remembered.
+    /// `Ok(None)`: the members are the same. `Err`: nothing has changed, for this reason, which is
+    /// logged.
     pub fn reload(&mut self) -> Result<Option<Arc<View>>, String> {
         let result = self.read();
-        let mut shared = self.shared.lock();
-        shared.reloads += 1;
-        shared.last_at = Some(SystemTime::now());
-        shared.last_error = result.as_ref().err().cloned();
         if let Err(reason) = &result {
-            shared.failures += 1;
             for line in reason.lines() {
                 error!("not reloaded: {line}");
             }
@@ -166,7 +125,6 @@ mod tests {
         let path = folder.path().join("cluster");
         let write = |text: &str| std::fs::write(&path, text).expect("written");
         let mut reloader = begin(folder.path(), "[cluster]\nlocalhost = a\nnode = a\n");
-        let shared = reloader.shared();
         assert_eq!(reloader.reload().expect("the same").map(|_| ()), None);
         write("[cluster]\nlocalhost = a\nnode = a\njoining = b\n");
         let view = reloader.reload().expect("fine").expect("another");
@@ -179,14 +137,11 @@ mod tests {
             write(text);
             let error = reloader.reload().expect_err(text);
             assert!(error.contains(told), "{error}");
-            assert_eq!(shared.read().last_error, Some(error));
             assert!(Arc::ptr_eq(reloader.view(), &view));
         }
         write("[cluster]\nlocalhost = a\nnode = a\nnode = b\n");
         let later = reloader.reload().expect("fine").expect("another");
         assert_eq!(later.node_named("b"), view.node_named("b"), "peers keep their numbers");
-        let told = shared.read();
-        assert_eq!((told.reloads, told.failures, told.last_error), (6, 3, None));
     }
 
     #[test]

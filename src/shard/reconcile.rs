@@ -9,6 +9,7 @@
 //! new holders have it all the same, and wait behind the old ones: these may be stopped.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ahash::{AHashMap, AHashSet};
 
@@ -191,10 +192,13 @@ impl Shard {
             return;
         }
         let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
-        for peer in to.iter() {
-            self.reconcile.offers += 1;
-            outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
-        }
+        to.iter().for_each(|peer| self.offer(peer, record.id, bytes.clone(), outbox));
+    }
+
+    /// Sends a message of this work, encoded; its result is counted on.
+    fn offer(&mut self, peer: PeerIndex, id: TimerId, bytes: Range<usize>, outbox: &mut Outbox) {
+        self.reconcile.offers += 1;
+        outbox.tell(peer, Purpose::Offer(id), bytes);
     }
 
     /// Another node could not tell a write of this timer to one that is to hold it.
@@ -208,8 +212,7 @@ impl Shard {
         } else if let Some(slot) = self.find(id) {
             let record = *self.records.get(slot);
             let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
-            self.reconcile.offers += 1;
-            outbox.tell(peer, Purpose::Offer(id), bytes);
+            self.offer(peer, id, bytes, outbox);
         }
     }
 
@@ -227,10 +230,7 @@ impl Shard {
             return;
         }
         let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
-        for peer in to.iter() {
-            self.reconcile.offers += 1;
-            outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
-        }
+        to.iter().for_each(|peer| self.offer(peer, record.id, bytes.clone(), outbox));
     }
 
     /// Who is to hold a timer that is held already: the list that the configuration means, if those
@@ -295,8 +295,7 @@ impl Shard {
                 continue;
             }
             let bytes = if holders.contains(peer) { &held_bytes } else { &moved_bytes };
-            self.reconcile.offers += 1;
-            outbox.tell(peer, Purpose::Offer(record.id), bytes.clone());
+            self.offer(peer, record.id, bytes.clone(), outbox);
         }
         if waiting.is_empty() || is_planted(Bug::DropBeforeNewHolderAcknowledged) {
             self.finish_move(tick, record.id, outbox);
@@ -321,8 +320,7 @@ impl Shard {
             ..copy
         };
         let bytes = outbox.encode(&PeerMessage::Copy(moved));
-        self.reconcile.offers += 1;
-        outbox.tell(peer, Purpose::Offer(record.id), bytes);
+        self.offer(peer, record.id, bytes, outbox);
     }
 
     pub(super) fn offer_result(
@@ -341,8 +339,7 @@ impl Shard {
             (None, Some(slot), Some(PeerResult::Wanted)) => {
                 let record = *self.records.get(slot);
                 let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
-                self.reconcile.offers += 1;
-                outbox.tell(peer, Purpose::Offer(id), bytes);
+                self.offer(peer, id, bytes, outbox);
             }
             (None, Some(_), Some(PeerResult::Held)) => self.confirm(id, peer),
             (None, ..) => {}
