@@ -49,29 +49,10 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// Every bug, for a test that looks one up by its name.
-    pub const ALL: [Bug; 20] = [
-        Bug::DrainOneTooFew,
-        Bug::FileTwoAhead,
-        Bug::RepeatForOffByOne,
-        Bug::LostWakeUp,
-        Bug::PayloadFreedEarly,
-        Bug::AcceptLowerVersion,
-        Bug::ReuseSequence,
-        Bug::DropTombstone,
-        Bug::ForgetFailure,
-        Bug::KeepOldSchedule,
-        Bug::LeakCredit,
-        Bug::SkipOneReplica,
-        Bug::DoNotTellReplicasOfPop,
-        Bug::DropTombstonesAtRestart,
-        Bug::RankOnePopsWithoutDelay,
-        Bug::ReuseSequenceAfterFailover,
-        Bug::DropBeforeNewHolderAcknowledged,
-        Bug::WriteAnsweredBeforeReplicas,
-        Bug::ActivesNotUnited,
-        Bug::StaleCopyResurrects,
-    ];
+    /// The bug with this name, for a test that replays a story with it.
+    pub fn named(name: &str) -> Option<Bug> {
+        Self::ONE_NODE.into_iter().chain(Self::CLUSTER).find(|bug| format!("{bug:?}") == name)
+    }
 
     /// Those that a simulation of one node must find.
     pub const ONE_NODE: [Bug; 11] = [
