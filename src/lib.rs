@@ -9,6 +9,7 @@ pub mod wire;
 pub mod store;
 pub mod timer;
 pub mod cluster;
+pub mod timestamp;
 pub mod shard;
 #[allow(unsafe_code)]
 #[deny(clippy::undocumented_unsafe_blocks)]

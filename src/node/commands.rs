@@ -30,6 +30,8 @@ pub enum Command {
     Copies(Arc<Copies>),
     /// The addresses of members that are configured by name: they may use the internal API.
     Members(Arc<[IpAddr]>),
+    /// Who hands out timestamps (`host:port`), for clients that are refused; `None`: nobody knows.
+    TimestampMaster(Option<Arc<str>>),
 }
 
 /// Timers for the cores, and what became of them.

@@ -177,6 +177,7 @@ impl Engine {
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),
                 Command::Members(addresses) => self.server.service.gate.set_resolved(addresses),
+                Command::TimestampMaster(_) => {}
             }
         }
     }

@@ -39,6 +39,35 @@ pub struct NodeSettings {
     pub cluster: ClusterLimits,
     /// Whether the internal API takes requests from nodes that are no members.
     pub accept_strangers: bool,
+    /// Timestamps are served, too.
+    pub timestamp: Option<TimestampSettings>,
+    /// Whether timers are served: without, `listen` is not opened.
+    pub serves_timers: bool,
+}
+
+/// How timestamps are served, by the same cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimestampSettings {
+    /// Where Thrift clients connect (default 127.0.0.1:7911).
+    pub listen: SocketAddr,
+    /// Replies in the versioned form of Thrift's binary protocol, which strict and lenient clients
+    /// read; without, in the old form of the original server.
+    pub strict_replies: bool,
+    /// Connections of one core; more are closed.
+    pub connections_per_core_max: u32,
+    /// A connection that is silent for longer is closed.
+    pub idle_timeout_ms: u64,
+}
+
+impl Default for TimestampSettings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7911)),
+            strict_replies: true,
+            connections_per_core_max: 10_000,
+            idle_timeout_ms: 600_000,
+        }
+    }
 }
 
 impl Default for NodeSettings {
@@ -58,6 +87,8 @@ impl Default for NodeSettings {
             membership: None,
             cluster: ClusterLimits::default(),
             accept_strangers: false,
+            timestamp: None,
+            serves_timers: true,
         }
     }
 }

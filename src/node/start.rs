@@ -16,6 +16,7 @@ use crate::ring::{
 };
 use crate::shard::ShardConfig;
 use crate::store::wheel::Geometry;
+use crate::timestamp::oracle::Oracle;
 
 use super::commands::{Command, Commander, Commands};
 use super::core::Core;
@@ -78,6 +79,9 @@ pub struct NodeHandle {
     /// The cluster that the node was started with: a new configuration is built on it, or on the
     /// last one that was built.
     pub view: Arc<View>,
+    /// What the cores take timestamps from, if they serve any; nothing is handed out before a
+    /// keeper begins.
+    pub oracle: Option<Arc<Oracle>>,
     commands: Vec<Commands>,
     stop: Arc<AtomicBool>,
     wakers: Vec<Waker>,
@@ -208,7 +212,8 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver, port: address.port() });
     }
     let cores = placement.into_iter().flatten().collect();
-    Ok(NodeHandle { address, meters, cores, kernel, view, commands, stop, wakers, threads })
+    let oracle = settings.timestamp.as_ref().map(|_| Arc::default());
+    Ok(NodeHandle { address, meters, cores, kernel, view, oracle, commands, stop, wakers, threads })
 }
 
 /// A number that differs between processes and that nobody outside knows.

@@ -1,0 +1,44 @@
+//! Strictly increasing timestamps: pure state machines. What a value is ([`Timestamp`]), who makes
+//! it ([`oracle`]), what time it tells ([`clock`]), how far it may go before more is stored
+//! ([`window`]), how long a master may answer ([`lease`]), and who decides that with a file
+//! ([`standalone`]) or with `ZooKeeper` ([`coordinator`]).
+
+pub mod clock;
+pub mod coordinator;
+pub mod lease;
+pub mod oracle;
+pub mod standalone;
+pub mod window;
+
+/// Bits of a timestamp below its milliseconds.
+pub const COUNTER_BITS: u32 = 18;
+/// Timestamps in one millisecond, and the most that one call may take.
+pub const RANGE_MAX: u32 = 1 << COUNTER_BITS;
+
+/// Milliseconds since the Unix epoch << 18, plus a counter. Lasts until the year 3084 as a signed
+/// number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// The first timestamp of a millisecond; saturates at the last one that a signed number holds.
+    #[inline]
+    pub const fn of_unix_ms(unix_ms: u64) -> Self {
+        if unix_ms > (i64::MAX as u64) >> COUNTER_BITS {
+            return Self(i64::MAX as u64);
+        }
+        Self(unix_ms << COUNTER_BITS)
+    }
+
+    /// The millisecond that it lies in.
+    #[inline]
+    pub const fn unix_ms(self) -> u64 {
+        self.0 >> COUNTER_BITS
+    }
+
+    /// Its place in the millisecond.
+    #[inline]
+    pub const fn counter(self) -> u32 {
+        (self.0 & (RANGE_MAX as u64 - 1)) as u32
+    }
+}
