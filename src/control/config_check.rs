@@ -4,6 +4,13 @@
 use std::collections::HashSet;
 
 use super::config::{Config, Problem};
+use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX, URI_BYTES_MAX};
+use crate::wire::peer_frame::MESSAGE_BYTES_MAX;
+
+/// Opaque data that fits into one message between nodes, beside the longest URI, all tags (each
+/// with a length and a count), and a kilobyte for the numbers.
+const OPAQUE_TOLD_BYTES_MAX: u32 =
+    (MESSAGE_BYTES_MAX - URI_BYTES_MAX - TAGS_PER_TIMER_MAX * (TAG_BYTES_MAX + 16) - 1_024) as u32;
 
 /// Every conflict of a configuration whose single values are fine.
 pub fn check(config: &Config) -> Vec<Problem> {
@@ -67,6 +74,13 @@ fn check_limits(config: &Config, conflicts: &mut Vec<String>) {
             config.describe("limits", "partial_bytes_per_core_max"),
             config.describe("limits", "body_bytes_max"),
             config.describe("limits", "header_bytes_max")
+        ));
+    }
+    if limits.opaque_bytes_max > OPAQUE_TOLD_BYTES_MAX && !config.membership.nodes.is_empty() {
+        conflicts.push(format!(
+            "{} is above {OPAQUE_TOLD_BYTES_MAX} bytes, the most that is told between the nodes of \
+             a cluster; lower it",
+            config.describe("limits", "opaque_bytes_max")
         ));
     }
     let callbacks = &config.node.callbacks;
@@ -146,6 +160,12 @@ mod tests {
     fn limits_that_contradict_each_other_are_refused() {
         let opaque = conflict("[limits]\nopaque_bytes_max = 2_000_000");
         assert!(opaque.contains("body_bytes_max = 1_048_576 (default)"), "{opaque}");
+        let body = "[limits]\nbody_bytes_max = 8_000_000\nopaque_bytes_max";
+        assert!(parse_config(&format!("{body} = 7_000_000"), "c.toml").is_ok());
+        let nodes = "[cluster]\nlocalhost = 'a:1'\nnodes = ['a:1', 'b:1']\n";
+        let told = conflict(&format!("{nodes}{body} = 2_097_152"));
+        assert!(told.contains("the most that is told between the nodes"), "{told}");
+        assert!(parse_config(&format!("{nodes}{body} = 1_900_000"), "c.toml").is_ok());
         assert!(conflict("[limits]\npartial_bytes_per_core_max = 70_000").contains("1064960"));
         assert!(conflict("[callbacks]\nretry_first_ms = 6_000").contains("retry_max_ms = 5_000"));
     }

@@ -13,11 +13,10 @@ use crate::cluster::view::View;
 use crate::shard::effects::{
     Answer, CollectedTimer, Internal, PageAsk, PagePart, PagePlace, Refusal, Reply, Requester,
 };
-use crate::timer::definition::Content;
-use crate::wire::internal_json::{InternalCallback, InternalTimer};
-use crate::wire::peer_message::{PeerMessage, TimerCopy, decode_message};
+use crate::wire::peer_message::{PeerMessage, decode_message};
 use crate::wire::resync_json::ResyncWriter;
-use crate::wire::timer_json::Tags;
+
+use super::internal_document::{names, with_document};
 
 /// The connection of answers that are to be gathered here: no client has it.
 pub const GATHERED: u32 = u32::MAX;
@@ -198,56 +197,14 @@ fn written(now: Now, view: &View, page: &PagePart) -> Internal {
             unreachable!("a shard of this node encoded it");
         };
         let former = names(view, timer.former.as_slice());
-        with_document(now, view, &copy, |document| {
+        let replicas = names(view, copy.replicas.as_slice());
+        with_document(now, view, &copy, (&replicas, Some(copy.factor)), |document| {
             writer.timer(copy.standing.id, &former, document);
         });
     }
     let count = writer.count() as u64;
     writer.end();
     Internal::Page { body, count, has_more: page.has_more }
-}
-
-/// The names of nodes; those that were never members here have none.
-fn names<'v>(view: &'v View, nodes: &[NodeHash]) -> Vec<&'v str> {
-    let known = nodes.iter().filter_map(|node| view.peer_of(*node));
-    known.map(|peer| view.name_of(peer)).collect()
-}
-
-/// A copy in the terms of the internal HTTP API.
-fn with_document(
-    now: Now,
-    view: &View,
-    copy: &TimerCopy<'_>,
-    write: impl FnOnce(&InternalTimer<'_>),
-) {
-    let content = copy.body.map(|body| (body.authority, Content::decode(body.content)));
-    let tags = content.map_or(Tags::none(), |(_, content)| content.tags());
-    let text = |bytes| std::str::from_utf8(bytes).expect("timers are stored from text");
-    let callback = content.map(|(authority, content)| InternalCallback {
-        authority,
-        target: text(content.target),
-        opaque: text(content.opaque),
-    });
-    // An original always names its own site at least.
-    let local = [view.local_site()];
-    let sites = if copy.sites.is_empty() { &local[..] } else { copy.sites.as_slice() };
-    let sites: Vec<&str> = sites.iter().filter_map(|site| view.name_of_site(*site)).collect();
-    write(&InternalTimer {
-        now: now.wall,
-        // A start is rounded up to a tick, so it may be the next one.
-        start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_ceil().0 as i64),
-        sequence: copy.standing.sequence,
-        interval_ms: copy.interval_ms,
-        repeat_for_ms: copy.repeat_for_ms,
-        callback,
-        view_id: view.id(),
-        replicas: &names(view, copy.replicas.as_slice()),
-        sites: &sites,
-        factor: Some(copy.factor),
-        tags: tags.as_slice(),
-        version: Some(copy.standing.version),
-        actives: Some(copy.standing.actives),
-    });
 }
 
 #[cfg(test)]

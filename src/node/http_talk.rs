@@ -10,12 +10,11 @@ use crate::base::time::{MonoNs, Now};
 use crate::cluster::link::{Link, LinkError};
 use crate::cluster::view::View;
 use crate::shard::effects::Purpose;
-use crate::timer::definition::Content;
-use crate::wire::internal_json::{InternalCallback, InternalTimer, write_internal};
+use crate::wire::internal_json::write_internal;
 use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, TimerCopy, decode_message};
-use crate::wire::timer_json::Tags;
 
 use super::callback_answer::{AnswerReader, Progress};
+use super::internal_document::{names, with_document};
 
 const UNSAYABLE: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malformed);
 
@@ -131,8 +130,8 @@ fn write_request(now: Now, view: &View, to_site: bool, message: &[u8], out: &mut
     true
 }
 
-/// Appends a copy as an original node reads it (compat section 5); to another site without the
-/// nodes of this one. `None`: it names a node or site that is not configured any more.
+/// Appends a copy as an original node reads it; to another site without the nodes of this one.
+/// `None`: it names a node or site that is not configured any more.
 fn write_document(
     now: Now,
     view: &View,
@@ -141,43 +140,13 @@ fn write_document(
     out: &mut Vec<u8>,
 ) -> Option<()> {
     let held = if to_site { &[][..] } else { copy.replicas.as_slice() };
-    let replicas: Option<Vec<&str>> =
-        held.iter().map(|node| Some(view.name_of(view.peer_of(*node)?))).collect();
-    // An original always names its own site at least.
-    let local = [view.local_site()];
-    let sites = if copy.sites.is_empty() { &local[..] } else { copy.sites.as_slice() };
-    let sites: Option<Vec<&str>> = sites.iter().map(|site| view.name_of_site(*site)).collect();
-    let content = copy.body.map(|body| (body.authority, Content::decode(body.content)));
-    let tags = content.map_or(Tags::none(), |(_, content)| content.tags());
-    let callback = match content {
-        None => None,
-        Some((authority, content)) => Some(InternalCallback {
-            authority,
-            target: std::str::from_utf8(content.target).ok()?,
-            opaque: std::str::from_utf8(content.opaque).ok()?,
-        }),
-    };
-    let timer = InternalTimer {
-        now: now.wall,
-        // A start is rounded up to the next tick; the message's delay makes up for the difference.
-        start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_floor().0 as i64).min(0),
-        sequence: copy.standing.sequence,
-        interval_ms: copy.interval_ms,
-        // An original takes the end of a tombstone from these two.
-        repeat_for_ms: match copy.body {
-            Some(_) => copy.repeat_for_ms,
-            None => copy.interval_ms.saturating_mul(copy.standing.sequence + 1),
-        },
-        callback,
-        view_id: view.id(),
-        replicas: &replicas?,
-        sites: &sites?,
-        factor: to_site.then_some(copy.factor),
-        tags: tags.as_slice(),
-        version: Some(copy.standing.version),
-        actives: Some(copy.standing.actives),
-    };
-    write_internal(&timer, out);
+    let replicas = names(view, held);
+    let knows_sites = copy.sites.as_slice().iter().all(|site| view.name_of_site(*site).is_some());
+    if replicas.len() < held.len() || !knows_sites {
+        return None;
+    }
+    let factor = to_site.then_some(copy.factor);
+    with_document(now, view, copy, (&replicas, factor), |timer| write_internal(timer, out));
     Some(())
 }
 

@@ -12,6 +12,7 @@ pub mod gather;
 mod http_talk;
 mod inbounds;
 pub mod internal_api;
+mod internal_document;
 mod lanes;
 pub mod mesh;
 pub mod meters;
