@@ -418,3 +418,31 @@ fn toml_nodes_reload_their_members_too() {
     node.await_log("not valid TOML", 1);
     assert!(node.end().success(), "{}", node.logged());
 }
+
+/// The files where the original's package puts them make a machine one of its deployment: no flag
+/// says so. Seen in a mount namespace of its own, which only root may make.
+#[test]
+fn the_files_of_an_installed_original_are_taken_without_a_flag() {
+    let mut node = Node::new(11);
+    let script = "mount -t tmpfs none /etc && mkdir /etc/chronos \
+                  && cp \"$1\" /etc/chronos/chronos.conf \
+                  && cp \"$2\" /etc/chronos/chronos_cluster.conf && exec \"$3\"";
+    let log = std::fs::File::create(node.file("log")).expect("a file in the test's folder");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    command.arg(node.file("local")).arg(node.file("cluster")).arg(env!("CARGO_BIN_EXE_chronos"));
+    let may = Command::new("unshare").args(["--mount", "true"]).output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        eprintln!("CANNOT RUN HERE: unshare --mount is refused; run the tests as root");
+        return;
+    }
+    command.env("PATH", std::env::var_os("PATH").expect("a path")).stdin(Stdio::null());
+    let process = command.stdout(Stdio::null()).stderr(log).spawn().expect("unshare runs");
+    let pid = process.id();
+    node.process = Some(process);
+    node.await_ping();
+    // As the original: a cluster file of this node alone, and the admin API of its local file.
+    assert!(node.metric("chronos_timers").is_some(), "{}", node.logged());
+    node.write("pid", &pid.to_string());
+    assert!(node.end().success(), "{}", node.logged());
+}
