@@ -98,6 +98,14 @@ impl Detector {
         verdict
     }
 
+    /// This core itself got no time until now, so that it could hear nobody: silence counts from
+    /// now. What was believed before is believed on, until connections tell otherwise.
+    pub fn was_away(&mut self, now: MonoNs) {
+        if self.liveness != Liveness::Dead {
+            self.heard_at = now;
+        }
+    }
+
     /// A dial succeeded: the peer's process answered, so it is alive.
     pub fn connected(&mut self, now: MonoNs) -> Verdict {
         self.line = Line::Up;
@@ -219,6 +227,22 @@ mod tests {
             2 => any::<u64>().prop_map(Step::Lost),
             2 => Just(Step::Connected),
         ]
+    }
+
+    #[test]
+    fn silence_while_this_core_was_away_says_nothing() {
+        let (limits, start) = (limits(1_000, 3_000), MonoNs(0));
+        let mut detector = Detector::new(start);
+        detector.connected(start);
+        let back = start.plus_ms(20_000);
+        detector.was_away(back);
+        assert_eq!(detector.tick(back, &limits), Verdict::default());
+        assert_eq!(detector.liveness(), Liveness::Alive);
+        let said = beliefs(&tick_to(&mut detector, back.plus_ms(3_000), &limits));
+        let after = |ms| back.plus_ms(ms);
+        assert_eq!(said, [(after(1_000), Liveness::Suspect), (after(3_000), Liveness::Dead)]);
+        detector.was_away(after(9_000));
+        assert_eq!(detector.liveness(), Liveness::Dead, "nobody rises by silence");
     }
 
     proptest! {
