@@ -9,9 +9,12 @@ use chronos::shard::ShardConfig;
 use chronos::store::wheel::Geometry;
 
 use super::random::{Purpose, Stream};
+use super::rarities::Rarities;
 
 /// Nodes of the largest cluster, those that join late included.
 pub const NODES_MAX: usize = 5;
+/// Processes at once: one more than nodes, which claims to be one of them.
+pub const PROCESSES_MAX: usize = NODES_MAX + 1;
 
 /// How much goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,7 @@ pub struct Options {
     pub lost_reply_percent: u64,
     /// A node that stays dead when the others are healed.
     pub stays_dead: Option<usize>,
+    pub rarities: Rarities,
 }
 
 impl Options {
@@ -117,6 +121,7 @@ impl Options {
             operator_changes: if has_operator { draw.range(1, 2) as usize } else { 0 },
             lost_reply_percent: draw.pick(&[0, 0, 10]),
             stays_dead,
+            rarities: Rarities::draw(seed, trouble, has_operator),
         }
     }
 

@@ -4,6 +4,7 @@
 use super::callback_world::Behaviour;
 use super::options::{Options, Trouble};
 use super::random::{Purpose, Stream};
+use super::rarities::rare_faults;
 
 /// A timer that a client asks for.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +122,17 @@ pub enum Fault {
     Change {
         joining: u8,
         leaving: u8,
+    },
+    /// A node is not told of changes of its files.
+    MissFiles {
+        node: usize,
+        ms: u64,
+    },
+    /// A node finds, when it next starts, the files of so many changes ago.
+    OldFiles {
+        node: usize,
+        back: usize,
+        ms: u64,
     },
 }
 
@@ -275,6 +287,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
     let mut made = Vec::new();
     match options.trouble {
         Trouble::None | Trouble::Plot => {}
+        _ if options.rarities.alone && !options.rarities.kinds.is_empty() => {}
         Trouble::OneAtATime => {
             let mut at_ms = draw.range(1_000, 15_000);
             while at_ms < options.safety_ms {
@@ -313,6 +326,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
             if draw.chance(50) { 1 << draw.range(0, options.nodes as u64 - 1) } else { 0 };
         made.push((at_ms * MS, Fault::Change { joining: joining << options.nodes, leaving }));
     }
+    rare_faults(options, &mut made);
     made.sort_by_key(|(at_ns, _)| *at_ns);
     made
 }

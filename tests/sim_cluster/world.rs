@@ -402,6 +402,8 @@ impl World {
             Fault::WallStep { node, ms } => self.nodes[node].clocks.step(ms),
             Fault::Host { host, behaviour } => self.host(host, behaviour),
             Fault::Change { joining, leaving } => self.operator_begins(joining, leaving),
+            Fault::MissFiles { node, ms } => self.hold_files(node, 0, ms),
+            Fault::OldFiles { node, back, ms } => self.hold_files(node, back, ms),
         }
     }
 
@@ -476,6 +478,7 @@ impl World {
         {
             self.kill(node, Death::Power, None);
         }
+        self.release_all();
         self.model.disturbances.heal(self.now_ns + 1_500 * MS);
         self.model.healed_ns = Some(self.now_ns + 1_500 * MS);
     }
