@@ -26,6 +26,7 @@ mod story;
 mod story_plan;
 #[path = "../sim/trace.rs"]
 mod trace;
+mod twins;
 mod world;
 
 use std::collections::BTreeMap;

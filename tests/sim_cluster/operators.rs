@@ -232,11 +232,14 @@ impl World {
         self.schedule(stop_ns, Event::Operator(Step::StopLeft(left)));
     }
 
-    /// A node has the files of `back` changes ago, whatever the others have: it is not told, or its
-    /// image is old.
+    /// A node keeps its files (`back` is 0) or gets those of so many changes ago, whatever the
+    /// others have: it is not told, or its image is old.
     pub fn hold_files(&mut self, node: usize, back: usize, ms: u64) {
         let written = &self.members.written;
-        let lists = written[written.len().saturating_sub(1 + back)];
+        let lists = match back {
+            0 => self.members.lists_of(node),
+            _ => written[written.len().saturating_sub(1 + back)],
+        };
         // With files that do not have itself in any list a node does not start.
         if !self.members.is_member(node) || lists.all() >> node & 1 == 0 {
             return;

@@ -105,6 +105,35 @@ pub enum Fault {
         from: usize,
         to: usize,
     },
+    /// The next bytes arrive twice, as no TCP lets them.
+    Repeat {
+        from: usize,
+        to: usize,
+    },
+    /// The next bytes arrive after those that follow them.
+    Reorder {
+        from: usize,
+        to: usize,
+    },
+    /// What one sends over the connections that there are is lost for good; neither end is told.
+    HalfOpen {
+        from: usize,
+        to: usize,
+    },
+    /// What one sends takes up to so much longer.
+    Slow {
+        from: usize,
+        to: usize,
+        ms: u64,
+        extra_ms: u64,
+    },
+    /// A core gets a turn only every so often.
+    Starve {
+        node: usize,
+        core: u16,
+        ms: u64,
+        pause_ms: u64,
+    },
     /// Connections are refused for a time.
     Refuse {
         node: usize,
@@ -122,6 +151,14 @@ pub enum Fault {
     Change {
         joining: u8,
         leaving: u8,
+    },
+    /// For a time a second process says that it is this node; so do its addresses, as the nodes in
+    /// the mask resolve them. Connections of these with the node break first if so told.
+    Twin {
+        node: usize,
+        mask: u8,
+        ms: u64,
+        breaks: bool,
     },
     /// A node is not told of changes of its files.
     MissFiles {
