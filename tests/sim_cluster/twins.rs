@@ -77,10 +77,12 @@ impl World {
             return Ok(());
         }
         let from_ns = since_ns + BEGINS_NS;
-        let disturbances = &mut self.model.disturbances;
-        disturbances.was_doubled(member, since_ns, self.now_ns);
-        let others = (0..process).filter(|node| *node != member && self.nodes[*node].is_up());
-        let is_calm = disturbances.is_quiet(from_ns, self.now_ns - 1)
+        self.model.disturbances.was_doubled(member, since_ns, self.now_ns);
+        // Those that it knows, and so dials.
+        let known = |node: &usize| self.nodes[process].view.node_named(&node_name(*node)).is_some();
+        let others = (0..process)
+            .filter(|node| *node != member && self.nodes[*node].is_up() && known(node));
+        let is_calm = self.model.is_steady(from_ns, self.now_ns - 1)
             && from_ns + NOTICED_NS < self.now_ns
             && others.count() > 0
             && self.nodes[member].is_up();
