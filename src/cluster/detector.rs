@@ -98,6 +98,14 @@ impl Detector {
         verdict
     }
 
+    /// This core itself got no time until now, so that it could hear nobody: silence counts from
+    /// now. What was believed before is believed on, until connections tell otherwise.
+    pub fn was_away(&mut self, now: MonoNs) {
+        if self.liveness != Liveness::Dead {
+            self.heard_at = now;
+        }
+    }
+
     /// A dial succeeded: the peer's process answered, so it is alive.
     pub fn connected(&mut self, now: MonoNs) -> Verdict {
         self.line = Line::Up;

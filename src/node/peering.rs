@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::base::ids::{PeerIndex, PeerSet, mix};
 use crate::base::limits::ClusterLimits;
-use crate::base::time::{MonoNs, Now};
+use crate::base::time::{MonoNs, Now, TICK_NS};
 use crate::cluster::detector::{Detector, Liveness, Verdict};
 use crate::cluster::link::{LinkError, LinkLimits};
 use crate::cluster::view::{PeerKind, View};
@@ -205,6 +205,8 @@ pub(super) struct Peering {
     actions: Vec<PeerAction>,
     /// When [`Peering::tick`] is next due.
     wake_at: MonoNs,
+    /// When it was due at the latest, as the last one found.
+    expected_at: MonoNs,
     unheard: Vec<(PeerIndex, Purpose)>,
     /// What was counted.
     pub counters: PeerCounters,
@@ -225,6 +227,7 @@ impl Peering {
             other_views: PeerSet::EMPTY,
             actions: Vec::new(),
             wake_at: MonoNs(u64::MAX),
+            expected_at: MonoNs(u64::MAX),
             unheard: Vec::new(),
             counters: PeerCounters::default(),
         };
@@ -274,6 +277,10 @@ impl Peering {
     fn know(&mut self, now: MonoNs, view: Arc<View>) -> PeerSet {
         let wanted = view.connected_nodes().union(view.connected_sites());
         let gone = self.known.minus(wanted);
+        if self.known.is_empty() {
+            // Without peers no tick was due.
+            self.expected_at = MonoNs(u64::MAX);
+        }
         if self.peers.len() < view.peers().len() {
             self.peers.resize_with(view.peers().len(), || None);
         }
@@ -494,6 +501,9 @@ impl Peering {
     /// Time passed: suspicion, dials, heartbeats.
     pub fn tick(&mut self, behind: &mut Behind<'_>) {
         let now = behind.now.mono;
+        if now > self.expected_at.plus_ms(self.limits.suspect_after_ms) {
+            self.was_away(behind);
+        }
         for peer in self.known.iter() {
             let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
             let is_open = dialled.stage == Stage::Open;
@@ -504,6 +514,29 @@ impl Peering {
             self.follow(behind, peer, verdict);
         }
         self.wake_at = self.next_wake(now);
+        self.expected_at = self.wake_at;
+    }
+
+    /// This core got no time for longer than it takes to be suspected (its process was stopped, its
+    /// machine froze). It has heard nobody meanwhile: that says nothing of them. What was to be
+    /// told before is too old to be told now, as if they had been dead.
+    fn was_away(&mut self, behind: &mut Behind<'_>) {
+        let now = behind.now.mono;
+        let away_ns = now.since_ns(self.expected_at);
+        for peer in self.known.iter() {
+            let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
+            dialled.detector.was_away(now);
+            if away_ns >= self.limits.dead_after_ms * TICK_NS {
+                dialled.has_gaps = true;
+                self.gapped = self.gapped.with(peer);
+                dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
+                if dialled.stage != Stage::Closed {
+                    self.actions.push(PeerAction::Close(peer));
+                }
+                self.lost(behind, peer);
+            }
+        }
+        self.tell_unheard(behind);
     }
 
     fn next_wake(&self, now: MonoNs) -> MonoNs {

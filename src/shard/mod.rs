@@ -128,7 +128,8 @@ pub struct Shard {
     swept_at: Tick,
     /// When [`Shard::tick`] was called last.
     ticked_at: Tick,
-    /// Until when pops that others may have done are held back, see [`HOLD_MS`].
+    /// Until when pops that others may have done are held back, and writes wait for all who are not
+    /// declared dead, see [`HOLD_MS`].
     held_until: Tick,
     oldest_failing: OldestFailing,
 }
@@ -138,7 +139,9 @@ const SWEEP_EVERY_MS: u64 = 1_000;
 
 /// A core that got no time for longer than it takes to be suspected (its process was stopped, its
 /// machine froze) holds back what came due meanwhile: others will have done it, and tell as soon as
-/// their connections stand again (dialled anew at most every 500 ms).
+/// their connections stand again (dialled anew at most every 500 ms). A client's write waits so
+/// long for peers that it cannot talk to yet: that they broke the connections says that this core
+/// was away, not that they are.
 const HOLD_MS: u64 = 1_000;
 
 impl Shard {
@@ -178,6 +181,7 @@ impl Shard {
     /// Takes one event and writes what follows from it into `outbox`.
     pub fn handle(&mut self, now: Now, event: Event<'_>, outbox: &mut Outbox) {
         self.turn_at = now.mono.tick_floor();
+        self.notice_absence();
         match event {
             Event::Request { from, request } => self.request(now, from, request, outbox),
             Event::CallbackFinished { ticket, outcome } => {
@@ -210,10 +214,7 @@ impl Shard {
     pub fn tick(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         self.turn_at = tick;
-        let was_away = tick - self.ticked_at > self.config.cluster.suspect_after_ms;
-        if was_away && !self.peers.is_alone() {
-            self.held_until = tick + HOLD_MS;
-        }
+        self.notice_absence();
         self.ticked_at = tick;
         self.turn_wheel(now, tick, outbox);
         self.hosts_in_trouble(now, outbox);
@@ -228,6 +229,15 @@ impl Shard {
         self.counters.walks = u64::from(self.reconcile.seen().is_some());
         self.counters.offers_waiting = self.reconcile.offers_waiting();
         self.counters.writes_waiting = self.writes.len() as u64;
+    }
+
+    /// Whether this core has not been given time for long: with peers it ticks several times a
+    /// second.
+    fn notice_absence(&mut self) {
+        let was_away = self.turn_at - self.ticked_at > self.config.cluster.suspect_after_ms;
+        if was_away && !self.peers.is_alone() {
+            self.held_until = self.turn_at + HOLD_MS;
+        }
     }
 
     fn set_view(&mut self, now: Now, view: Arc<View>, outbox: &mut Outbox) {

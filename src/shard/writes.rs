@@ -237,7 +237,8 @@ impl Shard {
         let Some(write) = self.writes.get_mut(place, generation) else { return };
         match result {
             PeerResult::Superseded { version, factor } => {
-                return self.write_again(now, place, (Version(version), factor), outbox);
+                let again = (Some(Version(version)), factor);
+                return self.write_again(now, place, again, outbox);
             }
             PeerResult::Held | PeerResult::Wanted => {
                 write.waiting = write.waiting.without(peer);
@@ -272,8 +273,9 @@ impl Shard {
         let Some(write) = &self.writes.places[place as usize].1 else { return };
         let replicas = self.peers.view.peers_of(&write.placement.replicas);
         let held = write.held.intersection(replicas);
-        let waiting = if held.is_empty() {
-            // Nobody has it yet: whoever is not known to be dead may still take it.
+        let waiting = if held.is_empty() || self.turn_at < self.held_until {
+            // Nobody has it yet, or this core was away: whoever is not known to be dead may still
+            // take it.
             write.waiting.minus(self.peers.dead())
         } else {
             write.waiting.intersection(self.peers.alive())
@@ -293,7 +295,7 @@ impl Shard {
             let (id, factor) = (write.id, write.placement.factor);
             let plan = self.plan_new(id, factor);
             if plan.placement.replicas != write.placement.replicas {
-                return self.write_again(now, place, (Version(0), factor), outbox);
+                return self.write_again(now, place, (None, factor), outbox);
             }
         }
         let mut write = self.writes.take(place).expect("looked at above");
@@ -336,12 +338,14 @@ impl Shard {
         outbox.replies.push(Reply { to, answer });
     }
 
-    /// Makes a write again above the version `seen`, with the factor of the timer held.
+    /// Makes a write again, with the factor of the timer held: above the version `seen` that it lost
+    /// against, or (`None`: those that were to hold it are dead) as the write that it is. For these
+    /// may have it, and pop it, and be only cut off: then what all know of it is merged.
     fn write_again(
         &mut self,
         now: Now,
         place: u32,
-        (seen, factor): (Version, u8),
+        (seen, factor): (Option<Version>, u8),
         outbox: &mut Outbox,
     ) {
         let Some(mut write) = self.writes.take(place) else { return };
@@ -350,14 +354,22 @@ impl Shard {
         let Ok(PeerMessage::Copy(copy)) = decode_message(&mut input) else {
             unreachable!("the message was encoded here");
         };
-        let above = seen.max(Version(copy.standing.version));
-        self.clock.observe(above);
+        let made = Version(copy.standing.version);
         let held = self.find(write.id).map(|slot| *self.records.get(slot));
-        let version = self.clock.assign(now.wall, Some(above));
+        let newest = held.map_or(made, |held| held.version.max(made));
+        let version = match seen {
+            None if newest == made => made,
+            seen => {
+                let above = newest.max(seen.unwrap_or(made));
+                self.clock.observe(above);
+                self.clock.assign(now.wall, Some(above))
+            }
+        };
+        let done = held.filter(|held| held.version == version).map_or(0, |held| held.sequence);
         let new = NewWrite {
             from: write.from,
             id: write.id,
-            key: StateKey { version, sequence: copy.standing.sequence },
+            key: StateKey { version, sequence: copy.standing.sequence.max(done) },
             start: Tick(copy.start_ms),
             interval_ms: copy.interval_ms,
             repeat_for_ms: copy.repeat_for_ms,
@@ -368,7 +380,11 @@ impl Shard {
         let mut plan = self.plan_known(target, factor, held.as_ref());
         let replicas = self.peers.view.peers_of(&plan.placement.replicas);
         plan.extras = plan.extras.union(write.asked).minus(replicas).without(self.peers.own());
+        // It popped here to its end, as a holder that was not to have it.
+        let is_over = new.body.is_some()
+            && held.is_some_and(|held| held.version == version && !held.is_live());
         let answer = match write.tries {
+            _ if is_over => Ok(Some(self.done(write.id, &plan.placement))),
             TRIES_MAX.. => Err(Refusal::Contended),
             _ => self.write(now, &new, &plan, outbox),
         };
