@@ -21,6 +21,7 @@ mod options;
 mod random;
 mod rarities;
 mod requests;
+#[path = "../sim/shrink.rs"]
 mod shrink;
 mod story;
 mod story_plan;

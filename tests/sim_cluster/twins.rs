@@ -80,8 +80,8 @@ impl World {
         self.model.disturbances.was_doubled(member, since_ns, self.now_ns);
         // Those that it knows, and so dials.
         let known = |node: &usize| self.nodes[process].view.node_named(&node_name(*node)).is_some();
-        let others = (0..process)
-            .filter(|node| *node != member && self.nodes[*node].is_up() && known(node));
+        let others =
+            (0..process).filter(|node| *node != member && self.nodes[*node].is_up() && known(node));
         let is_calm = self.model.is_steady(from_ns, self.now_ns - 1)
             && from_ns + NOTICED_NS < self.now_ns
             && others.count() > 0
