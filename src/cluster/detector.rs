@@ -229,6 +229,22 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn silence_while_this_core_was_away_says_nothing() {
+        let (limits, start) = (limits(1_000, 3_000), MonoNs(0));
+        let mut detector = Detector::new(start);
+        detector.connected(start);
+        let back = start.plus_ms(20_000);
+        detector.was_away(back);
+        assert_eq!(detector.tick(back, &limits), Verdict::default());
+        assert_eq!(detector.liveness(), Liveness::Alive);
+        let said = beliefs(&tick_to(&mut detector, back.plus_ms(3_000), &limits));
+        let after = |ms| back.plus_ms(ms);
+        assert_eq!(said, [(after(1_000), Liveness::Suspect), (after(3_000), Liveness::Dead)]);
+        detector.was_away(after(9_000));
+        assert_eq!(detector.liveness(), Liveness::Dead, "nobody rises by silence");
+    }
+
     proptest! {
         #[test]
         fn suspects_and_buries_exactly_at_the_stated_times(

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::effects::{
-    Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Request, Requester, Target,
+    Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester,
+    Target,
 };
 use super::{Shard, ShardConfig};
 use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
@@ -21,6 +22,22 @@ const START_MS: u64 = 1_000_000;
 const FROM: Requester =
     Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
 
+fn content() -> Vec<u8> {
+    let mut content = Vec::new();
+    encode_content("/pop", &[Tag { kind: "CALL", count: 3 }], b"opaque", &mut content);
+    content
+}
+
+fn definition((interval_s, repeat_s): (u64, u64), factor: u8, content: &[u8]) -> Definition<'_> {
+    Definition {
+        interval_ms: interval_s * 1_000,
+        repeat_for_ms: repeat_s * 1_000,
+        factor: Some(factor),
+        authority: "host:80",
+        content,
+    }
+}
+
 struct Node {
     shard: Option<Shard>,
     view: Arc<View>,
@@ -31,6 +48,10 @@ struct Cluster {
     names: Vec<String>,
     nodes: Vec<Node>,
     cuts: Vec<(usize, usize)>,
+    /// Is heard by nobody, but hears.
+    mute: Option<usize>,
+    /// What it answered: who asked it, of whom, for what.
+    unheard: Vec<(usize, PeerIndex, Purpose, Vec<u8>)>,
     promotion: bool,
     now_ms: u64,
     /// Second after the start, node, sequence number.
@@ -45,6 +66,8 @@ impl Cluster {
         let mut cluster = Self {
             nodes: Vec::new(),
             cuts: Vec::new(),
+            mute: None,
+            unheard: Vec::new(),
             promotion,
             now_ms: START_MS,
             pops: Vec::new(),
@@ -161,7 +184,7 @@ impl Cluster {
             let name = self.nodes[node].view.name_of(message.peer).to_owned();
             let to = self.names.iter().position(|known| *known == name).expect("a member");
             let bytes = &outbox.peer_bytes[message.bytes];
-            if !self.is_up(node, to) {
+            if !self.is_up(node, to) || self.mute == Some(node) {
                 let (peer, purpose) = (message.peer, message.purpose);
                 self.handle(node, Event::PeerUnheard { peer, purpose });
                 continue;
@@ -178,8 +201,12 @@ impl Cluster {
             let reply = replies.peer_replies.pop().expect("every message is answered");
             let result = replies.peer_bytes[reply.bytes].to_vec();
             self.deliver(to, replies);
-            let result = decode_result(&mut &result[..]).expect("encoded by a shard");
             let (peer, purpose) = (message.peer, message.purpose);
+            if self.mute == Some(to) {
+                self.unheard.push((node, peer, purpose, result));
+                continue;
+            }
+            let result = decode_result(&mut &result[..]).expect("encoded by a shard");
             self.handle(node, Event::PeerResult { peer, purpose, result });
         }
         for attempt in outbox.attempts {
@@ -188,6 +215,33 @@ impl Cluster {
             self.pops.push((second, node, sequence));
             let outcome = (self.outcome)(node, sequence);
             self.handle(node, Event::CallbackFinished { ticket: attempt.ticket, outcome });
+        }
+    }
+
+    /// A node believes something of another.
+    fn believe(&mut self, at: usize, about: usize, liveness: Liveness) {
+        let peer = self.peer(at, about).expect("a member");
+        let dialect = Dialect::Frames;
+        self.handle(at, Event::Peer { peer, liveness, dialect, has_gaps: false });
+    }
+
+    /// The mute node is believed dead by all, or (`is_heard`) heard after all.
+    fn end_of_silence(&mut self, is_heard: bool) {
+        let mute = self.mute.expect("a node is mute");
+        if is_heard {
+            self.mute = None;
+        }
+        for at in (0..self.nodes.len()).filter(|at| *at != mute).collect::<Vec<_>>() {
+            let liveness = if is_heard { Liveness::Alive } else { Liveness::Dead };
+            self.believe(at, mute, liveness);
+        }
+        for (at, peer, purpose, result) in std::mem::take(&mut self.unheard) {
+            let result = decode_result(&mut &result[..]).expect("encoded by a shard");
+            let event = match is_heard {
+                true => Event::PeerResult { peer, purpose, result },
+                false => Event::PeerUnheard { peer, purpose },
+            };
+            self.handle(at, event);
         }
     }
 
@@ -205,17 +259,9 @@ impl Cluster {
         self.answers.pop().expect("answered at once, for everybody answers at once")
     }
 
-    fn create(&mut self, node: usize, (interval_s, repeat_s): (u64, u64), factor: u8) -> TimerId {
-        let mut content = Vec::new();
-        encode_content("/pop", &[Tag { kind: "CALL", count: 3 }], b"opaque", &mut content);
-        let definition = Definition {
-            interval_ms: interval_s * 1_000,
-            repeat_for_ms: repeat_s * 1_000,
-            factor: Some(factor),
-            authority: "host:80",
-            content: &content,
-        };
-        match self.ask(node, Request::Create(definition)) {
+    fn create(&mut self, node: usize, seconds: (u64, u64), factor: u8) -> TimerId {
+        let content = content();
+        match self.ask(node, Request::Create(definition(seconds, factor, &content))) {
             Answer::Done { id, .. } => id,
             other => panic!("{other:?}"),
         }
@@ -394,6 +440,119 @@ fn a_joining_node_gets_its_share_and_the_count_is_kept() {
     cluster.run_until(350);
     assert_eq!(cluster.pops.len(), 300);
     assert!(cluster.pops.iter().all(|(second, _, sequence)| *second == 100 * sequence));
+    cluster.audit();
+}
+
+/// A write reaches its only holder, whose answer does not come back: another stands in. Both pop,
+/// as on two sides of a split, but neither ever a lower number than before.
+#[test]
+fn a_write_made_again_for_a_node_that_is_only_mute_goes_on_where_that_one_is() {
+    let mut cluster = Cluster::new(3, true);
+    let content = content();
+    let id = TimerId(7);
+    let [holder, _, asked] = cluster.list(id)[..] else { panic!("three nodes") };
+    cluster.mute = Some(holder);
+    let target = Target { id, factor: Some(1), filter: None };
+    let request = Request::Update(target, definition((1, 20), 1, &content));
+    cluster.handle(asked, Event::Request { from: FROM, request });
+    cluster.run_until(4);
+    assert_eq!(cluster.pops.last().map(|pop| (pop.1, pop.2)), Some((holder, 4)));
+    assert!(cluster.answers.is_empty());
+    cluster.end_of_silence(false);
+    assert!(matches!(cluster.answers.pop(), Some(Answer::Done { .. })));
+    cluster.run_until(6);
+    assert_eq!(cluster.holders(id).len(), 2, "both hold it");
+    cluster.end_of_silence(true);
+    cluster.run_until(30);
+    for node in 0..3 {
+        let of_node = cluster.pops.iter().filter(|pop| pop.1 == node).map(|pop| pop.2);
+        assert!(of_node.is_sorted_by(|one, next| one < next), "{:?}", cluster.pops);
+    }
+    assert_eq!(cluster.pops.last().map(|pop| pop.2), Some(20));
+    assert!(cluster.holders(id).is_empty());
+    cluster.audit();
+}
+
+/// Its connections broke while it was away: that says nothing of the others. It answers a write
+/// when they have it, and not alone.
+#[test]
+fn a_node_that_was_away_does_not_answer_a_write_that_only_it_has() {
+    let mut cluster = Cluster::new(2, true);
+    cluster.run_until(1);
+    cluster.now_ms += 20_000;
+    cluster.mute = Some(1);
+    let content = content();
+    let request = Request::Create(definition((10, 30), 2, &content));
+    cluster.handle(0, Event::Request { from: FROM, request });
+    cluster.believe(0, 1, Liveness::Suspect);
+    assert_eq!(cluster.answers, []);
+    cluster.end_of_silence(true);
+    assert!(matches!(cluster.answers.pop(), Some(Answer::Done { .. })));
+    // One that was not away waits for nobody who is suspected.
+    cluster.run_until(25);
+    cluster.mute = Some(1);
+    let request = Request::Create(definition((10, 30), 2, &content));
+    cluster.handle(0, Event::Request { from: FROM, request });
+    assert_eq!(cluster.answers, []);
+    cluster.believe(0, 1, Liveness::Suspect);
+    assert!(matches!(cluster.answers.pop(), Some(Answer::Done { .. })));
+}
+
+/// Two nodes are dead in turn: whoever stood in for the first stands in for the second, and two
+/// hold the timer all the time.
+#[test]
+fn a_stand_in_stays_while_another_of_the_right_holders_is_dead() {
+    let mut cluster = Cluster::new(3, true);
+    cluster.kill(0);
+    let is_meant = |cluster: &Cluster, id, node| cluster.list(id)[..2].contains(&node);
+    let mut ids: Vec<_> = (0..60).map(|at| cluster.create(1 + at % 2, (100, 300), 2)).collect();
+    ids.retain(|&id| is_meant(&cluster, id, 0));
+    assert!(ids.len() > 20);
+    cluster.kill(1);
+    cluster.return_empty(0);
+    for second in 1..20 {
+        cluster.run_until(second);
+        assert!(ids.iter().all(|&id| cluster.holders(id).contains(&2)), "at {second}");
+    }
+    assert!(ids.iter().all(|&id| cluster.holders(id) == [0, 2]));
+    cluster.return_empty(1);
+    cluster.run_until(60);
+    for &id in &ids {
+        let right: Vec<_> = (0..3).filter(|node| is_meant(&cluster, id, *node)).collect();
+        assert_eq!(cluster.holders(id), right);
+    }
+    cluster.run_until(350);
+    assert_eq!(cluster.pops.len(), 180, "each once");
+    cluster.audit();
+}
+
+/// A copy of an earlier definition, whose interval was long, is outlived: but not as if the timer
+/// had popped at that interval.
+#[test]
+fn a_tombstone_ends_although_a_member_is_dead_and_an_earlier_interval_was_long() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let [a, b, c] = cluster.list(id)[..] else { panic!("three nodes") };
+    let target = Target { id, factor: Some(2), filter: None };
+    let content = content();
+    let long = Request::Update(target, definition((500, 5_000), 2, &content));
+    assert!(matches!(cluster.ask(a, long), Answer::Done { .. }));
+    cluster.kill(c);
+    cluster.cut(a, b, true);
+    let short = Request::Update(target, definition((1, 5), 2, &content));
+    assert!(matches!(cluster.ask(a, short), Answer::Done { .. }));
+    cluster.run_until(8);
+    cluster.cut(a, b, false);
+    cluster.run_until(10);
+    assert!(cluster.holders(id).is_empty());
+    let knows = |cluster: &Cluster| {
+        cluster.nodes.iter().flat_map(|node| &node.shard).any(|shard| shard.find(id).is_some())
+    };
+    cluster.run_until(500);
+    assert!(knows(&cluster));
+    cluster.run_until(700);
+    assert!(!knows(&cluster));
+    assert_eq!(cluster.pops.len(), 5);
     cluster.audit();
 }
 

@@ -140,8 +140,10 @@ impl Shard {
         if away.is_empty() || self.peers.is_alone() {
             return self.remove(tick, slot);
         }
-        // A delete is as old as its version; a timer that came to its end, as its last pop.
-        let last_pop = record.schedule().due(record.sequence);
+        // A delete is as old as its version; a timer that came to its end, as its last pop. The
+        // interval may be that of an earlier definition, whose copies are to be outlived.
+        let ended = record.start + record.repeat_for_ms;
+        let last_pop = record.schedule().due(record.sequence).min(ended);
         let since_delete_ms = now.wall.0.saturating_sub(record.version.wall().0);
         let age_ms = (tick - last_pop.min(tick)).min(since_delete_ms);
         let held_ms = self.config.cluster.tombstone_hold_ms;

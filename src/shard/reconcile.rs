@@ -235,7 +235,8 @@ impl Shard {
 
     /// Who is to hold a timer that is held already: the list that the configuration means, if those
     /// who would have to get it can; else, while members are dead, the live ones instead of members
-    /// that leave; else whoever has it.
+    /// that leave; else whoever has it. A stand-in for one of two dead stays one for the other: it
+    /// would leave the timer to one holder.
     pub(super) fn right_list(&self, record: &Record) -> Replicas {
         let list = self.placements.get(record.placement).replicas;
         let configured = self.configured(record);
@@ -247,13 +248,15 @@ impl Shard {
             let new = view.peers_of(wanted).minus(view.peers_of(&list));
             new.minus(self.peers.alive()).is_empty()
         };
-        if able(&configured) {
-            return configured;
-        }
         let factor = self.placements.get(record.placement).factor;
         let live = view.place(record.id, factor, self.peers.not_dead());
+        let is_whole = self.ranks_of(&configured, self.peers.dead()) == 0;
+        if able(&configured) && (is_whole || live.is_empty() || !able(&live)) {
+            return configured;
+        }
         let members = view.new_nodes();
-        let stays = view.peers_of(&list).minus(members).is_empty()
+        let stays = !able(&configured)
+            && view.peers_of(&list).minus(members).is_empty()
             && list.len() >= configured.len()
             && self.placements.get(record.placement).own.is_some();
         if !stays && !live.is_empty() && able(&live) { live } else { list }
@@ -335,7 +338,13 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let moving = self.reconcile.moves.get(&id.0).copied();
         let slot = self.find(id);
+        // A core that was away may be behind: it asks, and gives nothing away until those that know
+        // better have had the time to tell.
+        let is_behind = self.turn_at < self.held_until;
         match (moving, slot, result) {
+            (None, Some(_), Some(PeerResult::Wanted)) if is_behind => {
+                self.walk(PeerSet::EMPTY.with(peer));
+            }
             (None, Some(slot), Some(PeerResult::Wanted)) => {
                 let record = *self.records.get(slot);
                 let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
@@ -347,7 +356,7 @@ impl Shard {
                 self.reconcile.moves.remove(&id.0);
             }
             (Some(moving), Some(slot), Some(PeerResult::Wanted))
-                if self.records.get(slot).key() == moving.key =>
+                if self.records.get(slot).key() == moving.key && !is_behind =>
             {
                 self.send_moved(slot, peer, &moving.placement, outbox);
             }

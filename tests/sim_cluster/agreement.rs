@@ -5,6 +5,7 @@ use chronos::shard::inspect::Held;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
 use super::model::{Checked, MS, TALK_NS, Write, broken};
+use super::network::Place;
 use super::random::{Purpose, Stream};
 use super::story_plan::{Kind, Operation, Target};
 use super::world::World;
@@ -20,6 +21,16 @@ impl World {
             held.extend(found.map(|found| (number, found)));
         }
         held
+    }
+
+    /// Notes which of the timers that a process popped it holds no more: if all that have them now
+    /// fail, it may get back an older copy.
+    pub fn note_forgotten(&mut self, place: Place) {
+        let cores = &self.nodes[place.node].cores;
+        let holds = |id: u64| {
+            cores.iter().flatten().any(|core| core.core.shard().held(TimerId(id)).is_some())
+        };
+        self.model.forget_unless(place, holds);
     }
 
     /// The nodes that a timer is to be on when all members live.
@@ -73,7 +84,7 @@ impl World {
             }
             return Ok(());
         }
-        if self.model.may_be_over(write) {
+        if self.model.may_be_over(write, now_ns) {
             return Ok(());
         }
         let down = (0..self.nodes.len())

@@ -54,6 +54,11 @@ impl Clocks {
         self.ahead_ms = (self.ahead_ms + ms).clamp(-20_000, 20_000);
     }
 
+    /// How far the wall clock is ahead of the world's.
+    pub fn ahead_ms(&self) -> i64 {
+        self.ahead_ms
+    }
+
     pub fn restarted(&mut self, world_ns: u64) {
         let wall_ms = WALL_MS + (world_ns / 1_000_000) as i64 + self.ahead_ms;
         self.ahead_ms += (self.highest_ms + RESTART_MS - wall_ms).max(0);

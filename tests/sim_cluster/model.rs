@@ -1,7 +1,7 @@
 //! What clients know: which writes were sent and acknowledged when, which pops their hosts saw. And
 //! what follows from that: few strong rules, each with the disturbances that excuse it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chronos::base::limits::{Acknowledge, ClusterLimits, TOMBSTONE_MS_MIN};
 use chronos::shard::effects::CallbackOutcome;
@@ -33,6 +33,24 @@ pub const TALK_NS: u64 = 300 * MS;
 /// Most that a start can be early after crossing nodes: each crossing converts clocks by offsets
 /// that drift for two windows of 2 s at 1 000 ppm.
 const CROSSINGS_NS: u64 = 3 * 4 * MS + MS;
+
+/// The least and the most that any wall clock was ever ahead of the world's: no version is further
+/// off than that.
+#[derive(Default)]
+pub struct Spread(Option<(i64, i64)>);
+
+impl Spread {
+    /// A clock is so far ahead.
+    pub fn see(&mut self, ahead_ms: i64) {
+        let (least, most) = self.0.unwrap_or((ahead_ms, ahead_ms));
+        self.0 = Some((least.min(ahead_ms), most.max(ahead_ms)));
+    }
+
+    /// How far two clocks can be apart; versions tell milliseconds.
+    fn ns(&self) -> u64 {
+        self.0.map_or(0, |(least, most)| (most - least) as u64 * MS) + 2 * MS
+    }
+}
 
 /// How a request of a write ended for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +130,8 @@ pub struct Model {
     pub pops: BTreeMap<(usize, u64), Vec<Attempted>>,
     /// What each process last began and last delivered of a write.
     last: BTreeMap<(usize, u64, usize), (u64, u64)>,
+    /// Those of them that the process has held no more since.
+    forgotten: BTreeSet<(usize, u64, usize)>,
     pub disturbances: Disturbances,
     /// While nodes read new files they may not know each other: what a client does through one of
     /// them reaches the others as soon as they do.
@@ -125,9 +145,9 @@ pub struct Model {
     /// ended, too.
     pub away_ns: u64,
     acknowledges_first: bool,
-    /// Whether wall clocks differ by more than news take: nodes that do not hear each other then
-    /// order writes of one timer otherwise than they were made.
-    has_wrong_clocks: bool,
+    /// How far wall clocks are apart: nodes that do not hear each other order writes of one timer
+    /// otherwise than they were made, if these are closer than that.
+    pub clocks: Spread,
     promotion: bool,
     pub delivered: u64,
     pub attempts: u64,
@@ -135,17 +155,13 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(
-        hosts: usize,
-        drift_ppm: u64,
-        has_wrong_clocks: bool,
-        limits: &ClusterLimits,
-    ) -> Self {
+    pub fn new(hosts: usize, drift_ppm: u64, limits: &ClusterLimits) -> Self {
         Self {
             writes: BTreeMap::new(),
             timers: BTreeMap::new(),
             pops: BTreeMap::new(),
             last: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
             disturbances: Disturbances::default(),
             reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
@@ -153,7 +169,7 @@ impl Model {
             drift_ppm,
             away_ns: (TOMBSTONE_MS_MIN + limits.tombstone_hold_ms) * MS,
             acknowledges_first: limits.acknowledge == Acknowledge::First,
-            has_wrong_clocks,
+            clocks: Spread::default(),
             promotion: limits.promotion,
             delivered: 0,
             attempts: 0,
@@ -254,8 +270,19 @@ impl Model {
         })
     }
 
-    /// Whether a write may win against a later one: clocks differ, and something was wrong between
-    /// them, so that the node that took the later one did not know of the earlier.
+    /// A process may have forgotten timers that it popped.
+    pub fn forget_unless(&mut self, place: Place, holds: impl Fn(u64) -> bool) {
+        let (from, to) = ((place.node, place.life, 0), (place.node, place.life, usize::MAX));
+        for key in self.last.range(from..=to).map(|(key, _)| *key) {
+            if self.writes[&key.2].id.is_some_and(|id| !holds(id)) {
+                self.forgotten.insert(key);
+            }
+        }
+    }
+
+    /// Whether a write may win against a later one: they are closer than clocks are apart, and
+    /// something was wrong between them, so that the node that took the later one did not know of
+    /// the earlier.
     fn may_be_reordered(&self, earlier: &Write, later: &Write) -> bool {
         let from_ns = earlier.sent_ns.saturating_sub(RECOVERY_NS);
         let until_ns = later.closed.map_or(u64::MAX, |(at_ns, _)| at_ns);
@@ -264,7 +291,8 @@ impl Model {
         if self.acknowledges_first && later.sent_ns < over_ns.saturating_add(TALK_NS) {
             return true;
         }
-        self.has_wrong_clocks && !self.is_steady(from_ns, until_ns)
+        later.sent_ns <= over_ns.saturating_add(self.clocks.ns())
+            && !self.is_steady(from_ns, until_ns)
     }
 
     /// Whether disturbances explain that no node has what was acknowledged, or that some node has
@@ -352,11 +380,16 @@ impl Model {
         let is_early = write.acknowledged_ns().is_none() || self.acknowledges_first;
         let is_rival = is_early && !self.is_current(write, now_ns);
         let is_again = sequence < last.0 || sequence <= last.1;
-        if is_again && !is_rival && was_away_ns < self.away_ns {
+        // A process that gave a timer away gets an older copy back when all that had it failed, or
+        // from one that knew others to be members than those who had it.
+        let is_older = self.forgotten.remove(&key)
+            && (self.may_be_lost(write, now_ns) || self.has_reload(now_ns));
+        if is_again && !is_rival && !is_older && was_away_ns < self.away_ns {
             return broken("T5", format!("{} after {last:?}", text()));
         }
         let last = self.last.entry(key).or_default();
-        last.0 = sequence;
+        // Made again, it is counted anew.
+        *last = (sequence, if is_again { 0 } else { last.1 });
         Ok(())
     }
 
@@ -364,6 +397,12 @@ impl Model {
     pub fn is_steady(&self, from_ns: u64, to_ns: u64) -> bool {
         self.disturbances.is_quiet(from_ns, to_ns)
             && self.reloads.iter().all(|reload| reload.0 > to_ns || reload.1 < from_ns)
+    }
+
+    /// Whether nodes read new files a short while before.
+    fn has_reload(&self, now_ns: u64) -> bool {
+        let from_ns = now_ns.saturating_sub(RECOVERY_NS);
+        self.reloads.iter().any(|reload| reload.0 <= now_ns && reload.1 >= from_ns)
     }
 
     /// T6, T7.
@@ -461,7 +500,7 @@ impl Model {
                 write.acknowledged_ns().is_some_and(|done_ns| done_ns + TALK_NS < sent_ns)
                     && write.pops() > 0
                     && self.is_current(write, now_ns)
-                    && !self.may_be_over(write)
+                    && !self.may_be_over(write, now_ns)
                     && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
             });
             return match missed {
@@ -483,8 +522,13 @@ impl Model {
         Ok(())
     }
 
-    /// Whether the last pop has been delivered, or may have been given up.
-    pub fn may_be_over(&self, write: &Write) -> bool {
-        self.pops.contains_key(&(write.name, write.pops())) || write.pops() == 0
+    /// Whether the last pop has been delivered, or may have been given up, even untried: those of
+    /// a host in trouble are.
+    pub fn may_be_over(&self, write: &Write, now_ns: u64) -> bool {
+        let Some(wish) = write.wish.filter(|wish| wish.pops() > 0) else { return true };
+        let due_ns = write.due_min_ns(wish.pops(), self.drift_ppm);
+        let is_tried = self.pops.contains_key(&(write.name, wish.pops()));
+        let from_ns = due_ns.saturating_sub(RECOVERY_NS);
+        is_tried || now_ns >= due_ns && !self.host_is_well(wish.host, from_ns, now_ns)
     }
 }

@@ -20,7 +20,9 @@ use super::world::{Event, World};
 
 /// A dial that has not ended is given up after this.
 const DIAL_NS: u64 = 1_500 * MS;
-/// An orderly stop takes at most so long.
+/// An orderly stop takes at least so long,
+const SETTLES_NS: u64 = 200 * MS;
+/// and at most so long.
 const STOP_NS: u64 = 2_200 * MS;
 
 /// Whether a node's process runs.
@@ -107,6 +109,7 @@ impl World {
         let life = self.nodes[node].life + 1;
         let booted = &mut self.nodes[node];
         booted.clocks.restarted(self.now_ns);
+        self.model.clocks.see(booted.clocks.ahead_ms());
         let now = booted.clocks.now(self.now_ns);
         booted.life = life;
         booted.power = Power::Up;
@@ -200,6 +203,10 @@ impl World {
         for core in 0..self.options.shards[node] {
             self.deliver(Place { node, life, core }, Input::StopPopping);
         }
+        // A node without peers does nothing more by itself.
+        for after_ns in [SETTLES_NS, STOP_NS] {
+            self.schedule(self.now_ns + after_ns + 1, Event::Stops(node));
+        }
     }
 
     /// A node that stops is gone when its callbacks have ended and been told.
@@ -209,7 +216,7 @@ impl World {
         let is_done = cores
             .clone()
             .all(|core| core.core.shard().in_flight() == 0 && core.core.peers_settled())
-            && self.now_ns > since_ns + 200 * MS;
+            && self.now_ns > since_ns + SETTLES_NS;
         if is_done || self.now_ns > since_ns + STOP_NS {
             let restart_ms = self.nodes[node].restart_ms;
             self.kill(node, Death::Process, restart_ms);

@@ -58,7 +58,12 @@ pub enum Event {
     Mend(usize),
     Accept(usize),
     Operator(OperatorStep),
+<<<<<<< HEAD
     TwinEnds(u64),
+=======
+    /// An orderly stop may be over.
+    Stops(usize),
+>>>>>>> seeds
     Due(usize, u64),
     Check,
     Heal,
@@ -133,11 +138,10 @@ impl World {
         let network = Network::new(options.latency_ns, draw.clone());
         let nodes = (0..options.all_nodes()).map(|node| Node::new(node, &options, draw)).collect();
         let drift_ppm = options.drift_ppm_max as u64;
-        let has_wrong_clocks = options.has_clock_steps || options.skew_ms_max > 1_000;
         let hosts = options.hosts as usize;
         let mut world = Self {
             now_ns: 0,
-            model: Model::new(hosts, drift_ppm, has_wrong_clocks, &options.cluster),
+            model: Model::new(hosts, drift_ppm, &options.cluster),
             callbacks: CallbackWorld::new(options.seed, options.hosts, &options.callbacks),
             trace: Trace::new(keep_trace),
             interleaving: draw.clone(),
@@ -241,7 +245,11 @@ impl World {
                 *refusals = refusals.saturating_sub(1);
             }
             Event::Operator(step) => self.operator_step(step),
+<<<<<<< HEAD
             Event::TwinEnds(life) => self.twin_ends(life)?,
+=======
+            Event::Stops(node) => self.stop_if_done(node),
+>>>>>>> seeds
             Event::Due(name, sequence) => {
                 self.model.is_seen(name, sequence, self.now_ns)?;
                 self.schedule_pop(name, sequence + 1);
@@ -274,9 +282,15 @@ impl World {
         }
         let mut driver = slot.take().expect("one core steps at a time");
         driver.step_ns = u64::MAX;
+<<<<<<< HEAD
         let waits_until_ns = frozen_until_ns.max(driver.rests_until_ns);
         let result = if waits_until_ns > self.now_ns {
             driver.schedule(self, waits_until_ns);
+=======
+        let timers = driver.core.shard().counters().timers;
+        let result = if frozen_until_ns > self.now_ns {
+            driver.schedule(self, frozen_until_ns);
+>>>>>>> seeds
             Ok(())
         } else {
             let starved = starved.filter(|starved| starved.core == place.core);
@@ -288,8 +302,12 @@ impl World {
             driver.turn(self)
         };
         let moved = driver.core.shard().counters().moved;
+        let has_fewer = driver.core.shard().counters().timers < timers;
         let has_moved = std::mem::replace(&mut driver.moved, moved) != moved;
         self.nodes[place.node].cores[usize::from(place.core)] = Some(driver);
+        if has_fewer {
+            self.note_forgotten(place);
+        }
         self.stop_if_done(place.node);
         result?;
         if has_moved { self.agree() } else { Ok(()) }
@@ -416,7 +434,10 @@ impl World {
                 let until_ns = ms_from_now(ms);
                 self.model.disturbances.add(Whom::Node(node), self.now_ns, until_ns);
             }
-            Fault::WallStep { node, ms } => self.nodes[node].clocks.step(ms),
+            Fault::WallStep { node, ms } => {
+                self.nodes[node].clocks.step(ms);
+                self.model.clocks.see(self.nodes[node].clocks.ahead_ms());
+            }
             Fault::Host { host, behaviour } => self.host(host, behaviour),
             Fault::Change { joining, leaving } => self.operator_begins(joining, leaving),
             Fault::Twin { node, mask, ms, breaks } => self.twin_begins(node, mask, ms, breaks),
