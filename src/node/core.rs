@@ -94,6 +94,12 @@ impl Core {
                 unreachable!("every shard is asked for its own part")
             }
         };
+        let is_write =
+            matches!(request, Request::Create(_) | Request::Update(..) | Request::Delete(_));
+        if is_write && self.peering.is_disowned() {
+            let answer = Answer::Refused(Refusal::Twin);
+            return self.outbox.replies.push(Reply { to: from, answer });
+        }
         self.ask(now, owner, from, &request);
     }
 
@@ -276,8 +282,18 @@ impl Core {
 
     /// A dialled connection is upgraded, or answered as by an original node.
     pub fn peer_connected(&mut self, now: Now, peer: PeerIndex, connected: &Connected) {
+        let (peering, inbounds, _, mut behind) = self.parts(now);
+        let is_used = peering.connected(&mut behind, peer, connected);
+        if let Some(hello) = connected.hello.as_ref().filter(|_| is_used) {
+            inbounds.answered_at_its_address(hello);
+        }
+    }
+
+    /// A dial was refused because another process is this node, as far as the peer knows: until
+    /// some peer takes this one for it, clients' writes are refused.
+    pub fn peer_refused_as_twin(&mut self, now: Now, peer: PeerIndex) {
         let (peering, _, _, mut behind) = self.parts(now);
-        peering.connected(&mut behind, peer, connected);
+        peering.refused_as_twin(&mut behind, peer);
     }
 
     /// A dial failed, or the connection that was dialled is gone. Ignored after

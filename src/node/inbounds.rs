@@ -142,6 +142,12 @@ impl Inbounds {
         Ok(InboundId { place, generation: at.generation })
     }
 
+    /// A process answered where its node is dialled: it is that node, whoever else dials as it. Or
+    /// both would be it at once, one heard and the other told.
+    pub fn answered_at_its_address(&mut self, hello: &Hello) {
+        self.close_where(|open| open.name == hello.name && open.incarnation != hello.incarnation);
+    }
+
     fn refusal(&self, now: MonoNs, hello: &Hello, peering: &Peering) -> Option<HelloRefusal> {
         let (own, view) = (peering.hello(), peering.view());
         if hello.name == own.name {

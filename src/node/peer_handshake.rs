@@ -89,6 +89,8 @@ pub enum Answered {
     Original,
     /// It refused.
     Refused,
+    /// It refused because another process is the node that this one says it is.
+    Twin,
 }
 
 /// Reads the answer to an Upgrade. `Ok(None)`: more bytes are needed. `Err`: no HTTP, or no answer
@@ -110,6 +112,7 @@ pub fn parse_answer(bytes: &[u8]) -> Result<Option<Answered>, ()> {
         },
         // 426 is a later version of ours that does not speak this protocol any more.
         Some(400 | 404 | 405 | 426 | 501) => Ok(Some(Answered::Original)),
+        Some(409) => Ok(Some(Answered::Twin)),
         Some(_) => Ok(Some(Answered::Refused)),
         None => Err(()),
     }
@@ -179,9 +182,11 @@ mod tests {
         for original in ["404 Not Found", "400 Bad Request", "405 No", "426 Upgrade Required"] {
             assert_eq!(read(original), Ok(Some(Answered::Original)), "{original}");
         }
-        for refused in ["403 Forbidden", "409 Conflict", "503 Busy", "200 OK", "302 Found"] {
+        for refused in ["403 Forbidden", "503 Busy", "200 OK", "302 Found"] {
             assert_eq!(read(refused), Ok(Some(Answered::Refused)), "{refused}");
         }
+        let twins = HelloRefusal::Twins("10.0.0.2:7253".into());
+        assert_eq!(read(&format!("{} Conflict", status_of(&twins))), Ok(Some(Answered::Twin)));
         assert_eq!(read("101 Switching Protocols"), Err(()), "without saying who it is");
         assert_eq!(parse_answer(b"\x16\x03\x01"), Err(()));
         assert_eq!(parse_answer(&vec![b'H'; HEAD_BYTES_MAX]), Err(()));

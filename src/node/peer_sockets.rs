@@ -413,6 +413,11 @@ impl PeerSockets {
                 ring.close(socket);
                 core.peer_lost(now, peer);
             }
+            Answered::Twin => {
+                self.refused += 1;
+                ring.close(socket);
+                core.peer_refused_as_twin(now, peer);
+            }
         }
     }
 

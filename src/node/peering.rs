@@ -181,6 +181,8 @@ struct Peer {
     has_gaps: bool,
     /// Lost connections, to spread dials.
     losses: u64,
+    /// It refused the last dial: another process is this node, it says.
+    has_twin: bool,
 }
 
 /// The dialled side of all peers of a core.
@@ -292,6 +294,7 @@ impl Peering {
                 heard_at: now,
                 has_gaps: false,
                 losses: 0,
+                has_twin: false,
             });
         }
         let digest = view.digest();
@@ -318,20 +321,27 @@ impl Peering {
         }
     }
 
-    /// A dialled connection is ready.
-    pub fn connected(&mut self, behind: &mut Behind<'_>, peer: PeerIndex, connected: &Connected) {
+    /// A dialled connection is ready. Returns whether it is to be used.
+    pub fn connected(
+        &mut self,
+        behind: &mut Behind<'_>,
+        peer: PeerIndex,
+        connected: &Connected,
+    ) -> bool {
         let now = behind.now.mono;
         if let Some(hello) = &connected.hello
             && !self.is_whom_was_dialled(peer, hello)
         {
             self.actions.push(PeerAction::Close(peer));
-            return self.lost(behind, peer);
+            self.lost(behind, peer);
+            return false;
         }
         let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) else {
-            return;
+            return false;
         };
         self.counters.connected += 1;
         dialled.stage = Stage::Open;
+        dialled.has_twin = false;
         dialled.heard_at = now;
         if dialled.voice.dialect() != Dialect::Http && connected.dialect == Dialect::Http {
             // Not all that can be told in frames can be told in HTTP.
@@ -363,6 +373,22 @@ impl Peering {
         let verdict = dialled.detector.connected(now);
         self.follow(behind, peer, verdict);
         self.wake_at = now;
+        true
+    }
+
+    /// A dial was refused because another process is this node.
+    pub fn refused_as_twin(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
+        self.lost(behind, peer);
+        if let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) {
+            dialled.has_twin = true;
+        }
+    }
+
+    /// Whether another process is this node for all that can be reached: what a client writes here
+    /// would be in this process alone, and lost when one of the two is stopped.
+    pub fn is_disowned(&self) -> bool {
+        let peers = || self.peers.iter().flatten();
+        peers().any(|peer| peer.has_twin) && peers().all(|peer| peer.stage != Stage::Open)
     }
 
     /// Whether the node that answered a dial is the one that was meant.
@@ -388,6 +414,7 @@ impl Peering {
             dialled.voice.closed();
         }
         dialled.stage = Stage::Closed;
+        dialled.has_twin = false;
         dialled.losses += 1;
         let seed = self.hello.incarnation ^ u64::from(peer.0) << 32;
         let spread = mix(seed.wrapping_add(dialled.losses << 40 | u64::from(self.hello.shard)));
@@ -655,6 +682,7 @@ impl Peering {
                 dialled.voice.closed();
             }
             dialled.stage = Stage::Closed;
+            dialled.has_twin = false;
             self.actions.push(PeerAction::Close(peer));
         }
         if verdict.dial && dialled.stage == Stage::Closed {

@@ -11,7 +11,7 @@ use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::view::{Membership, View};
 use crate::shard::ShardConfig;
-use crate::shard::effects::{Answer, Dialect, Reply, Request, Requester};
+use crate::shard::effects::{Answer, Dialect, Refusal, Reply, Request, Requester};
 use crate::store::wheel::Geometry;
 use crate::timer::definition::{Definition, encode_content};
 use crate::wire::peer_frame::{FrameKind, begin_frame, end_frame};
@@ -411,6 +411,55 @@ fn twins_and_strangers_are_refused() {
     network.kill(1);
     network.core(0, 0).inbound_closed(InboundId { place: 1, generation: 0 });
     assert_eq!(refused(&mut network, &name(1), 5), None, "the other one is gone");
+}
+
+#[test]
+fn who_answers_at_the_address_of_a_node_is_that_node() {
+    let mut network = Network::new(&[1, 1]);
+    let now = network.now();
+    let core = network.core(0, 0);
+    let mut actions = Vec::new();
+    core.peers(now, &mut actions);
+    let peer = core.view().node_named(&name(1)).expect("a member");
+    let twin = core.inbound_opened(now, &hello(&name(1), 5)).expect("nobody else is heard");
+    let connected = Connected { dialect: Dialect::Frames, hello: Some(hello(&name(1), 6)) };
+    core.peer_connected(now, peer, &connected);
+    actions.clear();
+    core.peers(now, &mut actions);
+    assert!(actions.contains(&PeerAction::CloseInbound(twin)), "{actions:?}");
+    let again = core.inbound_opened(now, &hello(&name(1), 5));
+    assert_eq!(again, Err(HelloRefusal::Twins(name(1))));
+    assert!(core.inbound_opened(now, &hello(&name(1), 6)).is_ok());
+}
+
+/// What it took would be in its memory alone, and lost as soon as the operator stops it.
+#[test]
+fn a_process_that_is_refused_as_a_twin_takes_no_writes() {
+    let mut network = Network::new(&[1, 1, 1]);
+    let refuses = |network: &mut Network| {
+        network.create(0, 0, 3, b"x");
+        let mut replies = Vec::new();
+        network.core(0, 0).replies(&mut replies);
+        replies.iter().any(|reply| reply.answer == Answer::Refused(Refusal::Twin))
+    };
+    let now = network.now();
+    let mut actions = Vec::new();
+    network.core(0, 0).peers(now, &mut actions);
+    let peers = [1, 2].map(|node| network.core(0, 0).view().node_named(&name(node)).expect("one"));
+    assert_eq!(actions, peers.map(PeerAction::Dial));
+    assert!(!refuses(&mut network), "nobody has said anything");
+    network.core(0, 0).peer_refused_as_twin(now, peers[0]);
+    assert!(refuses(&mut network), "nobody else believes it");
+    let connected = Connected { dialect: Dialect::Frames, hello: Some(hello(&name(2), 6)) };
+    network.core(0, 0).peer_connected(now, peers[1], &connected);
+    assert!(!refuses(&mut network), "one takes it for the node");
+    network.core(0, 0).peer_lost(now, peers[1]);
+    assert!(refuses(&mut network));
+    network.now_ms += 1_000;
+    let now = network.now();
+    network.core(0, 0).peers(now, &mut actions);
+    network.core(0, 0).peer_lost(now, peers[0]);
+    assert!(!refuses(&mut network), "the one that refused is gone: alone like any other");
 }
 
 #[test]

@@ -262,6 +262,12 @@ pub enum Refusal {
     /// cluster.writes_waiting_max.
     #[error("too many writes wait for replicas (cluster.writes_waiting_max); retry in a moment")]
     WritesFull,
+    /// Another process is this node, say all peers that can be reached.
+    #[error(
+        "another process says that it is this node, and is believed; stop one of the two or give \
+         it another address"
+    )]
+    Twin,
     /// The queue to the core that owns the timer is full.
     #[error(
         "the core that owns this timer is overloaded (limits.mesh_queue_max); retry in a moment"

@@ -10,6 +10,8 @@ pub enum Purpose {
     Interleaving = 4,
     Callbacks = 5,
     Cleaning = 6,
+    /// Options and faults that were added later: known seeds stay as they were without them.
+    Rarities = 7,
 }
 
 /// SplitMix64.

@@ -1,10 +1,11 @@
 //! Seeds and what becomes of them: run one, catch its panics, shorten the story of one that fails.
+//! Both simulators use it; each has a `Story`, `Options` and `run` of its own.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-use super::clients::Story;
+use super::Story;
 use super::model::Violation;
 use super::options::Options;
 use super::world::{Report, run};
@@ -82,9 +83,12 @@ pub fn shrink(mut story: Story, failure: &Failure) -> Story {
 pub fn explain(seed: u64, failure: &Failure) -> String {
     let story = shrink(Story::draw(Options::draw(seed)), failure);
     let mut text = format!(
-        "{}: {}\nreplay: CHRONOS_SIM_SEED={seed} cargo test --features planted --test sim replay\n\
-         {:#?}\nshortest story found:\n",
-        failure.by, failure.what, story.options
+        "{}: {}\nreplay: CHRONOS_SIM_SEED={seed} cargo test --features planted --test {} replay\n\
+         {:?}\nshortest story found:\n",
+        failure.by,
+        failure.what,
+        env!("CARGO_CRATE_NAME"),
+        story.options
     );
     for operation in &story.operations {
         text += &format!("  {operation:?}\n");

@@ -42,7 +42,7 @@ impl World {
         let list = view.place(TimerId(id), factor, view.new_nodes());
         let name_of = |peer| view.name_of(peer).to_owned();
         let names: Vec<String> = view.peers_of(&list).iter().map(name_of).collect();
-        (0..self.nodes.len())
+        (0..self.options.all_nodes())
             .filter(|node| names.contains(&self.nodes[*node].name))
             .fold(0, |mask, node| mask | 1 << node)
     }

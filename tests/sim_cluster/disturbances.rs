@@ -47,6 +47,16 @@ impl Disturbances {
         self.all.push(Disturbance { whom, from_ns, to_ns: now_ns, is_down: true });
     }
 
+    /// A node was not itself since then: whatever only one of the two was told may be lost, as if
+    /// it had been dead.
+    pub fn was_doubled(&mut self, node: usize, from_ns: u64, now_ns: u64) {
+        let is_meant = |one: &Disturbance| {
+            one.whom == Whom::Node(node) && one.from_ns == from_ns && one.to_ns == u64::MAX
+        };
+        self.all.retain(|one| !is_meant(one));
+        self.left(node, from_ns, now_ns);
+    }
+
     /// A dead node lives again.
     pub fn up(&mut self, node: usize, now_ns: u64) {
         for disturbance in &mut self.all {

@@ -7,7 +7,7 @@ use chronos::base::ids::{PeerIndex, ShardIndex, TimerId};
 use chronos::base::time::{Now, Tick};
 use chronos::cluster::view::View;
 use chronos::node::core::Core;
-use chronos::node::peering::{Connected, Hello, InboundId, PeerAction};
+use chronos::node::peering::{Connected, Hello, HelloRefusal, InboundId, PeerAction};
 use chronos::shard::effects::{
     Attempt, CallbackOutcome, Dialect, Reply, Request, Requester, Target as TimerTarget, Ticket,
 };
@@ -28,6 +28,8 @@ pub enum Input {
     Connected(ConnectionId, Hello),
     Bytes(ConnectionId, End, Vec<u8>),
     Closed(ConnectionId, End),
+    /// A dial ended so.
+    RefusedAsTwin(ConnectionId),
     Ended(usize),
     View(Arc<View>),
     Resynchronise,
@@ -52,6 +54,8 @@ pub struct CoreDriver {
     /// When the next step is scheduled, and which of the steps scheduled counts.
     pub step_ns: u64,
     pub generation: u64,
+    /// It gets no turn before this time.
+    pub rests_until_ns: u64,
     /// Timers handed over, as last looked at.
     pub moved: u64,
     now: Now,
@@ -70,6 +74,7 @@ impl CoreDriver {
             inputs: VecDeque::new(),
             step_ns: u64::MAX,
             generation: 0,
+            rests_until_ns: 0,
             moved: 0,
             now,
             dialled: BTreeMap::new(),
@@ -156,6 +161,14 @@ impl CoreDriver {
             }
             Input::Bytes(id, end, bytes) => self.bytes(world, id, end, &bytes),
             Input::Closed(id, end) => self.closed(world, id, end),
+            Input::RefusedAsTwin(id) => {
+                let peer = world.network.connections[id].peer;
+                if self.dialled.get(&peer) == Some(&id) {
+                    self.core.peer_refused_as_twin(self.now, peer);
+                }
+                // Nothing is left for the core to lose.
+                self.closed(world, id, End::Dialler);
+            }
             Input::Ended(attempt) => return self.ended(world, attempt),
             Input::View(view) => self.core.set_view(self.now, view),
             Input::Resynchronise => self.core.resynchronise(self.now),
@@ -206,10 +219,12 @@ impl CoreDriver {
                 let hello = self.core.hello();
                 world.send(id, End::Dialler, Packet::Accepted(hello));
             }
-            Err(_) => {
+            Err(refusal) => {
                 world.trace.add(world.now_ns, "refused", [self.place.node as u64, id as u64, 0, 0]);
                 world.network.connections[id].is_open[End::Acceptor as usize] = false;
-                world.send(id, End::Dialler, Packet::Refused);
+                let is_twin = matches!(refusal, HelloRefusal::Twins(_));
+                let packet = if is_twin { Packet::RefusedAsTwin } else { Packet::Refused };
+                world.send(id, End::Dialler, packet);
             }
         }
     }

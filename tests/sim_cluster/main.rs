@@ -3,7 +3,8 @@
 //! that misbehave by a seed, and nodes that die.
 //!
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`; others:
-//! `CHRONOS_SIM_FIRST=1000`; one seed: `CHRONOS_SIM_SEED=7`.
+//! `CHRONOS_SIM_FIRST=1000`; one seed: `CHRONOS_SIM_SEED=7`; those with a rare fault (see
+//! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`.
 
 mod agreement;
 #[path = "../sim/callback_world.rs"]
@@ -18,12 +19,15 @@ mod operators;
 mod options;
 #[path = "../sim/random.rs"]
 mod random;
+mod rarities;
 mod requests;
+#[path = "../sim/shrink.rs"]
 mod shrink;
 mod story;
 mod story_plan;
 #[path = "../sim/trace.rs"]
 mod trace;
+mod twins;
 mod world;
 
 use std::collections::BTreeMap;
@@ -53,6 +57,7 @@ fn no_seed_breaks_an_invariant() {
         number("CHRONOS_SIM_SEEDS").unwrap_or(if minutes.is_some() { u64::MAX } else { SEEDS });
     let until = minutes.map(|minutes| began + Duration::from_secs(60 * minutes));
     let first = number("CHRONOS_SIM_FIRST").unwrap_or(0);
+    let rarity = std::env::var("CHRONOS_SIM_RARITY").ok();
     let (mut virtual_ns, mut attempts, mut doubled, mut requests, mut ran) = (0, 0, 0, 0, 0);
     let mut delivered = 0;
     let mut refusals = BTreeMap::new();
@@ -60,6 +65,9 @@ fn no_seed_breaks_an_invariant() {
     for seed in first..first.saturating_add(seeds) {
         if until.is_some_and(|until| Instant::now() >= until) || failed.len() >= 5 {
             break;
+        }
+        if rarity.as_ref().is_some_and(|name| !Options::draw(seed).rarities.has(name)) {
+            continue;
         }
         ran += 1;
         match judge_seed(seed) {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use chronos::base::ids::PeerIndex;
 use chronos::node::peering::{Hello, InboundId};
 
-use super::options::NODES_MAX;
+use super::options::PROCESSES_MAX;
 use super::random::Stream;
 
 /// Number of a connection.
@@ -45,6 +45,8 @@ pub enum Packet {
     Accepted(Hello),
     /// There is nobody, or the Upgrade was refused.
     Refused,
+    /// The Upgrade was refused because another process is the dialler.
+    RefusedAsTwin,
     Bytes(Vec<u8>),
     /// The connection is closed.
     Closed,
@@ -66,6 +68,10 @@ pub struct Connection {
     flight: [VecDeque<Packet>; 2],
     last_ns: [u64; 2],
     swallowed: [u32; 2],
+    /// By receiving end: nothing comes any more.
+    is_deaf: [bool; 2],
+    /// By receiving end: bytes that are overtaken.
+    overtaken: [Vec<u8>; 2],
 }
 
 impl Connection {
@@ -82,9 +88,11 @@ impl Connection {
 pub struct Network {
     pub connections: Vec<Connection>,
     /// How many cuts there are from one node to the other.
-    cuts: [[u32; NODES_MAX]; NODES_MAX],
+    cuts: [[u32; PROCESSES_MAX]; PROCESSES_MAX],
     /// What happens to the next bytes from one node to the other.
     pub spoils: Vec<(usize, usize, Spoil)>,
+    /// From, to, until when, and how much longer at most.
+    pub slow: Vec<(usize, usize, u64, u64)>,
     latency_ns: (u64, u64),
     draw: Stream,
 }
@@ -94,6 +102,8 @@ pub struct Network {
 pub enum Spoil {
     Bit,
     Tail,
+    Twice,
+    Late,
 }
 
 /// An event to make: at a time, something arrives at an end.
@@ -105,6 +115,7 @@ impl Network {
             connections: Vec::new(),
             cuts: Default::default(),
             spoils: Vec::new(),
+            slow: Vec::new(),
             latency_ns,
             draw,
         }
@@ -135,6 +146,8 @@ impl Network {
             flight: Default::default(),
             last_ns: [0; 2],
             swallowed: [0; 2],
+            is_deaf: [false; 2],
+            overtaken: Default::default(),
         });
         let id = self.connections.len() - 1;
         self.send(now_ns, id, End::Acceptor, Packet::Dial(hello), arrivals);
@@ -167,8 +180,15 @@ impl Network {
                         let keep = self.draw.range(0, bytes.len() as u64 - 1) as usize;
                         bytes.truncate(keep);
                     }
+                    Some(Spoil::Twice) => {
+                        self.post(now_ns, id, to, Packet::Bytes(bytes.clone()), arrivals);
+                    }
+                    Some(Spoil::Late) => {
+                        return self.connections[id].overtaken[to as usize].append(&mut bytes);
+                    }
                     None => {}
                 }
+                bytes.append(&mut self.connections[id].overtaken[to as usize]);
                 if bytes.len() > 1 && self.draw.chance(10) {
                     let cut = self.draw.range(1, bytes.len() as u64 - 1) as usize;
                     let tail = bytes.split_off(cut);
@@ -193,8 +213,14 @@ impl Network {
         packet: Packet,
         arrivals: &mut Vec<Arrival>,
     ) {
-        let at_ns = now_ns + self.latency_ns();
+        let mut at_ns = now_ns + self.latency_ns();
         let connection = &mut self.connections[id];
+        let nodes = (connection.node(to.other()), connection.node(to));
+        for &(from, to, until_ns, extra_ns) in &self.slow {
+            if (from, to) == nodes && now_ns < until_ns {
+                at_ns += self.draw.range(0, extra_ns);
+            }
+        }
         let last_ns = &mut connection.last_ns[to as usize];
         *last_ns = at_ns.max(*last_ns);
         connection.flight[to as usize].push_back(packet);
@@ -209,7 +235,22 @@ impl Network {
             connection.swallowed[to as usize] += 1;
             return None;
         }
-        connection.flight[to as usize].pop_front()
+        let packet = connection.flight[to as usize].pop_front();
+        packet.filter(|_| !connection.is_deaf[to as usize])
+    }
+
+    /// What one node sends over the connections that there are is lost from now on.
+    pub fn deafen(&mut self, from: usize, to: usize) {
+        for id in self.between(from, to) {
+            let connection = &mut self.connections[id];
+            let end = if connection.target == to { End::Acceptor } else { End::Dialler };
+            connection.is_deaf[end as usize] = true;
+        }
+    }
+
+    /// Ends that nothing came to hear again; what was lost meanwhile is missing.
+    pub fn hear_all(&mut self) {
+        self.connections.iter_mut().for_each(|connection| connection.is_deaf = [false; 2]);
     }
 
     /// What was on its way from this end is lost (loss of power).

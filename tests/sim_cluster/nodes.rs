@@ -38,6 +38,14 @@ pub enum Power {
     Off,
 }
 
+/// A core that has to share its CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Starved {
+    pub core: u16,
+    pub until_ns: u64,
+    pub pause_ns: u64,
+}
+
 /// A node.
 pub struct Node {
     pub name: String,
@@ -45,23 +53,31 @@ pub struct Node {
     pub power: Power,
     pub clocks: Clocks,
     pub frozen_until_ns: u64,
+    /// A core that gets a turn only every so often, and until when.
+    pub starved: Option<Starved>,
     /// Dials are refused while this is above zero.
     pub refusals: u32,
     pub doom: Option<(Doom, u64, Death)>,
     pub view: Arc<View>,
     pub cores: Vec<Option<CoreDriver>>,
     /// After an orderly stop it starts again after so long.
-    restart_ms: Option<u64>,
+    pub restart_ms: Option<u64>,
 }
 
 impl Node {
     pub fn new(node: usize, options: &Options, draw: &mut Stream) -> Self {
-        let name = node_name(node);
+        let clocks = Clocks::new(draw, options.drift_ppm_max, options.skew_ms_max);
+        Self::with_clocks(node_name(node), clocks)
+    }
+
+    /// A node that was never started.
+    pub fn with_clocks(name: String, clocks: Clocks) -> Self {
         Self {
             life: 0,
             power: Power::Gone,
-            clocks: Clocks::new(draw, options.drift_ppm_max, options.skew_ms_max),
+            clocks,
             frozen_until_ns: 0,
+            starved: None,
             refusals: 0,
             doom: None,
             view: Arc::new(View::alone(&name)),
@@ -88,7 +104,8 @@ pub fn node_name(node: usize) -> String {
 impl World {
     /// Starts a node with nothing in memory.
     pub fn boot(&mut self, node: usize) {
-        let view = self.members.view(node, None);
+        let member = self.member_of(node);
+        let view = self.members.view(member, None);
         let life = self.nodes[node].life + 1;
         let booted = &mut self.nodes[node];
         booted.clocks.restarted(self.now_ns);
@@ -97,6 +114,7 @@ impl World {
         booted.life = life;
         booted.power = Power::Up;
         booted.frozen_until_ns = 0;
+        booted.starved = None;
         booted.doom = None;
         booted.view = view.clone();
         let shards = self.options.shards[node];
@@ -108,7 +126,7 @@ impl World {
             .enumerate()
             .map(|(own, port)| {
                 let own = own as u16;
-                let config = self.options.config(node, own, view.clone());
+                let config = self.options.config((node, member), own, view.clone());
                 let core = Core::with_identity(config, port, identity, now);
                 Some(CoreDriver::new(Place { node, life, core: own }, core, now))
             })
@@ -210,6 +228,7 @@ impl World {
         let name = self.nodes[place.node].view.name_of(peer);
         let target = (0..self.nodes.len()).find(|node| self.nodes[*node].name == name);
         let target = target.expect("only nodes of the run are members");
+        let target = self.twin_reached(place.node, target);
         let mut arrivals = Vec::new();
         let id = self.network.dial(self.now_ns, place, peer, target, hello, &mut arrivals);
         self.arrivals(arrivals);
@@ -275,7 +294,7 @@ impl World {
         let is_open = connection.is_open[end as usize];
         let Some(place) = place.filter(|at| is_open && self.nodes[node].life == at.life) else {
             // Nobody has this connection: the sender is told, unless it has just told us so.
-            if !matches!(packet, Packet::Closed | Packet::Refused) {
+            if !matches!(packet, Packet::Closed | Packet::Refused | Packet::RefusedAsTwin) {
                 self.send(id, end.other(), Packet::Closed);
             }
             return;
@@ -289,6 +308,10 @@ impl World {
             Packet::Bytes(bytes) => {
                 self.carried(id, end, &bytes);
                 self.deliver(place, Input::Bytes(id, end, bytes));
+            }
+            Packet::RefusedAsTwin => {
+                connection.is_settled = true;
+                self.deliver(place, Input::RefusedAsTwin(id));
             }
             Packet::Refused | Packet::Closed => {
                 connection.is_settled = true;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chronos::cluster::view::{Membership, View};
 
+use super::disturbances::Whom;
 use super::driver::Input;
 use super::model::MS;
 use super::network::Place;
@@ -28,17 +29,44 @@ pub enum Step {
     /// A node reads its files.
     Reload(usize),
     Resynchronise,
+    /// A node that had old files gets those of the others.
+    Release(usize),
     /// The change is over, if there was no trouble.
     Finish,
     /// Nodes that have left are stopped.
     StopLeft(u8),
 }
 
-/// Who is a member.
-pub struct Members {
+/// The lists of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lists {
     pub staying: u8,
     pub joining: u8,
     pub leaving: u8,
+}
+
+impl Lists {
+    pub fn all(self) -> u8 {
+        self.staying | self.joining | self.leaving
+    }
+
+    /// Of these nodes, how many a write can be placed on.
+    fn places_min(self, running: u8) -> u32 {
+        let Self { staying, joining, leaving } = self;
+        let count = |nodes: u8| (nodes & running).count_ones();
+        count(staying | joining).min(count(staying | leaving))
+    }
+}
+
+/// Who is a member.
+pub struct Members {
+    pub lists: Lists,
+    /// The files of all time.
+    pub written: Vec<Lists>,
+    /// Nodes that have other files than the others, and until when.
+    pub held: [Option<(Lists, u64)>; NODES_MAX],
+    /// When the last of them got those of the others.
+    pub released_ns: Option<u64>,
     /// When the change under way began.
     pub since_ns: Option<u64>,
     /// When the last change ended.
@@ -48,17 +76,30 @@ pub struct Members {
 impl Members {
     pub fn new(nodes: usize) -> Self {
         let staying = ((1_u16 << nodes) - 1) as u8;
-        Self { staying, joining: 0, leaving: 0, since_ns: None, ended_ns: 0 }
+        let lists = Lists { staying, joining: 0, leaving: 0 };
+        Self {
+            lists,
+            written: vec![lists],
+            held: [None; NODES_MAX],
+            released_ns: None,
+            since_ns: None,
+            ended_ns: 0,
+        }
+    }
+
+    /// The files that a node finds.
+    pub fn lists_of(&self, node: usize) -> Lists {
+        self.held[node].map_or(self.lists, |(lists, _)| lists)
     }
 
     /// Whether a node is to run.
     pub fn is_member(&self, node: usize) -> bool {
-        (self.staying | self.joining | self.leaving) >> node & 1 == 1
+        self.lists.all() >> node & 1 == 1
     }
 
     /// The nodes where timers are to be.
     pub fn new_cluster(&self) -> u8 {
-        self.staying | self.joining
+        self.lists.staying | self.lists.joining
     }
 
     /// The files, as a node reads them.
@@ -66,11 +107,12 @@ impl Members {
         let names = |mask: u8| {
             (0..NODES_MAX).filter(|node| mask >> node & 1 == 1).map(node_name).collect::<Vec<_>>()
         };
+        let lists = self.lists_of(node);
         let membership = Membership {
             localhost: node_name(node),
-            nodes: names(self.staying),
-            joining: names(self.joining),
-            leaving: names(self.leaving),
+            nodes: names(lists.staying),
+            joining: names(lists.joining),
+            leaving: names(lists.leaving),
             local_site: "site1".into(),
             remote_sites: Vec::new(),
             replicate_across_sites: false,
@@ -82,19 +124,20 @@ impl Members {
 impl World {
     /// Fewest nodes that a write can be placed on, whatever files nodes have.
     pub fn members_min(&self) -> u32 {
-        let Members { staying, joining, leaving, .. } = self.members;
-        (staying | joining).count_ones().min((staying | leaving).count_ones())
+        let held = self.members.held.iter().flatten().map(|(lists, _)| *lists);
+        let places = |lists: Lists| lists.places_min(self.members.lists.all());
+        held.chain([self.members.lists]).map(places).min().expect("there is one file at least")
     }
 
     pub fn operator_begins(&mut self, joining: u8, leaving: u8) {
         let members = &mut self.members;
-        let joining = joining & !members.staying;
-        let leaving = leaving & members.staying;
-        if members.since_ns.is_some() || joining | leaving == 0 || members.staying & !leaving == 0 {
+        let staying = members.lists.staying;
+        let joining = joining & !staying;
+        let leaving = leaving & staying;
+        if members.since_ns.is_some() || joining | leaving == 0 || staying & !leaving == 0 {
             return;
         }
-        members.staying &= !leaving;
-        (members.joining, members.leaving) = (joining, leaving);
+        members.lists = Lists { staying: staying & !leaving, joining, leaving };
         members.since_ns = Some(self.now_ns);
         self.trace.add(self.now_ns, "change", [u64::from(joining), u64::from(leaving), 0, 0]);
         for node in 0..self.nodes.len() {
@@ -115,6 +158,10 @@ impl World {
     fn reload_all(&mut self) {
         let known_ns = self.now_ns + (FILES_MS + KNOWN_MS) * MS;
         self.model.reloads.push((self.now_ns, known_ns));
+        self.members.written.push(self.members.lists);
+        for node in 0..NODES_MAX {
+            self.note_difference(node);
+        }
         for node in 0..self.nodes.len() {
             if self.members.is_member(node) {
                 let at_ns = self.now_ns + self.interleaving.range(0, FILES_MS * MS);
@@ -131,6 +178,7 @@ impl World {
                     self.tell_all_cores(node, || Input::Resynchronise);
                 }
             }
+            Step::Release(node) => self.release(node),
             Step::Finish => self.finish(),
             Step::StopLeft(mask) => {
                 for node in 0..self.nodes.len() {
@@ -161,21 +209,92 @@ impl World {
     fn finish(&mut self) {
         let calm_since_ns = self.now_ns.saturating_sub(CALM_MS * MS);
         let disturbances = &self.model.disturbances;
-        if !self.is_healed && !disturbances.is_quiet(calm_since_ns, self.now_ns) {
+        let is_calm = self.is_healed || disturbances.is_quiet(calm_since_ns, self.now_ns);
+        // He looks whether all see the same members.
+        let is_known = self.members.held.iter().all(Option::is_none)
+            && self.members.released_ns.is_none_or(|at| at + WAITS_MS * MS <= self.now_ns);
+        if !is_calm || !is_known {
             return self.schedule(self.now_ns + 2_000 * MS, Event::Operator(Step::Finish));
         }
         let since_ns = self.members.since_ns.take().expect("a change is under way");
-        let left = std::mem::take(&mut self.members.leaving);
+        let Lists { staying, joining, leaving: left } = self.members.lists;
         if !disturbances.is_quiet(since_ns.saturating_sub(CALM_MS * MS), self.now_ns) {
             for node in (0..self.nodes.len()).filter(|node| left >> node & 1 == 1) {
                 self.model.disturbances.left(node, since_ns, self.now_ns);
             }
         }
-        self.members.staying |= std::mem::take(&mut self.members.joining);
+        let staying = staying | joining;
+        self.members.lists = Lists { staying, joining: 0, leaving: 0 };
         self.members.ended_ns = self.now_ns;
-        self.trace.add(self.now_ns, "changed", [u64::from(self.members.staying), 0, 0, 0]);
+        self.trace.add(self.now_ns, "changed", [u64::from(staying), 0, 0, 0]);
         self.reload_all();
         let stop_ns = self.now_ns + (FILES_MS + 1_000) * MS;
         self.schedule(stop_ns, Event::Operator(Step::StopLeft(left)));
+    }
+
+    /// A node keeps its files (`back` is 0) or gets those of so many changes ago, whatever the
+    /// others have: it is not told, or its image is old.
+    pub fn hold_files(&mut self, node: usize, back: usize, ms: u64) {
+        let written = &self.members.written;
+        let lists = match back {
+            0 => self.members.lists_of(node),
+            _ => written[written.len().saturating_sub(1 + back)],
+        };
+        // With files that do not have itself in any list a node does not start.
+        if !self.members.is_member(node) || lists.all() >> node & 1 == 0 {
+            return;
+        }
+        let until_ns = self.now_ns + ms * MS;
+        self.members.held[node] = Some((lists, until_ns));
+        self.schedule(until_ns, Event::Operator(Step::Release(node)));
+        self.note_difference(node);
+    }
+
+    /// What follows from it if a node has other files than the others: the model knows.
+    fn note_difference(&mut self, node: usize) {
+        let Some((lists, until_ns)) = self.members.held[node] else { return };
+        if lists == self.members.lists {
+            return;
+        }
+        let members = self.members.lists;
+        let numbers = [lists.staying, lists.joining, lists.leaving].map(u64::from);
+        let [staying, joining, leaving] = numbers;
+        self.trace.add(self.now_ns, "old files", [node as u64, staying, joining, leaving]);
+        let known_ns = until_ns.max(self.now_ns) + (FILES_MS + KNOWN_MS) * MS;
+        self.model.reloads.push((self.now_ns, known_ns));
+        let places = self.members_min();
+        let open = self.model.writes.values_mut().filter(|write| write.closed.is_none());
+        open.for_each(|write| write.replicas = write.replicas.min(places));
+        for other in
+            (0..NODES_MAX).filter(|other| *other != node && members.all() >> other & 1 == 1)
+        {
+            let is_mutual = lists.all() >> other & 1 == 1
+                && self.members.lists_of(other).all() >> node & 1 == 1;
+            if !is_mutual {
+                self.model.disturbances.add(Whom::Pair(node, other), self.now_ns, known_ns);
+            }
+        }
+    }
+
+    /// A node gets the files of the others.
+    fn release(&mut self, node: usize) {
+        let Some((lists, until_ns)) = self.members.held[node] else { return };
+        if until_ns > self.now_ns && !self.is_healed {
+            return;
+        }
+        self.members.held[node] = None;
+        if lists == self.members.lists {
+            return;
+        }
+        self.trace.add(self.now_ns, "released", [node as u64, 0, 0, 0]);
+        self.members.released_ns = Some(self.now_ns);
+        self.members.ended_ns = self.now_ns;
+        self.reload(node);
+        self.schedule(self.now_ns + KNOWN_MS * MS, Event::Operator(Step::Resynchronise));
+    }
+
+    /// All have the same files.
+    pub fn release_all(&mut self) {
+        (0..NODES_MAX).for_each(|node| self.release(node));
     }
 }

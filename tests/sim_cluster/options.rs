@@ -9,9 +9,12 @@ use chronos::shard::ShardConfig;
 use chronos::store::wheel::Geometry;
 
 use super::random::{Purpose, Stream};
+use super::rarities::Rarities;
 
 /// Nodes of the largest cluster, those that join late included.
 pub const NODES_MAX: usize = 5;
+/// Processes at once: one more than nodes, which claims to be one of them.
+pub const PROCESSES_MAX: usize = NODES_MAX + 1;
 
 /// How much goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub struct Options {
     /// Nodes that may join.
     pub spares: usize,
     /// Cores of each node.
-    pub shards: [u16; NODES_MAX],
+    pub shards: [u16; PROCESSES_MAX],
     pub drift_ppm_max: i64,
     pub skew_ms_max: i64,
     pub latency_ns: (u64, u64),
@@ -58,6 +61,7 @@ pub struct Options {
     pub lost_reply_percent: u64,
     /// A node that stays dead when the others are healed.
     pub stays_dead: Option<usize>,
+    pub rarities: Rarities,
 }
 
 impl Options {
@@ -73,8 +77,8 @@ impl Options {
         if trouble == Trouble::Plot {
             nodes = draw.pick(&[3, 3, 4]);
         }
-        let mut shards = [1; NODES_MAX];
-        for count in &mut shards {
+        let mut shards = [1; PROCESSES_MAX];
+        for count in &mut shards[..NODES_MAX] {
             *count = draw.pick(&[1, 1, 2]);
         }
         let has_operator = trouble != Trouble::Plot && draw.chance(30);
@@ -117,6 +121,7 @@ impl Options {
             operator_changes: if has_operator { draw.range(1, 2) as usize } else { 0 },
             lost_reply_percent: draw.pick(&[0, 0, 10]),
             stays_dead,
+            rarities: Rarities::draw(seed, trouble, has_operator),
         }
     }
 
@@ -150,11 +155,12 @@ impl Options {
         self.nodes + self.spares
     }
 
-    pub fn config(&self, node: usize, own: u16, view: Arc<View>) -> ShardConfig {
+    /// What a core of a process that says it is a member is told.
+    pub fn config(&self, (node, member): (usize, usize), own: u16, view: Arc<View>) -> ShardConfig {
         ShardConfig {
             own: ShardIndex(own),
             shards: ShardCount::new(self.shards[node]),
-            instance: NodeInstance::new(node as u8 + 1, 0),
+            instance: NodeInstance::new(member as u8 + 1, 0),
             geometry: Geometry::PRODUCTION,
             index_segments: 4,
             hash_seed: self.seed ^ u64::from(own) ^ (node as u64) << 8,

@@ -7,7 +7,7 @@ use chronos::base::limits::{Acknowledge, CallbackLimits, ClusterLimits};
 use super::disturbances::Disturbances;
 use super::model::MS;
 use super::operators::Members;
-use super::options::{Options, Trouble};
+use super::options::{Options, PROCESSES_MAX, Trouble};
 use super::story_plan::{Death, Fault, Kind, Operation, Story, Target, Wish};
 use super::world::run;
 
@@ -19,7 +19,7 @@ fn options(promotion: bool, shards: u16) -> Options {
     Options {
         nodes: 3,
         spares: 0,
-        shards: [shards; 5],
+        shards: [shards; PROCESSES_MAX],
         drift_ppm_max: 0,
         skew_ms_max: 0,
         latency_ns: (100_000, 400_000),

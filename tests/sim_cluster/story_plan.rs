@@ -4,6 +4,7 @@
 use super::callback_world::Behaviour;
 use super::options::{Options, Trouble};
 use super::random::{Purpose, Stream};
+use super::rarities::rare_faults;
 
 /// A timer that a client asks for.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +105,35 @@ pub enum Fault {
         from: usize,
         to: usize,
     },
+    /// The next bytes arrive twice, as no TCP lets them.
+    Repeat {
+        from: usize,
+        to: usize,
+    },
+    /// The next bytes arrive after those that follow them.
+    Reorder {
+        from: usize,
+        to: usize,
+    },
+    /// What one sends over the connections that there are is lost for good; neither end is told.
+    HalfOpen {
+        from: usize,
+        to: usize,
+    },
+    /// What one sends takes up to so much longer.
+    Slow {
+        from: usize,
+        to: usize,
+        ms: u64,
+        extra_ms: u64,
+    },
+    /// A core gets a turn only every so often.
+    Starve {
+        node: usize,
+        core: u16,
+        ms: u64,
+        pause_ms: u64,
+    },
     /// Connections are refused for a time.
     Refuse {
         node: usize,
@@ -121,6 +151,25 @@ pub enum Fault {
     Change {
         joining: u8,
         leaving: u8,
+    },
+    /// For a time a second process says that it is this node; so do its addresses, as the nodes in
+    /// the mask resolve them. Connections of these with the node break first if so told.
+    Twin {
+        node: usize,
+        mask: u8,
+        ms: u64,
+        breaks: bool,
+    },
+    /// A node is not told of changes of its files.
+    MissFiles {
+        node: usize,
+        ms: u64,
+    },
+    /// A node finds, when it next starts, the files of so many changes ago.
+    OldFiles {
+        node: usize,
+        back: usize,
+        ms: u64,
     },
 }
 
@@ -275,6 +324,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
     let mut made = Vec::new();
     match options.trouble {
         Trouble::None | Trouble::Plot => {}
+        _ if options.rarities.alone && !options.rarities.kinds.is_empty() => {}
         Trouble::OneAtATime => {
             let mut at_ms = draw.range(1_000, 15_000);
             while at_ms < options.safety_ms {
@@ -313,6 +363,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
             if draw.chance(50) { 1 << draw.range(0, options.nodes as u64 - 1) } else { 0 };
         made.push((at_ms * MS, Fault::Change { joining: joining << options.nodes, leaving }));
     }
+    rare_faults(options, &mut made);
     made.sort_by_key(|(at_ns, _)| *at_ns);
     made
 }

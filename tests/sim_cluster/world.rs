@@ -10,13 +10,14 @@ use super::disturbances::Whom;
 use super::driver::{CoreDriver, Input, Running};
 use super::model::{Attempted, Checked, MS, Model, Violation, broken};
 use super::network::{ConnectionId, End, Network, Place, Spoil};
-use super::nodes::Node;
+use super::nodes::{Node, Starved};
 use super::operators::{Members, Step as OperatorStep};
 use super::options::{NODES_MAX, Options};
 use super::random::{Purpose, Stream};
 use super::requests::Asked;
 use super::story_plan::{Death, Doom, Fault, Story};
 use super::trace::Trace;
+use super::twins::Twin;
 
 /// After the end of faults, what still lives is deleted so late, and all is gone so late.
 const CLEAN_MS: u64 = 20_000;
@@ -57,8 +58,12 @@ pub enum Event {
     Mend(usize),
     Accept(usize),
     Operator(OperatorStep),
+<<<<<<< HEAD
+    TwinEnds(u64),
+=======
     /// An orderly stop may be over.
     Stops(usize),
+>>>>>>> seeds
     Due(usize, u64),
     Check,
     Heal,
@@ -91,6 +96,7 @@ pub struct World {
     pub network: Network,
     pub nodes: Vec<Node>,
     pub members: Members,
+    pub twin: Option<Twin>,
     pub running: Vec<Running>,
     pub asked: BTreeMap<usize, Asked>,
     pub created: BTreeMap<usize, (u64, u8, u64)>,
@@ -142,6 +148,7 @@ impl World {
             network,
             nodes,
             members: Members::new(options.nodes),
+            twin: None,
             running: Vec::new(),
             asked: BTreeMap::new(),
             created: BTreeMap::new(),
@@ -238,7 +245,11 @@ impl World {
                 *refusals = refusals.saturating_sub(1);
             }
             Event::Operator(step) => self.operator_step(step),
+<<<<<<< HEAD
+            Event::TwinEnds(life) => self.twin_ends(life)?,
+=======
             Event::Stops(node) => self.stop_if_done(node),
+>>>>>>> seeds
             Event::Due(name, sequence) => {
                 self.model.is_seen(name, sequence, self.now_ns)?;
                 self.schedule_pop(name, sequence + 1);
@@ -249,7 +260,7 @@ impl World {
                 self.agree()?;
                 self.schedule(self.now_ns + CHECK_MS * MS, Event::Check);
             }
-            Event::Heal => self.heal(),
+            Event::Heal => self.heal()?,
             Event::Clean => self.clean(),
             Event::End => {
                 self.is_over = true;
@@ -264,18 +275,30 @@ impl World {
         if node.life != place.life || !node.is_up() {
             return Ok(());
         }
-        let frozen_until_ns = node.frozen_until_ns;
+        let (frozen_until_ns, starved) = (node.frozen_until_ns, node.starved);
         let slot = &mut node.cores[usize::from(place.core)];
         if slot.as_ref().is_none_or(|core| core.generation != generation) {
             return Ok(());
         }
         let mut driver = slot.take().expect("one core steps at a time");
         driver.step_ns = u64::MAX;
+<<<<<<< HEAD
+        let waits_until_ns = frozen_until_ns.max(driver.rests_until_ns);
+        let result = if waits_until_ns > self.now_ns {
+            driver.schedule(self, waits_until_ns);
+=======
         let timers = driver.core.shard().counters().timers;
         let result = if frozen_until_ns > self.now_ns {
             driver.schedule(self, frozen_until_ns);
+>>>>>>> seeds
             Ok(())
         } else {
+            let starved = starved.filter(|starved| starved.core == place.core);
+            if let Some(Starved { pause_ns, .. }) =
+                starved.filter(|starved| starved.until_ns > self.now_ns)
+            {
+                driver.rests_until_ns = self.now_ns + pause_ns;
+            }
             driver.turn(self)
         };
         let moved = driver.core.shard().counters().moved;
@@ -400,6 +423,11 @@ impl World {
             Fault::Break { one, other } => self.break_connections(one, other),
             Fault::Corrupt { from, to } => self.spoil(from, to, Spoil::Bit),
             Fault::Truncate { from, to } => self.spoil(from, to, Spoil::Tail),
+            Fault::Repeat { from, to } => self.spoil(from, to, Spoil::Twice),
+            Fault::Reorder { from, to } => self.spoil(from, to, Spoil::Late),
+            Fault::HalfOpen { .. } | Fault::Slow { .. } | Fault::Starve { .. } => {
+                self.rare_fault(fault);
+            }
             Fault::Refuse { node, ms } => {
                 self.nodes[node].refusals += 1;
                 self.schedule(ms_from_now(ms), Event::Accept(node));
@@ -412,6 +440,9 @@ impl World {
             }
             Fault::Host { host, behaviour } => self.host(host, behaviour),
             Fault::Change { joining, leaving } => self.operator_begins(joining, leaving),
+            Fault::Twin { node, mask, ms, breaks } => self.twin_begins(node, mask, ms, breaks),
+            Fault::MissFiles { node, ms } => self.hold_files(node, 0, ms),
+            Fault::OldFiles { node, back, ms } => self.hold_files(node, back, ms),
         }
     }
 
@@ -457,8 +488,10 @@ impl World {
     }
 
     /// Faults end for good.
-    fn heal(&mut self) {
+    fn heal(&mut self) -> Checked {
         self.is_healed = true;
+        let life = self.twin.as_ref().map_or(0, |twin| self.nodes[twin.process].life);
+        self.twin_ends(life)?;
         self.callbacks.heal();
         for host in 0..self.options.hosts {
             self.host(host, Behaviour::Well(3));
@@ -467,11 +500,17 @@ impl World {
             self.mend(cut);
         }
         self.network.spoils.clear();
+        self.network.slow.clear();
+        self.network.hear_all();
         for node in 0..self.nodes.len() {
             self.nodes[node].doom = None;
             self.nodes[node].refusals = 0;
+            self.nodes[node].starved = None;
             self.nodes[node].frozen_until_ns = self.now_ns;
             let cores = self.nodes[node].cores.len() as u16;
+            for core in self.nodes[node].cores.iter_mut().flatten() {
+                core.rests_until_ns = 0;
+            }
             let life = self.nodes[node].life;
             for core in 0..cores {
                 self.wake(Place { node, life, core });
@@ -486,7 +525,9 @@ impl World {
         {
             self.kill(node, Death::Power, None);
         }
+        self.release_all();
         self.model.disturbances.heal(self.now_ns + 1_500 * MS);
         self.model.healed_ns = Some(self.now_ns + 1_500 * MS);
+        Ok(())
     }
 }

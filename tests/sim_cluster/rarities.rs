@@ -1,0 +1,214 @@
+//! Faults that most seeds do without, each with an option and a random stream of its own: adding
+//! one changes no seed that has not drawn it.
+
+use super::disturbances::Whom;
+use super::nodes::Starved;
+use super::options::{Options, Trouble};
+use super::random::{Purpose, Stream};
+use super::story_plan::{Death, Fault};
+use super::world::World;
+
+const MS: u64 = 1_000_000;
+
+/// Seeds in a hundred that have one of them.
+const PERCENT: u64 = 4;
+/// The same of seeds in which nodes join or leave.
+const PERCENT_OF_CHANGES: u64 = 25;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rarity {
+    /// A node keeps, or starts again with, the files of before a change.
+    OldFiles = 1,
+    /// Two processes say that they are the same node.
+    Twins = 2,
+    /// Nodes are started one after the other.
+    LateStarts = 3,
+    /// A core gets too little time.
+    Starved = 4,
+    /// Connections lose what is sent without a word.
+    HalfOpen = 5,
+    /// Links are slow now and then.
+    Slow = 6,
+    /// Something between the nodes repeats or exchanges bytes.
+    Exchanged = 7,
+}
+
+impl Rarity {
+    const ALL: [Self; 7] = [
+        Self::OldFiles,
+        Self::Twins,
+        Self::LateStarts,
+        Self::Starved,
+        Self::HalfOpen,
+        Self::Slow,
+        Self::Exchanged,
+    ];
+}
+
+/// Those of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Rarities {
+    pub kinds: Vec<Rarity>,
+    /// Nothing else goes wrong.
+    pub alone: bool,
+}
+
+impl Rarities {
+    pub fn draw(seed: u64, trouble: Trouble, has_operator: bool) -> Self {
+        let is_drawn = |kind: &Rarity| {
+            let percent = match kind {
+                Rarity::OldFiles if has_operator => PERCENT_OF_CHANGES,
+                Rarity::OldFiles => 0,
+                _ if trouble == Trouble::None => 0,
+                _ => PERCENT,
+            };
+            Stream::keyed(seed, Purpose::Rarities, *kind as u64).chance(percent)
+        };
+        if trouble == Trouble::Plot {
+            return Self::default();
+        }
+        let kinds = Rarity::ALL.into_iter().filter(is_drawn).collect();
+        let alone = Stream::keyed(seed, Purpose::Rarities, 0).chance(60);
+        Self { kinds, alone }
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.kinds.iter().any(|kind| format!("{kind:?}") == name)
+    }
+}
+
+/// Adds the rare faults of a run.
+pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
+    for kind in &options.rarities.kinds {
+        // Another key than that of the option.
+        let draw = &mut Stream::keyed(options.seed, Purpose::Rarities, 100 + *kind as u64);
+        match kind {
+            Rarity::OldFiles => old_files(draw, options, made),
+            Rarity::Twins => in_turn(draw, options, made, twin),
+            Rarity::LateStarts => late_starts(draw, options, made),
+            Rarity::Starved => in_turn(draw, options, made, starved),
+            Rarity::HalfOpen => in_turn(draw, options, made, half_open),
+            Rarity::Slow => in_turn(draw, options, made, slow),
+            Rarity::Exchanged => in_turn(draw, options, made, exchanged),
+        }
+    }
+}
+
+/// Makes faults one after the other, each followed by some time to recover.
+fn in_turn(
+    draw: &mut Stream,
+    options: &Options,
+    made: &mut Vec<(u64, Fault)>,
+    mut make: impl FnMut(&mut Stream, &Options) -> (Fault, u64),
+) {
+    let mut at_ms = draw.range(500, 15_000);
+    while at_ms < options.safety_ms {
+        let (fault, lasts_ms) = make(draw, options);
+        made.push((at_ms * MS + draw.range(0, MS), fault));
+        at_ms += lasts_ms + draw.pick(&[500, 5_000, 14_000, 30_000]);
+    }
+}
+
+fn twin(draw: &mut Stream, options: &Options) -> (Fault, u64) {
+    let node = draw.range(0, options.nodes as u64 - 1) as usize;
+    let ms = draw.pick(&[500, 4_000, 9_000, 20_000]);
+    let mask = draw.range(0, (1 << options.nodes) - 1) as u8 & !(1 << node);
+    (Fault::Twin { node, mask, ms, breaks: draw.chance(60) }, ms)
+}
+
+/// Around each change: one of the nodes is told nothing, or starts again with what was.
+fn old_files(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault)>) {
+    let changes = made.iter().filter(|(_, fault)| matches!(fault, Fault::Change { .. }));
+    let changes: Vec<u64> = changes.map(|(at_ns, _)| *at_ns).collect();
+    for change_ns in changes {
+        let node = draw.range(0, options.nodes as u64 - 1) as usize;
+        let ms = draw.pick(&[700, 3_000, 9_000, 25_000]);
+        if draw.chance(40) {
+            let at_ns = change_ns.saturating_sub(draw.range(0, 3_000) * MS);
+            made.push((at_ns, Fault::MissFiles { node, ms }));
+            continue;
+        }
+        let at_ns = change_ns + draw.range(100, 35_000) * MS;
+        let for_ms = draw.pick(&[50, 700, 5_000]);
+        let kill = Fault::Kill { node, for_ms, how: Death::Process };
+        made.push((
+            at_ns,
+            Fault::OldFiles { node, back: draw.range(1, 3) as usize, ms: ms + for_ms },
+        ));
+        made.push((at_ns, kill));
+    }
+}
+
+/// A node that is killed as it is started has done nothing.
+fn late_starts(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault)>) {
+    for node in 0..options.nodes {
+        if !draw.chance(60) {
+            continue;
+        }
+        let for_ms = draw.pick(&[100, 1_500, 4_000, 15_000]);
+        let how = draw.pick(&[Death::Process, Death::Power]);
+        made.push((0, Fault::Kill { node, for_ms, how }));
+    }
+}
+
+fn starved(draw: &mut Stream, options: &Options) -> (Fault, u64) {
+    let node = draw.range(0, options.nodes as u64 - 1) as usize;
+    let core = draw.range(0, u64::from(options.shards[node]) - 1) as u16;
+    let ms = draw.pick(&[1_000, 6_000, 20_000]);
+    let pause_ms = draw.pick(&[20, 200, 900, 1_800, 4_000]);
+    (Fault::Starve { node, core, ms, pause_ms }, ms + pause_ms)
+}
+
+fn pair(draw: &mut Stream, options: &Options) -> (usize, usize) {
+    let nodes = options.nodes as u64;
+    let from = draw.range(0, nodes - 1);
+    (from as usize, ((from + draw.range(1, (nodes - 1).max(1))) % nodes) as usize)
+}
+
+fn half_open(draw: &mut Stream, options: &Options) -> (Fault, u64) {
+    let (from, to) = pair(draw, options);
+    (Fault::HalfOpen { from, to }, 4_000)
+}
+
+fn slow(draw: &mut Stream, options: &Options) -> (Fault, u64) {
+    let (from, to) = pair(draw, options);
+    let ms = draw.pick(&[1_000, 6_000, 20_000]);
+    let extra_ms = draw.pick(&[50, 300, 900, 2_500]);
+    (Fault::Slow { from, to, ms, extra_ms }, ms + extra_ms)
+}
+
+fn exchanged(draw: &mut Stream, options: &Options) -> (Fault, u64) {
+    let (from, to) = pair(draw, options);
+    let fault =
+        if draw.chance(50) { Fault::Repeat { from, to } } else { Fault::Reorder { from, to } };
+    (fault, 4_000)
+}
+
+/// Silence after which a connection is closed, and the time to make another.
+const DEAF_MS: u64 = 3_000 + 1_500;
+
+impl World {
+    /// Those that need no more than this.
+    pub fn rare_fault(&mut self, fault: Fault) {
+        let now_ns = self.now_ns;
+        let disturbances = &mut self.model.disturbances;
+        match fault {
+            Fault::HalfOpen { from, to } if from != to => {
+                self.network.deafen(from, to);
+                disturbances.add(Whom::Pair(from, to), now_ns, now_ns + DEAF_MS * MS);
+            }
+            Fault::Slow { from, to, ms, extra_ms } if from != to => {
+                let until_ns = now_ns + ms * MS;
+                self.network.slow.push((from, to, until_ns, extra_ms * MS));
+                disturbances.add(Whom::Pair(from, to), now_ns, until_ns + extra_ms * MS);
+            }
+            Fault::Starve { node, core, ms, pause_ms } => {
+                let (until_ns, pause_ns) = (now_ns + ms * MS, pause_ms * MS);
+                self.nodes[node].starved = Some(Starved { core, until_ns, pause_ns });
+                disturbances.add(Whom::Node(node), now_ns, until_ns + pause_ns);
+            }
+            _ => {}
+        }
+    }
+}
