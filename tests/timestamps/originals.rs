@@ -92,8 +92,8 @@ fn from_an_original_and_back() {
         drop(original);
         let first = checker.await_reply(Instant::now(), START);
         assert!(first.first > stored, "{first:?} is not above {stored}");
-        let after = checker.got()[0].first;
-        assert_eq!(after, stored + 1, "the first value that an original would have handed out");
+        let beyond_ms = (checker.got()[0].first >> 18) - (stored >> 18);
+        assert!(beyond_ms <= 10_000, "it begins where the original ended: {beyond_ms} ms beyond");
 
         // What we write an original can read.
         let original = Original::connect(&cluster).await;
