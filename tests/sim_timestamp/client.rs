@@ -73,13 +73,15 @@ impl World {
     }
 
     fn to_peer(&mut self, request: Request) {
-        let link = &self.links[request.link];
-        if !link.is_open || self.servers[link.server].isolated_until_ns > self.now_ns {
-            return;
-        }
         let (low, high) = self.options.latency_ns;
         let latency_ns = self.network.range(low, high);
-        let at_ns = self.links[request.link].to_peer.arrival(self.now_ns, latency_ns);
+        let link = &mut self.links[request.link];
+        if !link.is_open {
+            return;
+        }
+        // What is sent while the way is cut is sent again later.
+        let from_ns = self.servers[link.server].isolated_until_ns.max(self.now_ns);
+        let at_ns = link.to_peer.arrival(from_ns, latency_ns);
         self.schedule_request(at_ns, request);
     }
 
@@ -100,10 +102,11 @@ impl World {
         let (low, high) = self.options.latency_ns;
         let latency_ns = self.network.range(low, high);
         let one = &mut self.links[link];
-        if !one.is_open || self.servers[one.server].isolated_until_ns > self.now_ns {
+        if !one.is_open {
             return;
         }
-        let at_ns = one.to_client.arrival(self.now_ns, latency_ns);
+        let from_ns = self.servers[one.server].isolated_until_ns.max(self.now_ns);
+        let at_ns = one.to_client.arrival(from_ns, latency_ns);
         self.replies.push((link, xid, reply));
         self.schedule(at_ns, Event::ToClient(self.replies.len() - 1));
     }
@@ -191,10 +194,9 @@ impl World {
             return;
         }
         one.is_open = false;
-        if self.servers[server].isolated_until_ns <= self.now_ns {
-            let delay_ns = self.network.range(100_000, 5 * MS);
-            self.schedule(self.now_ns + delay_ns, Event::LinkDown(link));
-        }
+        let delay_ns = self.network.range(100_000, 5 * MS);
+        let from_ns = self.servers[server].isolated_until_ns.max(self.now_ns);
+        self.schedule(from_ns + delay_ns, Event::LinkDown(link));
     }
 
     pub fn link_down(&mut self, link: LinkId) {

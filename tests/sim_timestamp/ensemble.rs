@@ -172,7 +172,6 @@ impl Ensemble {
         self.history.last().expect("there is a first one")
     }
 
-
     fn seen_by(&self, peer: usize) -> &State {
         &self.history[self.peers[peer].applied]
     }

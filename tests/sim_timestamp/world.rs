@@ -371,7 +371,7 @@ impl World {
             }
             Fault::FreezeAt { server, point, ms } => {
                 self.servers[server].freeze_at = Some((point, ms));
-                self.options.safety_ms
+                ms
             }
             Fault::Starve { server, ms } => {
                 self.servers[server].starved_until_ns = self.now_ns + ms * MS;
@@ -396,7 +396,7 @@ impl World {
             Fault::Disk { ms, fails, stores } => {
                 let troubles = (0..stores).map(|_| (ms, fails));
                 self.servers[0].disk.troubles.extend(troubles);
-                self.options.safety_ms
+                ms
             }
             other => self.ensemble_fault(other),
         };
@@ -487,6 +487,7 @@ impl World {
         let others = (0..self.servers.len()).filter(|&at| at != leaving && self.servers[at].is_up);
         let is_expected = self.options.trouble == Trouble::OneAtATime
             && self.options.originals == 0
+            && self.servers.iter().all(|one| one.freeze_at.is_none())
             && self.servers[leaving].serves(self.now_ns)
             && self.now_ns >= calm_ns.max(3 * self.options.session_ms * MS)
             && others.count() > 0;
@@ -519,8 +520,9 @@ impl World {
             one.isolated_until_ns = one.isolated_until_ns.min(self.now_ns);
             one.starved_until_ns = one.starved_until_ns.min(self.now_ns);
         }
-        let rest_ms = 4 * self.options.session_ms + self.options.tick_ms + 75_000;
-        self.schedule(self.now_ns + rest_ms * MS, Event::End);
+        let rest_ms = 4 * self.options.session_ms + self.options.tick_ms + 10_000;
+        let from_ns = self.disturbed_until_ns.max(self.now_ns);
+        self.schedule(from_ns + rest_ms * MS, Event::End);
     }
 }
 
