@@ -149,7 +149,8 @@ impl Servers {
         arguments.extend(more);
         let named = |place: usize| format!("server{place}.log");
         let all = (0..count).map(|place| Server::new(folder.path(), &named(place), &arguments));
-        let mut servers = Servers { all: all.collect(), _folder: folder, cluster: cluster.to_owned() };
+        let mut servers =
+            Servers { all: all.collect(), _folder: folder, cluster: cluster.to_owned() };
         servers.all.iter_mut().for_each(Server::start);
         servers
     }
