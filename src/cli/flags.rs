@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use super::cluster::ClusterFlags;
+use super::timestamp::TimestampFlags;
 use crate::control::config_files::IniFiles;
 use crate::control::config_keys::find;
 use crate::control::launch::Launch;
@@ -134,6 +135,7 @@ pub enum Command {
     /// them pop
     Demo,
     Cluster(ClusterFlags),
+    Timestamp(TimestampFlags),
 }
 
 impl Flags {

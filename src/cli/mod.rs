@@ -9,6 +9,20 @@ mod cluster_table;
 mod demo;
 mod demo_http;
 mod flags;
+mod timestamp;
+mod timestamp_bench;
+mod timestamp_bench_log;
+mod timestamp_bench_report;
+mod timestamp_bench_worker;
+mod timestamp_client;
+mod timestamp_directory;
+mod timestamp_get;
+mod timestamp_order;
+mod timestamp_outages;
+mod timestamp_servers;
+mod timestamp_time;
+mod timestamp_translate;
+mod timestamp_watch;
 
 use std::io::Write;
 use std::path::Path;
@@ -37,6 +51,7 @@ pub fn run() -> ExitCode {
     ExitCode::from(match &flags.command {
         Some(Command::Demo) => demo::run(),
         Some(Command::Cluster(flags)) => cluster::run(flags),
+        Some(Command::Timestamp(flags)) => timestamp::run(flags),
         None => run_node(&flags),
     })
 }
