@@ -14,6 +14,7 @@ use crate::control::launch::Launch;
 const EXAMPLES: &str = "\
 Examples:
   chronos                                    serve on 127.0.0.1:7253, one pinned thread per core
+  chronos timestamp --help                   strictly increasing timestamps
   chronos demo                               see two timers pop, nothing to set up
   chronos --listen 0.0.0.0:7253 --cores 2-5  serve a network on four cores
   chronos --config chronos.toml              keys as in tuning/reference.toml, all optional
@@ -183,20 +184,24 @@ impl Flags {
         if keys.no_pin {
             settings.push((("node", "pin"), "false".into()));
         }
-        match keys.admin.as_deref() {
-            Some("off") => settings.push((("admin", "enabled"), "false".into())),
-            Some(address) => {
-                settings.push((("admin", "enabled"), "true".into()));
-                settings.push((("admin", "listen"), address.into()));
-            }
-            None => {}
-        }
+        settings.extend(admin_settings(keys.admin.as_deref()));
         settings
     }
 }
 
+/// The keys that `--admin` sets.
+pub fn admin_settings(flag: Option<&str>) -> Vec<((&'static str, &'static str), String)> {
+    match flag {
+        Some("off") => vec![(("admin", "enabled"), "false".into())],
+        Some(address) => {
+            vec![(("admin", "enabled"), "true".into()), (("admin", "listen"), address.into())]
+        }
+        None => Vec::new(),
+    }
+}
+
 /// The key's sentence, without the full stop as is the custom in help texts.
-fn help(section: &str, name: &str) -> &'static str {
+pub fn help(section: &str, name: &str) -> &'static str {
     find(section, name).expect("flags name keys of the table").help.trim_end_matches('.')
 }
 

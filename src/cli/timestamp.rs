@@ -1,5 +1,6 @@
-//! `chronos timestamp`: tools round strictly increasing timestamps. Holds what the subcommands
-//! share: where the servers are, the runtime, and how a command ends.
+//! `chronos timestamp`: what the binary does with strictly increasing timestamps besides serving
+//! them beside timers. Holds what the tools share: where the servers are, the runtime, and how a
+//! command ends.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use clap::{Args, Subcommand};
 use super::timestamp_bench::{self, BenchFlags};
 use super::timestamp_directory::wrong_cluster;
 use super::timestamp_get::{self, GetFlags};
+use super::timestamp_init::{self, InitFlags};
+use super::timestamp_serve::{self, ServeFlags};
 use super::timestamp_servers::{self, ServersFlags};
 use super::timestamp_translate::{self, TranslateFlags};
 use super::timestamp_watch::{self, WatchFlags};
@@ -22,6 +25,15 @@ const CLUSTER: &str = "default-cluster";
 
 const EXAMPLES: &str = "\
 Examples:
+  chronos timestamp init --file /var/lib/chronos/timestamp
+  chronos timestamp serve --file /var/lib/chronos/timestamp
+                                                    one server: Thrift on 127.0.0.1:7911
+  chronos timestamp serve --coordination zookeeper --listen 10.0.0.1:7911 \\
+      --zookeeper-quorum zk1:2181,zk2:2181,zk3:2181
+                                                    one of several; ZooKeeper makes one the master
+  chronos timestamp serve --config chronos.toml     keys of [timestamp], as in
+                                                    tuning/reference.toml
+
   chronos timestamp get                             one timestamp, from 127.0.0.1:7911
   chronos timestamp get -n 100 -H --zookeeper 10.0.0.1:2181
                                                     a hundred, from the master of a cluster
@@ -30,15 +42,15 @@ Examples:
   chronos timestamp translate 470601292516425728    what time a timestamp tells
   chronos timestamp bench --connections 50          calls per second, latency, order of all values
 
-All of them work with servers of the original (Xiaomi chronos) as well. Each has examples of its
-own: chronos timestamp get --help
+The tools work with servers of the original (Xiaomi chronos) as well. Each command has examples of
+its own: chronos timestamp get --help
 
 Exit codes:
-    0  done
+    0  done, or stopped in order
     1  failed, and why is said
-    2  wrong command line";
+    2  wrong command line or configuration; nothing was started";
 
-/// Get strictly increasing timestamps, watch who serves them, translate them, measure
+/// Strictly increasing timestamps: serve them, take them, watch who serves them, translate, measure
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TimestampFlags {
@@ -49,6 +61,8 @@ pub struct TimestampFlags {
 /// What to do.
 #[derive(Debug, Subcommand)]
 enum TimestampCommand {
+    Serve(ServeFlags),
+    Init(InitFlags),
     Get(GetFlags),
     Servers(ServersFlags),
     Watch(WatchFlags),
@@ -131,6 +145,8 @@ impl Display for Place {
 /// Runs one of the commands; returns the exit code.
 pub fn run(flags: &TimestampFlags) -> u8 {
     match &flags.command {
+        TimestampCommand::Serve(flags) => timestamp_serve::run(flags),
+        TimestampCommand::Init(flags) => timestamp_init::run(flags),
         TimestampCommand::Get(flags) => timestamp_get::run(flags),
         TimestampCommand::Servers(flags) => timestamp_servers::run(flags),
         TimestampCommand::Watch(flags) => timestamp_watch::run(flags),

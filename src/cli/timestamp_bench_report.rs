@@ -314,11 +314,8 @@ mod tests {
     fn a_run_without_an_answer_is_not_good() {
         let mut summary = summary(1);
         assert!(!summary.is_good());
-        let left = Left {
-            latency: new_histogram(),
-            unanswered: 2,
-            last_errors: vec!["refused".into()],
-        };
+        let left =
+            Left { latency: new_histogram(), unanswered: 2, last_errors: vec!["refused".into()] };
         summary.leave(left);
         assert!(summary.text().contains("unanswered   2 calls at the end: refused\n"));
     }

@@ -176,9 +176,10 @@ impl Caller {
     async fn run(mut self) {
         let mut stop = self.plan.stop.clone();
         for call in 0u32.. {
-            let due = self.plan.every.map(|every| {
-                self.plan.begun + self.offset + every.mul_f64(f64::from(call))
-            });
+            let due = self
+                .plan
+                .every
+                .map(|every| self.plan.begun + self.offset + every.mul_f64(f64::from(call)));
             let mut begun = Instant::now();
             if let Some(due) = due {
                 tokio::select! {
@@ -260,9 +261,7 @@ impl Caller {
     }
 
     fn judge(&mut self, first: Timestamp, floor: Timestamp, connection: &Connection) {
-        let own_last = self.own_last.replace(Timestamp(
-            first.0 + u64::from(self.plan.range) - 1,
-        ));
+        let own_last = self.own_last.replace(Timestamp(first.0 + u64::from(self.plan.range) - 1));
         if first > floor {
             return;
         }
@@ -315,9 +314,10 @@ impl Caller {
     fn leave(self, due: Instant) {
         let mut state = self.state.borrow_mut();
         let late = due.elapsed().as_nanos();
-        state.left.unanswered += self.plan.every.map_or(0, |every| {
-            u64::try_from(late / every.as_nanos().max(1)).unwrap_or(u64::MAX)
-        });
+        state.left.unanswered += self
+            .plan
+            .every
+            .map_or(0, |every| u64::try_from(late / every.as_nanos().max(1)).unwrap_or(u64::MAX));
         if let Some(outage) = self.outage {
             state.left.unanswered += 1;
             state.left.last_errors.push(outage.error);

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::{Client, Error};
 
+use crate::control::timestamp_zookeeper::Layout;
 use crate::timestamp::Timestamp;
 
 /// Session of a tool. It owns no nodes, so that its length decides nothing but how soon a dead
@@ -21,7 +22,9 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Why nothing is known.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DirectoryError {
-    #[error("no session with ZooKeeper at {quorum}: {why}; is it running, and is --zookeeper right?")]
+    #[error(
+        "no session with ZooKeeper at {quorum}: {why}; is it running, and is --zookeeper right?"
+    )]
     Connect { quorum: String, why: String },
     #[error("ZooKeeper does not tell {path}: {why}")]
     Read { path: String, why: String },
@@ -47,7 +50,7 @@ pub(super) struct Picture {
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     client: Client,
-    base: String,
+    layout: Layout,
 }
 
 /// Paths and cluster names are checked before anybody is asked.
@@ -64,7 +67,7 @@ impl Directory {
         let connected = timeout(PATIENCE, connector.connect(quorum)).await;
         let failed = |why: String| DirectoryError::Connect { quorum: quorum.to_owned(), why };
         match connected {
-            Ok(Ok(client)) => Ok(Self { client, base: format!("/chronos/{cluster}") }),
+            Ok(Ok(client)) => Ok(Self { client, layout: Layout::of(cluster) }),
             Ok(Err(error)) => Err(failed(error.to_string())),
             Err(_) => Err(failed("no answer in time".into())),
         }
@@ -72,33 +75,29 @@ impl Directory {
 
     /// `/chronos/<cluster>`.
     pub fn base(&self) -> &str {
-        &self.base
+        &self.layout.base
     }
 
     /// The bound's node.
-    pub fn bound_path(&self) -> String {
-        format!("{}/persistent-timestamp", self.base)
-    }
-
-    fn master_path(&self) -> String {
-        format!("{}/master", self.base)
+    pub fn bound_path(&self) -> &str {
+        &self.layout.bound
     }
 
     /// The master's `host_port`.
     pub async fn master(&self) -> Result<Option<String>, DirectoryError> {
-        let path = self.master_path();
-        let data = answer(&path, self.client.get_data(&path)).await?;
+        let path = &self.layout.master;
+        let data = answer(path, self.client.get_data(path)).await?;
         Ok(data.map(|(data, _)| text(&data)))
     }
 
     /// All that there is to know.
     pub async fn picture(&self) -> Result<Picture, DirectoryError> {
-        if answer(&self.base, self.client.get_data(&self.base)).await?.is_none() {
-            return Err(DirectoryError::NoCluster { base: self.base.clone() });
+        let Layout { base, backups, bound, .. } = &self.layout;
+        if answer(base, self.client.get_data(base)).await?.is_none() {
+            return Err(DirectoryError::NoCluster { base: base.clone() });
         }
-        let (backups, bound) = (format!("{}/backup-servers", self.base), self.bound_path());
-        let names = answer(&backups, self.client.get_children(&backups)).await?;
-        let stored = answer(&bound, self.client.get_data(&bound)).await?;
+        let names = answer(backups, self.client.get_children(backups)).await?;
+        let stored = answer(bound, self.client.get_data(bound)).await?;
         Ok(Picture {
             master: self.master().await?,
             backups: names.map(|(mut names, _)| {
@@ -111,9 +110,9 @@ impl Directory {
 
     /// Tells `news` who is master for as long as the session lives.
     async fn follow(&self, news: &watch::Sender<Option<Arc<str>>>) -> Result<(), DirectoryError> {
-        let path = self.master_path();
+        let path = &self.layout.master;
         loop {
-            let found = answer(&path, self.client.get_and_watch_data(&path)).await?;
+            let found = answer(path, self.client.get_and_watch_data(path)).await?;
             let watcher = match found {
                 Some((data, _, watcher)) => {
                     tell(news, Some(address_of(&text(&data)).into()));
@@ -121,7 +120,7 @@ impl Directory {
                 }
                 None => {
                     tell(news, None);
-                    let stat = answer(&path, self.client.check_and_watch_stat(&path)).await?;
+                    let stat = answer(path, self.client.check_and_watch_stat(path)).await?;
                     match stat {
                         Some((None, watcher)) => watcher,
                         // It came back in between.
@@ -188,9 +187,8 @@ pub(super) fn address_of(host_port: &str) -> String {
 
 /// Bytes of any number as one number, as the original's tool reads them: none are 0.
 fn folded(data: &[u8]) -> Timestamp {
-    let value = data.iter().try_fold(0u64, |value, byte| {
-        Some(value.checked_mul(256)? + u64::from(*byte))
-    });
+    let value =
+        data.iter().try_fold(0u64, |value, byte| Some(value.checked_mul(256)? + u64::from(*byte)));
     Timestamp(value.unwrap_or(u64::MAX))
 }
 

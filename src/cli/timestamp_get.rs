@@ -215,8 +215,11 @@ mod tests {
         assert_eq!(text("-n 3"), format!("{number} {}\n", number + 2));
         let line = text("-H -n 1");
         assert!(line.starts_with(&format!("{number}  2026-11-2")), "{line}");
-        assert!(line.ends_with(".062 +0000, counter 5, 0.002 s ahead of this clock\n")
-            || line.contains(", counter 5, 0.002 s ahead of this clock"), "{line}");
+        assert!(
+            line.ends_with(".062 +0000, counter 5, 0.002 s ahead of this clock\n")
+                || line.contains(", counter 5, 0.002 s ahead of this clock"),
+            "{line}"
+        );
         let document: serde_json::Value = serde_json::from_str(&text("--json -n 2")).expect("JSON");
         assert_eq!(document["first"], number);
         assert_eq!(document["last"], number + 1);
@@ -230,7 +233,8 @@ mod tests {
         let place = |line| flags(line).place.place();
         assert_eq!(place(""), Ok(Place::Server("127.0.0.1:7911".into())));
         assert_eq!(place("--server [::1]:7"), Ok(Place::Server("[::1]:7".into())));
-        let cluster = Place::Cluster { quorum: "z:1,y:2".into(), cluster: "default-cluster".into() };
+        let cluster =
+            Place::Cluster { quorum: "z:1,y:2".into(), cluster: "default-cluster".into() };
         assert_eq!(place("--zookeeper z:1,y:2"), Ok(cluster));
         for wrong in ["--server x", "--server :7", "--server x:0", "--server x:70000"] {
             assert!(place(wrong).is_err(), "{wrong}");

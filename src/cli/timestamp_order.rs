@@ -89,7 +89,8 @@ impl Disjoint {
         });
         self.overlaps += overlaps;
         self.example = self.example.or(example);
-        let settled = self.firsts.partition_point(|first| first.saturating_add(range - 1) <= floor.0);
+        let settled =
+            self.firsts.partition_point(|first| first.saturating_add(range - 1) <= floor.0);
         self.firsts.drain(..settled);
     }
 

@@ -160,7 +160,10 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         let first = &found[0];
         assert_eq!((first.connections, first.first_error_ns), (2, 1_010));
-        assert_eq!((first.gap_median_ns, first.gap_max_ns, first.gap_all_ns), (3_110, 3_110, 3_000));
+        assert_eq!(
+            (first.gap_median_ns, first.gap_max_ns, first.gap_all_ns),
+            (3_110, 3_110, 3_000)
+        );
         assert_eq!((first.error_mean_ns, first.error_max_ns), ((2_990 + 2_900) / 2, 2_990));
         assert_eq!((found[1].connections, found[1].to.as_str()), (1, "c:1"));
         assert!(failovers(&[]).is_empty());

@@ -6,9 +6,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::timestamp::{ClusterFlags, failed, on_runtime, wall_ms, wrong};
-use super::timestamp_directory::{
-    Directory, DirectoryError, Picture, address_of, wrong_cluster,
-};
+use super::timestamp_directory::{Directory, DirectoryError, Picture, address_of, wrong_cluster};
 use super::timestamp_time::{human_seconds, rfc3339, zone};
 use super::{EXIT_FAILURE, EXIT_OK, print};
 
@@ -48,7 +46,7 @@ pub(super) fn run(flags: &ServersFlags) -> u8 {
         let looked = async {
             let directory = Directory::open(zookeeper, cluster).await?;
             let picture = directory.picture().await?;
-            Ok((picture, directory.bound_path()))
+            Ok((picture, directory.bound_path().to_owned()))
         };
         let (picture, bound_path) = match looked.await {
             Ok(found) => found,

@@ -12,13 +12,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::timestamp::{ClusterFlags, failed, on_runtime, wall_ms, wrong};
 use super::timestamp_client::Connection;
-use super::timestamp_directory::{
-    Directory, DirectoryError, Picture, address_of, wrong_cluster,
-};
+use super::timestamp_directory::{Directory, DirectoryError, Picture, address_of, wrong_cluster};
 use super::timestamp_get::against_clock;
 use super::timestamp_servers::document;
 use super::timestamp_time::{human, rfc3339, zone};
-use super::{EXIT_OK, EXIT_FAILURE};
+use super::{EXIT_FAILURE, EXIT_OK};
 use crate::timestamp::Timestamp;
 
 /// How often `ZooKeeper` is looked at.
@@ -136,7 +134,8 @@ async fn watch(flags: &WatchFlags, directory: Directory) -> u8 {
         watch.told = Some(seen);
         watch.told_at = Instant::now();
         let mut output = std::io::stdout().lock();
-        let back = if drawn_lines > 0 { format!("\x1b[{drawn_lines}A\x1b[J") } else { String::new() };
+        let back =
+            if drawn_lines > 0 { format!("\x1b[{drawn_lines}A\x1b[J") } else { String::new() };
         drawn_lines = if is_terminal { text.lines().count() } else { 0 };
         if output.write_all((back + &text).as_bytes()).and_then(|()| output.flush()).is_err() {
             return EXIT_FAILURE;

@@ -20,6 +20,7 @@ use crossbeam_utils::CachePadded;
 
 use super::clock::ClockLine;
 use super::{RANGE_MAX, Timestamp};
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
 
 /// What the cores may do.
@@ -115,6 +116,9 @@ impl Oracle {
         // revoking, sees the values that were taken.
         fence(SeqCst);
         let (terms, present) = self.terms();
+        if is_planted(Bug::NoCheckAfterwards) {
+            return true;
+        }
         present == term && now < terms.until
     }
 
