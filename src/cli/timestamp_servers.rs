@@ -134,7 +134,7 @@ mod tests {
         let document = document(&picture, &TimeZone::UTC, 1_394_523_549_000);
         assert_eq!(document["master"], "127.0.0.1:7911");
         assert_eq!(document["backups"], json!(["127.0.0.1:7912"]));
-        assert_eq!(document["persistent_timestamp"]["ahead_ms"], 637);
+        assert_eq!(document["persistent_timestamp"]["ahead_ms"], 49);
         picture.bound = Some(Timestamp(0));
         assert!(lines(&picture).ends_with("is 0 (1970-01-01 00:00:00 +0000)\n"));
         assert_eq!(
