@@ -160,7 +160,7 @@ fn serve_on_ring(ring: &mut Ring, enters: &AtomicU64, is_over: &AtomicBool) {
         ring.turn(Wait::Event, &mut completions).expect("a turn does not fail");
         for completion in completions.drain(..) {
             match completion {
-                Completion::Accepted { socket } => {
+                Completion::Accepted { socket, .. } => {
                     let place = socket.index as usize;
                     clients.resize_with(clients.len().max(place + 1), Client::default);
                     clients[place] = Client::default();

@@ -267,7 +267,7 @@ impl<W: Workload> Client<W> {
                     Err(_) => self.disconnect(index, Failure::Reset, now_ns),
                 }
             }
-            Completion::Accepted { socket } => self.ring.close(socket),
+            Completion::Accepted { socket, .. } => self.ring.close(socket),
             Completion::AcceptFailed(_) | Completion::Woken => {}
         }
     }

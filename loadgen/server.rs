@@ -165,7 +165,7 @@ impl<H: Handler> Server<H> {
 
     fn completed(&mut self, completion: Completion, now_ns: u64) {
         match completion {
-            Completion::Accepted { socket } => {
+            Completion::Accepted { socket, .. } => {
                 let index = self.free.pop().unwrap_or_else(|| {
                     self.slots.push(Slot::default());
                     self.slots.len() as u32 - 1

@@ -46,12 +46,29 @@ pub enum Bug {
     ActivesNotUnited = 19,
     /// A copy that is older than what is held replaces it.
     StaleCopyResurrects = 20,
+    /// Timestamps are handed out below a bound that is not stored yet.
+    ServedBeforeBoundIsStored = 21,
+    /// A server that was master before goes on above what it remembers, not above what is stored.
+    OracleKeepsMemory = 22,
+    /// The lease counts from when an acknowledgement came.
+    LeaseFromAcknowledgement = 23,
+    /// A timestamp leaves without a second look at the clock.
+    NoCheckAfterwards = 24,
+    /// The bound is written whatever its version is.
+    BoundWithoutCompare = 25,
+    /// A server that starts does not raise its timestamps above the stored bound.
+    FloorForgotten = 26,
+    /// The wall clock is followed, however far it steps.
+    ClockJumpFollowed = 27,
+    /// Timestamps are made and sent after the lease is over.
+    LeaseNotChecked = 28,
 }
 
 impl Bug {
     /// The bug with this name, for a test that replays a story with it.
     pub fn named(name: &str) -> Option<Bug> {
-        Self::ONE_NODE.into_iter().chain(Self::CLUSTER).find(|bug| format!("{bug:?}") == name)
+        let all = Self::ONE_NODE.into_iter().chain(Self::CLUSTER).chain(Self::TIMESTAMP);
+        all.into_iter().find(|bug| format!("{bug:?}") == name)
     }
 
     /// Those that a simulation of one node must find.
@@ -80,5 +97,17 @@ impl Bug {
         Bug::WriteAnsweredBeforeReplicas,
         Bug::ActivesNotUnited,
         Bug::StaleCopyResurrects,
+    ];
+
+    /// Those of the timestamp service: its own simulation must find each.
+    pub const TIMESTAMP: [Bug; 8] = [
+        Bug::ServedBeforeBoundIsStored,
+        Bug::OracleKeepsMemory,
+        Bug::LeaseFromAcknowledgement,
+        Bug::NoCheckAfterwards,
+        Bug::BoundWithoutCompare,
+        Bug::FloorForgotten,
+        Bug::ClockJumpFollowed,
+        Bug::LeaseNotChecked,
     ];
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use super::cluster::ClusterFlags;
+use super::timestamp::TimestampFlags;
 use crate::control::config_files::IniFiles;
 use crate::control::config_keys::find;
 use crate::control::launch::Launch;
@@ -13,6 +14,7 @@ use crate::control::launch::Launch;
 const EXAMPLES: &str = "\
 Examples:
   chronos                                    serve on 127.0.0.1:7253, one pinned thread per core
+  chronos timestamp --help                   strictly increasing timestamps
   chronos demo                               see two timers pop, nothing to set up
   chronos --listen 0.0.0.0:7253 --cores 2-5  serve a network on four cores
   chronos --config chronos.toml              keys as in tuning/reference.toml, all optional
@@ -134,6 +136,7 @@ pub enum Command {
     /// them pop
     Demo,
     Cluster(ClusterFlags),
+    Timestamp(TimestampFlags),
 }
 
 impl Flags {
@@ -181,20 +184,24 @@ impl Flags {
         if keys.no_pin {
             settings.push((("node", "pin"), "false".into()));
         }
-        match keys.admin.as_deref() {
-            Some("off") => settings.push((("admin", "enabled"), "false".into())),
-            Some(address) => {
-                settings.push((("admin", "enabled"), "true".into()));
-                settings.push((("admin", "listen"), address.into()));
-            }
-            None => {}
-        }
+        settings.extend(admin_settings(keys.admin.as_deref()));
         settings
     }
 }
 
+/// The keys that `--admin` sets.
+pub fn admin_settings(flag: Option<&str>) -> Vec<((&'static str, &'static str), String)> {
+    match flag {
+        Some("off") => vec![(("admin", "enabled"), "false".into())],
+        Some(address) => {
+            vec![(("admin", "enabled"), "true".into()), (("admin", "listen"), address.into())]
+        }
+        None => Vec::new(),
+    }
+}
+
 /// The key's sentence, without the full stop as is the custom in help texts.
-fn help(section: &str, name: &str) -> &'static str {
+pub fn help(section: &str, name: &str) -> &'static str {
     find(section, name).expect("flags name keys of the table").help.trim_end_matches('.')
 }
 

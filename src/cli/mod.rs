@@ -9,6 +9,22 @@ mod cluster_table;
 mod demo;
 mod demo_http;
 mod flags;
+mod timestamp;
+mod timestamp_bench;
+mod timestamp_bench_log;
+mod timestamp_bench_report;
+mod timestamp_bench_worker;
+mod timestamp_client;
+mod timestamp_directory;
+mod timestamp_get;
+mod timestamp_init;
+mod timestamp_order;
+mod timestamp_outages;
+mod timestamp_serve;
+mod timestamp_servers;
+mod timestamp_time;
+mod timestamp_translate;
+mod timestamp_watch;
 
 use std::io::Write;
 use std::path::Path;
@@ -16,10 +32,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::control::config::{Origin, Problem};
+use crate::control::config::{Loaded, Origin, Problem};
 use crate::control::config_files::{self, ConfigFiles, IniFiles};
 use crate::control::config_text;
-use crate::control::launch::{self, LaunchError};
+use crate::control::launch::{self, Launch, LaunchError};
 use flags::{Command, Flags};
 
 /// An orderly end.
@@ -37,6 +53,7 @@ pub fn run() -> ExitCode {
     ExitCode::from(match &flags.command {
         Some(Command::Demo) => demo::run(),
         Some(Command::Cluster(flags)) => cluster::run(flags),
+        Some(Command::Timestamp(flags)) => timestamp::run(flags),
         None => run_node(&flags),
     })
 }
@@ -62,7 +79,12 @@ fn run_node(flags: &Flags) -> u8 {
         }
         return print(&format!("configuration ok ({})\n", files.names()));
     }
-    match launch::launch(&flags.launch(), files, loaded) {
+    launch_node(&flags.launch(), files, loaded)
+}
+
+/// Runs a node to its end.
+fn launch_node(launch: &Launch, files: ConfigFiles, loaded: Loaded) -> u8 {
+    match launch::launch(launch, files, loaded) {
         Ok(()) => EXIT_OK,
         Err(LaunchError::Told) => EXIT_FAILURE,
         Err(error) => fail(&error, EXIT_FAILURE),
@@ -71,6 +93,15 @@ fn run_node(flags: &Flags) -> u8 {
 
 /// Collects file, environment and flags without judging them.
 fn files_of(flags: &Flags) -> Result<ConfigFiles, Problem> {
+    let environment = environment()?;
+    // A machine that has the files of the original service and no other is one of its deployment.
+    let is_found = || flags.config.is_none() && Path::new(config_files::LOCAL_FILE).exists();
+    let ini = flags.ini_files().or_else(|| is_found().then(IniFiles::default));
+    Ok(ConfigFiles::new(flags.config.as_deref(), ini.as_ref(), environment, flags.settings()))
+}
+
+/// The variables that are ours.
+fn environment() -> Result<Vec<(String, String)>, Problem> {
     let mut environment = Vec::new();
     for (name, value) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
@@ -78,10 +109,7 @@ fn files_of(flags: &Flags) -> Result<ConfigFiles, Problem> {
             environment.push((name.clone(), value.into_string().map_err(|_| not_utf8(name))?));
         }
     }
-    // A machine that has the files of the original service and no other is one of its deployment.
-    let is_found = || flags.config.is_none() && Path::new(config_files::LOCAL_FILE).exists();
-    let ini = flags.ini_files().or_else(|| is_found().then(IniFiles::default));
-    Ok(ConfigFiles::new(flags.config.as_deref(), ini.as_ref(), environment, flags.settings()))
+    Ok(environment)
 }
 
 fn not_utf8(variable: String) -> Problem {

@@ -11,6 +11,7 @@ pub use super::config_error::{CONFIG_BYTES_MAX, ConfigError, Origin, Problem};
 use super::config_keys::{KEYS, Key, SECTIONS, find};
 use super::config_suggest::{remedy, unknown_key, unknown_section};
 use super::config_value::{Mismatch, Value, quote};
+use super::timestamp_config::TimestampConfig;
 use super::{config_check, config_identity, drop_in};
 use crate::cluster::view::{Membership, View};
 use crate::node::settings::NodeSettings;
@@ -60,6 +61,8 @@ impl Default for LogSettings {
 pub struct Config {
     /// The data plane.
     pub node: NodeSettings,
+    /// Timestamps; [`NodeSettings::timestamp`] is made from it.
+    pub timestamp: TimestampConfig,
     /// The admin API.
     pub admin: AdminSettings,
     /// Logs.
@@ -75,6 +78,7 @@ impl Default for Config {
         Self {
             // The name follows the listen address unless it is set: see `finish`.
             node: NodeSettings { name: String::new(), ..NodeSettings::default() },
+            timestamp: TimestampConfig::default(),
             admin: AdminSettings::default(),
             log: LogSettings::default(),
             membership: Membership::default(),
@@ -95,6 +99,8 @@ pub struct Sources {
     pub environment: Vec<(String, String)>,
     /// Flags given that set keys: the key's section and name, and the text.
     pub flags: Vec<((&'static str, &'static str), String)>,
+    /// Timestamps are served and timers are not (`chronos timestamp serve`).
+    pub timestamps_alone: bool,
 }
 
 /// A configuration that may be used, and what the operator should hear about it.
@@ -133,11 +139,19 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     }
     for ((section, name), text) in &sources.flags {
         let key = find(section, name).expect("flags name keys of the table");
-        let flag = key.flag.expect("flags name keys that have one").to_string();
+        // Flags of `chronos timestamp serve` bear the names of their keys.
+        let own = || format!("--{}", key.name.replace('_', "-"));
+        let flag = key.flag.map_or_else(own, str::to_string);
         loader.put_read(key, key.kind.read_text(text), Origin::Flag(flag));
     }
     if is_drop_in {
         drop_in::open_admin_if_asked(&mut loader.config);
+    }
+    if sources.timestamps_alone {
+        let key = find("timestamp", "enabled").expect("a key of the table");
+        let origin = Origin::Flag("chronos timestamp serve".into());
+        loader.put_read(key, Ok(Value::Boolean(true)), origin);
+        loader.config.node.serves_timers = false;
     }
     loader.finish()
 }
@@ -289,6 +303,8 @@ impl Loader {
         };
         self.config.node.name = self.config.membership.localhost.clone();
         self.config.node.membership = Some(self.config.membership.clone());
+        let timestamp = &self.config.timestamp;
+        self.config.node.timestamp = timestamp.enabled.then(|| timestamp.served.clone());
         self.identify(&view);
         if self.warnings_left_out > 0 {
             self.warnings.push(format!("{} further warnings", self.warnings_left_out));

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use super::config::{Config, Problem};
+use super::timestamp_config;
 use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX, URI_BYTES_MAX};
 use crate::wire::peer_frame::MESSAGE_BYTES_MAX;
 
@@ -19,6 +20,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     check_limits(config, &mut conflicts);
     check_addresses(config, &mut conflicts);
     check_cluster(config, &mut conflicts);
+    timestamp_config::check(config, &mut conflicts);
     conflicts.into_iter().map(Problem::Conflict).collect()
 }
 
@@ -97,7 +99,8 @@ fn check_addresses(config: &Config, conflicts: &mut Vec<String>) {
     let (clients, admin) = (config.node.listen, config.admin.listen);
     let overlap = clients.ip() == admin.ip()
         || (clients.ip().is_unspecified() || admin.ip().is_unspecified());
-    if config.admin.enabled && clients.port() != 0 && clients.port() == admin.port() && overlap {
+    let are_open = config.admin.enabled && config.node.serves_timers;
+    if are_open && clients.port() != 0 && clients.port() == admin.port() && overlap {
         conflicts.push(format!(
             "{} and {} take the same port; give one of them another port, or switch the admin API \
              off with --admin off",

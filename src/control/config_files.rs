@@ -32,6 +32,7 @@ pub struct ConfigFiles {
     ini: Option<Vec<(PathBuf, bool)>>,
     environment: Vec<(String, String)>,
     flags: Vec<((&'static str, &'static str), String)>,
+    timestamps_alone: bool,
     /// Files that were there once: a missing one means defaults at a start, and a mistake later.
     seen: BTreeSet<PathBuf>,
 }
@@ -54,7 +55,13 @@ impl ConfigFiles {
             };
             files.map(one).to_vec()
         });
-        Self { toml: toml.map(whole), ini, environment, flags, seen: BTreeSet::new() }
+        let (timestamps_alone, seen) = (false, BTreeSet::new());
+        Self { toml: toml.map(whole), ini, environment, flags, timestamps_alone, seen }
+    }
+
+    /// The same for a process that serves timestamps and no timers.
+    pub fn timestamps_alone(self) -> Self {
+        Self { timestamps_alone: true, ..self }
     }
 
     /// Whether there is any file that could have changed.
@@ -111,8 +118,13 @@ impl ConfigFiles {
                 }
             }
         }
-        let sources =
-            Sources { file, ini, environment: self.environment.clone(), flags: self.flags.clone() };
+        let sources = Sources {
+            file,
+            ini,
+            environment: self.environment.clone(),
+            flags: self.flags.clone(),
+            timestamps_alone: self.timestamps_alone,
+        };
         let mut loaded = load(&sources)?;
         self.seen.append(&mut seen);
         loaded.warnings.splice(0..0, missing);

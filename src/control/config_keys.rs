@@ -7,6 +7,7 @@ use std::fmt;
 
 use super::config::Config;
 use super::config_value::{Kind, Value};
+use super::timestamp_config::{Authentication, Coordination};
 use crate::base::limits::{
     Acknowledge, HOSTS_PER_CORE_MAX, INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN,
 };
@@ -21,7 +22,7 @@ pub struct Section {
 }
 
 /// Every section, in the order in which they are printed.
-pub const SECTIONS: [Section; 7] = [
+pub const SECTIONS: [Section; 8] = [
     Section { name: "node", help: "Where this node listens and what it runs on." },
     Section { name: "limits", help: "Bounds; at each, requests are refused with 503, 413 or 431." },
     Section { name: "callbacks", help: "How callbacks are made, retried and given up." },
@@ -30,6 +31,10 @@ pub const SECTIONS: [Section; 7] = [
         help: "The nodes of this site, read again on SIGHUP, and how they watch each other.",
     },
     Section { name: "sites", help: "Other sites that hold the same timers, read again on SIGHUP." },
+    Section {
+        name: "timestamp",
+        help: "Strictly increasing timestamps, beside timers or alone (chronos timestamp serve).",
+    },
     Section { name: "admin", help: "Health, metrics and status, for operators only." },
     Section { name: "log", help: "Logs go to standard error, those of a daemon to a file." },
 ];
@@ -98,6 +103,23 @@ macro_rules! cluster {
     };
 }
 
+macro_rules! timestamp {
+    ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
+        integer!("timestamp", $name in timestamp: $type, $min, $max, $unit, $help)
+    };
+    (text $name:ident, $help:literal) => {
+        Key {
+            section: "timestamp",
+            name: stringify!($name),
+            kind: Kind::Text { bytes_max: 4_096 },
+            flag: None,
+            help: $help,
+            get: |config| Value::Text(config.timestamp.$name.clone()),
+            set: |config, value| config.timestamp.$name = value.text().into(),
+        }
+    };
+}
+
 /// A list of the cluster's file.
 macro_rules! members {
     ($name:ident, $help:literal) => {
@@ -123,7 +145,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 56] = [
+pub static KEYS: [Key; 72] = [
     Key {
         section: "node",
         name: "listen",
@@ -354,6 +376,105 @@ pub static KEYS: [Key; 56] = [
         get: |config| Value::Boolean(config.membership.replicate_across_sites),
         set: |config, value| config.membership.replicate_across_sites = value.boolean(),
     },
+    Key {
+        section: "timestamp",
+        name: "enabled",
+        kind: Kind::Boolean,
+        flag: None,
+        help: "Whether timestamps are served: Thrift on listen, POST /timestamps on [node] listen.",
+        get: |config| Value::Boolean(config.timestamp.enabled),
+        set: |config, value| config.timestamp.enabled = value.boolean(),
+    },
+    Key {
+        section: "timestamp",
+        name: "listen",
+        kind: Kind::Address,
+        flag: None,
+        help: "Where Thrift clients connect.",
+        get: |config| Value::Address(config.timestamp.served.listen),
+        set: |config, value| config.timestamp.served.listen = value.address(),
+    },
+    Key {
+        section: "timestamp",
+        name: "replies",
+        kind: Kind::Choice(&["strict", "old"]),
+        flag: None,
+        help: "Form of replies: strict is what every Thrift client reads; old is what the original \
+               server writes and clients built for strict reading refuse.",
+        get: |config| {
+            let is_strict = config.timestamp.served.strict_replies;
+            Value::Text(if is_strict { "strict" } else { "old" }.into())
+        },
+        set: |config, value| {
+            config.timestamp.served.strict_replies = value.text() == "strict";
+        },
+    },
+    integer!("timestamp", connections_per_core_max in timestamp.served: u32, 1, 1_000_000,
+        "connections", "Thrift connections of one core; more are closed."),
+    integer!("timestamp", idle_timeout_ms in timestamp.served: u64, 100, DAY_MS, "milliseconds",
+        "Silence after which a Thrift connection closes."),
+    Key {
+        section: "timestamp",
+        name: "coordination",
+        kind: Kind::Choice(&["file", "zookeeper"]),
+        flag: None,
+        help: "What keeps the bound above all timestamps handed out: a file of this one server, \
+               or ZooKeeper, which makes one of several servers the master.",
+        get: |config| {
+            Value::Text(match config.timestamp.coordination {
+                Coordination::File => "file".into(),
+                Coordination::ZooKeeper => "zookeeper".into(),
+            })
+        },
+        set: |config, value| {
+            config.timestamp.coordination = match value.text() {
+                "zookeeper" => Coordination::ZooKeeper,
+                _ => Coordination::File,
+            };
+        },
+    },
+    timestamp!(text file,
+        "The file of coordination = \"file\". It is made by `chronos timestamp init`, never by a \
+         server: one that is lost must not be replaced by an empty one."),
+    timestamp!(text advertise,
+        "host:port under which clients reach this server, written into ZooKeeper. Empty: listen."),
+    timestamp!(text zookeeper_quorum,
+        "Servers of ZooKeeper as host:port,host:port, with /folder at the end if all lies in one."),
+    timestamp!(text zookeeper_cluster,
+        "Servers with the same name here are backups of each other; a folder of /chronos."),
+    Key {
+        section: "timestamp",
+        name: "zookeeper_auth",
+        kind: Kind::Choice(&["none", "digest", "sasl-digest"]),
+        flag: None,
+        help: "How this server proves who it is. With any but none the nodes are written by the \
+               user alone and read by all, as in the original's secure mode.",
+        get: |config| {
+            Value::Text(match config.timestamp.zookeeper_auth {
+                Authentication::None => "none".into(),
+                Authentication::Digest => "digest".into(),
+                Authentication::SaslDigest => "sasl-digest".into(),
+            })
+        },
+        set: |config, value| {
+            config.timestamp.zookeeper_auth = match value.text() {
+                "digest" => Authentication::Digest,
+                "sasl-digest" => Authentication::SaslDigest,
+                _ => Authentication::None,
+            };
+        },
+    },
+    timestamp!(text zookeeper_user, "The user of zookeeper_auth, the same on all servers."),
+    timestamp!(text zookeeper_password_file,
+        "The file whose first line is that user's password; readable by this user alone."),
+    timestamp!(session_timeout_ms: u64, 200, HOUR_MS, "milliseconds",
+        "How long the master may be silent before another takes over. The ensemble grants no less \
+         than two of its ticks (tickTime, 2 s by default)."),
+    timestamp!(window_ms: u64, 200, HOUR_MS, "milliseconds",
+        "How far ahead of the clock the bound is stored; after a crash timestamps are ahead of the \
+         clock by at most about as much."),
+    timestamp!(clock_jump_max_ms: u64, 10, DAY_MS, "milliseconds",
+        "A wall clock that steps forward by more is not followed, and raises an alarm."),
     Key {
         section: "admin",
         name: "enabled",

@@ -12,6 +12,7 @@ use prometheus_client::registry::Registry;
 use super::process::ProcessUse;
 use super::tag_history::{Report, WindowReport};
 use super::tag_statistics::TagsReport;
+use super::timestamp_board::{ROLES, TimestampBoard, role_name};
 use super::view::NodeView;
 use crate::node::meters::{BUCKETS_US, Histogram};
 
@@ -81,6 +82,9 @@ impl Collector for Snapshot {
         )?;
         self.encode_cluster(&mut encoder)?;
         self.encode_tags(&mut encoder)?;
+        if let Some(board) = &self.view.timestamps {
+            encode_timestamps(board, &mut encoder)?;
+        }
         self.encode_process(&mut encoder)
     }
 }
@@ -218,6 +222,56 @@ impl Snapshot {
     }
 }
 
+/// What the keeper of timestamps knows. Figures that make no sense at present are 0.
+fn encode_timestamps(board: &TimestampBoard, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let figures = board.figures(crate::ring::now().mono);
+    let seconds = |ms: u64| ms as f64 / 1e3;
+    let gauges = [
+        (
+            "timestamp_serving",
+            "Whether timestamps are handed out: 1 or 0",
+            f64::from(u8::from(figures.is_serving)),
+        ),
+        (
+            "timestamp_window_remaining_seconds",
+            "What is left of the stored window",
+            seconds(figures.window_remaining_ms),
+        ),
+        (
+            "timestamp_lease_remaining_seconds",
+            "What is left of the master's lease; 0 with coordination by file, which needs none",
+            seconds(figures.lease_remaining_ms.unwrap_or(0)),
+        ),
+        (
+            "timestamp_ahead_seconds",
+            "How far timestamps are ahead of the wall clock",
+            seconds(figures.ahead_ms),
+        ),
+        (
+            "timestamp_keeper_failed",
+            "Whether the keeper has ended on a broken invariant: 1 or 0",
+            f64::from(u8::from(board.has_ended())),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
+    }
+    let help = "What the server is: 1 for the role that it has";
+    let mut family = encoder.encode_descriptor("timestamp_role", help, None, MetricType::Gauge)?;
+    for role in ROLES {
+        let labels = [("role", role_name(role))];
+        let has_it = f64::from(u8::from(board.role() == role));
+        family.encode_family(&labels)?.encode_gauge(&has_it)?;
+    }
+    for (name, help, count) in board.counters.list() {
+        let name = format!("timestamp_{name}");
+        encoder
+            .encode_descriptor(&name, sentence(help), None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, u64, f64>(&count, None)?;
+    }
+    Ok(())
+}
+
 /// Doc comments begin with a space and end with a full stop; help texts do neither.
 fn sentence(help: &str) -> &str {
     help.trim().trim_end_matches('.')
@@ -283,6 +337,10 @@ mod tests {
             "chronos_tag_high{tag=\"CALL\",window=\"last_5_seconds\"} 4.0",
             "chronos_tag_low{tag=\"CALL\",window=\"previous_5_minutes\"} 0.0",
             "chronos_tags_overflow_current 0",
+            "chronos_timestamp_serving 0.0",
+            "chronos_timestamp_role{role=\"starting\"} 1.0",
+            "chronos_timestamp_role{role=\"master\"} 0.0",
+            "chronos_timestamp_foreign_bounds_total 0",
             concat!("chronos_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
         ] {
             assert!(text.lines().any(|found| found == line), "{line} not in\n{text}");

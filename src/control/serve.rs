@@ -18,6 +18,8 @@ use super::config_files::ConfigFiles;
 use super::log;
 use super::originals::Originals;
 use super::reload::{self, Reloader};
+use super::timestamp_config::Coordination;
+use super::timestamp_keeper::{Keeper, Prepared, TimestampError};
 use super::view::{NodeState, NodeView};
 use crate::node::commands::Command;
 use crate::node::{self, NodeHandle, StartError};
@@ -54,6 +56,15 @@ pub enum ServeError {
     /// The node does not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// Timestamps cannot be served.
+    #[error(transparent)]
+    Timestamp(#[from] TimestampError),
+    /// The keeper of timestamps ended on a broken invariant, and nothing else is served.
+    #[error(
+        "the keeper of timestamps has failed. This is a bug in Chronos; please report it with the \
+         lines logged before"
+    )]
+    Keeper,
     /// A core ended on a broken invariant.
     #[error(
         "a core has failed: {0}. This is a bug in Chronos; please report it with the lines logged \
@@ -101,8 +112,13 @@ async fn live(
         }
         false => None,
     };
+    // What is wrong with timestamps is told before anything listens.
+    let timestamps = &config.timestamp;
+    let prepared = timestamps.enabled.then(|| Prepared::new(timestamps)).transpose()?;
     let node = node::start(&config.node)?;
-    let view = NodeView::of(&node);
+    let mut keeper = start_keeper(prepared, &node)?;
+    let mut view = NodeView::of(&node);
+    view.timestamps = keeper.as_ref().map(|keeper| Arc::clone(keeper.board()));
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     announce(config, &view, admin_address);
     let bytes_max = config.node.limits.opaque_bytes_max;
@@ -116,18 +132,32 @@ async fn live(
         tokio::spawn(admin::serve(listener, state));
     }
     tokio::spawn(alarms::watch(view.meters.clone()));
+    if let Some(keeper) = &mut keeper {
+        keeper.begun().await;
+    }
     ready();
-    let has_failed = loop {
+    let failure = loop {
         let asked = tokio::select! {
             Some(command) = commands.recv() => {
                 node.command(&command);
                 continue;
             }
+            () = failed(&mut keeper) => {
+                keeper = None;
+                // Timers go on without it.
+                if config.node.serves_timers {
+                    continue;
+                }
+                Asked::KeeperFailed
+            }
             asked = signals.next(&node) => asked,
         };
         match asked {
-            Asked::Stop => break false,
-            Asked::Failed => break true,
+            Asked::Stop => break None,
+            Asked::Failed => {
+                break Some(ServeError::Core("it ended without having been asked to".into()));
+            }
+            Asked::KeeperFailed => break Some(ServeError::Keeper),
             Asked::Reload => {
                 info!("SIGHUP: reading the configuration again");
                 reopen(log_file);
@@ -140,8 +170,32 @@ async fn live(
             }
         }
     };
-    view.set_state(if has_failed { NodeState::Failed } else { NodeState::Stopping });
-    stop(node, &mut signals, has_failed).await
+    view.set_state(if failure.is_some() { NodeState::Failed } else { NodeState::Stopping });
+    if let Some(keeper) = keeper {
+        // First of all: others take over while this node stops.
+        keeper.stop().await;
+    }
+    stop(node, &mut signals, failure).await
+}
+
+/// Starts the keeper of timestamps, if they are served.
+fn start_keeper(
+    prepared: Option<Prepared>,
+    node: &NodeHandle,
+) -> Result<Option<Keeper>, TimestampError> {
+    let Some(prepared) = prepared else { return Ok(None) };
+    let oracle = node.oracle.clone().expect("the node was told to serve timestamps");
+    let commander = node.commander();
+    let tell_master = move |master| commander.command(&Command::TimestampMaster(master));
+    Keeper::start(prepared, oracle, Box::new(tell_master)).map(Some)
+}
+
+/// Returns when the keeper has ended by itself; never, if there is none.
+async fn failed(keeper: &mut Option<Keeper>) {
+    match keeper {
+        Some(keeper) => keeper.failed().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What the admin API is told of the configuration: it may change the members, and have them read
@@ -177,12 +231,11 @@ fn others(config: &Config, own: Option<SocketAddr>) -> Vec<String> {
 
 /// The few lines that a start is worth.
 fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>) {
-    info!(
-        version = env!("CARGO_PKG_VERSION"),
-        pid = std::process::id(),
-        "clients connect to http://{}",
-        view.address
-    );
+    let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+    match config.node.serves_timers {
+        true => info!(version, pid, "clients connect to http://{}", view.address),
+        false => info!(version, pid, "timestamps alone: no timers are served"),
+    }
     let shards = view.meters.len();
     let count = if shards == 1 { "1 shard".into() } else { format!("{shards} shards") };
     match view.cores.as_slice() {
@@ -200,8 +253,28 @@ fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>)
     if !is_alone(config) {
         reload::announce(config);
     }
+    announce_timestamps(config);
     if config.admin.enabled && !config.admin.listen.ip().is_loopback() {
         warn!("the admin API has no authentication and listens beyond loopback: keep others out");
+    }
+}
+
+fn announce_timestamps(config: &Config) {
+    let timestamps = &config.timestamp;
+    let listen = timestamps.served.listen;
+    match timestamps.coordination {
+        _ if !timestamps.enabled => {}
+        Coordination::File => {
+            info!("timestamps for Thrift clients on {listen}, bound in {}", timestamps.file);
+        }
+        Coordination::ZooKeeper => {
+            let (quorum, cluster) = (&timestamps.zookeeper_quorum, &timestamps.zookeeper_cluster);
+            let advertised = timestamps.advertised();
+            info!(
+                "timestamps for Thrift clients on {listen}, told as {advertised} to {quorum}, \
+                   cluster {cluster}"
+            );
+        }
     }
 }
 
@@ -212,7 +285,11 @@ fn is_alone(config: &Config) -> bool {
 }
 
 /// Stops the node and waits for its cores, or ends the process at once on a further signal.
-async fn stop(node: NodeHandle, signals: &mut Signals, has_failed: bool) -> Result<(), ServeError> {
+async fn stop(
+    node: NodeHandle,
+    signals: &mut Signals,
+    failure: Option<ServeError>,
+) -> Result<(), ServeError> {
     info!(
         "stopping: no new work, running callbacks finish (at most 2 s); signal again to end at once"
     );
@@ -223,13 +300,13 @@ async fn stop(node: NodeHandle, signals: &mut Signals, has_failed: bool) -> Resu
             Err(_) => Err(ServeError::Hangs),
             Ok(Err(panic)) => Err(ServeError::Core(panic.to_string())),
             Ok(Ok(Err(reason))) => Err(ServeError::Core(reason)),
-            Ok(Ok(Ok(()))) if has_failed => {
-                Err(ServeError::Core("it ended without having been asked to".into()))
-            }
-            Ok(Ok(Ok(()))) => {
-                info!("stopped");
-                Ok(())
-            }
+            Ok(Ok(Ok(()))) => match failure {
+                Some(failure) => Err(failure),
+                None => {
+                    info!("stopped");
+                    Ok(())
+                }
+            },
         },
         () = signals.stop_asked() => {
             warn!("second signal: ending at once");
@@ -254,6 +331,8 @@ enum Asked {
     Stop,
     /// A core has ended by itself.
     Failed,
+    /// So has the keeper of timestamps, and nothing else is served.
+    KeeperFailed,
     /// SIGHUP.
     Reload,
     /// SIGUSR1.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use super::cluster_admin::ClusterDesk;
+use super::timestamp_board::TimestampBoard;
 #[cfg(test)]
 use crate::cluster::view::View;
 use crate::node::NodeHandle;
@@ -53,6 +54,8 @@ pub struct NodeView {
     pub started: Instant,
     /// The cluster, and what may be asked of it.
     pub cluster: Arc<ClusterDesk>,
+    /// Timestamps, if they are served.
+    pub timestamps: Option<Arc<TimestampBoard>>,
     state: Arc<AtomicU8>,
 }
 
@@ -67,6 +70,7 @@ impl NodeView {
             meters: Arc::clone(&node.meters),
             started: Instant::now(),
             cluster: Arc::new(ClusterDesk::of(node.view.clone(), Some(node.commander()))),
+            timestamps: None,
             state: Arc::default(),
         }
     }
@@ -82,6 +86,7 @@ impl NodeView {
             meters: (0..shards).map(|_| CoreMeters::default()).collect(),
             started: Instant::now(),
             cluster: Arc::new(ClusterDesk::of(Arc::new(View::alone("127.0.0.1:7253")), None)),
+            timestamps: Some(Arc::new(TimestampBoard::new(Arc::default(), "file"))),
             state: Arc::default(),
         }
     }

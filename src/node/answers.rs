@@ -5,6 +5,7 @@ use std::io::Write;
 use serde_json::json;
 
 use crate::shard::effects::{Answer, Internal, Refusal, TimerView};
+use crate::timestamp::Timestamp;
 use crate::wire::timer_path::write_public_id;
 
 /// Longest reason sent; what a client sent may be quoted in it.
@@ -81,6 +82,28 @@ fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Pe
 /// Appends the answer to GET /ping.
 pub fn write_pong(out: &mut Vec<u8>, persistence: Persistence) {
     write_body(out, "200 OK", "text/plain", "", b"OK", persistence);
+}
+
+/// Appends the answer to POST /timestamps.
+pub fn write_timestamps(out: &mut Vec<u8>, first: Timestamp, count: u32, persistence: Persistence) {
+    let (value, unix_ms) = (first.0, first.unix_ms());
+    let body = format!("{{\"first\":{value},\"count\":{count},\"unix_ms\":{unix_ms}}}");
+    write_body(out, "200 OK", "application/json", "", body.as_bytes(), persistence);
+}
+
+/// Appends 503 to POST /timestamps; `master`: who has them.
+pub fn write_no_timestamps(
+    out: &mut Vec<u8>,
+    reason: &str,
+    master: Option<&str>,
+    persistence: Persistence,
+) {
+    let reason = one_line(reason);
+    let mut extra = format!("Reason: {reason}\r\nRetry-After: {RETRY_AFTER_S}\r\n");
+    if let Some(master) = master {
+        extra.push_str(&format!("Timestamp-Master: {}\r\n", one_line(master)));
+    }
+    write_body(out, status_line(503), "text/plain", &extra, reason.as_bytes(), persistence);
 }
 
 /// Appends 405 with the methods that the path allows.

@@ -177,8 +177,13 @@ impl Connection {
         if has_more || self.is_backed_up(limits) { Appetite::Full } else { Appetite::Hungry }
     }
 
-    /// Writes the answer to one request, and those after it that waited for it.
+    /// Writes the answer of a shard to one request, and those after it that waited for it.
     pub fn answer(&mut self, request: u32, answer: &Answer) {
+        self.answer_by(request, |out, persistence| write_answer(out, answer, persistence));
+    }
+
+    /// As [`Connection::answer`], with an answer from elsewhere.
+    pub fn answer_by(&mut self, request: u32, write: impl FnOnce(&mut Vec<u8>, Persistence)) {
         let position = request.wrapping_sub(self.first_pending) as usize;
         let Some(pending) = self.pending.get_mut(position) else {
             unreachable!("request {request} was answered twice");
@@ -188,11 +193,11 @@ impl Connection {
         };
         if position > 0 {
             let mut bytes = Vec::new();
-            write_answer(&mut bytes, answer, persistence);
+            write(&mut bytes, persistence);
             *pending = Pending::Ready(bytes);
             return;
         }
-        write_answer(&mut self.out, answer, persistence);
+        write(&mut self.out, persistence);
         self.pending.pop_front();
         self.first_pending = self.first_pending.wrapping_add(1);
         while let Some(Pending::Ready(bytes)) = self.pending.front() {

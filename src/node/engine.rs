@@ -21,6 +21,7 @@ use super::peer_sockets::PeerSockets;
 use super::publish::publish;
 use super::resolver::{Asker, Resolved, Resolver};
 use super::server::Server;
+use super::timestamp_server::TimestampServer;
 
 /// Callbacks that still run at an orderly stop are waited for this long.
 const STOP_MS: u64 = 2_000;
@@ -38,6 +39,9 @@ pub struct Engine {
     pub ring: Ring,
     /// Connections and the core behind them.
     pub server: Server,
+    /// Connections for timestamps, and what they and the API take from; without a listener they
+    /// stay without work.
+    pub timestamps: TimestampServer,
     /// Callback connections.
     pub lanes: Lanes,
     /// Connections with peers.
@@ -78,12 +82,14 @@ impl Engine {
 
     fn turn(&mut self, now: Now, completions: &mut Vec<Completion>, attempts: &mut Vec<Attempt>) {
         self.server.service.core.mesh().woke();
+        self.timestamps.begin_turn(now.mono, &mut self.ring);
         for completion in completions.drain(..) {
             self.complete(now, completion);
         }
         self.server.hand_over(now, &mut self.ring, &mut self.peers);
         self.obey(now);
         self.server.resume(now, &mut self.ring);
+        self.timestamps.resume(now.mono, &mut self.ring);
         self.server.service.core.inbox(now);
         self.callbacks_finished(now, attempts);
         self.server.service.core.tick(now);
@@ -92,8 +98,10 @@ impl Engine {
         self.callbacks_finished(now, attempts);
         self.release_hosts();
         self.server.expire(now, &mut self.ring);
+        self.timestamps.expire(now.mono, &mut self.ring);
         self.peers.act(now, &mut self.ring, &mut self.server.service.core);
         self.server.deliver_replies();
+        self.issue(now);
         self.server.flush(now, &mut self.ring);
         for sibling in self.server.service.core.mesh().take_wakes() {
             self.ring.wake(self.mailboxes[usize::from(sibling.0)]);
@@ -101,11 +109,25 @@ impl Engine {
         }
     }
 
+    /// Serves the requests for timestamps that came over HTTP, and lets go of all that were made in
+    /// this turn, if the clock, read again, still allows it.
+    fn issue(&mut self, turn_began: Now) {
+        let (timestamps, server) = (&mut self.timestamps, &mut self.server);
+        server.ask_timestamps(&mut timestamps.issuer);
+        timestamps.issuer.serve_asked(turn_began.mono);
+        let may_leave = !timestamps.issuer.has_made() || timestamps.issuer.may_leave(now().mono);
+        server.deliver_timestamps(&mut timestamps.issuer, may_leave);
+        timestamps.flush(&mut self.ring, may_leave);
+    }
+
     fn complete(&mut self, now: Now, completion: Completion) {
         let (ring, server, lanes) = (&mut self.ring, &mut self.server, &mut self.lanes);
-        let peers = &mut self.peers;
+        let (peers, timestamps) = (&mut self.peers, &mut self.timestamps);
         match completion {
-            Completion::Accepted { socket } => server.accept(now, ring, socket),
+            Completion::Accepted { owner, socket } => match Owner::from_bits(owner) {
+                Owner::Timestamp(_) => timestamps.accept(now.mono, ring, socket),
+                _ => server.accept(now, ring, socket),
+            },
             Completion::AcceptFailed(_) => server.refused += 1,
             Completion::Connected { owner, result, socket } => match Owner::from_bits(owner) {
                 Owner::Callback(place) => lanes.connected(now, ring, place, result.is_ok()),
@@ -113,10 +135,13 @@ impl Engine {
                     let (core, peer) = (&mut server.service.core, PeerIndex(place as u8));
                     peers.connected(now, ring, core, (peer, socket), result.is_ok());
                 }
-                Owner::Client(_) | Owner::Inbound(_) => unreachable!("they connect to us"),
+                _ => unreachable!("all others connect to us"),
             },
             Completion::Received { owner, bytes, socket } => match Owner::from_bits(owner) {
                 Owner::Client(place) => server.received(now, ring, place, &bytes),
+                Owner::Timestamp(place) => {
+                    timestamps.received(now.mono, ring, (place, socket), &bytes);
+                }
                 Owner::Callback(place) => lanes.received(now, ring, place, &bytes),
                 Owner::Peer(place) => {
                     let (core, peer) = (&mut server.service.core, PeerIndex(place as u8));
@@ -129,6 +154,9 @@ impl Engine {
             },
             Completion::Ended { owner, error, socket } => match Owner::from_bits(owner) {
                 Owner::Client(place) => server.ended(ring, place, error.is_some()),
+                Owner::Timestamp(place) => {
+                    timestamps.ended(ring, (place, socket), error.is_some());
+                }
                 Owner::Callback(place) => lanes.ended(ring, place),
                 Owner::Peer(place) => {
                     let (core, peer) = (&mut server.service.core, PeerIndex(place as u8));
@@ -140,6 +168,9 @@ impl Engine {
             },
             Completion::Sent { owner, buffer, result, socket } => match Owner::from_bits(owner) {
                 Owner::Client(place) => server.sent(now, ring, place, buffer, result.is_ok()),
+                Owner::Timestamp(place) => {
+                    timestamps.sent(now.mono, ring, (place, socket), (buffer, result.is_ok()));
+                }
                 Owner::Callback(place) => lanes.sent(place, buffer),
                 Owner::Peer(place) => {
                     let (core, peer) = (&mut server.service.core, PeerIndex(place as u8));
@@ -177,7 +208,7 @@ impl Engine {
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),
                 Command::Members(addresses) => self.server.service.gate.set_resolved(addresses),
-                Command::TimestampMaster(_) => {}
+                Command::TimestampMaster(master) => self.timestamps.issuer.set_master(master),
             }
         }
     }
@@ -221,7 +252,7 @@ impl Engine {
         let meters = &self.meters[self.own];
         if wait != Wait::Poll || ended.since_ns(*published) >= PUBLISH_EVERY_NS {
             *published = ended;
-            let others = (&self.lanes, &self.peers);
+            let others = (&self.lanes, &self.peers, &self.timestamps);
             let commands = &self.commands;
             if publish(meters, &mut self.server, others, &self.ring, commands) {
                 return wait.at_most(ended.plus_ms(TAGS_BEHIND_MS));
@@ -231,7 +262,9 @@ impl Engine {
     }
 
     fn next_wait(&mut self) -> Wait {
-        let has_more = self.server.has_more() || !self.server.service.core.mesh().may_sleep();
+        let has_more = self.server.has_more()
+            || self.timestamps.has_more()
+            || !self.server.service.core.mesh().may_sleep();
         if has_more {
             return Wait::Poll;
         }
@@ -241,8 +274,9 @@ impl Engine {
             .core
             .next_wake()
             .map(|tick| MonoNs(tick.begins().0.saturating_sub(self.spin_ns)));
-        let deadlines = [due, self.server.next_wake(), self.lanes.next_wake()];
-        match deadlines.into_iter().flatten().min() {
+        let connections = [self.server.next_wake(), self.timestamps.next_wake()];
+        let deadlines = [due, self.lanes.next_wake()].into_iter().chain(connections);
+        match deadlines.flatten().min() {
             Some(deadline) if deadline <= now().mono => Wait::Poll,
             Some(deadline) => Wait::Until(deadline),
             None => Wait::Event,
@@ -259,6 +293,7 @@ impl Engine {
         self.ring.stop_listening();
         self.server.service.core.shard_mut().stop_popping();
         self.server.stop();
+        self.timestamps.stop();
         let mut idle_since = None;
         loop {
             let at = now();
@@ -268,9 +303,10 @@ impl Engine {
             } else {
                 let since = *idle_since.get_or_insert(at.mono);
                 // What the last pops told other ranks must leave, or those would pop as well.
-                let is_done = self.server.open() == 0 && self.server.service.core.peers_settled();
+                let is_closed = self.server.open() == 0 && self.timestamps.open() == 0;
+                let is_done = is_closed && self.server.service.core.peers_settled();
                 if is_done || at.mono >= since.plus_ms(STOP_FLUSH_MS) {
-                    let others = (&self.lanes, &self.peers);
+                    let others = (&self.lanes, &self.peers, &self.timestamps);
                     let (own, commands) = (&self.meters[self.own], &self.commands);
                     let _ = publish(own, &mut self.server, others, &self.ring, commands);
                     return Ok(());

@@ -303,6 +303,36 @@ meters! {
     internal_timers_released: Counter,
     /// Requests to the internal HTTP API refused because they came from no member.
     internal_strangers: Counter,
+    /// Timestamps handed out.
+    timestamps: Counter,
+    /// Requests answered with timestamps, over Thrift and HTTP.
+    timestamp_calls: Counter,
+    /// Of these, those for more than one.
+    timestamp_ranges: Counter,
+    /// Requests for timestamps that had to wait: for the next millisecond, as the present one's
+    /// were used up, or for the bound to be stored.
+    timestamp_waits: Counter,
+    /// Requests for timestamps that wait; behind one of them its connection waits.
+    timestamp_waiting: Gauge,
+    /// Requests for timestamps refused because this node is not the master, or cannot prove it.
+    timestamp_refusals_not_serving: Counter,
+    /// Requests for timestamps refused because their range is missing, below 1 or too large.
+    timestamp_refusals_range: Counter,
+    /// Requests for timestamps refused because they had waited for a second, or too many waited.
+    timestamp_refusals_waited: Counter,
+    /// Requests for timestamps that name a method that does not exist.
+    timestamp_unknown_methods: Counter,
+    /// Requests whose timestamps were made and not sent, because the mastership ended before they
+    /// left.
+    timestamp_withheld: Counter,
+    /// Connections for timestamps open.
+    timestamp_connections: Gauge,
+    /// Connections for timestamps accepted.
+    timestamp_connections_accepted: Counter,
+    /// Connections for timestamps closed at a limit.
+    timestamp_connections_refused: Counter,
+    /// Connections for timestamps closed because something came over them that is no request.
+    timestamp_protocol_errors: Counter,
     /// Loop turns.
     turns: Counter,
     /// Loop turns longer than the budget.

@@ -32,6 +32,9 @@ mod service;
 pub mod settings;
 mod start;
 pub mod tag_feed;
+mod timestamp_connection;
+mod timestamp_issuer;
+mod timestamp_server;
 mod voice;
 
 pub use start::{NodeHandle, StartError, start};

@@ -11,6 +11,8 @@ pub enum Owner {
     Peer(u32),
     /// A connection that a peer dialled, by its place.
     Inbound(u32),
+    /// A connection for timestamps, by its place.
+    Timestamp(u32),
 }
 
 impl Owner {
@@ -21,6 +23,7 @@ impl Owner {
             Owner::Callback(place) => (1, place),
             Owner::Peer(place) => (2, place),
             Owner::Inbound(place) => (3, place),
+            Owner::Timestamp(place) => (4, place),
         };
         kind << 32 | u64::from(place)
     }
@@ -33,6 +36,7 @@ impl Owner {
             1 => Owner::Callback(place),
             2 => Owner::Peer(place),
             3 => Owner::Inbound(place),
+            4 => Owner::Timestamp(place),
             other => unreachable!("no socket was given an owner of kind {other}"),
         }
     }

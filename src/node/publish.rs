@@ -10,14 +10,15 @@ use super::meters::CoreMeters;
 use super::peer_sockets::PeerSockets;
 use super::server::Server;
 use super::service::Service;
+use super::timestamp_server::TimestampServer;
 
-/// Publishes the present state of a core. Cost: some sixty relaxed stores, two per peer, and one
+/// Publishes the present state of a core. Cost: some seventy relaxed stores, two per peer, and one
 /// clock read. True: more is to be told of statistics tags than the control thread takes; publish
 /// again soon.
 pub fn publish(
     meters: &CoreMeters,
     server: &mut Server,
-    (lanes, sockets): (&Lanes, &PeerSockets),
+    (lanes, sockets, timestamps): (&Lanes, &PeerSockets, &TimestampServer),
     ring: &Ring,
     commands: &Commands,
 ) -> bool {
@@ -62,6 +63,7 @@ pub fn publish(
     meters.callback_connections.set(lanes.open() as u64);
     publish_peers(meters, &server.service.core, sockets);
     publish_internal(meters, &server.service);
+    publish_timestamps(meters, timestamps);
     let mesh = server.service.core.mesh();
     mesh.depth();
     meters.mesh_sent.set(mesh.sent);
@@ -115,4 +117,23 @@ fn publish_internal(meters: &CoreMeters, service: &Service) {
     meters.internal_references.set(internal.references);
     meters.internal_timers_released.set(counted.released);
     meters.internal_strangers.set(service.gate.refused);
+}
+
+fn publish_timestamps(meters: &CoreMeters, timestamps: &TimestampServer) {
+    let counted = &timestamps.issuer.counters;
+    meters.timestamps.set(counted.timestamps);
+    meters.timestamp_calls.set(counted.calls);
+    meters.timestamp_ranges.set(counted.ranges);
+    meters.timestamp_waits.set(counted.waits);
+    meters.timestamp_refusals_not_serving.set(counted.refused_not_serving);
+    meters.timestamp_refusals_range.set(counted.refused_range);
+    meters.timestamp_refusals_waited.set(counted.refused_waited);
+    meters.timestamp_unknown_methods.set(counted.unknown_methods);
+    meters.timestamp_withheld.set(counted.withheld);
+    let waiting = timestamps.waiting() + timestamps.issuer.asked();
+    meters.timestamp_waiting.set(waiting as u64);
+    meters.timestamp_connections.set(timestamps.open() as u64);
+    meters.timestamp_connections_accepted.set(timestamps.accepted);
+    meters.timestamp_connections_refused.set(timestamps.refused);
+    meters.timestamp_protocol_errors.set(timestamps.protocol_errors);
 }

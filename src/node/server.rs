@@ -6,12 +6,14 @@ use crate::base::time::{MonoNs, Now};
 use crate::ring::{Received, Ring, SocketId};
 use crate::shard::effects::Reply;
 
+use super::answers::{write_no_timestamps, write_timestamps};
 use super::connection::{Appetite, Connection, Home};
 use super::deadlines::Deadlines;
 use super::owner::Owner;
 use super::peer_handshake;
 use super::peer_sockets::PeerSockets;
 use super::service::Service;
+use super::timestamp_issuer::{Denial, Issued, Issuer};
 
 /// Connections beyond the limit that are answered 503; still more are closed without a word.
 const REFUSALS_MAX: usize = 64;
@@ -211,6 +213,32 @@ impl Server {
             self.mark_dirty(place);
         }
         self.replies = replies;
+    }
+
+    /// Hands the requests for timestamps of this turn on.
+    pub fn ask_timestamps(&mut self, issuer: &mut Issuer) {
+        let Some(asks) = &mut self.service.timestamp_asks else { return };
+        asks.drain(..).for_each(|(from, count)| issuer.ask(from, count));
+    }
+
+    /// Writes the answers to requests for timestamps.
+    pub fn deliver_timestamps(&mut self, issuer: &mut Issuer, may_leave: bool) {
+        while let Some(Issued { to, count, result }) = issuer.next_issued(may_leave) {
+            let connection = self.places[to.connection as usize].as_mut();
+            let Some(connection) = connection.filter(|it| it.generation == to.generation) else {
+                continue;
+            };
+            connection.answer_by(to.request, |out, persistence| match result {
+                Ok(first) => write_timestamps(out, first, count, persistence),
+                Err(denial) => {
+                    let master = issuer.master().filter(|_| denial == Denial::NotServing);
+                    write_no_timestamps(out, &issuer.reason(denial), master, persistence);
+                }
+            });
+            self.resume_if_paused(to.connection);
+            self.answered += 1;
+            self.mark_dirty(to.connection);
+        }
     }
 
     /// Sends what the turn produced: one send per connection. Closes those that are done.

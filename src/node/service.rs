@@ -4,6 +4,7 @@ use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Request, Requester, Target};
 use crate::timer::admission::{Rejection, admit, admit_told};
+use crate::timestamp::RANGE_MAX;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
 use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::resync_json::{Reference, parse_references};
@@ -28,13 +29,20 @@ pub struct RequestLine {
     pub path: TimerPath,
     /// How the connection goes on.
     pub persistence: Persistence,
+    /// How many timestamps are asked for; 0 if the query cannot be understood.
+    pub count: u32,
 }
 
 impl RequestLine {
     /// Takes from a head what the rest of the request needs.
     pub fn of(head: &RequestHead<'_>) -> Self {
         let persistence = Persistence { keep_alive: head.keep_alive, is_http10: head.is_http10 };
-        Self { method: head.method, path: parse_path(head.path), persistence }
+        let path = parse_path(head.path);
+        let count = match head.query {
+            Some(query) if path == TimerPath::Timestamps => count_in(query),
+            _ => 1,
+        };
+        Self { method: head.method, path, persistence, count }
     }
 }
 
@@ -68,6 +76,8 @@ pub struct Service {
     pub gate: Gate,
     /// What other nodes told and asked for.
     pub internal: InternalCounters,
+    /// Requests for timestamps, to be taken from here in this turn; `None`: none are served.
+    pub timestamp_asks: Option<Vec<(Requester, u32)>>,
     opaque_bytes_max: u32,
     json: JsonScratch,
     content: Vec<u8>,
@@ -96,6 +106,7 @@ impl Service {
             bad: 0,
             gate: Gate::new(accepts_strangers),
             internal: InternalCounters::default(),
+            timestamp_asks: None,
             opaque_bytes_max,
             json: JsonScratch::default(),
             content: Vec::new(),
@@ -145,19 +156,37 @@ impl Service {
                 write_pong(out, persistence);
                 return Served::Written;
             }
+            (TimerPath::Timestamps, Method::Post) => {
+                let asked = self.ask_timestamps(from, line.count);
+                return self.settle(asked, persistence, out);
+            }
             (TimerPath::Collection, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Timer(_), _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
             (TimerPath::References, _) => return self.not_allowed(out, "DELETE", persistence),
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
+            (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
-                let reason = "no such path; expected /timers, /timers/<id> or /ping";
+                let reason = "no such path; expected /timers, /timers/<id>, /timestamps or /ping";
                 return self.settle(Err((404, reason.into())), persistence, out);
             }
         };
         self.core.request(now, from, request);
         Served::Later
+    }
+
+    /// POST of timestamps; the body, if any, means nothing.
+    fn ask_timestamps(&mut self, from: Requester, count: u32) -> Result<(), (u16, String)> {
+        let Some(asks) = &mut self.timestamp_asks else {
+            let reason = "timestamps are off; set enabled = true in [timestamp]";
+            return Err((404, reason.into()));
+        };
+        if count == 0 || count > RANGE_MAX {
+            return Err((400, format!("count: expected ?count=n with n from 1 to {RANGE_MAX}")));
+        }
+        asks.push((from, count));
+        Ok(())
     }
 
     /// POST and PUT: the body is a timer.
@@ -292,6 +321,12 @@ impl Service {
         write_not_allowed(out, allow, persistence);
         Served::Written
     }
+}
+
+/// The number in `count=n`; 0 for any other query.
+fn count_in(query: &str) -> u32 {
+    let count = query.strip_prefix("count=").filter(|count| !count.starts_with('+'));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// Status and reason for a document that is no timer.

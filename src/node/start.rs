@@ -24,12 +24,15 @@ use super::engine::Engine;
 use super::lanes::Lanes;
 use super::mesh::{MeshPort, mesh};
 use super::meters::CoreMeters;
+use super::owner::Owner;
 use super::peer_sockets::PeerSockets;
 use super::peering::Identity;
 use super::resolver::Resolver;
 use super::server::Server;
 use super::service::Service;
 use super::settings::NodeSettings;
+use super::timestamp_issuer::Issuer;
+use super::timestamp_server::TimestampServer;
 
 /// Connections that wait to be accepted, per core.
 const BACKLOG: u32 = 4_096;
@@ -50,11 +53,13 @@ pub enum StartError {
     /// The listening socket cannot be opened.
     #[error(
         "cannot listen on {address}: {source}. Is another node running there? \
-         Choose another address with --listen or [node] listen"
+         Choose another address with {setting}"
     )]
     Listen {
         /// The address asked for.
         address: SocketAddr,
+        /// Where it is set.
+        setting: &'static str,
         /// The kernel's answer.
         source: std::io::Error,
     },
@@ -68,8 +73,11 @@ pub enum StartError {
 
 /// A running node. Dropping it without [`NodeHandle::stop`] leaves the threads running.
 pub struct NodeHandle {
-    /// The address that all cores listen on (with the port taken when 0 was asked for).
+    /// The address that all cores listen on (with the port taken when 0 was asked for). Nobody
+    /// listens there if no timers are served.
     pub address: SocketAddr,
+    /// The address that all cores listen on for timestamps, if they serve any.
+    pub timestamp_address: Option<SocketAddr>,
     /// One per core.
     pub meters: Arc<[CoreMeters]>,
     /// The cores pinned to, in shard order; empty when not pinned.
@@ -140,13 +148,20 @@ struct Go {
     port: u16,
 }
 
+/// What one core listens on.
+struct Listeners {
+    timers: Option<Listener>,
+    timestamps: Option<Listener>,
+}
+
 /// What a core's thread is started with.
 struct Seat {
     own: usize,
     core: Option<usize>,
     settings: Arc<NodeSettings>,
     shards: ShardCount,
-    listener: Listener,
+    listeners: Listeners,
+    oracle: Option<Arc<Oracle>>,
     mesh: MeshPort,
     meters: Arc<[CoreMeters]>,
     stop: Arc<AtomicBool>,
@@ -168,7 +183,9 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     raise_open_files_limit();
     let placement = placement(settings)?;
     let shards = ShardCount::new(placement.len() as u16);
-    let (address, listeners) = listen(settings.listen, placement.len())?;
+    let (addresses, listeners) = listen_all(settings, placement.len())?;
+    let (address, timestamp_address) = addresses;
+    let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
     let stop = Arc::new(AtomicBool::new(false));
     let settings = Arc::new(settings.clone());
@@ -179,7 +196,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     // Another one for each process, also of one that is started within the same millisecond.
     let incarnation = unguessable() | 1;
     let identity = Identity { incarnation, accepts_strangers: settings.accept_strangers };
-    for (own, (listener, mesh)) in listeners.into_iter().zip(ports).enumerate() {
+    for (own, (listeners, mesh)) in listeners.into_iter().zip(ports).enumerate() {
         let (go, wait_for_go) = channel();
         gos.push(go);
         let seat = Seat {
@@ -187,7 +204,8 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             core: placement[own],
             settings: settings.clone(),
             shards,
-            listener,
+            listeners,
+            oracle: oracle.clone(),
             mesh,
             meters: meters.clone(),
             stop: stop.clone(),
@@ -212,8 +230,19 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver, port: address.port() });
     }
     let cores = placement.into_iter().flatten().collect();
-    let oracle = settings.timestamp.as_ref().map(|_| Arc::default());
-    Ok(NodeHandle { address, meters, cores, kernel, view, oracle, commands, stop, wakers, threads })
+    Ok(NodeHandle {
+        address,
+        timestamp_address,
+        meters,
+        cores,
+        kernel,
+        view,
+        oracle,
+        commands,
+        stop,
+        wakers,
+        threads,
+    })
 }
 
 /// A number that differs between processes and that nobody outside knows.
@@ -242,10 +271,34 @@ fn placement(settings: &NodeSettings) -> Result<Vec<Option<usize>>, StartError> 
     Ok((0..shards).map(|shard| settings.pin.then(|| cores[shard % cores.len()])).collect())
 }
 
+/// The addresses for timers and for timestamps, and the listeners of each core.
+fn listen_all(
+    settings: &NodeSettings,
+    count: usize,
+) -> Result<((SocketAddr, Option<SocketAddr>), Vec<Listeners>), StartError> {
+    let mut all: Vec<_> =
+        (0..count).map(|_| Listeners { timers: None, timestamps: None }).collect();
+    let mut address = settings.listen;
+    if settings.serves_timers {
+        let setting = "--listen or [node] listen";
+        let (bound, listeners) = listen(settings.listen, setting, count)?;
+        address = bound;
+        all.iter_mut().zip(listeners).for_each(|(core, it)| core.timers = Some(it));
+    }
+    let Some(timestamp) = &settings.timestamp else { return Ok(((address, None), all)) };
+    let (bound, listeners) = listen(timestamp.listen, "[timestamp] listen", count)?;
+    all.iter_mut().zip(listeners).for_each(|(core, it)| core.timestamps = Some(it));
+    Ok(((address, Some(bound)), all))
+}
+
 /// One listener per core on the same address. A first bind without sharing tells whether another
 /// process has the port.
-fn listen(wanted: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<Listener>), StartError> {
-    let failed = |source| StartError::Listen { address: wanted, source };
+fn listen(
+    wanted: SocketAddr,
+    setting: &'static str,
+    count: usize,
+) -> Result<(SocketAddr, Vec<Listener>), StartError> {
+    let failed = |source| StartError::Listen { address: wanted, setting, source };
     let mut address = wanted;
     if wanted.port() != 0 {
         wait_until_free(wanted).map_err(failed)?;
@@ -305,13 +358,22 @@ impl Seat {
         let settings = &self.settings;
         let began = now();
         let core = Core::with_identity(self.shard_config(), self.mesh, self.identity, began);
-        let service =
+        let mut service =
             Service::new(core, settings.limits.opaque_bytes_max, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
-        ring.listen(self.listener);
+        service.timestamp_asks = self.oracle.as_ref().map(|_| Vec::new());
+        if let Some(listener) = self.listeners.timers {
+            ring.listen_as(listener, Owner::Client(0).to_bits());
+        }
+        if let Some(listener) = self.listeners.timestamps {
+            ring.listen_as(listener, Owner::Timestamp(0).to_bits());
+        }
+        let timestamp = settings.timestamp.clone().unwrap_or_default();
+        let issuer = Issuer::new(self.oracle.unwrap_or_default());
         let engine = Engine {
             ring,
             server: Server::new(service, own, &settings.limits, began.mono),
+            timestamps: TimestampServer::new(&timestamp, issuer, began.mono),
             lanes: Lanes::new(resolver.clone(), &settings.callbacks, began.mono),
             peers: PeerSockets::new(resolver.clone(), port),
             resolver,

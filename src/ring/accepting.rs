@@ -22,12 +22,14 @@ enum Accepting {
 /// One listener. Without a socket, and idle, the slot is free.
 pub(super) struct ListenerSlot {
     listener: Option<Listener>,
+    /// What sockets accepted by it carry.
+    owner: u64,
     accepting: Accepting,
 }
 
 impl Ring {
-    pub(super) fn add_listener(&mut self, listener: Listener) {
-        let slot = ListenerSlot { listener: Some(listener), accepting: Accepting::Idle };
+    pub(super) fn add_listener(&mut self, listener: Listener, owner: u64) {
+        let slot = ListenerSlot { listener: Some(listener), owner, accepting: Accepting::Idle };
         let is_free =
             |slot: &ListenerSlot| slot.listener.is_none() && slot.accepting == Accepting::Idle;
         let place = self.listeners.iter().position(is_free).unwrap_or(self.listeners.len());
@@ -60,14 +62,14 @@ impl Ring {
             slot.accepting = Accepting::Idle;
             self.kernel.operation_ended();
         }
-        let is_wanted = slot.listener.is_some();
+        let (is_wanted, owner) = (slot.listener.is_some(), slot.owner);
         if event.result >= 0 {
             // SAFETY: the kernel made this descriptor for this completion, which is seen once;
             // nobody else knows it.
             let fd = unsafe { OwnedFd::from_raw_fd(event.result) };
             if is_wanted {
-                let socket = self.sockets.insert(fd, 0);
-                completions.push(Completion::Accepted { socket });
+                let socket = self.sockets.insert(fd, owner);
+                completions.push(Completion::Accepted { socket, owner });
             }
         } else if is_wanted {
             match -event.result {

@@ -47,14 +47,16 @@ impl Received {
     }
 }
 
-/// What happened. `owner` is the number given with [`Ring::set_owner`](super::Ring::set_owner) or
-/// [`Ring::connect`](super::Ring::connect).
+/// What happened. `owner` is the number given with [`Ring::set_owner`](super::Ring::set_owner),
+/// [`Ring::connect`](super::Ring::connect) or [`Ring::listen_as`](super::Ring::listen_as).
 #[derive(Debug)]
 pub enum Completion {
     /// A client connected; give it an owner, then [`Ring::receive`](super::Ring::receive).
     Accepted {
         /// The new socket.
         socket: SocketId,
+        /// The listener's owner, for the time being also the socket's.
+        owner: u64,
     },
     /// The listener failed once (EMFILE, ENFILE, ENOMEM…); it is armed again after a pause by
     /// itself.

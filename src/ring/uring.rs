@@ -101,7 +101,12 @@ impl Ring {
     /// Accepts on `listener` from now on (multishot). The ring owns it; see
     /// [`Ring::stop_listening`].
     pub fn listen(&mut self, listener: Listener) {
-        self.add_listener(listener);
+        self.listen_as(listener, 0);
+    }
+
+    /// As [`Ring::listen`]; what is accepted carries this owner.
+    pub fn listen_as(&mut self, listener: Listener, owner: u64) {
+        self.add_listener(listener, owner);
     }
 
     /// Stops accepting and closes the listeners. The port is free when the next turn has been
@@ -123,7 +128,8 @@ impl Ring {
         self.sockets.insert(socket, owner)
     }
 
-    /// Sets the number that this socket's completions carry; an accepted socket's is 0 before.
+    /// Sets the number that this socket's completions carry; an accepted socket's is its
+    /// listener's before.
     pub fn set_owner(&mut self, socket: SocketId, owner: u64) {
         if let Some(socket) = self.sockets.get(socket) {
             socket.owner = owner;
@@ -302,7 +308,7 @@ impl Drop for Ring {
             }
             // Accepted in the last moment: closed like the others.
             for completion in &completions {
-                if let Completion::Accepted { socket } = completion {
+                if let Completion::Accepted { socket, .. } = completion {
                     self.begin_closing(*socket);
                 }
             }

@@ -3,13 +3,17 @@
 //! followed; a look takes over a small step forward, refuses a large one, and turns a step back, or
 //! a start above the wall clock, into going at half speed until the wall clock has caught up.
 
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{MonoNs, Now, WallMs};
+
+/// Nanoseconds in a millisecond. The wall clock is read in whole ones, rounded down.
+const MS: u64 = 1_000_000;
 
 /// A clock that any thread can read: wall time plus what is ahead of it, which halves its lead in
 /// real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockLine {
-    /// Wall clock minus monotonic clock.
+    /// Wall clock minus monotonic clock; wraps, so that a wall clock before it has one, too.
     pub wall_offset_ns: u64,
     /// How far this clock was ahead of the wall clock at `ahead_at`.
     pub ahead_ns: u64,
@@ -31,7 +35,23 @@ impl ClockLine {
     /// Milliseconds since the Unix epoch.
     #[inline]
     pub const fn unix_ms(&self, now: MonoNs) -> u64 {
-        (self.wall_offset_ns + now.0 + self.ahead_ns(now)) / 1_000_000
+        self.unix_ns(now) / MS
+    }
+
+    #[inline]
+    const fn unix_ns(&self, now: MonoNs) -> u64 {
+        self.wall_ns(now).saturating_add(self.ahead_ns(now))
+    }
+
+    /// The wall clock, as far as it is followed.
+    #[inline]
+    const fn wall_ns(&self, now: MonoNs) -> u64 {
+        self.wall_offset_ns.wrapping_add(now.0)
+    }
+
+    /// The wall clock, as far as it is followed, in milliseconds.
+    pub const fn wall_ms(&self, now: MonoNs) -> u64 {
+        self.wall_ns(now) / MS
     }
 }
 
@@ -56,27 +76,173 @@ pub struct Clock {
 impl Clock {
     /// Begins with the wall clock, but not above `witness` (another clock: that of the servers of
     /// `ZooKeeper`) by more than the limit.
-    pub fn start(_now: Now, _witness: Option<WallMs>, _jump_max_ms: u64) -> (Self, Seen) {
-        todo!()
+    pub fn start(now: Now, witness: Option<WallMs>, jump_max_ms: u64) -> (Self, Seen) {
+        let ahead_ms = witness.map_or(0, |witness| now.wall.0.saturating_sub(witness.0));
+        let is_refused = ahead_ms > jump_max_ms && !is_planted(Bug::ClockJumpFollowed);
+        let (wall, seen) = match witness {
+            Some(witness) if is_refused => (witness, Seen::RefusedMs(ahead_ms)),
+            _ => (now.wall, Seen::Agreed),
+        };
+        let wall_offset_ns = wall.0.saturating_mul(MS).wrapping_sub(now.mono.0);
+        let line = ClockLine { wall_offset_ns, ahead_ns: 0, ahead_at: now.mono };
+        (Self { line, jump_max_ms }, seen)
     }
 
-    /// Compares with the wall clock.
-    pub fn look(&mut self, _now: Now) -> Seen {
-        todo!()
+    /// Compares with the wall clock. What timestamps tell never goes back by it.
+    pub fn look(&mut self, now: Now) -> Seen {
+        let followed_ns = self.line.wall_ns(now.mono);
+        // The true reading lies between these: the clock was rounded down.
+        let least_ns = now.wall.0.saturating_mul(MS);
+        let most_ns = least_ns.saturating_add(MS - 1);
+        if followed_ns < least_ns {
+            let step_ms = (least_ns - followed_ns) / MS;
+            if step_ms > self.jump_max_ms && !is_planted(Bug::ClockJumpFollowed) {
+                return Seen::RefusedMs(step_ms);
+            }
+            self.follow(now.mono, least_ns);
+        } else if followed_ns > most_ns {
+            self.follow(now.mono, most_ns);
+            let step_ms = (followed_ns - most_ns) / MS;
+            // Less is what every clock does that is kept right.
+            if step_ms > 0 {
+                return Seen::BackMs(step_ms);
+            }
+        }
+        Seen::Agreed
+    }
+
+    fn follow(&mut self, now: MonoNs, wall_ns: u64) {
+        let told_ns = self.line.unix_ns(now);
+        self.line = ClockLine {
+            wall_offset_ns: wall_ns.wrapping_sub(now.0),
+            ahead_ns: told_ns.saturating_sub(wall_ns),
+            ahead_at: now,
+        };
     }
 
     /// The clock must not tell less than this: what was handed out before the start.
-    pub fn raise(&mut self, _now: MonoNs, _unix_ms: u64) {
-        todo!()
+    pub fn raise(&mut self, now: MonoNs, unix_ms: u64) {
+        let wanted_ns = unix_ms.saturating_mul(MS);
+        if self.line.unix_ns(now) < wanted_ns {
+            self.line.ahead_ns = wanted_ns.saturating_sub(self.line.wall_ns(now));
+            self.line.ahead_at = now;
+        }
     }
 
     /// For the cores.
     pub fn line(&self) -> ClockLine {
         self.line
     }
+}
 
-    /// The largest step forward that is followed.
-    pub fn jump_max_ms(&self) -> u64 {
-        self.jump_max_ms
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMIT_MS: u64 = 10_000;
+
+    fn at(mono_ms: u64, wall_ms: u64) -> Now {
+        Now { mono: MonoNs(mono_ms * MS), wall: WallMs(wall_ms) }
+    }
+
+    fn started() -> Clock {
+        Clock::start(at(1_000, 50_000), None, LIMIT_MS).0
+    }
+
+    #[test]
+    fn it_tells_the_wall_clock() {
+        let mut clock = started();
+        assert_eq!(clock.line().unix_ms(MonoNs(1_000 * MS)), 50_000);
+        assert_eq!(clock.look(at(3_000, 52_000)), Seen::Agreed);
+        assert_eq!(clock.line().unix_ms(MonoNs(3_000 * MS)), 52_000);
+    }
+
+    #[test]
+    fn a_small_step_forward_is_taken_over() {
+        let mut clock = started();
+        assert_eq!(clock.look(at(2_000, 51_000 + LIMIT_MS)), Seen::Agreed);
+        assert_eq!(clock.line().unix_ms(MonoNs(2_000 * MS)), 51_000 + LIMIT_MS);
+    }
+
+    #[test]
+    fn a_large_step_forward_is_refused() {
+        let mut clock = started();
+        let step_ms = LIMIT_MS + 1;
+        assert_eq!(clock.look(at(2_000, 51_000 + step_ms)), Seen::RefusedMs(step_ms));
+        assert_eq!(clock.line().unix_ms(MonoNs(2_000 * MS)), 51_000);
+        assert_eq!(clock.look(at(3_000, 52_000)), Seen::Agreed);
+    }
+
+    #[test]
+    fn a_step_back_never_shows() {
+        let mut clock = started();
+        assert_eq!(clock.look(at(2_000, 47_000)), Seen::BackMs(3_999));
+        let told = |clock: &Clock, mono_ms: u64| clock.line().unix_ms(MonoNs(mono_ms * MS));
+        assert_eq!(told(&clock, 2_000), 51_000);
+        // Four seconds ahead: half speed for eight.
+        assert_eq!(told(&clock, 6_000), 53_000);
+        assert_eq!(clock.look(at(6_000, 51_000)), Seen::Agreed);
+        assert_eq!(told(&clock, 6_000), 53_000);
+        assert_eq!(told(&clock, 10_000), 55_000);
+        assert_eq!(told(&clock, 11_000), 56_000);
+    }
+
+    #[test]
+    fn a_step_forward_shortens_the_lead_first() {
+        let mut clock = started();
+        clock.raise(MonoNs(1_000 * MS), 53_000);
+        assert_eq!(clock.look(at(1_000, 52_000)), Seen::Agreed);
+        assert_eq!(clock.line().unix_ms(MonoNs(1_000 * MS)), 53_000);
+        assert_eq!(clock.line().ahead_ns(MonoNs(1_000 * MS)), 1_000 * MS);
+    }
+
+    #[test]
+    fn a_witness_holds_a_wrong_clock_down() {
+        let now = at(1_000, 3_600_000);
+        let (clock, seen) = Clock::start(now, Some(WallMs(50_000)), LIMIT_MS);
+        assert_eq!(seen, Seen::RefusedMs(3_550_000));
+        assert_eq!(clock.line().unix_ms(now.mono), 50_000);
+        let (clock, seen) = Clock::start(now, Some(WallMs(3_600_000 - LIMIT_MS)), LIMIT_MS);
+        assert_eq!((clock.line().unix_ms(now.mono), seen), (3_600_000, Seen::Agreed));
+    }
+
+    #[test]
+    fn a_wall_clock_below_the_monotonic_one_and_an_absurd_bound_are_survived() {
+        let now = at(5_000, 1);
+        let (mut clock, _) = Clock::start(now, None, LIMIT_MS);
+        assert_eq!(clock.line().unix_ms(MonoNs(6_000 * MS)), 1_001);
+        clock.raise(now.mono, i64::MAX as u64);
+        assert_eq!(clock.line().unix_ms(now.mono), u64::MAX / MS);
+        clock.look(at(6_000, u64::MAX));
+        clock.look(at(7_000, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn no_clock_ever_goes_back(looks in prop::collection::vec(
+            (0u64..5_000, -8_000i64..8_000, any::<bool>()), 1..50,
+        )) {
+            let (mut mono_ms, mut wall_ms) = (1_000, 1_000_000u64);
+            let (mut clock, _) = Clock::start(at(mono_ms, wall_ms), None, LIMIT_MS);
+            let mut told_ms = clock.line().unix_ms(MonoNs(mono_ms * MS));
+            for (pass_ms, step_ms, is_raise) in looks {
+                mono_ms += pass_ms;
+                wall_ms = (wall_ms + pass_ms).saturating_add_signed(step_ms);
+                let now = at(mono_ms, wall_ms);
+                let before_ms = clock.line().unix_ms(now.mono);
+                // At least half speed, at most full speed.
+                prop_assert!(before_ms >= told_ms + pass_ms / 2);
+                prop_assert!(before_ms <= told_ms + pass_ms + 1);
+                if is_raise {
+                    clock.raise(now.mono, before_ms + 500);
+                }
+                clock.look(now);
+                told_ms = clock.line().unix_ms(now.mono);
+                prop_assert!(told_ms >= before_ms);
+                prop_assert!(told_ms + 1 >= wall_ms, "no step here is refused");
+            }
+        }
     }
 }

@@ -10,7 +10,13 @@
 use super::Timestamp;
 use super::clock::Seen;
 use super::oracle::Terms;
-use crate::base::time::{MonoNs, Now, WallMs};
+use crate::base::time::{MonoNs, WallMs};
+
+mod machine;
+#[cfg(test)]
+mod machine_tests;
+
+pub use machine::Coordinator;
 
 /// Settings of a coordinated server.
 #[derive(Clone, Debug)]
@@ -191,30 +197,4 @@ pub enum Role {
     Suspended,
     /// Stopped.
     Stopped,
-}
-
-/// The state machine.
-#[derive(Debug)]
-pub struct Coordinator {}
-
-impl Coordinator {
-    /// Waits for [`Event::Start`].
-    pub fn new(_settings: CoordinatorSettings) -> Self {
-        todo!()
-    }
-
-    /// Takes an event; effects are appended.
-    pub fn handle(&mut self, _now: Now, _event: Event, _effects: &mut Vec<Effect>) {
-        todo!()
-    }
-
-    /// When [`Event::Tick`] is wanted next.
-    pub fn wake_at(&self) -> MonoNs {
-        todo!()
-    }
-
-    /// What this server is.
-    pub fn role(&self, _now: MonoNs) -> Role {
-        todo!()
-    }
 }

@@ -1,13 +1,27 @@
 //! How long a master may answer without hearing from `ZooKeeper`.
 //!
-//! The session is taken away by the leader of the ensemble, which counts from when it last heard of
-//! the session. It hears of sessions that live on other servers with their pings, each half tick
-//! (a session lasts at least two ticks, so that this is at most a quarter of it), and a server that
-//! is cut off from its leader answers reads and pings for a while. So only writes count, which the
-//! leader has seen, and an acknowledged write proves that the leader has been told of what this
-//! session sent a quarter of the session before that write was sent. From there the session lasts
-//! its whole length. A twentieth is kept back for clocks that differ in speed.
+//! A session is taken away by the leader of the ensemble, which counts from when it last heard of
+//! the session. Of sessions that live on other servers it hears only with the answers to its own
+//! pings, every half tick (a session lasts at least two ticks, so that this is at most a quarter of
+//! it). A server that is cut off from its leader goes on answering reads and pings for a while, and
+//! a leader, or the way from it to the server, may be stuck while requests still travel the other
+//! way: then acknowledgements come, late, although no ping was answered for a long time. So neither
+//! an answer, nor the acknowledgement of one write, proves that the leader has heard of anything.
+//!
+//! Three in a row do, because each way between leader and server keeps its order:
+//!
+//! 1. something was answered: the server had heard of the session before that;
+//! 2. a write that was sent a quarter of the session later or more is acknowledged: the leader has
+//!    sent a ping in between, and the server has seen it before this acknowledgement;
+//! 3. a write that was sent after that is acknowledged: the leader saw the answer to the ping first.
+//!
+//! From when the first was sent, the session lasts its whole length. A session that moves to another
+//! server is announced to the leader by the move itself, and a new leader counts from its own start.
+//! A twentieth is kept back for clocks that differ in speed.
 
+use std::collections::VecDeque;
+
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
 
 /// What a session has proved.
@@ -16,23 +30,117 @@ pub struct Lease {
     session_ms: u64,
     /// The leader had heard of the session at this time or later.
     proved: MonoNs,
-    /// Times at which writes were sent that have been acknowledged, in order, all after `proved`.
-    sent: std::collections::VecDeque<MonoNs>,
+    /// The same, once a write that is sent from now on has been acknowledged.
+    nearly_proved: MonoNs,
+    /// What was answered, oldest first; of those that are a quarter of the session old, only the
+    /// newest.
+    touches: VecDeque<Touch>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    sent: MonoNs,
+    answered: MonoNs,
 }
 
 impl Lease {
-    /// A session was made by a request that was sent at `sent`.
-    pub fn begin(_sent: MonoNs, _session_ms: u64) -> Self {
-        todo!()
+    /// A session of this length was made by a request that was sent at `sent`.
+    pub fn begin(sent: MonoNs, session_ms: u64) -> Self {
+        Self { session_ms, proved: sent, nearly_proved: sent, touches: VecDeque::new() }
     }
 
-    /// A write that was sent at `sent` has been acknowledged.
-    pub fn acknowledged(&mut self, _sent: MonoNs) {
-        todo!()
+    /// Anything that was sent at `sent` has been answered: `now` is not earlier than the answer.
+    pub fn touched(&mut self, sent: MonoNs, now: MonoNs) {
+        while self.touches.get(1).is_some_and(|next| self.is_old(next, now)) {
+            self.touches.pop_front();
+        }
+        self.touches.push_back(Touch { sent, answered: now });
+    }
+
+    /// A write that was sent at `sent`, after the answers before it had come, has been acknowledged.
+    pub fn acknowledged(&mut self, sent: MonoNs, now: MonoNs) {
+        if is_planted(Bug::LeaseFromAcknowledgement) {
+            self.proved = now;
+        }
+        self.proved = self.proved.max(self.nearly_proved);
+        if let Some(touch) = self.touches.iter().rev().find(|touch| self.is_old(touch, sent)) {
+            self.nearly_proved = self.nearly_proved.max(touch.sent);
+        }
+        self.touched(sent, now);
     }
 
     /// When the master stops answering.
     pub fn until(&self) -> MonoNs {
-        todo!()
+        self.proved.plus_ms(self.session_ms - self.session_ms / 20)
+    }
+
+    fn is_old(&self, touch: &Touch, now: MonoNs) -> bool {
+        now >= touch.answered.plus_ms(self.session_ms.div_ceil(4))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION_MS: u64 = 4_000;
+
+    fn ms(ms: u64) -> MonoNs {
+        MonoNs(0).plus_ms(ms)
+    }
+
+    /// The time from which the lease counts.
+    fn proved_ms(lease: &Lease) -> u64 {
+        (lease.until().0 / 1_000_000) - SESSION_MS * 19 / 20
+    }
+
+    #[test]
+    fn a_new_session_is_proved() {
+        assert_eq!(proved_ms(&Lease::begin(ms(100), SESSION_MS)), 100);
+    }
+
+    #[test]
+    fn one_late_acknowledgement_proves_nothing() {
+        let mut lease = Lease::begin(ms(0), SESSION_MS);
+        lease.acknowledged(ms(300), ms(310));
+        lease.acknowledged(ms(600), ms(2_900));
+        assert_eq!(proved_ms(&lease), 0);
+    }
+
+    #[test]
+    fn three_in_a_row_prove_the_first() {
+        let mut lease = Lease::begin(ms(0), SESSION_MS);
+        lease.touched(ms(300), ms(310));
+        lease.acknowledged(ms(1_309), ms(1_320));
+        lease.acknowledged(ms(1_330), ms(1_340));
+        assert_eq!(proved_ms(&lease), 0, "no ping need have been between");
+        let mut lease = Lease::begin(ms(0), SESSION_MS);
+        lease.touched(ms(300), ms(310));
+        lease.acknowledged(ms(1_310), ms(1_320));
+        assert_eq!(proved_ms(&lease), 0, "its answer may still be on its way");
+        lease.acknowledged(ms(1_330), ms(1_340));
+        assert_eq!(proved_ms(&lease), 300);
+    }
+
+    #[test]
+    fn reads_alone_prove_nothing() {
+        let mut lease = Lease::begin(ms(0), SESSION_MS);
+        for at in 1..1_000 {
+            lease.touched(ms(at * 300), ms(at * 300 + 10));
+            assert!(lease.touches.len() <= 6, "{} are kept", lease.touches.len());
+        }
+        assert_eq!(proved_ms(&lease), 0);
+    }
+
+    #[test]
+    fn steady_writing_keeps_nearly_half_a_session() {
+        let mut lease = Lease::begin(ms(0), SESSION_MS);
+        let mut at = 0;
+        for _ in 0..100 {
+            at += SESSION_MS / 12;
+            assert!(lease.until() > ms(at + SESSION_MS * 2 / 5));
+            lease.acknowledged(ms(at), ms(at + 5));
+            at += 5;
+        }
     }
 }

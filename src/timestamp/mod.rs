@@ -7,6 +7,7 @@ pub mod clock;
 pub mod coordinator;
 pub mod lease;
 pub mod oracle;
+mod pace;
 pub mod standalone;
 pub mod window;
 

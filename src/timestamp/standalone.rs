@@ -3,6 +3,9 @@
 use super::Timestamp;
 use super::clock::Seen;
 use super::oracle::Terms;
+use super::pace::{Begin, Pace};
+use super::window::Window;
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{MonoNs, Now};
 
 /// Limits of a standalone server.
@@ -55,23 +58,418 @@ pub enum FileEffect {
     Stopped,
 }
 
+/// How often the window is looked at, as a part of it, and the limits of that.
+const TICKS_PER_WINDOW: u64 = 12;
+const TICK_MS_MIN: u64 = 20;
+const TICK_MS_MAX: u64 = 250;
+/// After a failed store nothing is handed out, and another is tried so much later.
+const RETRY_MS: u64 = 1_000;
+
 /// The state machine.
 #[derive(Debug)]
-pub struct Standalone {}
+pub struct Standalone {
+    settings: StandaloneSettings,
+    stage: Stage,
+    /// There is none before the file was read.
+    pace: Option<Pace>,
+    /// What is being stored.
+    storing: Option<Timestamp>,
+    /// What the file held at the start: everything handed out is above it.
+    floor: Timestamp,
+    /// What the file may hold.
+    highest: Timestamp,
+    last: Timestamp,
+    wake_at: MonoNs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is handed out until a bound is stored.
+    Starting,
+    Serving,
+    /// The last store failed: nothing is handed out until another succeeds.
+    Failed,
+    /// Revoked, but the last timestamp is not known yet.
+    Stopping,
+    /// The last bound is to be stored, or being stored.
+    StoringLast,
+    Stopped,
+}
 
 impl Standalone {
     /// Waits for [`FileEvent::Loaded`].
-    pub fn new(_settings: StandaloneSettings) -> Self {
-        todo!()
+    pub fn new(settings: StandaloneSettings) -> Self {
+        Self {
+            settings,
+            stage: Stage::Starting,
+            pace: None,
+            storing: None,
+            floor: Timestamp(0),
+            highest: Timestamp(0),
+            last: Timestamp(0),
+            wake_at: MonoNs(u64::MAX),
+        }
     }
 
     /// Takes an event; effects are appended.
-    pub fn handle(&mut self, _now: Now, _event: FileEvent, _effects: &mut Vec<FileEffect>) {
-        todo!()
+    pub fn handle(&mut self, now: Now, event: FileEvent, effects: &mut Vec<FileEffect>) {
+        match event {
+            FileEvent::Loaded(bound) => self.loaded(now, bound, effects),
+            FileEvent::Stored => self.stored(now, effects),
+            FileEvent::StoreFailed => self.store_failed(now, effects),
+            FileEvent::Tick { last } => {
+                self.last = self.last.max(last);
+                self.tick(now, effects);
+            }
+            FileEvent::Stop => self.stop(effects),
+            FileEvent::Revoked { last } => {
+                self.last = self.last.max(last);
+                if self.stage == Stage::Stopping {
+                    self.stage = Stage::StoringLast;
+                    self.store_last(effects);
+                }
+            }
+        }
     }
 
     /// When [`FileEvent::Tick`] is wanted next.
     pub fn wake_at(&self) -> MonoNs {
-        todo!()
+        self.wake_at
+    }
+
+    fn loaded(&mut self, now: Now, bound: Timestamp, effects: &mut Vec<FileEffect>) {
+        if self.stage == Stage::Stopped {
+            return;
+        }
+        assert!(self.pace.is_none(), "the file is read once");
+        let floor = if is_planted(Bug::FloorForgotten) { Timestamp(0) } else { bound };
+        let window_ms = self.settings.window_ms;
+        let (pace, seen) = Pace::begin(
+            now,
+            Begin {
+                floor,
+                witness: None,
+                clock_jump_max_ms: self.settings.clock_jump_max_ms,
+                window: Window { window_ms, least_ms: window_ms / 6 },
+            },
+        );
+        effects.extend(seen.map(FileEffect::Clock));
+        self.pace = Some(pace);
+        self.floor = floor;
+        self.highest = floor;
+        self.store_next(now, effects);
+        if is_planted(Bug::ServedBeforeBoundIsStored) {
+            self.stage = Stage::Serving;
+            let bound = self.storing.expect("one was begun");
+            effects.push(FileEffect::Begin(floor, Terms { bound, ..self.terms() }));
+        }
+    }
+
+    fn pace(&mut self) -> &mut Pace {
+        self.pace.as_mut().expect("the file has been read")
+    }
+
+    /// No lease: nobody else may use the file.
+    fn terms(&mut self) -> Terms {
+        self.pace().terms(MonoNs(u64::MAX))
+    }
+
+    fn store_next(&mut self, now: Now, effects: &mut Vec<FileEffect>) {
+        let last = self.last;
+        // Not below what a store that failed may have left.
+        let bound = self.pace().target(now.mono, last).max(self.highest);
+        self.store(bound, effects);
+        self.sleep(now);
+    }
+
+    fn store(&mut self, bound: Timestamp, effects: &mut Vec<FileEffect>) {
+        assert!(self.storing.is_none(), "one at a time");
+        self.storing = Some(bound);
+        effects.push(FileEffect::Store(bound));
+    }
+
+    fn sleep(&mut self, now: Now) {
+        let tick_ms = self.settings.window_ms / TICKS_PER_WINDOW;
+        self.wake_at = now.mono.plus_ms(tick_ms.clamp(TICK_MS_MIN, TICK_MS_MAX));
+    }
+
+    fn stored(&mut self, now: Now, effects: &mut Vec<FileEffect>) {
+        let bound = self.storing.take().expect("something was being stored");
+        self.highest = self.highest.max(bound);
+        match self.stage {
+            Stage::Starting | Stage::Failed => {
+                self.pace().stored(bound);
+                self.stage = Stage::Serving;
+                effects.push(FileEffect::Begin(self.floor, self.terms()));
+                self.sleep(now);
+            }
+            Stage::Serving => {
+                self.pace().stored(bound);
+                effects.push(FileEffect::Publish(self.terms()));
+            }
+            Stage::Stopping => {}
+            Stage::StoringLast => self.end_or_store_last(bound, effects),
+            Stage::Stopped => {}
+        }
+    }
+
+    fn store_failed(&mut self, now: Now, effects: &mut Vec<FileEffect>) {
+        let bound = self.storing.take().expect("something was being stored");
+        self.highest = self.highest.max(bound);
+        match self.stage {
+            Stage::Serving => {
+                self.stage = Stage::Failed;
+                effects.push(FileEffect::Revoke);
+            }
+            Stage::StoringLast => self.end_or_store_last(bound, effects),
+            Stage::Starting | Stage::Failed | Stage::Stopping | Stage::Stopped => {}
+        }
+        self.wake_at = now.mono.plus_ms(RETRY_MS);
+    }
+
+    fn tick(&mut self, now: Now, effects: &mut Vec<FileEffect>) {
+        if now.mono < self.wake_at || self.pace.is_none() {
+            return;
+        }
+        let last = self.last;
+        effects.extend(self.pace().look(now).map(FileEffect::Clock));
+        match self.stage {
+            Stage::Serving => {
+                effects.push(FileEffect::Publish(self.terms()));
+                if self.storing.is_none() && self.pace().is_due(now.mono, last) {
+                    return self.store_next(now, effects);
+                }
+            }
+            Stage::Starting | Stage::Failed if self.storing.is_none() => {
+                return self.store_next(now, effects);
+            }
+            _ => {}
+        }
+        self.sleep(now);
+    }
+
+    fn stop(&mut self, effects: &mut Vec<FileEffect>) {
+        match self.stage {
+            Stage::Serving => {
+                self.stage = Stage::Stopping;
+                effects.push(FileEffect::Revoke);
+            }
+            Stage::Failed => {
+                self.stage = Stage::StoringLast;
+                self.store_last(effects);
+            }
+            // Nothing was handed out: whatever the file holds is right.
+            Stage::Starting => self.end(effects),
+            Stage::Stopping | Stage::StoringLast | Stage::Stopped => {}
+        }
+    }
+
+    fn store_last(&mut self, effects: &mut Vec<FileEffect>) {
+        if self.storing.is_none() {
+            assert!(self.last >= self.floor, "a revoked oracle remembers where it began");
+            self.store(self.last_bound(), effects);
+        }
+    }
+
+    fn last_bound(&self) -> Timestamp {
+        Timestamp(self.last.0 + 1)
+    }
+
+    fn end_or_store_last(&mut self, stored: Timestamp, effects: &mut Vec<FileEffect>) {
+        if stored == self.last_bound() {
+            self.end(effects);
+        } else {
+            self.store_last(effects);
+        }
+    }
+
+    fn end(&mut self, effects: &mut Vec<FileEffect>) {
+        self.stage = Stage::Stopped;
+        self.wake_at = MonoNs(u64::MAX);
+        effects.push(FileEffect::Stopped);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::WallMs;
+    use crate::timestamp::oracle::{Oracle, Refusal};
+
+    const WALL_MS: u64 = 1_700_000_000_000;
+    const SETTINGS: StandaloneSettings =
+        StandaloneSettings { window_ms: 3_000, clock_jump_max_ms: 10_000 };
+
+    /// A server with its oracle and a file that stores at once when told to.
+    struct Server {
+        keeper: Standalone,
+        oracle: Oracle,
+        now_ms: u64,
+        storing: Option<Timestamp>,
+        file: Timestamp,
+        is_stopped: bool,
+    }
+
+    impl Server {
+        fn start(now_ms: u64, file: Timestamp) -> Self {
+            let keeper = Standalone::new(SETTINGS);
+            let oracle = Oracle::default();
+            let mut server =
+                Self { keeper, oracle, now_ms, storing: None, file, is_stopped: false };
+            server.tell(FileEvent::Loaded(file));
+            server
+        }
+
+        fn now(&self) -> Now {
+            Now { mono: MonoNs(self.now_ms * 1_000_000), wall: WallMs(WALL_MS + self.now_ms) }
+        }
+
+        fn tell(&mut self, event: FileEvent) {
+            let mut effects = Vec::new();
+            self.keeper.handle(self.now(), event, &mut effects);
+            for effect in effects {
+                match effect {
+                    FileEffect::Store(bound) => self.storing = Some(bound),
+                    FileEffect::Begin(floor, terms) => self.oracle.begin(floor, &terms),
+                    FileEffect::Publish(terms) => self.oracle.publish(&terms),
+                    FileEffect::Revoke => {
+                        let last = self.oracle.revoke();
+                        self.tell(FileEvent::Revoked { last });
+                    }
+                    FileEffect::Clock(_) => {}
+                    FileEffect::Stopped => self.is_stopped = true,
+                }
+            }
+        }
+
+        fn store(&mut self) -> bool {
+            let Some(bound) = self.storing.take() else { return false };
+            self.file = bound;
+            self.tell(FileEvent::Stored);
+            true
+        }
+
+        fn fail(&mut self) {
+            self.storing.take().expect("a store is under way");
+            self.tell(FileEvent::StoreFailed);
+        }
+
+        /// Until the given time; `stores` says whether the disk works. Returns how many it did.
+        fn run(&mut self, until_ms: u64, stores: bool) -> u32 {
+            let mut stored = 0;
+            while self.now_ms < until_ms {
+                self.now_ms += 1;
+                if self.now().mono >= self.keeper.wake_at() {
+                    self.tell(FileEvent::Tick { last: self.oracle.last() });
+                }
+                stored += u32::from(stores && self.store());
+            }
+            stored
+        }
+
+        fn take(&self) -> Result<Timestamp, Refusal> {
+            let (value, term) = self.oracle.take(self.now().mono, 1)?;
+            assert!(value < self.file && self.oracle.holds(self.now().mono, term));
+            Ok(value)
+        }
+    }
+
+    #[test]
+    fn nothing_is_handed_out_before_a_bound_is_stored() {
+        let mut server = Server::start(0, Timestamp(7));
+        assert_eq!(server.take(), Err(Refusal::NotServing));
+        assert!(server.store());
+        assert_eq!(server.take(), Ok(Timestamp::of_unix_ms(WALL_MS)));
+    }
+
+    #[test]
+    fn at_rest_it_stores_about_once_in_a_third_of_the_window() {
+        let mut server = Server::start(0, Timestamp(7));
+        assert!(server.store());
+        let stored = server.run(60_000, true);
+        assert!((40..=65).contains(&stored), "{stored} stores in 60 s");
+        assert!(server.take().is_ok());
+    }
+
+    #[test]
+    fn without_a_disk_it_stops_at_its_bound() {
+        let mut server = Server::start(0, Timestamp(7));
+        assert!(server.store());
+        server.run(2_999, false);
+        assert!(server.take().is_ok());
+        server.run(3_000, false);
+        assert_eq!(server.take(), Err(Refusal::Window));
+    }
+
+    #[test]
+    fn a_failed_store_stops_it_until_one_succeeds() {
+        let mut server = Server::start(0, Timestamp(7));
+        assert!(server.store());
+        let before = server.take().expect("it serves");
+        server.run(1_500, false);
+        server.fail();
+        assert_eq!(server.take(), Err(Refusal::NotServing));
+        server.run(2_499, true);
+        assert_eq!(server.take(), Err(Refusal::NotServing));
+        server.run(2_501, true);
+        assert!(server.take().expect("it serves again") > before);
+    }
+
+    #[test]
+    fn a_crash_never_repeats_a_value() {
+        let (mut now_ms, mut file, mut last) = (0, Timestamp(7), Timestamp(7));
+        for round in 0..50 {
+            let mut server = Server::start(now_ms, file);
+            let old = server.file;
+            server.store();
+            for _ in 0..3 {
+                server.run(server.now_ms + 300, round % 3 != 0);
+                let value = server.take().expect("it serves");
+                assert!(value > last, "{value:?} after {last:?}");
+                last = value;
+            }
+            (now_ms, file) = (server.now_ms, server.file);
+            assert!(old < file);
+        }
+        assert!(last.unix_ms() < WALL_MS + now_ms + SETTINGS.window_ms);
+    }
+
+    #[test]
+    fn an_orderly_stop_leaves_no_gap() {
+        let mut server = Server::start(0, Timestamp(7));
+        assert!(server.store());
+        server.run(1_500, true);
+        let last = server.take().expect("it serves");
+        server.tell(FileEvent::Stop);
+        assert_eq!(server.take(), Err(Refusal::NotServing));
+        assert!(server.store() && server.is_stopped);
+        assert_eq!(server.file, Timestamp(last.0 + 1));
+        let mut server = Server::start(server.now_ms, server.file);
+        assert!(server.store());
+        assert!(server.take().expect("it serves") > last);
+    }
+
+    #[test]
+    fn an_orderly_stop_waits_for_the_store_that_runs() {
+        let mut server = Server::start(0, Timestamp(7));
+        assert!(server.store());
+        server.run(1_500, false);
+        server.tell(FileEvent::Stop);
+        assert!(server.store() && !server.is_stopped);
+        assert!(server.store() && server.is_stopped);
+        let mut server = Server::start(0, Timestamp(7));
+        server.tell(FileEvent::Stop);
+        assert!(server.is_stopped, "nothing was handed out");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_goes_at_half_speed() {
+        let mut server = Server::start(0, Timestamp::of_unix_ms(WALL_MS + 60_000));
+        assert!(server.store());
+        let first = server.take().expect("it serves").unix_ms();
+        assert_eq!(first, WALL_MS + 60_000);
+        server.run(10_000, true);
+        assert_eq!(server.take().expect("it serves").unix_ms(), first + 5_000);
+        assert!(server.file.unix_ms() <= first + 5_000 + SETTINGS.window_ms / 6);
     }
 }

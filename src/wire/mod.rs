@@ -1,6 +1,6 @@
 //! Bytes to values and back: HTTP/1.1 heads, chunked bodies, timer JSON, callback URIs, timer ids
-//! in paths; messages and frames between nodes. Knows formats, never meaning: whether a negative
-//! interval is allowed is not its business.
+//! in paths; messages and frames between nodes; Thrift's binary protocol. Knows formats, never
+//! meaning: whether a negative interval is allowed is not its business.
 
 pub mod answer_head;
 pub mod callback_uri;
@@ -12,6 +12,7 @@ pub mod peer_frame;
 pub mod peer_message;
 pub mod request_head;
 pub mod resync_json;
+pub mod thrift;
 pub mod timer_json;
 pub mod timer_path;
 
@@ -21,5 +22,7 @@ mod internal_json_tests;
 mod peer_message_tests;
 #[cfg(test)]
 mod request_head_tests;
+#[cfg(test)]
+mod thrift_tests;
 #[cfg(test)]
 mod timer_json_tests;

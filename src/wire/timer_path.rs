@@ -49,6 +49,8 @@ pub enum TimerPath {
     References,
     /// `/ping`.
     Ping,
+    /// `/timestamps`.
+    Timestamps,
     /// A `/timers/...` path that holds no id, or any other path: 404.
     Unknown,
 }
@@ -109,6 +111,7 @@ fn parse_plain_path(path: &[u8]) -> TimerPath {
         Some(b"/references") => TimerPath::References,
         Some([b'/', id @ ..]) => parse_id(id).map_or(TimerPath::Unknown, TimerPath::Timer),
         None if path == b"/ping" => TimerPath::Ping,
+        None if path == b"/timestamps" => TimerPath::Timestamps,
         _ => TimerPath::Unknown,
     }
 }

@@ -68,7 +68,7 @@ pub fn accept_one(ring: &mut Ring) -> SocketId {
     drive(ring, |_, completions| {
         for completion in completions.drain(..) {
             match completion {
-                Completion::Accepted { socket } => accepted = Some(socket),
+                Completion::Accepted { socket, .. } => accepted = Some(socket),
                 other => panic!("only a client was expected: {other:?}"),
             }
         }
@@ -95,7 +95,7 @@ impl Echo {
     pub fn step(&mut self, ring: &mut Ring, completions: &mut Vec<Completion>) {
         for completion in completions.drain(..) {
             let socket = match completion {
-                Completion::Accepted { socket } => {
+                Completion::Accepted { socket, .. } => {
                     self.peers.insert(socket, Peer::default());
                     ring.set_owner(socket, u64::from(socket.index) << 32);
                     ring.receive(socket);

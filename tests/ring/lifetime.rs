@@ -52,7 +52,7 @@ fn a_closed_socket_is_silent_and_its_place_never_misattributed() {
         drive(&mut ring, |ring, completions| {
             for completion in completions.drain(..) {
                 match completion {
-                    Completion::Accepted { socket } => {
+                    Completion::Accepted { socket, .. } => {
                         ring.set_owner(socket, round + 1000);
                         ring.receive(socket);
                         heard.push(socket);

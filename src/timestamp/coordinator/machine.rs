@@ -1,0 +1,586 @@
+//! The state machine of a coordinated server.
+
+use super::StoredBound;
+use super::{Alarm, Answer, Ask, CoordinatorSettings, Effect, Event, MasterNode, Role, SessionId};
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::{MonoNs, Now, WallMs};
+use crate::timestamp::Timestamp;
+use crate::timestamp::lease::Lease;
+use crate::timestamp::oracle::Terms;
+use crate::timestamp::pace::{Begin, Pace};
+use crate::timestamp::window::Window;
+
+/// A master writes, and a backup reads, so often in a session.
+const BEATS_PER_SESSION: u64 = 12;
+/// ... and in a window.
+const BEATS_PER_WINDOW: u64 = 3;
+const BEAT_MS_MIN: u64 = 20;
+/// What was lost is looked after so much later.
+const LOST_PAUSE_MS: u64 = 50;
+/// What was refused is tried again so much later.
+const REFUSED_PAUSE_MS: u64 = 1_000;
+/// An orderly stop takes no longer; what is left ends with the session.
+const STOP_MS_MAX: u64 = 1_000;
+const NEVER: MonoNs = MonoNs(u64::MAX);
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Coordinator {
+    settings: CoordinatorSettings,
+    stage: Stage,
+    /// What has no answer yet.
+    asked: Option<Ask>,
+    /// The session that it was asked in is over: its answer means nothing.
+    is_void: bool,
+    /// Nothing is asked before.
+    ask_at: MonoNs,
+    session: Option<Session>,
+    /// The node watched has changed.
+    is_changed: bool,
+    /// What may have been written, when an answer was lost.
+    doubtful: Option<Timestamp>,
+    /// Of a mastership that somebody else interfered with: its bound.
+    contested: Option<Timestamp>,
+    candidacy: Option<Candidacy>,
+    mastership: Option<Mastership>,
+    /// Has been master in this process.
+    was_master: bool,
+    stopping: Option<Stopping>,
+    last: Timestamp,
+    master_told: Option<String>,
+}
+
+/// What is to be asked next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Asleep,
+    Open,
+    Layout,
+    Create,
+    /// Looks who is master.
+    Watch,
+    Register,
+    /// As a backup: looks from time to time whether there is a master still.
+    Wait,
+    Unregister,
+    Read,
+    /// Writes the first bound of a mastership.
+    Take,
+    Serve,
+    Close,
+    Stopped,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: SessionId,
+    lease: Lease,
+    beat_ms: u64,
+    /// Not among the backups before.
+    register_at: MonoNs,
+    is_registered: bool,
+}
+
+/// The master's node is this server's, but nothing is handed out yet.
+#[derive(Debug)]
+struct Candidacy {
+    created: WallMs,
+    /// Once the bound was read.
+    read: Option<(StoredBound, Pace)>,
+}
+
+/// The oracle serves.
+#[derive(Debug)]
+struct Mastership {
+    /// Of the node.
+    version: i32,
+    pace: Pace,
+    is_over_told: bool,
+    look_at: MonoNs,
+}
+
+#[derive(Debug)]
+struct Stopping {
+    until: MonoNs,
+    /// The bound can be lowered to what was handed out, if it still has this version.
+    version: Option<i32>,
+    is_revoking: bool,
+}
+
+impl Coordinator {
+    /// Waits for [`Event::Start`].
+    pub fn new(settings: CoordinatorSettings) -> Self {
+        Self {
+            settings,
+            stage: Stage::Asleep,
+            asked: None,
+            is_void: false,
+            ask_at: NEVER,
+            session: None,
+            is_changed: false,
+            doubtful: None,
+            contested: None,
+            candidacy: None,
+            mastership: None,
+            was_master: false,
+            stopping: None,
+            last: Timestamp(0),
+            master_told: None,
+        }
+    }
+
+    /// Takes an event; effects are appended.
+    pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        if self.stage == Stage::Stopped {
+            return;
+        }
+        match event {
+            Event::Start => self.go(Stage::Open),
+            Event::Answered { sent, answer } => self.answered(now, sent, answer, effects),
+            Event::MasterChanged => self.is_changed = true,
+            Event::SessionExpired => self.session_is_over(effects),
+            Event::Tick { last } => {
+                self.last = self.last.max(last);
+                self.look(now, effects);
+            }
+            Event::Revoked { last } => {
+                self.last = self.last.max(last);
+                if let Some(stopping) = &mut self.stopping {
+                    stopping.is_revoking = false;
+                }
+            }
+            Event::Stop => self.stop(now, effects),
+        }
+        self.proceed(now, effects);
+    }
+
+    /// When [`Event::Tick`] is wanted next.
+    pub fn wake_at(&self) -> MonoNs {
+        let ask_at = if self.asked.is_none() { self.ask_at } else { NEVER };
+        let stop_at = self.stopping.as_ref().map_or(NEVER, |stopping| stopping.until);
+        let look_at = self.mastership.as_ref().map_or(NEVER, |mastership| {
+            let over_at = if mastership.is_over_told { NEVER } else { self.lease_until() };
+            mastership.look_at.min(over_at)
+        });
+        if self.stage == Stage::Stopped { NEVER } else { ask_at.min(stop_at).min(look_at) }
+    }
+
+    /// What this server is.
+    pub fn role(&self, now: MonoNs) -> Role {
+        match (&self.mastership, self.stage) {
+            (_, Stage::Stopped) => Role::Stopped,
+            (Some(_), _) if now < self.lease_until() => Role::Master,
+            (Some(_), _) => Role::Suspended,
+            (None, _) if self.master_told.is_some() => Role::Backup,
+            _ => Role::Starting,
+        }
+    }
+
+    fn go(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.ask_at = MonoNs(0);
+    }
+
+    fn lease_until(&self) -> MonoNs {
+        if is_planted(Bug::LeaseNotChecked) {
+            return NEVER;
+        }
+        self.session.as_ref().map_or(MonoNs(0), |session| session.lease.until())
+    }
+
+    fn session(&mut self) -> &mut Session {
+        self.session.as_mut().expect("this is asked only in a session")
+    }
+
+    /// Asks what is to be asked now, if anything.
+    fn proceed(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if let Some(stopping) = &self.stopping {
+            let is_late = now.mono >= stopping.until;
+            if is_late || self.session.is_none() && !stopping.is_revoking {
+                return self.end(effects);
+            }
+            if stopping.is_revoking || self.asked.is_some() {
+                return;
+            }
+            let ask = match stopping.version {
+                Some(version) => Ask::Release { bound: Timestamp(self.last.0 + 1), version },
+                None => Ask::CloseSession,
+            };
+            self.stage = Stage::Close;
+            return self.ask(ask, effects);
+        }
+        if self.asked.is_some() {
+            return;
+        }
+        if self.is_changed {
+            match self.stage {
+                Stage::Wait => self.go(Stage::Create),
+                Stage::Serve => self.go(Stage::Watch),
+                _ => {}
+            }
+        }
+        if now.mono < self.ask_at {
+            return;
+        }
+        let ask = match self.stage {
+            Stage::Asleep | Stage::Close | Stage::Stopped => return,
+            Stage::Open => Ask::OpenSession,
+            Stage::Layout => Ask::MakeLayout,
+            Stage::Create => Ask::CreateMaster,
+            Stage::Watch | Stage::Wait => Ask::WatchMaster,
+            Stage::Register => Ask::RegisterBackup,
+            Stage::Unregister => Ask::UnregisterBackup,
+            Stage::Read => Ask::ReadBound,
+            Stage::Take => self.first_write(now, effects),
+            Stage::Serve => self.next_write(now, effects),
+        };
+        self.ask(ask, effects);
+    }
+
+    fn ask(&mut self, ask: Ask, effects: &mut Vec<Effect>) {
+        if ask == Ask::WatchMaster {
+            self.is_changed = false;
+        }
+        self.asked = Some(ask.clone());
+        effects.push(Effect::Ask(ask));
+    }
+
+    fn answered(&mut self, now: Now, sent: MonoNs, answer: Answer, effects: &mut Vec<Effect>) {
+        let ask = self.asked.take().expect("an answer to what was asked");
+        if std::mem::take(&mut self.is_void) {
+            return;
+        }
+        match answer {
+            Answer::Expired => return self.session_is_over(effects),
+            Answer::Lost => return self.lost(now, ask),
+            Answer::Refused => return self.refused(now, ask),
+            _ => {}
+        }
+        if let Some(session) = &mut self.session {
+            let is_write = matches!(ask, Ask::CreateMaster | Ask::WriteBound { .. });
+            if is_write && answer == Answer::Done {
+                session.lease.acknowledged(sent, now.mono);
+            } else {
+                session.lease.touched(sent, now.mono);
+            }
+        }
+        match (ask, answer) {
+            (Ask::OpenSession, Answer::Session { session, timeout_ms }) => {
+                self.opened(sent, session, timeout_ms);
+            }
+            (Ask::MakeLayout, Answer::Done) => self.go(Stage::Create),
+            (Ask::CreateMaster, Answer::Done | Answer::Exists) => self.go(Stage::Watch),
+            (Ask::WatchMaster, Answer::Master(master)) => self.seen(now, master, effects),
+            (Ask::RegisterBackup, Answer::Done) => {
+                self.session().is_registered = true;
+                self.wait(now);
+            }
+            (Ask::RegisterBackup, Answer::Exists) => {
+                // Of an earlier life of this server: it ends with its session.
+                self.session().register_at = now.mono.plus_ms(REFUSED_PAUSE_MS);
+                self.wait(now);
+            }
+            (Ask::UnregisterBackup, Answer::Done) => {
+                self.session().is_registered = false;
+                self.go(Stage::Read);
+            }
+            (Ask::ReadBound, Answer::Bound(stored)) => self.read(now, stored, effects),
+            (Ask::WriteBound { bound, .. }, Answer::Done) => self.written(now, bound, effects),
+            (Ask::WriteBound { .. }, Answer::Conflict) => self.conflict(effects),
+            (Ask::Release { .. }, Answer::Done | Answer::Conflict) => self.released(),
+            (Ask::CloseSession, Answer::Done) => self.session = None,
+            (ask, answer) => panic!("{answer:?} is no answer to {ask:?}"),
+        }
+    }
+
+    fn lost(&mut self, now: Now, ask: Ask) {
+        let stage = match ask {
+            Ask::CreateMaster => Stage::Watch,
+            Ask::WriteBound { bound, .. } => {
+                self.doubtful = Some(bound);
+                self.candidacy = None;
+                self.revoke_release();
+                Stage::Watch
+            }
+            Ask::Release { .. } => return self.released(),
+            Ask::CloseSession => {
+                self.session = None;
+                return;
+            }
+            _ => self.stage,
+        };
+        self.stage = stage;
+        self.ask_at = now.mono.plus_ms(LOST_PAUSE_MS);
+    }
+
+    fn refused(&mut self, now: Now, ask: Ask) {
+        match ask {
+            Ask::Release { .. } => self.released(),
+            Ask::CloseSession => self.session = None,
+            _ => self.ask_at = now.mono.plus_ms(REFUSED_PAUSE_MS),
+        }
+    }
+
+    fn opened(&mut self, sent: MonoNs, id: SessionId, timeout_ms: u64) {
+        let window_ms = self.settings.window_ms;
+        let beat_ms = (timeout_ms / BEATS_PER_SESSION).min(window_ms / BEATS_PER_WINDOW);
+        self.session = Some(Session {
+            id,
+            lease: Lease::begin(sent, timeout_ms),
+            beat_ms: beat_ms.max(BEAT_MS_MIN),
+            register_at: MonoNs(0),
+            is_registered: false,
+        });
+        self.go(Stage::Layout);
+    }
+
+    /// The session is over: so is all that it owned.
+    fn session_is_over(&mut self, effects: &mut Vec<Effect>) {
+        self.is_void = self.asked.is_some();
+        self.session = None;
+        self.candidacy = None;
+        self.doubtful = None;
+        self.contested = None;
+        self.revoke_release();
+        self.abdicate(effects);
+        self.tell_master(None, effects);
+        self.go(Stage::Open);
+    }
+
+    /// Nothing is handed out from here on.
+    fn abdicate(&mut self, effects: &mut Vec<Effect>) -> Option<Mastership> {
+        let mastership = self.mastership.take()?;
+        effects.push(Effect::Revoke);
+        Some(mastership)
+    }
+
+    fn revoke_release(&mut self) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.version = None;
+        }
+    }
+
+    fn tell_master(&mut self, master: Option<String>, effects: &mut Vec<Effect>) {
+        if self.master_told != master {
+            self.master_told.clone_from(&master);
+            effects.push(Effect::MasterIs(master));
+        }
+    }
+
+    fn wait(&mut self, now: Now) {
+        self.stage = Stage::Wait;
+        self.ask_at = now.mono.plus_ms(self.session().beat_ms);
+    }
+
+    /// What the master's node is.
+    fn seen(&mut self, now: Now, master: Option<MasterNode>, effects: &mut Vec<Effect>) {
+        let own = self.session().id;
+        match master {
+            Some(node) if node.owner == own => {
+                if self.mastership.is_some() {
+                    return match self.doubtful {
+                        Some(_) => self.go(Stage::Read),
+                        None => self.go(Stage::Serve),
+                    };
+                }
+                self.tell_master(None, effects);
+                self.candidacy = Some(Candidacy { created: node.created, read: None });
+                self.go(Stage::Unregister);
+            }
+            other => {
+                self.doubtful = None;
+                let is_deposed = self.abdicate(effects).is_some() | self.contested.take().is_some();
+                if is_deposed {
+                    effects.push(Effect::Alarm(Alarm::Deposed));
+                }
+                self.tell_master(other.as_ref().map(|node| node.address.clone()), effects);
+                let (session, now_mono) = (self.session(), now.mono);
+                match other {
+                    None => self.go(Stage::Create),
+                    Some(_) if session.is_registered || now_mono < session.register_at => {
+                        self.wait(now);
+                    }
+                    Some(_) => self.go(Stage::Register),
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, now: Now) {
+        self.stage = Stage::Serve;
+        self.ask_at = now.mono.plus_ms(self.session().beat_ms);
+    }
+
+    /// The bound as it is stored: where a mastership begins, or goes on after a lost answer.
+    fn read(&mut self, now: Now, stored: StoredBound, effects: &mut Vec<Effect>) {
+        let doubtful = self.doubtful.take();
+        if let Some(mastership) = &mut self.mastership {
+            let bound = mastership.pace.bound();
+            if stored == (StoredBound { bound, version: mastership.version }) {
+                return self.go(Stage::Serve);
+            }
+            let version = mastership.version.wrapping_add(1);
+            if doubtful.is_some_and(|bound| stored == StoredBound { bound, version }) {
+                mastership.version = version;
+                mastership.pace.stored(stored.bound);
+                self.publish(effects);
+                return self.go(Stage::Serve);
+            }
+            self.contested = Some(bound);
+            self.abdicate(effects);
+            // Once more from the start: whose is the master's node?
+            self.tell_master(None, effects);
+            return self.go(Stage::Watch);
+        }
+        let Some(candidacy) = &mut self.candidacy else { return self.go(Stage::Watch) };
+        let mut floor = stored.bound;
+        if let Some(own) = self.contested.take() {
+            effects.push(Effect::Alarm(Alarm::ForeignBound(stored)));
+            floor = floor.max(own);
+        }
+        if is_planted(Bug::OracleKeepsMemory) && self.was_master {
+            floor = Timestamp(0);
+        }
+        if is_planted(Bug::FloorForgotten) && !self.was_master {
+            floor = Timestamp(0);
+        }
+        let session_beat_ms = self.session.as_ref().map_or(BEAT_MS_MIN, |session| session.beat_ms);
+        let (pace, seen) = Pace::begin(
+            now,
+            Begin {
+                floor,
+                witness: Some(candidacy.created),
+                clock_jump_max_ms: self.settings.clock_jump_max_ms,
+                window: Window {
+                    window_ms: self.settings.window_ms,
+                    least_ms: 2 * session_beat_ms,
+                },
+            },
+        );
+        effects.extend(seen.map(Effect::Clock));
+        candidacy.read = Some((stored, pace));
+        self.go(Stage::Take);
+    }
+
+    /// The first bound of a mastership.
+    fn first_write(&mut self, now: Now, effects: &mut Vec<Effect>) -> Ask {
+        let candidacy = self.candidacy.as_mut().expect("who takes over is a candidate");
+        let (stored, pace) = candidacy.read.as_mut().expect("who takes over has read the bound");
+        let (bound, version) = (pace.target(now.mono, self.last), stored.version);
+        if is_planted(Bug::ServedBeforeBoundIsStored) {
+            self.begin(now, 0, bound, effects);
+        }
+        self.write(bound, version)
+    }
+
+    fn next_write(&mut self, now: Now, effects: &mut Vec<Effect>) -> Ask {
+        self.look(now, effects);
+        let mastership = self.mastership.as_ref().expect("who serves is master");
+        let (bound, version) = (mastership.pace.target(now.mono, self.last), mastership.version);
+        if is_planted(Bug::ServedBeforeBoundIsStored) {
+            let terms = Terms { bound, ..mastership.pace.terms(self.lease_until()) };
+            effects.push(Effect::Publish(terms));
+        }
+        self.write(bound, version)
+    }
+
+    fn write(&self, bound: Timestamp, version: i32) -> Ask {
+        // To ZooKeeper, -1 is every version.
+        let version = if is_planted(Bug::BoundWithoutCompare) { -1 } else { version };
+        Ask::WriteBound { bound, version }
+    }
+
+    fn written(&mut self, now: Now, bound: Timestamp, effects: &mut Vec<Effect>) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.version = stopping.version.map(|version| version.wrapping_add(1));
+            return;
+        }
+        // While it is shorter than at rest, it may be over once more: that is not told again.
+        let beat_ms = self.session().beat_ms;
+        let is_over = now.mono.plus_ms(5 * beat_ms) >= self.lease_until();
+        match &mut self.mastership {
+            Some(mastership) => {
+                mastership.version = mastership.version.wrapping_add(1);
+                mastership.pace.stored(bound);
+                mastership.is_over_told &= is_over;
+                self.publish(effects);
+            }
+            None => self.begin(now, 1, bound, effects),
+        }
+        self.serve(now);
+    }
+
+    fn begin(&mut self, now: Now, written: i32, bound: Timestamp, effects: &mut Vec<Effect>) {
+        let candidacy = self.candidacy.take().expect("who begins was a candidate");
+        let (stored, mut pace) = candidacy.read.expect("who begins has read the bound");
+        let floor = pace.bound();
+        pace.stored(bound);
+        let until = self.lease_until();
+        effects.push(Effect::Begin(floor, pace.terms(until)));
+        self.tell_master(Some(self.settings.address.clone()), effects);
+        self.was_master = true;
+        self.mastership = Some(Mastership {
+            version: stored.version.wrapping_add(written),
+            pace,
+            is_over_told: now.mono >= until,
+            look_at: now.mono,
+        });
+    }
+
+    fn publish(&self, effects: &mut Vec<Effect>) {
+        let terms = self.mastership.as_ref().map(|held| held.pace.terms(self.lease_until()));
+        effects.extend(terms.map(Effect::Publish));
+    }
+
+    /// Compares with the clocks.
+    fn look(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let until = self.lease_until();
+        let beat_ms = self.session.as_ref().map_or(BEAT_MS_MIN, |session| session.beat_ms);
+        let Some(mastership) = &mut self.mastership else { return };
+        if now.mono >= until && !mastership.is_over_told {
+            mastership.is_over_told = true;
+            effects.push(Effect::Alarm(Alarm::LeaseOver));
+        }
+        if now.mono >= mastership.look_at {
+            mastership.look_at = now.mono.plus_ms(beat_ms);
+            effects.extend(mastership.pace.look(now).map(Effect::Clock));
+            self.publish(effects);
+        }
+    }
+
+    /// Somebody else has written the bound, or the master's node is gone: until it is known who,
+    /// nothing is handed out.
+    fn conflict(&mut self, effects: &mut Vec<Effect>) {
+        self.candidacy = None;
+        self.revoke_release();
+        if let Some(mastership) = self.abdicate(effects) {
+            self.contested = Some(mastership.pace.bound());
+            self.tell_master(None, effects);
+        }
+        self.go(Stage::Watch);
+    }
+
+    fn stop(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.stopping.is_some() {
+            return;
+        }
+        let is_certain = self.doubtful.is_none();
+        let mastership = self.abdicate(effects);
+        self.stopping = Some(Stopping {
+            until: now.mono.plus_ms(STOP_MS_MAX),
+            is_revoking: mastership.is_some(),
+            version: mastership.filter(|_| is_certain).map(|mastership| mastership.version),
+        });
+        self.tell_master(None, effects);
+    }
+
+    /// The master's node is gone, or ends with the session.
+    fn released(&mut self) {
+        self.revoke_release();
+    }
+
+    fn end(&mut self, effects: &mut Vec<Effect>) {
+        self.stage = Stage::Stopped;
+        effects.push(Effect::Stopped);
+    }
+}

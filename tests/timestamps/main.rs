@@ -1,0 +1,48 @@
+//! Stories of timestamps, told by real processes: the binary that users get, and a real
+//! `ZooKeeper`; killed, frozen and restarted for real, while clients check every value.
+//!
+//! Stories wait most of the time, so many run at one time, with the runner of the cluster's. Longer
+//! ones are asked for with `CHRONOS_TIMESTAMPS_LONG_S`: seconds of the random story.
+
+#[path = "../cluster/client.rs"]
+#[allow(dead_code, reason = "shared with stories that need more of it")]
+mod client;
+#[path = "../cluster/noise.rs"]
+mod noise;
+#[path = "../cluster/runner.rs"]
+#[allow(dead_code, reason = "every story here can be told where ZooKeeper is installed")]
+mod runner;
+
+mod checker;
+mod processes;
+mod servers;
+mod thrift;
+mod zookeeper;
+
+mod endurance;
+mod failover;
+mod file;
+mod originals;
+mod outage;
+mod secure;
+
+use runner::Story;
+
+/// The longest first: they decide how long all take.
+const STORIES: &[&[Story]] = &[
+    endurance::STORIES,
+    outage::STORIES,
+    failover::STORIES,
+    originals::STORIES,
+    secure::STORIES,
+    file::STORIES,
+    checker::STORIES,
+];
+
+fn main() -> std::process::ExitCode {
+    noise::watch();
+    let stories: Vec<Story> = STORIES.iter().copied().flatten().copied().collect();
+    let code = runner::run(&stories);
+    zookeeper::end_shared();
+    code
+}

@@ -1,0 +1,129 @@
+//! Processes of a story: started with a log of their own, signalled by number, ended with the
+//! value.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Pause between two looks at something that cannot be waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A running process.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already. A frozen one ends by SIGKILL as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            let story = thread::current().name().unwrap_or("?").to_owned();
+            let said = self.logged();
+            eprintln!("-- {story}: {} said:\n{said}", self.log.display());
+        }
+    }
+}
+
+impl Process {
+    /// Starts it; what it says is appended to `log`.
+    pub fn start(command: &mut Command, log: &Path) -> Process {
+        let file = File::options().create(true).append(true).open(log).expect("a log");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("a second handle"))
+            .stderr(file)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Process { child, log: log.to_owned() }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has said, its predecessors with the same log included.
+    pub fn logged(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be asked")
+    }
+
+    /// Sends a signal by name.
+    pub fn signal(&mut self, name: &str) {
+        assert!(self.ended().is_none(), "it has ended:\n{}", self.logged());
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        assert!(sent.success(), "kill -s {name} {pid}");
+    }
+
+    /// Ends it at once: SIGKILL.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("a child can be killed");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Waits for its end.
+    pub fn await_end(&mut self, patience: Duration) -> ExitStatus {
+        until("a process to end", patience, || self.ended())
+    }
+}
+
+/// Looks until there is something to see.
+pub fn until<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// A port of loopback that is free, and that no other story here has. Below the range from which
+/// the kernel takes ports for outgoing connections.
+pub fn free_port() -> u16 {
+    static TAKEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
+    let mut taken = TAKEN.lock().expect("nobody panics with it");
+    let taken = taken.get_or_insert_default();
+    let mut draw = Draw::new();
+    for _ in 0..1_000 {
+        let port = 10_000 + draw.below(20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() && taken.insert(port) {
+            return port;
+        }
+    }
+    panic!("no port is free on 127.0.0.1");
+}
+
+/// Numbers that differ from run to run; a story that depends on them says which it drew.
+#[derive(Debug)]
+pub struct Draw(u64);
+
+impl Draw {
+    pub fn new() -> Draw {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        Draw(u64::from(std::process::id()) << 32 ^ now.as_nanos() as u64)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        let Draw(state) = self;
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) % end
+    }
+}

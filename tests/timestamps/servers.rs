@@ -1,0 +1,174 @@
+//! Servers of timestamps: the binary, as operators start it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::client::request;
+use super::processes::{Process, free_port, until};
+
+/// How long a server may take to start where many share two cores.
+pub const START: Duration = Duration::from_secs(30);
+
+/// One server: where it listens, and its process if it runs.
+#[derive(Debug)]
+pub struct Server {
+    /// Thrift.
+    pub address: SocketAddr,
+    admin: SocketAddr,
+    /// Words before the binary's name.
+    starter: Vec<String>,
+    arguments: Vec<String>,
+    log: PathBuf,
+    process: Option<Process>,
+}
+
+impl Server {
+    /// Not running yet. `arguments` follow `chronos timestamp serve`.
+    pub fn new(folder: &Path, name: &str, arguments: &[&str]) -> Server {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let (address, admin) = (at(free_port()), at(free_port()));
+        let fixed = format!(
+            "timestamp serve --no-pin --shards 1 --listen {address} --admin {admin} --log-format \
+             text"
+        );
+        let arguments = fixed.split(' ').chain(arguments.iter().copied()).map(str::to_owned);
+        let arguments = arguments.collect();
+        let starter = vec![env!("CARGO_BIN_EXE_chronos").to_owned()];
+        Server { address, admin, starter, arguments, log: folder.join(name), process: None }
+    }
+
+    /// The same behind other words than the binary's name.
+    pub fn started_by(self, starter: &[&str]) -> Server {
+        Server { starter: starter.iter().map(|word| (*word).to_owned()).collect(), ..self }
+    }
+
+    /// Starts it.
+    pub fn spawn(&mut self) {
+        let mut command = Command::new(&self.starter[0]);
+        command.args(&self.starter[1..]).args(&self.arguments).env_remove("CHRONOS_CONFIG");
+        self.process = Some(Process::start(&mut command, &self.log));
+    }
+
+    /// Starts it and waits until it has a role.
+    pub fn start(&mut self) {
+        self.spawn();
+        self.await_role(&["master", "backup"], START);
+    }
+
+    /// Its process.
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("it runs")
+    }
+
+    /// Whether it has been started and not ended by the story.
+    pub fn runs(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// The section of `/status`, if it answers.
+    pub fn status(&self) -> Option<Value> {
+        let answer = request(self.admin, "GET", "/status", "").ok()?;
+        let status: Value = serde_json::from_str(&answer.body).ok()?;
+        Some(status["timestamp"].clone())
+    }
+
+    /// Its role, if it answers.
+    pub fn role(&self) -> Option<String> {
+        self.status()?["role"].as_str().map(str::to_owned)
+    }
+
+    /// A count of `/status`.
+    pub fn count(&self, name: &str) -> u64 {
+        let status = self.status().expect("it answers");
+        status["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} in {status}"))
+    }
+
+    /// Waits until it has one of these roles.
+    pub fn await_role(&mut self, roles: &[&str], patience: Duration) {
+        until(&format!("a server to be one of {roles:?}"), patience, || {
+            if let Some(status) = self.process().ended() {
+                panic!("the server ended with {status}:\n{}", self.process().logged());
+            }
+            self.role().filter(|role| roles.contains(&role.as_str()))
+        });
+    }
+
+    /// Ends it at once: SIGKILL.
+    pub fn kill(&mut self) {
+        self.process.take().expect("it runs").kill();
+    }
+
+    /// Stops it in order: SIGTERM, and it must end well.
+    pub fn stop(&mut self) {
+        let mut process = self.process.take().expect("it runs");
+        process.signal("TERM");
+        let status = process.await_end(START);
+        assert!(status.success(), "{status}\n{}", process.logged());
+        assert!(!process.logged().contains("panicked"), "{}", process.logged());
+    }
+}
+
+/// Servers that are backups of each other.
+#[derive(Debug)]
+pub struct Servers {
+    pub all: Vec<Server>,
+    /// Logs.
+    _folder: TempDir,
+    /// The name of the cluster.
+    pub cluster: String,
+}
+
+impl Servers {
+    /// Running, on this `ZooKeeper`, with sessions this long. The first is master.
+    pub fn start(count: usize, quorum: &str, session_ms: u64) -> Servers {
+        Servers::start_with(count, quorum, session_ms, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn start_with(count: usize, quorum: &str, session_ms: u64, more: &[&str]) -> Servers {
+        Servers::start_in(&format!("story-{}", free_port()), count, quorum, session_ms, more)
+    }
+
+    /// The same in a cluster of this name.
+    pub fn start_in(
+        cluster: &str,
+        count: usize,
+        quorum: &str,
+        session_ms: u64,
+        more: &[&str],
+    ) -> Servers {
+        let folder = tempfile::Builder::new().prefix("chronos-ts-").tempdir().expect("room");
+        let session = session_ms.to_string();
+        let mut arguments = vec!["--coordination", "zookeeper", "--zookeeper-quorum", quorum];
+        arguments.extend(["--zookeeper-cluster", cluster, "--session-timeout-ms", &session]);
+        arguments.extend(more);
+        let named = |place: usize| format!("server{place}.log");
+        let all = (0..count).map(|place| Server::new(folder.path(), &named(place), &arguments));
+        let mut servers =
+            Servers { all: all.collect(), _folder: folder, cluster: cluster.to_owned() };
+        servers.all.iter_mut().for_each(Server::start);
+        servers
+    }
+
+    /// Where clients connect.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.all.iter().map(|server| server.address).collect()
+    }
+
+    /// The master's place. Frozen servers must not be asked.
+    pub fn master(&self) -> usize {
+        until("a master", START, || self.find_master())
+    }
+
+    /// The master's place, if one of those that run says so.
+    pub fn find_master(&self) -> Option<usize> {
+        let running = self.all.iter().enumerate().filter(|(_, server)| server.runs());
+        let mut roles = running.map(|(place, server)| (place, server.role()));
+        roles.find(|(_, role)| role.as_deref() == Some("master")).map(|(place, _)| place)
+    }
+}

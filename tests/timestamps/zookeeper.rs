@@ -1,0 +1,121 @@
+//! A real `ZooKeeper`, started with java from the jars of the distribution, on a port and a folder
+//! of its own; nothing of the system is touched.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use zookeeper_client::Client;
+
+use super::processes::{Process, free_port, until};
+
+/// Where Debian's package `zookeeper` has it; its manifest names the other jars.
+const JAR: &str = "/usr/share/java/zookeeper.jar";
+const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
+/// A java virtual machine starts slowly where many share two cores.
+const START: Duration = Duration::from_secs(60);
+
+/// A `ZooKeeper` of one server, ended with the value.
+#[derive(Debug)]
+pub struct ZooKeeper {
+    folder: TempDir,
+    port: u16,
+    jaas: Option<PathBuf>,
+    process: Option<Process>,
+}
+
+impl ZooKeeper {
+    /// Running, with this tick: sessions last 2 to 20 of them.
+    pub fn start(tick_ms: u64) -> ZooKeeper {
+        let mut zookeeper = ZooKeeper::prepared(tick_ms);
+        zookeeper.run();
+        zookeeper
+    }
+
+    /// Running, and accepting `user` with `password` by SASL.
+    pub fn start_with_sasl(tick_ms: u64, user: &str, password: &str) -> ZooKeeper {
+        let mut zookeeper = ZooKeeper::prepared(tick_ms);
+        let jaas = zookeeper.folder.path().join("jaas.conf");
+        let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
+        let text = format!("Server {{ {module} required user_{user}=\"{password}\"; }};\n");
+        std::fs::write(&jaas, text).expect("a file");
+        zookeeper.jaas = Some(jaas);
+        zookeeper.run();
+        zookeeper
+    }
+
+    fn prepared(tick_ms: u64) -> ZooKeeper {
+        assert!(
+            Path::new(JAR).exists(),
+            "there is no {JAR}. Install ZooKeeper, then run this again:\n    apt-get install -y \
+             zookeeper"
+        );
+        let folder = tempfile::Builder::new().prefix("chronos-zk-").tempdir().expect("room");
+        let port = free_port();
+        let mut text = format!("tickTime={tick_ms}\nclientPort={port}\n");
+        let data = folder.path().join("data");
+        writeln!(text, "dataDir={}", data.display()).expect("memory");
+        text.push_str("clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n");
+        // A disk that others use must not decide how long a story takes.
+        text.push_str("forceSync=no\n");
+        text.push_str(
+            "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n",
+        );
+        std::fs::write(folder.path().join("zoo.cfg"), text).expect("a file");
+        ZooKeeper { folder, port, jaas: None, process: None }
+    }
+
+    /// Starts it, again or for the first time, and waits until it answers.
+    pub fn run(&mut self) {
+        let mut java = Command::new("java");
+        java.args(["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
+        if let Some(jaas) = &self.jaas {
+            java.arg(format!("-Djava.security.auth.login.config={}", jaas.display()));
+        }
+        java.args(["-cp", JAR, MAIN]).arg(self.folder.path().join("zoo.cfg"));
+        let process = Process::start(&mut java, &self.folder.path().join("log"));
+        let process = self.process.insert(process);
+        let quorum = format!("127.0.0.1:{}", self.port);
+        until("ZooKeeper to answer", START, || {
+            if let Some(status) = process.ended() {
+                panic!("ZooKeeper ended with {status}:\n{}", process.logged());
+            }
+            block_on(async { Client::connector().with_fail_eagerly().connect(&quorum).await.ok() })
+        });
+    }
+
+    /// Ends it at once; its data stay.
+    pub fn kill(&mut self) {
+        self.process.take().expect("it runs").kill();
+    }
+
+    /// `host:port` of its one server.
+    pub fn quorum(&self) -> String {
+        SocketAddr::from(([127, 0, 0, 1], self.port)).to_string()
+    }
+}
+
+/// Ticks of 100 ms: sessions of 200 ms to 2 s.
+pub const SHORT_TICK_MS: u64 = 100;
+static SHARED: Mutex<Option<ZooKeeper>> = Mutex::new(None);
+
+/// One that many stories share, each in a cluster of its own: `host:port`, with short ticks.
+pub fn shared() -> String {
+    let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    shared.get_or_insert_with(|| ZooKeeper::start(SHORT_TICK_MS)).quorum()
+}
+
+/// When all stories are told.
+pub fn end_shared() {
+    drop(SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
+}
+
+/// Runs a conversation with `ZooKeeper` to its end.
+pub fn block_on<T>(conversation: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(conversation)
+}
