@@ -130,14 +130,14 @@ impl Shard {
         self.refile(slot, former, tick + stays_ms);
     }
 
-    /// A tombstone has stayed its time: it ends, unless a member cannot be reached and may come
-    /// back with a copy. Any member: the list of a delete leaves out those that are dead, and these
-    /// are the ones that may hold the timer from before.
+    /// A tombstone has stayed its time: it ends, unless a member cannot be reached, or has only just
+    /// come back, and may have a copy. Any member: the list of a delete leaves out those that are
+    /// dead, and these are the ones that may hold the timer from before.
     pub(super) fn end_tombstone(&mut self, now: Now, slot: Slot) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
         let away = self.peers.view.connected_nodes().minus(self.peers.alive());
-        if away.is_empty() || self.peers.is_alone() {
+        if self.peers.is_alone() || away.is_empty() && self.is_settled(tick) {
             return self.remove(tick, slot);
         }
         // A delete is as old as its version; a timer that came to its end, as its last pop. The
@@ -151,6 +151,13 @@ impl Shard {
             return self.remove(tick, slot);
         }
         self.wheel.insert(&mut self.links, slot, tick + held_ms.clamp(1, TOMBSTONE_MS_MIN));
+    }
+
+    /// Whether whoever was away has been shown what it missed. One that answers a dial and falls
+    /// silent again seems alive until it is declared dead.
+    fn is_settled(&self, tick: Tick) -> bool {
+        let silence_ms = 2 * self.config.cluster.dead_after_ms;
+        self.peers.returned_at + silence_ms <= tick && !self.reconcile.owes()
     }
 
     /// Forgets a record altogether: others hold it.

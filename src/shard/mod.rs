@@ -259,6 +259,9 @@ impl Shard {
         outbox: &mut Outbox,
     ) {
         let former = self.peers.believe(peer, liveness, dialect);
+        if liveness == Liveness::Alive && former != Liveness::Alive {
+            self.peers.returned_at = now.mono.tick_floor();
+        }
         if (former == Liveness::Dead) != (liveness == Liveness::Dead) {
             self.recount_tags(now.mono.tick_floor());
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet};
+use crate::base::time::Tick;
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 
@@ -20,6 +21,8 @@ pub(super) struct Peers {
     pub owed: PeerSet,
     /// Those that see other members than this node does.
     pub other_view: PeerSet,
+    /// When one was last believed alive again.
+    pub returned_at: Tick,
 }
 
 impl Peers {
@@ -32,6 +35,7 @@ impl Peers {
             http: PeerSet::EMPTY,
             other_view: PeerSet::EMPTY,
             owed: PeerSet::EMPTY,
+            returned_at: Tick(0),
         }
     }
 

@@ -88,6 +88,13 @@ impl Reconcile {
         u64::from(self.offers)
     }
 
+    /// Whether somebody is still to be shown what it may have missed.
+    pub fn owes(&self) -> bool {
+        let walk = self.walk.map(|walk| walk.offer_to);
+        let mut shown = [walk, self.again].into_iter().flatten();
+        self.offers > 0 || shown.any(|peers| !peers.is_empty())
+    }
+
     /// When there is work again, given that nothing arrives.
     pub fn next_wake(&self) -> Option<Tick> {
         if self.offers >= OFFERS_MAX || self.moves.len() >= MOVES_MAX {

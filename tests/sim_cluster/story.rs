@@ -118,6 +118,31 @@ fn with_promotion_only_the_first_pop_after_each_death_is_late() {
     }
 }
 
+/// A node that gets a turn every 4 s answers a dial now and then, and is dead to the other node in
+/// between. The tombstone of a timer that came to its end must not end while it seems alive.
+#[test]
+fn a_node_that_seems_alive_now_and_then_brings_nothing_back() {
+    for begins_ms in (0..4_000).step_by(200) {
+        let wish = Wish { interval_ms: 950, repeat_for_ms: 9_500, host: 0, factor: 2 };
+        let operation = Operation {
+            name: 0,
+            at_ns: ASKED_MS * MS,
+            node: 1,
+            kind: Kind::Update(Target::Chosen(ID), wish),
+            patience_ms: 1_000,
+            loses_reply: false,
+        };
+        let starve = Fault::Starve { node: 1, core: 0, ms: 20_000, pause_ms: 4_000 };
+        let story = Story {
+            operations: vec![operation],
+            faults: vec![((ASKED_MS + begins_ms) * MS, starve)],
+            options: Options { nodes: 2, cluster: ClusterLimits::default(), ..options(true, 1) },
+        };
+        let violation = run(&story, false).violation;
+        assert!(violation.is_none(), "starved after {begins_ms} ms: {violation:?}");
+    }
+}
+
 /// Two nodes dead of three, and a pair cut: what counts as how many impaired.
 #[test]
 fn disturbances_are_explained_by_the_fewest_nodes() {

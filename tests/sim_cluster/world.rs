@@ -58,12 +58,9 @@ pub enum Event {
     Mend(usize),
     Accept(usize),
     Operator(OperatorStep),
-<<<<<<< HEAD
-    TwinEnds(u64),
-=======
     /// An orderly stop may be over.
     Stops(usize),
->>>>>>> seeds
+    TwinEnds(u64),
     Due(usize, u64),
     Check,
     Heal,
@@ -245,11 +242,8 @@ impl World {
                 *refusals = refusals.saturating_sub(1);
             }
             Event::Operator(step) => self.operator_step(step),
-<<<<<<< HEAD
             Event::TwinEnds(life) => self.twin_ends(life)?,
-=======
             Event::Stops(node) => self.stop_if_done(node),
->>>>>>> seeds
             Event::Due(name, sequence) => {
                 self.model.is_seen(name, sequence, self.now_ns)?;
                 self.schedule_pop(name, sequence + 1);
@@ -282,15 +276,10 @@ impl World {
         }
         let mut driver = slot.take().expect("one core steps at a time");
         driver.step_ns = u64::MAX;
-<<<<<<< HEAD
         let waits_until_ns = frozen_until_ns.max(driver.rests_until_ns);
+        let timers = driver.core.shard().counters().timers;
         let result = if waits_until_ns > self.now_ns {
             driver.schedule(self, waits_until_ns);
-=======
-        let timers = driver.core.shard().counters().timers;
-        let result = if frozen_until_ns > self.now_ns {
-            driver.schedule(self, frozen_until_ns);
->>>>>>> seeds
             Ok(())
         } else {
             let starved = starved.filter(|starved| starved.core == place.core);
