@@ -41,8 +41,8 @@ pub(super) struct Plan {
     pub begun: Instant,
     /// Who is master.
     pub master: watch::Receiver<Option<Arc<str>>>,
-    /// Becomes true at the end.
-    pub stop: watch::Receiver<bool>,
+    /// When it ended, once it has.
+    pub stop: watch::Receiver<Option<Instant>>,
     /// The largest value of all answers.
     pub highest: Arc<Highest>,
 }
@@ -184,19 +184,19 @@ impl Caller {
             if let Some(due) = due {
                 tokio::select! {
                     biased;
-                    _ = stop.wait_for(|stop| *stop) => return,
+                    _ = stop.wait_for(|stop| stop.is_some()) => return self.leave(due),
                     at = wait_until(due, self.plan.every.unwrap_or_default()) => begun = at,
                 }
             }
             // A closed loop never waits: it looks whether to stop.
-            if *stop.borrow() || !self.call(begun, &mut stop).await {
+            if stop.borrow().is_some() || !self.call(begun, &mut stop).await {
                 return self.leave(due.unwrap_or(begun));
             }
         }
     }
 
     /// Calls until there is an answer. `false`: the run ended before.
-    async fn call(&mut self, begun: Instant, stop: &mut watch::Receiver<bool>) -> bool {
+    async fn call(&mut self, begun: Instant, stop: &mut watch::Receiver<Option<Instant>>) -> bool {
         let mut pause = PAUSE;
         loop {
             match self.attempt().await {
@@ -207,7 +207,7 @@ impl Caller {
                 Err(error) => self.failed(&error),
             }
             tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => return false,
+                _ = stop.wait_for(|stop| stop.is_some()) => return false,
                 () = sleep(pause) => {}
                 // A new master is worth a try at once.
                 Ok(()) = self.plan.master.changed() => {}
@@ -310,18 +310,17 @@ impl Caller {
         outage.errors += 1;
     }
 
-    /// At the end: what was due and has not been answered.
+    /// At the end, when the call due at `due` has not been answered: it and those after it.
     fn leave(self, due: Instant) {
         let mut state = self.state.borrow_mut();
-        let late = due.elapsed().as_nanos();
-        state.left.unanswered += self
-            .plan
-            .every
-            .map_or(0, |every| u64::try_from(late / every.as_nanos().max(1)).unwrap_or(u64::MAX));
-        if let Some(outage) = self.outage {
-            state.left.unanswered += 1;
-            state.left.last_errors.push(outage.error);
-        }
+        let late = self.plan.stop.borrow().and_then(|stopped| stopped.checked_duration_since(due));
+        state.left.unanswered += match (self.plan.every, late) {
+            (Some(every), Some(late)) => 1 + (late.as_secs_f64() / every.as_secs_f64()) as u64,
+            (Some(_), None) => 0,
+            // A closed loop owes the call that it was at, if it was at one.
+            (None, _) => u64::from(self.outage.is_some()),
+        };
+        state.left.last_errors.extend(self.outage.map(|outage| outage.error));
     }
 }
 

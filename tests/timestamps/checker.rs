@@ -146,11 +146,13 @@ fn ask(to: SocketAddr, server: usize, seen: &Seen) {
         let sent = Instant::now();
         match thrift.get(count) {
             Ok(Reply::First(first)) => {
-                let got = Got { at: Instant::now(), first, count, server, ahead_ms: ahead_ms(first) };
+                let got =
+                    Got { at: Instant::now(), first, count, server, ahead_ms: ahead_ms(first) };
                 seen.highest.fetch_max(first + u64::from(count) - 1, SeqCst);
                 if first <= floor {
                     let waited = sent.elapsed();
-                    let told = format!("not above {floor}, which was known {waited:?} before: {got:?}");
+                    let told =
+                        format!("not above {floor}, which was known {waited:?} before: {got:?}");
                     seen.wrong.lock().expect("nobody panics with it").push(told);
                 }
                 seen.got.lock().expect("nobody panics with it").push(got);

@@ -122,7 +122,8 @@ impl Draw {
     /// A number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         let Draw(state) = self;
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*state >> 33) % end
     }
 }

@@ -20,6 +20,8 @@ pub struct Server {
     /// Thrift.
     pub address: SocketAddr,
     admin: SocketAddr,
+    /// Words before the binary's name.
+    starter: Vec<String>,
     arguments: Vec<String>,
     log: PathBuf,
     process: Option<Process>,
@@ -36,13 +38,19 @@ impl Server {
         );
         let arguments = fixed.split(' ').chain(arguments.iter().copied()).map(str::to_owned);
         let arguments = arguments.collect();
-        Server { address, admin, arguments, log: folder.join(name), process: None }
+        let starter = vec![env!("CARGO_BIN_EXE_chronos").to_owned()];
+        Server { address, admin, starter, arguments, log: folder.join(name), process: None }
+    }
+
+    /// The same behind other words than the binary's name.
+    pub fn started_by(self, starter: &[&str]) -> Server {
+        Server { starter: starter.iter().map(|word| (*word).to_owned()).collect(), ..self }
     }
 
     /// Starts it.
     pub fn spawn(&mut self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
-        command.args(&self.arguments).env_remove("CHRONOS_CONFIG");
+        let mut command = Command::new(&self.starter[0]);
+        command.args(&self.starter[1..]).args(&self.arguments).env_remove("CHRONOS_CONFIG");
         self.process = Some(Process::start(&mut command, &self.log));
     }
 
@@ -109,8 +117,8 @@ impl Server {
 #[derive(Debug)]
 pub struct Servers {
     pub all: Vec<Server>,
-    /// Logs and password files.
-    pub folder: TempDir,
+    /// Logs.
+    _folder: TempDir,
     /// The name of the cluster.
     pub cluster: String,
 }
@@ -123,15 +131,26 @@ impl Servers {
 
     /// The same with more arguments.
     pub fn start_with(count: usize, quorum: &str, session_ms: u64, more: &[&str]) -> Servers {
+        Servers::start_in(&format!("story-{}", free_port()), count, quorum, session_ms, more)
+    }
+
+    /// The same in a cluster of this name.
+    pub fn start_in(
+        cluster: &str,
+        count: usize,
+        quorum: &str,
+        session_ms: u64,
+        more: &[&str],
+    ) -> Servers {
         let folder = tempfile::Builder::new().prefix("chronos-ts-").tempdir().expect("room");
-        let cluster = format!("story-{}", free_port());
         let session = session_ms.to_string();
         let mut arguments = vec!["--coordination", "zookeeper", "--zookeeper-quorum", quorum];
-        arguments.extend(["--zookeeper-cluster", &cluster, "--session-timeout-ms", &session]);
+        arguments.extend(["--zookeeper-cluster", cluster, "--session-timeout-ms", &session]);
         arguments.extend(more);
         let named = |place: usize| format!("server{place}.log");
         let all = (0..count).map(|place| Server::new(folder.path(), &named(place), &arguments));
-        let mut servers = Servers { all: all.collect(), folder, cluster: cluster.clone() };
+        let mut servers =
+            Servers { all: all.collect(), _folder: folder, cluster: cluster.to_owned() };
         servers.all.iter_mut().for_each(Server::start);
         servers
     }

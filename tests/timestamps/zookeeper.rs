@@ -23,7 +23,6 @@ const START: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct ZooKeeper {
     folder: TempDir,
-    tick_ms: u64,
     port: u16,
     jaas: Option<PathBuf>,
     process: Option<Process>,
@@ -63,9 +62,11 @@ impl ZooKeeper {
         text.push_str("clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n");
         // A disk that others use must not decide how long a story takes.
         text.push_str("forceSync=no\n");
-        text.push_str("authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n");
+        text.push_str(
+            "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n",
+        );
         std::fs::write(folder.path().join("zoo.cfg"), text).expect("a file");
-        ZooKeeper { folder, tick_ms, port, jaas: None, process: None }
+        ZooKeeper { folder, port, jaas: None, process: None }
     }
 
     /// Starts it, again or for the first time, and waits until it answers.
@@ -95,11 +96,6 @@ impl ZooKeeper {
     /// `host:port` of its one server.
     pub fn quorum(&self) -> String {
         SocketAddr::from(([127, 0, 0, 1], self.port)).to_string()
-    }
-
-    /// Its tick.
-    pub fn tick(&self) -> Duration {
-        Duration::from_millis(self.tick_ms)
     }
 }
 

@@ -1,0 +1,136 @@
+//! Original servers in the same cluster, played by their rules: what they write is read, and what
+//! is written can be read by them.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use zookeeper_client::{Acls, Client, CreateMode};
+
+use super::checker::Checker;
+use super::processes::until;
+use super::runner::Story;
+use super::servers::{START, Servers};
+use super::zookeeper::{block_on, shared};
+
+pub const STORIES: &[Story] = &[
+    ("mastership_goes_from_an_original_to_us_and_back", from_an_original_and_back),
+    ("a_frozen_original_that_writes_is_noticed", a_frozen_original_writes),
+];
+
+/// What the original stores ahead: 100 s.
+const ADVANCE: u64 = 26_214_400_000;
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    (now.as_millis() as u64) << 18
+}
+
+/// An original server, as far as `ZooKeeper` sees it.
+struct Original {
+    client: Client,
+    base: String,
+}
+
+impl Original {
+    async fn connect(cluster: &str) -> Original {
+        let connector = Client::connector().with_session_timeout(Duration::from_secs(1));
+        let client = connector.connect(&shared()).await.expect("a session");
+        let original = Original { client, base: format!("/chronos/{cluster}") };
+        let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        for path in
+            ["/chronos", &original.base, &original.path("backup-servers"), &original.bound()]
+        {
+            // It may be there.
+            let _ = original.client.create(path, b"", &persistent).await;
+        }
+        original
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.base)
+    }
+
+    fn bound(&self) -> String {
+        self.path("persistent-timestamp")
+    }
+
+    async fn try_to_be_master(&self) -> bool {
+        let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+        self.client.create(&self.path("master"), b"127.0.0.1_1", &ephemeral).await.is_ok()
+    }
+
+    async fn read_bound(&self) -> u64 {
+        let (bytes, _) = self.client.get_data(&self.bound()).await.expect("the bound");
+        if bytes.is_empty() { 0 } else { u64::from_be_bytes(bytes.try_into().expect("8 bytes")) }
+    }
+
+    /// Without looking who wrote last.
+    async fn write_bound(&self, bound: u64) {
+        let written = self.client.set_data(&self.bound(), &bound.to_be_bytes(), None).await;
+        written.expect("written");
+    }
+}
+
+fn from_an_original_and_back() {
+    block_on(async {
+        // An original is master; it has stored 100 s ahead and handed out some of it.
+        let cluster = format!("story-{}", super::processes::free_port());
+        let original = Original::connect(&cluster).await;
+        assert!(original.try_to_be_master().await);
+        let stored = now() + ADVANCE;
+        original.write_bound(stored).await;
+
+        let mut servers = Servers::start_in(&cluster, 1, &shared(), 1_000, &[]);
+        assert_eq!(servers.all[0].role().as_deref(), Some("backup"));
+        let status = servers.all[0].status().expect("it answers");
+        assert_eq!(status["master"], "127.0.0.1:1", "{status}");
+        let children = original.client.list_children(&original.path("backup-servers")).await;
+        let own = servers.all[0].address.to_string().replace(':', "_");
+        assert_eq!(children.expect("readable"), [own.clone()]);
+
+        // It dies.
+        let checker = Checker::of(&servers.addresses());
+        drop(original);
+        let first = checker.await_reply(Instant::now(), START);
+        assert!(first.first > stored, "{first:?} is not above {stored}");
+        let after = checker.got()[0].first;
+        assert_eq!(after, stored + 1, "the first value that an original would have handed out");
+
+        // What we write an original can read.
+        let original = Original::connect(&cluster).await;
+        let (master, stat) =
+            original.client.get_data(&original.path("master")).await.expect("a master");
+        assert_eq!(String::from_utf8(master), Ok(own));
+        assert_ne!(stat.ephemeral_owner, 0);
+        let bound = original.read_bound().await;
+        assert!(bound > stored);
+        let children = original.client.list_children(&original.path("backup-servers")).await;
+        assert_eq!(children.expect("readable"), [""; 0]);
+
+        // We stop, and it takes over.
+        servers.all[0].stop();
+        assert!(original.try_to_be_master().await, "the node is gone when the server is");
+        let bound = original.read_bound().await;
+        let got = checker.got();
+        let last = got.iter().map(|one| one.first + u64::from(one.count) - 1).max();
+        assert_eq!(bound, last.expect("replies") + 1, "what is left of the window is given back");
+        checker.finish();
+    });
+}
+
+fn a_frozen_original_writes() {
+    let servers = Servers::start(1, &shared(), 1_000);
+    let checker = Checker::of(&servers.addresses());
+    checker.await_reply(Instant::now(), START);
+    let bound = now() + ADVANCE;
+    block_on(async {
+        let original = Original::connect(&servers.cluster).await;
+        original.write_bound(bound).await;
+    });
+    // Nothing below what it may have handed out from then on.
+    until("values above the foreign bound", START, || {
+        (checker.await_reply(Instant::now(), START).first > bound).then_some(())
+    });
+    assert_eq!(servers.all[0].count("foreign_bounds"), 1);
+    assert_eq!(servers.all[0].role().as_deref(), Some("master"));
+    checker.finish();
+}
