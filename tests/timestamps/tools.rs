@@ -3,12 +3,13 @@
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use chronos::timestamp::COUNTER_BITS;
 use serde_json::Value;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::processes::{Process, until};
 use super::runner::Story;
-use super::servers::{START, Servers};
+use super::servers::{START, Server, Servers};
 use super::zookeeper::{block_on, shared};
 
 pub const STORIES: &[Story] = &[
@@ -133,14 +134,12 @@ fn bench_times_a_failover() {
     let (out, flags) = (folder.path().join("out.json"), "--duration 0 -c 4 --rate 400 --json");
     let begun = Instant::now();
     let mut bench = Process::start(&mut chronos(&format!("bench {flags} {place}")), &out);
-    // It has to be under way before the first master dies, which nothing but its calls shows.
+    // Under way, which nothing but its calls shows.
     let master = servers.master();
-    let before = servers.all[master].count("handed_out");
-    until("calls", START, || (servers.all[master].count("handed_out") > before + 50).then_some(()));
+    await_calls(&servers.all[master]);
     servers.all[master].kill();
     let other = until("another master", START, || servers.find_master());
-    let before = servers.all[other].count("handed_out");
-    until("calls", START, || (servers.all[other].count("handed_out") > before + 50).then_some(()));
+    await_calls(&servers.all[other]);
     bench.signal("INT");
     let status = bench.await_end(START);
     let document: Value = serde_json::from_str(&bench.logged()).expect("JSON");
@@ -157,6 +156,13 @@ fn bench_times_a_failover() {
     assert!(ms("gap_max_ms") < begun.elapsed().as_secs_f64() * 1e3, "{document:#}");
     // The calls that were due meanwhile waited: an open loop does not forgive.
     assert!(document["latency_us"]["max"].as_f64() > Some(1e5), "{document:#}");
+}
+
+/// Waits until clients have been calling for 200 ms.
+fn await_calls(server: &Server) {
+    let last = || server.status()?["last"].as_str()?.parse::<u64>().ok().filter(|last| *last > 0);
+    let first = until("a call", START, last);
+    until("calls", START, || last().filter(|last| last - first > 200 << COUNTER_BITS));
 }
 
 /// Nodes as the original leaves them.
