@@ -189,3 +189,193 @@ impl Oracle {
         published.edition.store(edition + 2, Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const CLOCK: ClockLine =
+        ClockLine { wall_offset_ns: 1_000_000 * MS, ahead_ns: 0, ahead_at: MonoNs(0) };
+
+    fn terms(until_ms: u64, bound_ms: u64) -> Terms {
+        Terms {
+            until: MonoNs(until_ms * MS),
+            bound: Timestamp::of_unix_ms(1_000_000 + bound_ms),
+            clock: CLOCK,
+        }
+    }
+
+    fn at(ms: u64) -> MonoNs {
+        MonoNs(ms * MS)
+    }
+
+    #[test]
+    fn nothing_is_handed_out_before_the_first_mastership() {
+        assert_eq!(Oracle::default().take(at(1), 1), Err(Refusal::NotServing));
+    }
+
+    #[test]
+    fn ranges_of_no_length_and_of_more_than_a_millisecond_are_refused() {
+        let oracle = Oracle::default();
+        oracle.begin(Timestamp(0), &terms(1_000, 1_000));
+        assert_eq!(oracle.take(at(1), 0), Err(Refusal::Range));
+        assert_eq!(oracle.take(at(1), RANGE_MAX + 1), Err(Refusal::Range));
+        assert_eq!(oracle.last(), Timestamp(0));
+        assert!(oracle.take(at(1), RANGE_MAX).is_ok());
+    }
+
+    #[test]
+    fn overflow_waits_for_the_next_millisecond() {
+        let oracle = Oracle::default();
+        oracle.begin(Timestamp(0), &terms(1_000, 1_000));
+        let first = oracle.take(at(5), RANGE_MAX - 1).expect("it fits").0;
+        assert_eq!((first.unix_ms(), first.counter()), (1_000_005, 0));
+        assert_eq!(oracle.take(at(5), 2), Err(Refusal::NextMillisecond));
+        let last = oracle.take(at(5), 1).expect("it is the last one").0;
+        assert_eq!((last.unix_ms(), last.counter()), (1_000_005, RANGE_MAX - 1));
+        assert_eq!(oracle.take(at(5), 1), Err(Refusal::NextMillisecond));
+        let next = oracle.take(at(6), 1).expect("it has begun").0;
+        assert_eq!((next.unix_ms(), next.counter()), (1_000_006, 0));
+    }
+
+    #[test]
+    fn the_bound_itself_is_not_handed_out() {
+        let oracle = Oracle::default();
+        oracle.begin(Timestamp(0), &terms(1_000, 6));
+        assert!(oracle.take(at(5), RANGE_MAX).is_ok());
+        assert_eq!(oracle.take(at(6), 1), Err(Refusal::Window));
+        oracle.publish(&terms(1_000, 7));
+        assert!(oracle.take(at(6), 1).is_ok());
+    }
+
+    #[test]
+    fn the_lease_is_over_at_its_last_instant() {
+        let oracle = Oracle::default();
+        oracle.begin(Timestamp(0), &terms(10, 1_000));
+        let (_, term) = oracle.take(MonoNs(10 * MS - 1), 1).expect("it is not over");
+        assert_eq!(oracle.take(at(10), 1), Err(Refusal::NotServing));
+        assert!(oracle.holds(MonoNs(10 * MS - 1), term) && !oracle.holds(at(10), term));
+    }
+
+    #[test]
+    fn a_new_mastership_begins_above_its_floor_and_ends_what_was_before() {
+        let oracle = Oracle::default();
+        oracle.begin(Timestamp(0), &terms(1_000, 1_000));
+        let (_, old) = oracle.take(at(5), 1).expect("it serves");
+        let last = oracle.revoke();
+        assert!(!oracle.holds(at(5), old));
+        assert_eq!(oracle.take(at(5), 1), Err(Refusal::NotServing));
+        let floor = Timestamp(last.0 + 77);
+        oracle.begin(floor, &terms(1_000, 1_000));
+        let (value, new) = oracle.take(at(5), 1).expect("it serves again");
+        assert_eq!(value, Timestamp(floor.0 + 1));
+        assert!(oracle.holds(at(5), new) && !oracle.holds(at(5), old));
+        oracle.publish(&terms(2_000, 1_000));
+        assert!(oracle.holds(at(5), new), "new terms are the same mastership");
+    }
+
+    #[test]
+    fn four_threads_take_disjoint_ranges_that_only_rise() {
+        let oracle = Oracle::default();
+        oracle.begin(Timestamp(0), &terms(1_000_000, 1_000_000));
+        let mut taken: Vec<(u64, u64)> = std::thread::scope(|scope| {
+            let take = |thread: u32| {
+                let mut ranges = Vec::new();
+                for turn in 0..20_000 {
+                    let count = 1 + (turn * 7 + thread) % 5;
+                    // Threads see different times; nobody's goes back.
+                    let now = at(1 + u64::from(turn / 500 + thread % 2));
+                    if let Ok((first, _)) = oracle.take(now, count) {
+                        let range = (first.0, first.0 + u64::from(count));
+                        assert!(ranges.last().is_none_or(|&(_, end)| first.0 >= end));
+                        ranges.push(range);
+                    }
+                }
+                ranges
+            };
+            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || take(thread))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert!(taken.len() > 20_000);
+        taken.sort_unstable();
+        for two in taken.windows(2) {
+            assert!(two[0].1 <= two[1].0, "{two:?} overlap");
+        }
+    }
+
+    /// The keeper revokes, notes the last timestamp, and begins anew right above it: nothing that
+    /// is sent may be above what was noted, under the terms of before.
+    #[test]
+    fn what_revoking_does_not_count_is_not_sent() {
+        let oracle = Oracle::default();
+        let is_over = AtomicBool::new(false);
+        let served = terms(1_000_000, 1_000_000);
+        std::thread::scope(|scope| {
+            let take = || {
+                let mut sent = Vec::new();
+                while !is_over.load(Acquire) {
+                    let Ok((value, term)) = oracle.take(at(3), 1) else { continue };
+                    if oracle.holds(at(3), term) {
+                        sent.push((term.0, value));
+                    }
+                }
+                sent
+            };
+            let takers = [scope.spawn(take), scope.spawn(take), scope.spawn(take)];
+            let mut noted = Vec::new();
+            for round in 1..=3_000u64 {
+                oracle.begin(Timestamp(round * 64), &served);
+                for _ in 0..round % 7 * 20 {
+                    std::hint::spin_loop();
+                }
+                noted.push(oracle.revoke());
+            }
+            is_over.store(true, Release);
+            for taker in takers {
+                for (term, value) in taker.join().expect("no panic") {
+                    let last = noted[term as usize - 1];
+                    assert!(value <= last, "{value:?} of term {term} was not counted in {last:?}");
+                }
+            }
+        });
+    }
+
+    proptest! {
+        /// Against the simplest thing that could be right.
+        #[test]
+        fn taking_is_as_the_model_says(steps in prop::collection::vec(
+            (0u64..3 * MS, prop_oneof![1u32..10, 1..=RANGE_MAX, Just(RANGE_MAX)], 0u64..40), 1..200,
+        )) {
+            let oracle = Oracle::default();
+            oracle.begin(Timestamp(0), &terms(60, 20));
+            let (mut now, mut next, mut bound_ms) = (0, 0u64, 20);
+            for (pass_ns, count, raise_ms) in steps {
+                now += pass_ns;
+                if raise_ms > 30 {
+                    bound_ms = bound_ms.max(now / MS + raise_ms - 30);
+                    oracle.publish(&terms(60, bound_ms));
+                }
+                let ms = 1_000_000 + now / MS;
+                let first = next.max(ms << 18);
+                let end = first + u64::from(count);
+                let wanted = if now >= 60 * MS {
+                    Err(Refusal::NotServing)
+                } else if end > (ms + 1) << 18 {
+                    Err(Refusal::NextMillisecond)
+                } else if end > (1_000_000 + bound_ms) << 18 {
+                    Err(Refusal::Window)
+                } else {
+                    next = end;
+                    Ok(Timestamp(first))
+                };
+                let taken = oracle.take(MonoNs(now), count).map(|(value, _)| value);
+                prop_assert_eq!(taken, wanted);
+            }
+        }
+    }
+}

@@ -288,7 +288,7 @@ impl Coordinator {
             (Ask::WriteBound { bound, .. }, Answer::Done) => self.written(now, bound, effects),
             (Ask::WriteBound { .. }, Answer::Conflict) => self.conflict(effects),
             (Ask::Release { .. }, Answer::Done | Answer::Conflict) => self.released(),
-            (Ask::CloseSession, Answer::Done) => self.end(effects),
+            (Ask::CloseSession, Answer::Done) => self.session = None,
             (ask, answer) => panic!("{answer:?} is no answer to {ask:?}"),
         }
     }
@@ -495,7 +495,9 @@ impl Coordinator {
             stopping.version = stopping.version.map(|version| version.wrapping_add(1));
             return;
         }
-        let is_over = now.mono >= self.lease_until();
+        // While it is shorter than at rest, it may be over once more: that is not told again.
+        let beat_ms = self.session().beat_ms;
+        let is_over = now.mono.plus_ms(5 * beat_ms) >= self.lease_until();
         match &mut self.mastership {
             Some(mastership) => {
                 mastership.version = mastership.version.wrapping_add(1);

@@ -1,1 +1,378 @@
-//! x
+//! One coordinated server against answers given by hand. What an ensemble makes of several servers
+//! is the simulator's business (`tests/sim_timestamp`).
+
+use super::*;
+use crate::base::time::{MonoNs, Now, WallMs};
+use crate::timestamp::oracle::{Oracle, Refusal};
+
+const WALL_MS: u64 = 1_700_000_000_000;
+const SESSION_MS: u64 = 4_000;
+const OWN: SessionId = SessionId(7);
+const OTHER: SessionId = SessionId(8);
+
+struct Server {
+    keeper: Coordinator,
+    oracle: Oracle,
+    now_ms: u64,
+    asked: Option<Ask>,
+    alarms: Vec<Alarm>,
+    master: Option<String>,
+    is_stopped: bool,
+}
+
+fn node(owner: SessionId) -> Answer {
+    let address = if owner == OWN { "own_1" } else { "other_1" };
+    let created = WallMs(WALL_MS);
+    Answer::Master(Some(MasterNode { address: address.to_owned(), owner, created }))
+}
+
+fn bound(ms: u64, version: i32) -> Answer {
+    Answer::Bound(StoredBound { bound: Timestamp::of_unix_ms(WALL_MS + ms), version })
+}
+
+impl Server {
+    fn start() -> Self {
+        let settings = CoordinatorSettings {
+            address: "own_1".to_owned(),
+            window_ms: 3_000,
+            clock_jump_max_ms: 10_000,
+        };
+        let mut server = Self {
+            keeper: Coordinator::new(settings),
+            oracle: Oracle::default(),
+            now_ms: 0,
+            asked: None,
+            alarms: Vec::new(),
+            master: None,
+            is_stopped: false,
+        };
+        server.tell(Event::Start);
+        server
+    }
+
+    fn now(&self) -> Now {
+        Now { mono: MonoNs(self.now_ms * 1_000_000), wall: WallMs(WALL_MS + self.now_ms) }
+    }
+
+    fn tell(&mut self, event: Event) {
+        let mut effects = Vec::new();
+        self.keeper.handle(self.now(), event, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Ask(ask) => assert_eq!(self.asked.replace(ask), None, "one at a time"),
+                Effect::Begin(floor, terms) => self.oracle.begin(floor, &terms),
+                Effect::Publish(terms) => self.oracle.publish(&terms),
+                Effect::Revoke => {
+                    let last = self.oracle.revoke();
+                    self.tell(Event::Revoked { last });
+                }
+                Effect::MasterIs(master) => self.master = master,
+                Effect::Clock(_) => {}
+                Effect::Alarm(alarm) => self.alarms.push(alarm),
+                Effect::Stopped => self.is_stopped = true,
+            }
+        }
+    }
+
+    /// Time passes; ticks come when they are wanted.
+    fn pass(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.now_ms += 1;
+            if self.now().mono >= self.keeper.wake_at() {
+                self.tell(Event::Tick { last: self.oracle.last() });
+            }
+        }
+    }
+
+    /// Answers what was asked after 1 ms.
+    #[track_caller]
+    fn answer(&mut self, wanted: &Ask, answer: Answer) {
+        let ask = self.asked.take().unwrap_or_else(|| panic!("nothing is asked"));
+        assert_eq!(std::mem::discriminant(&ask), std::mem::discriminant(wanted), "{ask:?}");
+        let sent = self.now().mono;
+        self.now_ms += 1;
+        self.tell(Event::Answered { sent, answer });
+    }
+
+    fn open(&mut self) {
+        self.answer(&Ask::OpenSession, Answer::Session { session: OWN, timeout_ms: SESSION_MS });
+        self.answer(&Ask::MakeLayout, Answer::Done);
+    }
+
+    fn master() -> Self {
+        let mut server = Self::start();
+        server.open();
+        server.take_over(bound(0, 3));
+        server
+    }
+
+    fn take_over(&mut self, stored: Answer) {
+        self.answer(&Ask::CreateMaster, Answer::Done);
+        self.confirm(stored);
+    }
+
+    fn confirm(&mut self, stored: Answer) {
+        self.answer(&Ask::WatchMaster, node(OWN));
+        self.answer(&Ask::UnregisterBackup, Answer::Done);
+        self.answer(&Ask::ReadBound, stored);
+        self.answer(&WRITE, Answer::Done);
+    }
+
+    fn backup() -> Self {
+        let mut server = Self::start();
+        server.open();
+        server.answer(&Ask::CreateMaster, Answer::Exists);
+        server.answer(&Ask::WatchMaster, node(OTHER));
+        server.answer(&Ask::RegisterBackup, Answer::Done);
+        server
+    }
+
+    fn take(&self) -> Result<Timestamp, Refusal> {
+        Ok(self.oracle.take(self.now().mono, 1)?.0)
+    }
+
+    fn role(&self) -> Role {
+        self.keeper.role(self.now().mono)
+    }
+
+    /// Lets a master write, or a backup look, for so long.
+    fn live(&mut self, ms: u64, answer: &Answer) {
+        for _ in 0..ms {
+            self.pass(1);
+            if let Some(Ask::WriteBound { .. } | Ask::WatchMaster) = self.asked {
+                let asked = self.asked.clone().expect("just looked");
+                self.answer(&asked, answer.clone());
+            }
+        }
+    }
+
+    fn written(&self) -> (Timestamp, i32) {
+        match self.asked {
+            Some(Ask::WriteBound { bound, version }) => (bound, version),
+            ref other => panic!("{other:?} is not a write"),
+        }
+    }
+}
+
+const WRITE: Ask = Ask::WriteBound { bound: Timestamp(0), version: 0 };
+const RELEASE: Ask = Ask::Release { bound: Timestamp(0), version: 0 };
+
+#[test]
+fn the_first_server_becomes_master_above_the_stored_bound() {
+    let mut server = Server::start();
+    server.open();
+    server.answer(&Ask::CreateMaster, Answer::Done);
+    server.answer(&Ask::WatchMaster, node(OWN));
+    server.answer(&Ask::UnregisterBackup, Answer::Done);
+    server.answer(&Ask::ReadBound, bound(500, 3));
+    assert_eq!(server.take(), Err(Refusal::NotServing));
+    assert_eq!(server.written().1, 3);
+    assert!(server.written().0 >= Timestamp::of_unix_ms(WALL_MS + 3_000));
+    server.answer(&WRITE, Answer::Done);
+    let floor = Timestamp::of_unix_ms(WALL_MS + 500);
+    assert_eq!(server.take(), Ok(Timestamp(floor.0 + 1)));
+    assert_eq!((server.role(), server.master.as_deref()), (Role::Master, Some("own_1")));
+    server.live(60_000, &Answer::Done);
+    assert_eq!(server.role(), Role::Master);
+    assert!(server.take().is_ok() && server.alarms.is_empty());
+}
+
+#[test]
+fn a_backup_takes_over_when_the_masters_node_is_gone() {
+    let mut server = Server::backup();
+    assert_eq!((server.role(), server.master.as_deref()), (Role::Backup, Some("other_1")));
+    server.live(20_000, &node(OTHER));
+    assert_eq!(server.asked, None);
+    server.tell(Event::MasterChanged);
+    server.take_over(bound(20_500, 90));
+    assert_eq!(server.role(), Role::Master, "what it read while it waited proves its session");
+    assert!(server.take().expect("it serves") > Timestamp::of_unix_ms(WALL_MS + 20_500));
+}
+
+#[test]
+fn a_change_that_comes_early_is_not_forgotten() {
+    let mut server = Server::start();
+    server.open();
+    server.answer(&Ask::CreateMaster, Answer::Exists);
+    server.answer(&Ask::WatchMaster, node(OTHER));
+    server.tell(Event::MasterChanged);
+    server.answer(&Ask::RegisterBackup, Answer::Done);
+    server.answer(&Ask::CreateMaster, Answer::Exists);
+    server.answer(&Ask::WatchMaster, Answer::Master(None));
+    server.answer(&Ask::CreateMaster, Answer::Exists);
+}
+
+#[test]
+fn without_acknowledgements_it_stops_by_the_clock_alone() {
+    let mut server = Server::master();
+    server.live(10_000, &Answer::Done);
+    while server.asked.is_none() {
+        server.pass(1);
+    }
+    let since_ms = server.now_ms;
+    while server.role() == Role::Master {
+        assert!(server.now_ms < since_ms + SESSION_MS * 6 / 10, "not before the session ends");
+        server.pass(1);
+    }
+    assert!(server.now_ms > since_ms + SESSION_MS * 4 / 10, "it is given some time");
+    assert_eq!(server.take(), Err(Refusal::NotServing));
+    assert_eq!((server.role(), &server.alarms[..]), (Role::Suspended, &[Alarm::LeaseOver][..]));
+    server.live(SESSION_MS / 2, &Answer::Done);
+    assert_eq!(server.role(), Role::Master, "it goes on in the same session");
+    assert_eq!(server.alarms.len(), 1);
+}
+
+#[test]
+fn a_lost_write_is_looked_after() {
+    for was_written in [false, true] {
+        let mut server = Server::master();
+        server.live(1_000, &Answer::Done);
+        while server.asked.is_none() {
+            server.pass(1);
+        }
+        let (written, version) = server.written();
+        let before = server.oracle.terms().0.bound;
+        server.answer(&WRITE, Answer::Lost);
+        server.pass(60);
+        server.answer(&Ask::WatchMaster, node(OWN));
+        let (bound, version) = match was_written {
+            true => (written, version + 1),
+            false => (before, version),
+        };
+        server.answer(&Ask::ReadBound, Answer::Bound(StoredBound { bound, version }));
+        assert_eq!(server.oracle.terms().0.bound, bound);
+        assert_eq!(server.written().1, version);
+        assert!(server.take().is_ok() && server.alarms.is_empty());
+    }
+}
+
+#[test]
+fn a_foreign_bound_is_adopted() {
+    let mut server = Server::master();
+    server.live(1_000, &Answer::Done);
+    while server.asked.is_none() {
+        server.pass(1);
+    }
+    let own = server.oracle.terms().0.bound;
+    server.answer(&WRITE, Answer::Conflict);
+    assert_eq!(server.take(), Err(Refusal::NotServing));
+    server.confirm(bound(100, 77));
+    let stored = StoredBound { bound: Timestamp::of_unix_ms(WALL_MS + 100), version: 77 };
+    assert_eq!(server.alarms, [Alarm::ForeignBound(stored)]);
+    assert!(server.take().expect("it serves again") > own);
+}
+
+#[test]
+fn a_deposed_master_stops_and_is_a_backup() {
+    let mut server = Server::master();
+    server.tell(Event::MasterChanged);
+    server.answer(&Ask::WatchMaster, node(OTHER));
+    assert_eq!(server.take(), Err(Refusal::NotServing));
+    assert_eq!((server.role(), &server.alarms[..]), (Role::Backup, &[Alarm::Deposed][..]));
+    server.answer(&Ask::RegisterBackup, Answer::Done);
+}
+
+#[test]
+fn an_expired_session_ends_a_mastership() {
+    let mut server = Server::master();
+    let before = server.take().expect("it serves");
+    while server.asked.is_none() {
+        server.pass(1);
+    }
+    server.tell(Event::SessionExpired);
+    assert_eq!(server.take(), Err(Refusal::NotServing));
+    server.answer(&WRITE, Answer::Expired);
+    server.open();
+    server.take_over(bound(3_000, 4));
+    assert!(server.take().expect("it serves again") > before);
+    assert_eq!(server.master.as_deref(), Some("own_1"));
+}
+
+#[test]
+fn an_answer_from_a_session_that_is_over_means_nothing() {
+    let mut server = Server::master();
+    while server.asked.is_none() {
+        server.pass(1);
+    }
+    server.tell(Event::SessionExpired);
+    server.answer(&WRITE, Answer::Done);
+    assert_eq!(server.asked, Some(Ask::OpenSession));
+    assert_eq!(server.take(), Err(Refusal::NotServing));
+}
+
+#[test]
+fn an_own_node_of_an_earlier_life_is_left_alone() {
+    let mut server = Server::start();
+    server.open();
+    server.answer(&Ask::CreateMaster, Answer::Exists);
+    let created = WallMs(WALL_MS);
+    let earlier = MasterNode { address: "own_1".to_owned(), owner: OTHER, created };
+    server.answer(&Ask::WatchMaster, Answer::Master(Some(earlier)));
+    server.answer(&Ask::RegisterBackup, Answer::Exists);
+    assert_eq!(server.role(), Role::Backup);
+}
+
+#[test]
+fn a_lost_create_is_recognised_by_its_owner() {
+    let mut server = Server::start();
+    server.open();
+    server.answer(&Ask::CreateMaster, Answer::Lost);
+    server.pass(60);
+    server.confirm(bound(0, 3));
+    server.live(2_000, &Answer::Done);
+    assert_eq!(server.role(), Role::Master);
+}
+
+#[test]
+fn an_orderly_stop_lowers_the_bound_and_leaves() {
+    let mut server = Server::master();
+    let last = server.take().expect("it serves");
+    while server.asked.is_none() {
+        server.pass(1);
+    }
+    let (_, version) = server.written();
+    server.tell(Event::Stop);
+    assert_eq!(server.take(), Err(Refusal::NotServing));
+    server.answer(&WRITE, Answer::Done);
+    let bound = Timestamp(last.0 + 1);
+    assert_eq!(server.asked, Some(Ask::Release { bound, version: version + 1 }));
+    server.answer(&RELEASE, Answer::Done);
+    server.answer(&Ask::CloseSession, Answer::Done);
+    assert!(server.is_stopped && server.role() == Role::Stopped);
+}
+
+#[test]
+fn a_stop_with_an_unknown_outcome_does_not_lower_the_bound() {
+    let mut server = Server::master();
+    while server.asked.is_none() {
+        server.pass(1);
+    }
+    server.tell(Event::Stop);
+    server.answer(&WRITE, Answer::Lost);
+    server.answer(&Ask::CloseSession, Answer::Lost);
+    assert!(server.is_stopped);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_ever() {
+    let mut server = Server::master();
+    while server.asked.is_none() {
+        server.pass(1);
+    }
+    server.tell(Event::Stop);
+    server.pass(1_000);
+    assert!(server.is_stopped);
+    let mut server = Server::start();
+    server.tell(Event::Stop);
+    assert!(server.is_stopped, "without a session there is nothing to end");
+}
+
+#[test]
+fn what_is_refused_is_tried_again_after_a_pause() {
+    let mut server = Server::start();
+    server.answer(&Ask::OpenSession, Answer::Session { session: OWN, timeout_ms: SESSION_MS });
+    server.answer(&Ask::MakeLayout, Answer::Refused);
+    assert_eq!(server.asked, None);
+    server.pass(1_000);
+    server.answer(&Ask::MakeLayout, Answer::Done);
+}

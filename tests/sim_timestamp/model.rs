@@ -1,0 +1,140 @@
+//! What users know of timestamps, and what follows from it.
+
+use std::collections::BTreeMap;
+
+use chronos::timestamp::{COUNTER_BITS, RANGE_MAX, Timestamp};
+
+use super::clocks::TRUE_MS;
+
+pub const MS: u64 = 1_000_000;
+
+/// What was broken.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub invariant: &'static str,
+    pub what: String,
+}
+
+pub type Checked = Result<(), Violation>;
+
+pub fn broken<T>(invariant: &'static str, what: String) -> Result<T, Violation> {
+    Err(Violation { invariant, what })
+}
+
+/// Values that leave a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub first: Timestamp,
+    pub count: u32,
+}
+
+impl Range {
+    pub fn last(&self) -> u64 {
+        self.first.0 + u64::from(self.count) - 1
+    }
+}
+
+pub struct Model {
+    /// Ranges that left a server, by their first value: the last one, and whose it was.
+    left: BTreeMap<u64, (u64, usize)>,
+    /// The highest value that any user has received.
+    pub received: u64,
+    /// The highest bound that was ever stored.
+    highest: Timestamp,
+    /// The server that began last.
+    begun: Option<usize>,
+    /// A server whose node was deleted by hand serves on for a while: until then.
+    excused: BTreeMap<usize, u64>,
+    /// How far timestamps may be above the true time.
+    pub ahead_ms_max: Option<u64>,
+    pub answers: u64,
+    pub ahead_ms_seen: u64,
+}
+
+impl Model {
+    pub fn new(floor: Timestamp, ahead_ms_max: Option<u64>) -> Self {
+        Self {
+            left: BTreeMap::new(),
+            received: floor.0,
+            highest: floor,
+            begun: None,
+            excused: BTreeMap::new(),
+            ahead_ms_max,
+            answers: 0,
+            ahead_ms_seen: 0,
+        }
+    }
+
+    pub fn stored(&mut self, bound: Timestamp) {
+        self.highest = self.highest.max(bound);
+    }
+
+    pub fn highest(&self) -> Timestamp {
+        self.highest
+    }
+
+    pub fn begins(&mut self, server: usize) {
+        self.begun = Some(server);
+    }
+
+    pub fn excuse(&mut self, server: usize, until_ns: u64) {
+        self.excused.insert(server, until_ns);
+    }
+
+    fn is_excused(&self, server: usize, now_ns: u64) -> bool {
+        self.excused.get(&server).is_some_and(|&until_ns| now_ns < until_ns)
+    }
+
+    /// S3, S4, S5: one of our servers has looked a second time and lets values go.
+    pub fn leaves(&self, now_ns: u64, server: usize, range: Range, stored: Timestamp) -> Checked {
+        if range.last() >= stored.0 {
+            return broken("S3", format!("{range:?} of {server} is not below {stored:?}"));
+        }
+        if self.begun != Some(server) && !self.is_excused(server, now_ns) {
+            return broken("S4", format!("{range:?} of {server}, after {:?} began", self.begun));
+        }
+        let (first_ms, last_ms) = (range.first.0 >> COUNTER_BITS, range.last() >> COUNTER_BITS);
+        if range.count == 0 || range.count > RANGE_MAX || first_ms != last_ms {
+            return broken("S5", format!("{range:?} does not lie in one millisecond"));
+        }
+        Ok(())
+    }
+
+    /// S2: values are handed out once. Those of an original count, too.
+    pub fn hands_out(&mut self, server: usize, range: Range) -> Checked {
+        let next = self.left.range(..=range.last()).next_back();
+        if let Some((&first, &(last, other))) = next
+            && last >= range.first.0
+        {
+            let what = format!("{range:?} of {server}, but {other} handed out {first} to {last}");
+            return broken("S2", what);
+        }
+        self.left.insert(range.first.0, (range.last(), server));
+        Ok(())
+    }
+
+    /// S1: a user receives values that it asked for when `floor` had been received.
+    pub fn receives(
+        &mut self,
+        now_ns: u64,
+        server: usize,
+        is_original: bool,
+        range: Range,
+        floor: u64,
+    ) -> Checked {
+        self.answers += 1;
+        let is_checked = !is_original && !self.is_excused(server, now_ns);
+        if is_checked && range.first.0 <= floor {
+            return broken("S1", format!("{range:?} of {server}, after {floor} was received"));
+        }
+        self.received = self.received.max(range.last());
+        let ahead_ms = range.first.unix_ms().saturating_sub(TRUE_MS + now_ns / MS);
+        self.ahead_ms_seen = self.ahead_ms_seen.max(ahead_ms);
+        match self.ahead_ms_max {
+            Some(max) if ahead_ms > max => {
+                broken("ahead", format!("{range:?} of {server} is {ahead_ms} ms ahead, not {max}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Swarm: what a run is like, drawn from its seed.
+
+use super::random::{Purpose, Stream};
+
+/// How much goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing.
+    None,
+    /// One thing at a time, with time to recover between.
+    OneAtATime,
+    /// Anything at any time.
+    Storm,
+}
+
+/// What a run is like.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub seed: u64,
+    /// One server with a file, no ensemble.
+    pub is_standalone: bool,
+    pub servers: usize,
+    /// How many of them are original ones.
+    pub originals: usize,
+    /// Servers of the ensemble.
+    pub peers: usize,
+    pub tick_ms: u64,
+    /// Length of a session, as granted.
+    pub session_ms: u64,
+    pub window_ms: u64,
+    pub clock_jump_max_ms: u64,
+    /// How far an original stores ahead.
+    pub original_advance_ms: u64,
+    pub drift_ppm_max: i64,
+    pub skew_ms_max: i64,
+    /// Wall clocks are set by an hour.
+    pub has_clock_steps: bool,
+    /// Somebody deletes the master's node by hand.
+    pub has_deletions: bool,
+    /// What is asked without a connection waits for one, or is lost at once.
+    pub asks_wait: bool,
+    pub latency_ns: (u64, u64),
+    /// What a write takes in the ensemble.
+    pub quorum_ns: (u64, u64),
+    pub lost_reply_percent: u64,
+    pub range_max: u64,
+    pub operations: usize,
+    pub safety_ms: u64,
+    pub trouble: Trouble,
+}
+
+impl Options {
+    pub fn draw(seed: u64) -> Self {
+        let draw = &mut Stream::new(seed, Purpose::Options);
+        let is_standalone = draw.chance(20);
+        let servers = if is_standalone { 1 } else { draw.pick(&[1, 2, 2, 3, 3, 4]) };
+        let trouble = match draw.range(0, 9) {
+            0 => Trouble::None,
+            1..6 => Trouble::OneAtATime,
+            _ => Trouble::Storm,
+        };
+        let tick_ms = draw.pick(&[500, 1_000, 2_000]);
+        let has_originals = !is_standalone && servers > 1 && draw.chance(20);
+        Self {
+            seed,
+            is_standalone,
+            servers,
+            originals: if has_originals { draw.range(1, servers as u64 - 1) as usize } else { 0 },
+            peers: draw.pick(&[1, 3, 3, 3, 5]),
+            tick_ms,
+            session_ms: draw.pick(&[3_000, 3_000, 6_000]).clamp(2 * tick_ms, 20 * tick_ms),
+            window_ms: draw.pick(&[300, 3_000, 3_000, 10_000]),
+            clock_jump_max_ms: draw.pick(&[1_000, 10_000]),
+            original_advance_ms: draw.pick(&[2_000, 100_000]),
+            drift_ppm_max: draw.pick(&[0, 50, 500]),
+            skew_ms_max: draw.pick(&[0, 100, 2_000]),
+            has_clock_steps: draw.chance(30),
+            // An original that was deposed by hand goes on writing bounds: nothing is safe then.
+            has_deletions: !is_standalone && !has_originals && draw.chance(25),
+            asks_wait: draw.chance(50),
+            latency_ns: if draw.chance(25) { (1_000_000, 20_000_000) } else { (50_000, 1_000_000) },
+            quorum_ns: if draw.chance(25) { (5_000_000, 40_000_000) } else { (200_000, 5_000_000) },
+            lost_reply_percent: draw.pick(&[0, 0, 10]),
+            range_max: draw.pick(&[1, 1_000, 262_144]),
+            operations: draw.range(3, 25) as usize,
+            safety_ms: draw.range(20_000, 60_000),
+            trouble,
+        }
+    }
+
+    /// The time between two pings of the ensemble's leader.
+    pub fn ping_ms(&self) -> u64 {
+        self.tick_ms / 2
+    }
+}

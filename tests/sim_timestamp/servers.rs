@@ -1,0 +1,518 @@
+//! The processes that serve timestamps: a keeper and a core, which stop wherever they are told to.
+
+use chronos::base::time::{MonoNs, Now, WallMs};
+use chronos::timestamp::Timestamp;
+use chronos::timestamp::coordinator::{
+    Answer, Ask, Coordinator, CoordinatorSettings, Effect, Event as KeeperEvent, MasterNode,
+    SessionId,
+};
+use chronos::timestamp::oracle::{Oracle, Refusal, Term};
+use chronos::timestamp::standalone::{FileEvent, Standalone, StandaloneSettings};
+
+use super::client::{Client, Told};
+use super::clocks::{Clocks, TRUE_MS};
+use super::disk::Disk;
+use super::ensemble::{MasterIs, Op, Reply};
+use super::model::{Checked, MS, Range, broken};
+use super::original::Original;
+use super::story::Point;
+use super::users::Outcome;
+use super::world::{Event, World};
+
+/// A parked request is given up after this time.
+const PARKED_MS_MAX: u64 = 200;
+/// How often a user's request is looked at again while it is parked.
+const PARKED_NS: u64 = MS;
+
+/// Who keeps the oracle.
+pub enum Keeper {
+    Zoo(Coordinator),
+    File(Standalone),
+    Original(Original),
+}
+
+/// What a keeper is told.
+#[derive(Clone, Debug)]
+pub enum News {
+    Zoo(KeeperEvent),
+    File(FileEvent),
+    Original(Told),
+}
+
+/// What a keeper has decided.
+#[derive(Clone, Debug)]
+pub enum Decided {
+    Zoo(Vec<Effect>),
+    File(Vec<chronos::timestamp::standalone::FileEffect>),
+}
+
+/// A user's request at a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub number: usize,
+    pub count: u32,
+}
+
+/// Where a core is in its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    Clock,
+    Make,
+    Check,
+    Send,
+}
+
+#[derive(Default)]
+pub struct Core {
+    pub inbox: Vec<(Call, u64)>,
+    is_turning: bool,
+    now: MonoNs,
+    made: Vec<(Call, Timestamp, Option<Term>)>,
+    leaving: Vec<(Call, Timestamp)>,
+}
+
+pub struct Server {
+    pub life: u64,
+    pub is_up: bool,
+    pub is_original: bool,
+    pub clocks: Clocks,
+    pub client: Client,
+    pub disk: Disk,
+    pub keeper: Keeper,
+    pub oracle: Oracle,
+    pub core: Core,
+    pub frozen_until_ns: u64,
+    pub starved_until_ns: u64,
+    pub isolated_until_ns: u64,
+    pub freeze_at: Option<(Point, u64)>,
+    pub ticks_at: Option<u64>,
+    pub is_stopping: bool,
+    pub restarts_in_ms: u64,
+}
+
+impl Server {
+    pub fn serves(&self, now_ns: u64) -> bool {
+        let now = self.clocks.now(now_ns);
+        self.is_up
+            && match &self.keeper {
+                Keeper::Original(original) => original.serves(),
+                _ => now.mono < self.oracle.terms().0.until,
+            }
+    }
+}
+
+impl World {
+    pub fn is_alive(&self, server: usize, life: u64) -> bool {
+        self.servers[server].is_up && self.servers[server].life == life
+    }
+
+    /// A process begins.
+    pub fn boot(&mut self, server: usize) {
+        self.trace.add(self.now_ns, "boot", [server as u64, 0, 0, 0]);
+        let options = self.options.clone();
+        let one = &mut self.servers[server];
+        one.life += 1;
+        one.is_up = true;
+        one.is_stopping = false;
+        one.client = Client::default();
+        one.core = Core::default();
+        one.oracle = Oracle::default();
+        one.frozen_until_ns = 0;
+        one.starved_until_ns = 0;
+        one.freeze_at = None;
+        one.ticks_at = None;
+        let life = one.life;
+        if options.is_standalone {
+            one.keeper = Keeper::File(Standalone::new(StandaloneSettings {
+                window_ms: options.window_ms,
+                clock_jump_max_ms: options.clock_jump_max_ms,
+            }));
+            let file = one.disk.content(&mut self.interleaving);
+            return self.news(server, 0, News::File(FileEvent::Loaded(file)));
+        }
+        self.schedule(self.now_ns, Event::ClientLooks { server, life });
+        if self.servers[server].is_original {
+            self.servers[server].keeper = Keeper::Original(Original::default());
+            return self.client_asks(server, Op::Open);
+        }
+        self.servers[server].keeper = Keeper::Zoo(Coordinator::new(CoordinatorSettings {
+            address: format!("server{server}_7911"),
+            window_ms: options.window_ms,
+            clock_jump_max_ms: options.clock_jump_max_ms,
+        }));
+        self.news(server, 0, News::Zoo(KeeperEvent::Start));
+    }
+
+    /// The process is gone, with all that it had not sent.
+    pub fn die(&mut self, server: usize) {
+        self.trace.add(self.now_ns, "dies", [server as u64, 0, 0, 0]);
+        let one = &mut self.servers[server];
+        one.is_up = false;
+        one.core = Core::default();
+        one.disk.crash();
+        for link in 0..self.links.len() {
+            if self.links[link].server == server {
+                self.links[link].is_open = false;
+            }
+        }
+    }
+
+    pub fn restart_later(&mut self, server: usize, for_ms: u64) {
+        let life = self.servers[server].life;
+        self.schedule(self.now_ns + for_ms * MS, Event::Restart { server, life });
+    }
+
+    /// Something for the keeper, after a way through its process.
+    pub fn news(&mut self, server: usize, delay_ns: u64, news: News) {
+        let life = self.servers[server].life;
+        let at_ns = (self.now_ns + delay_ns).max(self.servers[server].starved_until_ns);
+        self.news.push(Some(news));
+        self.schedule(at_ns, Event::News { server, life, at: self.news.len() - 1, read: None });
+    }
+
+    pub fn tell(&mut self, server: usize, told: Told) {
+        let news = match (&self.servers[server].keeper, told) {
+            (Keeper::Original(_), told) => News::Original(told),
+            (_, Told::Disconnected) => return,
+            (_, Told::Changed) => News::Zoo(KeeperEvent::MasterChanged),
+            (_, Told::Expired) => News::Zoo(KeeperEvent::SessionExpired),
+            (_, Told::Lost { sent }) => {
+                News::Zoo(KeeperEvent::Answered { sent, answer: Answer::Lost })
+            }
+            (_, Told::Answer { sent, reply }) => {
+                News::Zoo(KeeperEvent::Answered { sent, answer: self.answer(reply) })
+            }
+        };
+        // Through the one channel to the keeper; changes may be late.
+        let most_ns = if matches!(told, Told::Changed) { 20 * MS } else { 200_000 };
+        let delay_ns = self.interleaving.range(1_000, most_ns);
+        self.news(server, delay_ns, news);
+    }
+
+    fn answer(&self, reply: Reply) -> Answer {
+        match reply {
+            Reply::Session(session) => {
+                Answer::Session { session: SessionId(session), timeout_ms: self.options.session_ms }
+            }
+            Reply::Done => Answer::Done,
+            Reply::Exists => Answer::Exists,
+            Reply::Conflict => Answer::Conflict,
+            Reply::Expired => Answer::Expired,
+            Reply::Bound(stored) => Answer::Bound(stored),
+            Reply::Master(master, _) => Answer::Master(master.map(|master| self.node(master))),
+            Reply::Resumed | Reply::Pong | Reply::Synced | Reply::MasterChanged => {
+                unreachable!("{reply:?} is no answer to a keeper")
+            }
+        }
+    }
+
+    fn node(&self, master: MasterIs) -> MasterNode {
+        MasterNode {
+            address: format!("server{}_7911", master.server),
+            owner: SessionId(master.owner),
+            created: WallMs(TRUE_MS + master.created_ns / MS),
+        }
+    }
+
+    /// Whether the process stops at this point; all that it does comes later then.
+    fn freezes_at(&mut self, server: usize, point: Point) -> bool {
+        let one = &mut self.servers[server];
+        let Some((_, ms)) = one.freeze_at.take_if(|(at, _)| *at == point) else { return false };
+        one.frozen_until_ns = one.frozen_until_ns.max(self.now_ns + ms * MS);
+        self.trace.add(self.now_ns, "freezes", [server as u64, point as u64, ms, 0]);
+        true
+    }
+
+    /// The keeper takes what it was told; `read` is what it has read from the clock already.
+    pub fn keeper_takes(&mut self, event: Event) -> Checked {
+        let Event::News { server, life, at, read } = event else { return Ok(()) };
+        if !self.is_alive(server, life) {
+            return Ok(());
+        }
+        let one = &self.servers[server];
+        let not_before_ns = one.frozen_until_ns.max(one.starved_until_ns);
+        if not_before_ns > self.now_ns {
+            self.schedule(not_before_ns, event);
+            return Ok(());
+        }
+        let now = read.unwrap_or_else(|| one.clocks.now(self.now_ns));
+        if read.is_none() && self.freezes_at(server, Point::KeeperClockRead) {
+            let at_ns = self.servers[server].frozen_until_ns;
+            self.schedule(at_ns, Event::News { server, life, at, read: Some(now) });
+            return Ok(());
+        }
+        let mut news = self.news[at].take().expect("news come once");
+        let last = self.servers[server].oracle.last();
+        match &mut news {
+            News::Zoo(KeeperEvent::Tick { last: at })
+            | News::File(FileEvent::Tick { last: at }) => {
+                *at = last;
+            }
+            _ => {}
+        }
+        if matches!(news, News::File(FileEvent::Stored)) {
+            self.file_is_stored(server);
+        }
+        if self.is_tick(&news) {
+            self.servers[server].ticks_at = None;
+        }
+        let decided = match (&mut self.servers[server].keeper, news) {
+            (Keeper::Zoo(keeper), News::Zoo(event)) => {
+                let mut effects = Vec::new();
+                keeper.handle(now, event, &mut effects);
+                Decided::Zoo(effects)
+            }
+            (Keeper::File(keeper), News::File(event)) => {
+                let mut effects = Vec::new();
+                keeper.handle(now, event, &mut effects);
+                Decided::File(effects)
+            }
+            (_, News::Original(told)) => return self.original_told(server, told),
+            (_, news) => unreachable!("{news:?} is for another keeper"),
+        };
+        if self.freezes_at(server, Point::KeeperDecided) {
+            let at_ns = self.servers[server].frozen_until_ns;
+            self.decided.push(Some(decided));
+            let at = self.decided.len() - 1;
+            self.schedule(at_ns, Event::Decided { server, life, at });
+            return Ok(());
+        }
+        self.carry_out(server, decided);
+        Ok(())
+    }
+
+    fn is_tick(&self, news: &News) -> bool {
+        matches!(news, News::Zoo(KeeperEvent::Tick { .. }) | News::File(FileEvent::Tick { .. }))
+    }
+
+    pub fn carry_out_later(&mut self, server: usize, life: u64, at: usize) {
+        if !self.is_alive(server, life) {
+            return;
+        }
+        let frozen_until_ns = self.servers[server].frozen_until_ns;
+        if frozen_until_ns > self.now_ns {
+            return self.schedule(frozen_until_ns, Event::Decided { server, life, at });
+        }
+        let decided = self.decided[at].take().expect("it is carried out once");
+        self.carry_out(server, decided);
+    }
+
+    pub fn carry_out(&mut self, server: usize, decided: Decided) {
+        match decided {
+            Decided::Zoo(effects) => {
+                for effect in effects {
+                    self.zoo_effect(server, effect);
+                }
+            }
+            Decided::File(effects) => {
+                for effect in effects {
+                    self.file_effect(server, effect);
+                }
+            }
+        }
+        self.wake_keeper(server);
+    }
+
+    fn wake_keeper(&mut self, server: usize) {
+        let one = &mut self.servers[server];
+        if !one.is_up {
+            return;
+        }
+        let (wake_at, news) = match &one.keeper {
+            Keeper::Zoo(keeper) => {
+                (keeper.wake_at(), News::Zoo(KeeperEvent::Tick { last: Timestamp(0) }))
+            }
+            Keeper::File(keeper) => {
+                (keeper.wake_at(), News::File(FileEvent::Tick { last: Timestamp(0) }))
+            }
+            Keeper::Original(_) => return,
+        };
+        if wake_at.0 == u64::MAX {
+            return;
+        }
+        let at_ns = one.clocks.when(wake_at).max(self.now_ns + 1_000);
+        if one.ticks_at.is_none_or(|ticks_at| ticks_at > at_ns) {
+            one.ticks_at = Some(at_ns);
+            self.news(server, at_ns - self.now_ns, news);
+        }
+    }
+
+    fn zoo_effect(&mut self, server: usize, effect: Effect) {
+        let now = self.servers[server].clocks.now(self.now_ns);
+        match effect {
+            Effect::Ask(ask) => self.client_asks(server, op(ask)),
+            Effect::Begin(floor, terms) => {
+                self.trace.add(self.now_ns, "begins", [server as u64, floor.0, 0, 0]);
+                self.servers[server].oracle.begin(floor, &terms);
+                self.model.begins(server);
+            }
+            Effect::Publish(terms) => self.servers[server].oracle.publish(&terms),
+            Effect::Revoke => {
+                self.trace.add(self.now_ns, "revoked", [server as u64, 0, 0, 0]);
+                let last = self.servers[server].oracle.revoke();
+                let Keeper::Zoo(keeper) = &mut self.servers[server].keeper else { return };
+                let mut effects = Vec::new();
+                keeper.handle(now, KeeperEvent::Revoked { last }, &mut effects);
+                self.carry_out(server, Decided::Zoo(effects));
+            }
+            Effect::Alarm(alarm) => {
+                self.alarms += 1;
+                let kind = match alarm {
+                    chronos::timestamp::coordinator::Alarm::ForeignBound(_) => "foreign",
+                    chronos::timestamp::coordinator::Alarm::Deposed => "deposed",
+                    chronos::timestamp::coordinator::Alarm::LeaseOver => "leaseover",
+                };
+                self.trace.add(self.now_ns, kind, [server as u64, 0, 0, 0]);
+            }
+            Effect::MasterIs(_) | Effect::Clock(_) => {}
+            Effect::Stopped => self.stopped(server),
+        }
+    }
+
+    pub fn stopped(&mut self, server: usize) {
+        self.die(server);
+        let for_ms = self.servers[server].restarts_in_ms;
+        self.restart_later(server, for_ms);
+    }
+
+    /// A request of a user has come in.
+    pub fn call_arrives(&mut self, server: usize, call: Call) {
+        if !self.servers[server].is_up {
+            return self.reply(server, call, Outcome::Refused);
+        }
+        let now_ns = self.now_ns;
+        let core = &mut self.servers[server].core;
+        core.inbox.push((call, now_ns));
+        if !std::mem::replace(&mut core.is_turning, true) {
+            self.next_step(server, Step::Clock, 0);
+        }
+    }
+
+    fn next_step(&mut self, server: usize, step: Step, delay_ns: u64) {
+        let life = self.servers[server].life;
+        let delay_ns = delay_ns + self.interleaving.range(1_000, 50_000);
+        self.schedule(self.now_ns + delay_ns, Event::Step { server, life, step });
+    }
+
+    pub fn step(&mut self, server: usize, life: u64, step: Step) -> Checked {
+        if !self.is_alive(server, life) {
+            return Ok(());
+        }
+        let frozen_until_ns = self.servers[server].frozen_until_ns;
+        if frozen_until_ns > self.now_ns {
+            self.schedule(frozen_until_ns, Event::Step { server, life, step });
+            return Ok(());
+        }
+        let now = self.servers[server].clocks.now(self.now_ns);
+        match step {
+            Step::Clock => {
+                self.servers[server].core.now = now.mono;
+                self.freezes_at(server, Point::ClockRead);
+                self.next_step(server, Step::Make, 0);
+            }
+            Step::Make => {
+                self.make(server, now);
+                self.freezes_at(server, Point::Made);
+                self.next_step(server, Step::Check, 0);
+            }
+            Step::Check => {
+                self.check(server, now)?;
+                self.freezes_at(server, Point::Checked);
+                self.next_step(server, Step::Send, 0);
+            }
+            Step::Send => {
+                for (call, first) in std::mem::take(&mut self.servers[server].core.leaving) {
+                    self.reply(server, call, Outcome::Given(first));
+                }
+                let core = &mut self.servers[server].core;
+                core.is_turning = !core.inbox.is_empty();
+                if core.is_turning {
+                    self.next_step(server, Step::Clock, PARKED_NS);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, server: usize, now: Now) {
+        let arrived = std::mem::take(&mut self.servers[server].core.inbox);
+        for (call, since_ns) in arrived {
+            let one = &mut self.servers[server];
+            let taken = match &mut one.keeper {
+                Keeper::Original(original) => {
+                    original.take(now.wall.0, call.count, self.options.original_advance_ms)
+                }
+                _ => one.oracle.take(one.core.now, call.count).map(|(at, term)| (at, Some(term))),
+            };
+            match taken {
+                Ok((first, term)) => one.core.made.push((call, first, term)),
+                Err(Refusal::NextMillisecond | Refusal::Window)
+                    if self.now_ns - since_ns < PARKED_MS_MAX * MS =>
+                {
+                    one.core.inbox.push((call, since_ns));
+                }
+                Err(_) => self.reply(server, call, Outcome::Refused),
+            }
+        }
+        self.original_writes(server);
+    }
+
+    /// The second look at the clock.
+    fn check(&mut self, server: usize, now: Now) -> Checked {
+        for (call, first, term) in std::mem::take(&mut self.servers[server].core.made) {
+            let range = Range { first, count: call.count };
+            if term.is_none() && !self.is_valid_master(server) {
+                // An original that does not know yet that it was replaced.
+                self.servers[server].core.leaving.push((call, first));
+                continue;
+            }
+            if let Some(term) = term {
+                if !self.servers[server].oracle.holds(now.mono, term) {
+                    self.reply(server, call, Outcome::Refused);
+                    continue;
+                }
+                let stored = self.stored_bound(server);
+                self.model.leaves(self.now_ns, server, range, stored)?;
+            }
+            self.trace.add(self.now_ns, "leaves", [server as u64, first.0, call.count.into(), 0]);
+            self.model.hands_out(server, range)?;
+            self.servers[server].core.leaving.push((call, first));
+        }
+        Ok(())
+    }
+
+    /// Where a successor would begin.
+    fn stored_bound(&self, server: usize) -> Timestamp {
+        match (self.options.is_standalone, self.options.originals) {
+            (true, _) => self.servers[server].disk.least(),
+            (false, 0) => self.zoo.head().bound.bound,
+            // An original writes whatever it wants, even as a master that was deposed.
+            _ => self.model.highest(),
+        }
+    }
+
+    /// At the end, when all is well: somebody serves, and nobody else.
+    pub fn one_serves(&self) -> Checked {
+        let serving: Vec<usize> =
+            (0..self.servers.len()).filter(|&at| self.servers[at].serves(self.now_ns)).collect();
+        if serving.len() == 1 {
+            return Ok(());
+        }
+        broken("S6", format!("{serving:?} serve at the end"))
+    }
+}
+
+fn op(ask: Ask) -> Op {
+    match ask {
+        Ask::OpenSession => Op::Open,
+        Ask::MakeLayout => Op::Layout,
+        Ask::CreateMaster => Op::CreateMaster,
+        Ask::WatchMaster => Op::ReadMaster,
+        Ask::RegisterBackup => Op::CreateBackup,
+        Ask::UnregisterBackup => Op::DeleteBackup,
+        Ask::ReadBound => Op::ReadBound,
+        Ask::WriteBound { bound, version } => Op::SetBound { bound, version, needs_master: true },
+        Ask::Release { bound, version } => Op::Release { bound, version },
+        Ask::CloseSession => Op::Close,
+    }
+}

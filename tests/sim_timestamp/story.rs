@@ -1,0 +1,207 @@
+//! What users do and what goes wrong, as a list made before the run. The shrinker makes it shorter.
+
+use super::options::{Options, Trouble};
+use super::random::{Purpose, Stream};
+
+/// Some calls of one user, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// Name within the story; stays when others are dropped.
+    pub name: usize,
+    pub at_ns: u64,
+    /// Stays with this server, whatever it says; otherwise goes to who answered last.
+    pub stays_with: Option<usize>,
+    pub count: u32,
+    pub calls: u32,
+    pub gap_ns: u64,
+}
+
+/// Where a process stops for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// A core has read the clock, and has not looked for requests yet.
+    ClockRead,
+    /// It has made values.
+    Made,
+    /// It has looked at the clock again.
+    Checked,
+    /// The keeper has read the clock.
+    KeeperClockRead,
+    /// The keeper has decided, and nothing of it is done yet.
+    KeeperDecided,
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    Kill {
+        server: usize,
+        for_ms: u64,
+    },
+    /// Orderly stop.
+    Stop {
+        server: usize,
+        for_ms: u64,
+    },
+    Freeze {
+        server: usize,
+        ms: u64,
+    },
+    /// The process freezes when it next comes to this point.
+    FreezeAt {
+        server: usize,
+        point: Point,
+        ms: u64,
+    },
+    /// Only its keeper gets no time.
+    Starve {
+        server: usize,
+        ms: u64,
+    },
+    WallStep {
+        server: usize,
+        ms: i64,
+    },
+    /// It does not reach the ensemble.
+    Isolate {
+        server: usize,
+        ms: u64,
+    },
+    /// Its connection to the ensemble breaks.
+    Break {
+        server: usize,
+    },
+    /// The ensemble's server that it is connected to is cut off from the leader, and goes on
+    /// answering for a while.
+    Cut {
+        server: usize,
+        answers_ms: u64,
+        ms: u64,
+    },
+    /// What the leader sends to that server is stuck (or the other way round); then it is cut off.
+    Stall {
+        server: usize,
+        is_from_leader: bool,
+        ms: u64,
+        answers_ms: Option<u64>,
+    },
+    /// The leader gets no time; then that server is cut off.
+    LeaderFreeze {
+        server: usize,
+        ms: u64,
+        answers_ms: Option<u64>,
+    },
+    /// Another leader is elected; the old one may go on answering for a while.
+    LeaderChange {
+        election_ms: u64,
+        answers_ms: Option<u64>,
+    },
+    /// Somebody deletes the master's node.
+    DeleteMaster,
+    /// The next stores of a file take so long, or fail.
+    Disk {
+        ms: u64,
+        fails: bool,
+        stores: u32,
+    },
+}
+
+/// Everything that is done in a run.
+#[derive(Clone, Debug)]
+pub struct Story {
+    pub options: Options,
+    pub operations: Vec<Operation>,
+    pub faults: Vec<(u64, Fault)>,
+}
+
+const MS: u64 = 1_000_000;
+const HOUR_MS: i64 = 3_600_000;
+
+impl Story {
+    pub fn draw(options: Options) -> Self {
+        let operations = operations(&options);
+        let faults = faults(&options);
+        Self { options, operations, faults }
+    }
+}
+
+fn operations(options: &Options) -> Vec<Operation> {
+    let draw = &mut Stream::new(options.seed, Purpose::Clients);
+    let mut made: Vec<Operation> = (0..options.operations)
+        .map(|name| Operation {
+            name,
+            at_ns: draw.range(100, options.safety_ms) * MS + draw.range(0, MS),
+            stays_with: draw.chance(50).then(|| draw.range(0, options.servers as u64 - 1) as usize),
+            count: draw.range(1, options.range_max) as u32,
+            calls: draw.pick(&[1, 10, 50, 100]),
+            gap_ns: draw.pick(&[0, MS / 10, 10 * MS, 100 * MS]),
+        })
+        .collect();
+    made.sort_by_key(|operation| (operation.at_ns, operation.name));
+    made
+}
+
+fn faults(options: &Options) -> Vec<(u64, Fault)> {
+    let draw = &mut Stream::new(options.seed, Purpose::Faults);
+    let mut faults = Vec::new();
+    let mut at_ms = draw.range(1_000, 5_000);
+    while options.trouble != Trouble::None && at_ms < options.safety_ms {
+        faults.push((at_ms * MS + draw.range(0, MS), fault(draw, options)));
+        at_ms += match options.trouble {
+            Trouble::Storm => draw.range(0, 3_000),
+            _ => draw.range(3, 6) * options.session_ms,
+        };
+    }
+    faults
+}
+
+fn fault(draw: &mut Stream, options: &Options) -> Fault {
+    let server = draw.range(0, options.servers as u64 - 1) as usize;
+    let session_ms = options.session_ms;
+    let long_ms = draw.pick(&[session_ms / 4, session_ms / 2, session_ms, 2 * session_ms]);
+    let ms = draw.range(1, long_ms + 1);
+    // A server of the ensemble gives its leader up within a few ticks.
+    let answers_ms = draw.range(0, 5 * options.tick_ms);
+    let maybe_answers_ms = draw.chance(60).then_some(answers_ms);
+    let kinds = if options.is_standalone { 7 } else { 15 };
+    match draw.range(0, kinds) {
+        0 => Fault::Kill { server, for_ms: draw.pick(&[20, 1_000, 10_000]) },
+        1 => Fault::Stop { server, for_ms: draw.pick(&[20, 1_000, 10_000]) },
+        2 => Fault::Freeze { server, ms },
+        3 | 4 => {
+            let points = [
+                Point::ClockRead,
+                Point::Made,
+                Point::Checked,
+                Point::KeeperClockRead,
+                Point::KeeperDecided,
+            ];
+            Fault::FreezeAt { server, point: draw.pick(&points), ms }
+        }
+        5 if options.has_clock_steps => {
+            let ms = draw.pick(&[HOUR_MS, -HOUR_MS, 700, -700]);
+            Fault::WallStep { server, ms }
+        }
+        5 => Fault::Starve { server, ms },
+        6 | 7 if options.is_standalone => {
+            let ms = draw.pick(&[0, 300, 5_000]);
+            Fault::Disk { ms, fails: draw.chance(50), stores: draw.range(1, 3) as u32 }
+        }
+        6 | 7 => Fault::Isolate { server, ms: draw.range(1, 4 * session_ms) },
+        8 => Fault::Break { server },
+        9 | 10 => Fault::Cut { server, answers_ms, ms: draw.range(answers_ms, 4 * session_ms) },
+        11 | 12 => Fault::Stall {
+            server,
+            is_from_leader: draw.chance(70),
+            ms: draw.range(1, session_ms),
+            answers_ms: maybe_answers_ms,
+        },
+        13 => Fault::LeaderFreeze { server, ms, answers_ms: maybe_answers_ms },
+        14 => Fault::LeaderChange {
+            election_ms: draw.pick(&[200, 2_000, 60_000]),
+            answers_ms: maybe_answers_ms,
+        },
+        _ if options.has_deletions => Fault::DeleteMaster,
+        _ => Fault::Isolate { server, ms: draw.range(1, 4 * session_ms) },
+    }
+}
