@@ -200,8 +200,8 @@ impl Caller {
         let mut pause = PAUSE;
         loop {
             match self.attempt().await {
-                Ok(first) => {
-                    self.answered(begun, first);
+                Ok(()) => {
+                    self.answered(begun);
                     return true;
                 }
                 Err(error) => self.failed(&error),
@@ -216,7 +216,7 @@ impl Caller {
         }
     }
 
-    async fn attempt(&mut self) -> Result<Timestamp, String> {
+    async fn attempt(&mut self) -> Result<(), String> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
@@ -238,7 +238,10 @@ impl Caller {
             self.connection = Some(connection);
         }
         self.state.borrow_mut().floors[self.place] = Timestamp(u64::MAX);
-        result.map_err(|error| error.map_or("another is master".into(), |error| error.to_string()))
+        let failed = |error: Option<CallError>| {
+            error.map_or("another is master".into(), |error| error.to_string())
+        };
+        result.map(|_| ()).map_err(failed)
     }
 
     /// One call; `Err(None)`: another server became master meanwhile.
@@ -282,7 +285,7 @@ impl Caller {
         u64::try_from(self.plan.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn answered(&mut self, begun: Instant, _first: Timestamp) {
+    fn answered(&mut self, begun: Instant) {
         let latency_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let answer_ns = self.now_ns();
         let mut state = self.state.borrow_mut();
