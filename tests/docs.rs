@@ -11,13 +11,14 @@ use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 7] = [
     "README.md",
     "ARCHITECTURE.md",
     "docs/api.md",
     "docs/metrics.md",
     "docs/operations.md",
     "docs/performance.md",
+    "docs/timestamps.md",
 ];
 
 fn read(name: &str) -> String {

@@ -136,7 +136,7 @@ pub enum Command {
     /// them pop
     Demo,
     Cluster(ClusterFlags),
-    Timestamp(TimestampFlags),
+    Timestamp(Box<TimestampFlags>),
 }
 
 impl Flags {

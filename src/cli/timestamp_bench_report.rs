@@ -147,7 +147,7 @@ impl Summary {
             None => "closed loop".into(),
         };
         let mut text = format!(
-            "{}, {} of {place}, getTimestamps({range}), {:.1} s, {kind}\n",
+            "{}, {}, to {place}, getTimestamps({range}), {:.1} s, {kind}\n",
             plural(*connections, "connection"),
             plural(*threads, "thread"),
             self.length.as_secs_f64(),
@@ -196,8 +196,8 @@ impl Summary {
             return format!("order        kept: {compared} answers, each above all before it\n");
         }
         let mut text = format!(
-            "order        VIOLATED: {} of {compared} answers not above earlier ones, {} with values \
-             of another\n",
+            "order        VIOLATED: {} of {compared} answers not above earlier ones, {} with \
+             values of another\n",
             self.breach_count, self.disjoint.overlaps
         );
         for breach in &self.breaches {

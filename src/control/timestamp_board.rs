@@ -51,9 +51,9 @@ counters! {
     suspensions,
     /// Times that somebody else wrote the bound while this server was master.
     foreign_bounds,
-    /// Looks at a wall clock too far ahead to be followed.
+    /// Times that the wall clock was found too far ahead to be followed.
     clock_refusals,
-    /// Looks at a wall clock that was set back.
+    /// Times that the wall clock was found set back.
     clock_set_back,
     /// Bounds that could not be stored, by the file or by ZooKeeper.
     store_errors,

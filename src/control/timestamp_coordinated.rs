@@ -105,7 +105,8 @@ impl Driver {
                 }
             }
         }
-        self.desk.set_role(self.machine.role(now().mono));
+        let role = self.machine.role(now().mono);
+        self.desk.set_role(if self.is_stopping { Role::Stopped } else { role });
     }
 
     fn apply(&mut self, effect: Effect) -> Option<Event> {

@@ -170,7 +170,8 @@ impl Desk {
 
     pub(super) fn clock_seen(&mut self, seen: Seen) {
         match seen {
-            Seen::Agreed => {}
+            // The end of a refusal.
+            Seen::Agreed => info!("the wall clock is followed again"),
             Seen::BackMs(ms) => {
                 self.board.counters.clock_set_back.fetch_add(1, Relaxed);
                 if self.clock_told.is_due() {

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::checker::Checker;
-use super::processes::Draw;
+use super::processes::{Draw, until};
 use super::runner::Story;
 use super::servers::{START, Servers};
 use super::zookeeper::shared;
@@ -36,6 +36,8 @@ fn three_servers_die_at_random() {
                 }
                 2 => {
                     stopped += 1;
+                    // Not before it listens to signals.
+                    until("a server to answer", START, || server.status());
                     server.stop();
                 }
                 _ => {
