@@ -133,7 +133,7 @@ async fn bench(flags: &BenchFlags, place: Place) -> u8 {
         Err(error) => return failed(&error),
     };
     let (master_sender, master) = watch::channel(Some(server));
-    let (stop_sender, stop) = watch::channel(false);
+    let (stop_sender, stop) = watch::channel(None);
     let begun = Instant::now();
     let connections = flags.connections as usize;
     let every = flags.rate.map(|rate| Duration::from_secs_f64(connections as f64 / rate));
@@ -158,7 +158,7 @@ async fn bench(flags: &BenchFlags, place: Place) -> u8 {
     let threads = match start(&run, &plan, &sender) {
         Ok(threads) => threads,
         Err(error) => {
-            stop_sender.send_replace(true);
+            stop_sender.send_replace(Some(begun));
             return failed(&format!("a thread does not start: {error}"));
         }
     };
@@ -213,7 +213,7 @@ async fn collect(
     mut news: mpsc::Receiver<News>,
     flags: &BenchFlags,
     begun: Instant,
-    stop: &watch::Sender<bool>,
+    stop: &watch::Sender<Option<Instant>>,
 ) -> Summary {
     let end = async {
         match flags.duration {
@@ -236,13 +236,11 @@ async fn collect(
             },
             () = &mut end, if !is_ending => {
                 is_ending = true;
-                summary.stopped(begun.elapsed());
-                stop.send_replace(true);
+                summary.stopped(stop_now(begun, stop));
             }
             _ = &mut interrupted, if !is_ending => {
                 is_ending = true;
-                summary.stopped(begun.elapsed());
-                stop.send_replace(true);
+                summary.stopped(stop_now(begun, stop));
             }
         }
         if shown_at.elapsed() >= Duration::from_secs(1) {
@@ -253,6 +251,13 @@ async fn collect(
     }
     bar.finish_and_clear();
     summary
+}
+
+/// Ends the load; returns how long it lasted.
+fn stop_now(begun: Instant, stop: &watch::Sender<Option<Instant>>) -> Duration {
+    let now = Instant::now();
+    stop.send_replace(Some(now));
+    now.duration_since(begun)
 }
 
 /// A line on a terminal, hidden elsewhere.

@@ -147,7 +147,7 @@ impl Summary {
             None => "closed loop".into(),
         };
         let mut text = format!(
-            "{}, {} of {place}, getTimestamps({range}), {:.1} s, {kind}\n",
+            "{}, {}, to {place}, getTimestamps({range}), {:.1} s, {kind}\n",
             plural(*connections, "connection"),
             plural(*threads, "thread"),
             self.length.as_secs_f64(),

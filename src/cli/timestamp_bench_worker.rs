@@ -41,8 +41,8 @@ pub(super) struct Plan {
     pub begun: Instant,
     /// Who is master.
     pub master: watch::Receiver<Option<Arc<str>>>,
-    /// Becomes true at the end.
-    pub stop: watch::Receiver<bool>,
+    /// When it ended, once it has.
+    pub stop: watch::Receiver<Option<Instant>>,
     /// The largest value of all answers.
     pub highest: Arc<Highest>,
 }
@@ -184,30 +184,30 @@ impl Caller {
             if let Some(due) = due {
                 tokio::select! {
                     biased;
-                    _ = stop.wait_for(|stop| *stop) => return,
+                    _ = stop.wait_for(|stop| stop.is_some()) => return self.leave(due),
                     at = wait_until(due, self.plan.every.unwrap_or_default()) => begun = at,
                 }
             }
             // A closed loop never waits: it looks whether to stop.
-            if *stop.borrow() || !self.call(begun, &mut stop).await {
+            if stop.borrow().is_some() || !self.call(begun, &mut stop).await {
                 return self.leave(due.unwrap_or(begun));
             }
         }
     }
 
     /// Calls until there is an answer. `false`: the run ended before.
-    async fn call(&mut self, begun: Instant, stop: &mut watch::Receiver<bool>) -> bool {
+    async fn call(&mut self, begun: Instant, stop: &mut watch::Receiver<Option<Instant>>) -> bool {
         let mut pause = PAUSE;
         loop {
             match self.attempt().await {
-                Ok(first) => {
-                    self.answered(begun, first);
+                Ok(()) => {
+                    self.answered(begun);
                     return true;
                 }
                 Err(error) => self.failed(&error),
             }
             tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => return false,
+                _ = stop.wait_for(|stop| stop.is_some()) => return false,
                 () = sleep(pause) => {}
                 // A new master is worth a try at once.
                 Ok(()) = self.plan.master.changed() => {}
@@ -216,7 +216,7 @@ impl Caller {
         }
     }
 
-    async fn attempt(&mut self) -> Result<Timestamp, String> {
+    async fn attempt(&mut self) -> Result<(), String> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
@@ -238,7 +238,10 @@ impl Caller {
             self.connection = Some(connection);
         }
         self.state.borrow_mut().floors[self.place] = Timestamp(u64::MAX);
-        result.map_err(|error| error.map_or("another is master".into(), |error| error.to_string()))
+        let failed = |error: Option<CallError>| {
+            error.map_or("another is master".into(), |error| error.to_string())
+        };
+        result.map(|_| ()).map_err(failed)
     }
 
     /// One call; `Err(None)`: another server became master meanwhile.
@@ -282,7 +285,7 @@ impl Caller {
         u64::try_from(self.plan.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn answered(&mut self, begun: Instant, _first: Timestamp) {
+    fn answered(&mut self, begun: Instant) {
         let latency_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let answer_ns = self.now_ns();
         let mut state = self.state.borrow_mut();
@@ -310,18 +313,17 @@ impl Caller {
         outage.errors += 1;
     }
 
-    /// At the end: what was due and has not been answered.
+    /// At the end, when the call due at `due` has not been answered: it and those after it.
     fn leave(self, due: Instant) {
         let mut state = self.state.borrow_mut();
-        let late = due.elapsed().as_nanos();
-        state.left.unanswered += self
-            .plan
-            .every
-            .map_or(0, |every| u64::try_from(late / every.as_nanos().max(1)).unwrap_or(u64::MAX));
-        if let Some(outage) = self.outage {
-            state.left.unanswered += 1;
-            state.left.last_errors.push(outage.error);
-        }
+        let late = self.plan.stop.borrow().and_then(|stopped| stopped.checked_duration_since(due));
+        state.left.unanswered += match (self.plan.every, late) {
+            (Some(every), Some(late)) => 1 + (late.as_secs_f64() / every.as_secs_f64()) as u64,
+            (Some(_), None) => 0,
+            // A closed loop owes the call that it was at, if it was at one.
+            (None, _) => u64::from(self.outage.is_some()),
+        };
+        state.left.last_errors.extend(self.outage.map(|outage| outage.error));
     }
 }
 

@@ -25,6 +25,7 @@ mod file;
 mod originals;
 mod outage;
 mod secure;
+mod tools;
 
 use runner::Story;
 
@@ -35,6 +36,7 @@ const STORIES: &[&[Story]] = &[
     failover::STORIES,
     originals::STORIES,
     secure::STORIES,
+    tools::STORIES,
     file::STORIES,
     checker::STORIES,
 ];
