@@ -196,8 +196,8 @@ impl Summary {
             return format!("order        kept: {compared} answers, each above all before it\n");
         }
         let mut text = format!(
-            "order        VIOLATED: {} of {compared} answers not above earlier ones, {} with values \
-             of another\n",
+            "order        VIOLATED: {} of {compared} answers not above earlier ones, {} with \
+             values of another\n",
             self.breach_count, self.disjoint.overlaps
         );
         for breach in &self.breaches {
