@@ -9,6 +9,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use crate::arrival::Rate;
 use crate::scenario::Scenario;
 use crate::sink::SinkMode;
+use crate::timestamps::TimestampFlags;
 
 /// Where the node listens if nobody says otherwise.
 const TARGET: &str = "127.0.0.1:7253";
@@ -28,6 +29,8 @@ Examples (start a node first: `chronos`):
       chronos-loadgen ratio --pipeline 1,16
   What do replication, a dead node and a new one cost? Starts clusters by itself:
       chronos-loadgen cluster --measure post,kill
+  How fast are timestamps, beside the bare ring? Runs both by itself:
+      chronos-loadgen timestamps --connections 64 --pipeline 16
 
 On two or more cores give the load its own: --core 1 --sink-core 1, the node on core 0.
 Exit status: 0 all well, 1 the run failed or pops were early, lost or doubled, 2 wrong usage.";
@@ -45,6 +48,8 @@ pub enum Job {
     Ratio(RatioFlags),
     /// Figures of a cluster.
     Cluster(ClusterFlags),
+    /// Timestamps over Thrift.
+    Timestamps(TimestampFlags),
 }
 
 /// Flags of every scenario. Those with other defaults per scenario get them from
@@ -259,12 +264,13 @@ pub struct ClusterFlags {
     pub json: bool,
 }
 
-fn count(low: i64, high: i64) -> clap::builder::RangedI64ValueParser<u32> {
+/// A number between two bounds.
+pub fn count(low: i64, high: i64) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(low..=high)
 }
 
 /// Seconds with decimals, at most a day: every run ends.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(number) if (0.0..=86_400.0).contains(&number) => Ok(Duration::from_secs_f64(number)),
         _ => Err(format!("expected seconds from 0 to 86400, found `{text}`")),
@@ -295,7 +301,15 @@ pub fn command() -> Command {
         "Starts clusters of nodes on 127.0.0.11 to 127.0.0.14 and measures what replication, the \
          death of a node and its joining cost",
     );
-    root.subcommand(sink).subcommand(reference).subcommand(ratio).subcommand(cluster)
+    let timestamps = TimestampFlags::augment_args(Command::new("timestamps")).about(
+        "Asks for timestamps over Thrift, in a closed loop, and checks their order; against a \
+         server that runs, or against the node and the bare ring in turn",
+    );
+    root.subcommand(sink)
+        .subcommand(reference)
+        .subcommand(ratio)
+        .subcommand(cluster)
+        .subcommand(timestamps)
 }
 
 fn scenario_command(scenario: Scenario) -> Command {
@@ -319,6 +333,7 @@ pub fn job(matches: &ArgMatches) -> Result<Job, clap::Error> {
         "reference" => ReferenceFlags::from_arg_matches(matches).map(Job::Reference),
         "ratio" => RatioFlags::from_arg_matches(matches).map(Job::Ratio),
         "cluster" => ClusterFlags::from_arg_matches(matches).map(Job::Cluster),
+        "timestamps" => TimestampFlags::from_arg_matches(matches).map(Job::Timestamps),
         _ => {
             let scenario = Scenario::ALL.into_iter().find(|each| each.name() == name);
             let scenario = scenario.expect("every other subcommand is made from a scenario");
@@ -381,6 +396,8 @@ mod tests {
             "x reference",
             "x sink --sink-mode loud",
             "x ratio --scenario ralf",
+            "x timestamps --range 0",
+            "x timestamps --serve node",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }

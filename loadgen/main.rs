@@ -3,7 +3,8 @@
 //!
 //! client/ sends requests and matches answers; creator and sessions say what to send; sink judges
 //! pops by the ledger; scenario/ puts them together; report, html and chart tell what came out;
-//! ratio compares node and reference; cluster/ starts whole clusters and measures them.
+//! ratio compares node and reference; cluster/ starts whole clusters and measures them; timestamps/
+//! asks for timestamps.
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ mod server;
 mod server_cpu;
 mod sessions;
 mod sink;
+mod timestamps;
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -71,6 +73,16 @@ fn run(job: Job) -> Result<bool> {
                 println!("{}", serde_json::to_string_pretty(&report)?);
             } else {
                 print!("{}", report.text());
+            }
+            Ok(true)
+        }
+        Job::Timestamps(flags) => {
+            match timestamps::run(&flags)? {
+                Some(report) if flags.json => {
+                    println!("{}", serde_json::to_string_pretty(&report)?);
+                }
+                Some(report) => print!("{}", report.text()),
+                None => {}
             }
             Ok(true)
         }

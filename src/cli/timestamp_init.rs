@@ -51,8 +51,8 @@ pub fn run(flags: &InitFlags) -> u8 {
             let slow = match ahead_ms {
                 0 => String::new(),
                 _ => format!(
-                    "That is {ahead_ms} ms ahead of the clock: timestamps go at half speed until it \
-                     has caught up.\n"
+                    "That is {ahead_ms} ms ahead of the clock: timestamps go at half speed until \
+                     it has caught up.\n"
                 ),
             };
             let file = path.display();

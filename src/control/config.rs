@@ -386,7 +386,10 @@ mod tests {
                 "c.toml:3: unknown key \"timer_max\" in [limits]; did you mean timers_max?",
             ),
             ("[node]\ntimers_max = 1", "did you mean [limits] timers_max?"),
-            ("listen = '[::1]:1'", "did you mean [node] listen or [admin] listen?"),
+            (
+                "listen = '[::1]:1'",
+                "did you mean [node] listen or [timestamp] listen or [admin] listen?",
+            ),
             ("[admin]\nenabeld = true", "did you mean enabled?"),
             ("[log]\nqqq = 1", "[log] knows level, format, folder"),
             ("node = 3", "write [node] on a line of its own"),

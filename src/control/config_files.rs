@@ -126,6 +126,13 @@ impl ConfigFiles {
             timestamps_alone: self.timestamps_alone,
         };
         let mut loaded = load(&sources)?;
+        let timestamp = &mut loaded.config.timestamp;
+        for path in [&mut timestamp.file, &mut timestamp.zookeeper_password_file] {
+            // A daemon works in another folder. An error means an empty path, which stays so.
+            if let Ok(whole) = std::path::absolute(&*path) {
+                *path = whole.display().to_string();
+            }
+        }
         self.seen.append(&mut seen);
         loaded.warnings.splice(0..0, missing);
         Ok(loaded)

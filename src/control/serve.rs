@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::Receiver;
 use tokio::time::{interval, timeout};
 use tracing::{error, info, warn};
 
@@ -136,46 +137,69 @@ async fn live(
         keeper.begun().await;
     }
     ready();
-    let failure = loop {
-        let asked = tokio::select! {
-            Some(command) = commands.recv() => {
-                node.command(&command);
-                continue;
-            }
-            () = failed(&mut keeper) => {
-                keeper = None;
-                // Timers go on without it.
-                if config.node.serves_timers {
-                    continue;
-                }
-                Asked::KeeperFailed
-            }
-            asked = signals.next(&node) => asked,
-        };
-        match asked {
-            Asked::Stop => break None,
-            Asked::Failed => {
-                break Some(ServeError::Core("it ended without having been asked to".into()));
-            }
-            Asked::KeeperFailed => break Some(ServeError::Keeper),
-            Asked::Reload => {
-                info!("SIGHUP: reading the configuration again");
-                reopen(log_file);
-                // What is wrong has been logged, and is shown by the admin API.
-                let _ = view.cluster.reload();
-            }
-            Asked::Resynchronise => {
-                info!("SIGUSR1: comparing all timers with the other members");
-                view.cluster.resynchronise();
-            }
-        }
-    };
+    let serves_timers = config.node.serves_timers;
+    let mut running = Running { node, keeper, serves_timers, view, log_file };
+    let failure = running.until_end(&mut signals, &mut commands).await;
+    let Running { node, keeper, view, .. } = running;
     view.set_state(if failure.is_some() { NodeState::Failed } else { NodeState::Stopping });
     if let Some(keeper) = keeper {
         // First of all: others take over while this node stops.
         keeper.stop().await;
     }
     stop(node, &mut signals, failure).await
+}
+
+/// A node that serves.
+struct Running<'a> {
+    node: NodeHandle,
+    keeper: Option<Keeper>,
+    serves_timers: bool,
+    view: NodeView,
+    log_file: Option<&'a Path>,
+}
+
+impl Running<'_> {
+    /// Does what is asked until it is to stop. `Some`: it stops because something has failed.
+    async fn until_end(
+        &mut self,
+        signals: &mut Signals,
+        commands: &mut Receiver<Command>,
+    ) -> Option<ServeError> {
+        loop {
+            let asked = tokio::select! {
+                Some(command) = commands.recv() => {
+                    self.node.command(&command);
+                    continue;
+                }
+                () = failed(&mut self.keeper) => {
+                    self.keeper = None;
+                    // Timers go on without it.
+                    if self.serves_timers {
+                        continue;
+                    }
+                    Asked::KeeperFailed
+                }
+                asked = signals.next(&self.node) => asked,
+            };
+            match asked {
+                Asked::Stop => return None,
+                Asked::Failed => {
+                    return Some(ServeError::Core("it ended without having been asked to".into()));
+                }
+                Asked::KeeperFailed => return Some(ServeError::Keeper),
+                Asked::Reload => {
+                    info!("SIGHUP: reading the configuration again");
+                    reopen(self.log_file);
+                    // What is wrong has been logged, and is shown by the admin API.
+                    let _ = self.view.cluster.reload();
+                }
+                Asked::Resynchronise => {
+                    info!("SIGUSR1: comparing all timers with the other members");
+                    self.view.cluster.resynchronise();
+                }
+            }
+        }
+    }
 }
 
 /// Starts the keeper of timestamps, if they are served.

@@ -1,5 +1,5 @@
-//! Drives the coordinator with a session of `ZooKeeper`. Decides nothing: what is asked is done, one
-//! thing at a time, and what becomes of it is told, with the time at which it was asked.
+//! Drives the coordinator with a session of `ZooKeeper`. Decides nothing: what is asked is done,
+//! one thing at a time, and what becomes of it is told, with the time at which it was asked.
 
 use std::future::{Future, pending};
 use std::pin::Pin;

@@ -338,9 +338,22 @@ pub async fn closed(mut state: StateWatcher) {
     let _ = timeout(CLOSE_LIMIT, over).await;
 }
 
+/// Longest `host_port`: a host name and a port.
+const HOST_PORT_BYTES_MAX: usize = 253 + 6;
+
+/// What a node says of itself, for people and refused clients. Without authentication anybody can
+/// write a megabyte of anything there: what is no address is not repeated.
+pub fn read_host_port(data: &[u8]) -> String {
+    let is_fine = data.len() <= HOST_PORT_BYTES_MAX && data.iter().all(u8::is_ascii_graphic);
+    match is_fine {
+        true => data.iter().copied().map(char::from).collect(),
+        false => "unreadable".into(),
+    }
+}
+
 fn master_of(data: &[u8], stat: &Stat) -> MasterNode {
     MasterNode {
-        address: String::from_utf8_lossy(data).into_owned(),
+        address: read_host_port(data),
         owner: SessionId(stat.ephemeral_owner),
         created: WallMs(u64::try_from(stat.ctime).unwrap_or(0)),
     }
@@ -413,6 +426,15 @@ mod tests {
         assert_eq!(write_bound(Timestamp(470_602_295_657_365_504)), bytes);
         for bad in [&[0][..], &[0; 7], &[0; 9], &[0xff; 8]] {
             assert_eq!(read_bound(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_not_repeated() {
+        assert_eq!(read_host_port(b"127.0.0.1_7911"), "127.0.0.1_7911");
+        assert_eq!(read_host_port(&[b'a'; HOST_PORT_BYTES_MAX]).len(), HOST_PORT_BYTES_MAX);
+        for bad in [&[b'a'; HOST_PORT_BYTES_MAX + 1][..], b"a b", b"a\nb", b"\xff_1", b"\x1b[2J"] {
+            assert_eq!(read_host_port(bad), "unreadable");
         }
     }
 

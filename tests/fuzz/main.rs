@@ -6,6 +6,8 @@ mod mutation;
 mod peer_targets;
 mod peers;
 mod targets;
+mod thrift_seeds;
+mod thrift_targets;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

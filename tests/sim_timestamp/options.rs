@@ -11,6 +11,8 @@ pub enum Trouble {
     OneAtATime,
     /// Anything at any time.
     Storm,
+    /// A master loses its place and does not hear of it, while users ask everybody.
+    Plot,
 }
 
 /// What a run is like.
@@ -40,6 +42,8 @@ pub struct Options {
     /// What is asked without a connection waits for one, or is lost at once.
     pub asks_wait: bool,
     pub latency_ns: (u64, u64),
+    /// How long the news of a change of the master's node may take in the server.
+    pub watch_delay_ms: u64,
     /// What a write takes in the ensemble.
     pub quorum_ns: (u64, u64),
     pub lost_reply_percent: u64,
@@ -56,11 +60,17 @@ impl Options {
         let servers = if is_standalone { 1 } else { draw.pick(&[1, 2, 2, 3, 3, 4]) };
         let trouble = match draw.range(0, 9) {
             0 => Trouble::None,
-            1..6 => Trouble::OneAtATime,
-            _ => Trouble::Storm,
+            1..4 => Trouble::OneAtATime,
+            4..7 => Trouble::Storm,
+            _ if servers > 1 => Trouble::Plot,
+            _ => Trouble::OneAtATime,
         };
         let tick_ms = draw.pick(&[500, 1_000, 2_000]);
         let has_originals = !is_standalone && servers > 1 && draw.chance(20);
+        // An original that was deposed by hand goes on writing bounds: nothing is safe then.
+        let has_deletions = !is_standalone && !has_originals && draw.chance(25);
+        // Servers far apart in time, and late to hear: then it shows who compares before writing.
+        let is_apart = has_deletions && trouble == Trouble::Plot;
         Self {
             seed,
             is_standalone,
@@ -69,16 +79,16 @@ impl Options {
             peers: draw.pick(&[1, 3, 3, 3, 5]),
             tick_ms,
             session_ms: draw.pick(&[3_000, 3_000, 6_000]).clamp(2 * tick_ms, 20 * tick_ms),
-            window_ms: draw.pick(&[300, 3_000, 3_000, 10_000]),
+            window_ms: if is_apart { 300 } else { draw.pick(&[300, 3_000, 3_000, 10_000]) },
             clock_jump_max_ms: draw.pick(&[1_000, 10_000]),
             original_advance_ms: draw.pick(&[2_000, 100_000]),
             drift_ppm_max: draw.pick(&[0, 50, 500]),
-            skew_ms_max: draw.pick(&[0, 100, 2_000]),
+            skew_ms_max: if is_apart { 2_000 } else { draw.pick(&[0, 100, 2_000]) },
             has_clock_steps: draw.chance(30),
-            // An original that was deposed by hand goes on writing bounds: nothing is safe then.
-            has_deletions: !is_standalone && !has_originals && draw.chance(25),
+            has_deletions,
             asks_wait: draw.chance(50),
             latency_ns: if draw.chance(25) { (1_000_000, 20_000_000) } else { (50_000, 1_000_000) },
+            watch_delay_ms: if is_apart { 1_000 } else { draw.pick(&[1, 20, 1_000]) },
             quorum_ns: if draw.chance(25) { (5_000_000, 40_000_000) } else { (200_000, 5_000_000) },
             lost_reply_percent: draw.pick(&[0, 0, 10]),
             range_max: draw.pick(&[1, 1_000, 262_144]),

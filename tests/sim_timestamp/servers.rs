@@ -184,7 +184,8 @@ impl World {
             }
         };
         // Through the one channel to the keeper; changes may be late.
-        let most_ns = if matches!(told, Told::Changed) { 20 * MS } else { 200_000 };
+        let changes_ns = self.options.watch_delay_ms * MS;
+        let most_ns = if matches!(told, Told::Changed) { changes_ns } else { 200_000 };
         let delay_ns = self.interleaving.range(1_000, most_ns);
         self.news(server, delay_ns, news);
     }

@@ -106,6 +106,9 @@ pub enum Fault {
     },
 }
 
+/// Whoever is master when the fault comes.
+pub const MASTER: usize = usize::MAX;
+
 /// Everything that is done in a run.
 #[derive(Clone, Debug)]
 pub struct Story {
@@ -119,10 +122,66 @@ const HOUR_MS: i64 = 3_600_000;
 
 impl Story {
     pub fn draw(options: Options) -> Self {
-        let operations = operations(&options);
-        let faults = faults(&options);
-        Self { options, operations, faults }
+        let mut story =
+            Self { operations: operations(&options), faults: faults(&options), options };
+        if story.options.trouble == Trouble::Plot {
+            plot(&mut story);
+        }
+        story
     }
+}
+
+/// Each server has a user that asks nobody else, and the master loses its place again and again.
+fn plot(story: &mut Story) {
+    let options = &story.options;
+    let draw = &mut Stream::keyed(options.seed, Purpose::Faults, 1);
+    for server in 0..options.servers {
+        story.operations.push(Operation {
+            name: story.operations.len(),
+            at_ns: 2_000 * MS + draw.range(0, MS),
+            stays_with: Some(server),
+            count: draw.range(1, options.range_max) as u32,
+            calls: 1_000,
+            gap_ns: draw.pick(&[15 * MS, 50 * MS]),
+        });
+    }
+    story.faults.clear();
+    let mut at_ms = draw.range(2_000, 5_000);
+    while at_ms < options.safety_ms {
+        let session_ms = options.session_ms;
+        let mut add = |after_ms: u64, fault: Fault| {
+            story.faults.push(((at_ms + after_ms) * MS + draw.range(0, MS), fault));
+        };
+        let draw = &mut Stream::keyed(options.seed, Purpose::Faults, at_ms);
+        let (server, long_ms) = (MASTER, draw.range(session_ms / 2, 3 * session_ms));
+        match draw.range(0, 6) {
+            0 => add(0, Fault::Isolate { server, ms: long_ms }),
+            // Acknowledged, but it hears of that late, and says nothing any more.
+            1 => {
+                let ms = draw.range(session_ms / 4, session_ms * 9 / 10);
+                add(0, Fault::Freeze { server, ms });
+                let from_ms = draw.range(1, ms / 2);
+                add(from_ms, Fault::Isolate { server, ms: ms + 2 * session_ms });
+            }
+            2 | 3 => {
+                let points = [Point::ClockRead, Point::ClockRead, Point::Made, Point::Checked];
+                add(0, Fault::FreezeAt { server, point: draw.pick(&points), ms: long_ms });
+            }
+            4 | 5 if options.has_deletions => add(0, Fault::DeleteMaster),
+            // The leader is heard late, and does not hear.
+            _ => {
+                let ms = draw.range(session_ms / 4, session_ms * 9 / 10);
+                let answers_ms = Some(draw.range(0, 2 * session_ms));
+                add(0, Fault::Stall { server, is_from_leader: true, ms, answers_ms });
+                let late_ms = ms + 1_000;
+                let stall =
+                    Fault::Stall { server, is_from_leader: false, ms: late_ms, answers_ms: None };
+                add(ms / 2, stall);
+            }
+        }
+        at_ms += draw.range(2, 4) * session_ms;
+    }
+    story.faults.sort_by_key(|fault| fault.0);
 }
 
 fn operations(options: &Options) -> Vec<Operation> {
@@ -156,7 +215,9 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
 }
 
 fn fault(draw: &mut Stream, options: &Options) -> Fault {
-    let server = draw.range(0, options.servers as u64 - 1) as usize;
+    let is_master = draw.chance(50);
+    let any = draw.range(0, options.servers as u64 - 1) as usize;
+    let server = if is_master { MASTER } else { any };
     let session_ms = options.session_ms;
     let long_ms = draw.pick(&[session_ms / 4, session_ms / 2, session_ms, 2 * session_ms]);
     let ms = draw.range(1, long_ms + 1);
@@ -164,6 +225,12 @@ fn fault(draw: &mut Stream, options: &Options) -> Fault {
     let answers_ms = draw.range(0, 5 * options.tick_ms);
     let maybe_answers_ms = draw.chance(60).then_some(answers_ms);
     let kinds = if options.is_standalone { 7 } else { 15 };
+    if options.trouble == Trouble::OneAtATime && draw.chance(30) {
+        // What users of a quiet cluster see most.
+        let for_ms = draw.pick(&[20, 1_000, 10_000]);
+        let (kill, stop) = (Fault::Kill { server, for_ms }, Fault::Stop { server, for_ms });
+        return draw.pick(&[kill, stop]);
+    }
     match draw.range(0, kinds) {
         0 => Fault::Kill { server, for_ms: draw.pick(&[20, 1_000, 10_000]) },
         1 => Fault::Stop { server, for_ms: draw.pick(&[20, 1_000, 10_000]) },

@@ -18,7 +18,7 @@ use super::options::{Options, Trouble};
 use super::original::Original;
 use super::random::{Purpose, Stream};
 use super::servers::{Call, Core, Decided, Keeper, News, Server, Step};
-use super::story::{Fault, Story};
+use super::story::{Fault, MASTER, Story};
 use super::trace::Trace;
 use super::users::{Calling, Outcome};
 
@@ -360,6 +360,7 @@ impl World {
         if self.is_healed {
             return;
         }
+        let fault = self.aimed(fault);
         self.trace.add(self.now_ns, "fault", [0; 4]);
         let ms = match fault {
             Fault::Kill { server, for_ms } => self.kill(server, for_ms),
@@ -402,6 +403,27 @@ impl World {
         };
         self.disturbances += 1;
         self.disturbed_until_ns = self.disturbed_until_ns.max(self.now_ns + ms * MS);
+    }
+
+    /// The fault with the master in it, if it is for the master.
+    fn aimed(&self, mut fault: Fault) -> Fault {
+        use Fault::*;
+        if let Kill { server, .. }
+        | Stop { server, .. }
+        | Freeze { server, .. }
+        | FreezeAt { server, .. }
+        | Starve { server, .. }
+        | WallStep { server, .. }
+        | Isolate { server, .. }
+        | Break { server }
+        | Cut { server, .. }
+        | Stall { server, .. }
+        | LeaderFreeze { server, .. } = &mut fault
+            && *server == MASTER
+        {
+            *server = self.zoo.head().master.map_or(0, |master| master.server);
+        }
+        fault
     }
 
     /// What goes wrong in the ensemble; returns for how long.
@@ -482,8 +504,9 @@ impl World {
 
     /// S6: when nothing else is wrong, another takes over in time.
     fn expect_service(&mut self, leaving: usize, limit_ms: u64) {
-        let calm_ns = self.disturbed_until_ns + 3 * self.options.session_ms * MS;
+        let calm_ns = self.disturbed_until_ns + 2 * self.options.session_ms * MS;
         let is_slow = self.options.quorum_ns.1 > 5 * MS || self.options.latency_ns.1 > MS;
+        let limit_ms = limit_ms + self.options.watch_delay_ms;
         let others = (0..self.servers.len()).filter(|&at| at != leaving && self.servers[at].is_up);
         let is_expected = self.options.trouble == Trouble::OneAtATime
             && self.options.originals == 0
