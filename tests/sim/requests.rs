@@ -214,6 +214,7 @@ impl World {
             Refusal::IdsExhausted
             | Refusal::NoReplica
             | Refusal::Contended
+            | Refusal::Twin
             | Refusal::FutureVersion
             | Refusal::WritesFull => None,
         };
