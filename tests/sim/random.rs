@@ -1,7 +1,8 @@
 //! The only source of chance: small streams, one per subsystem, all made from the seed. One more
 //! draw in one stream does not shift the others.
 
-/// Which subsystem draws.
+/// Which subsystem draws. No simulator has all of them.
+#[allow(dead_code)]
 #[derive(Clone, Copy)]
 pub enum Purpose {
     Options = 1,
