@@ -296,8 +296,17 @@ fn announce_timestamps(config: &Config) {
             let advertised = timestamps.advertised();
             info!(
                 "timestamps for Thrift clients on {listen}, told as {advertised} to {quorum}, \
-                   cluster {cluster}"
+                 cluster {cluster}"
             );
+            let is_here = |address: &str| {
+                ["127.", "[::1]", "localhost"].iter().any(|h| address.starts_with(h))
+            };
+            if is_here(&advertised) && !quorum.split(',').any(is_here) {
+                warn!(
+                    "clients are told {advertised}, which is no address of this machine for \
+                     others; set [timestamp] advertise"
+                );
+            }
         }
     }
 }

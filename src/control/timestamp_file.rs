@@ -49,7 +49,8 @@ pub enum TimestampFileError {
     },
     /// Its version is another.
     #[error(
-        "{file} has format version {found}, this program reads {VERSION}: start the one that wrote it"
+        "{file} has format version {found}, and this program reads {VERSION}: start the program \
+         that wrote it"
     )]
     Version {
         /// The file as named.

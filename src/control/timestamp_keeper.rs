@@ -3,6 +3,7 @@
 //! take. A thread of its own, because a heartbeat that waits behind a scrape or a reload costs a
 //! mastership; and so that whatever becomes of it, timers go on.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -120,6 +121,10 @@ impl Prepared {
 pub fn read_password(file: &str) -> Result<String, TimestampError> {
     let failed = |reason: String| TimestampError::Password { file: file.to_owned(), reason };
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let is_open = |metadata: std::fs::Metadata| metadata.permissions().mode() & 0o077 != 0;
+    if std::fs::metadata(file).is_ok_and(is_open) {
+        warn!("{file} is readable by others; type: chmod 600 {file}");
+    }
     match text.lines().next() {
         None | Some("") => Err(failed("its first line is empty".into())),
         Some(password) => Ok(password.to_owned()),

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::checker::Checker;
-use super::processes::{Draw, until};
+use super::processes::Draw;
 use super::runner::Story;
 use super::servers::{START, Servers};
 use super::zookeeper::shared;
@@ -29,6 +29,7 @@ fn three_servers_die_at_random() {
         if !server.runs() {
             server.spawn();
         } else {
+            server.supervise();
             match draw.below(4) {
                 0 | 1 => {
                     killed += 1;
@@ -37,11 +38,12 @@ fn three_servers_die_at_random() {
                 2 => {
                     stopped += 1;
                     // Not before it listens to signals.
-                    until("a server to answer", START, || server.status());
+                    server.await_role(&["starting", "backup", "master", "suspended"], START);
                     server.stop();
                 }
                 _ => {
                     frozen += 1;
+                    server.await_role(&["starting", "backup", "master", "suspended"], START);
                     server.process().signal("STOP");
                     sleep(Duration::from_millis(draw.below(3_000)));
                     server.process().signal("CONT");
@@ -52,8 +54,11 @@ fn three_servers_die_at_random() {
         let wrong = checker.wrong();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
-    for server in servers.all.iter_mut().filter(|server| !server.runs()) {
-        server.spawn();
+    for server in servers.all.iter_mut() {
+        if !server.runs() {
+            server.spawn();
+        }
+        server.await_role(&["backup", "master"], START);
     }
     checker.await_reply(Instant::now(), START);
     let masters: usize =

@@ -50,7 +50,8 @@ impl Server {
     /// Starts it.
     pub fn spawn(&mut self) {
         let mut command = Command::new(&self.starter[0]);
-        command.args(&self.starter[1..]).args(&self.arguments).env_remove("CHRONOS_CONFIG");
+        command.args(&self.starter[1..]).args(&self.arguments);
+        command.env_remove("CHRONOS_CONFIG").env_remove("CHRONOS_TIMESTAMPS_LONG_S");
         self.process = Some(Process::start(&mut command, &self.log));
     }
 
@@ -91,11 +92,20 @@ impl Server {
     /// Waits until it has one of these roles.
     pub fn await_role(&mut self, roles: &[&str], patience: Duration) {
         until(&format!("a server to be one of {roles:?}"), patience, || {
-            if let Some(status) = self.process().ended() {
-                panic!("the server ended with {status}:\n{}", self.process().logged());
-            }
+            self.supervise();
             self.role().filter(|role| roles.contains(&role.as_str()))
         });
+    }
+
+    /// Starts it again if the port was still taken by its predecessor: the kernel tears the ring of
+    /// a process that was killed down after its end, and the sockets in it. Other ends are wrong.
+    pub fn supervise(&mut self) {
+        if let Some(status) = self.process().ended() {
+            let said = self.process().logged();
+            let why = said.lines().last().unwrap_or_default();
+            assert!(why.contains("Address already in use"), "it ended with {status}:\n{said}");
+            self.spawn();
+        }
     }
 
     /// Ends it at once: SIGKILL.
