@@ -215,6 +215,7 @@ impl World {
             | Refusal::NoReplica
             | Refusal::Contended
             | Refusal::FutureVersion
+            | Refusal::Twin
             | Refusal::WritesFull => None,
         };
         if met.is_none_or(|met| met < since) {
