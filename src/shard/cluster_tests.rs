@@ -526,6 +526,39 @@ fn a_stand_in_stays_while_another_of_the_right_holders_is_dead() {
     cluster.audit();
 }
 
+/// A timer is on its way home from two stand-ins as one of its right holders dies: the other has a
+/// copy, and must not pop it beside the stand-ins.
+#[test]
+fn a_copy_that_an_ended_move_has_left_is_told_of_pops() {
+    let mut cluster = Cluster::new(4, true);
+    let id = TimerId(7);
+    let content = content();
+    let view = cluster.nodes[0].view.clone();
+    let right = view.peers_of(&view.place(id, 2, view.new_nodes()));
+    let is_right = |node: usize| right.contains(cluster.peer(0, node).expect("a member"));
+    let [a, b] = (0..4).filter(|&node| is_right(node)).collect::<Vec<_>>()[..] else { panic!() };
+    let asked = (0..4).find(|&node| !is_right(node)).expect("a stand-in");
+    cluster.kill(a);
+    cluster.kill(b);
+    let target = Target { id, factor: Some(2), filter: None };
+    let request = Request::Update(target, definition((100, 300), 2, &content));
+    assert!(matches!(cluster.ask(asked, request), Answer::Done { .. }));
+    cluster.start(a);
+    cluster.start(b);
+    cluster.mute = Some(a);
+    cluster.meet(a);
+    cluster.meet(b);
+    cluster.run_until(2);
+    assert!(cluster.holders(id).contains(&b), "the move has begun");
+    cluster.end_of_silence(false);
+    cluster.mute = None;
+    cluster.kill(a);
+    cluster.run_until(350);
+    let pops: Vec<_> = cluster.pops.iter().map(|pop| (pop.0, pop.2)).collect();
+    assert_eq!(pops, [(100, 1), (200, 2), (300, 3)]);
+    cluster.audit();
+}
+
 /// A copy of an earlier definition, whose interval was long, is outlived: but not as if the timer
 /// had popped at that interval.
 #[test]

@@ -269,7 +269,11 @@ impl Shard {
         self.placements.leave(former);
         self.records.get_mut(slot).placement = entered;
         let view = &self.peers.view;
-        let to = view.peers_of(&lists.0).union(view.peers_of(&lists.1));
+        let mut to = view.peers_of(&lists.0).union(view.peers_of(&lists.1));
+        if !self.peers.dead().is_empty() {
+            // A move that a death ended has left copies, which would pop beside the holders.
+            to = to.union(view.peers_of(&self.configured(&record)));
+        }
         (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1)
     }
 

@@ -338,9 +338,9 @@ impl Shard {
         outbox.replies.push(Reply { to, answer });
     }
 
-    /// Makes a write again, with the factor of the timer held: above the version `seen` that it lost
-    /// against, or (`None`: those that were to hold it are dead) as the write that it is. For these
-    /// may have it, and pop it, and be only cut off: then what all know of it is merged.
+    /// Makes a write again, with the factor of the timer held: above the version `seen` that it
+    /// lost against, or (`None`: those that were to hold it are dead) as the write that it is. For
+    /// these may have it, and pop it, and be only cut off: then what all know of it is merged.
     fn write_again(
         &mut self,
         now: Now,
