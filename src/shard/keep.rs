@@ -130,9 +130,9 @@ impl Shard {
         self.refile(slot, former, tick + stays_ms);
     }
 
-    /// A tombstone has stayed its time: it ends, unless a member cannot be reached, or has only just
-    /// come back, and may have a copy. Any member: the list of a delete leaves out those that are
-    /// dead, and these are the ones that may hold the timer from before.
+    /// A tombstone has stayed its time: it ends, unless a member cannot be reached, or has only
+    /// just come back, and may have a copy. Any member: the list of a delete leaves out those that
+    /// are dead, and these are the ones that may hold the timer from before.
     pub(super) fn end_tombstone(&mut self, now: Now, slot: Slot) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);

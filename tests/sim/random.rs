@@ -12,6 +12,7 @@ pub enum Purpose {
     Callbacks = 5,
     Cleaning = 6,
     /// Options and faults that were added later: known seeds stay as they were without them.
+    #[allow(dead_code, reason = "the simulator of one node has none")]
     Rarities = 7,
 }
 

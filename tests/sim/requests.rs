@@ -216,6 +216,7 @@ impl World {
             | Refusal::Contended
             | Refusal::Twin
             | Refusal::FutureVersion
+            | Refusal::Twin
             | Refusal::WritesFull => None,
         };
         if met.is_none_or(|met| met < since) {

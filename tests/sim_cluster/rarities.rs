@@ -12,8 +12,8 @@ const MS: u64 = 1_000_000;
 
 /// Seeds in a hundred that have one of them.
 const PERCENT: u64 = 4;
-/// The same of seeds in which nodes join or leave.
-const PERCENT_OF_CHANGES: u64 = 25;
+/// The same of the seeds that a kind is only for.
+const PERCENT_OF_SOME: u64 = 25;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,10 +32,12 @@ pub enum Rarity {
     Slow = 6,
     /// Something between the nodes repeats or exchanges bytes.
     Exchanged = 7,
+    /// A plot with timers that do not pop for long: nobody hears by the next pop that one is gone.
+    LongIntervals = 8,
 }
 
 impl Rarity {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -43,6 +45,7 @@ impl Rarity {
         Self::HalfOpen,
         Self::Slow,
         Self::Exchanged,
+        Self::LongIntervals,
     ];
 }
 
@@ -57,17 +60,15 @@ pub struct Rarities {
 impl Rarities {
     pub fn draw(seed: u64, trouble: Trouble, has_operator: bool) -> Self {
         let is_drawn = |kind: &Rarity| {
-            let percent = match kind {
-                Rarity::OldFiles if has_operator => PERCENT_OF_CHANGES,
-                Rarity::OldFiles => 0,
-                _ if trouble == Trouble::None => 0,
+            let percent = match (kind, trouble) {
+                (Rarity::LongIntervals, Trouble::Plot) => PERCENT_OF_SOME,
+                (Rarity::LongIntervals, _) | (_, Trouble::Plot) => 0,
+                (Rarity::OldFiles, _) if has_operator => PERCENT_OF_SOME,
+                (Rarity::OldFiles, _) | (_, Trouble::None) => 0,
                 _ => PERCENT,
             };
             Stream::keyed(seed, Purpose::Rarities, *kind as u64).chance(percent)
         };
-        if trouble == Trouble::Plot {
-            return Self::default();
-        }
         let kinds = Rarity::ALL.into_iter().filter(is_drawn).collect();
         let alone = Stream::keyed(seed, Purpose::Rarities, 0).chance(60);
         Self { kinds, alone }
@@ -91,6 +92,8 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::HalfOpen => in_turn(draw, options, made, half_open),
             Rarity::Slow => in_turn(draw, options, made, slow),
             Rarity::Exchanged => in_turn(draw, options, made, exchanged),
+            // The plot sees to it.
+            Rarity::LongIntervals => {}
         }
     }
 }

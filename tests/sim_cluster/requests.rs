@@ -65,7 +65,7 @@ impl World {
         }
         let name = operation.name * TRIES_MAX + tried;
         // Some clients' addresses lead to the second process, too.
-        let at_node = if name % 3 == 0 { self.twin_of(at_node) } else { at_node };
+        let at_node = if name.is_multiple_of(3) { self.twin_of(at_node) } else { at_node };
         let (id, factor, filter) = known;
         // A PUT cannot change the factor of the id it names (compat section 1).
         let wish = wish.map(|wish| Wish { factor: factor.unwrap_or(wish.factor), ..wish });

@@ -4,7 +4,7 @@
 use super::callback_world::Behaviour;
 use super::options::{Options, Trouble};
 use super::random::{Purpose, Stream};
-use super::rarities::rare_faults;
+use super::rarities::{Rarity, rare_faults};
 
 /// A timer that a client asks for.
 #[derive(Clone, Copy, Debug)]
@@ -287,7 +287,8 @@ fn plot(story: &mut Story) {
     for timer in 0..6 {
         // The factor of a chosen id follows from it, see `World::operate`.
         let target = Target::Chosen(3 * (1_000 + timer as u64) + 2);
-        let interval_ms = draw.range(1_500, 5_000);
+        let is_long = options.rarities.kinds.contains(&Rarity::LongIntervals);
+        let interval_ms = draw.range(1_500, 5_000) * if is_long { 8 } else { 1 };
         let host = draw.range(0, u64::from(options.hosts) - 1) as u32;
         let repeat_for_ms = interval_ms * draw.range(8, 40);
         let wish = Wish { interval_ms, repeat_for_ms, host, factor: 3 };
