@@ -4,8 +4,8 @@
 //! The one driver of this state machine has a `ZooKeeper` session and does what is asked, one
 //! [`Ask`] at a time. A master writes its bound again and again: each write is a transaction that
 //! fails when the master's node is gone or when anybody else has written the bound (a
-//! compare-and-set on its version), and it extends the [`super::lease::Lease`] when it is
-//! acknowledged.
+//! compare-and-set on its version), and acknowledged ones extend the [`super::lease::Lease`]. A
+//! backup reads as often, so that it has a lease when it takes over.
 
 use super::Timestamp;
 use super::clock::Seen;
@@ -125,7 +125,9 @@ pub enum Answer {
 pub enum Event {
     /// The server begins.
     Start,
-    /// The driver's answer to the last [`Ask`].
+    /// The driver's answer to the last [`Ask`]; owed also when the session is over meanwhile. The
+    /// clock with which it is handed over is read after it came: a lease would be too long
+    /// otherwise.
     Answered {
         /// When the request was handed to the session: not later than it was sent.
         sent: MonoNs,

@@ -11,13 +11,13 @@
 //! Three in a row do, because each way between leader and server keeps its order:
 //!
 //! 1. something was answered: the server had heard of the session before that;
-//! 2. a write that was sent a quarter of the session later or more is acknowledged: the leader has
-//!    sent a ping in between, and the server has seen it before this acknowledgement;
-//! 3. a write that was sent after that is acknowledged: the leader saw the answer to the ping first.
+//! 2. a write sent a quarter of the session later or more is acknowledged: the leader has sent a
+//!    ping in between, and the server has seen it before this acknowledgement;
+//! 3. a write sent after that is acknowledged: the leader saw the answer to the ping first.
 //!
-//! From when the first was sent, the session lasts its whole length. A session that moves to another
-//! server is announced to the leader by the move itself, and a new leader counts from its own start.
-//! A twentieth is kept back for clocks that differ in speed.
+//! From when the first was sent, the session lasts its whole length. A session that moves to
+//! another server is announced to the leader by the move itself, and a new leader counts from its
+//! own start. A twentieth is kept back for clocks that differ in speed.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ impl Lease {
         self.touches.push_back(Touch { sent, answered: now });
     }
 
-    /// A write that was sent at `sent`, after the answers before it had come, has been acknowledged.
+    /// A write that was sent at `sent`, after the answers before it, has been acknowledged.
     pub fn acknowledged(&mut self, sent: MonoNs, now: MonoNs) {
         if is_planted(Bug::LeaseFromAcknowledgement) {
             self.proved = now;
