@@ -97,8 +97,21 @@ struct Client {
     answered_ns: u64,
 }
 
-/// Puts the load on a server and measures, on the calling thread.
+/// Puts the load on a server and measures, on a thread of its own: what it is pinned to, servers
+/// started later must not inherit.
 pub fn run(
+    flags: &TimestampFlags,
+    target: SocketAddr,
+    pid: Option<u32>,
+    core: Option<usize>,
+) -> Result<Figures> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| load(flags, target, pid, core));
+        thread.join().unwrap_or_else(|_| Err(anyhow!("the client's thread panicked")))
+    })
+}
+
+fn load(
     flags: &TimestampFlags,
     target: SocketAddr,
     pid: Option<u32>,

@@ -107,7 +107,7 @@ impl Deadlines {
 
     /// When [`Deadlines::advance`] should next be called.
     pub fn next_wake(&self) -> Option<MonoNs> {
-        (self.filed > 0).then(|| MonoNs(self.first << BUCKET_SHIFT))
+        (self.filed > 0).then_some(MonoNs(self.first << BUCKET_SHIFT))
     }
 }
 

@@ -271,11 +271,14 @@ fn placement(settings: &NodeSettings) -> Result<Vec<Option<usize>>, StartError> 
     Ok((0..shards).map(|shard| settings.pin.then(|| cores[shard % cores.len()])).collect())
 }
 
-/// The addresses for timers and for timestamps, and the listeners of each core.
+/// The addresses for timers and, if any are served, for timestamps.
+type Addresses = (SocketAddr, Option<SocketAddr>);
+
+/// The addresses, and the listeners of each core.
 fn listen_all(
     settings: &NodeSettings,
     count: usize,
-) -> Result<((SocketAddr, Option<SocketAddr>), Vec<Listeners>), StartError> {
+) -> Result<(Addresses, Vec<Listeners>), StartError> {
     let mut all: Vec<_> =
         (0..count).map(|_| Listeners { timers: None, timestamps: None }).collect();
     let mut address = settings.listen;
