@@ -69,10 +69,10 @@ impl World {
         let (Some(asked), Some(link)) = (&mut client.asked, client.link) else { return };
         asked.link = Some(link);
         let (xid, op) = (asked.xid, asked.op);
-        self.to_peer(Request { link, xid, op });
+        self.send_to_peer(Request { link, xid, op });
     }
 
-    fn to_peer(&mut self, request: Request) {
+    fn send_to_peer(&mut self, request: Request) {
         let (low, high) = self.options.latency_ns;
         let latency_ns = self.network.range(low, high);
         let link = &mut self.links[request.link];
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    pub fn to_client(&mut self, link: LinkId, xid: u64, reply: Reply) {
+    pub fn send_to_client(&mut self, link: LinkId, xid: u64, reply: Reply) {
         let (low, high) = self.options.latency_ns;
         let latency_ns = self.network.range(low, high);
         let one = &mut self.links[link];
@@ -259,7 +259,7 @@ impl World {
             }
             _ => 0,
         };
-        self.to_peer(Request { link, xid, op });
+        self.send_to_peer(Request { link, xid, op });
     }
 
     /// Looks for silence, and pings.
@@ -281,7 +281,7 @@ impl World {
                 self.link_down(link);
             } else if client.is_connected && now_ns - client.pinged_ns >= session_ns / 3 {
                 client.pinged_ns = now_ns;
-                self.to_peer(Request { link, xid: 0, op: Op::Ping });
+                self.send_to_peer(Request { link, xid: 0, op: Op::Ping });
             }
         }
         self.schedule(now_ns + session_ns / 12, Event::ClientLooks { server, life });

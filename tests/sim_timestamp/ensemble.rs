@@ -138,6 +138,9 @@ pub struct Link {
     pub to_client: Way,
 }
 
+/// What the leader has ordered: up to which state, at whose peer, and the reply.
+type Ordered = (usize, usize, Option<(LinkId, u64, Reply)>);
+
 pub struct Ensemble {
     pub peers: Vec<Peer>,
     pub leader: Option<usize>,
@@ -146,7 +149,7 @@ pub struct Ensemble {
     history: Vec<State>,
     sessions: BTreeMap<Session, Held>,
     next_session: Session,
-    commits: VecDeque<(usize, usize, Option<(LinkId, u64, Reply)>)>,
+    commits: VecDeque<Ordered>,
     commit_floor_ns: u64,
 }
 
@@ -239,7 +242,7 @@ impl World {
                 if let Reply::Session(session) = reply {
                     self.links[link].session = Some(session);
                 }
-                self.to_client(link, xid, reply);
+                self.send_to_client(link, xid, reply);
             }
         }
     }
@@ -260,7 +263,7 @@ impl World {
         for link in 0..self.links.len() {
             let one = &mut self.links[link];
             if one.peer == peer && one.is_open && std::mem::take(&mut one.is_watching) {
-                self.to_client(link, 0, Reply::MasterChanged);
+                self.send_to_client(link, 0, Reply::MasterChanged);
             }
         }
     }
@@ -283,12 +286,12 @@ impl World {
             }
         }
         match request.op {
-            Op::Ping => self.to_client(request.link, request.xid, Reply::Pong),
+            Op::Ping => self.send_to_client(request.link, request.xid, Reply::Pong),
             Op::ReadMaster => {
                 self.links[request.link].is_watching = true;
                 let state = self.zoo.seen_by(peer);
                 let reply = Reply::Master(state.master, state.master_at);
-                self.to_client(request.link, request.xid, reply);
+                self.send_to_client(request.link, request.xid, reply);
             }
             _ => self.between(peer, true, Message::Ask(request)),
         }
@@ -298,7 +301,7 @@ impl World {
     pub fn watch_again(&mut self, link: LinkId, seen: usize) {
         let peer = self.links[link].peer;
         if self.zoo.seen_by(peer).master_at > seen {
-            self.to_client(link, 0, Reply::MasterChanged);
+            self.send_to_client(link, 0, Reply::MasterChanged);
         } else {
             self.links[link].is_watching = true;
         }

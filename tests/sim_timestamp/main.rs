@@ -1,6 +1,6 @@
 //! The simulator of timestamps: up to four servers in virtual time, driven through their production
-//! code, against a model of a `ZooKeeper` ensemble (or a file), clocks and users that misbehave by a
-//! seed, and processes that stop or die anywhere.
+//! code, against a model of a `ZooKeeper` ensemble (or a file), clocks and users that misbehave by
+//! a seed, and processes that stop or die anywhere.
 //!
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`; others:
 //! `CHRONOS_SIM_FIRST=1000`; one seed: `CHRONOS_SIM_SEED=7`.

@@ -26,8 +26,8 @@ const PARKED_NS: u64 = MS;
 
 /// Who keeps the oracle.
 pub enum Keeper {
-    Zoo(Coordinator),
-    File(Standalone),
+    Zoo(Box<Coordinator>),
+    File(Box<Standalone>),
     Original(Original),
 }
 
@@ -123,10 +123,11 @@ impl World {
         one.ticks_at = None;
         let life = one.life;
         if options.is_standalone {
-            one.keeper = Keeper::File(Standalone::new(StandaloneSettings {
+            let keeper = Standalone::new(StandaloneSettings {
                 window_ms: options.window_ms,
                 clock_jump_max_ms: options.clock_jump_max_ms,
-            }));
+            });
+            one.keeper = Keeper::File(Box::new(keeper));
             let file = one.disk.content(&mut self.interleaving);
             return self.news(server, 0, News::File(FileEvent::Loaded(file)));
         }
@@ -135,11 +136,12 @@ impl World {
             self.servers[server].keeper = Keeper::Original(Original::default());
             return self.client_asks(server, Op::Open);
         }
-        self.servers[server].keeper = Keeper::Zoo(Coordinator::new(CoordinatorSettings {
+        let keeper = Coordinator::new(CoordinatorSettings {
             address: format!("server{server}_7911"),
             window_ms: options.window_ms,
             clock_jump_max_ms: options.clock_jump_max_ms,
-        }));
+        });
+        self.servers[server].keeper = Keeper::Zoo(Box::new(keeper));
         self.news(server, 0, News::Zoo(KeeperEvent::Start));
     }
 

@@ -82,8 +82,8 @@ pub fn shrink(mut story: Story, failure: &Failure) -> Story {
 pub fn explain(seed: u64, failure: &Failure) -> String {
     let story = shrink(Story::draw(Options::draw(seed)), failure);
     let mut text = format!(
-        "{}: {}\nreplay: CHRONOS_SIM_SEED={seed} cargo test --features planted --test sim_timestamp \
-         replay\n{:?}\nshortest story found:\n",
+        "{}: {}\nreplay: CHRONOS_SIM_SEED={seed} cargo test --features planted --test \
+         sim_timestamp replay\n{:?}\nshortest story found:\n",
         failure.by, failure.what, story.options
     );
     for operation in &story.operations {

@@ -477,7 +477,9 @@ impl World {
         if !self.servers[server].is_up {
             return 0;
         }
-        let limit_ms = self.options.session_ms + self.options.tick_ms + 300;
+        // The leader hears of a session half a tick late, and counts in whole ticks.
+        let expiry_ms = self.options.session_ms + self.options.ping_ms() + self.options.tick_ms;
+        let limit_ms = expiry_ms + 300;
         self.expect_service(server, limit_ms);
         self.die(server);
         self.restart_later(server, for_ms);
@@ -556,8 +558,11 @@ fn ahead_ms_max(story: &Story, begins_ahead_ms: u64) -> Option<u64> {
     if options.originals > 0 || options.is_standalone && options.has_clock_steps {
         return None;
     }
-    let is_small = |fault: &&(u64, Fault)| matches!(fault.1, Fault::WallStep { ms, .. } if ms.unsigned_abs() < 1_000);
-    let steps = story.faults.iter().filter(is_small).count() as u64;
+    let is_small = |fault: &Fault| match fault {
+        Fault::WallStep { ms, .. } => ms.unsigned_abs() < 1_000,
+        _ => false,
+    };
+    let steps = story.faults.iter().filter(|(_, fault)| is_small(fault)).count() as u64;
     let jump_ms = if options.has_clock_steps { options.clock_jump_max_ms } else { 0 };
     let restarts = story.faults.len() as u64;
     let standalone_ms = if options.is_standalone { restarts * options.window_ms / 6 } else { 0 };

@@ -35,7 +35,7 @@ fn a_full_range_takes_a_millisecond_of_its_own() {
     }
     assert!(began.elapsed().as_millis() >= 99, "{:?}", began.elapsed());
     values.sort_unstable();
-    let first_of_ms = |value: &u64| value % u64::from(RANGE_MAX) == 0;
+    let first_of_ms = |value: &u64| value.is_multiple_of(u64::from(RANGE_MAX));
     assert!(values.iter().all(first_of_ms), "each is the first of its millisecond");
     assert!(values.windows(2).all(|pair| pair[0] < pair[1]), "each has its own");
     let ahead_ms = (values[99] >> 18).saturating_sub(now().wall.0);
