@@ -120,7 +120,29 @@ impl Engine {
         timestamps.flush(&mut self.ring, may_leave);
     }
 
+    /// Whether the connection that it tells of was closed earlier in this turn: its place may have
+    /// another by now. (The other tables compare their sockets themselves.)
+    fn is_late(&self, completion: &Completion) -> bool {
+        let (owner, socket) = match completion {
+            Completion::Connected { owner, socket, .. }
+            | Completion::Received { owner, socket, .. }
+            | Completion::Ended { owner, socket, .. }
+            | Completion::Sent { owner, socket, .. } => (*owner, *socket),
+            Completion::Accepted { .. } | Completion::AcceptFailed(_) | Completion::Woken => {
+                return false;
+            }
+        };
+        match Owner::from_bits(owner) {
+            Owner::Client(place) => !self.server.has(place, socket),
+            Owner::Callback(place) => !self.lanes.has(place, socket),
+            Owner::Peer(_) | Owner::Inbound(_) | Owner::Timestamp(_) => false,
+        }
+    }
+
     fn complete(&mut self, now: Now, completion: Completion) {
+        if self.is_late(&completion) {
+            return;
+        }
         let (ring, server, lanes) = (&mut self.ring, &mut self.server, &mut self.lanes);
         let (peers, timestamps) = (&mut self.peers, &mut self.timestamps);
         match completion {

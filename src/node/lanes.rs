@@ -134,6 +134,11 @@ impl Lanes {
         }
     }
 
+    /// Whether the connection at this place is still the one of this socket.
+    pub fn has(&self, place: u32, socket: SocketId) -> bool {
+        self.places[place as usize].as_ref().is_some_and(|held| held.socket == socket)
+    }
+
     /// A connection stands or failed. A name with several addresses has failed when all of them
     /// have.
     pub fn connected(&mut self, now: Now, ring: &mut Ring, place: u32, is_ok: bool) {

@@ -110,6 +110,11 @@ impl Server {
         self.mark_dirty(place);
     }
 
+    /// Whether the connection at this place is still the one of this socket.
+    pub fn has(&self, place: u32, socket: SocketId) -> bool {
+        self.places[place as usize].as_ref().is_some_and(|held| held.socket == socket)
+    }
+
     /// Bytes of a client.
     pub fn received(&mut self, now: Now, ring: &mut Ring, place: u32, received: &Received) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
