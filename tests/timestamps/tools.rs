@@ -103,9 +103,9 @@ fn watch_tells_every_change() {
     assert_eq!(first["changed"][0], "start");
     assert_eq!(first["master"], servers.all[0].address.to_string());
     // It may have had no time to prove that it is master when it was first asked.
-    let told = find(&watching, "the master's lead", &|line| line["ahead_ms"].is_i64());
-    let ahead_ms = told["ahead_ms"].as_i64().expect("just found");
-    assert!((-1_000..=4_000).contains(&ahead_ms), "{told}");
+    let line = find(&watching, "the master's lead", &|line| line["ahead_ms"].is_i64());
+    let ahead_ms = line["ahead_ms"].as_i64().expect("just found");
+    assert!((-1_000..=4_000).contains(&ahead_ms), "{line}");
     find(&watching, "a line about the bound", &|line| {
         line["changed"] == serde_json::json!(["bound"])
     });
