@@ -214,7 +214,6 @@ impl World {
             Refusal::IdsExhausted
             | Refusal::NoReplica
             | Refusal::Contended
-            | Refusal::Twin
             | Refusal::FutureVersion
             | Refusal::Twin
             | Refusal::WritesFull => None,
