@@ -42,6 +42,9 @@ pub struct ServeFlags {
     #[arg(long, value_name = "MS", help = help("timestamp", "window_ms"))]
     window_ms: Option<String>,
 
+    #[arg(long, value_name = "strict|old", help = help("timestamp", "replies"))]
+    replies: Option<String>,
+
     #[arg(long, value_name = "CORES", help = help("node", "cores"))]
     cores: Option<String>,
 
@@ -74,6 +77,7 @@ impl ServeFlags {
             (("timestamp", "zookeeper_cluster"), &self.zookeeper_cluster),
             (("timestamp", "session_timeout_ms"), &self.session_timeout_ms),
             (("timestamp", "window_ms"), &self.window_ms),
+            (("timestamp", "replies"), &self.replies),
             (("node", "cores"), &self.cores),
             (("node", "shards"), &self.shards),
             (("log", "level"), &self.log_level),

@@ -37,7 +37,7 @@ use super::timestamp_server::TimestampServer;
 /// Connections that wait to be accepted, per core.
 const BACKLOG: u32 = 4_096;
 /// How often, and after which pause, a port in use is tried again.
-const PORT_TRIES: u32 = 20;
+const PORT_TRIES: u32 = 60;
 const PORT_PAUSE: Duration = Duration::from_millis(25);
 /// Tables in a shard's index. At 10 million timers each holds about 4 900 entries, and its growth
 /// moves some 5 700 of 8 bytes: tens of microseconds. Few enough that a small node keeps them all

@@ -11,6 +11,7 @@ mod driver;
 mod invariants;
 mod model;
 mod options;
+mod planted;
 mod random;
 mod requests;
 mod shrink;
@@ -21,20 +22,15 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use chronos::base::planted::{Bug, plant};
+use chronos::base::planted::Bug;
 
 use clients::Story;
 use options::Options;
+use planted::{find_all, number};
 use shrink::{explain, judge, judge_seed};
 
 /// Seeds of a usual test run.
 const SEEDS: u64 = 400;
-/// Seeds within which every planted bug is to be found.
-const PLANTED_SEEDS_MAX: u64 = 1_000;
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 #[test]
 fn no_seed_breaks_an_invariant() {
@@ -103,35 +99,12 @@ fn a_crowd_of_timers_runs_fast() {
     assert!(report.pops > 10_000, "timers pop");
 }
 
-/// Replays the seed in `CHRONOS_SIM_SEED`, with the bug in `CHRONOS_SIM_BUG`, if any.
 #[test]
 fn replay() {
-    let Some(seed) = number("CHRONOS_SIM_SEED") else { return };
-    let bug = std::env::var("CHRONOS_SIM_BUG").ok();
-    plant(bug.and_then(|name| Bug::named(&name)));
-    let result = judge_seed(seed);
-    if let Err(failure) = result {
-        panic!("seed {seed}: {}", explain(seed, &failure));
-    }
+    planted::replay();
 }
 
 #[test]
 fn every_planted_bug_is_found() {
-    let mut missed = Vec::new();
-    for bug in Bug::ONE_NODE {
-        plant(Some(bug));
-        let found = (0..PLANTED_SEEDS_MAX).find_map(|seed| {
-            let story = Story::draw(Options::draw(seed));
-            judge(&story).err().map(|failure| (seed, failure))
-        });
-        plant(None);
-        match found {
-            Some((seed, failure)) => {
-                let by = format!("{}: {}", failure.by, failure.what);
-                eprintln!("{:<20} after {:>4} seeds  {by:.120}", format!("{bug:?}"), seed + 1);
-            }
-            None => missed.push(bug),
-        }
-    }
-    assert!(missed.is_empty(), "planted and not found: {missed:?}");
+    find_all(&Bug::ONE_NODE);
 }

@@ -1,5 +1,5 @@
 //! Seeds and what becomes of them: run one, catch its panics, shorten the story of one that fails.
-//! Both simulators use it; each has a `Story`, `Options` and `run` of its own.
+//! All simulators use it; each has a `Story`, `Options` and `run` of its own.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -17,6 +17,8 @@ mod network;
 mod nodes;
 mod operators;
 mod options;
+#[path = "../sim/planted.rs"]
+mod planted;
 #[path = "../sim/random.rs"]
 mod random;
 mod rarities;
@@ -31,23 +33,17 @@ mod twins;
 mod world;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use chronos::base::planted::{Bug, plant};
+use chronos::base::planted::Bug;
 
 use options::Options;
+use planted::{find_all, number};
 use shrink::{explain, judge, judge_seed};
 use story_plan::Story;
 
 /// Seeds of a usual test run.
 const SEEDS: u64 = 150;
-/// Seeds within which every planted bug is to be found.
-const PLANTED_SEEDS_MAX: u64 = 1_000;
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 #[test]
 fn no_seed_breaks_an_invariant() {
@@ -107,50 +103,12 @@ fn one_seed_gives_one_trace() {
     }
 }
 
-/// Replays the seed in `CHRONOS_SIM_SEED`, with the bug in `CHRONOS_SIM_BUG`, if any.
 #[test]
 fn replay() {
-    let Some(seed) = number("CHRONOS_SIM_SEED") else { return };
-    let bug = std::env::var("CHRONOS_SIM_BUG").ok();
-    plant(bug.and_then(|name| Bug::named(&name)));
-    let result = judge_seed(seed);
-    if let Err(failure) = result {
-        panic!("seed {seed}: {}", explain(seed, &failure));
-    }
-}
-
-/// The first good seed that finds a bug, which is switched on for this thread alone.
-fn find(bug: Bug) -> Option<String> {
-    (0..PLANTED_SEEDS_MAX).find_map(|seed| {
-        let story = Story::draw(Options::draw(seed));
-        plant(Some(bug));
-        let found = judge(&story).err();
-        plant(None);
-        let failure = found?;
-        // A seed that fails without the bug proves nothing.
-        judge(&story).is_ok().then(|| {
-            let by = format!("{}: {}", failure.by, failure.what);
-            format!("{:<30} after {:>4} seeds  {by:.120}", format!("{bug:?}"), seed + 1)
-        })
-    })
+    planted::replay();
 }
 
 #[test]
 fn every_planted_bug_is_found() {
-    let next = AtomicUsize::new(0);
-    let search = || {
-        let mut missed = Vec::new();
-        while let Some(&bug) = Bug::CLUSTER.get(next.fetch_add(1, Relaxed)) {
-            match find(bug) {
-                Some(found) => eprintln!("{found}"),
-                None => missed.push(bug),
-            }
-        }
-        missed
-    };
-    let missed: Vec<Bug> = std::thread::scope(|scope| {
-        let threads = [scope.spawn(search), scope.spawn(search)];
-        threads.into_iter().flat_map(|thread| thread.join().expect("it catches panics")).collect()
-    });
-    assert!(missed.is_empty(), "planted and not found: {missed:?}");
+    find_all(&Bug::CLUSTER);
 }

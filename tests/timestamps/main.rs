@@ -22,6 +22,7 @@ mod zookeeper;
 mod endurance;
 mod failover;
 mod file;
+mod java;
 mod originals;
 mod outage;
 mod secure;
@@ -37,6 +38,7 @@ const STORIES: &[&[Story]] = &[
     originals::STORIES,
     secure::STORIES,
     tools::STORIES,
+    java::STORIES,
     file::STORIES,
     checker::STORIES,
 ];
