@@ -44,6 +44,7 @@ pub enum Told {
 impl World {
     pub fn client_asks(&mut self, server: usize, op: Op) {
         let sent = self.servers[server].clocks.mono(self.now_ns);
+        self.trace.add(self.now_ns, op.name(), [server as u64, 0, 0, 0]);
         let asks_wait = self.options.asks_wait;
         let client = &mut self.servers[server].client;
         assert!(client.asked.is_none(), "one at a time");
@@ -54,6 +55,10 @@ impl World {
             client.watched = None;
             self.drop_link(server);
             return self.connect(server);
+        }
+        if client.session.is_none() {
+            client.asked = None;
+            return self.tell(server, Told::Answer { sent, reply: Reply::Expired });
         }
         if client.is_connected {
             return self.send_asked(server);

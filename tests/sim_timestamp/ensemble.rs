@@ -57,6 +57,26 @@ pub enum Op {
     Close,
 }
 
+impl Op {
+    /// For traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Open => "open",
+            Op::Resume(_) => "resume",
+            Op::Ping => "ping",
+            Op::Layout => "layout",
+            Op::CreateMaster => "create",
+            Op::ReadMaster => "look",
+            Op::CreateBackup => "register",
+            Op::DeleteBackup => "unregister",
+            Op::ReadBound => "read",
+            Op::SetBound { .. } => "set",
+            Op::Release { .. } => "release",
+            Op::Close => "close",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub enum Reply {
     Session(Session),
@@ -332,8 +352,8 @@ impl World {
         }
         let Some(session) = self.links[link].session else { return };
         match self.zoo.sessions.get(&session) {
-            // It has moved to another peer.
-            Some(held) if held.peer != peer => {}
+            // It has moved to another peer, for all that the leader knows.
+            Some(held) if held.peer != peer => self.break_link(link),
             Some(_) => {
                 let server = self.links[link].server;
                 let (state, reply) = self.execute(server, session, op);

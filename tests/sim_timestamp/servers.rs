@@ -86,6 +86,8 @@ pub struct Server {
     pub isolated_until_ns: u64,
     pub freeze_at: Option<(Point, u64)>,
     pub ticks_at: Option<u64>,
+    /// When the last news of its client arrives: they keep their order.
+    pub told_ns: u64,
     pub is_stopping: bool,
     pub restarts_in_ms: u64,
 }
@@ -189,6 +191,12 @@ impl World {
         let changes_ns = self.options.watch_delay_ms * MS;
         let most_ns = if matches!(told, Told::Changed) { changes_ns } else { 200_000 };
         let delay_ns = self.interleaving.range(1_000, most_ns);
+        if matches!(told, Told::Changed) {
+            return self.news(server, delay_ns, news);
+        }
+        let one = &mut self.servers[server];
+        one.told_ns = (self.now_ns + delay_ns).max(one.told_ns + 1);
+        let delay_ns = one.told_ns - self.now_ns;
         self.news(server, delay_ns, news);
     }
 

@@ -215,6 +215,7 @@ impl World {
                 isolated_until_ns: 0,
                 freeze_at: None,
                 ticks_at: None,
+                told_ns: 0,
                 is_stopping: false,
                 restarts_in_ms: 0,
             })

@@ -138,6 +138,8 @@ impl Coordinator {
             Event::Start => self.go(Stage::Open),
             Event::Answered { sent, answer } => self.answered(now, sent, answer, effects),
             Event::MasterChanged => self.is_changed = true,
+            // Without one it was told before, as an answer.
+            Event::SessionExpired if self.session.is_none() => {}
             Event::SessionExpired => self.session_is_over(effects),
             Event::Tick { last } => {
                 self.last = self.last.max(last);

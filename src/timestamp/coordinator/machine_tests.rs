@@ -301,6 +301,19 @@ fn an_answer_from_a_session_that_is_over_means_nothing() {
 }
 
 #[test]
+fn an_end_of_a_session_that_is_told_twice_is_one() {
+    let mut server = Server::master();
+    while server.asked.is_none() {
+        server.pass(1);
+    }
+    server.answer(&WRITE, Answer::Expired);
+    server.tell(Event::SessionExpired);
+    server.open();
+    server.take_over(bound(3_000, 4));
+    assert_eq!(server.role(), Role::Master);
+}
+
+#[test]
 fn an_own_node_of_an_earlier_life_is_left_alone() {
     let mut server = Server::start();
     server.open();
