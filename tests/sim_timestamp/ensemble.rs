@@ -44,6 +44,8 @@ pub enum Op {
     CreateBackup,
     DeleteBackup,
     ReadBound,
+    /// Whoever's it is; only an original asks this.
+    DeleteMaster,
     /// -1 is every version.
     SetBound {
         bound: Timestamp,
@@ -70,6 +72,7 @@ impl Op {
             Op::CreateBackup => "register",
             Op::DeleteBackup => "unregister",
             Op::ReadBound => "read",
+            Op::DeleteMaster => "delete",
             Op::SetBound { .. } => "set",
             Op::Release { .. } => "release",
             Op::Close => "close",
@@ -386,6 +389,10 @@ impl World {
             Op::CreateBackup => drop(state.backups.insert(server, session)),
             Op::DeleteBackup => drop(state.backups.remove(&server)),
             Op::ReadBound => return (None, Reply::Synced),
+            Op::DeleteMaster => {
+                state.master = None;
+                state.master_at = at;
+            }
             Op::SetBound { bound, version, needs_master } => {
                 if !fits(version) || needs_master && state.master.is_none() {
                     return (None, Reply::Conflict);

@@ -135,9 +135,14 @@ impl World {
             }
             (Some(Op::CreateMaster), _) => self.original_asks(server, Op::CreateBackup),
             (Some(Op::CreateBackup), _) => self.original_asks(server, Op::ReadMaster),
+            // Its own, of an earlier life, or made by a request whose answer was lost.
+            (Some(Op::ReadMaster), Reply::Master(Some(master), _)) if master.server == server => {
+                self.original_asks(server, Op::DeleteMaster);
+            }
             (Some(Op::ReadMaster), Reply::Master(master, _)) => {
                 self.original(server).is_changed |= master.is_none();
             }
+            (Some(Op::DeleteMaster), _) => self.original(server).is_changed = true,
             (Some(Op::DeleteBackup), _) => self.original_asks(server, Op::ReadBound),
             (Some(Op::ReadBound), Reply::Bound(stored)) => {
                 self.original(server).assigned = stored.bound.0;
