@@ -355,7 +355,7 @@ impl World {
             Effect::Begin(floor, terms) => {
                 self.trace.add(self.now_ns, "begins", [server as u64, floor.0, 0, 0]);
                 self.servers[server].oracle.begin(floor, &terms);
-                self.model.begins(server);
+                self.model.begins(server, now.mono < terms.until);
             }
             Effect::Publish(terms) => self.servers[server].oracle.publish(&terms),
             Effect::Revoke => {
