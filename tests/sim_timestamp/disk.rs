@@ -62,7 +62,7 @@ impl World {
             FileEffect::Begin(floor, terms) => {
                 self.trace.add(self.now_ns, "begins", [server as u64, floor.0, 0, 0]);
                 one.oracle.begin(floor, &terms);
-                self.model.begins(server);
+                self.model.begins(server, now.mono < terms.until);
             }
             FileEffect::Publish(terms) => one.oracle.publish(&terms),
             FileEffect::Revoke => {

@@ -41,8 +41,10 @@ pub struct Model {
     pub received: u64,
     /// The highest bound that was ever stored.
     highest: Timestamp,
-    /// The server that began last.
-    begun: Option<usize>,
+    /// Masterships, counted: the last one of each server, and the last one that could serve.
+    masterships: u64,
+    begun: BTreeMap<usize, u64>,
+    served: u64,
     /// A server whose node was deleted by hand serves on for a while: until then.
     excused: BTreeMap<usize, u64>,
     /// How far timestamps may be above the true time.
@@ -57,7 +59,9 @@ impl Model {
             left: BTreeMap::new(),
             received: floor.0,
             highest: floor,
-            begun: None,
+            masterships: 0,
+            begun: BTreeMap::new(),
+            served: 0,
             excused: BTreeMap::new(),
             ahead_ms_max,
             answers: 0,
@@ -73,8 +77,14 @@ impl Model {
         self.highest
     }
 
-    pub fn begins(&mut self, server: usize) {
-        self.begun = Some(server);
+    /// A mastership begins. One whose lease is over already, because its server was frozen, does
+    /// not serve yet.
+    pub fn begins(&mut self, server: usize, can_serve: bool) {
+        self.masterships += 1;
+        self.begun.insert(server, self.masterships);
+        if can_serve {
+            self.served = self.masterships;
+        }
     }
 
     pub fn excuse(&mut self, server: usize, until_ns: u64) {
@@ -86,13 +96,21 @@ impl Model {
     }
 
     /// S3, S4, S5: one of our servers has looked a second time and lets values go.
-    pub fn leaves(&self, now_ns: u64, server: usize, range: Range, stored: Timestamp) -> Checked {
+    pub fn leaves(
+        &mut self,
+        now_ns: u64,
+        server: usize,
+        range: Range,
+        stored: Timestamp,
+    ) -> Checked {
         if range.last() >= stored.0 {
             return broken("S3", format!("{range:?} of {server} is not below {stored:?}"));
         }
-        if self.begun != Some(server) && !self.is_excused(server, now_ns) {
+        let mastership = self.begun[&server];
+        if mastership < self.served && !self.is_excused(server, now_ns) {
             return broken("S4", format!("{range:?} of {server}, after {:?} began", self.begun));
         }
+        self.served = self.served.max(mastership);
         let (first_ms, last_ms) = (range.first.0 >> COUNTER_BITS, range.last() >> COUNTER_BITS);
         if range.count == 0 || range.count > RANGE_MAX || first_ms != last_ms {
             return broken("S5", format!("{range:?} does not lie in one millisecond"));

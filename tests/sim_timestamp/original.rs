@@ -156,7 +156,7 @@ impl World {
                 original.wanted = None;
                 if std::mem::replace(&mut original.stage, Stage::Serving) != Stage::Serving {
                     self.trace.add(self.now_ns, "begins", [server as u64, 1, 0, 0]);
-                    self.model.begins(server);
+                    self.model.begins(server, true);
                 }
             }
             (asked, reply) => unreachable!("{reply:?} is no answer to {asked:?}"),

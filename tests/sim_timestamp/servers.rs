@@ -1,5 +1,7 @@
 //! The processes that serve timestamps: a keeper and a core, which stop wherever they are told to.
 
+use std::collections::VecDeque;
+
 use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::timestamp::Timestamp;
 use chronos::timestamp::coordinator::{
@@ -88,6 +90,9 @@ pub struct Server {
     pub ticks_at: Option<u64>,
     /// When the last news of its client arrives: they keep their order.
     pub told_ns: u64,
+    /// What the keeper has not looked at yet, in order.
+    pub inbox: VecDeque<News>,
+    pub keeper_turns: bool,
     pub is_stopping: bool,
     pub restarts_in_ms: u64,
 }
@@ -123,6 +128,8 @@ impl World {
         one.starved_until_ns = 0;
         one.freeze_at = None;
         one.ticks_at = None;
+        one.inbox.clear();
+        one.keeper_turns = false;
         let life = one.life;
         if options.is_standalone {
             let keeper = Standalone::new(StandaloneSettings {
@@ -169,9 +176,9 @@ impl World {
     /// Something for the keeper, after a way through its process.
     pub fn news(&mut self, server: usize, delay_ns: u64, news: News) {
         let life = self.servers[server].life;
-        let at_ns = (self.now_ns + delay_ns).max(self.servers[server].starved_until_ns);
         self.news.push(Some(news));
-        self.schedule(at_ns, Event::News { server, life, at: self.news.len() - 1, read: None });
+        let at = self.news.len() - 1;
+        self.schedule(self.now_ns + delay_ns, Event::News { server, life, at });
     }
 
     pub fn tell(&mut self, server: usize, told: Told) {
@@ -234,26 +241,46 @@ impl World {
         true
     }
 
+    pub fn news_arrive(&mut self, server: usize, life: u64, at: usize) {
+        if !self.is_alive(server, life) {
+            return;
+        }
+        let news = self.news[at].take().expect("news come once");
+        self.servers[server].inbox.push_back(news);
+        if !std::mem::replace(&mut self.servers[server].keeper_turns, true) {
+            self.schedule(self.now_ns, Event::Keeper { server, life, read: None });
+        }
+    }
+
+    fn keeper_goes_on(&mut self, server: usize) {
+        let one = &mut self.servers[server];
+        one.keeper_turns = one.is_up && !one.inbox.is_empty();
+        if one.keeper_turns {
+            let life = one.life;
+            self.schedule(self.now_ns + 1_000, Event::Keeper { server, life, read: None });
+        }
+    }
+
     /// The keeper takes what it was told; `read` is what it has read from the clock already.
-    pub fn keeper_takes(&mut self, event: Event) -> Checked {
-        let Event::News { server, life, at, read } = event else { return Ok(()) };
+    pub fn keeper_turns(&mut self, server: usize, life: u64, read: Option<Now>) -> Checked {
         if !self.is_alive(server, life) {
             return Ok(());
         }
         let one = &self.servers[server];
         let not_before_ns = one.frozen_until_ns.max(one.starved_until_ns);
         if not_before_ns > self.now_ns {
-            self.schedule(not_before_ns, event);
+            self.schedule(not_before_ns, Event::Keeper { server, life, read });
             return Ok(());
         }
         let now = read.unwrap_or_else(|| one.clocks.now(self.now_ns));
         if read.is_none() && self.freezes_at(server, Point::KeeperClockRead) {
             let at_ns = self.servers[server].frozen_until_ns;
-            self.schedule(at_ns, Event::News { server, life, at, read: Some(now) });
+            self.schedule(at_ns, Event::Keeper { server, life, read: Some(now) });
             return Ok(());
         }
-        let mut news = self.news[at].take().expect("news come once");
-        let last = self.servers[server].oracle.last();
+        let one = &mut self.servers[server];
+        let mut news = one.inbox.pop_front().expect("there is a turn for each");
+        let last = one.oracle.last();
         match &mut news {
             News::Zoo(KeeperEvent::Tick { last: at })
             | News::File(FileEvent::Tick { last: at }) => {
@@ -278,7 +305,11 @@ impl World {
                 keeper.handle(now, event, &mut effects);
                 Decided::File(effects)
             }
-            (_, News::Original(told)) => return self.original_told(server, told),
+            (_, News::Original(told)) => {
+                self.original_told(server, told)?;
+                self.keeper_goes_on(server);
+                return Ok(());
+            }
             (_, news) => unreachable!("{news:?} is for another keeper"),
         };
         if self.freezes_at(server, Point::KeeperDecided) {
@@ -289,6 +320,7 @@ impl World {
             return Ok(());
         }
         self.carry_out(server, decided);
+        self.keeper_goes_on(server);
         Ok(())
     }
 
@@ -306,6 +338,7 @@ impl World {
         }
         let decided = self.decided[at].take().expect("it is carried out once");
         self.carry_out(server, decided);
+        self.keeper_goes_on(server);
     }
 
     pub fn carry_out(&mut self, server: usize, decided: Decided) {
@@ -355,7 +388,7 @@ impl World {
             Effect::Begin(floor, terms) => {
                 self.trace.add(self.now_ns, "begins", [server as u64, floor.0, 0, 0]);
                 self.servers[server].oracle.begin(floor, &terms);
-                self.model.begins(server);
+                self.model.begins(server, now.mono < terms.until);
             }
             Effect::Publish(terms) => self.servers[server].oracle.publish(&terms),
             Effect::Revoke => {

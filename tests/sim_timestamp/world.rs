@@ -1,7 +1,7 @@
 //! One run of a story: virtual time, the queue of events, and what each event does.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use chronos::base::time::Now;
 use chronos::timestamp::Timestamp;
@@ -48,6 +48,10 @@ pub enum Event {
         server: usize,
         life: u64,
         at: usize,
+    },
+    Keeper {
+        server: usize,
+        life: u64,
         read: Option<Now>,
     },
     Decided {
@@ -216,6 +220,8 @@ impl World {
                 freeze_at: None,
                 ticks_at: None,
                 told_ns: 0,
+                inbox: VecDeque::new(),
+                keeper_turns: false,
                 is_stopping: false,
                 restarts_in_ms: 0,
             })
@@ -320,7 +326,8 @@ impl World {
                     self.boot(server);
                 }
             }
-            Event::News { .. } => self.keeper_takes(event)?,
+            Event::News { server, life, at } => self.news_arrive(server, life, at),
+            Event::Keeper { server, life, read } => self.keeper_turns(server, life, read)?,
             Event::Decided { server, life, at } => self.carry_out_later(server, life, at),
             Event::Step { server, life, step } => self.step(server, life, step)?,
             Event::Connect { server, life } => {
@@ -376,7 +383,8 @@ impl World {
                 ms
             }
             Fault::Starve { server, ms } => {
-                self.servers[server].starved_until_ns = self.now_ns + ms * MS;
+                let until_ns = &mut self.servers[server].starved_until_ns;
+                *until_ns = (*until_ns).max(self.now_ns + ms * MS);
                 ms
             }
             Fault::WallStep { server, ms } => {
@@ -384,7 +392,8 @@ impl World {
                 0
             }
             Fault::Isolate { server, ms } => {
-                self.servers[server].isolated_until_ns = self.now_ns + ms * MS;
+                let until_ns = &mut self.servers[server].isolated_until_ns;
+                *until_ns = (*until_ns).max(self.now_ns + ms * MS);
                 ms
             }
             Fault::Break { server } => {
@@ -443,11 +452,11 @@ impl World {
                 let peer = self.peer_of(server);
                 let peer = &mut self.zoo.peers[peer];
                 let way = if is_from_leader { &mut peer.from_leader } else { &mut peer.to_leader };
-                way.stuck_until_ns = now_ns + ms * MS;
+                way.stuck_until_ns = way.stuck_until_ns.max(now_ns + ms * MS);
                 self.then_cut(server, ms, answers_ms)
             }
             Fault::LeaderFreeze { server, ms, answers_ms } => {
-                self.zoo.frozen_until_ns = now_ns + ms * MS;
+                self.zoo.frozen_until_ns = self.zoo.frozen_until_ns.max(now_ns + ms * MS);
                 self.then_cut(server, ms, answers_ms)
             }
             Fault::LeaderChange { election_ms, answers_ms } => {
