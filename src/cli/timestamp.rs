@@ -61,7 +61,7 @@ pub struct TimestampFlags {
 /// What to do.
 #[derive(Debug, Subcommand)]
 enum TimestampCommand {
-    Serve(ServeFlags),
+    Serve(Box<ServeFlags>),
     Init(InitFlags),
     Get(GetFlags),
     Servers(ServersFlags),

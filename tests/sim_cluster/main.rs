@@ -39,7 +39,7 @@ use chronos::base::planted::Bug;
 
 use options::Options;
 use planted::{find_all, number};
-use shrink::{explain, judge, judge_seed};
+use shrink::{explain, judge_seed};
 use story_plan::Story;
 
 /// Seeds of a usual test run.

@@ -29,9 +29,8 @@ use std::time::{Duration, Instant};
 
 use chronos::base::planted::Bug;
 
-use options::Options;
 use planted::{find_all, number};
-use shrink::{explain, judge, judge_seed};
+use shrink::{explain, judge_seed};
 use story::Story;
 
 /// Seeds of a usual test run.
