@@ -1,9 +1,11 @@
 //! The file that keeps the bound of a standalone server: three lines of text, of which every byte
 //! matters.
 //!
-//!     chronos-timestamp 1
-//!     470602296525709312
-//!     crc32 1c291ca3
+//! ```text
+//! chronos-timestamp 1
+//! 470602296525709312
+//! crc32 1c291ca3
+//! ```
 //!
 //! The bound is above every timestamp that was handed out. A new one is written beside the file,
 //! forced to the disk, renamed over it, and the folder is forced as well: after a loss of power the
