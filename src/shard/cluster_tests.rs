@@ -559,6 +559,35 @@ fn a_copy_that_an_ended_move_has_left_is_told_of_pops() {
     cluster.audit();
 }
 
+/// One of two right holders dies for good as the other, come back empty, has got a timer from it:
+/// the stand-in and the returned node, which did not hear of each other, agree on one list.
+#[test]
+fn a_stand_in_and_a_returned_holder_agree_when_the_other_dies_for_good() {
+    for (id, is_first) in (1..20).flat_map(|id| [(TimerId(id), true), (TimerId(id), false)]) {
+        let mut cluster = Cluster::new(3, true);
+        let [first, second, stand_in] = cluster.list(id)[..] else { panic!("three nodes") };
+        let (returning, dying) = if is_first { (first, second) } else { (second, first) };
+        cluster.kill(returning);
+        let content = content();
+        let target = Target { id, factor: Some(2), filter: None };
+        let request = Request::Update(target, definition((10, 100), 2, &content));
+        assert!(matches!(cluster.ask(dying, request), Answer::Done { .. }));
+        cluster.cuts.push((dying, stand_in));
+        cluster.start(returning);
+        cluster.believe(dying, returning, Liveness::Alive);
+        cluster.believe(returning, dying, Liveness::Alive);
+        cluster.run_until(2);
+        assert_eq!(cluster.holders(id).len(), 3, "the stand-in has not heard of the move");
+        cluster.cuts.clear();
+        cluster.kill(dying);
+        cluster.meet(returning);
+        cluster.run_until(150);
+        let pops: Vec<_> = cluster.pops.iter().map(|pop| (pop.0, pop.2)).collect();
+        assert_eq!(pops, (1..=10).map(|pop| (10 * pop, pop)).collect::<Vec<_>>());
+        cluster.audit();
+    }
+}
+
 /// A copy of an earlier definition, whose interval was long, is outlived: but not as if the timer
 /// had popped at that interval.
 #[test]

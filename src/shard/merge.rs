@@ -117,22 +117,16 @@ impl Shard {
                 self.unite(slot, standing.actives);
                 return PeerResult::Held;
             }
-            let right = self.configured(&held);
-            if placement.replicas == right {
-                return PeerResult::Held;
+            for list in self.preferred_lists(&held) {
+                if placement.replicas == list {
+                    return PeerResult::Held;
+                }
+                if list.digest() == standing.list_digest {
+                    self.take_list(now.mono.tick_floor(), slot, list, standing.actives);
+                    return PeerResult::Held;
+                }
             }
-            if right.digest() != standing.list_digest {
-                return PeerResult::Wanted;
-            }
-            if self.is_under_way(&right, standing.actives) {
-                return PeerResult::Held;
-            }
-            // Somebody has seen to it that all of the right list hold the timer.
-            let mut moved = self.placement(right, placement.sites, placement.factor);
-            moved.actives = standing.actives & right.all_ranks();
-            self.place(slot, &moved);
-            self.look_later_if_misplaced(now.mono.tick_floor(), slot);
-            return PeerResult::Held;
+            return PeerResult::Wanted;
         }
         if is_same_list {
             placement.actives = standing.actives;
@@ -322,30 +316,43 @@ impl Shard {
         }
     }
 
-    /// Two copies at one key with two lists: the one that the configuration means is right.
+    /// Two copies at one key: with two lists the preferred one is right.
     fn unite_copies(&mut self, tick: Tick, slot: Slot, copy: &TimerCopy<'_>) {
         let held = *self.records.get(slot);
-        let former = *self.placements.get(held.placement);
+        let former = self.placements.get(held.placement).replicas;
         if copy.replicas.is_empty() || !held.is_live() {
             return;
         }
-        if former.replicas == copy.replicas {
+        if former == copy.replicas {
             return self.unite(slot, copy.standing.actives);
         }
-        if self.is_under_way(&copy.replicas, copy.standing.actives) {
+        let lists = self.preferred_lists(&held);
+        let place = |list| lists.iter().position(|preferred| *preferred == list).unwrap_or(2);
+        if place(copy.replicas) < place(former) {
+            self.take_list(tick, slot, copy.replicas, copy.standing.actives);
+        }
+    }
+
+    /// Takes over a preferred list of which a peer tells at the key held: somebody has seen to it
+    /// that all who are on it and live hold the timer.
+    fn take_list(&mut self, tick: Tick, slot: Slot, list: Replicas, actives: u16) {
+        if self.is_under_way(&list, actives) {
             return;
         }
-        let configured = self.configured(&held);
-        let view = &self.peers.view;
-        let live = view.place(held.id, former.factor, self.peers.not_dead());
-        let is_better =
-            former.replicas != configured && (copy.replicas == configured || copy.replicas == live);
-        if is_better {
-            let mut placement = self.placement(copy.replicas, former.sites, former.factor);
-            placement.actives = copy.standing.actives & copy.replicas.all_ranks();
-            self.place(slot, &placement);
-            self.look_later_if_misplaced(tick, slot);
-        }
+        let former = *self.placements.get(self.records.get(slot).placement);
+        let mut placement = self.placement(list, former.sites, former.factor);
+        placement.actives = actives & list.all_ranks();
+        self.place(slot, &placement);
+        self.look_later_if_misplaced(tick, slot);
+    }
+
+    /// The lists that two copies at one key agree on: first the live nodes (if no right holder is
+    /// dead, these are the right ones), then the right holders. Were a right holder to keep the
+    /// latter while another is dead, it and the stand-in of that one would each pop for itself.
+    fn preferred_lists(&self, held: &Record) -> [Replicas; 2] {
+        let factor = self.placements.get(held.placement).factor;
+        let live = self.peers.view.place(held.id, factor, self.peers.not_dead());
+        [live, self.configured(held)]
     }
 
     /// Live ranks that do not act on a list yet tell that a move to it is under way: until it is

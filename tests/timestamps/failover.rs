@@ -12,6 +12,7 @@ use super::zookeeper::{SHORT_TICK_MS, ZooKeeper, shared};
 pub const STORIES: &[Story] = &[
     ("a_frozen_master_never_answers_with_a_stale_value", a_frozen_master_never_answers),
     ("another_takes_over_when_the_master_is_killed_default_tick", killed_with_the_default_tick),
+    ("another_takes_over_when_the_master_is_killed_session_of_3_s", killed_with_3_s),
     ("another_takes_over_when_the_master_is_killed", killed),
     ("another_takes_over_at_once_when_the_master_stops_in_order", stopped_in_order),
 ];
@@ -26,6 +27,13 @@ const BUSY: Duration = Duration::from_secs(15);
 fn killed() {
     let servers = Servers::start(3, &shared(), SESSION_MS);
     kill_masters(servers, SESSION_MS, SHORT_TICK_MS, 3);
+}
+
+/// The tick is the shortest with which a session may last 3 s.
+fn killed_with_3_s() {
+    let zookeeper = ZooKeeper::start(150);
+    let servers = Servers::start(2, &zookeeper.quorum(), 3_000);
+    kill_masters(servers, 3_000, 150, 3);
 }
 
 /// `tickTime` of 2 s, as configured by default: 4 s is the shortest session that it grants.

@@ -20,6 +20,7 @@ mod thrift;
 mod zookeeper;
 
 mod endurance;
+mod ensemble;
 mod failover;
 mod file;
 mod java;
@@ -33,6 +34,7 @@ use runner::Story;
 /// The longest first: they decide how long all take.
 const STORIES: &[&[Story]] = &[
     endurance::STORIES,
+    ensemble::STORIES,
     outage::STORIES,
     failover::STORIES,
     originals::STORIES,

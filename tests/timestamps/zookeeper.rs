@@ -2,7 +2,8 @@
 //! of its own; nothing of the system is touched.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -19,7 +20,7 @@ const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 /// A java virtual machine starts slowly where many share two cores.
 const START: Duration = Duration::from_secs(60);
 
-/// A `ZooKeeper` of one server, ended with the value.
+/// One server of `ZooKeeper`, ended with the value.
 #[derive(Debug)]
 pub struct ZooKeeper {
     folder: TempDir,
@@ -31,14 +32,14 @@ pub struct ZooKeeper {
 impl ZooKeeper {
     /// Running, with this tick: sessions last 2 to 20 of them.
     pub fn start(tick_ms: u64) -> ZooKeeper {
-        let mut zookeeper = ZooKeeper::prepared(tick_ms);
+        let mut zookeeper = ZooKeeper::prepared(tick_ms, "");
         zookeeper.run();
         zookeeper
     }
 
     /// Running, and accepting `user` with `password` by SASL.
     pub fn start_with_sasl(tick_ms: u64, user: &str, password: &str) -> ZooKeeper {
-        let mut zookeeper = ZooKeeper::prepared(tick_ms);
+        let mut zookeeper = ZooKeeper::prepared(tick_ms, "");
         let jaas = zookeeper.folder.path().join("jaas.conf");
         let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
         let text = format!("Server {{ {module} required user_{user}=\"{password}\"; }};\n");
@@ -48,7 +49,7 @@ impl ZooKeeper {
         zookeeper
     }
 
-    fn prepared(tick_ms: u64) -> ZooKeeper {
+    fn prepared(tick_ms: u64, more: &str) -> ZooKeeper {
         assert!(
             Path::new(JAR).exists(),
             "there is no {JAR}. Install ZooKeeper, then run this again:\n    apt-get install -y \
@@ -65,21 +66,31 @@ impl ZooKeeper {
         text.push_str(
             "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n",
         );
+        text.push_str(more);
+        std::fs::create_dir(&data).expect("a folder");
         std::fs::write(folder.path().join("zoo.cfg"), text).expect("a file");
         ZooKeeper { folder, port, jaas: None, process: None }
     }
 
     /// Starts it, again or for the first time, and waits until it answers.
     pub fn run(&mut self) {
+        self.spawn();
+        self.await_answer();
+    }
+
+    fn spawn(&mut self) {
         let mut java = Command::new("java");
         java.args(["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
         if let Some(jaas) = &self.jaas {
             java.arg(format!("-Djava.security.auth.login.config={}", jaas.display()));
         }
         java.args(["-cp", JAR, MAIN]).arg(self.folder.path().join("zoo.cfg"));
-        let process = Process::start(&mut java, &self.folder.path().join("log"));
-        let process = self.process.insert(process);
-        let quorum = format!("127.0.0.1:{}", self.port);
+        self.process = Some(Process::start(&mut java, &self.folder.path().join("log")));
+    }
+
+    fn await_answer(&mut self) {
+        let quorum = self.quorum();
+        let process = self.process.as_mut().expect("it runs");
         until("ZooKeeper to answer", START, || {
             if let Some(status) = process.ended() {
                 panic!("ZooKeeper ended with {status}:\n{}", process.logged());
@@ -93,9 +104,64 @@ impl ZooKeeper {
         self.process.take().expect("it runs").kill();
     }
 
-    /// `host:port` of its one server.
+    /// Its process.
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("it runs")
+    }
+
+    /// `host:port`.
     pub fn quorum(&self) -> String {
         SocketAddr::from(([127, 0, 0, 1], self.port)).to_string()
+    }
+
+    /// Whether it leads an ensemble, as it says. A frozen one must not be asked.
+    fn leads(&self) -> bool {
+        let ask = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(self.quorum())?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            stream.write_all(b"srvr")?;
+            let mut told = String::new();
+            stream.read_to_string(&mut told)?;
+            Ok(told)
+        };
+        ask().is_ok_and(|told| told.contains("Mode: leader"))
+    }
+}
+
+/// Three servers of `ZooKeeper` that elect a leader.
+#[derive(Debug)]
+pub struct Ensemble {
+    pub all: Vec<ZooKeeper>,
+}
+
+impl Ensemble {
+    /// Running, with this tick.
+    pub fn start(tick_ms: u64) -> Ensemble {
+        let mut more = "initLimit=100\nsyncLimit=20\n".to_owned();
+        for id in 1..=3 {
+            let (peers, election) = (free_port(), free_port());
+            writeln!(more, "server.{id}=127.0.0.1:{peers}:{election}").expect("memory");
+        }
+        let prepared = (1..=3).map(|id| {
+            let server = ZooKeeper::prepared(tick_ms, &more);
+            let file = server.folder.path().join("data/myid");
+            std::fs::write(file, format!("{id}\n")).expect("a file");
+            server
+        });
+        let mut ensemble = Ensemble { all: prepared.collect() };
+        ensemble.all.iter_mut().for_each(ZooKeeper::spawn);
+        ensemble.all.iter_mut().for_each(ZooKeeper::await_answer);
+        ensemble
+    }
+
+    /// `host:port` of each, with commas.
+    pub fn quorum(&self) -> String {
+        self.all.iter().map(ZooKeeper::quorum).collect::<Vec<_>>().join(",")
+    }
+
+    /// The leader's place. All must run.
+    pub fn leader(&self) -> usize {
+        until("a leader", START, || self.all.iter().position(ZooKeeper::leads))
     }
 }
 
