@@ -588,6 +588,37 @@ fn a_stand_in_and_a_returned_holder_agree_when_the_other_dies_for_good() {
     }
 }
 
+/// A timer is on its way to stand-ins as the right holders return: it goes on to those.
+#[test]
+fn a_move_that_was_overtaken_by_a_return_goes_on() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let [a, b, asked] = cluster.list(id)[..] else { panic!("three nodes") };
+    cluster.kill(a);
+    cluster.kill(b);
+    let content = content();
+    let target = Target { id, factor: Some(2), filter: None };
+    let request = Request::Update(target, definition((100, 300), 2, &content));
+    assert!(matches!(cluster.ask(asked, request), Answer::Done { .. }));
+    cluster.start(a);
+    cluster.start(b);
+    cluster.mute = Some(b);
+    cluster.believe(asked, b, Liveness::Alive);
+    cluster.run_until(1);
+    cluster.meet(a);
+    cluster.run_until(2);
+    assert_eq!(cluster.unheard.len(), 1, "one was asked, and has not answered");
+    cluster.end_of_silence(true);
+    // One that does not know who stood in writes it before the new holder looks at it again.
+    let request = Request::Update(target, definition((100, 300), 2, &content));
+    assert!(matches!(cluster.ask(a, request), Answer::Done { .. }));
+    cluster.run_until(10);
+    assert_eq!(cluster.holders(id), [a.min(b), a.max(b)]);
+    cluster.run_until(350);
+    assert_eq!(cluster.pops.len(), 3);
+    cluster.audit();
+}
+
 /// A copy of an earlier definition, whose interval was long, is outlived: but not as if the timer
 /// had popped at that interval.
 #[test]

@@ -429,8 +429,10 @@ impl Shard {
         self.counters.moved += 1;
         self.tell(slot, others, false, outbox);
         self.tell(slot, holders, true, outbox);
-        if placement.own.is_none() {
-            self.forget(tick, slot);
+        match placement.own {
+            None => self.forget(tick, slot),
+            // Somebody may have died or returned meanwhile.
+            Some(_) => self.look_later_if_misplaced(tick, slot),
         }
     }
 
