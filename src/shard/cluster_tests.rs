@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::effects::{
-    Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester,
-    Target,
+    Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Refusal, Request,
+    Requester, Target,
 };
 use super::{Shard, ShardConfig};
 use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
@@ -496,6 +496,48 @@ fn a_node_that_was_away_does_not_answer_a_write_that_only_it_has() {
     assert_eq!(cluster.answers, []);
     cluster.believe(0, 1, Liveness::Suspect);
     assert!(matches!(cluster.answers.pop(), Some(Answer::Done { .. })));
+}
+
+/// What a core could not tell because it was away says nothing of the peer: the write is told again,
+/// and refused in the end, but never answered by the node that has it alone.
+#[test]
+fn a_write_that_an_absence_dropped_is_told_again() {
+    let mut cluster = Cluster::new(2, true);
+    cluster.run_until(1);
+    cluster.now_ms += 20_000;
+    cluster.cuts.push((0, 1));
+    let content = content();
+    let request = Request::Create(definition((10, 30), 2, &content));
+    assert_eq!(cluster.ask(0, request), Answer::Refused(Refusal::Contended));
+}
+
+/// Its core there gets no time, other cores tell that its node lives.
+#[test]
+fn a_write_that_a_living_replica_does_not_answer_is_refused_in_the_end() {
+    let mut cluster = Cluster::new(2, true);
+    cluster.mute = Some(1);
+    let content = content();
+    let request = Request::Create(definition((60, 60), 2, &content));
+    cluster.handle(0, Event::Request { from: FROM, request });
+    cluster.run_until(7);
+    assert_eq!(cluster.answers, []);
+    cluster.run_until(10);
+    assert_eq!(cluster.answers, [Answer::Refused(Refusal::Unanswered)]);
+}
+
+/// A core that gets a turn every four seconds holds a pop back once, for others to tell of it.
+#[test]
+fn a_starved_core_pops_late_rather_than_never() {
+    let mut cluster = Cluster::new(2, true);
+    let id = cluster.create(0, (10, 10), 2);
+    let holder = cluster.list(id)[0];
+    cluster.nodes[1 - holder].shard = None;
+    cluster.run_until(1);
+    for second in [5, 9, 13, 17] {
+        cluster.now_ms = START_MS + second * 1_000;
+        cluster.tick(holder);
+    }
+    assert_eq!(cluster.pops, [(17, holder, 1)]);
 }
 
 /// Two nodes are dead in turn: whoever stood in for the first stands in for the second, and two

@@ -253,6 +253,9 @@ pub enum Refusal {
     /// No replica has the write.
     #[error("no node that is to hold this timer could be reached; retry in a moment")]
     NoReplica,
+    /// A replica is not believed dead and has not answered.
+    #[error("a node that is to hold this timer has not answered in time; retry in a moment")]
+    Unanswered,
     /// Others wrote the timer at the same time, again and again.
     #[error("too many writes of this timer at the same time; retry in a moment")]
     Contended,

@@ -131,6 +131,8 @@ pub struct Shard {
     /// Until when pops that others may have done are held back, and writes wait for all who are not
     /// declared dead, see [`HOLD_MS`].
     held_until: Tick,
+    /// Since when it was away then.
+    away_since: Tick,
     oldest_failing: OldestFailing,
 }
 
@@ -162,7 +164,8 @@ impl Shard {
             reconcile: Reconcile::default(),
             collect: Collect::default(),
             clock: HybridClock::new(config.instance),
-            minter: Minter::new(config.instance, config.shards, config.own, now.wall),
+            minter: Minter::new(config.instance, config.shards, config.own, now.wall)
+                .salted(config.hash_seed),
             wall_ahead_ms: now.wall.0.saturating_sub(tick.0),
             counters: Counters::default(),
             tags: TagCounts::new(config.tags_max, config.hash_seed),
@@ -173,6 +176,7 @@ impl Shard {
             swept_at: tick,
             ticked_at: tick,
             held_until: Tick(0),
+            away_since: Tick(0),
             oldest_failing: OldestFailing::default(),
             config,
         }
@@ -221,6 +225,7 @@ impl Shard {
         if tick - self.swept_at >= SWEEP_EVERY_MS {
             self.swept_at = tick;
             self.sweep(tick, outbox);
+            self.end_writes(tick, outbox);
         }
         self.reconcile(now, outbox);
         self.collect(now, outbox);
@@ -237,6 +242,7 @@ impl Shard {
         let was_away = self.turn_at - self.ticked_at > self.config.cluster.suspect_after_ms;
         if was_away && !self.peers.is_alone() {
             self.held_until = self.turn_at + HOLD_MS;
+            self.away_since = self.ticked_at;
         }
     }
 

@@ -110,11 +110,14 @@ impl Shard {
         }
     }
 
-    /// Whether a pop came due while this core got no time, and others hold the timer, too.
+    /// Whether a pop came due while this core got no time, and others hold the timer, too. One that
+    /// came due before that has been held back once: a core that never gets time for long pops late
+    /// rather than not at all.
     fn may_be_done_by_others(&self, record: &Record) -> bool {
-        let since_ms = self.held_until - self.pops_at(record);
+        let pops_at = self.pops_at(record);
+        let came_due = pops_at >= self.away_since && self.held_until - pops_at >= HOLD_MS;
         let is_shared = self.placements.get(record.placement).replicas.len() > 1;
-        is_shared && record.state == State::Armed && since_ms >= HOLD_MS
+        came_due && is_shared && record.state == State::Armed
     }
 
     /// Asks for the callback of a slot that is in no list.

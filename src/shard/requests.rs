@@ -141,6 +141,7 @@ impl Shard {
         let version = self.clock.assign(now.wall, held.map(|held| held.version));
         let new = NewWrite {
             from: Some(from),
+            asked_at: now.mono.tick_floor(),
             id,
             key: StateKey { version, sequence: 0 },
             start: now.mono.tick_ceil(),
@@ -170,6 +171,7 @@ impl Shard {
         let version = self.clock.assign(now.wall, held.map(|held| held.version));
         let new = NewWrite {
             from: Some(from),
+            asked_at: now.mono.tick_floor(),
             id,
             key: StateKey { version, sequence: held.map_or(0, |held| held.sequence) },
             start: held.map_or(now.mono.tick_floor(), |held| held.start),

@@ -22,11 +22,16 @@ use super::requests::Plan;
 
 /// How often a write is made again before the client is told to retry.
 const TRIES_MAX: u8 = 4;
+/// A write that waits for longer is refused: a replica is not dead and does not answer. Long enough
+/// for one to be declared dead. The core that owns the timer there may get no time, while others of
+/// its node tell that the node lives.
+const WAITS_MS_MAX: u64 = 8_000;
 
 /// A write to be told to others.
 pub(super) struct NewWrite<'a> {
     /// Who waits for the answer; `None`: it was given already.
     pub from: Option<Requester>,
+    pub asked_at: Tick,
     pub id: TimerId,
     pub key: StateKey,
     pub start: Tick,
@@ -43,6 +48,7 @@ pub(super) struct NewWrite<'a> {
 struct Waiting {
     /// Who waits; nobody once the first replica has it, if that was to be enough.
     from: Option<Requester>,
+    asked_at: Tick,
     id: TimerId,
     placement: Placement,
     /// Those whose answer decides.
@@ -204,6 +210,7 @@ impl Shard {
         let held = if placement.own.is_some() { PeerSet::EMPTY.with(own) } else { PeerSet::EMPTY };
         let waiting = Waiting {
             from: new.from,
+            asked_at: new.asked_at,
             id: new.id,
             placement: *placement,
             waiting: targets,
@@ -257,8 +264,33 @@ impl Shard {
         (place, generation): (u32, u32),
         outbox: &mut Outbox,
     ) {
-        self.writes.forget(Purpose::Write { place, generation }, peer);
+        let (own, is_dead) = (self.peers.own(), self.peers.dead().contains(peer));
+        let Some(write) = self.writes.get_mut(place, generation) else { return };
+        let is_only_here = write.held.without(own).is_empty();
+        if is_only_here && !is_dead && self.turn_at < self.held_until {
+            // This core was away, and its links dropped what was too old to be told. The peer may
+            // be well: it is told again.
+            let factor = write.placement.factor;
+            return self.write_again(now, place, (None, factor), outbox);
+        }
+        write.waiting = write.waiting.without(peer);
         self.settle_write(now, place, outbox);
+    }
+
+    /// Refuses writes that have waited for too long.
+    pub(super) fn end_writes(&mut self, tick: Tick, outbox: &mut Outbox) {
+        for place in 0..self.writes.places.len() as u32 {
+            let waiting = self.writes.places[place as usize].1.as_ref();
+            if waiting.is_none_or(|write| tick - write.asked_at < WAITS_MS_MAX) {
+                continue;
+            }
+            let mut write = self.writes.take(place).expect("looked at above");
+            self.writes.recycle(std::mem::take(&mut write.message));
+            if let Some(to) = write.from {
+                self.counters.refused += 1;
+                outbox.replies.push(Reply { to, answer: Answer::Refused(Refusal::Unanswered) });
+            }
+        }
     }
 
     /// What is believed of peers changed: writes may wait for nobody any more.
@@ -368,6 +400,7 @@ impl Shard {
         let done = held.filter(|held| held.version == version).map_or(0, |held| held.sequence);
         let new = NewWrite {
             from: write.from,
+            asked_at: write.asked_at,
             id: write.id,
             key: StateKey { version, sequence: copy.standing.sequence.max(done) },
             start: Tick(copy.start_ms),

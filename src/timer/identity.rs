@@ -22,13 +22,21 @@ pub struct Minter {
     ms: u64,
     /// The next counter in that millisecond.
     counter: u64,
+    /// The order of the counters: they are told apart from this by exclusive or.
+    salt: u64,
 }
 
 impl Minter {
     /// A minter that begins [`CLOCK_LEAD_MS_MAX`] ahead of the wall clock: beyond every id that an
     /// earlier process of this node can have minted, since that never ran further ahead than this.
     pub fn new(instance: NodeInstance, shards: ShardCount, own: ShardIndex, wall: WallMs) -> Self {
-        Self { shards, own, instance, ms: wall.0 + CLOCK_LEAD_MS_MAX, counter: 0 }
+        Self { shards, own, instance, ms: wall.0 + CLOCK_LEAD_MS_MAX, counter: 0, salt: 0 }
+    }
+
+    /// Takes the ids of a millisecond in an order of its own: two processes that say that they are
+    /// one node seldom mint the same, as long as neither mints many.
+    pub fn salted(self, salt: u64) -> Self {
+        Self { salt: salt & (IDS_PER_MS - 1), ..self }
     }
 
     /// A new id, owned by this shard. `None`: this node has minted 4096 ids in every millisecond up
@@ -55,7 +63,8 @@ impl Minter {
     fn compose(&self) -> TimerId {
         let ms = self.ms & ((1 << WALL_BITS) - 1);
         let instance = u64::from(self.instance.get());
-        TimerId(ms << (64 - WALL_BITS) | instance << COUNTER_BITS | self.counter)
+        let counter = self.counter ^ self.salt;
+        TimerId(ms << (64 - WALL_BITS) | instance << COUNTER_BITS | counter)
     }
 }
 
@@ -106,6 +115,18 @@ mod tests {
         let first_after =
             minters(1, WallMs(50_000 + CLOCK_LEAD_MS_MAX + 1)).remove(0).mint(WallMs(51_001));
         assert!(first_after.expect("fresh") > last);
+    }
+
+    #[test]
+    fn a_salt_orders_the_same_ids_otherwise() {
+        let mint = |salt| {
+            let mut minter = minters(1, WallMs(0)).remove(0).salted(salt);
+            let ids = (0..IDS_PER_MS).map(move |_| minter.mint(WallMs(2_000)).expect("fresh"));
+            ids.collect::<Vec<_>>()
+        };
+        let (one, other) = (mint(0x1234_5678), mint(0x8765_4321));
+        assert!(one.iter().zip(&other).all(|(one, other)| one != other));
+        assert_eq!(one.iter().collect::<HashSet<_>>(), other.iter().collect::<HashSet<_>>());
     }
 
     #[test]

@@ -522,7 +522,10 @@ impl World {
         let others = (0..self.servers.len()).filter(|&at| at != leaving && self.servers[at].is_up);
         let is_expected = self.options.trouble == Trouble::OneAtATime
             && self.options.originals == 0
-            && self.servers.iter().all(|one| one.freeze_at.is_none())
+            && self
+                .servers
+                .iter()
+                .all(|one| one.freeze_at.is_none() && one.frozen_until_ns <= self.now_ns)
             && self.servers[leaving].serves(self.now_ns)
             && self.now_ns >= calm_ns.max(3 * self.options.session_ms * MS)
             && others.count() > 0;
