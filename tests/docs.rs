@@ -11,10 +11,11 @@ use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "ARCHITECTURE.md",
     "docs/api.md",
+    "docs/guarantees.md",
     "docs/metrics.md",
     "docs/operations.md",
     "docs/performance.md",

@@ -6,7 +6,7 @@ use crate::base::time::{MonoNs, Now, WallMs};
 /// started before this machine was booted still starts at a positive tick here.
 const BASE_NS: u64 = 30 * 366 * 24 * 3600 * 1_000_000_000;
 
-/// Both clocks now (CLOCK_BOOTTIME and 30 years, CLOCK_REALTIME). Cost: two vDSO calls, about 40 ns.
+/// Both clocks now (CLOCK_BOOTTIME and 30 years, CLOCK_REALTIME). Cost: two vDSO calls, some 40 ns.
 pub fn now() -> Now {
     Now { mono: monotonic(), wall: WallMs(read_ns(libc::CLOCK_REALTIME) / 1_000_000) }
 }

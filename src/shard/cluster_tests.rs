@@ -498,8 +498,8 @@ fn a_node_that_was_away_does_not_answer_a_write_that_only_it_has() {
     assert!(matches!(cluster.answers.pop(), Some(Answer::Done { .. })));
 }
 
-/// What a core could not tell because it was away says nothing of the peer: the write is told again,
-/// and refused in the end, but never answered by the node that has it alone.
+/// What a core could not tell because it was away says nothing of the peer: the write is told
+/// again, and refused in the end, but never answered by the node that has it alone.
 #[test]
 fn a_write_that_an_absence_dropped_is_told_again() {
     let mut cluster = Cluster::new(2, true);

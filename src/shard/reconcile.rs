@@ -27,8 +27,8 @@ use super::record::{Record, State};
 
 /// Records looked at per tick, some 150 ns each.
 const LOOKS_PER_TICK: u32 = 384;
-/// What an offer costs, in looks: some 5 us of the cluster's CPU for each timer that a peer lacks. A
-/// core whose shard walks alone leaves seven eighths of its time to requests and pops.
+/// What an offer costs, in looks: some 5 us of the cluster's CPU for each timer that a peer lacks.
+/// A core whose shard walks alone leaves seven eighths of its time to requests and pops.
 const LOOKS_PER_OFFER: u32 = 16;
 /// Offers without a result.
 const OFFERS_MAX: u32 = 1_024;
