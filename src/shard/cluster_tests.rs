@@ -523,6 +523,12 @@ fn a_write_that_a_living_replica_does_not_answer_is_refused_in_the_end() {
     assert_eq!(cluster.answers, []);
     cluster.run_until(10);
     assert_eq!(cluster.answers, [Answer::Refused(Refusal::Unanswered)]);
+    let target = Target { id: TimerId(7), factor: None, filter: None };
+    cluster.answers.clear();
+    cluster.handle(0, Event::Request { from: FROM, request: Request::Read(target) });
+    assert_eq!(cluster.answers, []);
+    cluster.run_until(14);
+    assert_eq!(cluster.answers, [Answer::Refused(Refusal::NoReplica)]);
 }
 
 /// A core that gets a turn every four seconds holds a pop back once, for others to tell of it.

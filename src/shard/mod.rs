@@ -226,6 +226,7 @@ impl Shard {
             self.swept_at = tick;
             self.sweep(tick, outbox);
             self.end_writes(tick, outbox);
+            self.settle_reads(now, outbox);
         }
         self.reconcile(now, outbox);
         self.collect(now, outbox);

@@ -1,7 +1,7 @@
 //! Reads of timers that this node does not hold: asks those that may, one after the other.
 
 use crate::base::ids::{PeerIndex, PeerSet, TimerId};
-use crate::base::time::Now;
+use crate::base::time::{Now, Tick};
 use crate::timer::definition::Content;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy, decode_message};
 
@@ -11,12 +11,16 @@ use super::record::Record;
 
 /// Reads that wait at a time; above it 503.
 const READS_MAX: usize = 65_536;
+/// One that does not answer for longer is passed over: its core may get no time, while others of
+/// its node tell that the node lives.
+const ASK_MS_MAX: u64 = 2_000;
 
 #[derive(Debug)]
 struct Waiting {
     from: Requester,
     id: TimerId,
     asked: PeerIndex,
+    asked_at: Tick,
     left: PeerSet,
     /// Whether somebody who may hold the timer could not be asked.
     is_unsure: bool,
@@ -85,11 +89,12 @@ impl Shard {
         let replicas = self.peers.view.peers_of(&plan.placement.replicas);
         let left = replicas.union(plan.extras).without(self.peers.own());
         let own = self.peers.own();
-        let waiting = Waiting { from, id: target.id, asked: own, left, is_unsure: false };
-        self.ask_next(waiting, outbox)
+        let asked_at = now.mono.tick_floor();
+        let waiting = Waiting { from, id: target.id, asked: own, asked_at, left, is_unsure: false };
+        self.ask_next(now, waiting, outbox)
     }
 
-    fn ask_next(&mut self, mut waiting: Waiting, outbox: &mut Outbox) -> Option<Answer> {
+    fn ask_next(&mut self, now: Now, mut waiting: Waiting, outbox: &mut Outbox) -> Option<Answer> {
         let asked = waiting.left.intersection(self.peers.alive()).minus(self.peers.http());
         let Some(peer) = asked.iter().next() else {
             let is_unsure = waiting.is_unsure || !waiting.left.is_empty();
@@ -100,6 +105,7 @@ impl Shard {
             });
         };
         waiting.asked = peer;
+        waiting.asked_at = now.mono.tick_floor();
         waiting.left = waiting.left.without(peer);
         let bytes = outbox.encode(&PeerMessage::Fetch(waiting.id));
         let purpose = self.reads.insert(waiting);
@@ -126,13 +132,13 @@ impl Shard {
         let from = waiting.from;
         let answer = match result {
             Some(PeerResult::Found(mut bytes)) => match decode_message(&mut bytes) {
-                Ok(PeerMessage::Copy(copy)) => self.found(now, &copy),
+                Ok(PeerMessage::Copy(copy)) => self.found(&copy),
                 _ => Some(Answer::NotFound),
             },
-            Some(PeerResult::NotFound) => self.ask_next(waiting, outbox),
+            Some(PeerResult::NotFound) => self.ask_next(now, waiting, outbox),
             _ => {
                 waiting.is_unsure = true;
-                self.ask_next(waiting, outbox)
+                self.ask_next(now, waiting, outbox)
             }
         };
         if let Some(answer) = answer {
@@ -140,12 +146,14 @@ impl Shard {
         }
     }
 
-    /// Reads that wait for somebody who is not believed alive any more ask the next.
+    /// Reads that wait for somebody who is not believed alive any more, or have waited for long, ask
+    /// the next.
     pub(super) fn settle_reads(&mut self, now: Now, outbox: &mut Outbox) {
         for place in 0..self.reads.places.len() as u32 {
             let (generation, waiting) = &self.reads.places[place as usize];
             let Some(waiting) = waiting else { continue };
-            if !self.peers.alive().contains(waiting.asked) {
+            let waited_ms = now.mono.tick_floor() - waiting.asked_at;
+            if !self.peers.alive().contains(waiting.asked) || waited_ms >= ASK_MS_MAX {
                 let (peer, generation) = (waiting.asked, *generation);
                 self.read_result(now, peer, (place, generation), None, outbox);
             }
@@ -153,11 +161,10 @@ impl Shard {
     }
 
     /// A copy that another node sent for a read: its start was turned into an age by the sender.
-    fn found(&self, now: Now, copy: &TimerCopy<'_>) -> Option<Answer> {
+    fn found(&self, copy: &TimerCopy<'_>) -> Option<Answer> {
         let Some(body) = copy.body else { return Some(Answer::NotFound) };
         let content = Content::decode(body.content);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let _ = now;
         Some(Answer::Found(Box::new(TimerView {
             id: copy.standing.id,
             factor: copy.factor,
