@@ -213,6 +213,7 @@ impl World {
             Refusal::CoreBusy => asker.limits_met().mesh,
             Refusal::IdsExhausted
             | Refusal::NoReplica
+            | Refusal::Unanswered
             | Refusal::Contended
             | Refusal::FutureVersion
             | Refusal::Twin

@@ -166,7 +166,10 @@ impl World {
             Answer::Refused(refusal) => {
                 *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
                 // A write that reached some replicas may live on.
-                let is_open = *refusal == Refusal::NoReplica;
+                let is_open = matches!(
+                    refusal,
+                    Refusal::NoReplica | Refusal::Unanswered | Refusal::Contended
+                );
                 if !is_open {
                     self.model.closed(name, self.now_ns, Closed::NoEffect);
                 }

@@ -87,6 +87,9 @@ struct Candidacy {
     created: WallMs,
     /// Once the bound was read.
     read: Option<(StoredBound, Pace)>,
+    /// The first bound, once it was written: a last look at the master's node is left. The write
+    /// proves that there is one; that it is still this server's, only a look after it.
+    written: Option<Timestamp>,
 }
 
 /// The oracle serves.
@@ -385,12 +388,20 @@ impl Coordinator {
                         None => self.go(Stage::Serve),
                     };
                 }
+                let candidacy = self.candidacy.as_ref();
+                let candidacy = candidacy.filter(|candidacy| candidacy.created == node.created);
+                if let Some(bound) = candidacy.and_then(|candidacy| candidacy.written) {
+                    self.begin(now, 1, bound, effects);
+                    return self.serve(now);
+                }
                 self.tell_master(None, effects);
-                self.candidacy = Some(Candidacy { created: node.created, read: None });
+                let created = node.created;
+                self.candidacy = Some(Candidacy { created, read: None, written: None });
                 self.go(Stage::Unregister);
             }
             other => {
                 self.doubtful = None;
+                self.candidacy = None;
                 let is_deposed = self.abdicate(effects).is_some() | self.contested.take().is_some();
                 if is_deposed {
                     effects.push(Effect::Alarm(Alarm::Deposed));
@@ -497,18 +508,18 @@ impl Coordinator {
             stopping.version = stopping.version.map(|version| version.wrapping_add(1));
             return;
         }
+        if let Some(candidacy) = &mut self.candidacy {
+            candidacy.written = Some(bound);
+            return self.go(Stage::Watch);
+        }
         // While it is shorter than at rest, it may be over once more: that is not told again.
         let beat_ms = self.session().beat_ms;
         let is_over = now.mono.plus_ms(5 * beat_ms) >= self.lease_until();
-        match &mut self.mastership {
-            Some(mastership) => {
-                mastership.version = mastership.version.wrapping_add(1);
-                mastership.pace.stored(bound);
-                mastership.is_over_told &= is_over;
-                self.publish(effects);
-            }
-            None => self.begin(now, 1, bound, effects),
-        }
+        let mastership = self.mastership.as_mut().expect("who writes is master, or a candidate");
+        mastership.version = mastership.version.wrapping_add(1);
+        mastership.pace.stored(bound);
+        mastership.is_over_told &= is_over;
+        self.publish(effects);
         self.serve(now);
     }
 

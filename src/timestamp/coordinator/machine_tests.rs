@@ -116,6 +116,7 @@ impl Server {
         self.answer(&Ask::UnregisterBackup, Answer::Done);
         self.answer(&Ask::ReadBound, stored);
         self.answer(&WRITE, Answer::Done);
+        self.answer(&Ask::WatchMaster, node(OWN));
     }
 
     fn backup() -> Self {
@@ -169,12 +170,34 @@ fn the_first_server_becomes_master_above_the_stored_bound() {
     assert_eq!(server.written().1, 3);
     assert!(server.written().0 >= Timestamp::of_unix_ms(WALL_MS + 3_000));
     server.answer(&WRITE, Answer::Done);
-    let floor = Timestamp::of_unix_ms(WALL_MS + 500);
-    assert_eq!(server.take(), Ok(Timestamp(floor.0 + 1)));
+    assert_eq!(server.take(), Err(Refusal::NotServing));
+    server.answer(&Ask::WatchMaster, node(OWN));
+    // Half a millisecond for each since the bound was read.
+    assert_eq!(server.take(), Ok(Timestamp::of_unix_ms(WALL_MS + 501)));
     assert_eq!((server.role(), server.master.as_deref()), (Role::Master, Some("own_1")));
     server.live(60_000, &Answer::Done);
     assert_eq!(server.role(), Role::Master);
     assert!(server.take().is_ok() && server.alarms.is_empty());
+}
+
+/// Its node was deleted by hand, and another server has made it anew: the write shows only that
+/// there is one.
+#[test]
+fn a_candidate_whose_node_is_anothers_does_not_begin() {
+    let mut server = Server::start();
+    server.open();
+    server.answer(&Ask::CreateMaster, Answer::Done);
+    server.answer(&Ask::WatchMaster, node(OWN));
+    server.answer(&Ask::UnregisterBackup, Answer::Done);
+    server.answer(&Ask::ReadBound, bound(500, 3));
+    server.answer(&WRITE, Answer::Done);
+    server.answer(&Ask::WatchMaster, node(OTHER));
+    assert_eq!(server.take(), Err(Refusal::NotServing));
+    assert_eq!((server.role(), server.master.as_deref()), (Role::Backup, Some("other_1")));
+    server.answer(&Ask::RegisterBackup, Answer::Done);
+    server.tell(Event::MasterChanged);
+    server.take_over(bound(3_500, 5));
+    assert!(server.take().is_ok());
 }
 
 #[test]
