@@ -416,10 +416,16 @@ impl Shard {
         // It popped here to its end, as a holder that was not to have it.
         let is_over = new.body.is_some()
             && held.is_some_and(|held| held.version == version && !held.is_live());
-        let answer = match write.tries {
+        // What is held already may be popping.
+        let made_here = held.filter(|held| held.version == version).and(self.find(write.id));
+        let answer = match (write.tries, made_here) {
             _ if is_over => Ok(Some(self.done(write.id, &plan.placement))),
-            TRIES_MAX.. => Err(Refusal::Contended),
-            _ => self.write(now, &new, &plan, outbox),
+            (TRIES_MAX.., _) => Err(Refusal::Contended),
+            (_, Some(slot)) => {
+                self.place(slot, &plan.placement);
+                self.replicate(now, &new, &plan, outbox)
+            }
+            (_, None) => self.write(now, &new, &plan, outbox),
         };
         let answer = answer.unwrap_or_else(|refusal| {
             self.counters.refused += 1;
