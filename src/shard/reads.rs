@@ -146,8 +146,8 @@ impl Shard {
         }
     }
 
-    /// Reads that wait for somebody who is not believed alive any more, or have waited for long, ask
-    /// the next.
+    /// Reads that wait for somebody who is not believed alive any more, or have waited for long,
+    /// ask the next.
     pub(super) fn settle_reads(&mut self, now: Now, outbox: &mut Outbox) {
         for place in 0..self.reads.places.len() as u32 {
             let (generation, waiting) = &self.reads.places[place as usize];
