@@ -11,9 +11,9 @@ use super::record::Record;
 
 /// Reads that wait at a time; above it 503.
 const READS_MAX: usize = 65_536;
-/// One that does not answer for longer is passed over: its core may get no time, while others of
-/// its node tell that the node lives.
-const ASK_MS_MAX: u64 = 2_000;
+/// One that does not answer for so much longer than it takes to be suspected is passed over: its
+/// core may get no time, while others of its node tell that the node lives.
+const BEYOND_SUSPICION_MS: u64 = 1_000;
 
 #[derive(Debug)]
 struct Waiting {
@@ -149,11 +149,12 @@ impl Shard {
     /// Reads that wait for somebody who is not believed alive any more, or have waited for long,
     /// ask the next.
     pub(super) fn settle_reads(&mut self, now: Now, outbox: &mut Outbox) {
+        let patience_ms = self.config.cluster.suspect_after_ms + BEYOND_SUSPICION_MS;
         for place in 0..self.reads.places.len() as u32 {
             let (generation, waiting) = &self.reads.places[place as usize];
             let Some(waiting) = waiting else { continue };
             let waited_ms = now.mono.tick_floor() - waiting.asked_at;
-            if !self.peers.alive().contains(waiting.asked) || waited_ms >= ASK_MS_MAX {
+            if !self.peers.alive().contains(waiting.asked) || waited_ms >= patience_ms {
                 let (peer, generation) = (waiting.asked, *generation);
                 self.read_result(now, peer, (place, generation), None, outbox);
             }

@@ -22,10 +22,10 @@ use super::requests::Plan;
 
 /// How often a write is made again before the client is told to retry.
 const TRIES_MAX: u8 = 4;
-/// A write that waits for longer is refused: a replica is not dead and does not answer. Long enough
-/// for one to be declared dead. The core that owns the timer there may get no time, while others of
-/// its node tell that the node lives.
-const WAITS_MS_MAX: u64 = 8_000;
+/// A write that waits for so much longer than it takes to declare a node dead is refused: a replica
+/// is not dead and does not answer. The core that owns the timer there may get no time, while
+/// others of its node tell that the node lives.
+const BEYOND_DEATH_MS: u64 = 5_000;
 
 /// A write to be told to others.
 pub(super) struct NewWrite<'a> {
@@ -279,9 +279,10 @@ impl Shard {
 
     /// Refuses writes that have waited for too long.
     pub(super) fn end_writes(&mut self, tick: Tick, outbox: &mut Outbox) {
+        let patience_ms = self.config.cluster.dead_after_ms + BEYOND_DEATH_MS;
         for place in 0..self.writes.places.len() as u32 {
             let waiting = self.writes.places[place as usize].1.as_ref();
-            if waiting.is_none_or(|write| tick - write.asked_at < WAITS_MS_MAX) {
+            if waiting.is_none_or(|write| tick - write.asked_at < patience_ms) {
                 continue;
             }
             let mut write = self.writes.take(place).expect("looked at above");
