@@ -9,12 +9,13 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
 use super::client::{Answer, request};
 use super::files::{Roles, cluster_file, replace};
+pub use super::until::until;
 
 /// Places of a cluster: 127.0.0.11 to 127.0.0.14.
 pub const PLACES: usize = 4;
@@ -23,9 +24,6 @@ pub const PLACES: usize = 4;
 const START: Duration = Duration::from_secs(10);
 /// How long a node may take to stop in order: callbacks under way may take 2 s.
 const STOP: Duration = Duration::from_secs(8);
-/// Pause between two looks at something that cannot be waited for.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
-
 /// What is out of the ordinary in a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
@@ -303,18 +301,6 @@ impl Cluster {
         request(self.binds[place], method, path, body).unwrap_or_else(|error| {
             panic!("{method} {path} to node {}: {error}\n{}", place + 1, self.logged(place))
         })
-    }
-}
-
-/// Looks until there is something to see.
-pub fn until<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + patience;
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(LOOK_AGAIN);
     }
 }
 

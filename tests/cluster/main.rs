@@ -16,6 +16,7 @@ mod proxies;
 mod runner;
 mod sink;
 mod timers;
+mod until;
 mod wires;
 
 mod abc;

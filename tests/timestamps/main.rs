@@ -12,6 +12,8 @@ mod noise;
 #[path = "../cluster/runner.rs"]
 #[allow(dead_code, reason = "every story here can be told where ZooKeeper is installed")]
 mod runner;
+#[path = "../cluster/until.rs"]
+mod until;
 
 mod checker;
 mod processes;

@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-/// Pause between two looks at something that cannot be waited for.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+pub use super::until::until;
 
 /// A running process.
 #[derive(Debug)]
@@ -78,18 +77,6 @@ impl Process {
     /// Waits for its end.
     pub fn await_end(&mut self, patience: Duration) -> ExitStatus {
         until("a process to end", patience, || self.ended())
-    }
-}
-
-/// Looks until there is something to see.
-pub fn until<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + patience;
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(LOOK_AGAIN);
     }
 }
 

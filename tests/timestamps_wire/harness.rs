@@ -125,15 +125,8 @@ pub fn terms() -> Terms {
 }
 
 /// Looks until there is something to see, at most for [`PATIENCE`].
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    super::until::until(what, PATIENCE, look)
 }
 
 /// Bytes as the examples write them.

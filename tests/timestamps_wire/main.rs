@@ -6,4 +6,6 @@ mod harness;
 mod hostile;
 mod http;
 mod requests;
+#[path = "../cluster/until.rs"]
+mod until;
 mod waiting;

@@ -1,0 +1,19 @@
+//! Waiting for what cannot be waited for: looks again and again.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Pause between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Looks until there is something to see.
+pub fn until<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        thread::sleep(LOOK_AGAIN);
+    }
+}
