@@ -4,15 +4,20 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+#[path = "cluster/ports.rs"]
+mod ports;
+#[path = "cluster/until.rs"]
+mod until;
 
 /// Places of a cluster: 127.0.0.21 to 127.0.0.24.
 const PLACES: usize = 4;
@@ -56,7 +61,8 @@ struct Ended {
 
 impl Cluster {
     fn new() -> Cluster {
-        let [port, admin_port] = free_ports();
+        let hosts: Vec<_> = (0..PLACES).map(Cluster::host).collect();
+        let (port, admin_port) = (ports::free_port(&hosts), ports::free_port(&hosts));
         let folder = tempfile::Builder::new().prefix("chronos-cli-").tempdir().expect("room");
         Cluster { folder, port, admin_port, processes: (0..PLACES).map(|_| None).collect() }
     }
@@ -77,8 +83,8 @@ impl Cluster {
         self.await_members(place, &[place]);
     }
 
-    fn host(place: usize) -> String {
-        format!("127.0.0.{}", 21 + place)
+    fn host(place: usize) -> IpAddr {
+        IpAddr::from([127, 0, 0, 21 + place as u8])
     }
 
     fn name(&self, place: usize) -> String {
@@ -90,7 +96,7 @@ impl Cluster {
     }
 
     fn admin(&self, place: usize) -> SocketAddr {
-        format!("{}:{}", Self::host(place), self.admin_port).parse().expect("an address")
+        SocketAddr::new(Self::host(place), self.admin_port)
     }
 
     fn file(&self, place: usize, what: &str) -> PathBuf {
@@ -234,37 +240,8 @@ fn run(words: &[&str]) -> Ended {
 }
 
 /// Looks until there is something to see.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Two ports that are free on all places, below those that the kernel gives to clients.
-fn free_ports() -> [u16; 2] {
-    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    let mut taken = TAKEN.lock().expect("nobody panics with it");
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    let mut draw = u64::from(std::process::id()) << 32 ^ now.as_nanos() as u64;
-    let mut found = Vec::new();
-    for _ in 0..1_000 {
-        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let port = 10_000 + (draw >> 33) as u16 % 20_000;
-        let is_free = (0..PLACES)
-            .all(|place| TcpListener::bind((Cluster::host(place).as_str(), port)).is_ok());
-        if is_free && taken.insert(port) {
-            found.push(port);
-        }
-        if let [first, second] = found[..] {
-            return [first, second];
-        }
-    }
-    panic!("no port is free on 127.0.0.21 to 127.0.0.24");
+fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until::until(what, PATIENCE, look)
 }
 
 /// One request; status and body. Reads to the length that the head says.

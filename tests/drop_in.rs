@@ -3,17 +3,20 @@
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
+#[path = "cluster/ports.rs"]
+mod ports;
+#[path = "cluster/until.rs"]
+mod until;
+
 /// Longest wait for anything here; an orderly stop takes at most 2 s.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Pause between two looks at something that cannot be waited for.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The files of one node on an address of its own, and the process if it is our child.
 struct Node {
@@ -34,23 +37,14 @@ impl Drop for Node {
         } else if let Some(pid) = self.pid().filter(|_| self.is_daemon) {
             let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
         }
-    }
-}
-
-fn free(host: [u8; 4]) -> SocketAddr {
-    let listener = TcpListener::bind(SocketAddr::from((host, 0))).expect("a free port");
-    listener.local_addr().expect("bound")
-}
-
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(seen) = look() {
-            return seen;
+        if std::thread::panicking() {
+            eprintln!("-- the node on {} said:\n{}", self.bind, self.logged());
         }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::sleep(LOOK_AGAIN);
     }
+}
+
+fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until::until(what, PATIENCE, look)
 }
 
 /// The status and the rest of an answer; `None`: nobody listens.
@@ -68,8 +62,9 @@ fn request(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<(u16,
 impl Node {
     /// Number `place` of a test: an address that no other test target uses.
     fn new(place: u8) -> Node {
-        let host = [127, 0, 0, 40 + place];
-        let (bind, admin) = (free(host), free(host));
+        let host = IpAddr::from([127, 0, 0, 40 + place]);
+        let free = || SocketAddr::new(host, ports::free_port(&[host]));
+        let (bind, admin) = (free(), free());
         let folder = tempfile::Builder::new().prefix("chronos-drop-in-").tempdir().expect("room");
         let node = Node { folder, bind, admin, process: None, is_daemon: false };
         let (ip, port) = (bind.ip(), bind.port());

@@ -508,7 +508,7 @@ fn a_write_that_an_absence_dropped_is_told_again() {
     cluster.cuts.push((0, 1));
     let content = content();
     let request = Request::Create(definition((10, 30), 2, &content));
-    assert_eq!(cluster.ask(0, request), Answer::Refused(Refusal::Contended));
+    assert_eq!(cluster.ask(0, request), Answer::Refused(Refusal::Unanswered));
 }
 
 /// Its core there gets no time, other cores tell that its node lives.

@@ -421,6 +421,7 @@ impl Shard {
         let made_here = held.filter(|held| held.version == version).and(self.find(write.id));
         let answer = match (write.tries, made_here) {
             _ if is_over => Ok(Some(self.done(write.id, &plan.placement))),
+            (TRIES_MAX.., _) if seen.is_none() => Err(Refusal::Unanswered),
             (TRIES_MAX.., _) => Err(Refusal::Contended),
             (_, Some(slot)) => {
                 self.place(slot, &plan.placement);

@@ -6,14 +6,12 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
 /// Longest wait for anything that must happen; nothing waits for it to pass.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// Pause between two looks at something that cannot be waited for.
-pub const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A node in a process of its own, ended with the value.
 pub struct Node {
@@ -179,15 +177,8 @@ fn address_after(phrase: &str, line: &str) -> Option<SocketAddr> {
 }
 
 /// Looks until there is something to see, at most for [`PATIENCE`].
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        thread::sleep(LOOK_AGAIN);
-    }
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    super::until::until(what, PATIENCE, look)
 }
 
 /// A one-shot or repeating timer's document.

@@ -16,3 +16,5 @@ mod memory;
 mod semantics;
 mod sink;
 mod stop;
+#[path = "../cluster/until.rs"]
+mod until;

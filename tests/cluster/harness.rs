@@ -4,17 +4,17 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::client::{Answer, request};
 use super::files::{Roles, cluster_file, replace};
+use super::ports;
 pub use super::until::until;
 
 /// Places of a cluster: 127.0.0.11 to 127.0.0.14.
@@ -309,22 +309,7 @@ fn loopback(place: usize) -> IpAddr {
     IpAddr::from([127, 0, 0, 11 + place as u8])
 }
 
-/// A port that is free on the addresses of all places, and that no other story here has. Below the
-/// range from which the kernel takes ports for outgoing connections.
+/// A port that is free on the addresses of all places.
 pub fn free_port() -> u16 {
-    static TAKEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
-    let mut taken = TAKEN.lock().expect("nobody panics with it");
-    let taken = taken.get_or_insert_default();
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    let mut draw = u64::from(std::process::id()) << 32 ^ now.as_nanos() as u64;
-    for _ in 0..1_000 {
-        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let port = 10_000 + (draw >> 33) as u16 % 20_000;
-        let is_free = (0..PLACES)
-            .all(|place| TcpListener::bind(SocketAddr::new(loopback(place), port)).is_ok());
-        if is_free && taken.insert(port) {
-            return port;
-        }
-    }
-    panic!("no port is free on 127.0.0.11 to 127.0.0.{}", 10 + PLACES);
+    ports::free_port(&(0..PLACES).map(loopback).collect::<Vec<_>>())
 }

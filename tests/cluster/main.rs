@@ -12,6 +12,7 @@ mod hostile_peer;
 mod noise;
 mod original;
 mod placement;
+mod ports;
 mod proxies;
 mod runner;
 mod sink;

@@ -9,6 +9,8 @@
 mod client;
 #[path = "../cluster/noise.rs"]
 mod noise;
+#[path = "../cluster/ports.rs"]
+mod ports;
 #[path = "../cluster/runner.rs"]
 #[allow(dead_code, reason = "every story here can be told where ZooKeeper is installed")]
 mod runner;

@@ -1,15 +1,14 @@
 //! Processes of a story: started with a log of their own, signalled by number, ended with the
 //! value.
 
-use std::collections::HashSet;
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use super::ports;
 pub use super::until::until;
 
 /// A running process.
@@ -80,20 +79,9 @@ impl Process {
     }
 }
 
-/// A port of loopback that is free, and that no other story here has. Below the range from which
-/// the kernel takes ports for outgoing connections.
+/// A port of loopback that is free.
 pub fn free_port() -> u16 {
-    static TAKEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
-    let mut taken = TAKEN.lock().expect("nobody panics with it");
-    let taken = taken.get_or_insert_default();
-    let mut draw = Draw::new();
-    for _ in 0..1_000 {
-        let port = 10_000 + draw.below(20_000) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() && taken.insert(port) {
-            return port;
-        }
-    }
-    panic!("no port is free on 127.0.0.1");
+    ports::free_port(&[Ipv4Addr::LOCALHOST.into()])
 }
 
 /// Numbers that differ from run to run; a story that depends on them says which it drew.
