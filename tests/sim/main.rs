@@ -14,73 +14,46 @@ mod options;
 mod planted;
 mod random;
 mod requests;
+mod seeds;
 mod shrink;
 mod stories;
 mod trace;
 mod world;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use chronos::base::planted::Bug;
 
 use clients::Story;
 use options::Options;
-use planted::{find_all, number};
-use shrink::{explain, judge, judge_seed};
+use planted::find_all;
+use seeds::Walk;
+use shrink::judge;
 
 /// Seeds of a usual test run.
 const SEEDS: u64 = 400;
 
 #[test]
 fn no_seed_breaks_an_invariant() {
-    let began = Instant::now();
-    let minutes = number("CHRONOS_SIM_MINUTES");
-    let seeds =
-        number("CHRONOS_SIM_SEEDS").unwrap_or(if minutes.is_some() { u64::MAX } else { SEEDS });
-    let until = minutes.map(|minutes| began + Duration::from_secs(60 * minutes));
-    let first = number("CHRONOS_SIM_FIRST").unwrap_or(0);
-    let (mut virtual_ns, mut pops, mut requests, mut ran) = (0, 0, 0, 0);
-    let mut refusals = BTreeMap::new();
-    let mut failed = Vec::new();
-    for seed in first..first.saturating_add(seeds) {
-        if until.is_some_and(|until| Instant::now() >= until) || failed.len() >= 5 {
-            break;
-        }
-        ran += 1;
-        match judge_seed(seed) {
-            Ok(report) => {
-                virtual_ns += report.virtual_ns;
-                pops += report.pops;
-                requests += report.requests;
-                for (refusal, count) in report.refusals {
-                    *refusals.entry(refusal).or_insert(0) += count;
-                }
+    let (mut pops, mut requests, mut refusals) = (0, 0, BTreeMap::new());
+    let walk = Walk::run(
+        SEEDS,
+        |_| true,
+        |report| {
+            pops += report.pops;
+            requests += report.requests;
+            for (refusal, count) in report.refusals {
+                *refusals.entry(refusal).or_insert(0) += count;
             }
-            Err(failure) => {
-                eprintln!("seed {seed}: {}", explain(seed, &failure));
-                failed.push((seed, failure.by));
-            }
-        }
-    }
-    let real = began.elapsed().as_secs_f64();
-    let virtual_s = virtual_ns as f64 / 1e9;
-    eprintln!(
-        "{ran} seeds: {virtual_s:.0} s in {real:.1} s ({:.0} x), {requests} requests, {pops} pops, \
-         refused {refusals:?}",
-        virtual_s / real
+        },
     );
-    assert!(failed.is_empty(), "seeds that fail: {failed:?}");
+    walk.end(&format!("{requests} requests, {pops} pops, refused {refusals:?}"));
 }
 
 #[test]
 fn one_seed_gives_one_trace() {
-    for seed in 0..20 {
-        let first = judge_seed(seed).expect("a good seed");
-        let second = judge_seed(seed).expect("a good seed");
-        assert_eq!(first.trace.hash(), second.trace.hash(), "seed {seed}");
-        assert!(first.trace.events() > 0);
-    }
+    seeds::give_one_trace(20);
 }
 
 /// Ten thousand timers of call sessions on two cores, among hosts that fail. Prints how much faster

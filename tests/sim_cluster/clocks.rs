@@ -1,8 +1,8 @@
-//! The clocks of one node: a monotonic one with a base and a drift of its own, a wall clock that is
-//! off and steps.
+//! The clocks of one node: a monotonic one, and a wall clock that is off and steps.
 
-use chronos::base::time::{MonoNs, Now, WallMs};
+use chronos::base::time::{Now, WallMs};
 
+use super::mono_clock::MonoClock;
 use super::random::Stream;
 
 /// Wall clock at which runs begin.
@@ -13,8 +13,7 @@ const RESTART_MS: i64 = 2;
 
 /// Clocks of a node.
 pub struct Clocks {
-    base_ns: u64,
-    ppm: i64,
+    pub mono: MonoClock,
     ahead_ms: i64,
     highest_ms: i64,
 }
@@ -23,30 +22,14 @@ impl Clocks {
     pub fn new(draw: &mut Stream, drift_ppm_max: i64, skew_ms_max: i64) -> Self {
         let mut between = |most: i64| draw.range(0, 2 * most as u64) as i64 - most;
         let (ppm, ahead_ms) = (between(drift_ppm_max), between(skew_ms_max));
-        let base_ns = draw.range(1, 1 << 50);
-        Self { base_ns, ppm, ahead_ms, highest_ms: 0 }
+        Self { mono: MonoClock::draw(draw, ppm), ahead_ms, highest_ms: 0 }
     }
 
     /// Both clocks at a time of the world.
     pub fn now(&mut self, world_ns: u64) -> Now {
         let wall_ms = WALL_MS + (world_ns / 1_000_000) as i64 + self.ahead_ms;
         self.highest_ms = self.highest_ms.max(wall_ms);
-        Now { mono: self.mono(world_ns), wall: WallMs(wall_ms as u64) }
-    }
-
-    pub fn mono(&self, world_ns: u64) -> MonoNs {
-        let drift_ns = i128::from(world_ns) * i128::from(self.ppm) / 1_000_000;
-        MonoNs((i128::from(self.base_ns) + i128::from(world_ns) + drift_ns) as u64)
-    }
-
-    /// The first time of the world at which the monotonic clock shows at least this.
-    pub fn when(&self, mono: MonoNs) -> u64 {
-        let since = i128::from(mono.0.saturating_sub(self.base_ns));
-        let mut world_ns = (since * 1_000_000 / (1_000_000 + i128::from(self.ppm))) as u64;
-        while self.mono(world_ns) < mono {
-            world_ns += 1;
-        }
-        world_ns
+        Now { mono: self.mono.at(world_ns), wall: WallMs(wall_ms as u64) }
     }
 
     /// Steps of all time sum up to at most 20 s, far below `cluster.clock_skew_max_ms`.

@@ -10,6 +10,8 @@ mod clocks;
 mod disk;
 mod ensemble;
 mod model;
+#[path = "../sim_cluster/mono_clock.rs"]
+mod mono_clock;
 mod options;
 #[path = "../sim/planted.rs"]
 mod planted;
@@ -17,6 +19,8 @@ mod original;
 #[path = "../sim/random.rs"]
 mod random;
 mod servers;
+#[path = "../sim/seeds.rs"]
+mod seeds;
 #[path = "../sim/shrink.rs"]
 mod shrink;
 mod story;
@@ -25,12 +29,10 @@ mod trace;
 mod users;
 mod world;
 
-use std::time::{Duration, Instant};
-
 use chronos::base::planted::Bug;
 
-use planted::{find_all, number};
-use shrink::{explain, judge_seed};
+use planted::find_all;
+use seeds::Walk;
 use story::Story;
 
 /// Seeds of a usual test run.
@@ -38,53 +40,28 @@ const SEEDS: u64 = 300;
 
 #[test]
 fn no_seed_breaks_an_invariant() {
-    let began = Instant::now();
-    let minutes = number("CHRONOS_SIM_MINUTES");
-    let seeds =
-        number("CHRONOS_SIM_SEEDS").unwrap_or(if minutes.is_some() { u64::MAX } else { SEEDS });
-    let until = minutes.map(|minutes| began + Duration::from_secs(60 * minutes));
-    let first = number("CHRONOS_SIM_FIRST").unwrap_or(0);
-    let (mut virtual_ns, mut answers, mut refused, mut alarms, mut ran) = (0, 0, 0, 0, 0);
+    let (mut answers, mut refused, mut alarms) = (0, 0, 0);
     let (mut failovers, mut ahead_ms) = (0, 0);
-    let mut failed = Vec::new();
-    for seed in first..first.saturating_add(seeds) {
-        if until.is_some_and(|until| Instant::now() >= until) || failed.len() >= 5 {
-            break;
-        }
-        ran += 1;
-        match judge_seed(seed) {
-            Ok(report) => {
-                virtual_ns += report.virtual_ns;
-                answers += report.answers;
-                refused += report.refused;
-                alarms += report.alarms;
-                failovers += report.failovers_timed;
-                ahead_ms = report.ahead_ms.max(ahead_ms);
-            }
-            Err(failure) => {
-                eprintln!("seed {seed}: {}", explain(seed, &failure));
-                failed.push((seed, failure.by));
-            }
-        }
-    }
-    let real = began.elapsed().as_secs_f64();
-    let virtual_s = virtual_ns as f64 / 1e9;
-    eprintln!(
-        "{ran} seeds: {virtual_s:.0} s in {real:.1} s ({:.0} x), {answers} answers, {refused} \
-         refusals, {alarms} alarms, {failovers} failovers timed, {ahead_ms} ms ahead at most",
-        virtual_s / real
+    let walk = Walk::run(
+        SEEDS,
+        |_| true,
+        |report| {
+            answers += report.answers;
+            refused += report.refused;
+            alarms += report.alarms;
+            failovers += report.failovers_timed;
+            ahead_ms = report.ahead_ms.max(ahead_ms);
+        },
     );
-    assert!(failed.is_empty(), "seeds that fail: {failed:?}");
+    walk.end(&format!(
+        "{answers} answers, {refused} refusals, {alarms} alarms, {failovers} failovers timed, \
+         {ahead_ms} ms ahead at most"
+    ));
 }
 
 #[test]
 fn one_seed_gives_one_trace() {
-    for seed in 0..10 {
-        let first = judge_seed(seed).expect("a good seed");
-        let second = judge_seed(seed).expect("a good seed");
-        assert_eq!(first.trace.hash(), second.trace.hash(), "seed {seed}");
-        assert!(first.trace.events() > 0);
-    }
+    seeds::give_one_trace(10);
 }
 
 #[test]
