@@ -49,9 +49,8 @@ impl Nodes {
     /// Addresses and files, no process yet. `behind_relays`: members know each other by other ports
     /// than those that they listen on.
     pub fn new(flags: &ClusterFlags, behind_relays: bool) -> Result<Nodes> {
-        let port = free_port()?;
-        let known_port = if behind_relays { free_port()? } else { port };
-        let admin_port = free_port()?;
+        let [port, relay_port, admin_port] = free_ports()?;
+        let known_port = if behind_relays { relay_port } else { port };
         let all = |port| (0..PLACES).map(|place| at(place, port)).collect::<Vec<_>>();
         let number = std::process::id();
         let folder = std::env::temp_dir().join(format!("chronos-loadgen-cluster-{number}-{port}"));
@@ -183,12 +182,19 @@ fn at(place: usize, port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 11 + place as u8], port))
 }
 
-/// A port that was free on all addresses a moment ago.
-fn free_port() -> Result<u16> {
+/// Three ports that were free on all addresses a moment ago.
+fn free_ports() -> Result<[u16; 3]> {
+    // Held until all are found: the kernel may give a port again as soon as it is let go.
+    let (mut held, mut found) = (Vec::new(), Vec::new());
     for _ in 0..100 {
-        let port = TcpListener::bind(at(0, 0)).context("no free port")?.local_addr()?.port();
-        if (0..PLACES).all(|place| TcpListener::bind(at(place, port)).is_ok()) {
-            return Ok(port);
+        let listener = TcpListener::bind(at(0, 0)).context("no free port")?;
+        let port = listener.local_addr()?.port();
+        held.push(listener);
+        if (1..PLACES).all(|place| TcpListener::bind(at(place, port)).is_ok()) {
+            found.push(port);
+        }
+        if let [first, second, third] = found[..] {
+            return Ok([first, second, third]);
         }
     }
     bail!("no port is free on all of 127.0.0.11 to 127.0.0.{}", 10 + PLACES)

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 const FIRST: u16 = 10_000;
 const COUNT: u64 = 20_000;
 
-/// A port that is free on all these hosts, and that nobody else in this process was given.
+/// A port that is free on all these hosts, and that nobody in this process was given before.
 pub fn free_port(hosts: &[IpAddr]) -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut given = GIVEN.lock().expect("nobody panics with it");
@@ -18,8 +18,9 @@ pub fn free_port(hosts: &[IpAddr]) -> u16 {
     for _ in 0..1_000 {
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let port = FIRST + ((draw >> 33) % COUNT) as u16;
-        let is_free = hosts.iter().all(|host| TcpListener::bind((*host, port)).is_ok());
-        if is_free && given.insert(port) {
+        // One that was given is not tried again: a try keeps it from its owner for a moment.
+        let is_free = || hosts.iter().all(|host| TcpListener::bind((*host, port)).is_ok());
+        if given.insert(port) && is_free() {
             return port;
         }
     }
