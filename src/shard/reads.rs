@@ -150,11 +150,12 @@ impl Shard {
     /// ask the next.
     pub(super) fn settle_reads(&mut self, now: Now, outbox: &mut Outbox) {
         let patience_ms = self.config.cluster.suspect_after_ms + BEYOND_SUSPICION_MS;
+        let tick = now.mono.tick_floor();
         for place in 0..self.reads.places.len() as u32 {
             let (generation, waiting) = &self.reads.places[place as usize];
             let Some(waiting) = waiting else { continue };
-            let waited_ms = now.mono.tick_floor() - waiting.asked_at;
-            if !self.peers.alive().contains(waiting.asked) || waited_ms >= patience_ms {
+            let is_late = tick - waiting.asked_at >= patience_ms;
+            if is_late || !self.peers.alive().contains(waiting.asked) {
                 let (peer, generation) = (waiting.asked, *generation);
                 self.read_result(now, peer, (place, generation), None, outbox);
             }

@@ -112,11 +112,25 @@ impl Server {
     }
 
     fn confirm(&mut self, stored: Answer) {
+        self.come_to_write(stored);
+        self.answer(&WRITE, Answer::Done);
+        self.answer(&Ask::WatchMaster, node(OWN));
+    }
+
+    /// All that comes before the first write.
+    fn come_to_write(&mut self, stored: Answer) {
         self.answer(&Ask::WatchMaster, node(OWN));
         self.answer(&Ask::UnregisterBackup, Answer::Done);
         self.answer(&Ask::ReadBound, stored);
-        self.answer(&WRITE, Answer::Done);
-        self.answer(&Ask::WatchMaster, node(OWN));
+    }
+
+    /// One that is about to write its first bound.
+    fn candidate(stored: Answer) -> Self {
+        let mut server = Self::start();
+        server.open();
+        server.answer(&Ask::CreateMaster, Answer::Done);
+        server.come_to_write(stored);
+        server
     }
 
     fn backup() -> Self {
@@ -160,12 +174,7 @@ const RELEASE: Ask = Ask::Release { bound: Timestamp(0), version: 0 };
 
 #[test]
 fn the_first_server_becomes_master_above_the_stored_bound() {
-    let mut server = Server::start();
-    server.open();
-    server.answer(&Ask::CreateMaster, Answer::Done);
-    server.answer(&Ask::WatchMaster, node(OWN));
-    server.answer(&Ask::UnregisterBackup, Answer::Done);
-    server.answer(&Ask::ReadBound, bound(500, 3));
+    let mut server = Server::candidate(bound(500, 3));
     assert_eq!(server.take(), Err(Refusal::NotServing));
     assert_eq!(server.written().1, 3);
     assert!(server.written().0 >= Timestamp::of_unix_ms(WALL_MS + 3_000));
@@ -184,12 +193,7 @@ fn the_first_server_becomes_master_above_the_stored_bound() {
 /// there is one.
 #[test]
 fn a_candidate_whose_node_is_anothers_does_not_begin() {
-    let mut server = Server::start();
-    server.open();
-    server.answer(&Ask::CreateMaster, Answer::Done);
-    server.answer(&Ask::WatchMaster, node(OWN));
-    server.answer(&Ask::UnregisterBackup, Answer::Done);
-    server.answer(&Ask::ReadBound, bound(500, 3));
+    let mut server = Server::candidate(bound(500, 3));
     server.answer(&WRITE, Answer::Done);
     server.answer(&Ask::WatchMaster, node(OTHER));
     assert_eq!(server.take(), Err(Refusal::NotServing));
