@@ -1,0 +1,119 @@
+//! One HTTP client with a connection to each node. Written from docs/api.md alone.
+
+use std::io::{ErrorKind, Read, Result, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Longest wait for an answer: a write is refused after 8 s by a node that runs, and no node is
+/// frozen for longer than 8 s.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// One answer.
+pub struct Answer {
+    pub status: u16,
+    head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.split("\r\n").filter_map(|line| line.split_once(": "));
+        lines.filter(|line| line.0.eq_ignore_ascii_case(name)).map(|line| line.1).next()
+    }
+}
+
+/// Why there is no answer.
+pub enum Failure {
+    NotSent,
+    Unknown(String),
+}
+
+/// A connection to each node, made when it is needed.
+pub struct Client {
+    nodes: Vec<SocketAddr>,
+    connections: Vec<Option<TcpStream>>,
+}
+
+impl Client {
+    pub fn new(nodes: Vec<SocketAddr>) -> Client {
+        let connections = nodes.iter().map(|_| None).collect();
+        Client { nodes, connections }
+    }
+
+    /// One request through one node.
+    pub fn request(
+        &mut self,
+        node: usize,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> std::result::Result<Answer, Failure> {
+        // A kept connection may have been closed by a node that ended: whether the request was
+        // read cannot be told then. So a connection is tried for its end before it is used.
+        if self.connections[node].as_ref().is_some_and(has_ended) {
+            self.connections[node] = None;
+        }
+        if self.connections[node].is_none() {
+            let made = connect(self.nodes[node]).map_err(|_| Failure::NotSent)?;
+            self.connections[node] = Some(made);
+        }
+        let stream = self.connections[node].as_mut().expect("made above");
+        let length = body.len();
+        let host = self.nodes[node];
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        let answered = stream.write_all(text.as_bytes()).and_then(|()| read_answer(stream));
+        answered.map_err(|error| {
+            self.connections[node] = None;
+            Failure::Unknown(error.to_string())
+        })
+    }
+}
+
+fn connect(to: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&to, CONNECT)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn has_ended(stream: &TcpStream) -> bool {
+    let mut byte = [0];
+    let looked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut byte));
+    let is_open = matches!(&looked, Err(error) if error.kind() == ErrorKind::WouldBlock);
+    stream.set_nonblocking(false).is_err() || !is_open
+}
+
+fn read_answer(stream: &mut TcpStream) -> Result<Answer> {
+    let mut bytes = Vec::new();
+    let head_bytes = loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end + 4;
+        }
+        fill(stream, &mut bytes)?;
+    };
+    let wrong = || std::io::Error::new(ErrorKind::InvalidData, "no HTTP answer");
+    let head = String::from_utf8(bytes.drain(..head_bytes).collect()).map_err(|_| wrong())?;
+    let status = head.split(' ').nth(1).and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
+    let mut answer = Answer { status, head, body: Vec::new() };
+    let length = answer.header("Content-Length").and_then(|text| text.parse().ok()).unwrap_or(0);
+    while bytes.len() < length {
+        fill(stream, &mut bytes)?;
+    }
+    answer.body = bytes;
+    Ok(answer)
+}
+
+fn fill(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<()> {
+    let mut piece = [0; 16 << 10];
+    let count = stream.read(&mut piece)?;
+    if count == 0 {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    bytes.extend_from_slice(&piece[..count]);
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! What goes wrong, one thing at a time: the next only when the cluster says that all is well again,
+//! so that no timer ever has fewer than one holder.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::history::{Fault, Kind, Ns, Recorder};
+use super::nodes::{MEMBERS_FIRST, Nodes, PLACES};
+use super::random::Stream;
+
+/// How long the cluster may take to say that all is well after a fault.
+const SETTLES: Duration = Duration::from_secs(120);
+
+/// Makes faults until it is told to end, and leaves a cluster at rest.
+pub struct Faults<'a> {
+    pub nodes: &'a Nodes,
+    pub recorder: &'a Recorder,
+    pub draw: Stream,
+    pub is_over: &'a AtomicBool,
+    members: Vec<usize>,
+}
+
+impl<'a> Faults<'a> {
+    pub fn new(
+        nodes: &'a Nodes,
+        recorder: &'a Recorder,
+        draw: Stream,
+        is_over: &'a AtomicBool,
+    ) -> Faults<'a> {
+        Faults { nodes, recorder, draw, is_over, members: (0..MEMBERS_FIRST).collect() }
+    }
+
+    /// Runs until the load is over.
+    pub fn run(&mut self) {
+        self.pause(1_500, 3_000);
+        while !self.is_over.load(Ordering::SeqCst) {
+            let node = self.draw.pick(&self.members);
+            match self.draw.range(0, 99) {
+                0..30 => self.kill(node),
+                30..55 => self.freeze(node),
+                55..65 => self.flicker(node),
+                65..85 => self.stop(node),
+                85..90 => self.settle_by_resync(Kind::Resync, node, self.recorder.clock.now()),
+                _ => self.change_members(node),
+            }
+            self.pause(500, 4_000);
+        }
+    }
+
+    fn pause(&mut self, least_ms: u64, most_ms: u64) {
+        let until = Instant::now() + Duration::from_millis(self.draw.range(least_ms, most_ms));
+        while Instant::now() < until && !self.is_over.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Lets so much time pass whatever is asked.
+    fn wait(&mut self, least_ms: u64, most_ms: u64) {
+        thread::sleep(Duration::from_millis(self.draw.range(least_ms, most_ms)));
+    }
+
+    fn kill(&mut self, node: usize) {
+        let from = self.recorder.clock.now();
+        self.nodes.kill(node);
+        self.nodes.set_serving(node, false);
+        self.wait(0, 6_000);
+        self.nodes.spawn(node);
+        self.nodes.await_ready(node);
+        self.settle_by_resync(Kind::Kill, node, from);
+    }
+
+    fn stop(&mut self, node: usize) {
+        let from = self.recorder.clock.now();
+        let status = self.nodes.stop(node);
+        if !status.success() {
+            self.trouble(format!("node {node} stopped in order with {status}"));
+        }
+        self.nodes.set_serving(node, false);
+        self.wait(0, 6_000);
+        self.nodes.spawn(node);
+        self.nodes.await_ready(node);
+        self.settle_by_resync(Kind::Stop, node, from);
+    }
+
+    fn freeze(&mut self, node: usize) {
+        self.freeze_for(node, 100, 8_000);
+        self.settle(node);
+    }
+
+    /// Freezes a node several times for moments.
+    fn flicker(&mut self, node: usize) {
+        for _ in 0..self.draw.range(2, 8) {
+            self.freeze_for(node, 20, 700);
+            self.wait(200, 700);
+        }
+        self.settle(node);
+    }
+
+    fn freeze_for(&mut self, node: usize, least_ms: u64, most_ms: u64) {
+        let from = self.recorder.clock.now();
+        self.nodes.signal(node, "STOP");
+        self.nodes.set_serving(node, false);
+        self.wait(least_ms, most_ms);
+        self.nodes.signal(node, "CONT");
+        self.nodes.set_serving(node, true);
+        self.record(Kind::Freeze, node, from);
+    }
+
+    /// A member leaves, or one that left comes back, so that there are three or four.
+    fn change_members(&mut self, node: usize) {
+        let from = self.recorder.clock.now();
+        if self.members.len() < PLACES {
+            let absent = (0..PLACES).find(|place| !self.members.contains(place));
+            let absent = absent.expect("fewer than all");
+            self.nodes.spawn_alone(absent);
+            self.nodes.await_answer(absent);
+            self.order(self.members[0], &["join", &self.nodes.name(absent), "--timeout", "60"]);
+            self.members.push(absent);
+            self.nodes.set_serving(absent, true);
+            return self.settle_by_resync(Kind::Join, absent, from);
+        }
+        self.nodes.set_serving(node, false);
+        // Requests that the node has taken are answered first.
+        self.wait(500, 500);
+        self.members.retain(|member| *member != node);
+        self.order(self.members[0], &["leave", &self.nodes.name(node), "--timeout", "60"]);
+        self.nodes.stop(node);
+        self.settle_by_resync(Kind::Leave, node, from);
+    }
+
+    fn order(&self, at: usize, words: &[&str]) {
+        let deadline = Instant::now() + SETTLES;
+        loop {
+            let ended = self.nodes.order(at, words);
+            if ended.status.success() {
+                return;
+            }
+            if Instant::now() > deadline {
+                let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+                return self
+                    .trouble(format!("chronos cluster {words:?} does not end well: {said}"));
+            }
+            thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    fn settle_by_resync(&mut self, kind: Kind, node: usize, from: Ns) {
+        let place = self.record(kind, node, from);
+        let at = self.members[0];
+        self.order(at, &["resync", "--timeout", "60"]);
+        self.order(at, &["status"]);
+        self.recorder.with(|history| history.faults[place].settled = self.recorder.clock.now());
+    }
+
+    fn settle(&mut self, node: usize) {
+        let at = *self.members.iter().find(|member| **member != node).expect("another member");
+        self.order(at, &["status"]);
+        let now = self.recorder.clock.now();
+        self.recorder.with(|history| {
+            let open = history.faults.iter_mut().filter(|fault| fault.settled == Ns::MAX);
+            open.for_each(|fault| fault.settled = now);
+        });
+    }
+
+    fn record(&self, kind: Kind, node: usize, from: Ns) -> usize {
+        let until = self.recorder.clock.now();
+        self.recorder.with(|history| {
+            history.faults.push(Fault { kind, node, from, until, settled: Ns::MAX });
+            history.faults.len() - 1
+        })
+    }
+
+    fn trouble(&self, what: String) {
+        let now = self.recorder.clock.now();
+        self.recorder.with(|history| history.troubles.push((now, what)));
+    }
+}

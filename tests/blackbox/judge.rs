@@ -1,0 +1,358 @@
+//! Holds a history against docs/guarantees.md. A rule names the line it checks; what excuses a rule
+//! is a fault of which that page says so.
+
+use std::collections::BTreeMap;
+
+use super::history::{Fault, History, Kind, MS, Ns, Outcome, Pop, Read, SECOND, Timer, Wish};
+use super::history::{TimerNumber, Write};
+
+/// What a busy machine may take between an event and our seeing it.
+const SLACK: Ns = SECOND;
+/// A pop that has not come so long after it was due is lost: a rank waits 2 s for each before it, a
+/// failed callback is tried again within 7.5 s.
+pub const LOST_AFTER: Ns = 30 * SECOND;
+/// Nothing within this time before a pop may disturb it.
+const CALM: Ns = 12 * SECOND;
+/// A pop that a calm cluster makes later than this is late.
+const LATE: Ns = 100 * MS;
+
+/// A rule that was broken.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub rule: &'static str,
+    pub timer: Option<TimerNumber>,
+    pub at: Ns,
+    pub what: String,
+}
+
+/// All that is wrong, in the order in which it happened.
+pub fn judge(history: &History, judges_lateness: bool) -> Vec<Violation> {
+    let deliveries = Deliveries::of(history);
+    let mut found = Vec::new();
+    pops_are_meant(history, &mut found);
+    for (number, timer) in history.timers.iter().enumerate() {
+        let case = Case { history, number, timer, deliveries: &deliveries };
+        case.none_lost(&mut found);
+        case.none_doubled(&mut found);
+        case.sequences_rise(&mut found);
+        case.reads_are_right(&mut found);
+        if judges_lateness {
+            case.none_late(&mut found);
+        }
+    }
+    if let Some(copies) = history.copies.filter(|copies| copies.held != copies.expected) {
+        let what = format!("{} copies are held, expected {}", copies.held, copies.expected);
+        found.push(Violation { rule: "every copy is held", timer: None, at: history.ended, what });
+    }
+    for (at, what) in &history.troubles {
+        let what = what.clone();
+        found.push(Violation { rule: "orders end well", timer: None, at: *at, what });
+    }
+    found.sort_by_key(|violation| violation.at);
+    found
+}
+
+/// How late pops were, in nanoseconds: those in calm, and those near faults.
+pub fn lateness(history: &History) -> (Vec<Ns>, Vec<Ns>) {
+    let (mut calm, mut near) = (Vec::new(), Vec::new());
+    let deliveries = Deliveries::of(history);
+    for (number, timer) in history.timers.iter().enumerate() {
+        let case = Case { history, number, timer, deliveries: &deliveries };
+        case.each_first(|due, pop| {
+            let late = pop.at.saturating_sub(due);
+            let into = if case.is_calm(due, pop.at) { &mut calm } else { &mut near };
+            into.push(late);
+        });
+    }
+    calm.sort_unstable();
+    near.sort_unstable();
+    (calm, near)
+}
+
+/// Pops that must still come: nothing is lost yet, but the run should not end before.
+pub fn missing(history: &History, now: Ns) -> usize {
+    let deliveries = Deliveries::of(history);
+    let cases = history.timers.iter().enumerate();
+    let count = |(number, timer): (usize, &Timer)| {
+        let case = Case { history, number, timer, deliveries: &deliveries };
+        case.required(now)
+            .iter()
+            .filter(|(write, sequence, _)| !case.came(*write, *sequence))
+            .count()
+    };
+    cases.map(count).sum()
+}
+
+/// Callbacks by timer, write and sequence number; those answered 200 only, in order of arrival.
+struct Deliveries<'a>(BTreeMap<(usize, usize, u64), Vec<&'a Pop>>);
+
+impl<'a> Deliveries<'a> {
+    fn of(history: &'a History) -> Deliveries<'a> {
+        let mut all: BTreeMap<_, Vec<&Pop>> = BTreeMap::new();
+        for pop in history.pops.iter().filter(|pop| pop.status == 200) {
+            all.entry((pop.timer, pop.write, pop.sequence)).or_default().push(pop);
+        }
+        all.values_mut().for_each(|pops| pops.sort_by_key(|pop| pop.at));
+        Deliveries(all)
+    }
+
+    fn get(&self, timer: usize, write: usize, sequence: u64) -> &[&'a Pop] {
+        self.0.get(&(timer, write, sequence)).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// "A pop is never early." "From the answer on only the new definition pops." "After the answer to a
+/// DELETE no further callback begins." "There are floor(repeat-for / interval) of them."
+fn pops_are_meant(history: &History, found: &mut Vec<Violation>) {
+    for pop in &history.pops {
+        let mut broken = |rule, what| {
+            found.push(Violation { rule, timer: Some(pop.timer), at: pop.at, what });
+        };
+        let timer = history.timers.get(pop.timer);
+        let Some(write) = timer.and_then(|timer| timer.writes.get(pop.write)) else {
+            // A write is recorded when it has ended: this one was under way as the run ended.
+            continue;
+        };
+        let Wish::Timer { interval_ms, pops, .. } = write.wish else {
+            broken("only timers pop", format!("{pop:?}"));
+            continue;
+        };
+        if !pop.is_whole {
+            broken("the body is the opaque text", format!("{pop:?}"));
+        }
+        if pop.sequence == 0 || pop.sequence > pops {
+            broken("as many pops as repeat-for holds", format!("{pop:?} of {pops}"));
+        }
+        let due_min = write.sent + interval_ms * pop.sequence * MS;
+        if pop.at < due_min {
+            let early_us = (due_min - pop.at) / 1_000;
+            broken("never early", format!("{pop:?} is at least {early_us} us early"));
+        }
+        let timer = &history.timers[pop.timer];
+        let later = timer.writes.iter().skip(pop.write + 1).filter_map(Write::acknowledged);
+        let Some(replaced) = later.min() else { continue };
+        let grace = SLACK + stalled(history, replaced, pop.at);
+        let is_excused = is_tainted(timer, pop.write + 1) || was_frozen_with(history, write, pop);
+        if pop.at > replaced + grace && !is_excused {
+            let late_ms = (pop.at - replaced) / MS;
+            let what = format!("{pop:?} came {late_ms} ms after a later write was acknowledged");
+            broken("nothing pops after a later write", what);
+        }
+    }
+}
+
+/// One timer of a history.
+struct Case<'a> {
+    history: &'a History,
+    number: TimerNumber,
+    timer: &'a Timer,
+    deliveries: &'a Deliveries<'a>,
+}
+
+impl Case<'_> {
+    fn came(&self, write: usize, sequence: u64) -> bool {
+        !self.deliveries.get(self.number, write, sequence).is_empty()
+    }
+
+    fn broken(&self, found: &mut Vec<Violation>, rule: &'static str, at: Ns, what: String) {
+        found.push(Violation { rule, timer: Some(self.number), at, what });
+    }
+
+    /// Pops that nothing may keep from coming by now: of acknowledged writes, without a later write
+    /// that may have taken their place. Write, sequence number and the latest time at which it is
+    /// due.
+    fn required(&self, now: Ns) -> Vec<(usize, u64, Ns)> {
+        let mut required = Vec::new();
+        for (index, write) in self.timer.writes.iter().enumerate() {
+            let (Wish::Timer { interval_ms, pops, .. }, Some(acknowledged)) =
+                (write.wish, write.acknowledged())
+            else {
+                continue;
+            };
+            if is_tainted(self.timer, index) {
+                continue;
+            }
+            let rest = &self.timer.writes[index + 1..];
+            let next = rest.iter().find(|later| later.outcome != Outcome::NotSent);
+            let ends = next.map_or(now, |next| next.sent.saturating_sub(LOST_AFTER));
+            for sequence in 1..=pops {
+                let due = acknowledged + interval_ms * sequence * MS;
+                if due >= ends.min(now) {
+                    break;
+                }
+                required.push((index, sequence, due));
+            }
+        }
+        required
+    }
+
+    /// "No acknowledged timer is lost while one that holds it lives."
+    fn none_lost(&self, found: &mut Vec<Violation>) {
+        let now = self.history.ended.saturating_sub(LOST_AFTER);
+        for (write, sequence, due) in self.required(now) {
+            if !self.came(write, sequence) {
+                let what = format!("pop {sequence} of write {write} never came");
+                self.broken(found, "none lost", due, what);
+            }
+        }
+    }
+
+    /// "Each pop once when nothing fails", and the column "doubled" of the table.
+    fn none_doubled(&self, found: &mut Vec<Violation>) {
+        let all = self.deliveries.0.range((self.number, 0, 0)..(self.number + 1, 0, 0));
+        for ((_, index, sequence), pops) in all.filter(|(_, pops)| pops.len() > 1) {
+            let Some(write) = self.timer.writes.get(*index) else { continue };
+            let is_answered = write.outcome == Outcome::Acknowledged;
+            let is_excused =
+                pops.iter().any(|pop| was_under_way(self.history, write, pop)) || !is_answered;
+            if !is_excused {
+                let times: Vec<_> = pops.iter().map(|pop| seconds(pop.at)).collect();
+                let what = format!("pop {sequence} of write {index} came at {times:?}");
+                self.broken(found, "none doubled", pops[1].at, what);
+            }
+        }
+    }
+
+    /// "Sequence numbers of a timer never fall."
+    fn sequences_rise(&self, found: &mut Vec<Violation>) {
+        let all = self.deliveries.0.range((self.number, 0, 0)..(self.number + 1, 0, 0));
+        let mut pops: Vec<&Pop> = all.flat_map(|(_, pops)| pops.iter().copied()).collect();
+        pops.sort_by_key(|pop| pop.at);
+        let mut last: BTreeMap<usize, u64> = BTreeMap::new();
+        for pop in pops {
+            let Some(write) = self.timer.writes.get(pop.write) else { continue };
+            let highest = last.entry(pop.write).or_default();
+            let is_excused =
+                was_under_way(self.history, write, pop) || write.outcome != Outcome::Acknowledged;
+            if pop.sequence < *highest && !is_excused {
+                let what = format!("{} of write {} after {highest}", pop.sequence, pop.write);
+                self.broken(found, "sequence numbers never fall", pop.at, what);
+            }
+            *highest = pop.sequence.max(*highest);
+        }
+    }
+
+    /// "Any of them takes any request": a GET through any node tells the last acknowledged write.
+    fn reads_are_right(&self, found: &mut Vec<Violation>) {
+        for read in &self.timer.reads {
+            let done = self.timer.writes.iter().filter(|write| write.ended <= read.sent);
+            let done: Vec<_> = done.collect();
+            let last = done.iter().rposition(|write| write.outcome != Outcome::NotSent);
+            let Some(index) = last.filter(|index| !is_tainted(self.timer, *index)) else {
+                continue;
+            };
+            let Some(acknowledged) = done[index].acknowledged() else { continue };
+            if let Some(what) = self.wrong_in(read, index, done[index], acknowledged) {
+                let what = format!("GET through node {}: {what}", read.via);
+                self.broken(found, "GET tells the last write", read.ended, what);
+            }
+        }
+    }
+
+    fn wrong_in(
+        &self,
+        read: &Read,
+        index: usize,
+        write: &Write,
+        acknowledged: Ns,
+    ) -> Option<String> {
+        let status = read.status?;
+        let Wish::Timer { interval_ms, pops, .. } = write.wish else {
+            return (status == 200).then(|| "200 after an acknowledged DELETE".to_owned());
+        };
+        let last_due = write.sent + interval_ms * pops * MS;
+        if status == 404 && read.ended < last_due {
+            return Some(format!("404 for write {index}, which lives"));
+        }
+        if status == 200 && read.write != Some(index) {
+            return Some(format!("write {:?}, expected write {index}", read.write));
+        }
+        let last_pop = self.deliveries.get(self.number, index, pops).first()?;
+        let is_over = read.sent > last_pop.at.max(acknowledged) + 5 * SECOND;
+        (status == 200 && is_over).then(|| {
+            let since_ms = (read.sent - last_pop.at) / MS;
+            format!("200, {since_ms} ms after the last pop of write {index}")
+        })
+    }
+
+    /// "Nothing happens: late by milliseconds."
+    fn none_late(&self, found: &mut Vec<Violation>) {
+        self.each_first(|due, pop| {
+            let bound = LATE + 2 * stalled(self.history, due.saturating_sub(SECOND), pop.at);
+            if pop.at > due + bound && self.is_calm(due, pop.at) {
+                let late_ms = (pop.at - due) / MS;
+                let what = format!("pop {} of write {}: {late_ms} ms", pop.sequence, pop.write);
+                self.broken(found, "late by milliseconds", pop.at, what);
+            }
+        });
+    }
+
+    /// Every pop of an acknowledged write, as it came first, with its latest due time.
+    fn each_first(&self, mut take: impl FnMut(Ns, &Pop)) {
+        for (index, write) in self.timer.writes.iter().enumerate() {
+            let (Wish::Timer { interval_ms, pops, .. }, Some(acknowledged)) =
+                (write.wish, write.acknowledged())
+            else {
+                continue;
+            };
+            // The first attempt of these is refused.
+            if pops == 1 && self.number % 16 == 7 {
+                continue;
+            }
+            for sequence in 1..=pops {
+                if let Some(pop) = self.deliveries.get(self.number, index, sequence).first() {
+                    take(acknowledged + interval_ms * sequence * MS, pop);
+                }
+            }
+        }
+    }
+
+    fn is_calm(&self, due: Ns, at: Ns) -> bool {
+        let overlaps = |fault: &&Fault| {
+            fault.from <= at && due < fault.settled.max(fault.until).saturating_add(CALM)
+        };
+        !self.history.faults.iter().any(|fault| overlaps(&fault))
+    }
+}
+
+/// A write before this one was sent and got no answer, for another reason than that its node died:
+/// it may be done at any later time.
+fn is_tainted(timer: &Timer, index: usize) -> bool {
+    let is_open = |write: &Write| match &write.outcome {
+        Outcome::Unknown(why) => !why.contains("reset") && !why.contains("end of file"),
+        _ => false,
+    };
+    timer.writes[..index.min(timer.writes.len())].iter().any(is_open)
+}
+
+/// "A pop whose callback was under way as it died", "a pop that it was about to make as it froze".
+fn was_under_way(history: &History, write: &Write, pop: &Pop) -> bool {
+    was_being_made(history, write, pop, &[Kind::Kill, Kind::Freeze])
+}
+
+/// The same for a node that was frozen: it comes when the node wakes.
+fn was_frozen_with(history: &History, write: &Write, pop: &Pop) -> bool {
+    was_being_made(history, write, pop, &[Kind::Freeze])
+}
+
+fn was_being_made(history: &History, write: &Write, pop: &Pop, kinds: &[Kind]) -> bool {
+    let Wish::Timer { interval_ms, .. } = write.wish else { return false };
+    let after = interval_ms * pop.sequence * MS;
+    let (due_min, due_max) = (write.sent + after, write.ended + after);
+    history.faults.iter().filter(|fault| kinds.contains(&fault.kind)).any(|fault| {
+        let slack = SECOND / 2 + stalled(history, fault.from.saturating_sub(SECOND), fault.from);
+        let (first, last) = (fault.from.saturating_sub(slack), fault.from + slack);
+        let is_due = due_max >= first && due_min <= last;
+        is_due || (first..=last).contains(&pop.at)
+    })
+}
+
+/// How long this process got no time between two moments.
+fn stalled(history: &History, from: Ns, until: Ns) -> Ns {
+    let stalls = history.stalls.iter();
+    stalls.filter(|stall| stall.0 >= from && stall.0 <= until + SECOND).map(|stall| stall.1).sum()
+}
+
+pub fn seconds(at: Ns) -> f64 {
+    (at / MS) as f64 / 1_000.0
+}

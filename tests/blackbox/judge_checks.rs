@@ -1,0 +1,91 @@
+//! Checks of the checker: histories that keep every promise, and for each rule one that breaks it.
+
+use super::history::{
+    Counted, Fault, History, Kind, MS, Ns, Outcome, Pop, Read, SECOND, Timer, Wish, Write,
+};
+use super::judge::judge;
+
+/// Runs all; panics where a rule does not find what breaks it, or finds what does not.
+pub fn run() {
+    let rules = |history: &History| -> Vec<&str> {
+        judge(history, true).iter().map(|violation| violation.rule).collect()
+    };
+    assert_eq!(rules(&good()), Vec::<&str>::new());
+    let broken: [(&str, fn(&mut History)); 13] = [
+        ("never early", |history| history.pops[0].at = 1_900 * MS),
+        ("none lost", |history| drop(history.pops.remove(2))),
+        ("none doubled", |history| history.pops.push(pop(0, 0, 3, 6_010))),
+        ("sequence numbers never fall", |history| {
+            history.pops.push(pop(0, 0, 1, 4_500));
+            history.pops.remove(0);
+        }),
+        ("late by milliseconds", |history| history.pops[1].at = 4_300 * MS),
+        ("as many pops as repeat-for holds", |history| history.pops.push(pop(0, 0, 4, 8_003))),
+        ("the body is the opaque text", |history| history.pops[0].is_whole = false),
+        ("nothing pops after a later write", |history| history.pops.push(pop(1, 0, 1, 5_001))),
+        ("only timers pop", |history| history.pops.push(pop(1, 1, 1, 5_001))),
+        ("GET tells the last write", |history| history.timers[0].reads.push(get(1_000, 404, None))),
+        ("GET tells the last write", |history| {
+            history.timers[1].reads.push(get(3_000, 200, Some(0)));
+        }),
+        ("GET tells the last write", |history| {
+            history.timers[0].reads.push(get(12_000, 200, Some(0)));
+        }),
+        ("every copy is held", |history| {
+            history.copies = Some(Counted { held: 3, expected: 4 });
+        }),
+    ];
+    for (rule, break_it) in broken {
+        let mut history = good();
+        break_it(&mut history);
+        assert!(rules(&history).contains(&rule), "{rule}: found {:?}", rules(&history));
+    }
+    excuses_are_those_of_the_page();
+}
+
+/// A double is excused where a node was killed just then, not where it stopped in order.
+fn excuses_are_those_of_the_page() {
+    for (kind, is_excused) in [(Kind::Kill, true), (Kind::Freeze, true), (Kind::Stop, false)] {
+        let mut history = good();
+        let at = 4 * SECOND;
+        let fault = Fault { kind, node: 0, from: at, until: at, settled: at + SECOND };
+        history.faults.push(fault);
+        history.pops.push(pop(0, 0, 2, 6_001));
+        history.pops.sort_by_key(|pop| pop.at);
+        let doubles = judge(&history, false);
+        let doubled = doubles.iter().any(|violation| violation.rule == "none doubled");
+        assert_eq!(doubled, !is_excused, "{kind:?}: {doubles:?}");
+    }
+}
+
+/// A timer that pops three times, and one that is deleted before it pops.
+fn good() -> History {
+    let timer = Wish::Timer { interval_ms: 2_000, pops: 3, factor: 2 };
+    let once = Wish::Timer { interval_ms: 5_000, pops: 1, factor: 2 };
+    History {
+        timers: vec![
+            Timer { writes: vec![write(timer, 0)], reads: vec![get(1_000, 200, Some(0))] },
+            Timer {
+                writes: vec![write(once, 0), write(Wish::Delete, 2_000)],
+                reads: vec![get(1_000, 200, Some(0)), get(2_500, 404, None)],
+            },
+        ],
+        pops: vec![pop(0, 0, 1, 2_002), pop(0, 0, 2, 4_002), pop(0, 0, 3, 6_002)],
+        ended: 60 * SECOND,
+        ..History::default()
+    }
+}
+
+fn write(wish: Wish, sent_ms: u64) -> Write {
+    let (sent, ended) = (sent_ms * MS, (sent_ms + 1) * MS);
+    Write { wish, via: 0, sent, ended, outcome: Outcome::Acknowledged }
+}
+
+fn pop(timer: usize, write: usize, sequence: u64, at_ms: u64) -> Pop {
+    Pop { timer, write, sequence, at: at_ms * MS, status: 200, is_whole: true }
+}
+
+fn get(sent_ms: u64, status: u16, write: Option<usize>) -> Read {
+    let (sent, ended): (Ns, Ns) = (sent_ms * MS, (sent_ms + 1) * MS);
+    Read { via: 0, sent, ended, status: Some(status), write }
+}

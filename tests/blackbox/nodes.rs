@@ -1,0 +1,243 @@
+//! The nodes: real processes with files of their own, and the operator's commands.
+
+use std::fs::{self, File};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::client::Client;
+use super::ports;
+use super::until::until;
+
+/// Places of a cluster: 127.0.0.61 to 127.0.0.64. Three are members at first.
+pub const PLACES: usize = 4;
+pub const MEMBERS_FIRST: usize = 3;
+/// How long a node may take to start, or to stop in order.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// All nodes, ended with the value.
+pub struct Nodes {
+    folder: Option<TempDir>,
+    port: u16,
+    admin_port: u16,
+    binary: PathBuf,
+    processes: Mutex<Vec<Option<Child>>>,
+    /// Members that take requests: what clients know.
+    serving: [AtomicBool; PLACES],
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        let mut processes = self.processes.lock().expect("no thread panics with it");
+        for process in processes.iter_mut().flatten() {
+            // An error means that it has ended already.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Nodes {
+    /// Starts the first members.
+    pub fn start(binary: PathBuf) -> Nodes {
+        let hosts: Vec<_> = (0..PLACES).map(host).collect();
+        let folder = tempfile::Builder::new().prefix("chronos-blackbox-").tempdir().expect("room");
+        let nodes = Nodes {
+            folder: Some(folder),
+            port: ports::free_port(&hosts),
+            admin_port: ports::free_port(&hosts),
+            binary,
+            processes: Mutex::new((0..PLACES).map(|_| None).collect()),
+            serving: [const { AtomicBool::new(false) }; PLACES],
+        };
+        let members: Vec<usize> = (0..MEMBERS_FIRST).collect();
+        members.iter().for_each(|place| nodes.write(*place, &members));
+        members.iter().for_each(|place| nodes.spawn(*place));
+        members.iter().for_each(|place| nodes.await_ready(*place));
+        nodes
+    }
+
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        (0..PLACES).map(|place| SocketAddr::new(host(place), self.port)).collect()
+    }
+
+    fn admin(&self, place: usize) -> SocketAddr {
+        SocketAddr::new(host(place), self.admin_port)
+    }
+
+    pub fn name(&self, place: usize) -> String {
+        SocketAddr::new(host(place), self.port).to_string()
+    }
+
+    fn file(&self, place: usize, what: &str) -> PathBuf {
+        let folder = self.folder.as_ref().expect("kept while nodes run");
+        folder.path().join(format!("node{place}.{what}"))
+    }
+
+    /// Writes the file of a node; it is a cluster of its own if there are no members.
+    fn write(&self, place: usize, members: &[usize]) {
+        let list = |of: &dyn Fn(usize) -> String, places: &[usize]| {
+            let names: Vec<_> = places.iter().map(|place| format!("\"{}\"", of(*place))).collect();
+            names.join(", ")
+        };
+        let every: Vec<usize> = (0..PLACES).collect();
+        let mut text = format!(
+            "[node]\nlisten = \"{}\"\nshards = 2\npin = false\ninstance_id = {}\n\n\
+             [admin]\nlisten = \"{}\"\n\n[cluster]\nadmin_addresses = [{}]\n",
+            self.name(place),
+            place + 1,
+            self.admin(place),
+            list(&|place| self.admin(place).to_string(), &every),
+        );
+        if !members.is_empty() {
+            text += &format!("nodes = [{}]\n", list(&|place| self.name(place), members));
+        }
+        fs::write(self.file(place, "toml"), text).expect("a file in the run's folder");
+    }
+
+    /// Starts a node on the file that it has.
+    pub fn spawn(&self, place: usize) {
+        let log = File::options().create(true).append(true).open(self.file(place, "log"));
+        let log = log.expect("a file in the run's folder");
+        let process = Command::new(&self.binary)
+            .arg("--config")
+            .arg(self.file(place, "toml"))
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("the binary runs");
+        self.processes.lock().expect("no thread panics with it")[place] = Some(process);
+    }
+
+    /// Starts a node as a cluster of its own.
+    pub fn spawn_alone(&self, place: usize) {
+        self.write(place, &[]);
+        self.spawn(place);
+    }
+
+    /// Waits until a node answers, and lets clients know it.
+    pub fn await_ready(&self, place: usize) {
+        self.await_answer(place);
+        self.set_serving(place, true);
+    }
+
+    /// Waits until a node answers.
+    pub fn await_answer(&self, place: usize) {
+        let mut client = Client::new(self.addresses());
+        let mut admin = Client::new(vec![self.admin(place)]);
+        until(&format!("node {place} to answer"), PATIENCE, || {
+            let pinged = client.request(place, "GET", "/ping", "").ok()?;
+            let ready = admin.request(0, "GET", "/readyz", "").ok()?;
+            (pinged.status == 200 && ready.status == 200).then_some(())
+        });
+    }
+
+    pub fn set_serving(&self, place: usize, serving: bool) {
+        self.serving[place].store(serving, Ordering::SeqCst);
+    }
+
+    /// Members that clients use.
+    pub fn serving(&self) -> Vec<usize> {
+        (0..PLACES).filter(|place| self.serving[*place].load(Ordering::SeqCst)).collect()
+    }
+
+    /// SIGKILL.
+    pub fn kill(&self, place: usize) {
+        let mut process = self.take(place);
+        assert!(process.try_wait().expect("a child").is_none(), "node {place} has ended by itself");
+        process.kill().expect("a child can be killed");
+        process.wait().expect("it ends");
+    }
+
+    /// SIGTERM, and waits for the end; how it ended.
+    pub fn stop(&self, place: usize) -> std::process::ExitStatus {
+        self.signal(place, "TERM");
+        let mut process = self.take(place);
+        until("a node to stop", PATIENCE, || process.try_wait().expect("a child"))
+    }
+
+    fn take(&self, place: usize) -> Child {
+        self.processes.lock().expect("no thread panics with it")[place].take().expect("it runs")
+    }
+
+    /// Sends a signal by name.
+    pub fn signal(&self, place: usize, name: &str) {
+        let processes = self.processes.lock().expect("no thread panics with it");
+        let pid = processes[place].as_ref().expect("it runs").id().to_string();
+        drop(processes);
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        assert!(sent.success(), "kill -s {name} {pid}");
+    }
+
+    /// Nodes that should run and do not.
+    pub fn ended(&self) -> Vec<usize> {
+        let mut processes = self.processes.lock().expect("no thread panics with it");
+        let mut ended = Vec::new();
+        for (place, process) in processes.iter_mut().enumerate() {
+            let status = process.as_mut().and_then(|child| child.try_wait().expect("a child"));
+            if status.is_some() {
+                ended.push(place);
+            }
+        }
+        ended
+    }
+
+    /// Runs `chronos cluster` against the admin API of a node.
+    pub fn order(&self, at: usize, words: &[&str]) -> Output {
+        let admin = self.admin(at).to_string();
+        Command::new(&self.binary)
+            .arg("cluster")
+            .args(words)
+            .args(["--admin", &admin])
+            .env_clear()
+            .stdin(Stdio::null())
+            .output()
+            .expect("the binary runs")
+    }
+
+    /// Sum of a metric over the cores of a node.
+    pub fn metric(&self, place: usize, name: &str) -> Option<u64> {
+        let mut admin = Client::new(vec![self.admin(place)]);
+        let answer = admin.request(0, "GET", "/metrics", "").ok()?;
+        let text = String::from_utf8(answer.body).ok()?;
+        let values = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            let is_it = rest.starts_with('{') || rest.starts_with(' ');
+            is_it.then(|| rest.rsplit(' ').next()?.parse::<f64>().ok())?
+        });
+        Some(values.sum::<f64>() as u64)
+    }
+
+    /// The last lines of every node's log.
+    pub fn logs(&self) -> String {
+        let read = |place| {
+            let text = fs::read_to_string(self.file(place, "log")).unwrap_or_default();
+            let lines: Vec<_> = text.lines().collect();
+            let last = lines[lines.len().saturating_sub(12)..].join("\n");
+            format!("-- node {place} said last:\n{last}\n")
+        };
+        (0..PLACES).map(read).collect()
+    }
+
+    /// Whether a node's log tells of a panic.
+    pub fn panicked(&self) -> bool {
+        let text = |place| fs::read_to_string(self.file(place, "log")).unwrap_or_default();
+        (0..PLACES).any(|place| text(place).contains("panicked"))
+    }
+
+    /// Keeps the folder with files and logs; where it is.
+    pub fn keep(&mut self) -> PathBuf {
+        self.folder.take().expect("kept once").keep()
+    }
+}
+
+fn host(place: usize) -> IpAddr {
+    IpAddr::from([127, 0, 0, 61 + place as u8])
+}

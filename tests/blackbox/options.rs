@@ -1,0 +1,102 @@
+//! What a run is like: from the command line.
+
+use std::path::PathBuf;
+use std::process::exit;
+use std::time::Duration;
+
+const HELP: &str = "\
+A black-box checker: starts real nodes, writes timers through random ones, kills, freezes, stops,
+removes and adds nodes, and holds every answer, every pop and every GET against docs/guarantees.md.
+
+  cargo test --test blackbox -- [OPTIONS]
+
+  --seconds N    how long writes and faults go on (default 40; the end takes some 25 s more)
+  --seed N       what is drawn: timers, writes, faults (default 1)
+  --seeds N      so many runs, one after the other, from --seed on (default 1)
+  --factor N     replication factor of all timers, 1 to 3 (default: 2 or 3, drawn for each timer)
+  --binary PATH  the binary to check (default: the one that cargo built)
+  --lateness     also fail where a pop without a fault near it comes more than 100 ms late
+  --calm         no faults
+
+CHRONOS_BLACKBOX_SECONDS does the same as --seconds. Exit code 0: no violation; 1: a violation,
+with the history of the timer.";
+
+/// What was asked for.
+pub struct Options {
+    pub seconds: u64,
+    pub seed: u64,
+    pub seeds: u64,
+    pub factor: Option<u8>,
+    pub binary: PathBuf,
+    pub judges_lateness: bool,
+    pub is_calm: bool,
+    /// Only tell the names of the tests.
+    pub list: bool,
+    /// Names of the tests to run; all if there is none.
+    pub filters: Vec<String>,
+}
+
+impl Options {
+    /// Reads the command line; ends the process where it makes no sense.
+    pub fn from_arguments() -> Options {
+        let seconds = std::env::var("CHRONOS_BLACKBOX_SECONDS").ok();
+        let mut options = Options {
+            seconds: seconds.map_or(40, |text| whole("CHRONOS_BLACKBOX_SECONDS", Some(text))),
+            seed: 1,
+            seeds: 1,
+            factor: None,
+            binary: PathBuf::from(env!("CARGO_BIN_EXE_chronos")),
+            judges_lateness: false,
+            is_calm: false,
+            list: false,
+            filters: Vec::new(),
+        };
+        let mut words = std::env::args().skip(1);
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--seconds" => options.seconds = whole(&word, words.next()),
+                "--seed" => options.seed = whole(&word, words.next()),
+                "--seeds" => options.seeds = whole(&word, words.next()).max(1),
+                "--factor" => options.factor = Some(whole(&word, words.next()).clamp(1, 3) as u8),
+                "--binary" => match words.next() {
+                    Some(path) => options.binary = PathBuf::from(path),
+                    None => end(&format!("{word} takes a path")),
+                },
+                "--lateness" => options.judges_lateness = true,
+                "--calm" => options.is_calm = true,
+                "--list" => options.list = true,
+                "--help" | "-h" => {
+                    println!("{HELP}");
+                    exit(0);
+                }
+                // Flags of the standard runner that change how it prints.
+                "--nocapture" | "--exact" | "--quiet" | "-q" | "--show-output" => {}
+                "--test-threads" => drop(words.next()),
+                flag if flag.starts_with("--test-threads=") => {}
+                flag if flag.starts_with('-') => end(&format!("{flag}: no such option")),
+                filter => options.filters.push(filter.to_owned()),
+            }
+        }
+        options
+    }
+
+    /// Whether a test of this name is asked for.
+    pub fn wants(&self, name: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
+    }
+
+    /// How long writes and faults go on.
+    pub fn load(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
+
+fn whole(flag: &str, text: Option<String>) -> u64 {
+    let number = text.as_deref().and_then(|text| text.parse().ok());
+    number.unwrap_or_else(|| end(&format!("{flag} takes a whole number, got {text:?}")))
+}
+
+fn end(what: &str) -> ! {
+    eprintln!("{what}\n\n{HELP}");
+    exit(2);
+}
