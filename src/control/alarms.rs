@@ -36,8 +36,8 @@ const ALARMS: [Alarm; 5] = [
     },
     Alarm {
         count: |meters| meters.peer_refusals.get(),
-        text: "a peer refuses this node: this one is no member in its configuration, or another \
-               process has this one's name; its log says which",
+        text: "a peer refuses this node: this one is no member in its configuration, calls from \
+               another address than it has there, or another process has this one's name",
     },
     Alarm {
         count: |meters| meters.peer_strangers.get(),

@@ -17,6 +17,7 @@ mod drop_in;
 pub mod ini;
 pub mod launch;
 pub mod log;
+mod member_addresses;
 pub mod membership_file;
 mod metrics;
 mod process;

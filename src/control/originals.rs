@@ -6,32 +6,28 @@
 //! hold is told to others as taken over. A round ends, whatever the other node answers: each page
 //! must bring something new. Never waited for by a core.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ahash::AHashSet;
 use serde_json::Value;
-use tokio::net::lookup_host;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 
+use super::member_addresses;
 use super::originals_client::Client;
 use super::originals_page::{Page, read_page};
 use crate::base::ids::{PeerIndex, PeerSet};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{PeerKind, View};
 use crate::node::commands::{Command, Copies};
-use crate::node::internal_api::addresses;
 use crate::node::meters::CoreMeters;
 use crate::shard::effects::Dialect;
 use crate::wire::resync_json::{Reference, ResyncQuery, write_references, write_target};
 
 /// How often it is looked at who is there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How often the names of members are resolved.
-const RESOLVE_EVERY: Duration = Duration::from_secs(60);
 /// How often a round is begun with a node that fails, and the pause after a failure.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
@@ -111,6 +107,8 @@ pub struct Originals {
 struct Shared {
     state: Mutex<State>,
     wanted: Notify,
+    /// For the task that looks up the names of members.
+    views: watch::Sender<Arc<View>>,
 }
 
 #[derive(Debug)]
@@ -139,8 +137,10 @@ impl Originals {
         opaque_bytes_max: u32,
     ) -> (Self, mpsc::Receiver<Command>) {
         let (commands, receiver) = mpsc::channel(1);
+        let (views, changes) = watch::channel(view.clone());
+        tokio::spawn(member_addresses::tell(changes, commands.clone()));
         let state = State { view, is_wanted: false, progress: Progress::default() };
-        let shared = Arc::new(Shared { state: Mutex::new(state), wanted: Notify::new() });
+        let shared = Arc::new(Shared { state: Mutex::new(state), wanted: Notify::new(), views });
         let reader = Reader {
             shared: shared.clone(),
             commands,
@@ -148,9 +148,6 @@ impl Originals {
             port,
             opaque_bytes_max,
             known: PeerSet::EMPTY,
-            resolved_at: None,
-            resolved: Vec::new(),
-            resolved_of: None,
         };
         tokio::spawn(reader.run());
         (Self { shared }, receiver)
@@ -158,7 +155,9 @@ impl Originals {
 
     /// The cores have another view now.
     pub fn set_view(&self, view: Arc<View>) {
-        self.shared.lock().view = view;
+        self.shared.lock().view = view.clone();
+        // An error means that the node stops.
+        let _ = self.shared.views.send(view);
         self.shared.wanted.notify_one();
     }
 
@@ -185,9 +184,6 @@ struct Reader {
     opaque_bytes_max: u32,
     /// Original nodes that were alive at the last look.
     known: PeerSet,
-    resolved_at: Option<Instant>,
-    resolved_of: Option<Arc<View>>,
-    resolved: Vec<IpAddr>,
 }
 
 impl Reader {
@@ -200,7 +196,6 @@ impl Reader {
                 () = self.shared.wanted.notified() => {}
             }
             let view = self.shared.lock().view.clone();
-            self.resolve(&view).await;
             let alive = self.originals(&view);
             if std::mem::take(&mut self.shared.lock().is_wanted) {
                 self.known = PeerSet::EMPTY;
@@ -224,31 +219,6 @@ impl Reader {
                     .any(|core| believed(core) == Some((Liveness::Alive, Dialect::Http)))
         };
         view.connected_nodes().iter().filter(is_original).fold(PeerSet::EMPTY, PeerSet::with)
-    }
-
-    /// Tells the cores the addresses of members that are configured by name.
-    async fn resolve(&mut self, view: &Arc<View>) {
-        let is_same = self.resolved_of.as_ref().is_some_and(|known| Arc::ptr_eq(known, view));
-        if is_same && self.resolved_at.is_none_or(|at| at.elapsed() < RESOLVE_EVERY) {
-            return;
-        }
-        self.resolved_of = Some(view.clone());
-        let (_, names) = addresses(view);
-        self.resolved_at = (!names.is_empty()).then(Instant::now);
-        let mut resolved = Vec::new();
-        for name in names {
-            match lookup_host((name.as_str(), 0)).await {
-                Ok(found) => resolved.extend(found.map(|address| address.ip().to_canonical())),
-                Err(error) => warn!("cannot resolve the member {name}: {error}"),
-            }
-        }
-        resolved.sort_unstable();
-        resolved.dedup();
-        // Told again although nothing changed: a core that hung may have missed it.
-        if !resolved.is_empty() || resolved != self.resolved {
-            self.resolved.clone_from(&resolved);
-            self.command(Command::Members(resolved.into())).await;
-        }
     }
 
     async fn command(&self, command: Command) {

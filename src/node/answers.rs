@@ -115,8 +115,19 @@ pub fn write_not_allowed(out: &mut Vec<u8>, allow: &str, persistence: Persistenc
 
 /// Appends an error: the reason as `Reason` header and as body.
 pub fn write_error(out: &mut Vec<u8>, status: u16, reason: &str, persistence: Persistence) {
+    write_error_with(out, status, "", reason, persistence);
+}
+
+/// The same with a header line of its own, which ends with CRLF.
+pub fn write_error_with(
+    out: &mut Vec<u8>,
+    status: u16,
+    header: &str,
+    reason: &str,
+    persistence: Persistence,
+) {
     let reason = one_line(reason);
-    let mut extra = format!("Reason: {reason}\r\n");
+    let mut extra = format!("Reason: {reason}\r\n{header}");
     if status == 426 {
         extra.push_str("Upgrade: chronos-peer/1\r\n");
     }

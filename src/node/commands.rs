@@ -1,6 +1,5 @@
 //! What the control thread asks of running cores, over one bounded lock-free queue per core.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU8, AtomicU64,
@@ -9,6 +8,7 @@ use std::sync::atomic::{
 
 use crossbeam_queue::ArrayQueue;
 
+use super::internal_api::Resolved;
 use super::meters::CoreMeters;
 use crate::base::ids::TimerId;
 use crate::cluster::view::View;
@@ -29,7 +29,7 @@ pub enum Command {
     /// Merge timers that were read from an original node; each core takes those that it owns.
     Copies(Arc<Copies>),
     /// The addresses of members that are configured by name: they may use the internal API.
-    Members(Arc<[IpAddr]>),
+    Members(Resolved),
     /// Who hands out timestamps (`host:port`), for clients that are refused; `None`: nobody knows.
     TimestampMaster(Option<Arc<str>>),
 }

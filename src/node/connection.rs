@@ -19,7 +19,7 @@ use super::answers::{Persistence, write_answer, write_continue};
 use super::deadlines::Deadline;
 use super::internal_api::PageHead;
 use super::peer_handshake;
-use super::peering::Hello;
+use super::peering::{Hello, HelloRefusal};
 use super::service::{Caller, RequestLine, Served, Service};
 
 /// Requests under way on one connection above which no more are taken from it.
@@ -240,6 +240,14 @@ impl Connection {
     /// Answers with an error after everything before it, and closes.
     pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
         self.in_order(|out| service.refuse(out, status, reason));
+        self.is_closing = true;
+        self.drop_partial();
+    }
+
+    /// Answers a peer whose Upgrade is refused, and closes.
+    pub fn refuse_peer(&mut self, service: &mut Service, refusal: &HelloRefusal) {
+        let (status, header) = peer_handshake::refusal_of(refusal);
+        self.in_order(|out| service.refuse_with(out, status, header, &refusal.to_string()));
         self.is_closing = true;
         self.drop_partial();
     }

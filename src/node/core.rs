@@ -289,11 +289,11 @@ impl Core {
         }
     }
 
-    /// A dial was refused because another process is this node, as far as the peer knows: until
-    /// some peer takes this one for it, clients' writes are refused.
-    pub fn peer_refused_as_twin(&mut self, now: Now, peer: PeerIndex) {
+    /// A dial was refused because the peer does not take this process for the node that it says it
+    /// is: until some peer does, clients' writes are refused.
+    pub fn peer_disowns(&mut self, now: Now, peer: PeerIndex) {
         let (peering, _, _, mut behind) = self.parts(now);
-        peering.refused_as_twin(&mut behind, peer);
+        peering.disowned_by(&mut behind, peer);
     }
 
     /// A dial failed, or the connection that was dialled is gone. Ignored after
@@ -323,6 +323,13 @@ impl Core {
     /// A peer asks for an Upgrade.
     pub fn inbound_opened(&mut self, now: Now, hello: &Hello) -> Result<InboundId, HelloRefusal> {
         self.inbounds.opened(now.mono, hello, &mut self.peering)
+    }
+
+    /// An Upgrade was refused before [`Core::inbound_opened`] was asked.
+    pub fn inbound_refused(&mut self, refusal: HelloRefusal) -> HelloRefusal {
+        let is_elsewhere = matches!(refusal, HelloRefusal::Elsewhere(_));
+        self.peering.counters.strangers += u64::from(is_elsewhere);
+        refusal
     }
 
     /// Bytes over a connection that a peer dialled. `Err`: close it and call

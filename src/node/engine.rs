@@ -214,6 +214,7 @@ impl Engine {
             match asker {
                 Asker::Host(host) => self.lanes.resolved(now, &mut self.ring, host, found),
                 Asker::Peer(peer) => {
+                    self.server.service.gate.resolved(found.0, &found.1);
                     let core = &mut self.server.service.core;
                     self.peers.resolved(now, &mut self.ring, core, peer, found);
                 }

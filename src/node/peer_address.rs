@@ -28,9 +28,42 @@ pub fn place_of(address: &str, port: u16) -> Place {
     }
 }
 
+/// Where a node may call another one from so that this one is known by its address there: what it
+/// is called itself, else where it listens.
+pub fn sources(own: &str, listen: IpAddr, to: IpAddr) -> Vec<IpAddr> {
+    let called = match place_of(own, 0) {
+        Place::At(address) => Some(address.ip()),
+        Place::Named(..) => None,
+    };
+    // What is not of the same kind does not get there.
+    let leads_there = |from: &IpAddr| {
+        !from.is_unspecified()
+            && from.is_ipv4() == to.is_ipv4()
+            && from.is_loopback() == to.is_loopback()
+    };
+    called.into_iter().chain([listen]).filter(leads_there).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_calls_from_the_address_that_others_know() {
+        let from = |own: &str, listen: &str, to: &str| {
+            let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+            let found = sources(own, ip(listen), ip(to));
+            found.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(from("10.0.0.1:7253", "0.0.0.0", "10.0.0.2"), "10.0.0.1");
+        assert_eq!(from("10.0.0.1:7253", "192.168.0.1", "10.0.0.2"), "10.0.0.1 192.168.0.1");
+        assert_eq!(from("node-1:7253", "192.168.0.1", "10.0.0.2"), "192.168.0.1");
+        assert_eq!(from("node-1", "0.0.0.0", "10.0.0.2"), "", "the kernel chooses");
+        assert_eq!(from("10.0.0.1", "::", "fd00::2"), "", "another family");
+        assert_eq!(from("127.0.0.11:80", "127.0.0.11", "127.0.0.12"), "127.0.0.11 127.0.0.11");
+        assert_eq!(from("127.0.0.1:80", "127.0.0.1", "10.0.0.2"), "", "not beyond this machine");
+        assert_eq!(from("10.0.0.1:80", "10.0.0.1", "127.0.0.1"), "");
+    }
 
     #[test]
     fn addresses_with_and_without_ports() {

@@ -14,9 +14,11 @@
 //! X-Chronos-Shards: 2
 //! ```
 //!
-//! Refused with 403 (no member), 409 (two processes of one name), 426 (another protocol), 503 (too
-//! many connections), each with a `Reason`. A node that knows nothing of this answers 404 or the
-//! like: it is talked to over the internal HTTP API.
+//! Refused with 403 (no member; with `X-Chronos-Refused: address` not at its address), 409 (two
+//! processes of one name), 426 (another protocol), 503 (too many connections, or a name that is
+//! not resolved yet), each with a `Reason`. Nobody is told anything before its address was looked
+//! at. A node that knows nothing of this answers 404 or the like: it is talked to over the internal
+//! HTTP API.
 
 use std::io::Write;
 use std::mem::MaybeUninit;
@@ -71,12 +73,13 @@ pub fn parse_request(head: &[u8]) -> Result<Hello, (u16, &'static str)> {
     }
 }
 
-/// The status for a refused hello.
-pub fn status_of(refusal: &HelloRefusal) -> u16 {
+/// The status for a refused hello, and a header line.
+pub fn refusal_of(refusal: &HelloRefusal) -> (u16, &'static str) {
     match refusal {
-        HelloRefusal::Stranger(..) => 403,
-        HelloRefusal::Twins(_) => 409,
-        HelloRefusal::TooMany => 503,
+        HelloRefusal::Stranger(..) => (403, ""),
+        HelloRefusal::Elsewhere(_) => (403, "X-Chronos-Refused: address\r\n"),
+        HelloRefusal::Twins(_) => (409, ""),
+        HelloRefusal::Unresolved | HelloRefusal::TooMany => (503, ""),
     }
 }
 
@@ -89,8 +92,11 @@ pub enum Answered {
     Original,
     /// It refused.
     Refused,
-    /// It refused because another process is the node that this one says it is.
-    Twin,
+    /// It cannot say yet, or not now.
+    Busy,
+    /// It does not take this process for the node that it says it is: another one is, or this one
+    /// calls from another address.
+    Disowned,
 }
 
 /// Reads the answer to an Upgrade. `Ok(None)`: more bytes are needed. `Err`: no HTTP, or no answer
@@ -112,17 +118,23 @@ pub fn parse_answer(bytes: &[u8]) -> Result<Option<Answered>, ()> {
         },
         // 426 is a later version of ours that does not speak this protocol any more.
         Some(400 | 404 | 405 | 426 | 501) => Ok(Some(Answered::Original)),
-        Some(409) => Ok(Some(Answered::Twin)),
+        Some(409) => Ok(Some(Answered::Disowned)),
+        Some(403) if value_of(response.headers, "X-Chronos-Refused") == Some("address") => {
+            Ok(Some(Answered::Disowned))
+        }
+        Some(503) => Ok(Some(Answered::Busy)),
         Some(_) => Ok(Some(Answered::Refused)),
         None => Err(()),
     }
 }
 
+fn value_of<'h>(headers: &[Header<'h>], name: &str) -> Option<&'h str> {
+    let found = headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+    std::str::from_utf8(found.value).ok().map(str::trim)
+}
+
 fn hello_of(headers: &[Header<'_>]) -> Result<Hello, (u16, &'static str)> {
-    let value_of = |name: &str| {
-        let found = headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
-        std::str::from_utf8(found.value).ok().map(str::trim)
-    };
+    let value_of = |name: &str| value_of(headers, name);
     let upgrades = value_of("Connection").is_some_and(|list| {
         list.split(',').any(|item| item.trim().eq_ignore_ascii_case("upgrade"))
     });
@@ -182,11 +194,21 @@ mod tests {
         for original in ["404 Not Found", "400 Bad Request", "405 No", "426 Upgrade Required"] {
             assert_eq!(read(original), Ok(Some(Answered::Original)), "{original}");
         }
-        for refused in ["403 Forbidden", "503 Busy", "200 OK", "302 Found"] {
+        for refused in ["403 Forbidden", "200 OK", "302 Found"] {
             assert_eq!(read(refused), Ok(Some(Answered::Refused)), "{refused}");
         }
-        let twins = HelloRefusal::Twins("10.0.0.2:7253".into());
-        assert_eq!(read(&format!("{} Conflict", status_of(&twins))), Ok(Some(Answered::Twin)));
+        let refusals = [
+            (HelloRefusal::Twins("10.0.0.2:7253".into()), Answered::Disowned),
+            (HelloRefusal::Elsewhere("from there".into()), Answered::Disowned),
+            (HelloRefusal::Stranger("a".into(), "b".into()), Answered::Refused),
+            (HelloRefusal::Unresolved, Answered::Busy),
+            (HelloRefusal::TooMany, Answered::Busy),
+        ];
+        for (refusal, answered) in refusals {
+            let (status, header) = refusal_of(&refusal);
+            let line = format!("{status} No\r\n{}", header.trim_end());
+            assert_eq!(read(line.trim_end()), Ok(Some(answered)), "{refusal}");
+        }
         assert_eq!(read("101 Switching Protocols"), Err(()), "without saying who it is");
         assert_eq!(parse_answer(b"\x16\x03\x01"), Err(()));
         assert_eq!(parse_answer(&vec![b'H'; HEAD_BYTES_MAX]), Err(()));

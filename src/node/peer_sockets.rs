@@ -12,7 +12,7 @@ use crate::shard::effects::Dialect;
 
 use super::core::Core;
 use super::owner::Owner;
-use super::peer_address::{Place, place_of};
+use super::peer_address::{Place, place_of, sources};
 use super::peer_handshake::{Answered, parse_answer, write_acceptance, write_request};
 use super::peering::{Connected, InboundId, PeerAction};
 use super::resolver::{Asker, Resolver};
@@ -79,8 +79,8 @@ struct Dialled {
 pub struct PeerSockets {
     /// Upgrades that nodes refused.
     pub refused: u64,
-    /// Where peers without a port listen: this node's own port.
-    port: u16,
+    /// Where this node listens; peers without a port listen at the same one.
+    listen: SocketAddr,
     dialled: Vec<Dialled>,
     /// By the place of their [`InboundId`].
     inbounds: Vec<Option<(InboundId, Socket)>>,
@@ -91,10 +91,10 @@ pub struct PeerSockets {
 
 impl PeerSockets {
     /// None yet.
-    pub fn new(resolver: Resolver, port: u16) -> Self {
+    pub fn new(resolver: Resolver, listen: SocketAddr) -> Self {
         Self {
             refused: 0,
-            port,
+            listen,
             dialled: Vec::new(),
             inbounds: Vec::new(),
             resolver,
@@ -336,7 +336,7 @@ impl PeerSockets {
         assert!(matches!(dialled.stage, Stage::Idle), "a peer is dialled once at a time");
         (dialled.shard_tries, dialled.is_original) = (0, false);
         dialled.began = now.mono;
-        match place_of(&core.view().peers()[peer.index()].address, self.port) {
+        match place_of(&core.view().peers()[peer.index()].address, self.listen.port()) {
             Place::At(address) => dialled.addresses = vec![address],
             Place::Named(name, port) => {
                 let is_asked = dialled.asked.as_ref() == Some(&name)
@@ -358,7 +358,12 @@ impl PeerSockets {
         let addresses = &dialled.addresses;
         let address = addresses.get(dialled.next % addresses.len().max(1)).copied();
         let owner = Owner::Peer(u32::from(peer.0)).to_bits();
-        match address.map(|address| ring.connect(address, owner)) {
+        let connect = |address: SocketAddr| {
+            let view = core.view();
+            let own = &view.peers()[view.own().index()].address;
+            ring.connect_from(&sources(own, self.listen.ip(), address.ip()), address, owner)
+        };
+        match address.map(connect) {
             Some(Ok(socket)) => dialled.stage = Stage::Connecting(socket),
             None | Some(Err(_)) => {
                 dialled.stage = Stage::Idle;
@@ -413,10 +418,14 @@ impl PeerSockets {
                 ring.close(socket);
                 core.peer_lost(now, peer);
             }
-            Answered::Twin => {
+            Answered::Busy => {
+                ring.close(socket);
+                core.peer_lost(now, peer);
+            }
+            Answered::Disowned => {
                 self.refused += 1;
                 ring.close(socket);
-                core.peer_refused_as_twin(now, peer);
+                core.peer_disowns(now, peer);
             }
         }
     }

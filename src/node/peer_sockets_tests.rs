@@ -1,8 +1,9 @@
 //! Nodes that talk over real sockets on loopback addresses: dials, upgrades, refusals.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use super::commands::Command;
 use super::settings::NodeSettings;
 use super::{NodeHandle, StartError, start};
 use crate::cluster::view::{Membership, View};
+use socket2::{Domain, Socket, Type};
 
 /// Longest wait for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,14 +24,16 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A port that was free a moment ago on 127.0.0.11 to .13.
+/// A port that was free a moment ago on 127.0.0.11 to .13, below those that the kernel gives to
+/// outgoing connections: nodes call from these addresses.
 fn free_port() -> u16 {
-    for _ in 0..100 {
-        let first = TcpListener::bind("127.0.0.11:0").expect("loopback");
-        let port = first.local_addr().expect("bound").port();
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + (std::process::id() % 20_000) as u16;
+    for _ in 0..1_000 {
+        let port = first + NEXT.fetch_add(1, Relaxed);
         let is_free =
             |last: u8| TcpListener::bind(SocketAddr::from(([127, 0, 0, last], port))).is_ok();
-        if is_free(12) && is_free(13) {
+        if is_free(11) && is_free(12) && is_free(13) {
             return port;
         }
     }
@@ -83,7 +87,18 @@ fn knows(node: &NodeHandle, peers: u64) -> bool {
 /// Sends a request on a connection of its own and returns the head of the answer, and what comes
 /// behind it until the node closes or the head asks for nothing more.
 fn ask(to: SocketAddr, text: &str) -> String {
-    let mut stream = TcpStream::connect(to).expect("it listens");
+    ask_over(TcpStream::connect(to).expect("it listens"), text)
+}
+
+/// The same from a loopback address.
+fn ask_from(last: u8, to: SocketAddr, text: &str) -> String {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).expect("a loopback address");
+    socket.connect(&to.into()).expect("it listens");
+    ask_over(socket.into(), text)
+}
+
+fn ask_over(mut stream: TcpStream, text: &str) -> String {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.write_all(text.as_bytes()).expect("taken");
     read_head(&mut stream)
@@ -201,6 +216,64 @@ fn whoever_is_no_peer_is_told_why() {
 }
 
 #[test]
+fn nobody_speaks_for_a_member_from_another_address() {
+    let port = free_port();
+    let node = launch(&settings(0, 3, port, 1));
+    let (down, other) = (address(1, port).to_string(), address(2, port).to_string());
+    let nobody = ask_from(77, node.address, &upgrade(&down));
+    let member = ask_from(13, node.address, &upgrade(&down));
+    for refused in [&nobody, &member] {
+        assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+        assert!(refused.contains("X-Chronos-Refused: address\r\n"), "{refused}");
+        for secret in ["Incarnation", "X-Chronos-Name", &other] {
+            assert!(!refused.contains(secret), "{secret} is disclosed: {refused}");
+        }
+    }
+    assert!(!nobody.contains(&down[..10]), "a stranger learns nothing: {nobody}");
+    let stranger = ask_from(77, node.address, &upgrade("10.9.9.9:7253"));
+    assert_eq!(stranger, nobody, "whether a name is a member's is not told either");
+    until("the count", || sum(&node, "peer_strangers") == 3);
+    assert!(ask_from(12, node.address, &upgrade(&down)).starts_with("HTTP/1.1 101 "));
+    assert!(ask_from(1, node.address, &upgrade(&other)).starts_with("HTTP/1.1 101 "));
+    finish(node);
+    let open = launch(&NodeSettings { accept_strangers: true, ..settings(0, 3, port, 1) });
+    assert!(ask_from(77, open.address, &upgrade(&down)).starts_with("HTTP/1.1 101 "));
+    finish(open);
+}
+
+#[test]
+fn a_node_whose_address_is_not_its_names_takes_no_writes() {
+    let port = free_port();
+    let name = format!("node-2.invalid:{port}");
+    let nodes = vec![address(0, port).to_string(), name.clone()];
+    let with = |node: usize, localhost: &str| {
+        let members =
+            Membership { localhost: localhost.into(), nodes: nodes.clone(), ..<_>::default() };
+        NodeSettings { membership: Some(members), ..settings(node, 2, port, 1) }
+    };
+    let first = launch(&with(0, &nodes[0]));
+    // It listens at the address of the second, and calls from there.
+    let second = launch(&with(1, &name));
+    let members = |last: u8| {
+        let found = vec![IpAddr::from([127, 0, 0, last])];
+        first.command(&Command::Members(Arc::new([("node-2.invalid".into(), found)])));
+    };
+    let is_taken = || post(second.address, 1).starts_with("HTTP/1.1 200 ");
+    until("the first to be met", || knows(&second, 0) && is_taken());
+    // Nothing is known of the name yet: that is nobody's mistake.
+    assert_eq!(sum(&first, "peer_strangers") + sum(&second, "peer_refusals"), 0);
+    members(13);
+    until("it to be disowned", || !is_taken());
+    until("the counts", || sum(&first, "peer_strangers") > 0 && sum(&second, "peer_refusals") > 0);
+    let refused = post(second.address, 1);
+    assert!(refused.contains("do not take this process for this node"), "{refused}");
+    members(12);
+    until("it to be taken for itself", || knows(&second, 1) && is_taken());
+    finish(first);
+    finish(second);
+}
+
+#[test]
 fn garbage_after_an_upgrade_closes_the_connection_and_nothing_else() {
     let port = free_port();
     let node = launch(&settings(0, 2, port, 1));
@@ -226,6 +299,8 @@ fn an_original_node_is_pinged_over_http() {
         let mut seen = Vec::new();
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
+            let from = stream.peer_addr().expect("connected").ip();
+            assert_eq!(from, address(0, 0).ip(), "it calls from where it listens");
             stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
             for _ in 0..3 {
                 let head = read_head(&mut stream);

@@ -44,8 +44,8 @@ pub struct Hello {
     pub shards: u16,
 }
 
-/// Why a peer's connection is refused, with 403 or 409 (503 when there are too many); the text is
-/// logged by both sides.
+/// Why a peer's connection is refused, with 403 or 409 (503 when that passes). The text goes to the
+/// peer; both sides count it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HelloRefusal {
     /// Not a member, and `cluster.accept_strangers` is off.
@@ -54,6 +54,12 @@ pub enum HelloRefusal {
     /// Another live process says that it is this node (or it says that it is we).
     #[error("two processes say that they are {0}; stop one of them or give it another address")]
     Twins(String),
+    /// It does not call from the address of the node that it says it is; the text says more.
+    #[error("{0}")]
+    Elsewhere(String),
+    /// Members are configured by names that this node has not looked up yet.
+    #[error("the addresses of some members are not known here yet; try again in a moment")]
+    Unresolved,
     /// More connections than all cores of all peers need.
     #[error("too many connections between nodes end at this core")]
     TooMany,
@@ -181,8 +187,8 @@ struct Peer {
     has_gaps: bool,
     /// Lost connections, to spread dials.
     losses: u64,
-    /// It refused the last dial: another process is this node, it says.
-    has_twin: bool,
+    /// It refused the last dial: it does not take this process for this node.
+    disowns: bool,
 }
 
 /// The dialled side of all peers of a core.
@@ -294,7 +300,7 @@ impl Peering {
                 heard_at: now,
                 has_gaps: false,
                 losses: 0,
-                has_twin: false,
+                disowns: false,
             });
         }
         let digest = view.digest();
@@ -341,7 +347,7 @@ impl Peering {
         };
         self.counters.connected += 1;
         dialled.stage = Stage::Open;
-        dialled.has_twin = false;
+        dialled.disowns = false;
         dialled.heard_at = now;
         if dialled.voice.dialect() != Dialect::Http && connected.dialect == Dialect::Http {
             // Not all that can be told in frames can be told in HTTP.
@@ -376,19 +382,19 @@ impl Peering {
         true
     }
 
-    /// A dial was refused because another process is this node.
-    pub fn refused_as_twin(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
+    /// A dial was refused because the peer does not take this process for this node.
+    pub fn disowned_by(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
         self.lost(behind, peer);
         if let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) {
-            dialled.has_twin = true;
+            dialled.disowns = true;
         }
     }
 
-    /// Whether another process is this node for all that can be reached: what a client writes here
-    /// would be in this process alone, and lost when one of the two is stopped.
+    /// Whether nobody that can be reached takes this process for this node: what a client writes
+    /// here would be in this process alone, and lost when it is stopped.
     pub fn is_disowned(&self) -> bool {
         let peers = || self.peers.iter().flatten();
-        peers().any(|peer| peer.has_twin) && peers().all(|peer| peer.stage != Stage::Open)
+        peers().any(|peer| peer.disowns) && peers().all(|peer| peer.stage != Stage::Open)
     }
 
     /// Whether the node that answered a dial is the one that was meant.
@@ -414,7 +420,7 @@ impl Peering {
             dialled.voice.closed();
         }
         dialled.stage = Stage::Closed;
-        dialled.has_twin = false;
+        dialled.disowns = false;
         dialled.losses += 1;
         let seed = self.hello.incarnation ^ u64::from(peer.0) << 32;
         let spread = mix(seed.wrapping_add(dialled.losses << 40 | u64::from(self.hello.shard)));
@@ -682,7 +688,7 @@ impl Peering {
                 dialled.voice.closed();
             }
             dialled.stage = Stage::Closed;
-            dialled.has_twin = false;
+            dialled.disowns = false;
             self.actions.push(PeerAction::Close(peer));
         }
         if verdict.dial && dialled.stage == Stage::Closed {

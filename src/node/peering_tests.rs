@@ -448,7 +448,7 @@ fn a_process_that_is_refused_as_a_twin_takes_no_writes() {
     let peers = [1, 2].map(|node| network.core(0, 0).view().node_named(&name(node)).expect("one"));
     assert_eq!(actions, peers.map(PeerAction::Dial));
     assert!(!refuses(&mut network), "nobody has said anything");
-    network.core(0, 0).peer_refused_as_twin(now, peers[0]);
+    network.core(0, 0).peer_disowns(now, peers[0]);
     assert!(refuses(&mut network), "nobody else believes it");
     let connected = Connected { dialect: Dialect::Frames, hello: Some(hello(&name(2), 6)) };
     network.core(0, 0).peer_connected(now, peers[1], &connected);

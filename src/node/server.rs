@@ -10,9 +10,8 @@ use super::answers::{write_no_timestamps, write_timestamps};
 use super::connection::{Appetite, Connection, Home};
 use super::deadlines::Deadlines;
 use super::owner::Owner;
-use super::peer_handshake;
 use super::peer_sockets::PeerSockets;
-use super::service::Service;
+use super::service::{Caller, Service};
 use super::timestamp_issuer::{Denial, Issued, Issuer};
 
 /// Connections beyond the limit that are answered 503; still more are closed without a word.
@@ -181,15 +180,15 @@ impl Server {
                 self.close(ring, place);
                 continue;
             }
-            match self.service.core.inbound_opened(now, &hello) {
+            let caller = Caller { far_ends: ring.far_ends(), socket: connection.socket };
+            match self.service.admit_peer(now, &hello, caller) {
                 Ok(inbound) => {
                     let (socket, rest) = (connection.socket, connection.take_rest());
                     self.forget(place);
                     peers.adopt(now, ring, &mut self.service.core, (inbound, socket), &rest);
                 }
                 Err(refusal) => {
-                    let status = peer_handshake::status_of(&refusal);
-                    connection.fail(&mut self.service, status, &refusal.to_string());
+                    connection.refuse_peer(&mut self.service, &refusal);
                     self.mark_dirty(place);
                 }
             }

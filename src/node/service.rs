@@ -11,9 +11,12 @@ use crate::wire::resync_json::{Reference, parse_references};
 use crate::wire::timer_json::JsonScratch;
 use crate::wire::timer_path::{PublicId, TimerPath, parse_path};
 
-use super::answers::{Persistence, cut_body, write_error, write_not_allowed, write_pong};
+use super::answers::{
+    Persistence, cut_body, write_error, write_error_with, write_not_allowed, write_pong,
+};
 use super::core::Core;
 use super::internal_api::{Gate, PageHead, copy_of};
+use super::peering::{Hello, HelloRefusal, InboundId};
 
 /// Content buffers above this are given back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
@@ -296,6 +299,21 @@ impl Service {
         self.gate.admit(self.core.view(), address).map_err(|reason| (403, reason))
     }
 
+    /// A peer at the other end of `socket` asks for an Upgrade. Who it says it is must be at its
+    /// address; then the core looks at it.
+    pub fn admit_peer(
+        &mut self,
+        now: Now,
+        hello: &Hello,
+        caller: Caller<'_>,
+    ) -> Result<InboundId, HelloRefusal> {
+        let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
+        match self.gate.admit_peer(self.core.view(), &hello.name, address) {
+            Ok(()) => self.core.inbound_opened(now, hello),
+            Err(refusal) => Err(self.core.inbound_refused(refusal)),
+        }
+    }
+
     /// Writes the refusal of what is not taken.
     fn settle(
         &mut self,
@@ -311,9 +329,14 @@ impl Service {
 
     /// Appends the answer to bytes that are no request, or to a request that is not taken.
     pub fn refuse(&mut self, out: &mut Vec<u8>, status: u16, reason: &str) {
+        self.refuse_with(out, status, "", reason);
+    }
+
+    /// The same with a header line of its own.
+    pub fn refuse_with(&mut self, out: &mut Vec<u8>, status: u16, header: &str, reason: &str) {
         self.written += 1;
         self.bad += u64::from(status < 500);
-        write_error(out, status, reason, Persistence::CLOSE);
+        write_error_with(out, status, header, reason, Persistence::CLOSE);
     }
 
     fn not_allowed(&mut self, out: &mut Vec<u8>, allow: &str, persistence: Persistence) -> Served {

@@ -145,7 +145,7 @@ type Ready = (usize, Result<(Mailbox, Waker), RingError>);
 struct Go {
     mailboxes: Arc<[Mailbox]>,
     resolver: Resolver,
-    port: u16,
+    listen: SocketAddr,
 }
 
 /// What one core listens on.
@@ -227,7 +227,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         .map_err(|error| StartError::Cores(format!("cannot start the resolver: {error}")))?;
     for (go, resolver) in gos.iter().zip(resolvers) {
         // A thread that is gone is told by `has_failed`.
-        let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver, port: address.port() });
+        let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver, listen: address });
     }
     let cores = placement.into_iter().flatten().collect();
     Ok(NodeHandle {
@@ -357,7 +357,7 @@ impl Seat {
             }
         };
         let _ = self.ready.send((self.own, Ok((ring.mailbox(), ring.waker()))));
-        let Ok(Go { mailboxes, resolver, port }) = self.go.recv() else { return Ok(()) };
+        let Ok(Go { mailboxes, resolver, listen }) = self.go.recv() else { return Ok(()) };
         let settings = &self.settings;
         let began = now();
         let core = Core::with_identity(self.shard_config(), self.mesh, self.identity, began);
@@ -378,7 +378,7 @@ impl Seat {
             server: Server::new(service, own, &settings.limits, began.mono),
             timestamps: TimestampServer::new(&timestamp, issuer, began.mono),
             lanes: Lanes::new(resolver.clone(), &settings.callbacks, began.mono),
-            peers: PeerSockets::new(resolver.clone(), port),
+            peers: PeerSockets::new(resolver.clone(), listen),
             resolver,
             commands: self.commands,
             mailboxes,

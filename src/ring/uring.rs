@@ -1,7 +1,7 @@
 //! The ring itself: what callers see of it, and its turn.
 
 use std::marker::PhantomData;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -119,7 +119,20 @@ impl Ring {
     /// socket can be made (EMFILE). Cost: two system calls here, and the connect itself with the
     /// next turn.
     pub fn connect(&mut self, address: SocketAddr, owner: u64) -> Result<SocketId, Errno> {
+        self.connect_from(&[], address, owner)
+    }
+
+    /// As [`Ring::connect`], from the first of these addresses that this machine has; when it has
+    /// none of them, the kernel chooses one.
+    pub fn connect_from(
+        &mut self,
+        sources: &[IpAddr],
+        address: SocketAddr,
+        owner: u64,
+    ) -> Result<SocketId, Errno> {
         let socket = new_socket(address).map_err(|error| Errno::of(&error))?;
+        let _ =
+            sources.iter().any(|source| socket.bind(&SocketAddr::new(*source, 0).into()).is_ok());
         Ok(self.begin_connecting(socket.into(), SockAddr::from(address), owner))
     }
 

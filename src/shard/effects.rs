@@ -265,10 +265,10 @@ pub enum Refusal {
     /// cluster.writes_waiting_max.
     #[error("too many writes wait for replicas (cluster.writes_waiting_max); retry in a moment")]
     WritesFull,
-    /// Another process is this node, say all peers that can be reached.
+    /// No peer that can be reached takes this process for this node.
     #[error(
-        "another process says that it is this node, and is believed; stop one of the two or give \
-         it another address"
+        "the other nodes do not take this process for this node: another process says that it is, \
+         or this one calls from another address than [cluster] has"
     )]
     Twin,
     /// The queue to the core that owns the timer is full.

@@ -188,6 +188,10 @@ fn strangers_get_no_connection() {
     let refused = |headers: &str| upgrade(from, to, headers).expect("an answer").1.status;
     assert_eq!(refused("Connection: Upgrade\r\nUpgrade: chronos-peer/2\r\n"), 426);
     assert_eq!(refused("Connection: Upgrade\r\nUpgrade: chronos-peer/1\r\n"), 400);
+    // The right name at an address that no member has, while that member is down.
+    let elsewhere = "127.0.0.77:0".parse().expect("an address");
+    let answer = upgrade_as(&claim, elsewhere, to).expect("an answer").1;
+    assert_eq!((answer.status, answer.header("X-Chronos-Incarnation")), (403, None), "{answer:?}");
     assert_eq!(status(&claim).status, 101);
 }
 

@@ -164,7 +164,7 @@ impl CoreDriver {
             Input::RefusedAsTwin(id) => {
                 let peer = world.network.connections[id].peer;
                 if self.dialled.get(&peer) == Some(&id) {
-                    self.core.peer_refused_as_twin(self.now, peer);
+                    self.core.peer_disowns(self.now, peer);
                 }
                 // Nothing is left for the core to lose.
                 self.closed(world, id, End::Dialler);

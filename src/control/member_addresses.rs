@@ -1,0 +1,106 @@
+//! Looks up the members that are configured by name, so that the cores know their addresses: who
+//! calls from another one is not let in.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::lookup_host;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::cluster::view::View;
+use crate::node::commands::Command;
+use crate::node::internal_api::addresses;
+
+/// How often the names are looked up, and at once when the members change.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Tells the cores the addresses of the members' names, until the node stops.
+pub async fn tell(mut views: watch::Receiver<Arc<View>>, commands: mpsc::Sender<Command>) {
+    let mut known: Vec<(String, Vec<IpAddr>)> = Vec::new();
+    loop {
+        let (_, names) = addresses(&views.borrow_and_update().clone());
+        let found = look_up(names, &known).await;
+        // Told again although nothing changed: a core that hung may have missed it.
+        if !found.is_empty() || !known.is_empty() {
+            known.clone_from(&found);
+            if commands.send(Command::Members(found.into())).await.is_err() {
+                return;
+            }
+        }
+        if matches!(timeout(EVERY, views.changed()).await, Ok(Err(_))) {
+            return;
+        }
+    }
+}
+
+/// All at once: a name that nobody answers for takes seconds. A name that fails keeps its last
+/// addresses.
+async fn look_up(
+    names: Vec<String>,
+    known: &[(String, Vec<IpAddr>)],
+) -> Vec<(String, Vec<IpAddr>)> {
+    let begin = |name: String| -> (String, JoinHandle<std::io::Result<Vec<IpAddr>>>) {
+        let asked = name.clone();
+        let look = async move {
+            let found = lookup_host((asked, 0)).await?;
+            Ok(found.map(|address| address.ip().to_canonical()).collect())
+        };
+        (name, tokio::spawn(look))
+    };
+    let mut all = Vec::new();
+    for (name, lookup) in names.into_iter().map(begin).collect::<Vec<_>>() {
+        let reason = match lookup.await {
+            Ok(Ok(found)) => {
+                all.push((name, found));
+                continue;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        warn!("cannot resolve the member {name}: {reason}");
+        let last = known.iter().find(|(known, _)| *known == name);
+        all.push((name, last.map_or(Vec::new(), |(_, last)| last.clone())));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::view::Membership;
+
+    #[tokio::test]
+    async fn every_name_is_told_with_what_is_known_of_it() {
+        let view = |nodes: &[&str]| {
+            let membership = Membership {
+                localhost: nodes[0].into(),
+                nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+                ..Membership::default()
+            };
+            Arc::new(View::build(None, &membership).expect("a cluster"))
+        };
+        let (views, changes) = watch::channel(view(&["10.0.0.1", "localhost:7253", "no.invalid"]));
+        let (commands, mut told) = mpsc::channel(1);
+        let task = tokio::spawn(tell(changes, commands));
+        let Some(Command::Members(found)) = told.recv().await else { panic!("names are told") };
+        let names: Vec<&str> = found.iter().map(|(name, _)| &name[..]).collect();
+        assert_eq!(names, ["localhost", "no.invalid"]);
+        assert!(found[0].1.iter().all(IpAddr::is_loopback) && !found[0].1.is_empty());
+        assert!(found[1].1.is_empty(), "a name that fails is no reason to wait for the others");
+        views.send(view(&["10.0.0.1", "10.0.0.2"])).expect("the task listens");
+        let Some(Command::Members(found)) = told.recv().await else { panic!("names went") };
+        assert!(found.is_empty());
+        drop(views);
+        task.await.expect("it ends with the node");
+    }
+
+    #[tokio::test]
+    async fn a_name_that_fails_keeps_its_last_addresses() {
+        let last = vec![("no.invalid".to_owned(), vec![IpAddr::from([10, 0, 0, 2])])];
+        assert_eq!(look_up(vec!["no.invalid".into()], &last).await, last);
+    }
+}
