@@ -184,7 +184,8 @@ fn strangers_get_no_connection() {
     assert!(reason.contains("127.0.0.99:7253"), "{reason}");
     // "I am you."
     let twin = Claim { name: cluster.names[0].clone(), ..claim.clone() };
-    assert_eq!(status(&twin).status, 409);
+    assert_eq!(upgrade_as(&twin, to, to).expect("an answer").1.status, 409);
+    assert_eq!(status(&twin).status, 403, "it has another address");
     let refused = |headers: &str| upgrade(from, to, headers).expect("an answer").1.status;
     assert_eq!(refused("Connection: Upgrade\r\nUpgrade: chronos-peer/2\r\n"), 426);
     assert_eq!(refused("Connection: Upgrade\r\nUpgrade: chronos-peer/1\r\n"), 400);
