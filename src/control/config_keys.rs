@@ -325,7 +325,7 @@ pub static KEYS: [Key; 72] = [
         name: "accept_strangers",
         kind: Kind::Boolean,
         flag: None,
-        help: "Whether nodes at addresses that are no member's may connect and use the internal API.",
+        help: "Whether nodes at addresses of no member may connect and use the internal API.",
         get: |config| Value::Boolean(config.node.accept_strangers),
         set: |config, value| config.node.accept_strangers = value.boolean(),
     },
