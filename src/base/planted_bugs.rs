@@ -62,6 +62,8 @@ pub enum Bug {
     ClockJumpFollowed = 27,
     /// Timestamps are made and sent after the lease is over.
     LeaseNotChecked = 28,
+    /// A node that is not to hold a timer any more answers reads by the tombstone that it has left.
+    TombstoneOffTheListAnswersReads = 29,
 }
 
 impl Bug {
@@ -87,7 +89,7 @@ impl Bug {
     ];
 
     /// Those that need a second node: a simulation of a cluster must find each.
-    pub const CLUSTER: [Bug; 9] = [
+    pub const CLUSTER: [Bug; 10] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -97,6 +99,7 @@ impl Bug {
         Bug::WriteAnsweredBeforeReplicas,
         Bug::ActivesNotUnited,
         Bug::StaleCopyResurrects,
+        Bug::TombstoneOffTheListAnswersReads,
     ];
 
     /// Those of the timestamp service: its own simulation must find each.

@@ -204,6 +204,14 @@ impl Shard {
         }
     }
 
+    /// A timer was written anew that this node is not to hold. A tombstone of before stays, for
+    /// older copies may still come; but the others hold the timer.
+    pub(super) fn leave_to_others(&mut self, id: TimerId, placement: &Placement) {
+        if let Some(slot) = self.find(id) {
+            self.place(slot, placement);
+        }
+    }
+
     /// Gives back what a record held beyond its slot: payload, host, placement, its count.
     pub(super) fn release(&mut self, tick: Tick, held: &Record) {
         if held.is_live() {

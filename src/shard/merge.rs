@@ -257,7 +257,7 @@ impl Shard {
                 let slot = self.hold(tick, &outline, host, body.content);
                 self.look_later_if_misplaced(tick, slot);
             }
-            Some(_) => {}
+            Some(_) => self.leave_to_others(outline.id, &outline.placement),
             None => {
                 let is_wanted = is_own && self.room(0).is_ok();
                 if held.is_some() || is_wanted && !is_planted(Bug::DropTombstonesAtRestart) {
@@ -268,8 +268,31 @@ impl Shard {
         }
         if is_from_site {
             self.pass_on(&outline, copy, former, outbox);
+        } else if copy.is_write {
+            self.tell_former(&outline, former, teller, outbox);
         }
         Ok(())
+    }
+
+    /// A write has given a timer to other nodes. Whoever took it need not hold the timer, and so
+    /// not know who held it before: those that did are told by one who was one of them.
+    fn tell_former(
+        &mut self,
+        outline: &Outline,
+        former: Option<Replicas>,
+        teller: Teller,
+        outbox: &mut Outbox,
+    ) {
+        let Some(former) = former.filter(|former| *former != outline.placement.replicas) else {
+            return;
+        };
+        let view = &self.peers.view;
+        let told = view.peers_of(&outline.placement.replicas).with(self.peers.own());
+        let told = teller.peer.map_or(told, |teller| told.with(teller));
+        let untold = view.peers_of(&former).minus(told).minus(self.peers.dead());
+        if let Some(slot) = self.find(outline.id).filter(|_| !untold.is_empty()) {
+            self.tell(slot, untold, true, outbox);
+        }
     }
 
     /// A copy from another site goes to the replicas of this one.

@@ -16,6 +16,8 @@ mod collect;
 #[cfg(test)]
 mod collect_tests;
 #[cfg(test)]
+mod harness_tests;
+#[cfg(test)]
 mod cluster_tests;
 pub mod counters;
 pub mod effects;
@@ -28,6 +30,8 @@ mod peers;
 mod placements;
 mod pops;
 mod reads;
+#[cfg(test)]
+mod reads_tests;
 mod reconcile;
 mod record;
 mod requests;

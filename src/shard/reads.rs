@@ -1,6 +1,10 @@
-//! Reads of timers that this node does not hold: asks those that may, one after the other.
+//! Reads. What this node holds answers where it is known to be the latest; else those are asked
+//! that may hold the timer, one after the other, the rightful holders first. A tombstone says that
+//! a timer has ended only on a node that is still to hold it: on others it may be older than a
+//! timer that was written anew.
 
 use crate::base::ids::{PeerIndex, PeerSet, TimerId};
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::timer::definition::Content;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy, decode_message};
@@ -22,6 +26,8 @@ struct Waiting {
     asked: PeerIndex,
     asked_at: Tick,
     left: PeerSet,
+    /// The rightful holders, as far as this node knows.
+    listed: PeerSet,
     /// Whether somebody who may hold the timer could not be asked.
     is_unsure: bool,
 }
@@ -66,16 +72,9 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> Option<Answer> {
         self.counters.reads += 1;
-        if let Some(slot) = self.find(target.id) {
-            let held = *self.records.get(slot);
-            let is_own = self.placements.get(held.placement).own.is_some();
-            if is_own || self.peers.is_alone() {
-                return Some(if held.is_live() {
-                    Answer::Found(Box::new(self.view_of(&held, now)))
-                } else {
-                    Answer::NotFound
-                });
-            }
+        let held = self.find(target.id).map(|slot| *self.records.get(slot));
+        if let Some(held) = held.filter(|held| self.peers.is_alone() || self.is_trusted(held)) {
+            return Some(self.answer_of(now, &held));
         }
         if self.peers.is_alone() {
             return Some(Answer::NotFound);
@@ -83,26 +82,39 @@ impl Shard {
         if self.reads.len() >= READS_MAX {
             return Some(Answer::Refused(Refusal::WritesFull));
         }
-        let held = self.find(target.id).map(|slot| *self.records.get(slot));
         let factor = target.factor.unwrap_or(crate::base::limits::REPLICATION_FACTOR_MAX as u8);
         let plan = self.plan_known(target, factor, held.as_ref());
-        let replicas = self.peers.view.peers_of(&plan.placement.replicas);
-        let left = replicas.union(plan.extras).without(self.peers.own());
         let own = self.peers.own();
+        let listed = self.peers.view.peers_of(&plan.placement.replicas);
+        // Last of all everybody: a timer may be with stand-ins that have not handed it over yet.
+        let others = self.peers.view.connected_nodes().intersection(self.peers.alive());
+        let left = listed.union(plan.extras).union(others).without(own);
         let asked_at = now.mono.tick_floor();
-        let waiting = Waiting { from, id: target.id, asked: own, asked_at, left, is_unsure: false };
+        let id = target.id;
+        let waiting = Waiting { from, id, asked: own, asked_at, left, listed, is_unsure: false };
         self.ask_next(now, waiting, outbox)
     }
 
+    /// Whether what is held here is the latest that is known of a timer. A node that is not on the
+    /// list any more is not told of writes.
+    fn is_trusted(&self, held: &Record) -> bool {
+        let is_own = self.placements.get(held.placement).own.is_some();
+        let is_planted = is_planted(Bug::TombstoneOffTheListAnswersReads);
+        is_own && (held.is_live() || is_planted || !self.is_misplaced(held))
+    }
+
+    fn answer_of(&self, now: Now, held: &Record) -> Answer {
+        match held.is_live() {
+            true => Answer::Found(Box::new(self.view_of(held, now))),
+            false => Answer::NotFound,
+        }
+    }
+
     fn ask_next(&mut self, now: Now, mut waiting: Waiting, outbox: &mut Outbox) -> Option<Answer> {
-        let asked = waiting.left.intersection(self.peers.alive()).minus(self.peers.http());
-        let Some(peer) = asked.iter().next() else {
-            let is_unsure = waiting.is_unsure || !waiting.left.is_empty();
-            return Some(if is_unsure {
-                Answer::Refused(Refusal::NoReplica)
-            } else {
-                Answer::NotFound
-            });
+        let able = waiting.left.intersection(self.peers.alive()).minus(self.peers.http());
+        let first = able.intersection(waiting.listed);
+        let Some(peer) = first.iter().chain(able.iter()).next() else {
+            return Some(self.answer_without_others(now, &waiting));
         };
         waiting.asked = peer;
         waiting.asked_at = now.mono.tick_floor();
@@ -111,6 +123,17 @@ impl Shard {
         let purpose = self.reads.insert(waiting);
         outbox.tell(peer, purpose, bytes);
         None
+    }
+
+    /// Nobody else knows of the timer. A copy held here is what there is of it.
+    fn answer_without_others(&self, now: Now, waiting: &Waiting) -> Answer {
+        let is_unsure = waiting.is_unsure || !waiting.left.is_empty();
+        let held = self.find(waiting.id).map(|slot| self.records.get(slot));
+        match held.filter(|held| held.is_live()) {
+            Some(held) if !is_unsure => self.answer_of(now, held),
+            _ if is_unsure => Answer::Refused(Refusal::NoReplica),
+            _ => Answer::NotFound,
+        }
     }
 
     pub(super) fn read_result(
@@ -186,12 +209,11 @@ impl Shard {
         })))
     }
 
-    /// The answer to a peer's fetch; the copy carries the timer's age in place of its start, for
-    /// the asking node knows nothing of our clock.
+    /// The answer to a peer's fetch: a copy, or the tombstone of a rightful holder. It carries the
+    /// timer's age in place of its start, for the asking node knows nothing of our clock.
     pub(super) fn fetched(&mut self, now: Now, id: TimerId) -> Option<Vec<u8>> {
-        let slot = self.find(id)?;
-        let record: Record = *self.records.get(slot);
-        if !record.is_live() {
+        let record = *self.records.get(self.find(id)?);
+        if !record.is_live() && !self.is_trusted(&record) {
             return None;
         }
         let now_ms = now.mono.tick_floor().0;

@@ -135,7 +135,7 @@ impl Shard {
     }
 
     /// Whether a timer is not where it belongs.
-    fn is_misplaced(&self, record: &Record) -> bool {
+    pub(super) fn is_misplaced(&self, record: &Record) -> bool {
         let placement = self.placements.get(record.placement);
         let is_elsewhere = self.right_list(record) != placement.replicas;
         is_elsewhere || record.is_live() && placement.own.is_none()

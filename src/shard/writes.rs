@@ -150,7 +150,8 @@ impl Shard {
                 let slot = self.bury(tick, &new.outline(plan.placement));
                 self.look_later_if_misplaced(tick, slot);
             }
-            _ => {}
+            Some(_) => self.leave_to_others(new.id, &plan.placement),
+            None => {}
         }
         self.replicate(now, new, plan, outbox)
     }

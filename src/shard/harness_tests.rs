@@ -1,0 +1,306 @@
+//! Several shards that tell each other everything at once, for the tests of what ranks, masks and
+//! lists do: without links and their faults (those are the simulator's).
+
+use std::sync::Arc;
+
+use super::effects::{
+    Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester,
+};
+use super::{Shard, ShardConfig};
+use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
+use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
+use crate::cluster::detector::Liveness;
+use crate::cluster::view::{Membership, View};
+use crate::store::wheel::Geometry;
+use crate::timer::definition::{Definition, encode_content};
+use crate::wire::peer_message::{decode_message, decode_result};
+use crate::wire::timer_json::Tag;
+
+/// When a test begins.
+pub const START_MS: u64 = 1_000_000;
+/// Who asks.
+pub const FROM: Requester =
+    Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
+
+/// What every timer carries.
+pub fn content() -> Vec<u8> {
+    let mut content = Vec::new();
+    encode_content("/pop", &[Tag { kind: "CALL", count: 3 }], b"opaque", &mut content);
+    content
+}
+
+/// A timer's definition: seconds between pops, and of recurrence.
+pub fn definition(
+    (interval_s, repeat_s): (u64, u64),
+    factor: u8,
+    content: &[u8],
+) -> Definition<'_> {
+    Definition {
+        interval_ms: interval_s * 1_000,
+        repeat_for_ms: repeat_s * 1_000,
+        factor: Some(factor),
+        authority: "host:80",
+        content,
+    }
+}
+
+/// A node, and the members as it sees them.
+pub struct Node {
+    pub shard: Option<Shard>,
+    pub view: Arc<View>,
+}
+
+/// Nodes "a", "b", … that all know each other.
+pub struct Cluster {
+    pub names: Vec<String>,
+    pub nodes: Vec<Node>,
+    pub cuts: Vec<(usize, usize)>,
+    /// Is heard by nobody, but hears.
+    pub mute: Option<usize>,
+    /// What it answered: who asked it, of whom, for what.
+    pub unheard: Vec<(usize, PeerIndex, Purpose, Vec<u8>)>,
+    pub promotion: bool,
+    pub now_ms: u64,
+    /// Second after the start, node, sequence number.
+    pub pops: Vec<(u64, usize, u64)>,
+    pub answers: Vec<Answer>,
+    pub outcome: fn(usize, u64) -> CallbackOutcome,
+}
+
+impl Cluster {
+    pub fn new(count: usize, promotion: bool) -> Self {
+        let names: Vec<String> = (0..count).map(|node| format!("node-{node}:7253")).collect();
+        let mut cluster = Self {
+            nodes: Vec::new(),
+            cuts: Vec::new(),
+            mute: None,
+            unheard: Vec::new(),
+            promotion,
+            now_ms: START_MS,
+            pops: Vec::new(),
+            answers: Vec::new(),
+            outcome: |_, _| CallbackOutcome::Delivered,
+            names,
+        };
+        for node in 0..count {
+            let view = cluster.view_of(node, count, None);
+            cluster.nodes.push(Node { shard: None, view });
+            cluster.start(node);
+        }
+        for node in 0..count {
+            cluster.meet(node);
+        }
+        cluster
+    }
+
+    pub fn view_of(&self, node: usize, members: usize, former: Option<&View>) -> Arc<View> {
+        let membership = Membership {
+            localhost: self.names[node].clone(),
+            nodes: self.names[..members].to_vec(),
+            ..Membership::default()
+        };
+        Arc::new(View::build(former, &membership).expect("a good configuration"))
+    }
+
+    pub fn now(&self) -> Now {
+        Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(self.now_ms) }
+    }
+
+    pub fn start(&mut self, node: usize) {
+        let config = ShardConfig {
+            own: ShardIndex(0),
+            shards: ShardCount::new(1),
+            instance: NodeInstance::new(node as u8, 0),
+            geometry: Geometry::TINY,
+            index_segments: 4,
+            hash_seed: 5,
+            records_max: 1_000_000,
+            store_bytes_max: 1 << 40,
+            pops_per_turn_max: 256,
+            tags_max: 8,
+            callbacks: CallbackLimits::default(),
+            cluster: ClusterLimits { promotion: self.promotion, ..ClusterLimits::default() },
+            view: self.nodes[node].view.clone(),
+        };
+        self.nodes[node].shard = Some(Shard::new(config, self.now()));
+    }
+
+    pub fn is_up(&self, a: usize, b: usize) -> bool {
+        let is_cut = self.cuts.iter().any(|&cut| cut == (a, b) || cut == (b, a));
+        self.nodes[a].shard.is_some() && self.nodes[b].shard.is_some() && !is_cut
+    }
+
+    pub fn peer(&self, at: usize, node: usize) -> Option<PeerIndex> {
+        self.nodes[at].view.node_named(&self.names[node])
+    }
+
+    /// All others believe what is true of a node, and it of them.
+    pub fn meet(&mut self, node: usize) {
+        for other in 0..self.nodes.len() {
+            if other == node {
+                continue;
+            }
+            let liveness = if self.is_up(node, other) { Liveness::Alive } else { Liveness::Dead };
+            for (at, about) in [(node, other), (other, node)] {
+                let Some(peer) = self.peer(at, about) else { continue };
+                let has_gaps = liveness == Liveness::Alive;
+                let event = Event::Peer { peer, liveness, dialect: Dialect::Frames, has_gaps };
+                self.handle(at, event);
+            }
+        }
+    }
+
+    pub fn kill(&mut self, node: usize) {
+        self.nodes[node].shard = None;
+        self.meet(node);
+    }
+
+    pub fn return_empty(&mut self, node: usize) {
+        self.start(node);
+        self.meet(node);
+    }
+
+    pub fn cut(&mut self, a: usize, b: usize, is_cut: bool) {
+        self.cuts.retain(|&cut| cut != (a, b));
+        if is_cut {
+            self.cuts.push((a, b));
+        }
+        self.meet(a);
+    }
+
+    pub fn handle(&mut self, node: usize, event: Event<'_>) {
+        let now = self.now();
+        let mut outbox = Outbox::default();
+        let Some(shard) = self.nodes[node].shard.as_mut() else { return };
+        shard.handle(now, event, &mut outbox);
+        self.deliver(node, outbox);
+    }
+
+    pub fn tick(&mut self, node: usize) {
+        let now = self.now();
+        let mut outbox = Outbox::default();
+        let Some(shard) = self.nodes[node].shard.as_mut() else { return };
+        shard.tick(now, &mut outbox);
+        self.deliver(node, outbox);
+    }
+
+    pub fn deliver(&mut self, node: usize, outbox: Outbox) {
+        self.answers.extend(outbox.replies.into_iter().map(|reply| reply.answer));
+        let now = self.now();
+        for message in outbox.to_peers {
+            let name = self.nodes[node].view.name_of(message.peer).to_owned();
+            let to = self.names.iter().position(|known| *known == name).expect("a member");
+            let bytes = &outbox.peer_bytes[message.bytes];
+            if !self.is_up(node, to) || self.mute == Some(node) {
+                let (peer, purpose) = (message.peer, message.purpose);
+                self.handle(node, Event::PeerUnheard { peer, purpose });
+                continue;
+            }
+            let ticket =
+                PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
+            let from = self.peer(to, node);
+            let message_in = decode_message(&mut &bytes[..]).expect("encoded by a shard");
+            let mut replies = Outbox::default();
+            let shard = self.nodes[to].shard.as_mut().expect("it is up");
+            let event =
+                Event::PeerMessage { ticket, from, clock_offset_ns: 0, message: message_in };
+            shard.handle(now, event, &mut replies);
+            let reply = replies.peer_replies.pop().expect("every message is answered");
+            let result = replies.peer_bytes[reply.bytes].to_vec();
+            self.deliver(to, replies);
+            let (peer, purpose) = (message.peer, message.purpose);
+            if self.mute == Some(to) {
+                self.unheard.push((node, peer, purpose, result));
+                continue;
+            }
+            let result = decode_result(&mut &result[..]).expect("encoded by a shard");
+            self.handle(node, Event::PeerResult { peer, purpose, result });
+        }
+        for attempt in outbox.attempts {
+            let second = (self.now_ms - START_MS) / 1_000;
+            let sequence = attempt.ticket.sequence;
+            self.pops.push((second, node, sequence));
+            let outcome = (self.outcome)(node, sequence);
+            self.handle(node, Event::CallbackFinished { ticket: attempt.ticket, outcome });
+        }
+    }
+
+    /// A node believes something of another.
+    pub fn believe(&mut self, at: usize, about: usize, liveness: Liveness) {
+        let peer = self.peer(at, about).expect("a member");
+        let dialect = Dialect::Frames;
+        self.handle(at, Event::Peer { peer, liveness, dialect, has_gaps: false });
+    }
+
+    /// The mute node is believed dead by all, or (`is_heard`) heard after all.
+    pub fn end_of_silence(&mut self, is_heard: bool) {
+        let mute = self.mute.expect("a node is mute");
+        if is_heard {
+            self.mute = None;
+        }
+        for at in (0..self.nodes.len()).filter(|at| *at != mute).collect::<Vec<_>>() {
+            let liveness = if is_heard { Liveness::Alive } else { Liveness::Dead };
+            self.believe(at, mute, liveness);
+        }
+        for (at, peer, purpose, result) in std::mem::take(&mut self.unheard) {
+            let result = decode_result(&mut &result[..]).expect("encoded by a shard");
+            let event = match is_heard {
+                true => Event::PeerResult { peer, purpose, result },
+                false => Event::PeerUnheard { peer, purpose },
+            };
+            self.handle(at, event);
+        }
+    }
+
+    pub fn run_until(&mut self, second: u64) {
+        while self.now_ms < START_MS + second * 1_000 {
+            self.now_ms += 100;
+            for node in 0..self.nodes.len() {
+                self.tick(node);
+            }
+        }
+    }
+
+    pub fn ask(&mut self, node: usize, request: Request<'_>) -> Answer {
+        self.handle(node, Event::Request { from: FROM, request });
+        self.answers.pop().expect("answered at once, for everybody answers at once")
+    }
+
+    pub fn create(&mut self, node: usize, seconds: (u64, u64), factor: u8) -> TimerId {
+        let content = content();
+        match self.ask(node, Request::Create(definition(seconds, factor, &content))) {
+            Answer::Done { id, .. } => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The nodes that hold a live timer, by rank.
+    pub fn list(&self, id: TimerId) -> Vec<usize> {
+        let view = &self.nodes[0].view;
+        let replicas = view.place(id, 3, view.new_nodes());
+        let name = |node| view.name_of(view.peer_of(node).expect("a member"));
+        let nodes = replicas.as_slice().iter().map(|&node| name(node).to_owned());
+        nodes.map(|name| self.names.iter().position(|n| *n == name).expect("known")).collect()
+    }
+
+    pub fn holders(&self, id: TimerId) -> Vec<usize> {
+        let holds = |node: &Node| {
+            let shard = node.shard.as_ref()?;
+            shard.find(id).map(|slot| shard.records.get(slot).is_live())
+        };
+        (0..self.nodes.len()).filter(|&node| holds(&self.nodes[node]) == Some(true)).collect()
+    }
+
+    /// What the tag of every timer counts, over all nodes.
+    pub fn calls(&self) -> u64 {
+        let shards = self.nodes.iter().filter_map(|node| node.shard.as_ref());
+        shards.map(|shard| shard.tags.present("CALL")).sum()
+    }
+
+    pub fn audit(&self) {
+        for node in &self.nodes {
+            node.shard.iter().for_each(|shard| shard.audit().expect("all parts agree"));
+        }
+    }
+}
