@@ -64,6 +64,8 @@ pub enum Bug {
     LeaseNotChecked = 28,
     /// A node that is not to hold a timer any more answers reads by the tombstone that it has left.
     TombstoneOffTheListAnswersReads = 29,
+    /// A version is learnt however far ahead it is.
+    LearnFutureVersion = 40,
 }
 
 impl Bug {

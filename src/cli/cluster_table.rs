@@ -47,6 +47,13 @@ fn problems(survey: &Survey) -> Vec<String> {
                 problems.push(format!("{} believes {name} {belief}", report.name));
             }
         }
+        if report.document["clock"]["is_refused"] == true {
+            problems.push(format!(
+                "{}: its wall clock differs from that of most other nodes by more than \
+                 cluster.clock_skew_max_ms: it takes no writes until that is set",
+                report.name
+            ));
+        }
         if let Some(error) = report.document["reload_error"]["text"].as_str() {
             problems.push(format!("{}: the last reload failed: {error}", report.name));
         }

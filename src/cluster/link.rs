@@ -12,7 +12,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-use crate::base::time::MonoNs;
+use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::link::queue::{Batch, Queue};
 use crate::wire::leb128::read_leb128;
 use crate::wire::peer_frame::{
@@ -76,6 +76,8 @@ pub struct Link<P> {
     /// Digest of the members that this node sees, and of those that the peer saw last.
     view: u32,
     peer_view: Option<u32>,
+    /// The peer's wall clock as it said last, and when that was.
+    peer_wall: Option<(WallMs, MonoNs)>,
     is_open: bool,
     /// The number of the next message on this connection.
     next_number: u32,
@@ -99,6 +101,7 @@ impl<P: Copy> Link<P> {
             frames: 0,
             view: 0,
             peer_view: None,
+            peer_wall: None,
             is_open: false,
             next_number: 0,
             forgotten: 0,
@@ -172,11 +175,11 @@ impl<P: Copy> Link<P> {
     /// Appends the frames that may leave now: messages as far as the window allows, or a heartbeat
     /// when one is due. Frames are cut at about 64 KiB. At most a window is appended, so call it
     /// only when what was written before has left. Cost: a copy of each message.
-    pub fn write(&mut self, now: MonoNs, out: &mut Vec<u8>) {
+    pub fn write(&mut self, now: Now, out: &mut Vec<u8>) {
         if !self.is_open {
             return;
         }
-        self.take_busy(now);
+        self.take_busy(now.mono);
         loop {
             let batch = Batch { cut_bytes: FRAME_CUT_BYTES, ..self.window() };
             let begins = begin_frame(out);
@@ -187,12 +190,12 @@ impl<P: Copy> Link<P> {
             out.extend_from_slice(messages);
             end_frame(out, begins, FrameKind::Messages, count, self.next_number, now, self.view);
             self.next_number = self.next_number.wrapping_add(count.into());
-            self.heartbeat_at = now.plus_ms(self.limits.heartbeat_ms);
+            self.heartbeat_at = now.mono.plus_ms(self.limits.heartbeat_ms);
         }
-        if now >= self.heartbeat_at {
+        if now.mono >= self.heartbeat_at {
             let begins = begin_frame(out);
             end_frame(out, begins, FrameKind::Messages, 0, self.next_number, now, self.view);
-            self.heartbeat_at = now.plus_ms(self.limits.heartbeat_ms);
+            self.heartbeat_at = now.mono.plus_ms(self.limits.heartbeat_ms);
         }
     }
 
@@ -231,6 +234,12 @@ impl<P: Copy> Link<P> {
     /// Digest of the members that the peer sees, as it said last.
     pub fn peer_view(&self) -> Option<u32> {
         self.peer_view
+    }
+
+    /// What the peer's wall clock shows now, by what it said last; kept when the connection breaks.
+    pub fn peer_wall(&self, now: MonoNs) -> Option<WallMs> {
+        let (wall, at) = self.peer_wall?;
+        Some(WallMs(wall.0.saturating_add(now.since_ns(at) / TICK_NS)))
     }
 
     /// Whole frames that came. Only they prove that the peer can be understood: a length that was
@@ -301,6 +310,7 @@ impl<P: Copy> Link<P> {
         const MALFORMED: LinkError = LinkError::Protocol("malformed results");
         self.frames += 1;
         self.peer_view = Some(frame.view);
+        self.peer_wall = Some((frame.wall, now));
         if frame.kind != FrameKind::Results {
             return Err(LinkError::Protocol("messages on a connection that this node dialled"));
         }

@@ -1,6 +1,6 @@
 //! Who holds what, who lives, and how nodes talk, as pure functions and state machines: placement
 //! and filters (`view`, `placement`, `murmur3`, `bloom`), failure detection (`detector`), reliable
-//! links (`link`), clocks of others (`clock_offset`).
+//! links (`link`), clocks of others (`clock_offset`, `wall_clocks`).
 
 pub mod bloom;
 pub mod clock_offset;
@@ -9,6 +9,7 @@ pub mod link;
 pub mod murmur3;
 pub mod placement;
 pub mod view;
+pub mod wall_clocks;
 
 #[cfg(test)]
 mod view_tests;

@@ -22,7 +22,7 @@ struct Alarm {
     text: &'static str,
 }
 
-const ALARMS: [Alarm; 5] = [
+const ALARMS: [Alarm; 6] = [
     Alarm {
         count: |meters| meters.peer_twins.get(),
         text: "two processes say that they are the same node; stop one of them or give it another \
@@ -45,9 +45,14 @@ const ALARMS: [Alarm; 5] = [
                one of that name; make the configurations of all nodes agree",
     },
     Alarm {
-        count: |meters| meters.future_versions.get(),
-        text: "messages are refused because their versions lie too far ahead of the clock; set \
-               the wall clocks of all nodes (NTP)",
+        count: |meters| meters.clock_alarms.get(),
+        text: "another member's wall clock differs from this node's by more than \
+               cluster.clock_skew_max_ms; set the wall clocks of all nodes (NTP)",
+    },
+    Alarm {
+        count: |meters| meters.clock_refusals.get(),
+        text: "this node's wall clock differs from that of most other nodes by more than \
+               cluster.clock_skew_max_ms: it takes no writes until that is set (NTP)",
     },
 ];
 
@@ -104,12 +109,13 @@ mod tests {
     fn each_alarm_counts_its_own() {
         let meters = CoreMeters::default();
         let counts = |meters: &CoreMeters| ALARMS.map(|alarm| (alarm.count)(meters));
-        assert_eq!(counts(&meters), [0; 5]);
+        assert_eq!(counts(&meters), [0; 6]);
         meters.peer_twins.set(1);
         meters.peer_same_instance.set(2);
         meters.peer_refusals.set(3);
         meters.peer_strangers.set(4);
-        meters.future_versions.set(5);
-        assert_eq!(counts(&meters), [1, 2, 3, 4, 5]);
+        meters.clock_alarms.set(5);
+        meters.clock_refusals.set(6);
+        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6]);
     }
 }

@@ -211,6 +211,10 @@ impl ClusterDesk {
             "sites": sites,
             "resynchronisation": self.progress(view, meters),
             "timers": sum(meters, |core| &core.timers),
+            "clock": {
+                "is_refused": sum(meters, |core| &core.clock_refused) > 0,
+                "apart_ms": meters.iter().map(|core| core.clocks_apart_ms.get()).max(),
+            },
             "reloads": state.reloads,
             "reload_failures": state.reload_failures,
             "reload_error": reload_error,

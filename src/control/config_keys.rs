@@ -291,8 +291,8 @@ pub static KEYS: [Key; 72] = [
         set: |config, value| config.node.cluster.promotion = value.boolean(),
     },
     cluster!(clock_skew_max_ms: u64, 100, DAY_MS, "milliseconds",
-        "How far ahead of the own wall clock a peer's version may be; what is further is refused \
-         and counted."),
+        "How far apart two wall clocks may be. A node takes no writes whose clock is further from \
+         that of most members."),
     cluster!(link_bytes_max: u64, 1 << 16, 1 << 40, "bytes",
         "What one core keeps for one peer until that has acknowledged it. Above it the peer is \
          offered everything again."),

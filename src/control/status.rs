@@ -46,7 +46,8 @@ pub fn render(view: &NodeView, process: ProcessUse) -> Value {
 
 /// Whether the node's figure is the largest of its cores instead of their sum.
 fn is_extreme(name: &str) -> bool {
-    name.ends_with("_max") || name == "oldest_overdue_ms"
+    let extremes = ["oldest_overdue_ms", "clocks_apart_ms", "clock_refused"];
+    name.ends_with("_max") || extremes.contains(&name)
 }
 
 fn core_of(view: &NodeView, shard: usize, list: &[(&str, bool, &str, u64)]) -> Value {

@@ -7,6 +7,7 @@ use crate::base::ids::{PeerIndex, ShardCount, ShardIndex, TimerId};
 use crate::base::time::{MonoNs, Now, Tick};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
+use crate::cluster::wall_clocks::ClockVerdict;
 use crate::shard::effects::{
     Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, Outbox, Refusal, Reply, Request,
     Requester, Ticket,
@@ -96,8 +97,13 @@ impl Core {
         };
         let is_write =
             matches!(request, Request::Create(_) | Request::Update(..) | Request::Delete(_));
-        if is_write && self.peering.is_disowned() {
-            let answer = Answer::Refused(Refusal::Twin);
+        let refusal = match is_write {
+            true if self.peering.is_disowned() => Some(Refusal::Twin),
+            true if self.peering.clock().is_refused => Some(Refusal::Clock),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            let answer = Answer::Refused(refusal);
             return self.outbox.replies.push(Reply { to: from, answer });
         }
         self.ask(now, owner, from, &request);
@@ -241,6 +247,11 @@ impl Core {
         }
     }
 
+    /// What the members' wall clocks say of this node's.
+    pub fn clock(&self) -> ClockVerdict {
+        self.peering.clock()
+    }
+
     /// The outbox, for what is drained rarely (hosts released).
     pub fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
@@ -346,7 +357,7 @@ impl Core {
 
     /// Appends what is to be sent over a connection that a peer dialled.
     pub fn inbound_output(&mut self, now: Now, inbound: InboundId, out: &mut Vec<u8>) {
-        self.inbounds.output(now.mono, inbound, out, &mut self.peering.counters);
+        self.inbounds.output(now, inbound, out, &mut self.peering.counters);
     }
 
     /// A connection that a peer dialled is gone.

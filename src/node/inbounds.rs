@@ -2,7 +2,7 @@
 //! the timers, here or over the mesh, and the results back.
 
 use crate::base::ids::{PeerIndex, PeerSet, ShardCount, ShardIndex};
-use crate::base::time::MonoNs;
+use crate::base::time::{MonoNs, Now};
 use crate::cluster::link::Inbound;
 use crate::cluster::view::View;
 use crate::shard::effects::{Event, PeerReply, PeerTicket};
@@ -331,7 +331,7 @@ impl Inbounds {
     /// Appends what is to be sent over a connection.
     pub fn output(
         &mut self,
-        now: MonoNs,
+        now: Now,
         id: InboundId,
         out: &mut Vec<u8>,
         counters: &mut PeerCounters,

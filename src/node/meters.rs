@@ -246,8 +246,16 @@ meters! {
     commands_taken: Counter,
     /// Messages that peers refused.
     peer_messages_refused: Counter,
-    /// Messages refused, here or by peers, because their version lies too far ahead of the clock.
+    /// Copies taken whose version lies further ahead of the clock than any clock learns.
     future_versions: Counter,
+    /// How far this node's wall clock is from the member's that differs most.
+    clocks_apart_ms: Gauge,
+    /// Whether most members agree on another time than this node's, which takes no writes: 1 or 0.
+    clock_refused: Gauge,
+    /// Times that a member's wall clock was found too far from this node's.
+    clock_alarms: Counter,
+    /// Times that most members were found to agree on another time.
+    clock_refusals: Counter,
     /// Peers that this core believes alive.
     peers_alive: Gauge,
     /// Peers that this core suspects: silent, or their connection broke.

@@ -14,6 +14,7 @@ use crate::base::time::{MonoNs, Now, TICK_NS};
 use crate::cluster::detector::{Detector, Liveness, Verdict};
 use crate::cluster::link::{LinkError, LinkLimits};
 use crate::cluster::view::{PeerKind, View};
+use crate::cluster::wall_clocks::{ClockVerdict, judge};
 use crate::shard::Shard;
 use crate::shard::effects::{Dialect, Event, Outbox, Purpose, ToPeer};
 
@@ -146,6 +147,10 @@ pub struct PeerCounters {
     pub same_instance: u64,
     /// Connections with a node whose cluster view differs.
     pub other_view: u64,
+    /// Times that a member's wall clock was found too far from this node's.
+    pub clocks_apart: u64,
+    /// Times that most members were found to agree on another time than this node's.
+    pub clocks_refused: u64,
 }
 
 /// The shard behind the peers of a core, and what it asked for.
@@ -214,6 +219,10 @@ pub(super) struct Peering {
     /// When it was due at the latest, as the last one found.
     expected_at: MonoNs,
     unheard: Vec<(PeerIndex, Purpose)>,
+    /// What the members' wall clocks said of this node's at the last tick.
+    clock: ClockVerdict,
+    /// How far each is ahead; kept for its memory.
+    clocks_ahead_ms: Vec<i64>,
     /// What was counted.
     pub counters: PeerCounters,
 }
@@ -235,6 +244,8 @@ impl Peering {
             wake_at: MonoNs(u64::MAX),
             expected_at: MonoNs(u64::MAX),
             unheard: Vec::new(),
+            clock: ClockVerdict::default(),
+            clocks_ahead_ms: Vec::new(),
             counters: PeerCounters::default(),
         };
         peering.know(now.mono, view);
@@ -397,6 +408,26 @@ impl Peering {
         peers().any(|peer| peer.disowns) && peers().all(|peer| peer.stage != Stage::Open)
     }
 
+    /// What the members' wall clocks say of this node's. Refused, it takes no writes: their versions
+    /// would be in no order with those of the others.
+    pub fn clock(&self) -> ClockVerdict {
+        self.clock
+    }
+
+    /// Compares this node's wall clock with those of the members, as they said last: also of those
+    /// that cannot be reached now, or a node that is cut off would believe a clock that was refused.
+    fn judge_clock(&mut self, now: Now) {
+        let walls = self.peers.iter().flatten().filter_map(|peer| peer.voice.peer_wall(now.mono));
+        self.clocks_ahead_ms.clear();
+        self.clocks_ahead_ms.extend(walls.map(|wall| wall.0.wrapping_sub(now.wall.0) as i64));
+        let skew_max_ms = self.limits.clock_skew_max_ms;
+        let former = self.clock;
+        self.clock = judge(&mut self.clocks_ahead_ms, skew_max_ms);
+        let is_apart = |clock: ClockVerdict| clock.apart_ms > skew_max_ms;
+        self.counters.clocks_apart += u64::from(is_apart(self.clock) && !is_apart(former));
+        self.counters.clocks_refused += u64::from(self.clock.is_refused && !former.is_refused);
+    }
+
     /// Whether the node that answered a dial is the one that was meant.
     fn is_whom_was_dialled(&mut self, peer: PeerIndex, hello: &Hello) -> bool {
         let is_meant = self.view.name_of(peer) == hello.name;
@@ -519,6 +550,7 @@ impl Peering {
             let verdict = dialled.detector.tick(now, &self.limits);
             self.follow(behind, peer, verdict);
         }
+        self.judge_clock(behind.now);
         self.wake_at = self.next_wake(now);
         self.expected_at = self.wake_at;
     }

@@ -489,7 +489,7 @@ fn a_message_without_sense_is_refused_and_the_connection_goes_on() {
     let begins = begin_frame(&mut frame);
     // A message of one byte, of a kind that does not exist.
     frame.extend_from_slice(&[1, 0xee]);
-    end_frame(&mut frame, begins, FrameKind::Messages, 1, 0, network.now().mono, 0);
+    end_frame(&mut frame, begins, FrameKind::Messages, 1, 0, network.now(), 0);
     let acceptor = network.connections[at].acceptor;
     let now = network.now();
     network.core(0, acceptor.1).inbound_received(now, acceptor.2, &frame).expect("a frame");

@@ -106,6 +106,11 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     meters.peer_twins.set(peers.twins);
     meters.peer_same_instance.set(peers.same_instance);
     meters.peer_other_view.set(peers.other_view);
+    let clock = core.clock();
+    meters.clocks_apart_ms.set(clock.apart_ms);
+    meters.clock_refused.set(u64::from(clock.is_refused));
+    meters.clock_alarms.set(peers.clocks_apart);
+    meters.clock_refusals.set(peers.clocks_refused);
 }
 
 fn publish_internal(meters: &CoreMeters, service: &Service) {

@@ -1,7 +1,7 @@
 //! How a peer is talked to: frames, or the internal HTTP API. The same calls for both; what is not
 //! acknowledged is kept by one link.
 
-use crate::base::time::{MonoNs, Now};
+use crate::base::time::{MonoNs, Now, WallMs};
 use crate::cluster::link::{Link, LinkError, LinkFull, LinkLimits};
 use crate::cluster::view::View;
 use crate::shard::effects::{Dialect, Purpose};
@@ -71,6 +71,11 @@ impl Voice {
         self.link.peer_view().filter(|_| self.dialect == Dialect::Frames)
     }
 
+    /// See [`Link::peer_wall`].
+    pub fn peer_wall(&self, now: MonoNs) -> Option<WallMs> {
+        self.link.peer_wall(now).filter(|_| self.dialect == Dialect::Frames)
+    }
+
     /// See [`Link::is_empty`].
     pub fn is_empty(&self) -> bool {
         self.link.is_empty()
@@ -103,7 +108,7 @@ impl Voice {
     /// See [`Link::write`].
     pub fn write(&mut self, now: Now, view: &View, out: &mut Vec<u8>) {
         match &mut self.http {
-            None => self.link.write(now.mono, out),
+            None => self.link.write(now, out),
             Some(http) => http.write(now, view, &mut self.link, out),
         }
     }

@@ -259,9 +259,15 @@ pub enum Refusal {
     /// Others wrote the timer at the same time, again and again.
     #[error("too many writes of this timer at the same time; retry in a moment")]
     Contended,
-    /// cluster.clock_skew_max_ms.
-    #[error("the version lies too far in the future (cluster.clock_skew_max_ms); set the clocks")]
+    /// A version that no clock gives out, of a node that is none of ours.
+    #[error("the version lies too far in the future; set the clock of the node that sent it")]
     FutureVersion,
+    /// cluster.clock_skew_max_ms.
+    #[error(
+        "this node's wall clock differs from that of most other nodes by more than \
+         cluster.clock_skew_max_ms; set it, and retry on another node meanwhile"
+    )]
+    Clock,
     /// cluster.writes_waiting_max.
     #[error("too many writes wait for replicas (cluster.writes_waiting_max); retry in a moment")]
     WritesFull,

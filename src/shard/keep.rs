@@ -144,7 +144,12 @@ impl Shard {
         // interval may be that of an earlier definition, whose copies are to be outlived.
         let ended = record.start + record.repeat_for_ms;
         let last_pop = record.schedule().due(record.sequence).min(ended);
-        let since_delete_ms = now.wall.0.saturating_sub(record.version.wall().0);
+        // Of a version that no clock can tell the age of, the last pop tells it: that was at most
+        // an interval before.
+        let since_delete_ms = match self.clock.is_far(now.wall, record.version) {
+            true => u64::MAX,
+            false => now.wall.0.saturating_sub(record.version.wall().0),
+        };
         let age_ms = (tick - last_pop.min(tick)).min(since_delete_ms);
         let held_ms = self.config.cluster.tombstone_hold_ms;
         if age_ms >= self.tombstone_ms(record.interval_ms) + held_ms {

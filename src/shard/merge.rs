@@ -17,6 +17,9 @@ use super::record::{Record, State};
 /// Starts of a node that sends no versions that differ by less are one start: such a node sends how
 /// long ago it was, and every message adds its delay (compat section 4, "nearly the same start").
 const SAME_START_MS: u64 = 500;
+/// Starts of one write, told over several connections, differ by less: by as much as a message may
+/// have waited on its way, see `node::inbounds::STALE`.
+const OTHER_START_MS: u64 = 10_000;
 
 /// Who told, and how its clock stands.
 #[derive(Clone, Copy)]
@@ -78,13 +81,6 @@ impl Shard {
         }
     }
 
-    fn is_future(&mut self, now: Now, version: Version) -> bool {
-        let latest = now.wall.0.saturating_add(self.config.cluster.clock_skew_max_ms);
-        let is_future = version.wall().0 > latest;
-        self.counters.future_versions += u64::from(is_future);
-        is_future
-    }
-
     /// "I hold this timer, so far."
     fn merge_standing(
         &mut self,
@@ -94,7 +90,8 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> PeerResult<'static> {
         let version = Version(standing.version);
-        if self.is_future(now, version) {
+        if version.is_impossible() {
+            self.counters.refused += 1;
             return PeerResult::Refused(PeerRefusal::FutureVersion);
         }
         let key = StateKey { version, sequence: standing.sequence };
@@ -150,10 +147,11 @@ impl Shard {
             Some(key) => key,
             None => return PeerResult::Held,
         };
-        if self.is_future(now, key.version) {
+        if key.version.is_impossible() {
+            self.counters.refused += 1;
             return PeerResult::Refused(PeerRefusal::FutureVersion);
         }
-        self.clock.observe(key.version);
+        self.clock.observe(now.wall, key.version);
         if copy.is_write
             && let Some(held) = &held
         {
@@ -161,6 +159,7 @@ impl Shard {
             let is_other = held.is_live() && factor != copy.factor;
             // The same write that has popped since is this write, come again over another
             // connection.
+            let is_other = is_other || self.is_other_write(teller, key, copy, held);
             if is_other || held.version > key.version {
                 return PeerResult::Superseded { version: held.version.0, factor };
             }
@@ -176,6 +175,8 @@ impl Shard {
             }
             return PeerResult::Held;
         }
+        // Whose clock is wrong does not matter to a timer: its writes are in order all the same.
+        self.counters.future_versions += u64::from(self.clock.is_far(now.wall, key.version));
         match self.take_copy(now, teller, key, copy, held.as_ref(), outbox) {
             Ok(()) => PeerResult::Held,
             Err(_) => {
@@ -183,6 +184,22 @@ impl Shard {
                 PeerResult::Refused(PeerRefusal::Full)
             }
         }
+    }
+
+    /// Whether a write that has the version held is another one: a node whose clock was set back,
+    /// or which started again with one that is behind, has given the version out before. One that
+    /// comes again, over another connection, has the same start.
+    fn is_other_write(
+        &self,
+        teller: Teller,
+        key: StateKey,
+        copy: &TimerCopy<'_>,
+        held: &Record,
+    ) -> bool {
+        let start = teller.start(copy.start_ms);
+        key.version == held.version
+            && (copy.body.is_some() && start.0.abs_diff(held.start.0) >= OTHER_START_MS
+                || copy.body.is_none() && held.is_live())
     }
 
     /// The key of a copy. One without a version (of an original node) gets the version held if it

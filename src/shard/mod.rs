@@ -167,7 +167,7 @@ impl Shard {
             reads: Reads::default(),
             reconcile: Reconcile::default(),
             collect: Collect::default(),
-            clock: HybridClock::new(config.instance),
+            clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
             minter: Minter::new(config.instance, config.shards, config.own, now.wall)
                 .salted(config.hash_seed),
             wall_ahead_ms: now.wall.0.saturating_sub(tick.0),

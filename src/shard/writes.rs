@@ -393,11 +393,7 @@ impl Shard {
         let newest = held.map_or(made, |held| held.version.max(made));
         let version = match seen {
             None if newest == made => made,
-            seen => {
-                let above = newest.max(seen.unwrap_or(made));
-                self.clock.observe(above);
-                self.clock.assign(now.wall, Some(above))
-            }
+            seen => self.clock.assign(now.wall, Some(newest.max(seen.unwrap_or(made)))),
         };
         let done = held.filter(|held| held.version == version).map_or(0, |held| held.sequence);
         let new = NewWrite {

@@ -17,6 +17,15 @@ const COUNTER_BITS: u32 = 12;
 pub struct Version(pub u64);
 
 impl Version {
+    /// The latest wall millisecond that a version tells: about a year before the end of the bits.
+    /// What a node holds can always be superseded, so one that claims more is refused.
+    pub const WALL_MAX: WallMs = WallMs((1 << (64 - COUNTER_BITS - NodeInstance::BITS)) - (1 << 35));
+
+    /// Whether no clock can have given it out.
+    pub fn is_impossible(self) -> bool {
+        self.wall() > Self::WALL_MAX
+    }
+
     /// The wall millisecond in it.
     pub const fn wall(self) -> WallMs {
         WallMs(self.0 >> (COUNTER_BITS + NodeInstance::BITS))
@@ -49,31 +58,69 @@ pub fn supersedes(incoming: StateKey, held: Option<StateKey>) -> bool {
 
 /// A hybrid logical clock: one per shard, so versions of one timer come from one clock in their
 /// node.
+///
+/// It learns only versions that are at most `skew_max_ms` ahead of the wall clock. A timer that has
+/// one further ahead (from a node whose clock is wrong, or of this one before its clock was set
+/// back) gets the next one all the same, but that is for its own writes: no other timer's versions
+/// are dragged along.
 #[derive(Clone, Debug)]
 pub struct HybridClock {
-    /// Milliseconds and counter of the last version given out or seen.
+    /// Milliseconds and counter of the last version within the bound that was given out or seen.
     last: u64,
+    /// Of the last one beyond the bound that was given out.
+    far: u64,
+    skew_max_ms: u64,
     instance: NodeInstance,
 }
 
 impl HybridClock {
     /// A clock that has given out nothing.
-    pub fn new(instance: NodeInstance) -> Self {
-        Self { last: 0, instance }
+    pub fn new(instance: NodeInstance, skew_max_ms: u64) -> Self {
+        Self { last: 0, far: 0, skew_max_ms, instance }
     }
 
-    /// Goes on above a version that another node gave out, whose wall time was checked before: one
-    /// far ahead would drag every later version with it.
-    pub fn observe(&mut self, version: Version) {
-        self.last = self.last.max(version.0 >> NodeInstance::BITS);
+    /// Goes on above a version that another node gave out, unless that is further ahead than the
+    /// bound.
+    pub fn observe(&mut self, wall: WallMs, version: Version) {
+        if !self.is_far(wall, version) || is_planted(Bug::LearnFutureVersion) {
+            self.last = self.last.max(version.0 >> NodeInstance::BITS);
+        }
     }
 
-    /// A version above every earlier one of this clock and above `held`, the version it is to
-    /// replace.
+    /// Whether a version is further ahead of the wall clock than any clock learns.
+    pub fn is_far(&self, wall: WallMs, version: Version) -> bool {
+        version.0 >> NodeInstance::BITS > self.bound(wall)
+    }
+
+    /// A version above `held`, the version it is to replace, unlike all others of this clock; and
+    /// above every one that this clock has learnt, as long as the wall clock is not set back.
     pub fn assign(&mut self, wall: WallMs, held: Option<Version>) -> Version {
+        let wall = wall.min(Version::WALL_MAX);
+        let bound = self.bound(wall);
+        if self.last > bound && !is_planted(Bug::LearnFutureVersion) {
+            // The wall clock was set back. So is this one; what it gave out is not given out again.
+            self.far = self.far.max(self.last);
+            self.last = 0;
+        }
+        if self.far <= bound {
+            self.last = self.last.max(self.far);
+        }
         let seen = held.map_or(0, |held| held.0 >> NodeInstance::BITS);
-        self.last = (wall.0 << COUNTER_BITS).max(self.last + 1).max(seen + 1);
-        Version(self.last << NodeInstance::BITS | u64::from(self.instance.get()))
+        let near = (wall.0 << COUNTER_BITS).max(self.last + 1);
+        let next = if seen < bound || is_planted(Bug::LearnFutureVersion) {
+            self.last = near.max(seen + 1);
+            self.last
+        } else {
+            self.far = self.far.max(seen) + 1;
+            self.far
+        };
+        Version(next << NodeInstance::BITS | u64::from(self.instance.get()))
+    }
+
+    /// Milliseconds and counter of the latest version that this clock learns.
+    fn bound(&self, wall: WallMs) -> u64 {
+        let latest_ms = wall.0.saturating_add(self.skew_max_ms).min(Version::WALL_MAX.0);
+        latest_ms << COUNTER_BITS | ((1 << COUNTER_BITS) - 1)
     }
 }
 
@@ -83,6 +130,10 @@ mod tests {
 
     fn key(version: u64, sequence: u64) -> StateKey {
         StateKey { version: Version(version), sequence }
+    }
+
+    fn clock(instance: u8) -> HybridClock {
+        HybridClock::new(NodeInstance::new(instance, 0), 60_000)
     }
 
     fn merge(held: Option<StateKey>, incoming: StateKey) -> Option<StateKey> {
@@ -110,9 +161,9 @@ mod tests {
 
     #[test]
     fn versions_rise_when_the_wall_clock_stands_or_steps_back() {
-        let mut clock = HybridClock::new(NodeInstance::new(3, 1));
+        let mut clock = clock(3);
         let mut last = Version(0);
-        for wall in [1_000_000, 1_000_000, 999_000, 0, 1_000_001] {
+        for wall in [1_000_000, 1_000_000, 999_000, 940_000, 1_000_001] {
             for _ in 0..5_000 {
                 let next = clock.assign(WallMs(wall), None);
                 assert!(next > last);
@@ -122,9 +173,53 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_learns_nothing_beyond_the_bound_and_returns_when_the_wall_clock_does() {
+        let (now, ahead) = (WallMs(1_000_000), WallMs(4_600_000));
+        let (mut wrong, mut right) = (clock(1), clock(2));
+        let far = wrong.assign(ahead, None);
+        assert!(right.is_far(now, far));
+        right.observe(now, far);
+        assert_eq!(right.assign(now, None).wall(), now);
+        let above = right.assign(now, Some(far));
+        assert!(above > far, "a timer that has it is written all the same");
+        assert!(right.assign(now, Some(far)) > above, "and no version is given out twice");
+        assert_eq!(right.assign(now, None).wall(), now, "no other timer is dragged along");
+        assert_eq!(wrong.assign(now, None).wall(), now, "repaired");
+        let again = wrong.assign(ahead, None);
+        assert!(again > far, "nor is it when the wall clock is there once more");
+        let latest = Version::at(WallMs(now.0 + 60_000));
+        assert!(!right.is_far(now, latest));
+        right.observe(now, latest);
+        assert!(right.assign(now, None) > latest, "the bound itself is learnt");
+        assert!(right.is_far(now, Version::at(WallMs(now.0 + 60_001))));
+    }
+
+    #[test]
+    fn every_version_that_is_held_can_be_superseded() {
+        let last = Version(Version::at(WallMs(Version::WALL_MAX.0 + 1)).0 - 1);
+        assert!(!last.is_impossible());
+        assert!(Version(last.0 + 1).is_impossible());
+        assert!(Version(u64::MAX).is_impossible());
+        for wall in [WallMs(0), Version::WALL_MAX, WallMs(u64::MAX)] {
+            let mut clock = clock(1);
+            let first = clock.assign(wall, None);
+            assert!(clock.assign(wall, Some(last)) > last);
+            assert!(clock.assign(wall, None) > first);
+            clock.assign(wall, Some(Version(u64::MAX)));
+        }
+    }
+
+    #[test]
+    fn a_wall_millisecond_is_read_as_it_was_written() {
+        assert_eq!(Version::at(WallMs(1_234)).wall(), WallMs(1_234));
+        assert_eq!(Version::at(WallMs(1)).0, 1 << 22);
+        assert_eq!(clock(1).assign(WallMs(5), None), Version(Version::at(WallMs(5)).0 | 8));
+    }
+
+    #[test]
     fn a_version_is_above_the_one_it_replaces_even_from_a_faster_clock() {
-        let mut fast = HybridClock::new(NodeInstance::new(9, 0));
-        let mut slow = HybridClock::new(NodeInstance::new(1, 0));
+        let mut fast = clock(9);
+        let mut slow = clock(1);
         let held = fast.assign(WallMs(5_000), None);
         assert!(slow.assign(WallMs(10), Some(held)) > held);
         assert_eq!(held.wall(), WallMs(5_000));
@@ -132,8 +227,8 @@ mod tests {
 
     #[test]
     fn versions_of_two_nodes_in_one_millisecond_differ() {
-        let a = HybridClock::new(NodeInstance::new(1, 0)).assign(WallMs(7), None);
-        let b = HybridClock::new(NodeInstance::new(2, 0)).assign(WallMs(7), None);
+        let a = clock(1).assign(WallMs(7), None);
+        let b = clock(2).assign(WallMs(7), None);
         assert_ne!(a, b);
     }
 }

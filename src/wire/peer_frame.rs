@@ -1,14 +1,15 @@
-//! Frames on a connection between two nodes (protocol version 1), after the HTTP Upgrade.
+//! Frames on a connection between two nodes (protocol version 2), after the HTTP Upgrade.
 //!
 //! The node that dialled sends messages and heartbeats, the other answers with results. A frame is
-//! a header of 28 bytes and a body of at most [`FRAME_BODY_BYTES_MAX`]:
+//! a header of 36 bytes and a body of at most [`FRAME_BODY_BYTES_MAX`]:
 //!
 //! ```text
-//! 0  u8   protocol version, 1        12 u32  number of its first message or result
+//! 0  u8   protocol version, 2        12 u32  number of its first message or result
 //! 1  u8   kind                       16 u64  sender's monotonic clock in ns, as it left
 //! 2  u16  how many are in the body   24 u32  digest of the members that the sender sees
-//! 4  u32  bytes of the body          28 body
-//! 8  u32  CRC-32 of the frame with these four bytes zero
+//! 4  u32  bytes of the body
+//! 8  u32  CRC-32 of the frame with       28 u64  sender's wall clock in ms, as it left
+//!         these four bytes zero      36 body
 //! ```
 //!
 //! The body of messages is, for each, its length (LEB128) and the message. The body of results is
@@ -18,12 +19,12 @@
 
 use std::ops::Range;
 
-use crate::base::time::MonoNs;
+use crate::base::time::{MonoNs, Now, WallMs};
 
 /// The version of the protocol.
-pub const PROTOCOL_VERSION: u8 = 1;
+pub const PROTOCOL_VERSION: u8 = 2;
 /// Bytes of a header.
-pub const FRAME_HEADER_BYTES: usize = 28;
+pub const FRAME_HEADER_BYTES: usize = 36;
 /// Bytes of the largest body: one message of the largest timer fits.
 pub const FRAME_BODY_BYTES_MAX: usize = 2 << 20;
 /// Bytes of the longest message, or copy in a result: a body with what stands before it, two
@@ -56,6 +57,8 @@ pub struct Frame<'a> {
     pub sent_at: MonoNs,
     /// [`View::digest`](crate::cluster::view::View::digest) of the sender.
     pub view: u32,
+    /// The sender's wall clock as it left.
+    pub wall: WallMs,
     /// The messages or results.
     pub body: &'a [u8],
 }
@@ -64,7 +67,7 @@ pub struct Frame<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// Another protocol version.
-    #[error("protocol version {0}, expected 1")]
+    #[error("protocol version {0}, expected {PROTOCOL_VERSION}")]
     Version(u8),
     /// Neither messages nor results.
     #[error("unknown kind of frame {0}")]
@@ -93,7 +96,7 @@ pub fn end_frame(
     kind: FrameKind,
     count: u16,
     first: u32,
-    sent_at: MonoNs,
+    now: Now,
     view: u32,
 ) {
     let frame = &mut out[begins..];
@@ -105,8 +108,9 @@ pub fn end_frame(
     frame[4..8].copy_from_slice(&(body_bytes as u32).to_le_bytes());
     frame[CHECKSUM_AT].fill(0);
     frame[12..16].copy_from_slice(&first.to_le_bytes());
-    frame[16..24].copy_from_slice(&sent_at.0.to_le_bytes());
+    frame[16..24].copy_from_slice(&now.mono.0.to_le_bytes());
     frame[24..28].copy_from_slice(&view.to_le_bytes());
+    frame[28..36].copy_from_slice(&now.wall.0.to_le_bytes());
     let checksum = crc32fast::hash(frame);
     frame[CHECKSUM_AT].copy_from_slice(&checksum.to_le_bytes());
 }
@@ -136,6 +140,7 @@ pub fn parse_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameErro
         first: word(12),
         sent_at: MonoNs(u64::from(word(20)) << 32 | u64::from(word(16))),
         view: word(24),
+        wall: WallMs(u64::from(word(32)) << 32 | u64::from(word(28))),
         body,
     };
     Ok(Some((frame, frame_bytes)))
@@ -223,23 +228,25 @@ mod tests {
         let mut out = b"before".to_vec();
         let begins = begin_frame(&mut out);
         out.extend_from_slice(body);
-        end_frame(&mut out, begins, kind, count, first, MonoNs(0x0102_0304_0506_0708), 9);
+        let now = Now { mono: MonoNs(0x0102_0304_0506_0708), wall: WallMs(0x0a0b_0c0d) };
+        end_frame(&mut out, begins, kind, count, first, now, 9);
         out.split_off(6)
     }
 
     #[test]
     fn a_frame_is_these_bytes() {
         let bytes = frame(FrameKind::Results, 0x0203, 0x0405_0607, b"body");
-        assert_eq!(bytes[..8], [1, 2, 3, 2, 4, 0, 0, 0]);
-        assert_eq!(bytes[12..], *b"\x07\x06\x05\x04\x08\x07\x06\x05\x04\x03\x02\x01\x09\0\0\0body");
+        assert_eq!(bytes[..8], [2, 2, 3, 2, 4, 0, 0, 0]);
+        let header = *b"\x07\x06\x05\x04\x08\x07\x06\x05\x04\x03\x02\x01\x09\0\0\0\x0d\x0c\x0b\x0a\0\0\0\0";
+        assert_eq!(bytes[12..], [&header[..], b"body"].concat());
         // CRC-32 as in Ethernet and zlib (ISO-HDLC): the check value of "123456789".
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         let (parsed, frame_bytes) = parse_frame(&bytes).expect("valid").expect("whole");
         assert_eq!(frame_bytes, bytes.len());
         let sent_at = MonoNs(0x0102_0304_0506_0708);
         let kind = FrameKind::Results;
-        let expected =
-            Frame { kind, count: 0x0203, first: 0x0405_0607, sent_at, view: 9, body: b"body" };
+        let (first, wall) = (0x0405_0607, WallMs(0x0a0b_0c0d));
+        let expected = Frame { kind, count: 0x0203, first, sent_at, view: 9, wall, body: b"body" };
         assert_eq!(parsed, expected);
     }
 
@@ -258,11 +265,11 @@ mod tests {
     #[test]
     fn what_will_be_refused_is_not_waited_for() {
         assert_eq!(parse_frame(b""), Ok(None));
-        assert_eq!(parse_frame(&[2]), Err(FrameError::Version(2)));
+        assert_eq!(parse_frame(&[1]), Err(FrameError::Version(1)));
         assert_eq!(parse_frame(b"GET / HTTP"), Err(FrameError::Version(b'G')));
-        assert_eq!(parse_frame(&[1, 0]), Err(FrameError::Kind(0)));
-        assert_eq!(parse_frame(&[1, 3]), Err(FrameError::Kind(3)));
-        let header = |body_bytes: u32| [&[1, 1, 0, 0], &body_bytes.to_le_bytes()[..]].concat();
+        assert_eq!(parse_frame(&[2, 0]), Err(FrameError::Kind(0)));
+        assert_eq!(parse_frame(&[2, 3]), Err(FrameError::Kind(3)));
+        let header = |body_bytes: u32| [&[2, 1, 0, 0], &body_bytes.to_le_bytes()[..]].concat();
         let max = FRAME_BODY_BYTES_MAX as u32;
         assert_eq!(parse_frame(&header(max)), Ok(None));
         assert_eq!(parse_frame(&header(max + 1)), Err(FrameError::TooLong(max + 1)));

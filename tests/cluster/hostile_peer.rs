@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use chronos::base::ids::{NodeHash, TimerId};
 use chronos::base::ranked::{Replicas, Sites};
-use chronos::base::time::MonoNs;
+use chronos::base::time::{MonoNs, Now};
 use chronos::cluster::murmur3::x86_32;
 use chronos::timer::definition::encode_content;
 use chronos::wire::leb128::write_leb128;
@@ -137,7 +137,8 @@ pub fn frame(messages: &[PeerMessage<'_>], first: u32) -> Vec<u8> {
         out.extend_from_slice(&encoded);
     }
     let count = messages.len() as u16;
-    end_frame(&mut out, begins, FrameKind::Messages, count, first, monotonic(), 0);
+    let now = Now { mono: monotonic(), wall: chronos::ring::now().wall };
+    end_frame(&mut out, begins, FrameKind::Messages, count, first, now, 0);
     out
 }
 

@@ -3,7 +3,7 @@
 //! signed first, so that what lies behind the checksum is reached.
 
 use chronos::base::limits::{INTERVAL_MS_MAX, SITES_PER_TIMER_MAX};
-use chronos::base::time::{MonoNs, WallMs};
+use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::cluster::link::{Inbound, Link, LinkError, LinkLimits};
 use chronos::timer::definition::{Content, encode_content};
 use chronos::wire::callback_uri::parse_callback_uri;
@@ -25,6 +25,7 @@ use chronos::wire::timer_json::{JsonScratch, parse_timer};
 use serde_json::Value;
 
 const NOW: MonoNs = MonoNs(1 << 50);
+const BOTH: Now = Now { mono: NOW, wall: WallMs(1 << 40) };
 const LIMITS: LinkLimits =
     LinkLimits { bytes_max: 1 << 16, window_bytes: 1 << 12, heartbeat_ms: 250 };
 
@@ -114,7 +115,8 @@ fn written(frame: &Frame<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let begins = begin_frame(&mut out);
     out.extend_from_slice(frame.body);
-    end_frame(&mut out, begins, frame.kind, frame.count, frame.first, frame.sent_at, frame.view);
+    let now = Now { mono: frame.sent_at, wall: frame.wall };
+    end_frame(&mut out, begins, frame.kind, frame.count, frame.first, now, frame.view);
     out
 }
 
@@ -325,7 +327,7 @@ fn results_of(messages: u8, bytes: &[u8], portion: usize) -> Results {
     for purpose in 0..messages {
         link.push(&[purpose; 9], purpose).expect("there is room for 255");
     }
-    link.write(NOW, &mut Vec::new());
+    link.write(BOTH, &mut Vec::new());
     let (mut read, mut results) = (Ok(()), Vec::new());
     for portion in bytes.chunks(portion) {
         read = link.received(NOW, portion, |purpose, result| {
@@ -340,7 +342,7 @@ fn results_of(messages: u8, bytes: &[u8], portion: usize) -> Results {
     assert_eq!(link.len() + results.len(), usize::from(messages));
     link.opened(NOW);
     let mut again = Vec::new();
-    link.write(NOW, &mut again);
+    link.write(BOTH, &mut again);
     let sent: usize = frames_of(&again).iter().map(|frame| usize::from(frame.count)).sum();
     assert_eq!(sent, link.len(), "what has no result goes again");
     (read, results)
@@ -384,9 +386,9 @@ fn messages_of(bytes: &[u8], portion: usize) -> (Result<(), LinkError>, u32) {
             }
             link.push(b"", number).unwrap_or(());
         }
-        link.write(NOW, &mut Vec::new());
+        link.write(BOTH, &mut Vec::new());
         let mut results = Vec::new();
-        inbound.write(NOW, &mut results);
+        inbound.write(BOTH, &mut results);
         let told: usize = frames_of(&results).iter().map(|frame| usize::from(frame.count)).sum();
         assert_eq!(told, (seen - first_seen) as usize);
         if told == link.len() {

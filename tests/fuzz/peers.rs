@@ -2,7 +2,7 @@
 
 use chronos::base::ids::{NodeHash, SiteHash, TimerId};
 use chronos::base::ranked::{Replicas, Sites};
-use chronos::base::time::MonoNs;
+use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::timer::definition::encode_content;
 use chronos::wire::peer_frame::{FrameKind, begin_frame, end_frame};
 use chronos::wire::peer_message::{
@@ -87,8 +87,9 @@ fn messages() -> Vec<Vec<u8>> {
 fn frame(kind: FrameKind, count: u16, first: u32, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let begins = begin_frame(&mut out);
+    let now = Now { mono: MonoNs(1 << 50), wall: WallMs(1 << 40) };
     out.extend_from_slice(body);
-    end_frame(&mut out, begins, kind, count, first, MonoNs(1 << 50), 7);
+    end_frame(&mut out, begins, kind, count, first, now, 7);
     out
 }
 

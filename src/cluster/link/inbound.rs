@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{FRAME_CUT_BYTES, LinkError, WINDOW_BYTES_MAX, WINDOW_MESSAGES_MAX};
-use crate::base::time::MonoNs;
+use crate::base::time::{MonoNs, Now};
 use crate::cluster::clock_offset::ClockOffset;
 use crate::wire::leb128::{read_leb128, write_leb128};
 use crate::wire::peer_frame::{
@@ -121,7 +121,7 @@ impl Inbound {
 
     /// Appends the results that can leave, or an answer to a heartbeat. Call it only when what was
     /// written before has left: then a peer that does not read is owed a bounded number of bytes.
-    pub fn write(&mut self, now: MonoNs, out: &mut Vec<u8>) {
+    pub fn write(&mut self, now: Now, out: &mut Vec<u8>) {
         while self.owes_heartbeat || self.has_answer() {
             let (begins, first) = (begin_frame(out), self.first);
             let count = self.write_results(out);

@@ -15,6 +15,11 @@ const WIDE: LinkLimits =
     LinkLimits { bytes_max: 16 << 20, window_bytes: 1 << 20, heartbeat_ms: 250 };
 const START: MonoNs = MonoNs(1_000_000_000);
 
+/// The wall clock tells the same, in its unit.
+fn at(mono: MonoNs) -> Now {
+    Now { mono, wall: WallMs(mono.0 / TICK_NS) }
+}
+
 fn opened(limits: LinkLimits) -> Link<u32> {
     let mut link = Link::new(limits);
     link.opened(START);
@@ -23,7 +28,7 @@ fn opened(limits: LinkLimits) -> Link<u32> {
 
 fn written(link: &mut Link<u32>, now: MonoNs) -> Vec<u8> {
     let mut out = Vec::new();
-    link.write(now, &mut out);
+    link.write(at(now), &mut out);
     out
 }
 
@@ -38,7 +43,7 @@ fn arrived(inbound: &mut Inbound, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
 
 fn answered(inbound: &mut Inbound) -> Vec<u8> {
     let mut out = Vec::new();
-    inbound.write(START, &mut out);
+    inbound.write(at(START), &mut out);
     out
 }
 
@@ -54,7 +59,7 @@ fn frame(kind: FrameKind, count: u16, first: u32, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let begins = begin_frame(&mut out);
     out.extend_from_slice(body);
-    end_frame(&mut out, begins, kind, count, first, START, 0);
+    end_frame(&mut out, begins, kind, count, first, at(START), 0);
     out
 }
 
@@ -65,6 +70,17 @@ fn counts_of(mut bytes: &[u8]) -> Vec<u16> {
         bytes = &bytes[frame_bytes..];
     }
     counts
+}
+
+#[test]
+fn the_peers_wall_clock_goes_on_from_what_it_said_last() {
+    let (mut link, mut inbound) = (opened(LIMITS), Inbound::new());
+    assert_eq!(link.peer_wall(START), None);
+    arrived(&mut inbound, &written(&mut link, START));
+    let results = answered(&mut inbound);
+    told(&mut link, START, &results);
+    link.closed();
+    assert_eq!(link.peer_wall(START.plus_ms(70)), Some(WallMs(at(START).wall.0 + 70)));
 }
 
 #[test]
@@ -507,13 +523,13 @@ impl World {
             Step::Push(bytes) => self.push(bytes),
             Step::WriteLink => {
                 let mut out = Vec::new();
-                self.link.write(self.now, &mut out);
+                self.link.write(at(self.now), &mut out);
                 assert!(out.len() <= 2 * LIMITS.window_bytes + FRAME_HEADER_BYTES);
                 self.to_inbound.extend(out);
             }
             Step::WriteInbound => {
                 let mut out = Vec::new();
-                self.inbound.write(self.now, &mut out);
+                self.inbound.write(at(self.now), &mut out);
                 self.to_link.extend(out);
             }
             Step::DeliverToInbound(bytes) => self.deliver_to_inbound(bytes),

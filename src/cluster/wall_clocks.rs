@@ -1,0 +1,72 @@
+//! Whether a node's wall clock is the wrong one, by what the members say of theirs.
+//!
+//! Wall clocks order writes that are not ordered otherwise. A node cannot tell by itself that its
+//! clock is wrong; that most members agree on another time tells it. Of two nodes nobody can say
+//! which is right.
+
+/// What the clocks of the members say of the own one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockVerdict {
+    /// More than half of the members agree with each other, and the own clock with none of such a
+    /// majority.
+    pub is_refused: bool,
+    /// How far the own clock is from the one that differs most.
+    pub apart_ms: u64,
+}
+
+/// Judges the own wall clock. `ahead_ms`: how far those of the other members that have been heard
+/// are ahead of it; the own one, 0, is added, and all are left sorted. Two clocks agree that are
+/// at most `skew_max_ms` apart. Cost: sorts them.
+pub fn judge(ahead_ms: &mut Vec<i64>, skew_max_ms: u64) -> ClockVerdict {
+    ahead_ms.push(0);
+    ahead_ms.sort_unstable();
+    let majority = ahead_ms.len() / 2 + 1;
+    let mut majorities = ahead_ms
+        .windows(majority)
+        .map(|agreed| (agreed[0], agreed[majority - 1]))
+        .filter(|(first, last)| last.abs_diff(*first) <= skew_max_ms)
+        .peekable();
+    let is_agreed = majorities.peek().is_some();
+    let is_among = majorities.any(|(first, last)| (first..=last).contains(&0));
+    let extremes = ahead_ms.first().into_iter().chain(ahead_ms.last());
+    let apart_ms = extremes.map(|ms| ms.unsigned_abs()).max().unwrap_or(0);
+    ClockVerdict { is_refused: is_agreed && !is_among, apart_ms }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600_000;
+
+    fn verdict(ahead_ms: &[i64]) -> (bool, u64) {
+        let ClockVerdict { is_refused, apart_ms } = judge(&mut ahead_ms.to_vec(), 60_000);
+        (is_refused, apart_ms)
+    }
+
+    #[test]
+    fn a_clock_is_refused_by_a_majority_that_agrees() {
+        assert_eq!(verdict(&[-HOUR, -HOUR]), (true, HOUR as u64), "an hour ahead of both");
+        assert_eq!(verdict(&[HOUR, HOUR + 60_000]), (true, HOUR as u64 + 60_000));
+        assert_eq!(verdict(&[0, HOUR]), (false, HOUR as u64), "the other one is wrong");
+        assert_eq!(verdict(&[HOUR, HOUR, HOUR, -5]), (true, HOUR as u64), "three of five");
+        assert_eq!(verdict(&[HOUR, HOUR, 5]), (false, HOUR as u64), "two of four");
+    }
+
+    #[test]
+    fn nobody_knows_which_of_two_is_right_or_of_many_that_all_differ() {
+        assert_eq!(verdict(&[]), (false, 0));
+        assert_eq!(verdict(&[HOUR]), (false, HOUR as u64));
+        assert_eq!(verdict(&[HOUR, -HOUR]), (false, HOUR as u64));
+        assert_eq!(verdict(&[HOUR, 2 * HOUR, 3 * HOUR, -HOUR]), (false, 3 * HOUR as u64));
+    }
+
+    #[test]
+    fn the_bound_is_between_the_clocks_of_a_majority() {
+        assert_eq!(verdict(&[60_000, 60_000]), (false, 60_000));
+        assert_eq!(verdict(&[60_001, 60_001]), (true, 60_001));
+        assert_eq!(verdict(&[-60_001, -60_001]), (true, 60_001));
+        assert_eq!(verdict(&[-60_001, -30_000]), (false, 60_001), "it agrees with one of two");
+        assert_eq!(verdict(&[i64::MIN, i64::MAX]), (false, 1 << 63), "nonsense is survived");
+    }
+}
