@@ -30,6 +30,8 @@ struct Network {
     /// Which core of a node accepts next.
     accepting: usize,
     replies: Vec<Reply>,
+    /// How far each wall clock is ahead.
+    ahead_ms: Vec<u64>,
 }
 
 struct Connection {
@@ -68,6 +70,7 @@ impl Network {
             cuts: Vec::new(),
             accepting: 0,
             replies: Vec::new(),
+            ahead_ms: vec![0; shards.len()],
         };
         for (node, count) in shards.iter().enumerate() {
             network.start(node, *count);
@@ -77,6 +80,11 @@ impl Network {
 
     fn now(&self) -> Now {
         Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(self.now_ms) }
+    }
+
+    fn now_of(&self, node: usize) -> Now {
+        let now = self.now();
+        Now { wall: WallMs(now.wall.0 + self.ahead_ms[node]), ..now }
     }
 
     fn start(&mut self, node: usize, shards: u16) {
@@ -147,8 +155,8 @@ impl Network {
     }
 
     fn turn(&mut self) {
-        let now = self.now();
         for node in 0..self.nodes.len() {
+            let now = self.now_of(node);
             let count = self.nodes[node].as_ref().map_or(0, Vec::len);
             for at in 0..count {
                 let (mut actions, mut replies) = (Vec::new(), Vec::new());
@@ -167,7 +175,7 @@ impl Network {
     }
 
     fn act(&mut self, node: usize, core: usize, action: PeerAction) {
-        let now = self.now();
+        let now = self.now_of(node);
         match action {
             PeerAction::Dial(peer) => self.dial(node, core, peer),
             PeerAction::Close(peer) => {
@@ -243,7 +251,6 @@ impl Network {
     }
 
     fn deliver(&mut self) {
-        let now = self.now();
         for at in 0..self.connections.len() {
             let (dialler, acceptor) = (self.connections[at].dialler, self.connections[at].acceptor);
             if self.is_cut(dialler.0, acceptor.0) {
@@ -253,10 +260,12 @@ impl Network {
             let to_dialler = std::mem::take(&mut self.connections[at].to_dialler);
             let to_acceptor = std::mem::take(&mut self.connections[at].to_acceptor);
             if !to_acceptor.is_empty() {
+                let now = self.now_of(acceptor.0);
                 let core = self.core(acceptor.0, acceptor.1);
                 core.inbound_received(now, acceptor.2, &to_acceptor).expect("frames");
             }
             if !to_dialler.is_empty() {
+                let now = self.now_of(dialler.0);
                 let core = self.core(dialler.0, dialler.1);
                 core.peer_received(now, dialler.2, &to_dialler).expect("frames");
             }
@@ -276,7 +285,7 @@ impl Network {
         };
         let shard = ShardIndex(core as u16);
         let from = Requester { shard, connection: 0, generation: 0, request: 0 };
-        let now = self.now();
+        let now = self.now_of(node);
         self.core(node, core).request(now, from, Request::Create(definition));
     }
 
@@ -460,6 +469,55 @@ fn a_process_that_is_refused_as_a_twin_takes_no_writes() {
     network.core(0, 0).peers(now, &mut actions);
     network.core(0, 0).peer_lost(now, peers[0]);
     assert!(!refuses(&mut network), "the one that refused is gone: alone like any other");
+}
+
+/// What a create is answered at once; `None`: it waits for others.
+fn answer_at_once(network: &mut Network, node: usize) -> Option<Answer> {
+    let mut replies = Vec::new();
+    network.core(node, 0).replies(&mut replies);
+    network.create(node, 0, 2, b"x");
+    network.core(node, 0).replies(&mut replies);
+    replies.pop().map(|reply| reply.answer)
+}
+
+#[test]
+fn a_node_whose_clock_most_others_contradict_takes_no_writes_until_it_is_right() {
+    let refused = Some(Answer::Refused(Refusal::Clock));
+    let mut network = Network::new(&[1, 1, 1]);
+    network.run(600);
+    assert_ne!(answer_at_once(&mut network, 1), refused);
+    for ahead_ms in [3_600_000, 60_001] {
+        network.ahead_ms = vec![0, ahead_ms, 0];
+        network.run(300);
+        assert_eq!(answer_at_once(&mut network, 1), refused);
+        assert_ne!(answer_at_once(&mut network, 0), refused, "it is not the wrong one");
+        assert_eq!(network.core(0, 0).clock().apart_ms, ahead_ms);
+        network.cuts = vec![(0, 1), (1, 2)];
+        network.run(5_000);
+        assert_eq!(answer_at_once(&mut network, 1), refused, "cut off, it remembers");
+        network.cuts.clear();
+        network.ahead_ms = vec![0; 3];
+        network.run(5_000);
+        assert_ne!(answer_at_once(&mut network, 1), refused, "repaired");
+    }
+    network.ahead_ms = vec![3_600_000, 0, 3_600_000];
+    network.run(300);
+    assert_eq!(answer_at_once(&mut network, 1), refused, "behind the two others");
+    let counters = network.core(1, 0).peer_counters();
+    assert_eq!((counters.clocks_refused, counters.clocks_apart), (3, 3), "told once each");
+}
+
+#[test]
+fn of_two_nodes_nobody_knows_whose_clock_is_wrong() {
+    let mut network = Network::new(&[1, 1]);
+    network.ahead_ms[1] = 3_600_000;
+    network.run(600);
+    network.create(0, 0, 2, b"x");
+    network.create(1, 0, 2, b"x");
+    network.run(5);
+    assert_eq!((network.done(), network.timers(0), network.timers(1)), (2, 2, 2));
+    let told = [0, 1].map(|node| network.core(node, 0).peer_counters().clocks_apart);
+    assert_eq!(told, [1, 1], "both say that they differ");
 }
 
 #[test]

@@ -237,7 +237,8 @@ mod tests {
     fn a_frame_is_these_bytes() {
         let bytes = frame(FrameKind::Results, 0x0203, 0x0405_0607, b"body");
         assert_eq!(bytes[..8], [2, 2, 3, 2, 4, 0, 0, 0]);
-        let header = *b"\x07\x06\x05\x04\x08\x07\x06\x05\x04\x03\x02\x01\x09\0\0\0\x0d\x0c\x0b\x0a\0\0\0\0";
+        let header =
+            *b"\x07\x06\x05\x04\x08\x07\x06\x05\x04\x03\x02\x01\x09\0\0\0\x0d\x0c\x0b\x0a\0\0\0\0";
         assert_eq!(bytes[12..], [&header[..], b"body"].concat());
         // CRC-32 as in Ethernet and zlib (ISO-HDLC): the check value of "123456789".
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
