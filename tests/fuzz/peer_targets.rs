@@ -302,7 +302,8 @@ fn signed(data: &[u8]) -> Vec<u8> {
         let count = u16::from_le_bytes([header[2], header[3]]);
         let first = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
         let sent_at = u64::from_le_bytes(header[16..24].try_into().expect("eight bytes are left"));
-        out.extend(written(&Frame { kind, count, first, sent_at: MonoNs(sent_at), view: 7, body }));
+        let (sent_at, wall) = (MonoNs(sent_at), WallMs(1 << 40));
+        out.extend(written(&Frame { kind, count, first, sent_at, view: 7, wall, body }));
         rest = behind;
     }
     out.extend_from_slice(rest);
