@@ -56,6 +56,9 @@ pub struct Limits {
     pub pipelined_requests_per_turn_max: u32,
     /// Answers not yet given to the kernel above which a connection is not read from.
     pub unsent_bytes_per_connection_max: u32,
+    /// Bytes of answers that the connections of a core hold, above which a long answer (a GET of a
+    /// large timer) is not made, but 503.
+    pub unsent_bytes_per_core_max: u64,
     /// Bytes of requests begun but not complete, over all connections of a core; above it
     /// the connection that holds most of them is answered 503.
     pub partial_bytes_per_core_max: u64,
@@ -83,6 +86,7 @@ impl Default for Limits {
             connections_per_core_max: 16_384,
             pipelined_requests_per_turn_max: 128,
             unsent_bytes_per_connection_max: 64 << 10,
+            unsent_bytes_per_core_max: 64 << 20,
             partial_bytes_per_core_max: 32 << 20,
             idle_timeout_ms: 20_000,
             mesh_queue_max: 1_024,

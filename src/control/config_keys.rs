@@ -145,7 +145,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 72] = [
+pub static KEYS: [Key; 73] = [
     Key {
         section: "node",
         name: "listen",
@@ -219,6 +219,9 @@ pub static KEYS: [Key; 72] = [
     limit!(unsent_bytes_per_connection_max: u32, 4_096, 64 << 20, "bytes",
         "Answers not yet taken by the client's connection above which nothing more is read from \
          it."),
+    limit!(unsent_bytes_per_core_max: u64, 64 << 10, 1 << 40, "bytes",
+        "Answers not yet taken by their clients, over all connections of one core. Above it: 503 \
+         to a GET of a large timer."),
     limit!(partial_bytes_per_core_max: u64, 64 << 10, 1 << 40, "bytes",
         "Requests begun but not complete, over all connections of one core. Above it: 503 to \
          the connection that holds most of them."),

@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
-use serde_json::json;
-
 use crate::shard::effects::{Answer, Internal, Refusal, TimerView};
 use crate::timestamp::Timestamp;
+use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 use crate::wire::timer_path::write_public_id;
 
 /// Longest reason sent; what a client sent may be quoted in it.
@@ -50,8 +49,10 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
             out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         }
         Answer::Found(view) => {
-            let body = document(view).to_string();
-            write_body(out, "200 OK", "application/json", "", body.as_bytes(), persistence);
+            let mut body =
+                Vec::with_capacity(string_bytes_max(&view.opaque) + view.uri.len() + 256);
+            write_document(view, &mut body);
+            write_body(out, "200 OK", "application/json", "", &body, persistence);
         }
         Answer::NotFound => write_error(out, 404, "no timer with this id", persistence),
         // Nothing that passes: whoever told it is to tell something else.
@@ -193,25 +194,38 @@ fn one_line(reason: &str) -> String {
     reason.chars().take(REASON_BYTES_MAX).map(visible).collect()
 }
 
-/// A timer as GET shows it: the members that a client wrote, and how far it is.
-fn document(view: &TimerView) -> serde_json::Value {
-    let tags: Vec<_> =
-        view.tags.iter().map(|(kind, count)| json!({"type": kind, "count": count})).collect();
-    json!({
-        "timing": {
-            "interval": seconds(view.interval_ms),
-            "repeat-for": seconds(view.repeat_for_ms),
-            "start-time-delta": -(view.age_ms as i64),
-            "sequence-number": view.sequence,
-        },
-        "callback": {"http": {"uri": view.uri, "opaque": view.opaque}},
-        "reliability": {"replication-factor": view.factor},
-        "statistics": {"tag-info": tags},
-    })
+/// Appends a timer as GET shows it: the members that a client wrote, and how far it is.
+fn write_document(view: &TimerView, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"callback\":{\"http\":{\"opaque\":");
+    write_string(&view.opaque, out);
+    out.extend_from_slice(b",\"uri\":");
+    write_string(&view.uri, out);
+    out.extend_from_slice(b"}},\"reliability\":{\"replication-factor\":");
+    write_number(view.factor.into(), out);
+    out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
+    for (place, (kind, count)) in view.tags.iter().enumerate() {
+        out.extend_from_slice(if place == 0 { b"{\"count\":" } else { b",{\"count\":" });
+        write_number((*count).into(), out);
+        out.extend_from_slice(b",\"type\":");
+        write_string(kind, out);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]},\"timing\":{\"interval\":");
+    write_seconds(view.interval_ms, out);
+    out.extend_from_slice(b",\"repeat-for\":");
+    write_seconds(view.repeat_for_ms, out);
+    out.extend_from_slice(b",\"sequence-number\":");
+    write_number(view.sequence, out);
+    out.extend_from_slice(b",\"start-time-delta\":");
+    write_signed((view.age_ms as i64).wrapping_neg(), out);
+    out.extend_from_slice(b"}}");
 }
 
-fn seconds(ms: u64) -> serde_json::Value {
-    if ms.is_multiple_of(1000) { json!(ms / 1000) } else { json!(ms as f64 / 1000.0) }
+/// Appends milliseconds as seconds, with as many decimals as are needed.
+fn write_seconds(ms: u64, out: &mut Vec<u8>) {
+    write_number(ms / 1000, out);
+    let decimals = format!(".{:03}", ms % 1000);
+    out.extend_from_slice(decimals.trim_end_matches(['0', '.']).as_bytes());
 }
 
 #[cfg(test)]
@@ -258,9 +272,39 @@ mod tests {
     }
 
     #[test]
+    fn a_timer_is_shown_as_it_was_written() {
+        let view = TimerView {
+            id: TimerId(1),
+            factor: 2,
+            filter: 0,
+            interval_ms: 1_500,
+            repeat_for_ms: 300_000,
+            age_ms: 20,
+            sequence: 3,
+            uri: "http://h/\"".into(),
+            opaque: "\0\n\u{1f}\\".into(),
+            tags: vec![("a".into(), 1), ("b".into(), 2)],
+        };
+        let answer = text(|out| write_answer(out, &Answer::Found(Box::new(view.clone())), KEEP));
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.ends_with(&format!("\r\nContent-Length: {}", body.len())), "{head}");
+        let expected = concat!(
+            r#"{"callback":{"http":{"opaque":"\u0000\n\u001f\\","uri":"http://h/\""}},"#,
+            r#""reliability":{"replication-factor":2},"statistics":{"tag-info":["#,
+            r#"{"count":1,"type":"a"},{"count":2,"type":"b"}]},"timing":{"interval":1.5,"#,
+            r#""repeat-for":300,"sequence-number":3,"start-time-delta":-20}}"#,
+        );
+        assert_eq!(body, expected);
+        serde_json::from_str::<serde_json::Value>(body).expect("JSON");
+    }
+
+    #[test]
     fn seconds_are_shown_as_they_were_written() {
-        assert_eq!(seconds(300_000).to_string(), "300");
-        assert_eq!(seconds(1_500).to_string(), "1.5");
-        assert_eq!(seconds(1).to_string(), "0.001");
+        let seconds = |ms| text(|out| write_seconds(ms, out));
+        assert_eq!(seconds(0), "0");
+        assert_eq!(seconds(300_000), "300");
+        assert_eq!(seconds(1_500), "1.5");
+        assert_eq!(seconds(1_050), "1.05");
+        assert_eq!(seconds(1), "0.001");
     }
 }

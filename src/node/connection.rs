@@ -2,7 +2,8 @@
 //!
 //! Memory stays bounded whatever the client does: a connection whose answers are not read, or that
 //! has many requests under way, or that sent more requests than a turn takes, is not read from
-//! until that has passed.
+//! until that has passed. Answers to reads that come from other cores and nodes are counted before
+//! they are there, each as much as those before it had.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,8 @@ use crate::wire::chunked::{ChunkError, ChunkedDecoder};
 use crate::wire::request_head::{Framing, HeadProgress, Method, parse_request_head};
 use crate::wire::timer_path::TimerPath;
 
-use super::answers::{Persistence, write_answer, write_continue};
+use super::answer_room::AnswerRoom;
+use super::answers::{Persistence, write_continue};
 use super::deadlines::Deadline;
 use super::internal_api::PageHead;
 use super::peer_handshake;
@@ -24,6 +26,10 @@ use super::service::{Caller, RequestLine, Served, Service};
 
 /// Requests under way on one connection above which no more are taken from it.
 const UNDER_WAY_MAX: usize = 1_024;
+/// An awaited answer to a read counts at least so much.
+const READ_BYTES_MIN: usize = 2 << 10;
+/// No read was answered yet: the first one is awaited alone.
+const READ_BYTES_UNKNOWN: usize = 1 << 40;
 
 /// Where the next byte belongs.
 #[derive(Debug)]
@@ -40,7 +46,7 @@ enum Stage {
 #[derive(Debug)]
 enum Pending {
     /// The shard has not answered yet.
-    Awaited(Persistence),
+    Awaited { persistence: Persistence, is_read: bool },
     /// Answered, behind one that is still awaited.
     Ready(Vec<u8>),
 }
@@ -52,6 +58,9 @@ pub enum Appetite {
     Hungry,
     /// Has enough for now: stop reading, feed again when answers left or in the next turn.
     Full,
+    /// The core has read enough in this turn, and nothing was taken: as `Full`, and it is the first
+    /// in the next turn.
+    Deferred,
 }
 
 /// Where a connection lives.
@@ -92,8 +101,12 @@ pub struct Connection {
     pub is_resuming: bool,
     /// Stands in the list of connections to be flushed.
     pub is_dirty: bool,
-    /// Bytes last accounted for it by the server.
+    /// Bytes of requests last accounted for it by the server.
     pub accounted_bytes: usize,
+    /// Bytes of answers last accounted for it by the server.
+    pub accounted_unsent_bytes: usize,
+    /// When the send under way began.
+    pub sending_since: MonoNs,
     /// The client sends nothing more.
     pub has_ended: bool,
     /// It is a peer and asks for an Upgrade: what comes behind its request is kept for the frames.
@@ -108,6 +121,14 @@ pub struct Connection {
     pending: VecDeque<Pending>,
     /// Number of the request that `pending[0]` answers.
     first_pending: u32,
+    /// Bytes of the answers in `pending`.
+    ready_bytes: usize,
+    /// Reads in `pending` that are awaited.
+    reads_awaited: usize,
+    /// What one of them is expected to be answered with.
+    read_bytes: usize,
+    /// A read waits for the core's next turn.
+    is_deferred: bool,
     /// When the request begun first arrived; its deadline does not move with more bytes.
     began: Option<MonoNs>,
 }
@@ -128,6 +149,8 @@ impl Connection {
             is_resuming: false,
             is_dirty: false,
             accounted_bytes: 0,
+            accounted_unsent_bytes: 0,
+            sending_since: MonoNs(0),
             has_ended: false,
             upgrade: None,
             page: None,
@@ -137,6 +160,10 @@ impl Connection {
             partial: Vec::new(),
             pending: VecDeque::new(),
             first_pending: 0,
+            ready_bytes: 0,
+            reads_awaited: 0,
+            read_bytes: READ_BYTES_UNKNOWN,
+            is_deferred: false,
             began: None,
         }
     }
@@ -159,6 +186,7 @@ impl Connection {
         }
         let caller = Caller { far_ends, socket: self.socket };
         let mut budget = limits.pipelined_requests_per_turn_max;
+        self.is_deferred = false;
         if self.partial.is_empty() {
             let taken = self.take(now, (&mut *input, caller), service, limits, &mut budget);
             self.partial.extend_from_slice(&input[taken..]);
@@ -173,13 +201,19 @@ impl Connection {
             self.partial = Vec::new();
         }
         self.set_deadline(now.mono, limits);
-        let has_more = budget == 0 && !self.partial.is_empty();
+        if self.is_deferred && budget == limits.pipelined_requests_per_turn_max {
+            return Appetite::Deferred;
+        }
+        let has_more = self.is_deferred || (budget == 0 && !self.partial.is_empty());
         if has_more || self.is_backed_up(limits) { Appetite::Full } else { Appetite::Hungry }
     }
 
     /// Writes the answer of a shard to one request, and those after it that waited for it.
-    pub fn answer(&mut self, request: u32, answer: &Answer) {
-        self.answer_by(request, |out, persistence| write_answer(out, answer, persistence));
+    pub fn answer(&mut self, request: u32, answer: &Answer, room: &mut AnswerRoom) {
+        let held_bytes = self.unsent_bytes();
+        self.answer_by(request, |out, persistence| {
+            room.write(out, answer, persistence, held_bytes);
+        });
     }
 
     /// As [`Connection::answer`], with an answer from elsewhere.
@@ -188,19 +222,25 @@ impl Connection {
         let Some(pending) = self.pending.get_mut(position) else {
             unreachable!("request {request} was answered twice");
         };
-        let Pending::Awaited(persistence) = *pending else {
+        let Pending::Awaited { persistence, is_read } = *pending else {
             unreachable!("request {request} was answered twice");
         };
+        self.reads_awaited -= usize::from(is_read);
         if position > 0 {
             let mut bytes = Vec::new();
             write(&mut bytes, persistence);
+            self.ready_bytes += bytes.len();
+            let answer_bytes = bytes.len();
             *pending = Pending::Ready(bytes);
-            return;
+            return self.has_read(is_read, answer_bytes);
         }
+        let begins = self.out.len();
         write(&mut self.out, persistence);
+        self.has_read(is_read, self.out.len() - begins);
         self.pending.pop_front();
         self.first_pending = self.first_pending.wrapping_add(1);
         while let Some(Pending::Ready(bytes)) = self.pending.front() {
+            self.ready_bytes -= bytes.len();
             self.out.extend_from_slice(bytes);
             self.pending.pop_front();
             self.first_pending = self.first_pending.wrapping_add(1);
@@ -231,10 +271,26 @@ impl Connection {
         self.partial.capacity() + body
     }
 
+    /// Bytes of answers that the client has not taken yet.
+    pub fn unsent_bytes(&self) -> usize {
+        self.out.len() + self.sending_bytes + self.ready_bytes
+    }
+
     /// Whether so many answers are unsent or awaited that no more requests are taken.
     pub fn is_backed_up(&self, limits: &Limits) -> bool {
-        self.out.len() + self.sending_bytes > limits.unsent_bytes_per_connection_max as usize
+        let expected_bytes = self.reads_awaited * self.read_bytes;
+        self.unsent_bytes() + expected_bytes > limits.unsent_bytes_per_connection_max as usize
             || self.pending.len() >= UNDER_WAY_MAX
+    }
+
+    /// Learns from an answer what the next reads may be answered with: as much, and if less, less
+    /// by and by.
+    fn has_read(&mut self, is_read: bool, answer_bytes: usize) {
+        if is_read {
+            let former = self.read_bytes - self.read_bytes / 4;
+            let former = if self.read_bytes == READ_BYTES_UNKNOWN { 0 } else { former };
+            self.read_bytes = answer_bytes.max(former).max(READ_BYTES_MIN);
+        }
     }
 
     /// Answers with an error after everything before it, and closes.
@@ -300,6 +356,10 @@ impl Connection {
                 Stage::Body { line, length } => {
                     let (line, length) = (*line, *length);
                     if rest.len() < length {
+                        break;
+                    }
+                    if line.is_read() && !service.room.may_read() {
+                        self.is_deferred = true;
                         break;
                     }
                     self.serve(now, (service, caller), line, &mut rest[..length]);
@@ -385,22 +445,37 @@ impl Connection {
         };
         self.is_closing = !line.persistence.keep_alive;
         let page = self.page.take();
-        let mut serve = |out: &mut Vec<u8>| match &page {
-            Some(head) => service.page(now, (from, caller), head, line.persistence, out),
-            None => service.serve(now, (from, caller), &line, body, out),
-        };
-        if self.pending.is_empty() {
-            let served = serve(&mut self.out);
-            if served == Served::Later {
-                self.pending.push_back(Pending::Awaited(line.persistence));
+        let (persistence, is_read) = (line.persistence, line.is_read());
+        let held_bytes = self.unsent_bytes();
+        let mut serve = |out: &mut Vec<u8>| {
+            let served = match &page {
+                Some(head) => service.page(now, (from, caller), head, persistence, out),
+                None => service.serve(now, (from, caller), &line, body, out),
+            };
+            match served {
+                Served::Later => service.answer_at_once(from, persistence, held_bytes, out),
+                Served::Written => Served::Written,
             }
-            return;
+        };
+        let is_first = self.pending.is_empty();
+        let mut ready = Vec::new();
+        let out = if is_first { &mut self.out } else { &mut ready };
+        let begins = out.len();
+        let served = serve(out);
+        let answer_bytes = out.len() - begins;
+        match served {
+            Served::Later => {
+                self.reads_awaited += usize::from(is_read);
+                self.pending.push_back(Pending::Awaited { persistence, is_read });
+            }
+            Served::Written => {
+                self.has_read(is_read, answer_bytes);
+                if !is_first {
+                    self.ready_bytes += answer_bytes;
+                    self.pending.push_back(Pending::Ready(ready));
+                }
+            }
         }
-        let mut bytes = Vec::new();
-        self.pending.push_back(match serve(&mut bytes) {
-            Served::Written => Pending::Ready(bytes),
-            Served::Later => Pending::Awaited(line.persistence),
-        });
     }
 
     /// Appends an answer that is known at once behind those still awaited.
@@ -410,6 +485,7 @@ impl Connection {
         }
         let mut bytes = Vec::new();
         write(&mut bytes);
+        self.ready_bytes += bytes.len();
         self.pending.push_back(Pending::Ready(bytes));
     }
 

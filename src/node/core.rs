@@ -227,6 +227,11 @@ impl Core {
         std::mem::swap(attempts, &mut self.outbox.attempts);
     }
 
+    /// The answer to the request just made, if it was given at once.
+    pub fn take_answer(&mut self, from: Requester) -> Option<Answer> {
+        self.outbox.replies.pop_if(|reply| reply.to == from).map(|reply| reply.answer)
+    }
+
     /// Moves the answers for clients of this core into `replies`, and sends the others over the
     /// mesh.
     pub fn replies(&mut self, replies: &mut Vec<Reply>) {

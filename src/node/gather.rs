@@ -20,6 +20,8 @@ use super::internal_document::{names, with_document};
 
 /// The connection of answers that are to be gathered here: no client has it.
 pub const GATHERED: u32 = u32::MAX;
+/// Bytes of timers on a page, as messages, above which it ends.
+const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Asking nodes whose place is kept.
 const CURSORS_MAX: usize = 128;
 /// How long it is kept after a page.
@@ -54,7 +56,14 @@ struct Cursor {
 /// What is being put together.
 #[derive(Debug)]
 enum Whole {
-    Page { asked: PageAsked, first: PagePlace, timers: Vec<CollectedTimer>, has_more: bool },
+    Page {
+        asked: PageAsked,
+        first: PagePlace,
+        /// Of all parts so far.
+        whole: PagePart,
+        /// Up to where nothing is missing; `None`: no part has more.
+        known: Option<PagePlace>,
+    },
     Forget,
 }
 
@@ -85,7 +94,7 @@ impl Gathers {
     ) -> (Requester, PageAsk) {
         let first = self.first(now.mono.tick_floor(), &asked);
         let is_fresh = asked.from_ms.is_none();
-        let whole = Whole::Page { asked, first, timers: Vec::new(), has_more: false };
+        let whole = Whole::Page { asked, first, whole: PagePart::default(), known: None };
         let waiting = usize::from(shards.get());
         let to = self.insert(own, Gather { from, waiting, refusal: None, whole });
         (to, PageAsk { node: asked.node, from: first, count: asked.count, is_fresh })
@@ -106,12 +115,15 @@ impl Gathers {
         let gather = place.as_mut().expect("a shard answers once");
         match (reply.answer, &mut gather.whole) {
             (Answer::Refused(refusal), _) => gather.refusal = Some(refusal),
-            (Answer::Internal(part), Whole::Page { timers, has_more, .. }) => {
-                let Internal::Part(PagePart { timers: more, has_more: more_left }) = *part else {
-                    unreachable!("a shard adds a part")
-                };
-                timers.extend(more);
-                *has_more |= more_left;
+            (Answer::Internal(part), Whole::Page { whole, known, .. }) => {
+                let Internal::Part(part) = *part else { unreachable!("a shard adds a part") };
+                if part.has_more
+                    && let Some(last) = part.timers.last()
+                {
+                    *known = Some(known.map_or(last.place, |known| known.min(last.place)));
+                }
+                whole.timers.extend(part.timers);
+                whole.has_more |= part.has_more;
             }
             (_, Whole::Forget) => {}
             (other, _) => unreachable!("a shard adds a part, not {other:?}"),
@@ -126,8 +138,8 @@ impl Gathers {
         let answer = match (refusal, whole) {
             (Some(refusal), _) => Answer::Refused(refusal),
             (None, Whole::Forget) => Answer::Internal(Box::new(Internal::Accepted)),
-            (None, Whole::Page { asked, first, timers, has_more }) => {
-                let page = cut(timers, has_more, asked.count as usize);
+            (None, Whole::Page { asked, first, whole, known }) => {
+                let page = cut(whole, known, asked.count as usize);
                 self.remember(now.mono.tick_floor(), &asked, first, &page);
                 Answer::Internal(Box::new(written(now, view, &page)))
             }
@@ -179,11 +191,20 @@ fn behind((due, id): PagePlace) -> PagePlace {
     id.0.checked_add(1).map_or((due + 1, TimerId(0)), |id| (due, TimerId(id)))
 }
 
-/// The first `count` of all parts, in order. Each part that has more has at least `count`: so
-/// nothing is missing before the cut.
-fn cut(mut timers: Vec<CollectedTimer>, mut has_more: bool, count: usize) -> PagePart {
+/// The first `count` of all parts, in order, not beyond [`PAGE_BYTES_MAX`]. `known`: where the
+/// first part ends that has more, which may lie between the timers of others.
+fn cut(whole: PagePart, known: Option<PagePlace>, count: usize) -> PagePart {
+    let PagePart { mut timers, has_more } = whole;
     timers.sort_unstable_by_key(|timer| timer.place);
-    has_more |= count < timers.len();
+    let mut bytes = 0;
+    let fits = |timer: &&CollectedTimer| {
+        let is_known = known.is_none_or(|until| timer.place <= until);
+        let fits = is_known && bytes <= PAGE_BYTES_MAX;
+        bytes += timer.copy.len();
+        fits
+    };
+    let count = timers.iter().take(count).take_while(fits).count();
+    let has_more = has_more || count < timers.len();
     timers.truncate(count);
     PagePart { timers, has_more }
 }
@@ -226,14 +247,28 @@ mod tests {
 
     #[test]
     fn a_page_is_the_first_of_all_parts() {
-        let timers = || vec![timer(9, 1), timer(5, 2), timer(7, 9), timer(7, 3)];
-        let page = cut(timers(), false, 2);
+        let part = |has_more| {
+            let timers = vec![timer(9, 1), timer(5, 2), timer(7, 9), timer(7, 3)];
+            PagePart { timers, has_more }
+        };
+        let page = cut(part(false), None, 2);
         assert_eq!((places(&page), page.has_more), (vec![(5, 2), (7, 3)], true));
-        let page = cut(timers(), false, 4);
+        let page = cut(part(false), None, 4);
         assert_eq!((page.timers.len(), page.has_more), (4, false));
-        let page = cut(timers(), true, 60);
+        let page = cut(part(true), Some((Tick(9), TimerId(1))), 60);
         assert_eq!((page.timers.len(), page.has_more), (4, true));
-        assert_eq!(cut(Vec::new(), false, 2), PagePart::default());
+        let page = cut(part(true), Some((Tick(7), TimerId(3))), 60);
+        assert_eq!((places(&page), page.has_more), (vec![(5, 2), (7, 3)], true));
+        assert_eq!(cut(PagePart::default(), None, 2), PagePart::default());
+    }
+
+    #[test]
+    fn a_page_ends_with_the_timer_that_makes_it_long() {
+        let timers: Vec<_> = (0..9)
+            .map(|id| CollectedTimer { copy: vec![0; PAGE_BYTES_MAX / 3].into(), ..timer(5, id) })
+            .collect();
+        let page = cut(PagePart { timers, has_more: false }, None, 60);
+        assert_eq!((page.timers.len(), page.has_more), (4, true));
         assert_eq!(behind((Tick(3), TimerId(u64::MAX))), (Tick(4), TimerId(0)));
     }
 

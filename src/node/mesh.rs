@@ -2,11 +2,12 @@
 //! one of replies.
 //!
 //! A core has at most as many requests under way to a sibling as a queue holds, so a reply always
-//! finds room and is never lost. A sender wakes a sibling only when that has said that it sleeps.
+//! finds room and is never lost. Long replies that a sibling has not taken yet hold up its further
+//! requests. A sender wakes a sibling only when that has said that it sleeps.
 //! Pure memory: the waking itself is the driver's, so the simulator drives this same code.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
@@ -21,6 +22,12 @@ use crate::wire::resync_json::Reference;
 
 use super::gather::PageAsked;
 use super::peering::InboundId;
+
+/// Replies with more content than this are counted.
+const LONG_BYTES_MIN: usize = 4 << 10;
+/// Bytes of counted replies on their way to a sibling above which its requests wait: memory is
+/// bounded by this for each ordered pair of cores, beside short replies.
+const LONG_REPLY_BYTES_MAX: usize = 1 << 20;
 
 /// A request on its way to the core that owns the timer.
 #[derive(Debug)]
@@ -147,10 +154,37 @@ enum Answered {
     Peer(Box<PeerBatch>),
 }
 
+impl Answered {
+    /// Bytes that are counted while it is on its way.
+    fn long_bytes(&self) -> usize {
+        let bytes = match self {
+            Answered::Reply(reply) => reply.answer.heap_bytes(),
+            Answered::Peer(results) => results.bytes.len(),
+        };
+        if bytes > LONG_BYTES_MIN { bytes } else { 0 }
+    }
+}
+
 #[derive(Debug)]
 struct Channel {
     requests: ArrayQueue<Asked>,
     replies: ArrayQueue<Answered>,
+    /// Bytes of long replies in the queue.
+    long_bytes: CachePadded<AtomicUsize>,
+}
+
+impl Channel {
+    fn new(capacity: usize) -> Arc<Self> {
+        Arc::new(Self {
+            requests: ArrayQueue::new(capacity),
+            replies: ArrayQueue::new(capacity),
+            long_bytes: CachePadded::new(AtomicUsize::new(0)),
+        })
+    }
+
+    fn has_room_for_replies(&self) -> bool {
+        self.long_bytes.load(Relaxed) <= LONG_REPLY_BYTES_MAX
+    }
 }
 
 const _: () = assert!(size_of::<Asked>() <= 64 && size_of::<Answered>() <= 48);
@@ -184,14 +218,8 @@ pub struct MeshPort {
 /// Makes the ports of all cores of a node. Memory: about 110 B x `queue_max` per ordered pair.
 pub fn mesh(shards: ShardCount, queue_max: u32) -> Vec<MeshPort> {
     let count = usize::from(shards.get());
-    let channel = || {
-        let capacity = queue_max.max(1) as usize;
-        Arc::new(Channel {
-            requests: ArrayQueue::new(capacity),
-            replies: ArrayQueue::new(capacity),
-        })
-    };
-    let alone = Arc::new(Channel { requests: ArrayQueue::new(1), replies: ArrayQueue::new(1) });
+    let channel = || Channel::new(queue_max.max(1) as usize);
+    let alone = Channel::new(1);
     let from_to: Vec<Vec<_>> = (0..count)
         .map(|from| {
             (0..count).map(|to| if from == to { alone.clone() } else { channel() }).collect()
@@ -268,12 +296,17 @@ impl MeshPort {
                 && let Some(answered) = channel.replies.pop()
             {
                 self.under_way[self.next] -= 1;
+                let long_bytes = answered.long_bytes();
+                if long_bytes > 0 {
+                    channel.long_bytes.fetch_sub(long_bytes, Relaxed);
+                }
                 return Some(match answered {
                     Answered::Reply(reply) => Message::Reply(reply),
                     Answered::Peer(results) => Message::PeerResults(results),
                 });
             }
             if !channel.requests.is_empty()
+                && self.outbound[self.next].has_room_for_replies()
                 && let Some(asked) = channel.requests.pop()
             {
                 return Some(match asked {
@@ -334,7 +367,12 @@ impl MeshPort {
     }
 
     fn answer(&mut self, to: ShardIndex, answered: Answered) {
-        let pushed = self.outbound[usize::from(to.0)].replies.push(answered);
+        let channel = &self.outbound[usize::from(to.0)];
+        let long_bytes = answered.long_bytes();
+        if long_bytes > 0 {
+            channel.long_bytes.fetch_add(long_bytes, Relaxed);
+        }
+        let pushed = channel.replies.push(answered);
         assert!(pushed.is_ok(), "a sibling has no more requests under way than replies find room");
         self.wake_if_asleep(to);
     }
@@ -354,7 +392,7 @@ impl MeshPort {
 mod tests {
     use super::*;
     use crate::base::ids::TimerId;
-    use crate::shard::effects::Answer;
+    use crate::shard::effects::{Answer, Internal};
 
     fn read() -> Remote {
         Remote::Read(Target { id: TimerId(1), factor: None, filter: None })
@@ -382,6 +420,32 @@ mod tests {
         }
         assert!(matches!(first.receive(), Some(Message::Reply(_))));
         first.send_request(MonoNs(0), ShardIndex(1), requester(0), read()).expect("room again");
+    }
+
+    #[test]
+    fn long_replies_that_are_not_taken_hold_up_further_requests() {
+        let mut ports = mesh(ShardCount::new(2), 1_024);
+        let mut second = ports.pop().expect("two ports");
+        let mut first = ports.pop().expect("two ports");
+        for _ in 0..100 {
+            first.send_request(MonoNs(0), ShardIndex(1), requester(0), read()).expect("room");
+        }
+        let body = vec![0; 300_000];
+        let page = Internal::Page { body, count: 1, has_more: false };
+        let answer = Answer::Internal(Box::new(page));
+        let serve = |second: &mut MeshPort| {
+            let mut served = 0;
+            while let Some(Message::Request(from, ..)) = second.receive() {
+                second.send_reply(Reply { to: from, answer: answer.clone() });
+                served += 1;
+            }
+            served
+        };
+        assert_eq!(serve(&mut second), 4, "a megabyte, and what makes it full");
+        assert!(matches!(first.receive(), Some(Message::Reply(_))));
+        assert_eq!(serve(&mut second), 1);
+        while let Some(Message::Reply(_)) = first.receive() {}
+        assert_eq!(serve(&mut second), 4);
     }
 
     #[test]

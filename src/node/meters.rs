@@ -217,6 +217,12 @@ meters! {
     store_bytes: Gauge,
     /// Bytes of requests begun and not complete.
     partial_bytes: Gauge,
+    /// Bytes of answers that clients have not taken yet.
+    unsent_bytes: Gauge,
+    /// Answers refused with 503 because those before them were not taken.
+    answers_refused: Counter,
+    /// Client connections closed because they took no answers while others had no room for theirs.
+    stuck_closed: Counter,
     /// Messages to other cores.
     mesh_sent: Counter,
     /// Requests refused because the queue to another core was full.

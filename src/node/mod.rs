@@ -1,10 +1,13 @@
 //! One thread per core drives ring and shard: the loop turn, the mesh between cores, client
 //! connections, callback lanes.
 
+mod answer_room;
 mod answers;
 mod callback_answer;
 pub mod commands;
 mod connection;
+#[cfg(test)]
+mod connection_tests;
 pub mod core;
 mod deadlines;
 mod engine;

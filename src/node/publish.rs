@@ -60,6 +60,9 @@ pub fn publish(
     meters.connections_accepted.set(server.accepted);
     meters.connections_refused.set(server.refused);
     meters.partial_bytes.set(server.partial_bytes() as u64);
+    meters.unsent_bytes.set(server.service.room.held_bytes as u64);
+    meters.answers_refused.set(server.service.room.refused);
+    meters.stuck_closed.set(server.stuck_closed);
     meters.callback_connections.set(lanes.open() as u64);
     publish_peers(meters, &server.service.core, sockets);
     publish_internal(meters, &server.service);

@@ -6,6 +6,7 @@ use crate::base::time::{MonoNs, Now};
 use crate::ring::{Received, Ring, SocketId};
 use crate::shard::effects::Reply;
 
+use super::answer_room::SHORT_BYTES_MAX;
 use super::answers::{write_no_timestamps, write_timestamps};
 use super::connection::{Appetite, Connection, Home};
 use super::deadlines::Deadlines;
@@ -21,6 +22,9 @@ const REFUSALS_MAX: usize = 64;
 const LINGER_MS: u64 = 1_000;
 /// Bytes thrown away meanwhile, at most.
 const LINGER_BYTES_MAX: usize = 32 << 20;
+/// A client that takes longer than this over its answers gives way to others when there is no room
+/// for theirs.
+const STUCK_MS: u64 = 1_000;
 /// Send buffers kept for reuse, and the largest kept.
 const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
@@ -33,8 +37,11 @@ pub struct Server {
     pub accepted: u64,
     /// Connections refused at the limit.
     pub refused: u64,
-    /// Requests answered since start.
+    /// Requests answered since start, after they were served.
     pub answered: u64,
+    /// Connections closed because their clients took no answers while others had no room for
+    /// theirs.
+    pub stuck_closed: u64,
     own: ShardIndex,
     limits: Limits,
     places: Vec<Option<Connection>>,
@@ -63,6 +70,7 @@ impl Server {
             accepted: 0,
             refused: 0,
             answered: 0,
+            stuck_closed: 0,
             own,
             limits: limits.clone(),
             places: Vec::new(),
@@ -153,20 +161,32 @@ impl Server {
         if !connection.is_mid_request() {
             connection.deadline.extend(now.mono.plus_ms(self.limits.idle_timeout_ms));
         }
+        self.recount(place);
         self.resume_if_paused(place);
         self.mark_dirty(place);
     }
 
     /// Feeds the connections that had more than their share in the last turn, or whose answers have
-    /// left since.
+    /// left since. Those that this turn has no room for are the first in the next.
     pub fn resume(&mut self, now: Now, ring: &mut Ring) {
+        self.service.room.begin_portion();
+        let mut deferred = Vec::new();
         for place in std::mem::take(&mut self.resume) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
             connection.is_resuming = false;
             let appetite =
                 connection.feed(now, (&mut [], ring.far_ends()), &mut self.service, &self.limits);
+            if appetite == Appetite::Deferred {
+                connection.is_resuming = true;
+                deferred.push(place);
+            }
             self.after_feed(ring, place, appetite);
         }
+        if !deferred.is_empty() {
+            deferred.append(&mut self.resume);
+            self.resume = deferred;
+        }
+        self.service.room.begin_portion();
     }
 
     /// Peers that asked for an Upgrade in this turn: those that the core accepts leave the server,
@@ -211,7 +231,8 @@ impl Server {
             else {
                 continue;
             };
-            connection.answer(reply.to.request, &reply.answer);
+            connection.answer(reply.to.request, &reply.answer, &mut self.service.room);
+            self.recount(place);
             self.resume_if_paused(place);
             self.answered += 1;
             self.mark_dirty(place);
@@ -257,12 +278,37 @@ impl Server {
             if !connection.out.is_empty() {
                 let empty = self.pool.pop().unwrap_or_default();
                 connection.sending_bytes = connection.out.len();
+                connection.sending_since = now.mono;
                 ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
             } else if connection.is_closing && !connection.is_awaiting() {
                 self.finish(now, ring, place);
             }
         }
         self.dirty.clear();
+        if self.service.room.take_wanted() {
+            self.make_room(now, ring);
+        }
+    }
+
+    /// Answers had no room: of the connections whose clients take long over theirs, closes the one
+    /// that holds most. Cost: a look at every connection, once in a turn that refuses an answer.
+    #[cold]
+    fn make_room(&mut self, now: Now, ring: &mut Ring) {
+        let is_stuck = |connection: &Connection| {
+            connection.sending_bytes > 0
+                && connection.sending_since.plus_ms(STUCK_MS) <= now.mono
+                && connection.unsent_bytes() > SHORT_BYTES_MAX
+        };
+        let held = |place: &u32| {
+            let connection = self.places[*place as usize].as_ref().filter(|one| is_stuck(one));
+            connection.map(Connection::unsent_bytes)
+        };
+        let largest =
+            (0..self.places.len() as u32).max_by_key(held).filter(|at| held(at).is_some());
+        if let Some(place) = largest {
+            self.stuck_closed += 1;
+            self.close(ring, place);
+        }
     }
 
     /// Closes what is overdue.
@@ -327,7 +373,7 @@ impl Server {
             self.upgrading.push(place);
         }
         match appetite {
-            Appetite::Full => {
+            Appetite::Full | Appetite::Deferred => {
                 if !connection.is_paused {
                     connection.is_paused = true;
                     ring.pause(connection.socket);
@@ -388,6 +434,10 @@ impl Server {
         let held = connection.partial_bytes();
         self.partial_bytes = self.partial_bytes + held - connection.accounted_bytes;
         connection.accounted_bytes = held;
+        let unsent = connection.unsent_bytes();
+        let room = &mut self.service.room;
+        room.held_bytes = room.held_bytes + unsent - connection.accounted_unsent_bytes;
+        connection.accounted_unsent_bytes = unsent;
     }
 
     /// A paused connection is fed again in the next turn.
@@ -435,6 +485,7 @@ impl Server {
     fn forget(&mut self, place: u32) -> Option<SocketId> {
         let connection = self.places[place as usize].take()?;
         self.partial_bytes -= connection.accounted_bytes;
+        self.service.room.held_bytes -= connection.accounted_unsent_bytes;
         self.open -= 1;
         self.free.push(place);
         Some(connection.socket)

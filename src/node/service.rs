@@ -1,5 +1,6 @@
 //! From a complete request to a request for the shard, or to an answer at once.
 
+use crate::base::limits::Limits;
 use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Request, Requester, Target};
@@ -11,6 +12,7 @@ use crate::wire::resync_json::{Reference, parse_references};
 use crate::wire::timer_json::JsonScratch;
 use crate::wire::timer_path::{PublicId, TimerPath, parse_path};
 
+use super::answer_room::AnswerRoom;
 use super::answers::{
     Persistence, cut_body, write_error, write_error_with, write_not_allowed, write_pong,
 };
@@ -47,6 +49,12 @@ impl RequestLine {
         };
         Self { method: head.method, path, persistence, count }
     }
+
+    /// Whether the answer may be long: a timer, or a page of them.
+    pub fn is_read(&self) -> bool {
+        let has_content = matches!(self.path, TimerPath::Timer(_) | TimerPath::Collection);
+        self.method == Method::Get && has_content
+    }
 }
 
 /// Where a request comes from: asked only when another node may be there.
@@ -71,10 +79,12 @@ pub enum Served {
 pub struct Service {
     /// The core that the requests go to.
     pub core: Core,
-    /// Requests answered here, without a shard.
+    /// Requests answered while they were served.
     pub written: u64,
     /// Requests answered 4xx.
     pub bad: u64,
+    /// The room for answers.
+    pub room: AnswerRoom,
     /// Who may use the internal API.
     pub gate: Gate,
     /// What other nodes told and asked for.
@@ -102,15 +112,16 @@ pub struct InternalCounters {
 
 impl Service {
     /// The API before a core.
-    pub fn new(core: Core, opaque_bytes_max: u32, accepts_strangers: bool) -> Self {
+    pub fn new(core: Core, limits: &Limits, accepts_strangers: bool) -> Self {
         Self {
             core,
             written: 0,
             bad: 0,
+            room: AnswerRoom::new(limits),
             gate: Gate::new(accepts_strangers),
             internal: InternalCounters::default(),
             timestamp_asks: None,
-            opaque_bytes_max,
+            opaque_bytes_max: limits.opaque_bytes_max,
             json: JsonScratch::default(),
             content: Vec::new(),
             references: Vec::new(),
@@ -177,6 +188,20 @@ impl Service {
         };
         self.core.request(now, from, request);
         Served::Later
+    }
+
+    /// Writes the answer to the request just served, if the shard has answered it already.
+    pub fn answer_at_once(
+        &mut self,
+        from: Requester,
+        persistence: Persistence,
+        held_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let Some(answer) = self.core.take_answer(from) else { return Served::Later };
+        self.written += 1;
+        self.room.write(out, &answer, persistence, held_bytes);
+        Served::Written
     }
 
     /// POST of timestamps; the body, if any, means nothing.

@@ -361,8 +361,7 @@ impl Seat {
         let settings = &self.settings;
         let began = now();
         let core = Core::with_identity(self.shard_config(), self.mesh, self.identity, began);
-        let mut service =
-            Service::new(core, settings.limits.opaque_bytes_max, settings.accept_strangers);
+        let mut service = Service::new(core, &settings.limits, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
         service.timestamp_asks = self.oracle.as_ref().map(|_| Vec::new());
         if let Some(listener) = self.listeners.timers {

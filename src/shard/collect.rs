@@ -34,6 +34,8 @@ const LOOKS_PER_TICK: u32 = 1_024;
 const LOOKS_PER_TIMER: u32 = 8;
 /// Timers in a window: 24 B each and the tree around them, 3 MiB at most.
 pub(super) const WINDOW_MAX: usize = 1 << 16;
+/// Bytes of timers in a part of a page above which it ends: the asking node asks for the rest.
+pub(super) const PART_BYTES_MAX: usize = 1 << 20;
 /// Windows at a time: so many nodes may ask at once before they take each other's place.
 const WINDOWS_MAX: usize = 8;
 /// Parts of pages under way.
@@ -84,6 +86,8 @@ struct Asked {
     /// The last timer looked at in the window.
     at: Option<PagePlace>,
     part: PagePart,
+    /// Bytes of the timers in it.
+    part_bytes: usize,
 }
 
 /// New holders that are known to have taken a timer over, by their ranks.
@@ -118,6 +122,7 @@ impl Collect {
         for asked in &mut self.asked {
             asked.at = None;
             asked.part.timers.clear();
+            asked.part_bytes = 0;
         }
     }
 
@@ -161,7 +166,7 @@ impl Shard {
             self.collect.windows.retain(|window| window.node != ask.node);
         }
         let part = PagePart::default();
-        self.collect.asked.push_back(Asked { from, ask, at: None, part });
+        self.collect.asked.push_back(Asked { from, ask, at: None, part, part_bytes: 0 });
         self.collect(now, outbox);
         Ok(None)
     }
@@ -200,7 +205,8 @@ impl Shard {
             let begin = asked.at.map_or(Included(ask.from), Excluded);
             let following = window.timers.range((begin, Unbounded)).next().copied();
             let until = window.until;
-            if asked.part.timers.len() >= ask.count as usize {
+            let is_long = asked.part_bytes > PART_BYTES_MAX;
+            if is_long || asked.part.timers.len() >= ask.count as usize {
                 asked.part.has_more = following.is_some() || until.is_some();
                 return true;
             }
@@ -209,6 +215,7 @@ impl Shard {
                     *looks = looks.saturating_sub(LOOKS_PER_TIMER);
                     asked.at = Some(at);
                     let collected = self.collected(at, asked.ask.node);
+                    asked.part_bytes += collected.as_ref().map_or(0, |timer| timer.copy.len());
                     asked.part.timers.extend(collected);
                 }
                 None => {

@@ -1,10 +1,11 @@
-//! Pages over more timers than a window holds.
+//! Pages over more timers than a window holds, and of timers that are large; large timers that a
+//! peer fetches.
 
 use std::sync::Arc;
 
-use super::collect::WINDOW_MAX;
+use super::collect::{PART_BYTES_MAX, WINDOW_MAX};
 use super::effects::{
-    Answer, Event, Internal, Outbox, PageAsk, PagePart, PagePlace, Request, Requester,
+    Answer, Event, Internal, Outbox, PageAsk, PagePart, PagePlace, PeerTicket, Request, Requester,
 };
 use super::{Shard, ShardConfig};
 use crate::base::ids::{NodeHash, NodeInstance, ShardCount, ShardIndex, TimerId};
@@ -14,7 +15,9 @@ use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::view::{Membership, PeerKind, View};
 use crate::store::wheel::Geometry;
 use crate::timer::definition::encode_content;
-use crate::wire::peer_message::{CopyBody, PeerMessage, Standing, TimerCopy, decode_message};
+use crate::wire::peer_message::{
+    CopyBody, PeerMessage, PeerResult, Standing, TimerCopy, decode_message, decode_result,
+};
 
 const NOW_MS: u64 = 1_000_000;
 const NOW: Now = Now { mono: MonoNs(NOW_MS * TICK_NS), wall: WallMs(NOW_MS) };
@@ -69,8 +72,12 @@ impl Fixture {
     }
 
     fn merge(&mut self, id: u64, due_ms: u64) {
+        self.merge_with(id, due_ms, b"");
+    }
+
+    fn merge_with(&mut self, id: u64, due_ms: u64, opaque: &[u8]) {
         let mut content = Vec::new();
-        encode_content("/pop", &[], b"", &mut content);
+        encode_content("/pop", &[], opaque, &mut content);
         let id = TimerId(id);
         // Where they are right now, wherever they are to be.
         let replicas = [self.node("a")].into_iter().collect();
@@ -198,4 +205,57 @@ fn what_changes_after_a_window_was_made_is_told_as_it_is_or_left_out() {
     fixture.shard.handle(NOW, Event::View(Arc::new(view)), &mut outbox);
     let (part, _) = fixture.part(node, (Tick(1), TimerId(0)), 10);
     assert_eq!(part, PagePart::default());
+}
+
+#[test]
+fn a_part_of_large_timers_ends_early_and_goes_on() {
+    let mut fixture = Fixture::new();
+    let node = fixture.node("b");
+    let opaque = vec![b'x'; 200_000];
+    for id in 1..=30 {
+        fixture.merge_with(id, NOW_MS + 5_000_000 + id, &opaque);
+    }
+    let of_node =
+        |id: &u64| fixture.view.place(TimerId(*id), 2, fixture.view.new_nodes()).contains(node);
+    let wanted: Vec<u64> = (1..=30).filter(of_node).collect();
+    let (mut from, mut seen) = ((Tick(0), TimerId(0)), Vec::new());
+    loop {
+        let (part, _) = fixture.part(node, from, 1_000);
+        let bytes: usize = part.timers.iter().map(|timer| timer.copy.len()).sum();
+        assert!(bytes < PART_BYTES_MAX + 201_000, "{bytes} bytes");
+        seen.extend(part.timers.iter().map(|timer| timer.place.1.0));
+        if !part.has_more {
+            break;
+        }
+        let (due, id) = part.timers.last().expect("one at least").place;
+        from = (due, TimerId(id.0 + 1));
+    }
+    assert_eq!(seen, wanted);
+}
+
+#[test]
+fn a_peer_that_fetches_many_large_timers_in_one_turn_is_to_come_again() {
+    let mut fixture = Fixture::new();
+    fixture.merge_with(7, NOW_MS + 5_000_000, &vec![b'x'; 200_000]);
+    let mut fetched = || {
+        let mut outbox = Outbox::default();
+        for number in 0..100 {
+            let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number };
+            let message = PeerMessage::Fetch(TimerId(7));
+            let event = Event::PeerMessage { ticket, from: None, clock_offset_ns: 0, message };
+            fixture.shard.handle(NOW, event, &mut outbox);
+        }
+        let results = outbox.peer_replies.iter().map(|reply| {
+            let bytes = &outbox.peer_bytes[reply.bytes.clone()];
+            decode_result(&mut &bytes[..]).expect("a result")
+        });
+        let found = |result: &PeerResult<'_>| matches!(result, PeerResult::Found(_));
+        let (found, other): (Vec<_>, Vec<_>) = results.partition(found);
+        assert!(other.iter().all(|result| *result == PeerResult::Busy));
+        (found.len(), other.len())
+    };
+    let (found, busy) = fetched();
+    assert!(found > 1 && found * 200_000 < 4 << 20, "{found} found");
+    assert_eq!(found + busy, 100);
+    assert_eq!(fetched().0, found, "in every turn");
 }

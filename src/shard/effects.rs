@@ -331,6 +331,21 @@ pub enum Answer {
     Internal(Box<Internal>),
 }
 
+impl Answer {
+    /// Bytes that it holds beyond itself: content of timers.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Answer::Found(view) => view.uri.len() + view.opaque.len(),
+            Answer::Internal(internal) => match &**internal {
+                Internal::Part(part) => part.timers.iter().map(|timer| timer.copy.len()).sum(),
+                Internal::Page { body, .. } => body.len(),
+                Internal::Accepted => 0,
+            },
+            Answer::Done { .. } | Answer::NotFound | Answer::Refused(_) => 0,
+        }
+    }
+}
+
 /// Answers to other nodes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Internal {

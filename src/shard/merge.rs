@@ -36,6 +36,10 @@ impl Teller {
     }
 }
 
+/// Bytes for peers made in one turn above which a fetch is answered [`PeerResult::Busy`] and comes
+/// again: a peer can ask for thousands of large timers in one frame.
+const FETCHED_BYTES_PER_TURN_MAX: usize = 2 << 20;
+
 impl Shard {
     pub(super) fn peer_message(
         &mut self,
@@ -49,6 +53,9 @@ impl Shard {
         let result = match message {
             PeerMessage::Standing(standing) => self.merge_standing(now, teller, &standing, outbox),
             PeerMessage::Copy(copy) => self.merge_copy(now, teller, &copy, outbox),
+            PeerMessage::Fetch(_) if outbox.peer_bytes.len() > FETCHED_BYTES_PER_TURN_MAX => {
+                PeerResult::Busy
+            }
             PeerMessage::Fetch(id) => match self.fetched(now, id) {
                 Some(copy) => return outbox.answer(ticket, &PeerResult::Found(&copy)),
                 None => PeerResult::NotFound,

@@ -292,7 +292,7 @@ pub(super) fn set_once<T>(
 
 /// Appends a JSON string (RFC 8259 section 7): quotes, backslashes and control characters are
 /// escaped, all else is as it is.
-pub(super) fn write_string(text: &str, out: &mut Vec<u8>) {
+pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     while let Some(at) = rest.iter().position(|&byte| byte < 0x20 || matches!(byte, b'"' | b'\\')) {
@@ -303,7 +303,11 @@ pub(super) fn write_string(text: &str, out: &mut Vec<u8>) {
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
-            control => out.extend_from_slice(format!("\\u{control:04x}").as_bytes()),
+            control => {
+                let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
+                out.extend_from_slice(b"\\u00");
+                out.extend_from_slice(&[digit(control >> 4), digit(control & 15)]);
+            }
         }
         rest = &rest[at + 1..];
     }
@@ -311,8 +315,14 @@ pub(super) fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// Bytes that [`write_string`] appends at most.
+pub fn string_bytes_max(text: &str) -> usize {
+    let escaped = |&byte: &u8| byte < 0x20 || matches!(byte, b'"' | b'\\');
+    text.len() + 2 + 5 * text.bytes().filter(escaped).count()
+}
+
 /// Appends a whole number.
-pub(super) fn write_number(number: u64, out: &mut Vec<u8>) {
+pub fn write_number(number: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut begins = digits.len();
     let mut rest = number;
@@ -328,7 +338,7 @@ pub(super) fn write_number(number: u64, out: &mut Vec<u8>) {
 }
 
 /// Appends a whole number that may be negative.
-pub(super) fn write_signed(number: i64, out: &mut Vec<u8>) {
+pub fn write_signed(number: i64, out: &mut Vec<u8>) {
     if number < 0 {
         out.push(b'-');
     }
@@ -346,6 +356,7 @@ mod tests {
         {
             let mut out = Vec::new();
             write_string(text, &mut out);
+            assert!(out.len() <= string_bytes_max(text));
             let read: String = serde_json::from_slice(&out).expect("a JSON string");
             assert_eq!(read, text);
         }

@@ -52,6 +52,72 @@ fn clients_that_never_read() {
     until("them to be gone", || (node.metric("chronos_connections") == 0.0).then_some(()));
 }
 
+/// A timer whose opaque data take six times as many bytes in JSON: 170 kB are a megabyte.
+fn large_document() -> String {
+    document("3600", None, "http://127.0.0.1:9/never", &"\0".repeat(170_000))
+}
+
+fn reads(path: &str, count: usize) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").repeat(count)
+}
+
+#[test]
+fn reads_of_a_large_timer_that_nobody_takes() {
+    let node = Node::start(2, "[limits]\nunsent_bytes_per_core_max = 4194304\n");
+    let path = node.create(&large_document());
+    let small = node.create(&far_document());
+    let answer_bytes = node.request("GET", &path, "").body.len() as u64;
+    assert!(answer_bytes > 1_020_000);
+    let before = node.resident_bytes();
+    let requests = reads(&path, 128);
+    let mut clients: Vec<_> = (0..16).map(|_| node.client()).collect();
+    for client in &mut clients {
+        client.send(&requests);
+    }
+    // Each core makes answers until it holds 4 MiB; the sockets take some of them.
+    until("the room to be used up", || {
+        (node.metric("chronos_answers_refused_total") > 0.0).then_some(())
+    });
+    let held = node.metric("chronos_unsent_bytes") as u64;
+    // One answer may be above the limit, and each connection has 64 KiB for short ones.
+    let held_max = 2 * (4 * MIB + answer_bytes) + 16 * 64 * 1024;
+    assert!(held <= held_max, "{held} bytes of answers");
+    // The same again for each of these, which the allocator may keep: the documents that answers
+    // are made from, buffers outgrown, and what is on its way between the cores. The receive
+    // buffers of the rings, touched for the first time: 8 MiB.
+    let growth_max = 4 * held_max + 8 * MIB;
+    assert_bounded(&node, before, growth_max, "2048 reads of a megabyte that nobody takes");
+    assert_eq!(node.request("GET", &small, "").status, 200, "short answers need no room");
+    // Those who do not take theirs give way.
+    until("room", || (node.request("GET", &path, "").status == 200).then_some(()));
+    let grown = node.resident_bytes().saturating_sub(before);
+    assert!(grown <= growth_max, "grew by {} KiB", grown / 1024);
+    drop(clients);
+    until("the answers to be let go", || {
+        (node.metric("chronos_unsent_bytes") == 0.0).then_some(())
+    });
+}
+
+#[test]
+fn reads_of_large_timers_by_a_client_that_takes_them() {
+    for shards in [1, 2] {
+        let node = Node::start(shards, "");
+        // Wherever the clients were connected, those of both cores.
+        let paths: Vec<_> = (0..6).map(|_| node.create(&large_document())).collect();
+        let before = node.resident_bytes();
+        let mut client = node.client();
+        let requests: String = paths.iter().map(|path| reads(path, 1)).collect();
+        client.send(requests.repeat(5));
+        for at in 0..30 {
+            let answer = client.answer();
+            assert_eq!(answer.status, 200, "answer {at}");
+            assert!(answer.body.len() > 6 * 170_000, "answer {at}");
+        }
+        assert_eq!(node.metric("chronos_answers_refused_total"), 0.0);
+        assert_bounded(&node, before, 24 * MIB, "30 large answers, one after the other");
+    }
+}
+
 #[test]
 fn pipelined_garbage() {
     let node = Node::start(2, "");
