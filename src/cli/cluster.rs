@@ -255,6 +255,29 @@ impl Survey {
             .collect()
     }
 
+    /// Drops nodes that answered under a given address and are neither members nor among those
+    /// meant: such as have left and run on, or are to join. Returns their names.
+    pub fn forget_strangers(&mut self, meant: &[String]) -> Vec<String> {
+        let listed = |name: &String| {
+            let mut others = self.reports.values().filter(|report| report.name != *name);
+            others.any(|report| report.lists.everybody().any(|member| member == name))
+        };
+        let is_stranger = |report: &&Report| {
+            report.lists.everybody().all(|member| *member == report.name)
+                && !meant.contains(&report.name)
+                && !listed(&report.name)
+        };
+        let strangers: Vec<String> =
+            self.reports.values().filter(is_stranger).map(|report| report.name.clone()).collect();
+        // One that is alone may be the cluster that others are to join.
+        let mut rest = self.reports.keys().filter(|name| !strangers.contains(name));
+        if !rest.any(|name| !meant.contains(name)) {
+            return Vec::new();
+        }
+        self.reports.retain(|name, _| !strangers.contains(name));
+        strangers
+    }
+
     /// `Err` if a member has not answered.
     pub fn refuse_missing(&self) -> Result<(), String> {
         if self.missing.is_empty() {
@@ -333,6 +356,44 @@ mod tests {
         ] {
             assert_eq!(context.guess(name).as_deref(), Some(guess));
         }
+    }
+
+    fn report(name: &str, nodes: &[&str]) -> (String, Report) {
+        let lists = Lists {
+            nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
+            joining: Vec::new(),
+            leaving: Vec::new(),
+        };
+        let report = Report {
+            admin: String::new(),
+            name: name.to_owned(),
+            lists,
+            believed: Vec::new(),
+            is_running: false,
+            seen: 0,
+            total: 0,
+            misplaced: 0,
+            moved: 0,
+            timers: 0,
+            document: Value::Null,
+        };
+        (name.to_owned(), report)
+    }
+
+    #[test]
+    fn a_node_that_has_left_is_no_member_and_one_that_is_listed_is() {
+        let forgotten = |reports: Vec<(String, Report)>, meant: &[&str]| {
+            let meant: Vec<String> = meant.iter().map(|&name| name.to_owned()).collect();
+            let reports = reports.into_iter().collect();
+            Survey { reports, missing: BTreeMap::new() }.forget_strangers(&meant)
+        };
+        let left = || vec![report("a", &["a", "b"]), report("b", &["a", "b"]), report("c", &["c"])];
+        assert_eq!(forgotten(left(), &[]), ["c"]);
+        assert_eq!(forgotten(left(), &["c"]), [""; 0], "it is to join");
+        let lost = vec![report("a", &["a", "c"]), report("c", &["c"])];
+        assert_eq!(forgotten(lost, &[]), [""; 0], "it has lost its file");
+        let apart = vec![report("a", &["a"]), report("c", &["c"])];
+        assert_eq!(forgotten(apart, &[]), [""; 0], "nobody knows which is the cluster");
     }
 
     #[test]

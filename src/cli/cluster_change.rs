@@ -31,7 +31,7 @@ pub(super) fn change(
     let dead = if is_dead { &procedure.nodes[..] } else { &[] };
     let others = if procedure.kind == Kind::Join { &procedure.nodes[..] } else { &[] };
     let mut survey = context.survey(others, dead)?;
-    survey.forget_strangers(procedure);
+    survey.forget_strangers(&procedure.nodes);
     refuse_living(&survey, dead)?;
     // Nodes that have left already, and were stopped as they may be, are asked in vain.
     survey.refuse_missing()?;
@@ -70,7 +70,10 @@ pub(super) fn change(
 
 /// Compares all timers everywhere, where nobody joins or leaves.
 pub(super) fn resynchronise(context: &Context) -> Result<Outcome, String> {
-    let survey = context.survey(&[], &[])?;
+    let mut survey = context.survey(&[], &[])?;
+    for name in survey.forget_strangers(&[]) {
+        context.say(&format!("{name} answers and is no member: left out"));
+    }
     for (name, why) in &survey.missing {
         context.say(&format!("{name} does not answer and is left out ({why})"));
     }
@@ -128,33 +131,6 @@ fn refuse_dead(survey: &Survey, plan: &Plan, dead: &[String]) -> Result<(), Stri
         }
     }
     Ok(())
-}
-
-impl Survey {
-    /// Drops nodes that answered under a given address and are neither members nor meant.
-    fn forget_strangers(&mut self, procedure: &Procedure) {
-        let listed = |name: &String| {
-            let mut others = self.reports.values().filter(|report| report.name != *name);
-            others.any(|report| report.lists.everybody().any(|member| member == name))
-        };
-        let is_stranger = |report: &Report| {
-            let lists = &report.lists;
-            lists.everybody().all(|member| *member == report.name)
-                && !procedure.nodes.contains(&report.name)
-                && !listed(&report.name)
-        };
-        let strangers: Vec<String> = self
-            .reports
-            .values()
-            .filter(|report| is_stranger(report))
-            .map(|report| report.name.clone())
-            .collect();
-        // One that is alone may be the cluster that others are to join.
-        let rest = self.reports.keys().filter(|name| !strangers.contains(name));
-        if rest.filter(|name| !procedure.nodes.contains(name)).count() > 0 {
-            self.reports.retain(|name, _| !strangers.contains(name));
-        }
-    }
 }
 
 /// A procedure under way.

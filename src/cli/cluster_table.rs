@@ -5,9 +5,10 @@ use serde_json::json;
 use super::cluster::{Context, Report, Survey};
 use super::{EXIT_FAILURE, EXIT_OK, print, tell};
 
-/// Shows the cluster. 0: all members answer, agree, and nobody is believed dead.
+/// Shows the cluster. 0: all members answer, agree, and nobody is believed dead. A node that
+/// answers and is no member is told of, and is no problem.
 pub(super) fn status(context: &Context) -> u8 {
-    let survey = match context.survey(&[], &[]) {
+    let mut survey = match context.survey(&[], &[]) {
         Ok(survey) => survey,
         Err(error) => {
             tell(&format!("error: {error}"));
@@ -17,13 +18,17 @@ pub(super) fn status(context: &Context) -> u8 {
             return EXIT_FAILURE;
         }
     };
+    let strangers = survey.forget_strangers(&[]);
     let problems = problems(&survey);
     let text = if context.json {
         let nodes: Vec<_> = survey.reports.values().map(|report| &report.document).collect();
-        format!("{:#}\n", json!({ "nodes": nodes, "problems": problems }))
+        format!("{:#}\n", json!({ "nodes": nodes, "problems": problems, "strangers": strangers }))
     } else {
-        table(&survey)
-            + &problems.iter().map(|text| format!("problem: {text}\n")).collect::<String>()
+        let strangers = strangers
+            .iter()
+            .map(|name| format!("{name} answers and is no member: it has left, or is to join\n"));
+        let problems = problems.iter().map(|text| format!("problem: {text}\n"));
+        table(&survey) + &strangers.chain(problems).collect::<String>()
     };
     let code = if problems.is_empty() { EXIT_OK } else { EXIT_FAILURE };
     code.max(print(&text))
