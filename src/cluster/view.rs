@@ -3,12 +3,15 @@
 //! A view never changes: a new configuration makes a new one that knows the peers of the former
 //! under the same numbers.
 
+use std::net::{Ipv6Addr, SocketAddr};
+
 use super::bloom::{may_hold, node_bits};
 use super::murmur3::x86_32;
 use super::placement::{Member, Placement};
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, SiteHash, TimerId, mix};
 use crate::base::limits::{PEERS_MAX, SITES_PER_TIMER_MAX};
 use crate::base::ranked::{Replicas, Sites};
+use crate::wire::callback_uri::is_authority;
 
 /// The site of a node that names none (compat section 2).
 pub const LOCAL_SITE_DEFAULT: &str = "site1";
@@ -283,10 +286,24 @@ fn refused<T>(text: String) -> Result<T, MembershipError> {
     Err(MembershipError(text))
 }
 
+/// Whether a text can be the name of a node: its address, as `host`, `host:port` or an IPv6
+/// address. Names stand in files of lines, in commands and in documents: nothing else may look like
+/// one. Port 0 is that of a node alone that takes a free one.
+pub fn is_node_name(text: &str) -> bool {
+    let is_address = || text.parse::<Ipv6Addr>().is_ok() || text.parse::<SocketAddr>().is_ok();
+    is_authority(text) || is_address()
+}
+
 fn check_nodes(former: Option<&View>, membership: &Membership) -> Result<(), MembershipError> {
     let own = membership.localhost.as_str();
     if own.is_empty() {
         return refused("localhost is empty; set it to the address of this node".to_owned());
+    }
+    if !is_node_name(own) {
+        return refused(format!(
+            "localhost is {own:?}, which is no address of a node; expected host:port as all \
+             members write it"
+        ));
     }
     let before = former.map_or(own, |former| former.name_of(former.own));
     if before != own {
@@ -304,6 +321,11 @@ fn check_nodes(former: Option<&View>, membership: &Membership) -> Result<(), Mem
     for (list, name) in lists.iter().flat_map(|(list, names)| names.iter().map(|n| (*list, n))) {
         if name.is_empty() {
             return refused(format!("an address under \"{list}\" is empty; remove it"));
+        }
+        if !is_node_name(name) {
+            return refused(format!(
+                "{name:?} is no address of a node; expected host:port as all members write it"
+            ));
         }
         match seen.iter().find(|(_, other)| other == name) {
             Some((first, _)) if *first == list => {
@@ -338,6 +360,12 @@ fn check_sites(membership: &Membership) -> Result<(), MembershipError> {
             return refused(format!(
                 "the remote site \"{name}={address}\" lacks its name or its address; write it as \
                  name=address"
+            ));
+        }
+        if !is_node_name(address) {
+            return refused(format!(
+                "the remote site \"{name}={address}\" has no address; expected the host:port of a \
+                 node there, or a host name that means any of them"
             ));
         }
         let hash = site_hash(name);

@@ -22,7 +22,7 @@ struct Alarm {
     text: &'static str,
 }
 
-const ALARMS: [Alarm; 6] = [
+const ALARMS: [Alarm; 7] = [
     Alarm {
         count: |meters| meters.peer_twins.get(),
         text: "two processes say that they are the same node; stop one of them or give it another \
@@ -53,6 +53,11 @@ const ALARMS: [Alarm; 6] = [
         count: |meters| meters.clock_refusals.get(),
         text: "this node's wall clock differs from that of most other nodes by more than \
                cluster.clock_skew_max_ms: it takes no writes until that is set (NTP)",
+    },
+    Alarm {
+        count: |meters| meters.ring_shortages.get(),
+        text: "the kernel has no memory for a core's input and output and is asked again; free \
+               some, or give the process more",
     },
 ];
 
@@ -109,13 +114,14 @@ mod tests {
     fn each_alarm_counts_its_own() {
         let meters = CoreMeters::default();
         let counts = |meters: &CoreMeters| ALARMS.map(|alarm| (alarm.count)(meters));
-        assert_eq!(counts(&meters), [0; 6]);
+        assert_eq!(counts(&meters), [0; 7]);
         meters.peer_twins.set(1);
         meters.peer_same_instance.set(2);
         meters.peer_refusals.set(3);
         meters.peer_strangers.set(4);
         meters.clock_alarms.set(5);
         meters.clock_refusals.set(6);
-        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6]);
+        meters.ring_shortages.set(7);
+        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7]);
     }
 }

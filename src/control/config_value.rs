@@ -7,13 +7,14 @@ use std::net::SocketAddr;
 use toml::de::DeValue;
 
 use crate::base::limits::PEERS_MAX;
+use crate::cluster::view::is_node_name;
 
 /// Highest core number that a configuration may name: Linux is built for at most 8192 CPUs.
 pub const CORE_NUMBER_MAX: usize = 8_191;
 /// Characters of a found value that an error shows; the rest of a hostile file is not repeated to
 /// the terminal.
 const FOUND_CHARACTERS_MAX: usize = 60;
-/// Bytes of a node's or a site's name: a host name has at most 253.
+/// Bytes of a site's name.
 const NAME_BYTES_MAX: usize = 255;
 /// How addresses look in messages.
 const NAME_EXAMPLE: &str = "\"10.0.0.1:7253\"";
@@ -45,6 +46,8 @@ pub enum Kind {
     Cores,
     /// The name of a node, which is its address; empty for none.
     Name,
+    /// The name of a site; empty for none.
+    Site,
     /// Names of nodes, or addresses.
     Names,
     /// Other sites, each as `name=address`.
@@ -60,7 +63,7 @@ pub enum Value {
     Boolean(bool),
     /// Of [`Kind::Address`].
     Address(SocketAddr),
-    /// Of [`Kind::Choice`], [`Kind::Text`] and [`Kind::Name`].
+    /// Of [`Kind::Choice`], [`Kind::Text`], [`Kind::Name`] and [`Kind::Site`].
     Text(String),
     /// Of [`Kind::Cores`]; `None` is every core that the process may run on.
     Cores(Option<Vec<usize>>),
@@ -91,7 +94,12 @@ impl Kind {
             }
             (Kind::Boolean, DeValue::Boolean(boolean)) => Ok(Value::Boolean(*boolean)),
             (
-                Kind::Address | Kind::Choice(_) | Kind::Text { .. } | Kind::Cores | Kind::Name,
+                Kind::Address
+                | Kind::Choice(_)
+                | Kind::Text { .. }
+                | Kind::Cores
+                | Kind::Name
+                | Kind::Site,
                 DeValue::String(text),
             ) => self.read_text(text),
             (Kind::Names | Kind::Sites, DeValue::Array(items)) => {
@@ -136,7 +144,8 @@ impl Kind {
                 let is_fine = text.len() <= bytes_max && !text.chars().any(char::is_control);
                 is_fine.then(|| Value::Text(text.into()))
             }
-            Kind::Name => (text.is_empty() || is_name(text)).then(|| Value::Text(text.into())),
+            Kind::Name => (text.is_empty() || is_node_name(text)).then(|| Value::Text(text.into())),
+            Kind::Site => (text.is_empty() || is_site_name(text)).then(|| Value::Text(text.into())),
             Kind::Names | Kind::Sites => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 return self.read_texts(items.take(PEERS_MAX + 1).map(str::to_owned).collect());
@@ -150,8 +159,10 @@ impl Kind {
     /// Reads the items of a [`Kind::Names`] or [`Kind::Sites`] key. The first bad one is shown.
     pub fn read_texts(self, items: Vec<String>) -> Result<Value, Mismatch> {
         let is_fine = |item: &&String| match self {
-            Kind::Sites => item.split_once('=').is_some_and(|(n, a)| is_name(n) && is_name(a)),
-            _ => is_name(item),
+            Kind::Sites => {
+                item.split_once('=').is_some_and(|(n, a)| is_site_name(n) && is_node_name(a))
+            }
+            _ => is_node_name(item),
         };
         if items.len() > PEERS_MAX {
             return Err(self.mismatch(format!("more than {PEERS_MAX} of them")));
@@ -184,6 +195,7 @@ impl Kind {
                 "\"all\", a list such as [0, 1], or text such as \"0-3,6\", of cores 0 to \
                  {CORE_NUMBER_MAX}"
             ),
+            Kind::Site => "a name such as \"site1\", or an empty text".into(),
             Kind::Name => format!("an address such as {NAME_EXAMPLE}, or an empty text"),
             Kind::Names => {
                 format!("a list of at most {PEERS_MAX} addresses such as [{NAME_EXAMPLE}]")
@@ -291,9 +303,9 @@ fn group(number: u64) -> String {
     grouped
 }
 
-/// Whether a text can name a node or a site: it travels in a header of HTTP, and in lists.
-fn is_name(text: &str) -> bool {
-    let is_fine = |byte: u8| byte.is_ascii_graphic() && !b",\"\\".contains(&byte);
+/// Whether a text can name a site: it travels in documents, and in lines of files.
+fn is_site_name(text: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_graphic() && !b",\"\\=[]#".contains(&byte);
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_fine)
 }
 
@@ -368,7 +380,18 @@ mod tests {
             assert!(Kind::Sites.read_text(bad).is_err(), "{bad}");
         }
         assert_eq!(Kind::Name.read_text(""), Ok(Value::Text(String::new())));
-        assert!(Kind::Name.read_text("n\u{e9}").is_err());
+        for bad in
+            ["n\u{e9}", "[sites]", "../../etc/passwd", "a b", "a:x", "a:0", "-:", "a=b", "a#b"]
+        {
+            assert!(Kind::Name.read_text(bad).is_err(), "{bad}");
+            assert!(Kind::Names.read_text(bad).is_err(), "{bad}");
+            assert!(Kind::Sites.read_text(&format!("s={bad}")).is_err(), "{bad}");
+        }
+        for good in ["fd00::1", "[fd00::1]:7253", "node_1.example", "10.0.0.1"] {
+            assert_eq!(Kind::Name.read_text(good), Ok(Value::Text(good.into())));
+        }
+        assert_eq!(Kind::Site.read_text("a/b"), Ok(Value::Text("a/b".into())));
+        assert!(Kind::Site.read_text("[sites]").is_err());
         let shown = Value::Texts(vec!["a:1".into(), "b".into()]).to_string();
         assert_eq!(shown, "[\"a:1\", \"b\"]");
     }

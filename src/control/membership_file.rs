@@ -117,7 +117,8 @@ fn failed(path: &Path, source: io::Error) -> MembershipFileError {
 }
 
 /// Replaces a file as a whole, so that whoever reads it, also after a loss of power, finds the old
-/// text or the new one. A link stays one; permissions stay.
+/// text or the new one. A link stays one; permissions stay. The file written aside is made here:
+/// what has its name is taken away first, and where somebody is quicker nothing is written.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -125,7 +126,11 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".new");
     let written = (|| {
-        let mut file = fs::File::create(&aside)?;
+        match fs::remove_file(&aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::File::options().write(true).create_new(true).open(&aside)?;
         if let Ok(former) = fs::metadata(&path) {
             file.set_permissions(former.permissions())?;
         }
@@ -134,7 +139,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         fs::rename(&aside, &path)
     })();
     if written.is_err() {
-        // The first error is told; what lies aside is overwritten next time.
+        // The first error is told; what lies aside is taken away next time.
         let _ = fs::remove_file(&aside);
         return written;
     }
@@ -279,6 +284,8 @@ fn section_of(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn names(text: &str) -> Vec<String> {
@@ -351,6 +358,18 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("there"), text);
         let entries = fs::read_dir(folder.path()).expect("a folder").count();
         assert_eq!(entries, 1, "nothing is left beside it");
+        // A link laid in its way leads nowhere, and permissions stay.
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "precious").expect("written");
+        let aside = folder.path().join("chronos.toml.new");
+        std::os::unix::fs::symlink(&precious, &aside).expect("a link");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("ours");
+        file.write(&lists("a:1 c:1", "", "")).expect("writable");
+        assert_eq!(fs::read_to_string(&precious).expect("there"), "precious");
+        let written = fs::symlink_metadata(&path).expect("there");
+        assert!(written.is_file() && written.permissions().mode() & 0o777 == 0o640);
+        assert!(!aside.exists() && fs::read_to_string(&path).expect("there").contains("c:1"));
+        fs::remove_file(&precious).expect("there");
         let gone = MembershipFile::Toml(folder.path().join("none.toml"));
         let error = gone.write(&lists("a", "", "")).expect_err("no file").to_string();
         assert!(error.contains("none.toml") && error.contains("SIGHUP"), "{error}");

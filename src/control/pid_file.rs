@@ -95,6 +95,11 @@ mod tests {
         assert!(refused.contains(&format!("process {own} runs already")), "{refused}");
         drop(held);
         assert!(!path.exists());
+        let precious = folder.path().join("precious");
+        std::fs::write(&precious, "precious").expect("written");
+        std::os::unix::fs::symlink(&precious, &path).expect("a link");
+        assert!(PidFile::take(&path).is_err(), "a link");
+        assert_eq!(std::fs::read_to_string(&precious).expect("there"), "precious");
         let absent = PidFile::take(&folder.path().join("x/pid")).expect_err("no folder");
         assert!(absent.to_string().contains("--pidfile"), "{absent}");
     }

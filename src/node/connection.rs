@@ -355,11 +355,8 @@ impl Connection {
                 }
                 Stage::Body { line, length } => {
                     let (line, length) = (*line, *length);
-                    if rest.len() < length {
-                        break;
-                    }
-                    if line.is_read() && !service.room.may_read() {
-                        self.is_deferred = true;
+                    self.is_deferred = line.is_read() && !service.room.may_read();
+                    if rest.len() < length || self.is_deferred {
                         break;
                     }
                     self.serve(now, (service, caller), line, &mut rest[..length]);

@@ -353,6 +353,8 @@ meters! {
     turns_over_budget: Counter,
     /// io_uring_enter calls.
     ring_enters: Counter,
+    /// Calls of io_uring_enter for which the kernel had no memory.
+    ring_shortages: Counter,
     /// Entries that the wheel moved without popping them.
     wheel_moved: Counter,
     /// CPU time of this core's thread.

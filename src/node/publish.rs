@@ -73,6 +73,7 @@ pub fn publish(
     meters.mesh_full.set(mesh.refused);
     meters.mesh_depth_max.set(mesh.depth_max);
     meters.ring_enters.set(ring.enters());
+    meters.ring_shortages.set(ring.shortages());
     meters.cpu_ns.set(thread_cpu_ns());
     // Last: whoever sees this sees what followed from the commands.
     meters.commands_taken.set(commands.taken());

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
@@ -29,6 +30,8 @@ const SEND_BYTES_MAX: usize = 1 << 20;
 /// Longest wait for an instant. The kernel's waits stand still while the machine is suspended, the
 /// clock does not: what came due meanwhile is seen within this time.
 const WAIT_NS_MAX: u64 = 1_000_000_000;
+/// Pause after a call for which the kernel had no memory.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
 /// Pause after a failed accept, so that a process without free descriptors does not spin on its
 /// backlog. 100 ms.
 static ACCEPT_PAUSE: Timespec = Timespec::new().nsec(100_000_000);
@@ -63,6 +66,7 @@ pub(super) struct Kernel {
     /// Operations begun whose last completion has not been seen.
     operations: usize,
     enters: u64,
+    shortages: u64,
     early_submits: u64,
 }
 
@@ -81,7 +85,7 @@ impl Kernel {
             .build(entries)
             .map_err(|error| RingError::new(Step::Setup, error))?;
         let backlog = VecDeque::new();
-        Ok(Kernel { uring, backlog, operations: 0, enters: 0, early_submits: 0 })
+        Ok(Kernel { uring, backlog, operations: 0, enters: 0, shortages: 0, early_submits: 0 })
     }
 
     /// Registers receive buffers.
@@ -213,6 +217,11 @@ impl Kernel {
         self.enters
     }
 
+    /// How many of them failed because the kernel had no memory.
+    pub(super) fn shortages(&self) -> u64 {
+        self.shortages
+    }
+
     /// How many of them were made in the middle of a turn because the submission queue was full.
     pub(super) fn early_submits(&self) -> u64 {
         self.early_submits
@@ -237,9 +246,15 @@ impl Kernel {
             Wait::Poll => self.call(to_submit, 0, None),
         };
         match outcome.as_ref().err().and_then(io::Error::raw_os_error) {
-            // Time is up; a signal; completions must be fetched first; no memory just now. What was
-            // not submitted stays in the queue for the next turn.
-            None | Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+            // Time is up; a signal; completions must be fetched first. What was not submitted stays
+            // in the queue for the next turn.
+            None | Some(libc::ETIME | libc::EINTR | libc::EBUSY) => Ok(()),
+            // No memory just now: the rest of the machine gets a moment to find some.
+            Some(libc::EAGAIN | libc::ENOMEM) => {
+                self.shortages += 1;
+                std::thread::sleep(SHORTAGE_PAUSE);
+                Ok(())
+            }
             Some(_) => outcome.map_err(|error| RingError::new(Step::Enter, error)),
         }
     }

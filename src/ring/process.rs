@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Byte that tells the launcher that the daemon is ready; a text never begins with it.
@@ -121,11 +121,13 @@ fn pipe() -> io::Result<(File, File)> {
 
 /// Opens `path`, made if it is absent, and locks it for as long as the file is open: `Ok(None)`
 /// where another process has it. Its contents stay. A file that was removed before the lock was
-/// taken is no lock: then a new one is made.
+/// taken is no lock: then a new one is made. A link is refused: it may lead to a file that is not
+/// to be changed.
 pub fn lock_file(path: &Path) -> io::Result<Option<File>> {
     for _ in 0..LOCK_TRIES {
-        let file =
-            File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
         // SAFETY: the file is open, the call takes no memory.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == -1 {
             let error = io::Error::last_os_error();
@@ -133,7 +135,7 @@ pub fn lock_file(path: &Path) -> io::Result<Option<File>> {
             return if is_held { Ok(None) } else { Err(error) };
         }
         let locked = file.metadata()?;
-        match std::fs::metadata(path) {
+        match std::fs::symlink_metadata(path) {
             Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => {
                 return Ok(Some(file));
             }

@@ -276,6 +276,11 @@ impl Ring {
         self.kernel.early_submits()
     }
 
+    /// How many of [`Ring::enters`] failed because the kernel had no memory just then.
+    pub fn shortages(&self) -> u64 {
+        self.kernel.shortages()
+    }
+
     /// Whether the kernel has every operation that the ring uses.
     pub(super) fn has_operations(&self) -> Result<bool, RingError> {
         self.kernel.has_operations()

@@ -145,7 +145,9 @@ impl ChunkedDecoder {
             (Expects::SizeLineFeed, _) => {
                 Err(ChunkError::Malformed("expected LF after CR in a size line"))
             }
-            (_, b'\r') => Ok(Expects::SizeLineFeed),
+            // Behind a blank only an extension may follow (RFC 9112 section 7.1.1): where a size
+            // with a blank ends is what two parsers could read differently.
+            (Expects::Size { .. } | Expects::Extension, b'\r') => Ok(Expects::SizeLineFeed),
             (Expects::Extension, b'\t' | b' '..=b'~' | 0x80..) | (_, b';') => {
                 self.extension_bytes += 1;
                 if self.extension_bytes > EXTENSION_BYTES_MAX {
@@ -258,7 +260,7 @@ mod tests {
     #[test]
     fn extensions_and_trailers_are_skipped() {
         assert_eq!(accept("1;name=\"v\u{e9}lo ;\"\r\na\r\n0;last\r\n\r\n"), "a");
-        assert_eq!(accept("1 ; x\r\na\r\n0\t\r\n\r\n"), "a");
+        assert_eq!(accept("1 ; x\r\na\r\n0\t;\r\n\r\n"), "a");
         assert_eq!(accept("1\r\na\r\n0\r\nX-Sum: 5\r\nContent-Length: 7\r\nY:\r\n\r\n"), "a");
     }
 
@@ -295,6 +297,9 @@ mod tests {
             "5;a\nb\r\n",
             "5;a\rb\r\n",
             "5;\0\r\n",
+            "1 \r\na\r\n0\r\n\r\n",
+            "1\t\r\na\r\n0\r\n\r\n",
+            "1\r\na\r\n0 \r\n\r\n",
             "0\r\n\n",
             "0\r\n\rX",
             "0\r\nno colon\r\n\r\n",

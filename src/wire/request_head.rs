@@ -117,7 +117,8 @@ impl HeadProgress {
 /// with 400 everything that RFC 9112 does not allow: line ends other than CRLF, header lines
 /// without a colon or folded, `Content-Length` that is not one decimal number or stands beside
 /// `Transfer-Encoding` (section 6.3), `Transfer-Encoding` in HTTP/1.0 (section 6.1), no `Host` in
-/// HTTP/1.1 or two (section 3.2). `Expect` in HTTP/1.0 is ignored (RFC 9110 section 10.1.1).
+/// HTTP/1.1, two, or one with bytes that no host has (section 3.2). `Expect` in HTTP/1.0 is ignored
+/// (RFC 9110 section 10.1.1).
 ///
 /// Cost: one pass over the head, no allocation (benches/wire.rs); call it through [`HeadProgress`]
 /// when bytes trickle in.
@@ -158,6 +159,27 @@ pub(super) fn has_bare_line_feed(head: &[u8]) -> bool {
             .iter()
             .zip(&head[1.min(head.len())..])
             .fold(false, |found, (&before, &byte)| found | ((byte == b'\n') & (before != b'\r')))
+}
+
+/// Bytes that a host with a port can have (RFC 3986 section 3.2.2): an address, a name, escapes.
+const HOST_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        let is_other = matches!(byte as u8, b'-' | b'.' | b'_' | b'~' | b'%' | b':' | b'[' | b']')
+            || matches!(
+                byte as u8,
+                b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'='
+            );
+        table[byte] = (byte as u8).is_ascii_alphanumeric() || is_other;
+        byte += 1;
+    }
+    table
+};
+
+/// Whether a `Host` can be one; an empty one may be (RFC 9112 section 3.2).
+fn is_host(value: &[u8]) -> bool {
+    value.iter().fold(true, |is_host, &byte| is_host & HOST_BYTES[usize::from(byte)])
 }
 
 /// Whether a comma-separated header value (RFC 9110 section 5.6.1) holds `token`, in any case.
@@ -289,6 +311,9 @@ fn read_headers(headers: &[Header<'_>], is_http10: bool) -> Result<Deciding, Hea
                 decided.hosts += 1;
                 if decided.hosts > 1 {
                     return Err(refused(400, "Host: expected one, got two"));
+                }
+                if !is_host(value) {
+                    return Err(refused(400, "Host: expected host[:port], got something else"));
                 }
             }
             6 if name.eq_ignore_ascii_case(b"expect") && !is_http10 => {
