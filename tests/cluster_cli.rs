@@ -251,7 +251,8 @@ fn http(to: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result
     let length = body.len();
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nHost: {to}\r\nContent-Length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nHost: {to}\r\nX-Chronos-Order: 1\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
     )?;
     let mut reader = BufReader::new(stream);
     let (head, body) = read_message(&mut reader)?;

@@ -565,7 +565,7 @@ fn every_key_is_in_the_reference_file() {
     expect_none(&undocumented_keys(&reference));
     assert_eq!(undocumented_keys("").len(), KEYS.len());
     assert_eq!(undocumented_keys(&reference.replace("\n#timers_max =", "\n#timer_max =")).len(), 1);
-    assert_eq!(undocumented_keys(&reference.replace("[limits]", "[limit]")).len(), 14);
+    assert_eq!(undocumented_keys(&reference.replace("[limits]", "[limit]")).len(), 15);
     assert!(SECTIONS.iter().all(|section| reference.contains(&format!("\n[{}]\n", section.name))));
 }
 

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::control::admin_guard::ORDER_HEADER;
+
 /// Whole time of one request: a node answers within milliseconds unless its machine is lost.
 const REQUEST_TIME: Duration = Duration::from_secs(3);
 /// Bytes of an answer: 128 members with names of at most 255 bytes, each three times, are 150 KiB.
@@ -37,8 +39,9 @@ pub fn request(
 ) -> Result<Value, RequestError> {
     let body = body.map(Value::to_string).unwrap_or_default();
     let length = body.len();
+    let order = if method == "GET" { String::new() } else { format!("{ORDER_HEADER}: 1\r\n") };
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\n{order}\
          Content-Length: {length}\r\nConnection: close\r\n\r\n"
     );
     let answer = exchange(admin, &(head + &body))?;

@@ -1,45 +1,36 @@
 //! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster` on a
-//! listener of its own. One request per connection, every connection over within 10 s, 64 at a
-//! time: whoever talks to it can hold neither memory nor the control thread.
+//! listener of its own. One request per connection, its head within 3 s, every connection over
+//! within 10 s: whoever talks to it can hold neither memory nor the control thread.
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ORIGIN};
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode, Uri};
-use axum::middleware::Next;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Sleep, sleep};
+use tokio::net::TcpListener;
 
+use super::admin_guard::{Guard, guard};
+use super::admin_listener::{AdminListener, Times};
 use super::cluster_admin::OrderError;
 use super::process::{self, ProcessUse};
 use super::tag_board::TagBoard;
 use super::view::{NodeState, NodeView};
 use super::{metrics, status};
 
-/// Connections served at once; further ones wait in the kernel's backlog. With the HTTP library's
-/// read buffer of at most 400 KiB each, hostile clients hold at most 25 MiB.
-const CONNECTIONS_MAX: usize = 64;
-/// Whole life of a connection: a scrape takes milliseconds, so whoever needs longer is stuck or
-/// hostile.
-const CONNECTION_LIFE: Duration = Duration::from_secs(10);
+/// A client sends its request as soon as it is connected, and a scrape takes milliseconds: whoever
+/// needs longer is stuck or hostile.
+const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_secs(10) };
 /// Bytes of a request's body: the longest is that of 128 members, each with a name of at most 255
 /// bytes, listed twice.
 const BODY_BYTES_MAX: usize = 128 << 10;
-/// Pause after a failed accept (out of file descriptors), so that the control thread does not spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const NOT_FOUND: &str =
     "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /statistics/tags[/<TAG>]\n";
@@ -50,13 +41,15 @@ pub struct AdminState {
     view: NodeView,
     process: fn(Instant) -> ProcessUse,
     tags: Arc<TagBoard>,
+    guard: Arc<Guard>,
 }
 
 impl AdminState {
-    /// The state of a running node; `tags_max` is `limits.tags_max`.
-    pub(super) fn of(view: NodeView, tags_max: u32) -> Self {
+    /// The state of a running node; `tags_max` is `limits.tags_max`, `hosts` is `[admin] hosts`.
+    pub(super) fn of(view: NodeView, tags_max: u32, hosts: &[String]) -> Self {
         let tags = Arc::new(TagBoard::new(Arc::clone(&view.meters), tags_max));
-        Self { view, process: process::read, tags }
+        let guard = Arc::new(Guard::new(hosts, Arc::clone(&view.cluster)));
+        Self { view, process: process::read, tags, guard }
     }
 
     /// Whom to ask for `/statistics/tags?scope=cluster`: `address:port` of the other members' admin
@@ -73,15 +66,11 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves until the future is dropped. Must run inside the control thread's runtime.
 pub async fn serve(listener: TcpListener, state: AdminState) {
-    let limited = LimitedListener {
-        listener,
-        places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-        life: CONNECTION_LIFE,
-    };
+    let listener = AdminListener::new(listener, TIMES);
     let tags = Arc::clone(&state.tags);
     tokio::select! {
         // Ends only on a listener's error, and this listener has none: it retries.
-        _ = axum::serve(limited, router(state)) => {}
+        _ = axum::serve(listener, router(state)) => {}
         () = tags.listen() => {}
     }
 }
@@ -99,9 +88,9 @@ fn router(state: AdminState) -> Router {
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(axum::middleware::from_fn(no_browser))
         .fallback(async || (StatusCode::NOT_FOUND, NOT_FOUND))
-        .layer(axum::middleware::map_response(close_after))
+        .layer(from_fn_with_state(Arc::clone(&state.guard), guard))
+        .layer(map_response(close_after))
         .with_state(state)
 }
 
@@ -141,14 +130,6 @@ async fn metrics_text(State(state): State<AdminState>) -> Response {
 
 async fn status_json(State(state): State<AdminState>) -> Response {
     json_text(&status::render(&state.view, (state.process)(state.view.started)))
-}
-
-/// Pages of the world must not give orders through the browser of somebody who may.
-async fn no_browser(request: Request, next: Next) -> Response {
-    if !request.method().is_safe() && request.headers().contains_key(ORIGIN) {
-        return (StatusCode::FORBIDDEN, "orders are not taken from web pages\n").into_response();
-    }
-    next.run(request).await
 }
 
 async fn cluster_json(State(state): State<AdminState>) -> Response {
@@ -207,94 +188,6 @@ async fn tags_answer(state: &AdminState, tag: Option<&str>, uri: &Uri) -> Respon
     }
 }
 
-/// Accepts only while a place is free.
-struct LimitedListener {
-    listener: TcpListener,
-    places: Arc<Semaphore>,
-    life: Duration,
-}
-
-impl axum::serve::Listener for LimitedListener {
-    type Io = LimitedStream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (LimitedStream, SocketAddr) {
-        let place = Arc::clone(&self.places)
-            .acquire_owned()
-            .await
-            .expect("the semaphore lives as long as the listener and is never closed");
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, peer)) => {
-                    let end = Box::pin(sleep(self.life));
-                    return (LimitedStream { stream, end, _place: place }, peer);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the admin listener cannot accept; trying again");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-/// A connection that fails every operation once its life is over.
-struct LimitedStream {
-    stream: TcpStream,
-    end: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl LimitedStream {
-    /// An operation that cannot go on now wakes its task when the connection's life ends.
-    fn or_end<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        poll: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if poll.is_pending() && self.end.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        poll
-    }
-}
-
-impl AsyncRead for LimitedStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.stream).poll_read(cx, into);
-        self.or_end(cx, poll)
-    }
-}
-
-impl AsyncWrite for LimitedStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.or_end(cx, poll)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.stream).poll_flush(cx);
-        self.or_end(cx, poll)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.or_end(cx, poll)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -302,19 +195,17 @@ mod tests {
     use crate::wire::timer_json::Tag;
     use std::io::{Read, Write};
 
-    /// Serves a view on a free port of a thread of its own, with connections of `life`.
-    fn served(view: NodeView, life: Duration) -> SocketAddr {
+    /// Serves a view on a free port of a thread of its own.
+    fn served(view: NodeView, times: Times) -> SocketAddr {
         let (tell, hear) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
                 let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
                 tell.send(listener.local_addr().expect("bound")).expect("the test waits");
-                let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-                let limited = LimitedListener { listener, places, life };
                 let process = |_| ProcessUse::default();
-                let state = AdminState { process, ..AdminState::of(view, 1_000) };
-                let _ = axum::serve(limited, router(state)).await;
+                let state = AdminState { process, ..AdminState::of(view, 1_000, &[]) };
+                let _ = axum::serve(AdminListener::new(listener, times), router(state)).await;
             });
         });
         hear.recv().expect("the server starts")
@@ -337,7 +228,7 @@ mod tests {
     #[test]
     fn health_and_readiness_follow_the_node() {
         let view = NodeView::with_meters(vec![], 1);
-        let address = served(view.clone(), CONNECTION_LIFE);
+        let address = served(view.clone(), TIMES);
         let of = |path| get_path(address, path)[9..12].to_string();
         assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", "200"));
         view.set_state(NodeState::Stopping);
@@ -349,7 +240,7 @@ mod tests {
 
     #[test]
     fn every_answer_ends_its_connection() {
-        let address = served(NodeView::with_meters(vec![], 2), CONNECTION_LIFE);
+        let address = served(NodeView::with_meters(vec![], 2), TIMES);
         let twice =
             b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
         assert_eq!(answer(address, twice).matches("HTTP/1.1 200").count(), 1);
@@ -360,15 +251,19 @@ mod tests {
         let document: serde_json::Value = serde_json::from_str(body).expect("JSON");
         assert_eq!(document["per_core"][1]["shard"], 1);
         let post =
-            answer(address, b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+            answer(address, b"POST /metrics HTTP/1.1\r\nHost: x\r\nX-Chronos-Order: 1\r\n\r\n");
         assert!(post.starts_with("HTTP/1.1 405"), "{post}");
+        let callback = answer(address, b"POST /cluster/reload HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(callback.starts_with("HTTP/1.1 403"), "{callback}");
+        let rebound = answer(address, b"GET /cluster HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+        assert!(rebound.starts_with("HTTP/1.1 421"), "{rebound}");
         assert!(get_path(address, "/nothing").starts_with("HTTP/1.1 404"));
     }
 
     #[test]
     fn tags_are_told_by_name() {
         let view = NodeView::with_meters(vec![], 2);
-        let address = served(view.clone(), CONNECTION_LIFE);
+        let address = served(view.clone(), TIMES);
         let body = |path: &str| {
             let answer = get_path(address, path);
             assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -396,19 +291,22 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_silence_give_their_places_back() {
-        let address = served(NodeView::with_meters(vec![], 1), Duration::from_millis(300));
-        let silent: Vec<_> = (0..CONNECTIONS_MAX)
+    fn garbage_and_silence_hold_up_nobody() {
+        // None of them ends by itself while this runs.
+        let hour = Duration::from_secs(3_600);
+        let address = served(NodeView::with_meters(vec![], 1), Times { head: hour, life: hour });
+        let silent: Vec<_> = (0..200)
             .map(|_| {
                 let mut stream = std::net::TcpStream::connect(address).expect("connects");
                 stream.write_all(b"GET /metrics HT").expect("writes");
                 stream
             })
             .collect();
-        // All places are taken by connections that never finish their request; this one waits for
-        // the first to end.
         assert!(get_path(address, "/healthz").starts_with("HTTP/1.1 200"));
         drop(silent);
+        let short = Duration::from_millis(100);
+        let impatient = served(NodeView::with_meters(vec![], 1), Times { head: short, life: hour });
+        assert_eq!(answer(impatient, b"GET /healthz HTTP/1.1\r\nHost: x\r\n"), "", "cut off");
         let garbage = answer(address, &[0xff; 4096]);
         assert!(garbage.is_empty() || garbage.starts_with("HTTP/1.1 400"), "{garbage}");
         let mut endless = b"GET / HTTP/1.1\r\n".to_vec();

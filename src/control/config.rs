@@ -30,12 +30,14 @@ pub struct AdminSettings {
     pub listen: SocketAddr,
     /// Where the members' admin APIs are, this node's included.
     pub cluster: Vec<String>,
+    /// Names under which it is asked for, beside those that are known otherwise.
+    pub hosts: Vec<String>,
 }
 
 impl Default for AdminSettings {
     fn default() -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], 7254));
-        Self { enabled: true, listen, cluster: Vec::new() }
+        Self { enabled: true, listen, cluster: Vec::new(), hosts: Vec::new() }
     }
 }
 

@@ -145,7 +145,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 73] = [
+pub static KEYS: [Key; 74] = [
     Key {
         section: "node",
         name: "listen",
@@ -345,7 +345,7 @@ pub static KEYS: [Key; 73] = [
     Key {
         section: "sites",
         name: "local",
-        kind: Kind::Name,
+        kind: Kind::Site,
         flag: None,
         help: "The name of this site, as every other site writes it. Empty: site1.",
         get: |config| Value::Text(config.membership.local_site.clone()),
@@ -496,6 +496,17 @@ pub static KEYS: [Key; 73] = [
                keep it on loopback or a management network.",
         get: |config| Value::Address(config.admin.listen),
         set: |config, value| config.admin.listen = value.address(),
+    },
+    Key {
+        section: "admin",
+        name: "hosts",
+        kind: Kind::Names,
+        flag: None,
+        help: "Names under which the admin API is asked for, beside addresses, names without a \
+               dot, this machine's name, the members' and admin_addresses. Under any other: 421, \
+               for a web page may lead its own name here.",
+        get: |config| Value::Texts(config.admin.hosts.clone()),
+        set: |config, value| config.admin.hosts = value.texts().to_vec(),
     },
     Key {
         section: "log",

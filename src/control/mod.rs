@@ -2,6 +2,8 @@
 //! is ever waited for by a core: it reads what cores count, and asks them to stop.
 
 pub mod admin;
+pub mod admin_guard;
+mod admin_listener;
 pub mod cluster_admin;
 mod alarms;
 pub mod config;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{interval, timeout};
@@ -23,6 +24,7 @@ use super::timestamp_config::Coordination;
 use super::timestamp_keeper::{Keeper, Prepared, TimestampError};
 use super::view::{NodeState, NodeView};
 use crate::node::commands::Command;
+use crate::node::listeners::Reserved;
 use crate::node::{self, NodeHandle, StartError};
 
 /// How often the cores are looked at: 4 wake-ups a second, and a failed core is told within 250 ms.
@@ -116,7 +118,9 @@ async fn live(
     // What is wrong with timestamps is told before anything listens.
     let timestamps = &config.timestamp;
     let prepared = timestamps.enabled.then(|| Prepared::new(timestamps)).transpose()?;
-    let node = node::start(&config.node)?;
+    let mut settings = config.node.clone();
+    settings.reserved = reserved(config, admin_listener.as_ref());
+    let node = node::start(&settings)?;
     let mut keeper = start_keeper(prepared, &node)?;
     let mut view = NodeView::of(&node);
     view.timestamps = keeper.as_ref().map(|keeper| Arc::clone(keeper.board()));
@@ -128,7 +132,7 @@ async fn live(
         Originals::start(node.view.clone(), meters, node.address.port(), bytes_max);
     view.cluster.connect(source(config, files, &node, originals));
     if let Some(listener) = admin_listener {
-        let state = AdminState::of(view.clone(), config.node.limits.tags_max);
+        let state = AdminState::of(view.clone(), config.node.limits.tags_max, &config.admin.hosts);
         state.set_members(others(config, admin_address));
         tokio::spawn(admin::serve(listener, state));
     }
@@ -243,6 +247,16 @@ fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Ori
         reload: Box::new(reload),
         originals: Box::new(move || progress.progress()),
         resynchronise: Box::new(move || originals.resynchronise()),
+    }
+}
+
+/// Listeners of the deployment that no callback may reach, beside those for clients.
+fn reserved(config: &Config, admin: Option<&TcpListener>) -> Reserved {
+    let timestamps = config.timestamp.enabled.then_some(config.timestamp.served.listen);
+    let admin = admin.and_then(|listener| listener.local_addr().ok());
+    Reserved {
+        own: admin.into_iter().chain(timestamps).collect(),
+        named: config.admin.cluster.clone(),
     }
 }
 

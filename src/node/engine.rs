@@ -15,6 +15,7 @@ use crate::shard::effects::Attempt;
 
 use super::commands::{Command, Commands};
 use super::lanes::Lanes;
+use super::listeners::ClusterListeners;
 use super::meters::CoreMeters;
 use super::owner::Owner;
 use super::peer_sockets::PeerSockets;
@@ -227,13 +228,33 @@ impl Engine {
         while let Some(command) = self.commands.next() {
             let core = &mut self.server.service.core;
             match command {
-                Command::View(view) => core.set_view(now, view),
+                Command::View(view) => {
+                    core.set_view(now, view.clone());
+                    self.change_listeners(|listeners| listeners.set_view(&view));
+                }
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),
-                Command::Members(addresses) => self.server.service.gate.set_resolved(addresses),
+                Command::Members(addresses) => {
+                    self.server.service.gate.set_resolved(addresses.clone());
+                    self.change_listeners(|listeners| listeners.set_resolved(addresses));
+                }
                 Command::TimestampMaster(master) => self.timestamps.issuer.set_master(master),
             }
         }
+    }
+
+    /// Other members, or other addresses of them: no callback goes there from now on.
+    fn change_listeners(&mut self, change: impl FnOnce(&mut ClusterListeners)) {
+        let mut listeners = ClusterListeners::clone(&self.lanes.listeners);
+        change(&mut listeners);
+        self.set_listeners(listeners);
+    }
+
+    /// Where no callback goes.
+    pub fn set_listeners(&mut self, listeners: ClusterListeners) {
+        let listeners = Arc::new(listeners);
+        self.lanes.listeners = Arc::clone(&listeners);
+        self.server.service.listeners = listeners;
     }
 
     /// Tells the shard which callbacks ended, and starts those that get their places, until none is

@@ -5,6 +5,7 @@
 //! and is told how each ended. One attempt (name, connection, request, answer) has one deadline.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::base::ids::HostId;
 use crate::base::limits::CallbackLimits;
@@ -16,6 +17,7 @@ use crate::wire::callback_uri::{Host, parse_callback_uri};
 
 use super::callback_answer::{AnswerReader, Progress};
 use super::deadlines::{Deadline, Deadlines};
+use super::listeners::ClusterListeners;
 use super::owner::Owner;
 use super::resolver::{Asker, Resolver};
 
@@ -92,6 +94,8 @@ pub struct Lanes {
     /// Hosts with calls that wait for a name, looked through for deadlines.
     resolving: Vec<HostId>,
     resolver: Resolver,
+    /// Where no callback goes.
+    pub listeners: Arc<ClusterListeners>,
     limits: CallbackLimits,
     pool: Vec<Vec<u8>>,
     finished: Vec<(Ticket, CallbackOutcome)>,
@@ -109,6 +113,7 @@ impl Lanes {
             due: Vec::new(),
             resolving: Vec::new(),
             resolver,
+            listeners: Arc::default(),
             limits: limits.clone(),
             pool: Vec::new(),
             finished: Vec::new(),
@@ -313,7 +318,10 @@ impl Lanes {
             self.places.push(None);
             self.places.len() as u32 - 1
         });
-        let Ok(socket) = ring.connect(address, Owner::Callback(place).to_bits()) else {
+        let owner = Owner::Callback(place).to_bits();
+        let is_ours = self.listeners.has(address);
+        let socket = if is_ours { None } else { ring.connect(address, owner).ok() };
+        let Some(socket) = socket else {
             self.free.push(place);
             self.finished.push((call.ticket, CallbackOutcome::Unreachable));
             return self.recycle(call.request);

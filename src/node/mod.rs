@@ -17,6 +17,7 @@ mod inbounds;
 pub mod internal_api;
 mod internal_document;
 mod lanes;
+pub mod listeners;
 pub mod mesh;
 pub mod meters;
 mod owner;

@@ -1,5 +1,7 @@
 //! From a complete request to a request for the shard, or to an answer at once.
 
+use std::sync::Arc;
+
 use crate::base::limits::Limits;
 use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
@@ -18,6 +20,7 @@ use super::answers::{
 };
 use super::core::Core;
 use super::internal_api::{Gate, PageHead, copy_of};
+use super::listeners::ClusterListeners;
 use super::peering::{Hello, HelloRefusal, InboundId};
 
 /// Content buffers above this are given back to the allocator after use.
@@ -87,6 +90,8 @@ pub struct Service {
     pub room: AnswerRoom,
     /// Who may use the internal API.
     pub gate: Gate,
+    /// Where no callback goes.
+    pub listeners: Arc<ClusterListeners>,
     /// What other nodes told and asked for.
     pub internal: InternalCounters,
     /// Requests for timestamps, to be taken from here in this turn; `None`: none are served.
@@ -119,6 +124,7 @@ impl Service {
             bad: 0,
             room: AnswerRoom::new(limits),
             gate: Gate::new(accepts_strangers),
+            listeners: Arc::default(),
             internal: InternalCounters::default(),
             timestamp_asks: None,
             opaque_bytes_max: limits.opaque_bytes_max,
@@ -245,6 +251,14 @@ impl Service {
             return self.settle(merged, line.persistence, out);
         }
         match admit(&document.timer, factor_in_path, self.opaque_bytes_max, &mut self.content) {
+            Ok(definition) if self.listeners.has_authority(definition.authority) => {
+                let authority = definition.authority;
+                let reason = format!(
+                    "callback.http.uri: expected a callback server, got {authority}, where a node \
+                     of this cluster listens"
+                );
+                self.settle(Err((400, reason)), line.persistence, out)
+            }
             Ok(definition) => {
                 let request = match target {
                     Some(named) => Request::Update(target_of(named), definition),

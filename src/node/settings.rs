@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
 use crate::cluster::view::Membership;
 
+use super::listeners::Reserved;
+
 /// Settings of the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
@@ -39,6 +41,8 @@ pub struct NodeSettings {
     pub cluster: ClusterLimits,
     /// Whether the internal API takes requests from nodes that are no members.
     pub accept_strangers: bool,
+    /// Listeners of the deployment beside those of the members for clients.
+    pub reserved: Reserved,
     /// Timestamps are served, too.
     pub timestamp: Option<TimestampSettings>,
     /// Whether timers are served: without, `listen` is not opened.
@@ -87,6 +91,7 @@ impl Default for NodeSettings {
             membership: None,
             cluster: ClusterLimits::default(),
             accept_strangers: false,
+            reserved: Reserved::default(),
             timestamp: None,
             serves_timers: true,
         }

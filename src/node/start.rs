@@ -22,6 +22,7 @@ use super::commands::{Command, Commander, Commands};
 use super::core::Core;
 use super::engine::Engine;
 use super::lanes::Lanes;
+use super::listeners::ClusterListeners;
 use super::mesh::{MeshPort, mesh};
 use super::meters::CoreMeters;
 use super::owner::Owner;
@@ -372,7 +373,10 @@ impl Seat {
         }
         let timestamp = settings.timestamp.clone().unwrap_or_default();
         let issuer = Issuer::new(self.oracle.unwrap_or_default());
-        let engine = Engine {
+        let mut reserved = settings.reserved.clone();
+        reserved.own.extend(settings.serves_timers.then_some(listen));
+        let listeners = ClusterListeners::new(reserved, listen.port(), &self.view);
+        let mut engine = Engine {
             ring,
             server: Server::new(service, own, &settings.limits, began.mono),
             timestamps: TimestampServer::new(&timestamp, issuer, began.mono),
@@ -387,6 +391,7 @@ impl Seat {
             limits: settings.limits.clone(),
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };
+        engine.set_listeners(listeners);
         engine.run()
     }
 

@@ -12,7 +12,7 @@ const HOST_BYTES_MAX: usize = 253;
 /// Bytes of one label of it.
 const LABEL_BYTES_MAX: usize = 63;
 /// Port when none is written (RFC 9110 section 4.2.1).
-const HTTP_PORT: u16 = 80;
+pub const HTTP_PORT: u16 = 80;
 
 /// What the authority names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +71,11 @@ pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     }
     let (host, port) = split_authority(authority)?;
     Ok(CallbackUri { authority, host, port, target })
+}
+
+/// Host and port of an authority as [`CallbackUri::authority`] has it. Cost: one pass.
+pub fn parse_authority(authority: &str) -> Result<(Host<'_>, u16), UriError> {
+    split_authority(authority)
 }
 
 /// Whether `text` alone is an authority as [`CallbackUri::authority`] has it. Cost: one pass.

@@ -183,6 +183,23 @@ fn bad_callback_uris() {
 }
 
 #[test]
+fn callbacks_to_the_node_itself() {
+    let node = Node::shared();
+    let (clients, admin) = (node.address.port(), node.admin.port());
+    let mut all = Vec::new();
+    for uri in [
+        format!("http://127.0.0.1:{clients}/timers"),
+        format!("http://127.0.0.1:{admin}/cluster/reload"),
+        format!("http://localhost:{admin}/cluster/reload"),
+        format!("http://0.0.0.0:{clients}/timers"),
+        format!("http://[::ffff:127.0.0.1]:{clients}/timers"),
+    ] {
+        all.push((with(GOOD_URI, &uri).into_bytes(), "callback.http.uri"));
+    }
+    refuse_all(&node, 400, &all);
+}
+
+#[test]
 fn bad_text_in_opaque() {
     let node = Node::shared();
     let mut all = rows([

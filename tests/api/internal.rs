@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
-use super::harness::{Answer, Client, Node, far_document, request_text, until};
+use super::harness::{Answer, Client, Node, document, far_document, request_text, until};
 use super::sink::Sink;
 
 /// This node and another; names, and with them lists and view, are those of compat section 5.
@@ -103,6 +103,20 @@ fn copies_pop_at_their_rank_and_go_on_as_they_are_told() {
     assert_at("/wall", 1, 1_299);
     sink.assert_no_more(&node, 7, "2");
     assert_eq!(node.metric("chronos_internal_copies_total"), 13.0);
+}
+
+#[test]
+fn a_copy_whose_callback_is_a_node_of_the_cluster_calls_nobody() {
+    let node = Node::start(1, TWO);
+    let uri = format!("http://{}/timers", node.address);
+    // A client is told at once; what another node tells is held, and its pops fail.
+    let refused = node.request("POST", "/timers", &document("1", None, &uri, "x"));
+    refused.assert_refusal(400, "callback.http.uri", "a client's");
+    let requests = || node.metric("chronos_requests_bad_total");
+    assert_eq!(requests(), 1.0);
+    tell(&mut node.client(), &put(2, &timing(-1_900, 0), &uri, OURS_FIRST));
+    until("its pop to fail", || (node.metric("chronos_pops_failed_total") > 0.0).then_some(()));
+    assert_eq!((node.metric("chronos_pops_delivered_total"), requests()), (0.0, 1.0));
 }
 
 /// Timers that the other member is to hold, too, all due within a few milliseconds.
