@@ -66,6 +66,15 @@ pub enum Bug {
     TombstoneOffTheListAnswersReads = 29,
     /// A version is learnt however far ahead it is.
     LearnFutureVersion = 40,
+    /// Tombstones end although another site of their timer cannot be reached.
+    TombstoneNotHeldForSites = 50,
+    /// What a site tells of its members is not believed.
+    SiteMembersUnknown = 53,
+    /// Of a pop that is overdue when they hear of it, all ranks count their delays from its due
+    /// time.
+    OverdueRanksActAtOnce = 51,
+    /// A node that was dead acts again although it has delivered nothing since.
+    ReturnedRankActsAtOnce = 52,
 }
 
 impl Bug {
@@ -91,7 +100,7 @@ impl Bug {
     ];
 
     /// Those that need a second node: a simulation of a cluster must find each.
-    pub const CLUSTER: [Bug; 10] = [
+    pub const CLUSTER: [Bug; 12] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -102,6 +111,8 @@ impl Bug {
         Bug::ActivesNotUnited,
         Bug::StaleCopyResurrects,
         Bug::TombstoneOffTheListAnswersReads,
+        Bug::TombstoneNotHeldForSites,
+        Bug::SiteMembersUnknown,
     ];
 
     /// Those of the timestamp service: its own simulation must find each.

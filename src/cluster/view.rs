@@ -30,7 +30,8 @@ pub struct Membership {
     pub leaving: Vec<String>,
     /// The site of this node; empty means [`LOCAL_SITE_DEFAULT`].
     pub local_site: String,
-    /// Other sites: name, and an address of it or a host name that means any of its nodes.
+    /// Other sites: name, and the address of one of its nodes or a host name that means any of
+    /// them. Named again with another address, a site is dialled there as well.
     pub remote_sites: Vec<(String, String)>,
     /// Whether new timers are replicated to the other sites.
     pub replicate_across_sites: bool,
@@ -57,6 +58,8 @@ pub struct Peer {
     pub name: String,
     /// Where to dial: `name` for a node, the address for a site. May lack a port.
     pub address: String,
+    /// Where else to dial a site.
+    pub others: Vec<String>,
     /// What it is.
     pub kind: PeerKind,
     /// Its bits in filters (nodes).
@@ -93,7 +96,7 @@ impl View {
     /// The view that a configuration means; peers of `former` keep their numbers. Refused: an
     /// address listed twice (in one list or in two), a node that is not in any list although lists
     /// exist, more peers than [`crate::base::limits::PEERS_MAX`] (former ones included), an empty
-    /// name; a site named twice or like this one; another `localhost` than that of `former`.
+    /// name; a site named twice with one address, or like this one; another `localhost` than that of `former`.
     pub fn build(former: Option<&View>, membership: &Membership) -> Result<View, MembershipError> {
         check_nodes(former, membership)?;
         check_sites(membership)?;
@@ -109,9 +112,12 @@ impl View {
         let staying = number(nodes)?;
         let joining = number(&membership.joining)?;
         let leaving = number(&membership.leaving)?;
-        let mut remote_sites = Vec::new();
+        let mut remote_sites: Vec<(SiteHash, PeerIndex)> = Vec::new();
         for (name, address) in &membership.remote_sites {
-            remote_sites.push(number_site(&mut peers, name, address)?);
+            match remote_sites.iter().find(|(known, _)| *known == site_hash(name)) {
+                Some((_, peer)) => peers[peer.index()].others.push(address.clone()),
+                None => remote_sites.push(number_site(&mut peers, name, address)?),
+            }
         }
         let own = staying.iter().chain(&joining).chain(&leaving);
         let own = own.copied().find(|m| peers[m.peer.index()].name == membership.localhost);
@@ -266,6 +272,12 @@ impl View {
         self.peer_of_site(site).map(|peer| self.name_of(peer))
     }
 
+    /// Where a peer may be dialled: several addresses for a site.
+    pub fn addresses_of(&self, peer: PeerIndex) -> impl Iterator<Item = &str> + Clone {
+        let peer = &self.peers[peer.index()];
+        std::iter::once(&peer.address).chain(&peer.others).map(String::as_str)
+    }
+
     /// The name of a node or site, for the JSON that original nodes read.
     pub fn name_of(&self, peer: PeerIndex) -> &str {
         &self.peers[peer.index()].name
@@ -354,7 +366,8 @@ fn check_nodes(former: Option<&View>, membership: &Membership) -> Result<(), Mem
 }
 
 fn check_sites(membership: &Membership) -> Result<(), MembershipError> {
-    let mut seen = vec![(local_site_of(membership), site_hash(local_site_of(membership)))];
+    let local = local_site_of(membership);
+    let mut seen = vec![(local, "")];
     for (name, address) in &membership.remote_sites {
         if name.is_empty() || address.is_empty() {
             return refused(format!(
@@ -368,21 +381,19 @@ fn check_sites(membership: &Membership) -> Result<(), MembershipError> {
                  node there, or a host name that means any of them"
             ));
         }
-        let hash = site_hash(name);
-        match seen.iter().find(|(_, other)| *other == hash) {
-            Some((other, _)) if other == name => {
-                return refused(format!(
-                    "the site \"{name}\" is named twice (the local site counts); list every other \
-                     site once"
-                ));
-            }
-            Some((other, _)) => {
-                return refused(format!(
-                    "the sites \"{name}\" and \"{other}\" have the same hash; rename one of them"
-                ));
-            }
-            None => seen.push((name, hash)),
+        if name == local || seen.contains(&(name, address)) {
+            return refused(format!(
+                "the site \"{name}\" is named twice (the local site counts); list every other \
+                 site once, or with another address each time"
+            ));
         }
+        let is_alike = |other: &&str| *other != name && site_hash(other) == site_hash(name);
+        if let Some(other) = seen.iter().map(|(other, _)| *other).find(is_alike) {
+            return refused(format!(
+                "the sites \"{name}\" and \"{other}\" have the same hash; rename one of them"
+            ));
+        }
+        seen.push((name, address));
     }
     Ok(())
 }
@@ -404,6 +415,7 @@ fn number_node(
     let peer = Peer {
         name: name.to_owned(),
         address: name.to_owned(),
+        others: Vec::new(),
         kind: PeerKind::Node(node),
         filter_bits: node_bits(name),
     };
@@ -419,6 +431,7 @@ fn number_site(
     let peer = Peer {
         name: name.to_owned(),
         address: address.to_owned(),
+        others: Vec::new(),
         kind: PeerKind::Site(site),
         filter_bits: 0,
     };

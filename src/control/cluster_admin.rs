@@ -350,7 +350,7 @@ fn sites_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {
         assert!(matches!(site.kind, PeerKind::Site(_)), "the view says so");
         json!({
             "name": site.name,
-            "address": site.address,
+            "address": view.addresses_of(peer).collect::<Vec<_>>().join(","),
             "liveness": word(believed(meters, peer)),
             "kept_bytes": kept_bytes(meters, peer),
         })

@@ -356,8 +356,9 @@ pub static KEYS: [Key; 74] = [
         name: "remote",
         kind: Kind::Sites,
         flag: None,
-        help: "Other sites, each as name=address: the address of a node there, or a host name \
-               that means any of its nodes.",
+        help: "Other sites, each as name=address: the address of a node there, which tells of the \
+               others, or a host name that means any of its nodes. Named again with the address \
+               of another node, a site is found also while the first one is away.",
         get: |config| {
             let sites = config.membership.remote_sites.iter();
             Value::Texts(sites.map(|(name, address)| format!("{name}={address}")).collect())

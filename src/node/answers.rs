@@ -85,6 +85,11 @@ pub fn write_pong(out: &mut Vec<u8>, persistence: Persistence) {
     write_body(out, "200 OK", "text/plain", "", b"OK", persistence);
 }
 
+/// Appends 200 with a text.
+pub fn write_text(out: &mut Vec<u8>, text: &[u8], persistence: Persistence) {
+    write_body(out, "200 OK", "text/plain", "", text, persistence);
+}
+
 /// Appends the answer to POST /timestamps.
 pub fn write_timestamps(out: &mut Vec<u8>, first: Timestamp, count: u32, persistence: Persistence) {
     let (value, unix_ms) = (first.0, first.unix_ms());

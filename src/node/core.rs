@@ -1,6 +1,7 @@
 //! One core without its ring: shard, mesh and the routing between them. The engine drives it under
 //! io_uring, the simulator in virtual time.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex, TimerId};
@@ -368,6 +369,16 @@ impl Core {
     /// A connection that a peer dialled is gone.
     pub fn inbound_closed(&mut self, inbound: InboundId) {
         self.inbounds.closed(inbound);
+    }
+
+    /// The addresses that nodes of other sites call from, as these have told.
+    pub fn site_callers(&self) -> &[IpAddr] {
+        self.peering.site_callers()
+    }
+
+    /// Where a peer is dialled now; may lack a port.
+    pub fn address_of(&self, peer: PeerIndex) -> &str {
+        self.peering.address_of(peer)
     }
 
     /// What this core says of itself when it dials or is dialled.

@@ -2,7 +2,9 @@
 //! request at a time. Bytes only: the messages are kept by a [`Link`], the socket is the driver's.
 //!
 //! Only whole copies can be told (`PUT /timers/<id>-<factor>`, compat section 5); between them
-//! `GET /ping` keeps the connection and the belief that the node lives.
+//! `GET /ping` keeps the connection and the belief that the node lives. Another site is asked
+//! first, and with every ping, who its members are ([`super::site_members`]): one that refuses
+//! this node is not talked to.
 
 use std::io::Write;
 
@@ -15,6 +17,7 @@ use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, TimerCopy,
 
 use super::callback_answer::{AnswerReader, Progress};
 use super::internal_document::{names, with_document};
+use super::site_members::{ANSWER_BYTES_MAX, SiteMembers};
 
 const UNSAYABLE: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malformed);
 
@@ -35,6 +38,12 @@ pub(super) struct HttpTalk {
     under_way: UnderWay,
     reader: AnswerReader,
     ping_at: MonoNs,
+    /// The other end takes what this node says: that of another site has answered once.
+    is_greeted: bool,
+    /// The answer to a question for members, as far as it came.
+    answer: Vec<u8>,
+    /// What the last one told.
+    told: Option<SiteMembers>,
     /// Messages that cannot be said in HTTP: refused with the next answer.
     unsayable: Vec<Purpose>,
 }
@@ -48,6 +57,9 @@ impl HttpTalk {
             under_way: UnderWay::Nothing,
             reader: AnswerReader::default(),
             ping_at: now,
+            is_greeted: !to_site,
+            answer: Vec::new(),
+            told: None,
             unsayable: Vec::new(),
         }
     }
@@ -57,7 +69,9 @@ impl HttpTalk {
         if self.under_way != UnderWay::Nothing {
             return;
         }
-        while let Some(message) = link.next_message(now.mono) {
+        while self.is_greeted
+            && let Some(message) = link.next_message(now.mono)
+        {
             if write_request(now, view, self.to_site, message, out) {
                 self.under_way = UnderWay::Message;
                 return;
@@ -66,7 +80,8 @@ impl HttpTalk {
         }
         if now.mono >= self.ping_at || !self.unsayable.is_empty() {
             let own = view.name_of(view.own());
-            write!(out, "GET /ping HTTP/1.1\r\nHost: {own}\r\n\r\n").expect("memory");
+            let query = if self.to_site { "?members" } else { "" };
+            write!(out, "GET /ping{query} HTTP/1.1\r\nHost: {own}\r\n\r\n").expect("memory");
             self.under_way = UnderWay::Ping;
         }
     }
@@ -74,6 +89,16 @@ impl HttpTalk {
     /// When [`HttpTalk::write`] next has something to say although nothing happens.
     pub fn next_wake(&self) -> Option<MonoNs> {
         (self.under_way == UnderWay::Nothing).then_some(self.ping_at)
+    }
+
+    /// Whether the other end takes what this node says.
+    pub fn is_greeted(&self) -> bool {
+        self.is_greeted
+    }
+
+    /// What the other site has told of its members since it was last asked for.
+    pub fn take_told(&mut self) -> Option<SiteMembers> {
+        self.told.take()
     }
 
     /// Bytes of an answer. `Err`: the connection is of no more use.
@@ -88,12 +113,28 @@ impl HttpTalk {
         if asked == UnderWay::Nothing {
             return Err(LinkError::Protocol("an answer to no request"));
         }
+        let asks_members = asked == UnderWay::Ping && self.to_site;
+        if asks_members {
+            self.answer.extend_from_slice(bytes);
+            if self.answer.len() > ANSWER_BYTES_MAX {
+                return Err(LinkError::Protocol("a site tells too many members"));
+            }
+        }
         let (status, reusable) = match self.reader.feed(bytes) {
             Progress::Partial => return Ok(()),
             Progress::Garbage => return Err(LinkError::Protocol("not an HTTP answer")),
             Progress::Complete { status, reusable } => (status, reusable),
         };
         self.reader = AnswerReader::default();
+        if self.to_site && status == 403 {
+            // What was to be told waits for an end that takes it.
+            return Err(LinkError::Protocol("another site does not know this node"));
+        }
+        if asks_members {
+            self.is_greeted = true;
+            self.told = members_in(&self.answer).filter(|_| status == 200);
+            self.answer = Vec::new();
+        }
         self.ping_at = now.plus_ms(self.heartbeat_ms);
         self.under_way = UnderWay::Nothing;
         if asked == UnderWay::Message {
@@ -109,6 +150,12 @@ impl HttpTalk {
         self.unsayable.drain(..).for_each(|purpose| result(purpose, UNSAYABLE));
         if reusable { Ok(()) } else { Err(LinkError::Protocol("closed after an answer")) }
     }
+}
+
+/// What a whole answer tells of members.
+fn members_in(answer: &[u8]) -> Option<SiteMembers> {
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
+    SiteMembers::parse(&answer[end + 4..])
 }
 
 /// Appends the request that tells a message. `false`: it cannot be told in HTTP.
@@ -248,9 +295,35 @@ mod tests {
     fn another_site_is_not_told_the_nodes_of_this_one() {
         let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, true));
         push_copy(&mut link, &view(), 1);
+        assert!(written(&mut talk, NOW, &mut link).starts_with("GET /ping?members HTTP/1.1\r\n"));
+        assert!(!talk.is_greeted());
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\nsite away\nnode 10.1.0.2:7\n";
+        for part in answer.chunks(20) {
+            talk.received(NOW.mono, part, &mut link, |_, _| ()).expect("an answer");
+        }
+        assert_eq!(talk.take_told().expect("told").nodes, ["10.1.0.2:7"]);
         let request = written(&mut talk, NOW, &mut link);
         assert!(!request.contains("replicas"), "{request}");
         assert!(request.contains("\"sites\":[\"home\",\"away\"],\"replication-factor\":2"));
+    }
+
+    #[test]
+    fn a_site_that_does_not_know_this_node_is_told_nothing() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, true));
+        push_copy(&mut link, &view(), 1);
+        let refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
+        written(&mut talk, NOW, &mut link);
+        assert!(talk.received(NOW.mono, refusal, &mut link, |_, _| panic!("no result")).is_err());
+        // An original answers its ping to any question; later it may not know this node any more.
+        let mut talk = HttpTalk::new(NOW.mono, 250, true);
+        written(&mut talk, NOW, &mut link);
+        let pong = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
+        talk.received(NOW.mono, pong, &mut link, |_, _| ()).expect("an answer");
+        assert!(talk.is_greeted() && talk.take_told().is_none());
+        assert!(written(&mut talk, NOW, &mut link).starts_with("PUT "));
+        assert!(talk.received(NOW.mono, refusal, &mut link, |_, _| panic!("no result")).is_err());
+        link.closed();
+        assert!(!link.is_empty(), "it is told when there is an end that takes it");
     }
 
     #[test]

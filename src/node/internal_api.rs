@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use httparse::{Header, Request as HttpRequest, Status};
 
-use crate::base::ids::NodeHash;
+use crate::base::ids::{NodeHash, PeerSet};
 use crate::base::limits::HEADERS_MAX;
+use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::Now;
 use crate::cluster::murmur3::x86_32;
@@ -22,6 +23,7 @@ use crate::wire::timer_path::PublicId;
 use super::gather::PageAsked;
 use super::peer_address::{Place, place_of};
 use super::peering::HelloRefusal;
+use super::site_members::SiteMembers;
 
 /// Timers on a page when the asking node does not say, as an original asks for.
 const PAGE_DEFAULT: u64 = 100;
@@ -148,8 +150,9 @@ fn node_hash(view: &View, name: &str) -> NodeHash {
 /// addresses that were found.
 pub type Resolved = Arc<[(String, Vec<IpAddr>)]>;
 
-/// Who may use the internal API: nodes whose address is that of a member or of another site. And
-/// who may connect as a peer: a node whose address is its own.
+/// Who may use the internal API: nodes whose address is that of a member, of another site as it is
+/// configured, or of a node that such a site has told to be a member of it. And who may connect as
+/// a peer: a node whose address is its own.
 #[derive(Debug)]
 pub struct Gate {
     accepts_strangers: bool,
@@ -192,18 +195,23 @@ impl Gate {
         }
     }
 
-    /// Whether the node at `address` may ask; `Err` is the reason to refuse it with, 403. `address`
-    /// is asked for only when it matters.
+    /// Whether the node at `address` may ask; `Err` is the reason to refuse it with, 403. `told`
+    /// are the nodes of other sites, as these tell them. `address` is asked for only when it
+    /// matters.
     pub fn admit(
         &mut self,
         view: &Arc<View>,
+        told: &[IpAddr],
         address: impl FnOnce() -> Option<IpAddr>,
     ) -> Result<(), String> {
         if self.accepts_strangers {
             return Ok(());
         }
         let address = address();
-        if self.knows(view, address) {
+        let is_told = |address: IpAddr| {
+            told.contains(&address.to_canonical()) && !is_planted(Bug::SiteMembersUnknown)
+        };
+        if self.knows(view, address) || address.is_some_and(is_told) {
             return Ok(());
         }
         self.refused += 1;
@@ -253,6 +261,18 @@ impl Gate {
         )))
     }
 
+    /// Appends who the members of this site are, for another one.
+    pub fn write_members(&self, view: &View, out: &mut Vec<u8>) {
+        let site = view.name_of_site(view.local_site()).expect("a site knows its own name");
+        let members = view.connected_nodes().with(view.own());
+        let nodes = members.iter().map(|peer| view.name_of(peer));
+        let (_, names) = addresses_in(view, members);
+        let found = names.iter().filter_map(|name| {
+            self.resolved.iter().find(|(known, _)| known == name).map(|(_, found)| found)
+        });
+        SiteMembers::write(site, nodes, found.flatten().copied(), out);
+    }
+
     /// Whether this is the address of a member or site.
     fn knows(&mut self, view: &Arc<View>, address: Option<IpAddr>) -> bool {
         if self.view.as_ref().is_none_or(|known| !Arc::ptr_eq(known, view)) {
@@ -289,10 +309,14 @@ fn spoken(address: Option<IpAddr>) -> String {
 /// The addresses of this node and of all nodes and sites that it is to be connected with, and the
 /// names of those that are configured by name.
 pub fn addresses(view: &View) -> (Vec<IpAddr>, Vec<String>) {
-    let concerned = view.connected_nodes().union(view.connected_sites()).with(view.own());
+    addresses_in(view, view.connected_nodes().union(view.connected_sites()).with(view.own()))
+}
+
+/// The addresses of some peers, and the names of those that are configured by name.
+fn addresses_in(view: &View, peers: PeerSet) -> (Vec<IpAddr>, Vec<String>) {
     let (mut literal, mut named) = (Vec::new(), Vec::new());
-    for peer in concerned.iter() {
-        match place_of(&view.peers()[peer.index()].address, 0) {
+    for address in peers.iter().flat_map(|peer| view.addresses_of(peer)) {
+        match place_of(address, 0) {
             Place::At(address) => literal.push(address.ip().to_canonical()),
             Place::Named(name, _) => named.push(name),
         }
@@ -334,18 +358,32 @@ mod tests {
         let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
         let mut gate = Gate::new(false);
         for member in ["10.0.0.1", "10.0.0.2", "10.9.0.1", "::ffff:10.0.0.2"] {
-            assert_eq!(gate.admit(&view, || Some(ip(member))), Ok(()), "{member}");
+            assert_eq!(gate.admit(&view, &[], || Some(ip(member))), Ok(()), "{member}");
         }
-        let reason = gate.admit(&view, || Some(ip("10.0.0.3"))).expect_err("a stranger");
+        let reason = gate.admit(&view, &[], || Some(ip("10.0.0.3"))).expect_err("a stranger");
         assert!(reason.contains("10.0.0.3") && reason.contains("accept_strangers"), "{reason}");
-        assert!(gate.admit(&view, || None).is_err());
+        assert!(gate.admit(&view, &[], || None).is_err());
         assert_eq!(gate.refused, 2);
-        gate.set_resolved(Arc::new([("node-3".into(), vec![ip("10.0.0.3")])]));
-        assert_eq!(gate.admit(&view, || Some(ip("10.0.0.3"))), Ok(()));
+        let told = [ip("10.9.0.2")];
+        assert_eq!(gate.admit(&view, &told, || Some(told[0])), Ok(()));
+        let its = gate.admit_peer(&view, "10.0.0.2", Some(told[0]));
+        assert!(its.is_err(), "it may tell copies, it is no peer");
+        gate.set_resolved(Arc::new([
+            ("node-3".into(), vec![ip("10.0.0.3")]),
+            ("of-another-site".into(), vec![ip("10.0.0.9")]),
+        ]));
+        let mut members = Vec::new();
+        gate.write_members(&view, &mut members);
+        let members = SiteMembers::parse(&members).expect("written here");
+        assert_eq!((members.nodes.len(), &members.addresses[..]), (3, &[ip("10.0.0.3")][..]));
+        assert_eq!(gate.admit(&view, &[], || Some(ip("10.0.0.3"))), Ok(()));
         let other = self::view(&["10.0.0.1:7253", "10.0.0.4"]);
-        assert!(gate.admit(&other, || Some(ip("10.0.0.2"))).is_err(), "it is no member any more");
+        assert!(
+            gate.admit(&other, &[], || Some(ip("10.0.0.2"))).is_err(),
+            "it is no member any more"
+        );
         let unasked = || unreachable!("everybody may");
-        assert_eq!(Gate::new(true).admit(&other, unasked), Ok(()));
+        assert_eq!(Gate::new(true).admit(&other, &[], unasked), Ok(()));
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod resolver;
 mod server;
 mod service;
 pub mod settings;
+pub mod site_members;
 mod start;
 pub mod tag_feed;
 mod timestamp_connection;

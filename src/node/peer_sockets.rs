@@ -336,7 +336,7 @@ impl PeerSockets {
         assert!(matches!(dialled.stage, Stage::Idle), "a peer is dialled once at a time");
         (dialled.shard_tries, dialled.is_original) = (0, false);
         dialled.began = now.mono;
-        match place_of(&core.view().peers()[peer.index()].address, self.listen.port()) {
+        match place_of(core.address_of(peer), self.listen.port()) {
             Place::At(address) => dialled.addresses = vec![address],
             Place::Named(name, port) => {
                 let is_asked = dialled.asked.as_ref() == Some(&name)

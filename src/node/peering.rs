@@ -6,6 +6,7 @@
 //! them ([`super::inbounds`]), and goes to the owners over the mesh. No clock, no socket, no random
 //! source: the drivers differ only in how bytes travel.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::base::ids::{PeerIndex, PeerSet, mix};
@@ -19,6 +20,7 @@ use crate::shard::Shard;
 use crate::shard::effects::{Dialect, Event, Outbox, Purpose, ToPeer};
 
 use super::inbounds::STALE;
+use super::site_members::SiteBook;
 use super::voice::Voice;
 
 /// Room that a link must have before its peer is offered again what did not fit: the offers of a
@@ -194,6 +196,10 @@ struct Peer {
     losses: u64,
     /// It refused the last dial: it does not take this process for this node.
     disowns: bool,
+    /// Where it is dialled, if it is another site.
+    site: Option<SiteBook>,
+    /// Its end of the connection takes what this node says.
+    is_greeted: bool,
 }
 
 /// The dialled side of all peers of a core.
@@ -223,6 +229,8 @@ pub(super) struct Peering {
     clock: ClockVerdict,
     /// How far each is ahead; kept for its memory.
     clocks_ahead_ms: Vec<i64>,
+    /// The addresses of nodes of other sites, as these have told them.
+    site_callers: Vec<IpAddr>,
     /// What was counted.
     pub counters: PeerCounters,
 }
@@ -246,6 +254,7 @@ impl Peering {
             unheard: Vec::new(),
             clock: ClockVerdict::default(),
             clocks_ahead_ms: Vec::new(),
+            site_callers: Vec::new(),
             counters: PeerCounters::default(),
         };
         peering.know(now.mono, view);
@@ -312,7 +321,14 @@ impl Peering {
                 has_gaps: false,
                 losses: 0,
                 disowns: false,
+                site: is_site.then(|| SiteBook::new(view.addresses_of(peer))),
+                is_greeted: false,
             });
+        }
+        for peer in view.connected_sites().iter() {
+            if let Some(site) = self.peers[peer.index()].as_mut().and_then(|it| it.site.as_mut()) {
+                site.configure(view.addresses_of(peer));
+            }
         }
         let digest = view.digest();
         self.digest = digest;
@@ -387,10 +403,52 @@ impl Peering {
         }
         dialled.voice.opened(now, connected.dialect);
         self.talking = self.talking.with(peer);
-        let verdict = dialled.detector.connected(now);
-        self.follow(behind, peer, verdict);
+        dialled.is_greeted = false;
+        self.greet(behind, peer);
         self.wake_at = now;
         true
+    }
+
+    /// The peer lives if its end takes what this node says: another site must have answered that it
+    /// does.
+    fn greet(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
+        if !dialled.is_greeted && dialled.voice.is_greeted() {
+            dialled.is_greeted = true;
+            let verdict = dialled.detector.connected(behind.now.mono);
+            self.follow(behind, peer, verdict);
+        }
+    }
+
+    /// Another site told who its members are. `Err`: it is not the site that was dialled.
+    fn take_members(&mut self, peer: PeerIndex) -> Result<(), PeerError> {
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return Ok(()) };
+        let (Some(told), Some(site)) = (dialled.voice.take_told(), &mut dialled.site) else {
+            return Ok(());
+        };
+        if told.site != self.view.name_of(peer) {
+            self.counters.strangers += 1;
+            return Err(LinkError::Protocol("a site of another name answers"));
+        }
+        if site.take(told) {
+            let sites = self.peers.iter().flatten().filter_map(|peer| peer.site.as_ref());
+            self.site_callers = sites.flat_map(|site| site.told().callers()).collect();
+        }
+        Ok(())
+    }
+
+    /// The addresses that nodes of other sites call from, as these have told.
+    pub fn site_callers(&self) -> &[IpAddr] {
+        &self.site_callers
+    }
+
+    /// Where a peer is dialled.
+    pub fn address_of(&self, peer: PeerIndex) -> &str {
+        let known = self.peers.get(peer.index()).and_then(Option::as_ref);
+        match known.and_then(|peer| peer.site.as_ref()) {
+            Some(site) => site.address(),
+            None => &self.view.peers()[peer.index()].address,
+        }
     }
 
     /// A dial was refused because the peer does not take this process for this node.
@@ -453,6 +511,9 @@ impl Peering {
         dialled.stage = Stage::Closed;
         dialled.disowns = false;
         dialled.losses += 1;
+        if let Some(site) = &mut dialled.site {
+            site.turn();
+        }
         let seed = self.hello.incarnation ^ u64::from(peer.0) << 32;
         let spread = mix(seed.wrapping_add(dialled.losses << 40 | u64::from(self.hello.shard)));
         let verdict = dialled.detector.lost(now, spread);
@@ -483,6 +544,11 @@ impl Peering {
             behind.tell(Event::PeerResult { peer, purpose, result });
         });
         self.counters.broken += u64::from(taken.is_err());
+        if taken.is_ok() {
+            self.take_members(peer)?;
+            self.greet(behind, peer);
+        }
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return taken };
         // Results make room in the window.
         if !dialled.voice.is_empty() {
             self.talking = self.talking.with(peer);

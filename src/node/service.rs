@@ -16,12 +16,13 @@ use crate::wire::timer_path::{PublicId, TimerPath, parse_path};
 
 use super::answer_room::AnswerRoom;
 use super::answers::{
-    Persistence, cut_body, write_error, write_error_with, write_not_allowed, write_pong,
+    Persistence, cut_body, write_error, write_error_with, write_not_allowed, write_pong, write_text,
 };
 use super::core::Core;
 use super::internal_api::{Gate, PageHead, copy_of};
 use super::listeners::ClusterListeners;
 use super::peering::{Hello, HelloRefusal, InboundId};
+use super::site_members;
 
 /// Content buffers above this are given back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
@@ -39,6 +40,8 @@ pub struct RequestLine {
     pub persistence: Persistence,
     /// How many timestamps are asked for; 0 if the query cannot be understood.
     pub count: u32,
+    /// Another site asks who the members are.
+    pub asks_members: bool,
 }
 
 impl RequestLine {
@@ -50,7 +53,8 @@ impl RequestLine {
             Some(query) if path == TimerPath::Timestamps => count_in(query),
             _ => 1,
         };
-        Self { method: head.method, path, persistence, count }
+        let asks_members = path == TimerPath::Ping && head.query == Some(site_members::QUERY);
+        Self { method: head.method, path, persistence, count, asks_members }
     }
 
     /// Whether the answer may be long: a timer, or a page of them.
@@ -171,6 +175,11 @@ impl Service {
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget(now, (from, caller), body);
                 return self.settle(forgotten, persistence, out);
+            }
+            (TimerPath::Ping, Method::Get) if line.asks_members => {
+                let told = self.tell_members(caller, persistence, out);
+                let _ = self.settle(told, persistence, out);
+                return Served::Written;
             }
             (TimerPath::Ping, Method::Get) => {
                 write_pong(out, persistence);
@@ -332,10 +341,26 @@ impl Service {
         Ok(())
     }
 
+    /// Another site asks who the members of this one are.
+    #[cold]
+    fn tell_members(
+        &mut self,
+        caller: Caller<'_>,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> Result<(), (u16, String)> {
+        self.admit(caller)?;
+        let mut body = Vec::new();
+        self.gate.write_members(self.core.view(), &mut body);
+        write_text(out, &body, persistence);
+        Ok(())
+    }
+
     /// Whether the caller may use the internal API.
     fn admit(&mut self, caller: Caller<'_>) -> Result<(), (u16, String)> {
         let address = || caller.far_ends.of(caller.socket).map(|address| address.ip());
-        self.gate.admit(self.core.view(), address).map_err(|reason| (403, reason))
+        let told = self.core.site_callers();
+        self.gate.admit(self.core.view(), told, address).map_err(|reason| (403, reason))
     }
 
     /// A peer at the other end of `socket` asks for an Upgrade. Who it says it is must be at its

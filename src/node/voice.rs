@@ -8,6 +8,7 @@ use crate::shard::effects::{Dialect, Purpose};
 use crate::wire::peer_message::PeerResult;
 
 use super::http_talk::HttpTalk;
+use super::site_members::SiteMembers;
 
 /// The talk to one peer.
 pub(super) struct Voice {
@@ -79,6 +80,16 @@ impl Voice {
     /// See [`Link::is_empty`].
     pub fn is_empty(&self) -> bool {
         self.link.is_empty()
+    }
+
+    /// Whether the other end of the connection takes what this node says.
+    pub fn is_greeted(&self) -> bool {
+        self.http.as_ref().is_none_or(|http| http.is_greeted())
+    }
+
+    /// What another site has told of its members.
+    pub fn take_told(&mut self) -> Option<SiteMembers> {
+        self.http.as_mut()?.take_told()
     }
 
     /// A connection stands.

@@ -109,6 +109,8 @@ pub enum Purpose {
     News(TimerId),
     /// A timer offered, or its copy: resynchronisation.
     Offer(TimerId),
+    /// Word that others could not be told something: nothing follows from its result.
+    Hint,
 }
 
 /// How a peer is talked to.

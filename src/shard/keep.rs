@@ -1,7 +1,7 @@
 //! How records come, change and go: the only writer of slab, index, wheel, payloads, placements and
 //! host counts together.
 
-use crate::base::ids::{HostId, Slot, TimerId};
+use crate::base::ids::{HostId, PeerSet, Slot, TimerId};
 use crate::base::limits::{RANK_DELAY_MS, TOMBSTONE_MS_MIN};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
@@ -51,6 +51,18 @@ impl Shard {
         record.schedule().due(record.sequence + 1) + delay_ms
     }
 
+    /// When a record that others told of pops here. Of a pop that is overdue already, ranks wait for
+    /// each other from now on: counted from its due time all of them would do it at once.
+    pub(super) fn takes_over_at(&self, record: &Record, tick: Tick) -> Tick {
+        let due = record.schedule().due(record.sequence + 1);
+        let delay_ms = self.pops_at(record) - due;
+        if is_planted(Bug::OverdueRanksActAtOnce) {
+            due + delay_ms
+        } else {
+            due.max(tick) + delay_ms
+        }
+    }
+
     /// Holds a live state in place of whatever is held under the id. What can refuse has been asked
     /// before.
     pub(super) fn hold(
@@ -81,7 +93,7 @@ impl Shard {
         self.hosts.get_mut(host).timers += 1;
         self.counters.timers += 1;
         self.enter_tags(&record);
-        let pops_at = self.pops_at(&record);
+        let pops_at = self.takes_over_at(&record, tick);
         self.put(found.zip(held), record, pops_at)
     }
 
@@ -130,14 +142,18 @@ impl Shard {
         self.refile(slot, former, tick + stays_ms);
     }
 
-    /// A tombstone has stayed its time: it ends, unless a member cannot be reached, or has only
-    /// just come back, and may have a copy. Any member: the list of a delete leaves out those that
-    /// are dead, and these are the ones that may hold the timer from before.
+    /// A tombstone has stayed its time: it ends, unless a member or a site of the timer cannot be
+    /// reached, or has only just come back, and may have a copy. Any member: the list of a delete
+    /// leaves out those that are dead, and these are the ones that may hold the timer from before.
     pub(super) fn end_tombstone(&mut self, now: Now, slot: Slot) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
-        let away = self.peers.view.connected_nodes().minus(self.peers.alive());
-        if self.peers.is_alone() || away.is_empty() && self.is_settled(tick) {
+        let sites = self.peers.sites_of(&self.placements.get(record.placement).sites);
+        let sites = if is_planted(Bug::TombstoneNotHeldForSites) { PeerSet::EMPTY } else { sites };
+        let concerned = self.peers.view.connected_nodes().union(sites);
+        let away = concerned.minus(self.peers.alive());
+        let is_settled = self.is_settled(tick) && (sites.is_empty() || self.has_heard_sites(tick));
+        if self.peers.is_alone() || away.is_empty() && is_settled {
             return self.remove(tick, slot);
         }
         // A delete is as old as its version; a timer that came to its end, as its last pop. The
@@ -163,6 +179,13 @@ impl Shard {
     fn is_settled(&self, tick: Tick) -> bool {
         let silence_ms = 2 * self.config.cluster.dead_after_ms;
         self.peers.returned_at + silence_ms <= tick && !self.reconcile.owes()
+    }
+
+    /// Whether no site has returned lately. A site tells its copies one after the other, each in a
+    /// round trip: what it wrote down before it heard of the tombstone may come long after.
+    fn has_heard_sites(&self, tick: Tick) -> bool {
+        self.peers.site_returned_at == Tick(0)
+            || self.peers.site_returned_at + self.config.cluster.tombstone_hold_ms <= tick
     }
 
     /// Forgets a record altogether: others hold it.
@@ -194,6 +217,7 @@ impl Shard {
     /// Changes who holds a record; an armed one is filed anew if its delay changed.
     pub(super) fn place(&mut self, slot: Slot, placement: &Placement) {
         let former = *self.records.get(slot);
+        let former_at = self.pops_at(&former);
         let entered = self.placements.enter(placement);
         self.move_tags(&former, entered);
         self.placements.leave(former.placement);
@@ -201,11 +225,10 @@ impl Shard {
             return;
         }
         self.records.get_mut(slot).placement = entered;
-        if former.state == State::Armed {
-            let pops_at = self.pops_at(self.records.get(slot));
-            if pops_at != self.wheel.due(&self.links, slot) {
-                self.wheel.rearm(&mut self.links, slot, pops_at);
-            }
+        let record = *self.records.get(slot);
+        if former.state == State::Armed && self.pops_at(&record) != former_at {
+            let pops_at = self.takes_over_at(&record, self.turn_at);
+            self.wheel.rearm(&mut self.links, slot, pops_at);
         }
     }
 

@@ -133,11 +133,22 @@ impl Shard {
             return PeerResult::Wanted;
         }
         if is_same_list {
+            self.note_proof(teller, &placement, standing);
             placement.actives = standing.actives;
             placement.confirmed = 0;
         }
         self.advance(now.mono.tick_floor(), slot, standing.sequence, &placement);
         if is_same_list { PeerResult::Held } else { PeerResult::Wanted }
+    }
+
+    /// A peer that was to act, and says that it acts on, did a pop: what it gives up it leaves to
+    /// others.
+    fn note_proof(&mut self, teller: Teller, held: &Placement, standing: &Standing) {
+        let Some(peer) = teller.peer else { return };
+        let own = self.ranks_of(&held.replicas, PeerSet::EMPTY.with(peer));
+        if own & held.actives & standing.actives != 0 {
+            self.peers.prove(peer);
+        }
     }
 
     /// A whole timer, or its tombstone.
@@ -260,11 +271,18 @@ impl Shard {
         }
         let former = held.map(|held| self.placements.get(held.placement).replicas);
         // The start of a write does not change, what is told of it does: by the message's delay.
+        // From another site that may be the time for which a cut held the message up: the earliest
+        // told is nearest to the true one.
         let same = held.filter(|held| held.version == key.version);
+        let told = teller.start(copy.start_ms);
+        let start = same.map_or(told, |held| match is_from_site {
+            true => held.start.min(told),
+            false => held.start,
+        });
         let outline = Outline {
             id: copy.standing.id,
             key,
-            start: same.map_or_else(|| teller.start(copy.start_ms), |held| held.start),
+            start,
             interval_ms: copy.interval_ms,
             repeat_for_ms: copy.repeat_for_ms,
             placement,
@@ -431,7 +449,7 @@ impl Shard {
             return;
         }
         self.records.get_mut(slot).state = State::Armed;
-        let pops_at = self.pops_at(&record);
+        let pops_at = self.takes_over_at(&record, tick);
         self.refile(slot, &former, pops_at);
     }
 

@@ -35,6 +35,8 @@ mod reads_tests;
 mod reconcile;
 mod record;
 mod requests;
+#[cfg(test)]
+mod site_tests;
 pub mod tag_counts;
 mod tags;
 mod writes;
@@ -271,7 +273,7 @@ impl Shard {
     ) {
         let former = self.peers.believe(peer, liveness, dialect);
         if liveness == Liveness::Alive && former != Liveness::Alive {
-            self.peers.returned_at = now.mono.tick_floor();
+            self.peers.returned(now.mono.tick_floor(), peer, former);
         }
         if (former == Liveness::Dead) != (liveness == Liveness::Dead) {
             self.recount_tags(now.mono.tick_floor());

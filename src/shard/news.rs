@@ -1,8 +1,9 @@
 //! Telling peers how far a timer is, and what their answers mean for it.
 
-use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Now;
+use crate::cluster::view::PeerKind;
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
 };
@@ -113,9 +114,28 @@ impl Shard {
                     self.tell(slot, PeerSet::EMPTY.with(peer), true, outbox);
                 }
             }
-            (Purpose::News(_), _) => {}
+            (Purpose::News(id), None) => self.tell_of_unheard(id, peer, outbox),
+            (Purpose::News(_) | Purpose::Hint, _) => {}
             (Purpose::Offer(id), result) => self.offer_result(now, peer, id, result, outbox),
         }
+    }
+
+    /// A peer could not be told of a timer: others may reach it. A node of this site is offered
+    /// what this one holds when it is back; of what is only passed on here, those that hold it
+    /// must know. Another site is told by whoever can, at once.
+    fn tell_of_unheard(&mut self, id: TimerId, peer: PeerIndex, outbox: &mut Outbox) {
+        let by = match self.peers.view.peers()[peer.index()].kind {
+            PeerKind::Site(site) => NodeHash(site.0),
+            PeerKind::Node(node) if self.find(id).is_none() => node,
+            PeerKind::Node(_) => return,
+        };
+        let nodes = self.peers.view.connected_nodes().intersection(self.peers.alive());
+        let tellable = nodes.minus(self.peers.http()).without(peer);
+        if tellable.is_empty() {
+            return;
+        }
+        let bytes = outbox.encode(&PeerMessage::Missed { id, by });
+        tellable.iter().for_each(|to| outbox.tell(to, Purpose::Hint, bytes.clone()));
     }
 
     /// A peer holds a timer: if it did not act so far, it does after the next pop.

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet};
+use crate::base::ranked::Sites;
 use crate::base::time::Tick;
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 
 use super::effects::Dialect;
+
+/// Pause between two timers that are given back to members that have been dead, before they have
+/// shown that they reach callback hosts: so many pops may be late, or given up, if they do not.
+const TRIAL_MS: u64 = 1_000;
 
 /// The cluster as this shard believes it to be.
 #[derive(Clone, Debug)]
@@ -23,6 +28,13 @@ pub(super) struct Peers {
     pub other_view: PeerSet,
     /// When one was last believed alive again.
     pub returned_at: Tick,
+    /// Members that were dead and have not told of a pop since: who stood in for them goes on, for
+    /// they may not reach callback hosts yet.
+    unproven: PeerSet,
+    /// When one of them is next given a timer back, to show that it can deliver.
+    trial_at: Tick,
+    /// When another site was last believed alive again.
+    pub site_returned_at: Tick,
 }
 
 impl Peers {
@@ -36,6 +48,9 @@ impl Peers {
             other_view: PeerSet::EMPTY,
             owed: PeerSet::EMPTY,
             returned_at: Tick(0),
+            unproven: PeerSet::EMPTY,
+            trial_at: Tick(0),
+            site_returned_at: Tick(0),
         }
     }
 
@@ -64,6 +79,43 @@ impl Peers {
         } else {
             Liveness::Suspect
         }
+    }
+
+    /// Notes that a peer is believed alive again.
+    pub fn returned(&mut self, tick: Tick, peer: PeerIndex, former: Liveness) {
+        self.returned_at = tick;
+        if former == Liveness::Dead {
+            self.unproven = self.unproven.with(peer);
+        }
+        if self.view.connected_sites().contains(peer) {
+            self.site_returned_at = tick;
+        }
+    }
+
+    /// Members that may not be able to deliver yet. An original acts on every list that names it.
+    pub fn unproven(&self) -> PeerSet {
+        self.unproven.minus(self.http)
+    }
+
+    /// A peer told of a pop that it did.
+    pub fn prove(&mut self, peer: PeerIndex) {
+        self.unproven = self.unproven.without(peer);
+    }
+
+    /// Whether a timer may be given back to an unproven member now; the next one [`TRIAL_MS`]
+    /// later.
+    pub fn may_try(&mut self, tick: Tick) -> bool {
+        let may_try = tick >= self.trial_at;
+        if may_try {
+            self.trial_at = tick + TRIAL_MS;
+        }
+        may_try
+    }
+
+    /// The other sites of a timer that are still configured.
+    pub fn sites_of(&self, sites: &Sites) -> PeerSet {
+        let others = sites.as_slice().iter().filter_map(|site| self.view.peer_of_site(*site));
+        others.fold(PeerSet::EMPTY, PeerSet::with)
     }
 
     pub fn own(&self) -> PeerIndex {

@@ -67,12 +67,6 @@ impl Placement {
     pub fn has_sites_behind(&self) -> bool {
         self.sites_ahead + 1 < self.sites.len()
     }
-
-    /// Whether this node is the first of its site to pop.
-    pub fn is_first_here(&self) -> bool {
-        self.own
-            .is_some_and(|own| self.actives >> own & 1 == 1 && self.actives & ((1 << own) - 1) == 0)
-    }
 }
 
 #[derive(Debug)]

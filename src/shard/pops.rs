@@ -7,6 +7,7 @@
 use crate::base::ids::{HostId, PeerSet, Slot, mix};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
+use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
 use crate::wire::peer_message::PeerMessage;
 
@@ -90,8 +91,7 @@ impl Shard {
             // it may be tried.
             if tick >= give_up_at && (record.attempts > 0 || !may_start) {
                 self.counters.given_up += 1;
-                self.pop_done(tick, slot, outbox);
-                return;
+                return self.pop_over(tick, slot, false, outbox);
             }
         }
         let is_stuck = !may_start && host.is_in_trouble() && self.has_backup(&record);
@@ -165,7 +165,7 @@ impl Shard {
             self.counters.outdated += 1;
         } else {
             match outcome {
-                CallbackOutcome::Delivered => self.pop_done(tick, ticket.slot, outbox),
+                CallbackOutcome::Delivered => self.pop_over(tick, ticket.slot, true, outbox),
                 CallbackOutcome::Stale => self.attempt(now, ticket.slot, outbox),
                 _ => self.pop_failed(tick, ticket.slot, outbox),
             }
@@ -204,8 +204,8 @@ impl Shard {
     /// A pop was delivered or given up: arm the next, or bury the timer, and tell the others. This
     /// node decides who acts next: those that did and live, and those that were found to hold the
     /// timer since. The slot is in no list.
-    fn pop_done(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {
-        let placement = self.next_placement(slot);
+    fn pop_over(&mut self, tick: Tick, slot: Slot, is_delivered: bool, outbox: &mut Outbox) {
+        let placement = self.next_placement(tick, slot, is_delivered);
         let stood_in = self.placements.get(self.records.get(slot).placement).own > Some(0);
         let record = self.records.get_mut(slot);
         let reuses = is_planted(Bug::ReuseSequence) && record.sequence % 5 == 3
@@ -234,7 +234,7 @@ impl Shard {
     }
 
     /// The placement after a pop here: right list, sites as configured, and who acts.
-    fn next_placement(&self, slot: Slot) -> Placement {
+    fn next_placement(&mut self, tick: Tick, slot: Slot, is_delivered: bool) -> Placement {
         let record = self.records.get(slot);
         let former = *self.placements.get(record.placement);
         if self.peers.is_alone() {
@@ -251,9 +251,29 @@ impl Shard {
         let is_by_rank = !self.config.cluster.promotion && list != former.replicas;
         placement.actives = match carried & !dead {
             carried if carried == 0 || is_by_rank => list.all_ranks() & !dead,
-            carried => carried,
+            carried => self.able(tick, &list, (carried, own), is_delivered),
         };
         placement
+    }
+
+    /// Of the ranks that are to act, those that can: without this one, if it gave the pop up and
+    /// others can try the next; without those that were dead and have delivered nothing since, but
+    /// for one timer now and then that shows whether they can.
+    fn able(
+        &mut self,
+        tick: Tick,
+        list: &Replicas,
+        (carried, own): (u16, u16),
+        is_delivered: bool,
+    ) -> u16 {
+        let failing = if is_delivered { 0 } else { own };
+        let unproven = self.ranks_of(list, self.peers.unproven()) & carried;
+        let is_barred = unproven != 0
+            && carried & !unproven & !failing != 0
+            && !is_planted(Bug::ReturnedRankActsAtOnce)
+            && !self.peers.may_try(tick);
+        let able = carried & !failing & !if is_barred { unproven } else { 0 };
+        if able == 0 { carried } else { able }
     }
 
     /// Gives a record in no list its next placement. Returns who is to be told, and whether the
@@ -316,7 +336,7 @@ impl Shard {
 
     fn pop_failed(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {
         if is_planted(Bug::ForgetFailure) {
-            return self.pop_done(tick, slot, outbox);
+            return self.pop_over(tick, slot, true, outbox);
         }
         let record = self.records.get_mut(slot);
         record.attempts = record.attempts.saturating_add(1);
@@ -354,7 +374,7 @@ impl Shard {
         // One that was left to others untried is tried first.
         if tick >= give_up_at && record.attempts > 0 {
             self.counters.given_up += 1;
-            return self.pop_done(tick, slot, outbox);
+            return self.pop_over(tick, slot, false, outbox);
         }
         self.pop(now, slot, false, outbox);
     }

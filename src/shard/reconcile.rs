@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use ahash::{AHashMap, AHashSet};
 
-use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::ids::{NodeHash, PeerIndex, PeerSet, SiteHash, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
@@ -189,6 +189,7 @@ impl Shard {
     /// Offers or moves one timer.
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
+        self.offer_to_sites(slot, offer_to, outbox);
         let right = self.right_list(&record);
         let is_misplaced = self.is_misplaced(&record);
         if is_misplaced && record.is_live() {
@@ -200,7 +201,6 @@ impl Shard {
         let offer_to = if is_misplaced { holders } else { offer_to };
         let to = holders.intersection(offer_to).minus(self.peers.http());
         let is_carried = record.is_live() || !is_planted(Bug::DropTombstonesAtRestart);
-        self.offer_to_sites(slot, offer_to, outbox);
         if to.is_empty() || !is_carried {
             return;
         }
@@ -214,31 +214,29 @@ impl Shard {
         outbox.tell(peer, Purpose::Offer(id), bytes);
     }
 
-    /// Another node could not tell a write of this timer to one that is to hold it.
+    /// Another node could not tell this timer to a node that is to hold it, or to another site.
     pub(super) fn offer_missed(&mut self, id: TimerId, by: NodeHash, outbox: &mut Outbox) {
-        let Some(peer) = self.peers.view.peer_of(by).filter(|peer| *peer != self.peers.own())
-        else {
-            return;
-        };
+        let view = &self.peers.view;
+        let missing = view.peer_of(by).or_else(|| view.peer_of_site(SiteHash(by.0)));
+        let Some(peer) = missing.filter(|peer| *peer != self.peers.own()) else { return };
         if !self.peers.alive().contains(peer) {
             self.peers.owed = self.peers.owed.with(peer);
         } else if let Some(slot) = self.find(id) {
             let record = *self.records.get(slot);
-            let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
+            let bytes = match self.peers.speaks_http(peer) {
+                true => outbox.encode(&PeerMessage::Copy(self.copy_of(&record))),
+                false => outbox.encode(&PeerMessage::Standing(self.standing_of(&record))),
+            };
             self.offer(peer, id, bytes, outbox);
         }
     }
 
-    /// Offers a timer to other sites: the whole copy, by one node of this site.
+    /// Offers a timer to other sites, the whole copy. All that hold it do: a node does not know
+    /// what others of its site could not tell, and these may die before the site is back.
     fn offer_to_sites(&mut self, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
-        let placement = self.placements.get(record.placement);
-        let view = &self.peers.view;
-        if placement.sites.len() < 2 || !placement.is_first_here() {
-            return;
-        }
-        let sites = placement.sites.as_slice().iter().filter_map(|site| view.peer_of_site(*site));
-        let to = sites.fold(PeerSet::EMPTY, PeerSet::with).intersection(offer_to);
+        let sites = self.peers.sites_of(&self.placements.get(record.placement).sites);
+        let to = sites.intersection(offer_to);
         if to.is_empty() {
             return;
         }
@@ -416,7 +414,11 @@ impl Shard {
             return self.forget(tick, slot);
         }
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
-        placement.actives = placement.replicas.all_ranks() & !dead;
+        let unproven = self.ranks_of(&placement.replicas, self.peers.unproven());
+        placement.actives = match placement.replicas.all_ranks() & !dead {
+            live if live & !unproven == 0 => live,
+            live => live & !unproven,
+        };
         placement.confirmed = 0;
         // Those on the former list, too, whether they are on this one or not: they may have found
         // it due too soon to move it themselves, and would pop beside the new holders. They get the

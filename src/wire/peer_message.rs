@@ -108,12 +108,12 @@ pub enum PeerMessage<'a> {
     Copy(TimerCopy<'a>),
     /// Asks for the copy held.
     Fetch(TimerId),
-    /// "You hold this timer, and a node that is to hold it could not be told: offer it." From a
-    /// node that does not hold it itself.
+    /// "A node that is to hold this timer, or another site, could not be told: offer it, if you
+    /// hold it." From a node that cannot do so itself.
     Missed {
         /// The timer.
         id: TimerId,
-        /// Who may lack it.
+        /// Who may lack it: the hash of a node, or of a site's name.
         by: NodeHash,
     },
 }

@@ -37,6 +37,9 @@ pub struct Setup {
     pub without_identity: bool,
     /// Each place is a cluster of its own in a site of its own.
     pub sites: bool,
+    /// Places 1 and 2 are a site, 3 and 4 another; each is written with the address of the first
+    /// node of the other.
+    pub two_sites: bool,
     /// Addresses of the places, where they are not 127.0.0.11 and so on.
     pub hosts: Vec<IpAddr>,
     /// Words before the binary's name, for each place, where there are any.
@@ -130,6 +133,10 @@ impl Cluster {
         let text = if self.setup.sites {
             let alone = Roles::staying(&[place]);
             cluster_file(&self.names[place], &alone, &self.names)
+        } else if self.setup.two_sites {
+            let first = place / 2 * 2;
+            let site = Roles::staying(&[first, first + 1]);
+            cluster_file(&self.names[place], &site, &self.names)
         } else {
             cluster_file(&self.names[place], roles, &self.names)
         };
@@ -233,6 +240,16 @@ impl Cluster {
                 writeln!(text, "remote_site = site{}={remote}", other + 1).expect("memory");
             }
             text.push_str("replicate_timers_across_sites = true\n");
+        }
+        if self.setup.two_sites {
+            let (own, other) = (place / 2 + 1, 2 - place / 2);
+            let remote = &self.names[(other - 1) * 2];
+            write!(
+                text,
+                "[sites]\nlocal_site = site{own}\nremote_site = site{other}={remote}\n\
+                 replicate_timers_across_sites = true\n"
+            )
+            .expect("memory");
         }
         text + &self.setup.shared
     }

@@ -1,18 +1,22 @@
-//! Four sites with one node each.
+//! Four sites with one node each, and two sites with two nodes each.
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::harness::{Cluster, Setup};
+use super::harness::{Cluster, Setup, until};
 use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{HUNDRED, Order, PROMPT, Timers};
+use super::wires::Switch;
 
 pub const STORIES: &[Story] = &[
     ("three_of_four_sites_are_killed", three_of_four_sites_are_killed),
     ("timers_pop_once_over_four_sites", timers_pop_once_over_four_sites),
     ("timers_are_deleted_through_another_site", timers_are_deleted_through_another_site),
     ("timers_are_updated_through_another_site", timers_are_updated_through_another_site),
+    ("a_site_is_known_by_one_of_its_nodes", a_site_is_known_by_one_of_its_nodes),
+    ("deletes_outlive_a_cut_between_sites", deletes_outlive_a_cut_between_sites),
 ];
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
@@ -79,4 +83,72 @@ fn timers_are_updated_through_another_site() {
     let judgement = second.judge_after(&new, Duration::from_millis(7_500));
     judgement.assert_once().assert_within(Duration::from_millis(6_200));
     assert_eq!(old.pops().len(), 0);
+}
+
+/// Two sites of two nodes, on machines of their own as far as their packets know: who calls is told
+/// by the address. Both have met.
+fn two_sites() -> (Cluster, Switch, Sink) {
+    let (mut cluster, switch) = Switch::between(Setup { two_sites: true, ..Setup::default() });
+    cluster.begin(&ALL);
+    let sink = Sink::on(SocketAddr::new(switch.sinks, 0), |_| 200);
+    // A timer through each node reaches the site of the others.
+    for place in ALL {
+        let order = Order::once(60_000).factor(2);
+        let document = order.document(&sink.uri("/never"), "");
+        let location = cluster.request(place, "POST", "/timers", &document).location().to_owned();
+        let far = (place + 2) % 4;
+        until("the sites to meet", Duration::from_secs(20), || {
+            (cluster.request(far, "GET", &location, "").status == 200).then_some(())
+        });
+        assert_eq!(cluster.request(place, "DELETE", &location, "").status, 200);
+        until("a delete to arrive", Duration::from_secs(20), || {
+            (cluster.request(far, "GET", &location, "").status == 404).then_some(())
+        });
+    }
+    (cluster, switch, sink)
+}
+
+fn a_site_is_known_by_one_of_its_nodes() {
+    let (mut cluster, switch, sink) = two_sites();
+    let timers = Timers::hundred(&cluster, &ALL, Order::once(2_000).times(3).factor(2), &sink);
+    // The other site would act 4 s after the first.
+    timers.judge_after(&sink, Duration::from_millis(6_500)).assert_perfect();
+    // The nodes that are configured end: the others go on without them.
+    cluster.kill(0);
+    cluster.kill(2);
+    thread::sleep(Duration::from_secs(5));
+    let sink = Sink::on(SocketAddr::new(switch.sinks, 0), |_| 200);
+    let timers = Timers::hundred(&cluster, &[1, 3], Order::once(3_000).factor(2), &sink);
+    timers.judge_after(&sink, Duration::from_millis(8_500)).assert_once();
+}
+
+fn deletes_outlive_a_cut_between_sites() {
+    let (cluster, switch, sink) = two_sites();
+    let order = Order::once(4_000).times(100).factor(2);
+    let timers = Timers::hundred(&cluster, &ALL, order, &sink);
+    let ways = [0, 1].into_iter().flat_map(|one| [2, 3].map(|other| (one, other)));
+    let ways: Vec<_> = ways.flat_map(|(one, other)| [(one, other), (other, one)]).collect();
+    ways.iter().for_each(|(from, to)| switch.lose(*from, *to));
+    // Both believe the other dead; then half is deleted through each.
+    thread::sleep(Duration::from_secs(4));
+    for (number, timer) in timers.all.iter().enumerate() {
+        let answer = cluster.request(number % 4, "DELETE", &timer.location, "");
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    thread::sleep(Duration::from_secs(16));
+    ways.iter().for_each(|(from, to)| switch.find(*from, *to));
+    let is_gone = |place: usize| {
+        timers
+            .all
+            .iter()
+            .all(|timer| cluster.request(place, "GET", &timer.location, "").status == 404)
+    };
+    until("the sites to tell each other", Duration::from_secs(30), || {
+        ALL.into_iter().all(is_gone).then_some(())
+    });
+    let before = sink.pops().len();
+    // Beyond the time for which tombstones stay without a cut.
+    thread::sleep(Duration::from_secs(12));
+    assert_eq!(sink.pops().len(), before, "none comes back");
+    assert!(ALL.into_iter().all(is_gone), "none comes back");
 }

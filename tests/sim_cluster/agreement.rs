@@ -4,7 +4,7 @@ use chronos::base::ids::TimerId;
 use chronos::shard::inspect::Held;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
-use super::model::{Checked, MS, TALK_NS, Write, broken};
+use super::model::{Checked, MS, Write, broken};
 use super::network::Place;
 use super::random::{Purpose, Stream};
 use super::story_plan::{Kind, Operation, Target};
@@ -35,9 +35,14 @@ impl World {
 
     /// The nodes that a timer is to be on when all members live.
     fn placed(&self, id: u64, factor: u8) -> u8 {
-        let up = (0..self.nodes.len())
-            .find(|node| self.nodes[*node].is_up() && self.members.new_cluster() >> node & 1 == 1);
-        let Some(up) = up else { return 0 };
+        let masks = self.options.sites.map_or(vec![u8::MAX], |sites| sites.masks().to_vec());
+        let placed = |mask: u8| self.placed_in(mask & self.members.new_cluster(), id, factor);
+        masks.into_iter().map(placed).fold(0, |all, placed| all | placed)
+    }
+
+    fn placed_in(&self, site: u8, id: u64, factor: u8) -> u8 {
+        let is_up = |node: &usize| self.nodes[*node].is_up() && site >> node & 1 == 1;
+        let Some(up) = (0..self.nodes.len()).find(is_up) else { return 0 };
         let view = &self.nodes[up].view;
         let list = view.place(TimerId(id), factor, view.new_nodes());
         let name_of = |peer| view.name_of(peer).to_owned();
@@ -56,7 +61,7 @@ impl World {
         }
         for (id, names) in &self.model.timers {
             let current = names.iter().map(|name| &self.model.writes[name]).find(|write| {
-                write.acknowledged_ns().is_some_and(|at| at + TALK_NS < now_ns)
+                write.acknowledged_ns().is_some_and(|at| at + self.model.talk_ns < now_ns)
                     && self.model.is_current(write, now_ns)
             });
             if let Some(write) = current.filter(|write| !self.model.may_be_lost(write, now_ns)) {
@@ -108,7 +113,7 @@ impl World {
         let pops = self.model.pops.range((write.name, 0)..=(write.name, u64::MAX));
         let told = pops.filter(|(_, seen)| {
             seen.iter().any(|one| {
-                matches!(one.told, Some((at, CallbackOutcome::Delivered)) if at + TALK_NS < now_ns)
+                matches!(one.told, Some((at, CallbackOutcome::Delivered)) if at + self.model.talk_ns < now_ns)
             })
         });
         let told = told.map(|(key, _)| key.1).max().unwrap_or(0);

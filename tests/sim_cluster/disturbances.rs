@@ -1,6 +1,7 @@
 //! What went wrong when, as far as it can excuse a lost, late or doubled pop.
 
 use super::options::NODES_MAX;
+use super::sites::Sites;
 
 /// A node that was disturbed counts as one that may lack something for so long afterwards.
 pub const RECOVERY_NS: u64 = 10_000_000_000;
@@ -26,6 +27,8 @@ struct Disturbance {
 /// All that went wrong so far.
 #[derive(Default)]
 pub struct Disturbances {
+    /// Nodes of two sites that cannot talk lose nothing: each site has its timers.
+    pub sites: Option<Sites>,
     all: Vec<Disturbance>,
 }
 
@@ -120,6 +123,11 @@ impl Disturbances {
         });
         let explains = |nodes: u32| {
             lasting.iter().all(|(whom, is_down)| match *whom {
+                Whom::Pair(one, other)
+                    if self.sites.is_some_and(|it| it.site_of(one) != it.site_of(other)) =>
+                {
+                    true
+                }
                 Whom::Node(node) => *is_down || nodes >> node & 1 == 1,
                 Whom::Pair(one, other) => {
                     let able = nodes & !dead;

@@ -7,6 +7,7 @@ use chronos::base::ids::{PeerIndex, ShardIndex, TimerId};
 use chronos::base::time::{Now, Tick};
 use chronos::cluster::view::View;
 use chronos::node::core::Core;
+use chronos::node::internal_api::Gate;
 use chronos::node::peering::{Connected, Hello, HelloRefusal, InboundId, PeerAction};
 use chronos::shard::effects::{
     Attempt, CallbackOutcome, Dialect, Reply, Request, Requester, Target as TimerTarget, Ticket,
@@ -17,6 +18,7 @@ use chronos::wire::timer_json::Tag;
 use super::model::{Checked, broken};
 use super::network::{ConnectionId, End, Packet, Place};
 use super::requests::Ask;
+use super::sites::FROM_SITE;
 use super::story_plan::Doom;
 use super::world::{Event, World};
 
@@ -50,6 +52,11 @@ pub struct Running {
 pub struct CoreDriver {
     pub place: Place,
     pub core: Core,
+    pub now: Now,
+    /// Who may use the internal API.
+    pub gate: Gate,
+    /// What other sites have sent, by connection, as far as it is no whole request.
+    pub from_sites: BTreeMap<ConnectionId, Vec<u8>>,
     pub inputs: VecDeque<Input>,
     /// When the next step is scheduled, and which of the steps scheduled counts.
     pub step_ns: u64,
@@ -58,7 +65,6 @@ pub struct CoreDriver {
     pub rests_until_ns: u64,
     /// Timers handed over, as last looked at.
     pub moved: u64,
-    now: Now,
     dialled: BTreeMap<PeerIndex, ConnectionId>,
     inbounds: BTreeMap<(u32, u32), ConnectionId>,
     attempts: Vec<Attempt>,
@@ -71,6 +77,8 @@ impl CoreDriver {
         Self {
             place,
             core,
+            gate: Gate::new(false),
+            from_sites: BTreeMap::new(),
             inputs: VecDeque::new(),
             step_ns: u64::MAX,
             generation: 0,
@@ -109,7 +117,10 @@ impl CoreDriver {
         let mut replies = std::mem::take(&mut self.replies);
         self.core.replies(&mut replies);
         for reply in replies.drain(..) {
-            world.answered(self.place, &reply)?;
+            match reply.to.connection {
+                FROM_SITE => self.site_reply(world, &reply),
+                _ => world.answered(self.place, &reply)?,
+            }
         }
         self.replies = replies;
         let siblings: Vec<ShardIndex> = self.core.mesh().take_wakes().collect();
@@ -155,7 +166,10 @@ impl CoreDriver {
             Input::Connected(id, hello) => {
                 let peer = world.network.connections[id].peer;
                 if self.dialled.get(&peer) == Some(&id) {
-                    let connected = Connected { dialect: Dialect::Frames, hello: Some(hello) };
+                    let connected = match world.network.connections[id].is_to_site {
+                        true => Connected { dialect: Dialect::Http, hello: None },
+                        false => Connected { dialect: Dialect::Frames, hello: Some(hello) },
+                    };
                     self.core.peer_connected(self.now, peer, &connected);
                 }
             }
@@ -212,6 +226,10 @@ impl CoreDriver {
         if !world.network.connections[id].is_open[End::Acceptor as usize] {
             return;
         }
+        if world.network.connections[id].is_to_site {
+            self.from_sites.insert(id, Vec::new());
+            return world.send(id, End::Dialler, Packet::Accepted(self.core.hello()));
+        }
         match self.core.inbound_opened(self.now, hello) {
             Ok(inbound) => {
                 self.inbounds.insert((inbound.place, inbound.generation), id);
@@ -235,6 +253,9 @@ impl CoreDriver {
             return;
         }
         let (peer, inbound) = (connection.peer, connection.inbound);
+        if connection.is_to_site && end == End::Acceptor {
+            return self.site_bytes(world, id, bytes);
+        }
         let is_broken = match (end, inbound) {
             (End::Dialler, _) => self.core.peer_received(self.now, peer, bytes).is_err(),
             (End::Acceptor, Some(inbound)) => {
@@ -278,7 +299,7 @@ impl CoreDriver {
             (End::Acceptor, Some(inbound)) => {
                 self.inbounds.remove(&(inbound.place, inbound.generation));
             }
-            (End::Acceptor, None) => {}
+            (End::Acceptor, None) => drop(self.from_sites.remove(&id)),
         }
     }
 
@@ -287,7 +308,8 @@ impl CoreDriver {
         match action {
             PeerAction::Dial(peer) => {
                 let hello = self.core.hello();
-                let id = world.dial(self.place, peer, hello);
+                let address = self.core.address_of(peer).to_owned();
+                let id = world.dial(self.place, (peer, &address), hello);
                 let former = self.dialled.insert(peer, id);
                 assert!(former.is_none(), "a peer is dialled once at a time");
             }

@@ -28,6 +28,7 @@ mod requests;
 mod seeds;
 #[path = "../sim/shrink.rs"]
 mod shrink;
+mod sites;
 mod story;
 mod story_plan;
 #[path = "../sim/trace.rs"]

@@ -8,6 +8,7 @@ use chronos::shard::effects::CallbackOutcome;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
 use super::network::Place;
+use super::sites::Sites;
 use super::story_plan::Wish;
 
 /// What was broken.
@@ -30,6 +31,8 @@ pub const MS: u64 = 1_000_000;
 pub const RANK_NS: u64 = 2_000 * MS;
 /// Within this time nodes that can talk have told each other something.
 pub const TALK_NS: u64 = 300 * MS;
+/// The same of sites, which tell each other one timer after the other.
+const SITE_TALK_NS: u64 = 1_500 * MS;
 /// Most that a start can be early after crossing nodes: each crossing converts clocks by offsets
 /// that drift for two windows of 2 s at 1 000 ppm.
 const CROSSINGS_NS: u64 = 3 * 4 * MS + MS;
@@ -123,6 +126,9 @@ pub struct Attempted {
 
 /// Everything known.
 pub struct Model {
+    /// Within this time all that can talk have told each other something.
+    pub talk_ns: u64,
+    has_sites: bool,
     pub writes: BTreeMap<usize, Write>,
     /// Names of the writes of each id, in the order in which they were sent.
     pub timers: BTreeMap<u64, Vec<usize>>,
@@ -155,14 +161,16 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(hosts: usize, drift_ppm: u64, limits: &ClusterLimits) -> Self {
+    pub fn new(hosts: usize, drift_ppm: u64, limits: &ClusterLimits, sites: Option<Sites>) -> Self {
         Self {
+            talk_ns: if sites.is_some() { SITE_TALK_NS } else { TALK_NS },
+            has_sites: sites.is_some(),
             writes: BTreeMap::new(),
             timers: BTreeMap::new(),
             pops: BTreeMap::new(),
             last: BTreeMap::new(),
             forgotten: BTreeSet::new(),
-            disturbances: Disturbances::default(),
+            disturbances: Disturbances { sites, ..Disturbances::default() },
             reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
@@ -291,6 +299,10 @@ impl Model {
         if self.acknowledges_first && later.sent_ns < over_ns.saturating_add(TALK_NS) {
             return true;
         }
+        // Another site may not have heard of the earlier one yet.
+        if self.has_sites && later.sent_ns < over_ns.saturating_add(self.talk_ns) {
+            return true;
+        }
         later.sent_ns <= over_ns.saturating_add(self.clocks.ns())
             && !self.is_steady(from_ns, until_ns)
     }
@@ -408,7 +420,7 @@ impl Model {
     /// T6, T7.
     fn is_not_superseded(&self, write: &Write, now_ns: u64) -> Checked {
         let Some(later) = self.superseded_by(write) else { return Ok(()) };
-        let known_ns = later.acknowledged_ns().expect("it is chosen for that") + TALK_NS;
+        let known_ns = later.acknowledged_ns().expect("it is chosen for that") + self.talk_ns;
         if now_ns <= known_ns {
             return Ok(());
         }
@@ -445,7 +457,7 @@ impl Model {
         for other in others {
             let is_own = (other.place.node, other.place.life) == (place.node, place.life);
             if let Some((told_ns, CallbackOutcome::Delivered)) = other.told
-                && told_ns + TALK_NS < now_ns
+                && told_ns + self.talk_ns < now_ns
             {
                 return broken("T3", text());
             }
@@ -479,7 +491,12 @@ impl Model {
             return Ok(());
         }
         let is_down = self.disturbances.has_death(from_ns, now_ns);
-        let ranks = if is_down && !self.promotion { u64::from(write.replicas) } else { 0 };
+        let ranks = match (is_down, self.has_sites) {
+            // All that one site has of the timer may be dead: the other acts behind them.
+            (true, true) => u64::from(wish.factor) + u64::from(write.replicas),
+            (true, false) if !self.promotion => u64::from(write.replicas),
+            _ => 0,
+        };
         if now_ns > due_ns + TALK_NS + ranks * RANK_NS {
             return broken("late", format!("pop {sequence} of {write:?} at {now_ns}"));
         }
@@ -497,7 +514,7 @@ impl Model {
         };
         let Some(uri) = uri else {
             let missed = names.iter().map(|name| &self.writes[name]).find(|write| {
-                write.acknowledged_ns().is_some_and(|done_ns| done_ns + TALK_NS < sent_ns)
+                write.acknowledged_ns().is_some_and(|done_ns| done_ns + self.talk_ns < sent_ns)
                     && write.pops() > 0
                     && self.is_current(write, now_ns)
                     && !self.may_be_over(write, now_ns)
@@ -514,7 +531,7 @@ impl Model {
             return broken("C3", format!("{id:x} is {uri}"));
         };
         if let Some(later) = self.superseded_by(write)
-            && later.acknowledged_ns().is_some_and(|done_ns| done_ns + TALK_NS < sent_ns)
+            && later.acknowledged_ns().is_some_and(|done_ns| done_ns + self.talk_ns < sent_ns)
             && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
         {
             return broken("C3", format!("read {write:?} after {later:?}"));

@@ -60,6 +60,8 @@ pub struct Connection {
     pub target: usize,
     pub acceptor: Option<Place>,
     pub inbound: Option<InboundId>,
+    /// It is dialled to another site: HTTP, whose bytes only TCP protects.
+    pub is_to_site: bool,
     /// By end: whether it still exists there.
     pub is_open: [bool; 2],
     /// Whether the dialler has been told how the dial ended.
@@ -141,6 +143,7 @@ impl Network {
             target,
             acceptor: None,
             inbound: None,
+            is_to_site: false,
             is_open: [true, false],
             is_settled: false,
             flight: Default::default(),
@@ -169,7 +172,9 @@ impl Network {
         };
         match packet {
             Packet::Bytes(mut bytes) => {
-                let spoil = self.spoils.iter().position(|spoil| (spoil.0, spoil.1) == nodes);
+                let is_sound = self.connections[id].is_to_site;
+                let is_meant = |spoil: &(usize, usize, Spoil)| (spoil.0, spoil.1) == nodes;
+                let spoil = self.spoils.iter().position(|spoil| !is_sound && is_meant(spoil));
                 let spoil = spoil.map(|at| self.spoils.swap_remove(at).2);
                 match spoil {
                     Some(Spoil::Bit) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronos::base::ids::{PeerIndex, ShardCount};
-use chronos::cluster::view::View;
+use chronos::cluster::view::{PeerKind, View};
 use chronos::node::core::Core;
 use chronos::node::mesh::mesh;
 use chronos::node::peering::{Hello, Identity};
@@ -224,13 +224,19 @@ impl World {
     }
 
     /// A core dials a peer.
-    pub fn dial(&mut self, place: Place, peer: PeerIndex, hello: Hello) -> ConnectionId {
-        let name = self.nodes[place.node].view.name_of(peer);
+    pub fn dial(
+        &mut self,
+        place: Place,
+        (peer, name): (PeerIndex, &str),
+        hello: Hello,
+    ) -> ConnectionId {
         let target = (0..self.nodes.len()).find(|node| self.nodes[*node].name == name);
         let target = target.expect("only nodes of the run are members");
         let target = self.twin_reached(place.node, target);
         let mut arrivals = Vec::new();
         let id = self.network.dial(self.now_ns, place, peer, target, hello, &mut arrivals);
+        let kind = self.nodes[place.node].view.peers()[peer.index()].kind;
+        self.network.connections[id].is_to_site = matches!(kind, PeerKind::Site(_));
         self.arrivals(arrivals);
         self.schedule(self.now_ns + DIAL_NS, Event::DialTimeout(id));
         id

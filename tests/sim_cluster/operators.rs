@@ -11,6 +11,7 @@ use super::model::MS;
 use super::network::Place;
 use super::nodes::node_name;
 use super::options::NODES_MAX;
+use super::sites::{Sites, site_name};
 use super::world::{Event, World};
 
 /// Files reach all nodes within this.
@@ -60,6 +61,7 @@ impl Lists {
 
 /// Who is a member.
 pub struct Members {
+    pub sites: Option<Sites>,
     pub lists: Lists,
     /// The files of all time.
     pub written: Vec<Lists>,
@@ -78,6 +80,7 @@ impl Members {
         let staying = ((1_u16 << nodes) - 1) as u8;
         let lists = Lists { staying, joining: 0, leaving: 0 };
         Self {
+            sites: None,
             lists,
             written: vec![lists],
             held: [None; NODES_MAX],
@@ -108,14 +111,18 @@ impl Members {
             (0..NODES_MAX).filter(|node| mask >> node & 1 == 1).map(node_name).collect::<Vec<_>>()
         };
         let lists = self.lists_of(node);
+        let (site, mask) = match self.sites {
+            Some(sites) => (sites.site_of(node), sites.masks()[sites.site_of(node)]),
+            None => (0, u8::MAX),
+        };
         let membership = Membership {
             localhost: node_name(node),
-            nodes: names(lists.staying),
+            nodes: names(lists.staying & mask),
             joining: names(lists.joining),
             leaving: names(lists.leaving),
-            local_site: "site1".into(),
-            remote_sites: Vec::new(),
-            replicate_across_sites: false,
+            local_site: site_name(site),
+            remote_sites: self.sites.map_or_else(Vec::new, |sites| sites.remote(node)),
+            replicate_across_sites: self.sites.is_some(),
         };
         Arc::new(View::build(former, &membership).expect("a good file"))
     }
@@ -124,6 +131,9 @@ impl Members {
 impl World {
     /// Fewest nodes that a write can be placed on, whatever files nodes have.
     pub fn members_min(&self) -> u32 {
+        if let Some(sites) = self.options.sites {
+            return sites.nodes_min();
+        }
         let held = self.members.held.iter().flatten().map(|(lists, _)| *lists);
         let places = |lists: Lists| lists.places_min(self.members.lists.all());
         held.chain([self.members.lists]).map(places).min().expect("there is one file at least")

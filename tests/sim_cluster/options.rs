@@ -10,6 +10,7 @@ use chronos::store::wheel::Geometry;
 
 use super::random::{Purpose, Stream};
 use super::rarities::Rarities;
+use super::sites::Sites;
 
 /// Nodes of the largest cluster, those that join late included.
 pub const NODES_MAX: usize = 5;
@@ -62,6 +63,8 @@ pub struct Options {
     /// A node that stays dead when the others are healed.
     pub stays_dead: Option<usize>,
     pub rarities: Rarities,
+    /// The nodes are two sites.
+    pub sites: Option<Sites>,
 }
 
 impl Options {
@@ -86,7 +89,7 @@ impl Options {
         let has_nodes_die = matches!(trouble, Trouble::OneAtATime | Trouble::Storm);
         let stays_dead = (nodes > 1 && has_nodes_die && draw.chance(20))
             .then(|| draw.range(0, nodes as u64 - 1) as usize);
-        Self {
+        let drawn = Self {
             seed,
             nodes,
             spares: if has_operator { (NODES_MAX - nodes).min(2) } else { 0 },
@@ -122,6 +125,20 @@ impl Options {
             lost_reply_percent: draw.pick(&[0, 0, 10]),
             stays_dead,
             rarities: Rarities::draw(seed, trouble, has_operator),
+            sites: None,
+        };
+        drawn.with_sites()
+    }
+
+    fn with_sites(self) -> Self {
+        let sites = Sites::draw(&self);
+        let Some(known) = sites else { return self };
+        Self {
+            sites,
+            stays_dead: self.stays_dead.filter(|node| known.may_die(*node)),
+            // So that all tombstones have ended when a run ends.
+            cluster: ClusterLimits { tombstone_hold_ms: 20_000, ..self.cluster },
+            ..self
         }
     }
 

@@ -44,6 +44,7 @@ fn options(promotion: bool, shards: u16) -> Options {
         operator_changes: 0,
         lost_reply_percent: 0,
         stays_dead: None,
+        sites: None,
         ..Options::draw(1)
     }
 }

@@ -365,6 +365,9 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
         made.push((at_ms * MS, Fault::Change { joining: joining << options.nodes, leaving }));
     }
     rare_faults(options, &mut made);
+    if let Some(sites) = options.sites {
+        sites.faults(options, &mut made);
+    }
     made.sort_by_key(|(at_ns, _)| *at_ns);
     made
 }

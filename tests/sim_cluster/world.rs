@@ -138,13 +138,13 @@ impl World {
         let hosts = options.hosts as usize;
         let mut world = Self {
             now_ns: 0,
-            model: Model::new(hosts, drift_ppm, &options.cluster),
+            model: Model::new(hosts, drift_ppm, &options.cluster, options.sites),
             callbacks: CallbackWorld::new(options.seed, options.hosts, &options.callbacks),
             trace: Trace::new(keep_trace),
             interleaving: draw.clone(),
             network,
             nodes,
-            members: Members::new(options.nodes),
+            members: Members { sites: options.sites, ..Members::new(options.nodes) },
             twin: None,
             running: Vec::new(),
             asked: BTreeMap::new(),
@@ -182,9 +182,9 @@ impl World {
             self.schedule(heal_ns + after_ms * MS, Event::Clean);
         }
         // Tombstones stay while a node is dead, longer if the clock of who deleted is ahead.
-        let held_ms = match self.options.stays_dead {
-            Some(_) => 2 * self.options.cluster.tombstone_hold_ms + 20_000,
-            None => 0,
+        let held_ms = match (self.options.stays_dead, self.options.sites) {
+            (None, None) => 0,
+            _ => 2 * self.options.cluster.tombstone_hold_ms + 20_000,
         };
         self.schedule(heal_ns + (END_MS + held_ms) * MS, Event::End);
         self.schedule(CHECK_MS * MS, Event::Check);

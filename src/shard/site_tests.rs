@@ -1,0 +1,405 @@
+//! Two sites of two nodes each that tell each other everything at once: what a site is told, by
+//! whom, and what stays while it cannot be told. Links and their faults are the simulator's.
+
+use std::sync::Arc;
+
+use super::effects::{
+    Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester,
+    Target, ToPeer,
+};
+use super::{Shard, ShardConfig};
+use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
+use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::ranked::Replicas;
+use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
+use crate::cluster::detector::Liveness;
+use crate::cluster::view::{Membership, PeerKind, View};
+use crate::store::wheel::Geometry;
+use crate::timer::definition::{Definition, encode_content};
+use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, TimerCopy};
+use crate::wire::peer_message::{decode_message, decode_result};
+
+const START_MS: u64 = 1_000_000;
+const FROM: Requester =
+    Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
+/// Nodes 0 and 1 are the first site, 2 and 3 the second.
+const NODES: usize = 4;
+
+struct Sites {
+    shards: Vec<Shard>,
+    views: Vec<Arc<View>>,
+    /// Which node talks to which site over its connection: `None`, it is cut.
+    lines: [[Option<usize>; 2]; NODES],
+    /// The nodes of the first site do not hear each other.
+    is_apart: bool,
+    /// These get no time.
+    frozen: &'static [usize],
+    now_ms: u64,
+    /// Milliseconds after the start, node, sequence number.
+    pops: Vec<(u64, usize, u64)>,
+    answers: Vec<Answer>,
+    outcome: fn(usize, u64) -> CallbackOutcome,
+}
+
+fn name(node: usize) -> String {
+    format!("10.{}.0.{}:7253", node / 2 + 1, node % 2 + 1)
+}
+
+fn view(node: usize, are_sites: bool) -> Arc<View> {
+    let site = node / 2;
+    let membership = Membership {
+        localhost: name(node),
+        nodes: vec![name(2 * site), name(2 * site + 1)],
+        local_site: format!("site{}", site + 1),
+        remote_sites: vec![(format!("site{}", 2 - site), name(2 * (1 - site)))],
+        replicate_across_sites: are_sites,
+        ..Membership::default()
+    };
+    Arc::new(View::build(None, &membership).expect("a good configuration"))
+}
+
+impl Sites {
+    fn new() -> Self {
+        Self::with(true)
+    }
+
+    fn with(are_sites: bool) -> Self {
+        let views: Vec<_> = (0..NODES).map(|node| view(node, are_sites)).collect();
+        let now = Now { mono: MonoNs(START_MS * TICK_NS), wall: WallMs(START_MS) };
+        let shard = |node: usize| {
+            let config = ShardConfig {
+                own: ShardIndex(0),
+                shards: ShardCount::new(1),
+                instance: NodeInstance::new(node as u8, 0),
+                geometry: Geometry::TINY,
+                index_segments: 4,
+                hash_seed: 5,
+                records_max: 1_000_000,
+                store_bytes_max: 1 << 40,
+                pops_per_turn_max: 256,
+                tags_max: 8,
+                callbacks: CallbackLimits::default(),
+                cluster: ClusterLimits::default(),
+                view: views[node].clone(),
+            };
+            Shard::new(config, now)
+        };
+        let mut sites = Self {
+            shards: (0..NODES).map(shard).collect(),
+            views: views.clone(),
+            lines: [[Some(0), Some(2)]; NODES],
+            is_apart: false,
+            frozen: &[],
+            now_ms: START_MS,
+            pops: Vec::new(),
+            answers: Vec::new(),
+            outcome: |_, _| CallbackOutcome::Delivered,
+        };
+        for at in 0..NODES {
+            for peer in views[at].connected_nodes().union(views[at].connected_sites()).iter() {
+                sites.believe(at, peer, Liveness::Alive);
+            }
+        }
+        sites
+    }
+
+    fn now(&self) -> Now {
+        Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(self.now_ms) }
+    }
+
+    fn believe(&mut self, at: usize, peer: PeerIndex, liveness: Liveness) {
+        let is_site = matches!(self.views[at].peers()[peer.index()].kind, PeerKind::Site(_));
+        let dialect = if is_site { Dialect::Http } else { Dialect::Frames };
+        let has_gaps = liveness == Liveness::Alive;
+        self.handle(at, Event::Peer { peer, liveness, dialect, has_gaps });
+    }
+
+    /// A node's connection to the other site ends or stands again.
+    fn cut(&mut self, node: usize, is_cut: bool) {
+        let other = 1 - node / 2;
+        self.lines[node][other] = if is_cut { None } else { Some(2 * other) };
+        let peer = self.views[node].connected_sites().iter().next().expect("one other site");
+        self.believe(node, peer, if is_cut { Liveness::Dead } else { Liveness::Alive });
+    }
+
+    /// The nodes of the first site lose each other or meet again.
+    fn part(&mut self, is_apart: bool) {
+        self.is_apart = is_apart;
+        for (at, about) in [(0, 1), (1, 0)] {
+            let peer = self.views[at].node_named(&name(about)).expect("a member");
+            self.believe(at, peer, if is_apart { Liveness::Dead } else { Liveness::Alive });
+        }
+    }
+
+    fn handle(&mut self, node: usize, event: Event<'_>) {
+        let (now, mut outbox) = (self.now(), Outbox::default());
+        self.shards[node].handle(now, event, &mut outbox);
+        self.deliver(node, outbox);
+    }
+
+    fn deliver(&mut self, node: usize, outbox: Outbox) {
+        self.answers.extend(outbox.replies.into_iter().map(|reply| reply.answer));
+        let mut unheard = Vec::new();
+        for ToPeer { peer, purpose, bytes } in outbox.to_peers {
+            let bytes = &outbox.peer_bytes[bytes];
+            match (self.views[node].peers()[peer.index()].kind, self.lines[node][1 - node / 2]) {
+                (PeerKind::Site(_), Some(to)) => self.tell_site(node, to, (peer, purpose), bytes),
+                (PeerKind::Site(_), None) => unheard.push((peer, purpose)),
+                (PeerKind::Node(_), _) if self.is_apart && node < 2 => {
+                    unheard.push((peer, purpose))
+                }
+                (PeerKind::Node(_), _) => self.tell_node(node, peer, purpose, bytes),
+            }
+        }
+        // As links do: what cannot be sent is told when all else has been given to its link.
+        for (peer, purpose) in unheard {
+            self.handle(node, Event::PeerUnheard { peer, purpose });
+        }
+        for attempt in outbox.attempts {
+            let sequence = attempt.ticket.sequence;
+            self.pops.push((self.now_ms - START_MS, node, sequence));
+            let outcome = (self.outcome)(node, sequence);
+            self.handle(node, Event::CallbackFinished { ticket: attempt.ticket, outcome });
+        }
+    }
+
+    fn tell_node(&mut self, node: usize, peer: PeerIndex, purpose: Purpose, bytes: &[u8]) {
+        let to = node ^ 1;
+        assert_eq!(self.views[node].name_of(peer), name(to), "there is one other");
+        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
+        let from = self.views[to].node_named(&name(node));
+        let message = decode_message(&mut &bytes[..]).expect("encoded by a shard");
+        let (now, mut replies) = (self.now(), Outbox::default());
+        let event = Event::PeerMessage { ticket, from, clock_offset_ns: 0, message };
+        self.shards[to].handle(now, event, &mut replies);
+        let reply = replies.peer_replies.pop().expect("every message is answered");
+        let result = replies.peer_bytes[reply.bytes].to_vec();
+        self.deliver(to, replies);
+        let result = decode_result(&mut &result[..]).expect("encoded by a shard");
+        self.handle(node, Event::PeerResult { peer, purpose, result });
+    }
+
+    /// As over the internal HTTP API: whole copies, without the nodes of the site.
+    fn tell_site(
+        &mut self,
+        node: usize,
+        to: usize,
+        (peer, purpose): (PeerIndex, Purpose),
+        bytes: &[u8],
+    ) {
+        let message = decode_message(&mut &bytes[..]).expect("encoded by a shard");
+        let PeerMessage::Copy(copy) = message else { panic!("a site is told copies: {message:?}") };
+        let copy = TimerCopy { replicas: Replicas::new(), is_write: false, ..copy };
+        self.handle(to, Event::Request { from: FROM, request: Request::Merge(copy) });
+        let result = match self.answers.pop() {
+            Some(Answer::Done { .. }) => PeerResult::Held,
+            other => {
+                assert!(matches!(other, Some(Answer::Refused(_))), "{other:?}");
+                PeerResult::Refused(PeerRefusal::Full)
+            }
+        };
+        self.handle(node, Event::PeerResult { peer, purpose, result });
+    }
+
+    fn run_until(&mut self, second: u64) {
+        while self.now_ms < START_MS + second * 1_000 {
+            self.now_ms += 100;
+            for node in (0..NODES).filter(|node| !self.frozen.contains(node)) {
+                let (now, mut outbox) = (self.now(), Outbox::default());
+                self.shards[node].tick(now, &mut outbox);
+                self.deliver(node, outbox);
+            }
+        }
+    }
+
+    fn ask(&mut self, node: usize, request: Request<'_>) -> TimerId {
+        self.handle(node, Event::Request { from: FROM, request });
+        match self.answers.pop() {
+            Some(Answer::Done { id, .. }) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn create(&mut self, node: usize, seconds: (u64, u64), factor: u8) -> TimerId {
+        let mut content = Vec::new();
+        encode_content("/pop", &[], b"opaque", &mut content);
+        self.ask(
+            node,
+            Request::Create(Definition {
+                interval_ms: seconds.0 * 1_000,
+                repeat_for_ms: seconds.1 * 1_000,
+                factor: Some(factor),
+                authority: "host:80",
+                content: &content,
+            }),
+        )
+    }
+
+    fn delete(&mut self, node: usize, id: TimerId, factor: u8) {
+        self.ask(node, Request::Delete(Target { id, factor: Some(factor), filter: None }));
+    }
+
+    /// The nodes that hold the timer, alive.
+    fn holders(&self, id: TimerId) -> Vec<usize> {
+        let holds = |node: &usize| {
+            let shard = &self.shards[*node];
+            shard.find(id).is_some_and(|slot| shard.records.get(slot).is_live())
+        };
+        (0..NODES).filter(holds).collect()
+    }
+
+    /// The node of a site that a timer with one replica is on.
+    fn holder(&self, id: TimerId, site: usize) -> usize {
+        let view = &self.views[2 * site];
+        let list = view.place(id, 1, view.new_nodes());
+        let peer = view.peer_of(list.as_slice()[0]).expect("a member");
+        (0..NODES).find(|node| name(*node) == view.name_of(peer)).expect("known")
+    }
+
+    fn audit(&self) {
+        self.shards.iter().for_each(|shard| shard.audit().expect("all parts agree"));
+    }
+}
+
+#[test]
+fn a_site_is_told_of_every_write_and_waits_behind_the_one_that_took_it() {
+    let mut sites = Sites::new();
+    let id = sites.create(1, (20, 40), 2);
+    assert_eq!(sites.holders(id), [0, 1, 2, 3]);
+    sites.run_until(50);
+    let [first, second] = sites.pops[..] else { panic!("{:?}", sites.pops) };
+    assert!(first.1 < 2 && second.1 < 2, "the site that took it: {:?}", sites.pops);
+    assert_eq!((first.0, second.0), (20_000, 40_000));
+    assert!(sites.holders(id).is_empty());
+    sites.audit();
+}
+
+#[test]
+fn a_delete_outlives_a_cut_between_sites() {
+    for deleted_at in [0, 2] {
+        let mut sites = Sites::new();
+        let id = sites.create(0, (2, 600), 2);
+        sites.run_until(5);
+        (0..NODES).for_each(|node| sites.cut(node, true));
+        sites.run_until(7);
+        sites.delete(deleted_at, id, 2);
+        sites.run_until(40);
+        let rest: Vec<usize> = (0..NODES).filter(|node| node / 2 != deleted_at / 2).collect();
+        assert_eq!(sites.holders(id), rest, "the other site does not know");
+        // Those with the old copy offer it before they are told.
+        (0..NODES).rev().for_each(|node| {
+            sites.cut(node, false);
+            sites.run_until(41 + (NODES - node) as u64);
+        });
+        let done = sites.pops.len();
+        sites.run_until(200);
+        assert!(sites.holders(id).is_empty(), "deleted through node {deleted_at}");
+        assert!(sites.pops.len() <= done, "it pops on");
+        sites.run_until(400);
+        let is_gone = sites.shards.iter().all(|shard| shard.find(id).is_none());
+        assert!(is_gone, "tombstones end");
+        sites.audit();
+    }
+}
+
+#[test]
+fn whoever_reaches_a_site_tells_what_another_node_could_not() {
+    let mut sites = Sites::new();
+    for node in [0, 1] {
+        // This node holds those with two replicas, and some of the others.
+        let ids: Vec<TimerId> = (0..16).map(|n| sites.create(node, (30, 300), 1 + n % 2)).collect();
+        let is_told = |id: &TimerId| sites.holders(*id).contains(&(node ^ 1));
+        let ids: Vec<TimerId> = ids.into_iter().filter(is_told).collect();
+        assert!(ids.len() > 8, "some of the others are elsewhere: {ids:?}");
+        sites.cut(node, true);
+        for &id in &ids {
+            sites.delete(node, id, 1);
+            assert!(
+                sites.holders(id).is_empty(),
+                "the site is told over the other node's connection"
+            );
+        }
+        sites.cut(node, false);
+    }
+}
+
+#[test]
+fn what_no_node_could_tell_a_site_is_told_when_it_is_back() {
+    let mut sites = Sites::new();
+    let ids: Vec<TimerId> = (0..20).map(|_| sites.create(0, (30, 300), 1)).collect();
+    [0, 1].iter().for_each(|node| sites.cut(*node, true));
+    ids.iter().for_each(|id| sites.delete(1, *id, 1));
+    sites.run_until(2);
+    // Only one node of the site comes back, whoever holds the timer.
+    sites.cut(1, false);
+    sites.run_until(4);
+    for &id in &ids {
+        let is_told = sites.holder(id, 0) == 1;
+        assert_eq!(sites.holders(id).is_empty(), is_told, "{id:?}");
+    }
+    sites.cut(0, false);
+    sites.run_until(6);
+    assert!(ids.iter().all(|id| sites.holders(*id).is_empty()));
+}
+
+/// A site that was stopped hears at once that much has been done and that much is overdue.
+#[test]
+fn ranks_that_hear_of_overdue_pops_do_not_do_them_at_once() {
+    let mut sites = Sites::new();
+    for _ in 0..10 {
+        sites.create(0, (1, 60), 2);
+    }
+    sites.run_until(5);
+    (0..NODES).for_each(|node| sites.cut(node, true));
+    sites.frozen = &[0, 1];
+    sites.run_until(25);
+    sites.frozen = &[];
+    (0..NODES).for_each(|node| sites.cut(node, false));
+    let begun = sites.pops.len();
+    sites.run_until(40);
+    let mut by_both: Vec<_> = sites.pops[begun..].iter().filter(|pop| pop.1 < 2).collect();
+    assert!(by_both.len() > 100, "the first site does them");
+    by_both.sort_by_key(|pop| pop.2);
+    let of = |sequence: u64, node: usize| {
+        by_both.iter().filter(|pop| (pop.2, pop.1) == (sequence, node)).count()
+    };
+    for sequence in 1..=60 {
+        let both = (of(sequence, 0), of(sequence, 1));
+        assert!(both.0 + both.1 <= 10, "pop {sequence} of 10 timers was done {both:?} times");
+    }
+}
+
+#[test]
+fn a_node_that_was_cut_off_acts_again_when_it_has_delivered_something() {
+    const REACHES_FROM: u64 = 30;
+    let mut sites = Sites::with(false);
+    sites.outcome = |node, sequence| match (node, sequence) {
+        (0, 10..REACHES_FROM) => CallbackOutcome::Unreachable,
+        _ => CallbackOutcome::Delivered,
+    };
+    let mut ids = Vec::new();
+    while ids.len() < 20 {
+        let id = sites.create(0, (1, 60), 2);
+        match sites.holder(id, 0) {
+            0 => ids.push(id),
+            _ => sites.delete(0, id, 2),
+        }
+    }
+    sites.run_until(10);
+    sites.part(true);
+    sites.run_until(20);
+    let given_up = |sites: &Sites| sites.shards[0].counters().given_up;
+    let alone = given_up(&sites);
+    assert!(alone > 0, "it reaches no callback host");
+    sites.part(false);
+    sites.run_until(29);
+    let trials = given_up(&sites) - alone;
+    assert!((1..=20).contains(&trials), "two a second at most: {trials}");
+    sites.run_until(40);
+    let begun = sites.pops.len();
+    sites.run_until(50);
+    let by_it = |pop: &&(u64, usize, u64)| pop.1 == 0;
+    let count = sites.pops[begun..].iter().filter(by_it).count();
+    assert_eq!(count, sites.pops.len() - begun, "it acts again");
+    sites.audit();
+}

@@ -1,0 +1,182 @@
+//! A second site in some of the runs: which nodes are in which, how each is configured there, and
+//! the internal HTTP API through which they talk, as a node's engine serves it.
+
+use std::net::IpAddr;
+
+use chronos::base::ids::ShardIndex;
+use chronos::shard::effects::{Answer, Reply, Request, Requester};
+use chronos::timer::admission::admit_told;
+use chronos::wire::internal_json::parse_any;
+use chronos::wire::timer_json::JsonScratch;
+use chronos::wire::timer_path::{TimerPath, parse_path};
+
+use super::driver::CoreDriver;
+use super::network::{ConnectionId, End, Packet};
+use super::nodes::node_name;
+use super::options::{NODES_MAX, Options, Trouble};
+use super::random::{Purpose, Stream};
+use super::rarities::Rarity;
+use super::story_plan::Fault;
+use super::world::World;
+
+/// Seeds in a hundred that have two sites, of those that can.
+const PERCENT: u64 = 25;
+/// In place of the number of a client's connection: a copy from another site.
+pub const FROM_SITE: u32 = 3;
+const OPAQUE_BYTES_MAX: u32 = 1_000;
+
+/// Two sites: nodes from 0 on, and from `second` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sites {
+    pub second: usize,
+    pub nodes: usize,
+    /// Each site is configured with the addresses of all nodes of the other, else with that of the
+    /// first.
+    pub has_all_addresses: bool,
+}
+
+impl Sites {
+    pub fn draw(options: &Options) -> Option<Self> {
+        let draw = &mut Stream::keyed(options.seed, Purpose::Rarities, 50);
+        let is_able = options.nodes > 1
+            && options.spares == 0
+            && options.trouble != Trouble::Plot
+            && !options.rarities.kinds.contains(&Rarity::Twins);
+        if !is_able || !draw.chance(PERCENT) {
+            return None;
+        }
+        let second = draw.range(1, options.nodes as u64 - 1) as usize;
+        Some(Self { second, nodes: options.nodes, has_all_addresses: draw.chance(50) })
+    }
+
+    /// The nodes of each.
+    pub fn masks(&self) -> [u8; 2] {
+        let below = |node: usize| ((1_u16 << node) - 1) as u8;
+        [below(self.second), below(self.nodes) & !below(self.second)]
+    }
+
+    pub fn site_of(&self, node: usize) -> usize {
+        usize::from(node >= self.second)
+    }
+
+    /// Nodes of the smaller one.
+    pub fn nodes_min(&self) -> u32 {
+        self.masks().map(u8::count_ones).into_iter().min().expect("two")
+    }
+
+    /// How the other site is written in a node's file.
+    pub fn remote(&self, node: usize) -> Vec<(String, String)> {
+        let other = 1 - self.site_of(node);
+        let nodes = (0..NODES_MAX).filter(|node| self.masks()[other] >> node & 1 == 1);
+        let count = if self.has_all_addresses { NODES_MAX } else { 1 };
+        nodes.take(count).map(|node| (site_name(other), node_name(node))).collect()
+    }
+
+    /// Whether a node may die: the other site can learn of its nodes only from those that are
+    /// configured, and so not while none of these lives.
+    pub fn may_die(&self, node: usize) -> bool {
+        self.has_all_addresses || ![0, self.second].contains(&node)
+    }
+
+    /// The faults that are left, and cuts between the sites.
+    pub fn faults(&self, options: &Options, made: &mut Vec<(u64, Fault)>) {
+        made.retain(|(_, fault)| match *fault {
+            Fault::Kill { node, .. } | Fault::Doom { node, .. } | Fault::Stop { node, .. } => {
+                self.may_die(node)
+            }
+            _ => true,
+        });
+        if options.trouble == Trouble::None {
+            return;
+        }
+        let draw = &mut Stream::keyed(options.seed, Purpose::Rarities, 51);
+        for _ in 0..draw.range(0, 2) {
+            let ms = draw.pick(&[600, 4_000, 9_000, 20_000]);
+            let at_ns = draw.range(2_000, options.safety_ms) * 1_000_000;
+            made.push((at_ns, Fault::Split { mask: self.masks()[0], ms }));
+        }
+    }
+}
+
+pub fn site_name(site: usize) -> String {
+    format!("site{}", site + 1)
+}
+
+/// A whole request: its line, its body, and how many bytes it took.
+fn request_in(bytes: &[u8]) -> Option<(String, Vec<u8>, usize)> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8_lossy(&bytes[..end]);
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let length = length.map_or(0, |length| length.parse().expect("written by a node"));
+    let body = bytes.get(end..end + length)?.to_vec();
+    Some((head.lines().next()?.to_owned(), body, end + length))
+}
+
+impl CoreDriver {
+    /// Bytes of another site over a connection that it dialled.
+    pub fn site_bytes(&mut self, world: &mut World, id: ConnectionId, bytes: &[u8]) {
+        let buffer = self.from_sites.entry(id).or_default();
+        buffer.extend_from_slice(bytes);
+        while let Some((line, body, count)) = request_in(&self.from_sites[&id]) {
+            self.from_sites.get_mut(&id).expect("looked at").drain(..count);
+            self.site_request(world, id, &line, body);
+        }
+    }
+
+    fn site_request(&mut self, world: &mut World, id: ConnectionId, line: &str, mut body: Vec<u8>) {
+        let from = node_name(world.network.connections[id].dialler.node);
+        let address: IpAddr = from.split(':').next().expect("a host").parse().expect("an address");
+        let view = self.core.view().clone();
+        if self.gate.admit(&view, self.core.site_callers(), || Some(address)).is_err() {
+            world.trace.add(world.now_ns, "stranger", [self.place.node as u64, id as u64, 0, 0]);
+            return self.site_answer(world, id, 403, b"");
+        }
+        let mut words = line.split(' ');
+        let (method, target) = (words.next().expect("one"), words.next().expect("a target"));
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        match (method, parse_path(path)) {
+            ("GET", TimerPath::Ping) if query == "members" => {
+                let mut members = Vec::new();
+                self.gate.write_members(&view, &mut members);
+                self.site_answer(world, id, 200, &members);
+            }
+            ("PUT", TimerPath::Timer(named)) => {
+                let scratch = &mut JsonScratch::default();
+                let document = parse_any(&mut body, scratch).expect("written by a node");
+                let part = document.internal.expect("a copy");
+                let mut content = Vec::new();
+                let told = admit_told(&document.timer, OPAQUE_BYTES_MAX, &mut content);
+                let told = told.expect("what a node holds is valid");
+                let factor = document.timer.replication_factor;
+                let (now, view) = (self.now, self.core.view());
+                let copy =
+                    chronos::node::internal_api::copy_of(now, view, named, factor, &part, told);
+                let from = Requester {
+                    shard: ShardIndex(self.place.core),
+                    connection: FROM_SITE,
+                    generation: 0,
+                    request: id as u32,
+                };
+                self.core.request(now, from, Request::Merge(copy));
+            }
+            other => panic!("a node asks another site for {other:?}: {line}"),
+        }
+    }
+
+    /// The shard has taken a copy of another site, or has not.
+    pub fn site_reply(&mut self, world: &mut World, reply: &Reply) {
+        let status = if matches!(reply.answer, Answer::Done { .. }) { 200 } else { 503 };
+        self.site_answer(world, reply.to.request as ConnectionId, status, b"");
+    }
+
+    fn site_answer(&mut self, world: &mut World, id: ConnectionId, status: u16, body: &[u8]) {
+        if !world.network.connections[id].is_open[End::Acceptor as usize] {
+            return;
+        }
+        let length = body.len();
+        let mut answer =
+            format!("HTTP/1.1 {status} So\r\nContent-Length: {length}\r\n\r\n").into_bytes();
+        answer.extend_from_slice(body);
+        world.send(id, End::Dialler, Packet::Bytes(answer));
+    }
+}
