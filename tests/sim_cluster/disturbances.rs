@@ -28,11 +28,16 @@ struct Disturbance {
 #[derive(Default)]
 pub struct Disturbances {
     /// Nodes of two sites that cannot talk lose nothing: each site has its timers.
-    pub sites: Option<Sites>,
+    sites: Option<Sites>,
     all: Vec<Disturbance>,
 }
 
 impl Disturbances {
+    /// None yet.
+    pub fn of(sites: Option<Sites>) -> Self {
+        Self { sites, ..Self::default() }
+    }
+
     /// Something begins and ends at a known time.
     pub fn add(&mut self, whom: Whom, from_ns: u64, to_ns: u64) {
         self.all.push(Disturbance { whom, from_ns, to_ns, is_down: false });

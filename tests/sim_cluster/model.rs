@@ -170,7 +170,7 @@ impl Model {
             pops: BTreeMap::new(),
             last: BTreeMap::new(),
             forgotten: BTreeSet::new(),
-            disturbances: Disturbances { sites, ..Disturbances::default() },
+            disturbances: Disturbances::of(sites),
             reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
