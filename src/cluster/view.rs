@@ -96,7 +96,8 @@ impl View {
     /// The view that a configuration means; peers of `former` keep their numbers. Refused: an
     /// address listed twice (in one list or in two), a node that is not in any list although lists
     /// exist, more peers than [`crate::base::limits::PEERS_MAX`] (former ones included), an empty
-    /// name; a site named twice with one address, or like this one; another `localhost` than that of `former`.
+    /// name; a site named twice with one address, or like this one; another `localhost` than that
+    /// of `former`.
     pub fn build(former: Option<&View>, membership: &Membership) -> Result<View, MembershipError> {
         check_nodes(former, membership)?;
         check_sites(membership)?;

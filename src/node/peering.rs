@@ -202,6 +202,20 @@ struct Peer {
     is_greeted: bool,
 }
 
+impl Peer {
+    /// The connection is gone, or its dial is given up.
+    fn close(&mut self) {
+        if self.stage == Stage::Open {
+            self.voice.closed();
+        }
+        self.stage = Stage::Closed;
+        self.disowns = false;
+        if let Some(site) = &mut self.site {
+            site.turn();
+        }
+    }
+}
+
 /// The dialled side of all peers of a core.
 pub(super) struct Peering {
     /// What this core says of itself.
@@ -505,15 +519,8 @@ impl Peering {
             return;
         }
         self.counters.lost += 1;
-        if dialled.stage == Stage::Open {
-            dialled.voice.closed();
-        }
-        dialled.stage = Stage::Closed;
-        dialled.disowns = false;
+        dialled.close();
         dialled.losses += 1;
-        if let Some(site) = &mut dialled.site {
-            site.turn();
-        }
         let seed = self.hello.incarnation ^ u64::from(peer.0) << 32;
         let spread = mix(seed.wrapping_add(dialled.losses << 40 | u64::from(self.hello.shard)));
         let verdict = dialled.detector.lost(now, spread);
@@ -782,11 +789,7 @@ impl Peering {
         }
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if verdict.close && dialled.stage != Stage::Closed {
-            if dialled.stage == Stage::Open {
-                dialled.voice.closed();
-            }
-            dialled.stage = Stage::Closed;
-            dialled.disowns = false;
+            dialled.close();
             self.actions.push(PeerAction::Close(peer));
         }
         if verdict.dial && dialled.stage == Stage::Closed {

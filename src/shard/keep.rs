@@ -51,8 +51,8 @@ impl Shard {
         record.schedule().due(record.sequence + 1) + delay_ms
     }
 
-    /// When a record that others told of pops here. Of a pop that is overdue already, ranks wait for
-    /// each other from now on: counted from its due time all of them would do it at once.
+    /// When a record that others told of pops here. Of a pop that is overdue already, ranks wait
+    /// for each other from now on: counted from its due time all of them would do it at once.
     pub(super) fn takes_over_at(&self, record: &Record, tick: Tick) -> Tick {
         let due = record.schedule().due(record.sequence + 1);
         let delay_ms = self.pops_at(record) - due;
