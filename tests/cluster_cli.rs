@@ -389,6 +389,13 @@ fn a_node_joins_and_another_leaves_while_timers_run() {
     cluster.assert_members(&[0], &[0]);
     assert_eq!(cluster.timers_at(0), 0, "what leaves holds nothing");
     assert_eq!((cluster.timers_at(1), cluster.timers_at(2)), (TIMERS as u64, TIMERS as u64));
+    // Until it is stopped it answers, and is no member.
+    let admin = cluster.admin(0).to_string();
+    let shown = cluster.order(1, &["status", "--admin", &admin]);
+    shown.expect(0, "2 nodes, site site1, cluster view ");
+    shown.expect(0, &format!("{first} answers and is no member"));
+    let resynchronised = cluster.order(1, &["resync", "--admin", &admin]);
+    resynchronised.expect(0, "resynchronised: 2 of 2 nodes");
     cluster.kill(0);
     cluster.order(1, &["leave", &first]).expect(0, "nothing to do");
     cluster.order(1, &["resync"]).expect(0, "resynchronised: 2 of 2 nodes");

@@ -173,6 +173,24 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_the_same_hash_is_another_key() {
+        let index = Index::new(1, 44);
+        let mut seen = HashMap::new();
+        // Of 2^19 keys some 30 pairs share their 32 bits.
+        let pair = (0..1 << 19).find_map(|key| Some((seen.insert(index.hash(key), key)?, key)));
+        let keys = pair.expect("two keys of one hash");
+        let key_of = |slot: Slot| if slot == Slot(0) { keys.0 } else { keys.1 };
+        let mut index = Index::new(1, 44);
+        index.insert(keys.0, Slot(0), key_of);
+        assert_eq!(index.get(keys.1, key_of), None);
+        assert_eq!(index.remove(keys.1, key_of), None);
+        index.insert(keys.1, Slot(1), key_of);
+        assert_eq!(index.remove(keys.1, key_of), Some(Slot(1)));
+        assert_eq!(index.get(keys.0, key_of), Some(Slot(0)));
+        assert_eq!(index.len(), 1);
+    }
+
+    #[test]
     fn neighbours_chosen_by_a_client_fill_no_table() {
         let mut index = Index::new(512, 43);
         let spacing = 1_u64 << NEIGHBOURS_BITS;

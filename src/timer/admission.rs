@@ -222,6 +222,7 @@ mod tests {
         };
         let wall = WallMs((7 << 32) + 1_000);
         let now = Now { mono: MonoNs(90_000_000 * TICK_NS), wall };
+        let mono = MonoNs(5_000_000_000 * TICK_NS);
         let back_ms = |start: Tick| 90_000_000 - start.0 as i64;
         assert_eq!(back_ms(start_of(&part(Some(-4_004), Some(1)), now)), 4_004);
         assert_eq!(back_ms(start_of(&part(Some(20), None), now)), -20);
@@ -230,6 +231,20 @@ mod tests {
         assert_eq!(back_ms(start_of(&part(None, Some(u32::MAX)), now)), 1_001, "it wraps");
         assert_eq!(back_ms(start_of(&part(None, Some(5_000)), now)), 0, "a clock that is ahead");
         assert_eq!(back_ms(start_of(&part(None, None), now)), 0);
+        // A clock that is ahead by more than an hour is one that wrapped.
+        let ahead = |ms: u32| now.wall.0 as u32 + ms;
+        assert_eq!(back_ms(start_of(&part(None, Some(ahead(START_AHEAD_MS_MAX))), now)), 0);
+        let wrapped =
+            start_of(&part(None, Some(ahead(START_AHEAD_MS_MAX + 1))), Now { mono, ..now });
+        assert_eq!(mono.tick_ceil() - wrapped, u64::from(u32::MAX - START_AHEAD_MS_MAX));
+    }
+
+    #[test]
+    fn opaque_data_of_the_limit_is_admitted_and_a_byte_more_is_not() {
+        let admitted =
+            |bytes_max| admit(&document(1.0, None), None, bytes_max, &mut Vec::new()).map(|_| ());
+        assert_eq!(admitted(4), Ok(()));
+        assert_eq!(admitted(3), Err(Rejection::OpaqueTooLong { max: 3, got: 4 }));
     }
 
     #[test]

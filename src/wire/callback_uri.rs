@@ -341,6 +341,10 @@ mod tests {
         assert_eq!(refusal(path(URI_BYTES_MAX + 1)), "longer than 2048 bytes");
         let labels = |count: usize| format!("http://{}", vec!["a".repeat(63); count].join("."));
         assert_eq!(refusal(labels(4)), "the host name exceeds 253 bytes");
+        let longest = format!("{}.{}", labels(3), "b".repeat(61));
+        assert_eq!(longest.len() - "http://".len(), 253);
+        assert_eq!(parts(&longest).2, 80);
+        assert_eq!(refusal(longest + "b"), "the host name exceeds 253 bytes");
         assert_eq!(parts(&labels(3)).2, 80);
         let label = format!("http://{}", "a".repeat(64));
         assert_eq!(refusal(label), "a label of the host name exceeds 63 bytes");

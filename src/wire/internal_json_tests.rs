@@ -295,6 +295,12 @@ fn what_is_refused_of_a_node() {
     let names = vec![r#""n""#; 17].join(",");
     let refused = refusal(r#""127.0.0.9","127.0.0.1""#, &names);
     assert_eq!(refused, "reliability.replicas: expected at most 16, got 17");
+    let sixteen: Vec<String> = (0..16).map(|name| format!("\"{name}\"")).collect();
+    let most = WATCHED.replace(r#""127.0.0.9","127.0.0.1""#, &sixteen.join(","));
+    assert!(read(&most).is_ok(), "sixteen names");
+    let names = vec![r#""n""#; 18].join(",");
+    let refused = refusal(r#""127.0.0.9","127.0.0.1""#, &names);
+    assert_eq!(refused, "reliability.replicas: expected at most 16, got 18");
     for cut in 0..WATCHED.len() {
         assert!(read(&WATCHED[..cut]).is_err(), "cut off at {cut}");
     }
@@ -311,6 +317,13 @@ fn an_answer_to_a_resynchronisation() {
     assert_eq!(writer.count(), 1);
     writer.end();
     assert_eq!(String::from_utf8(out), Ok(expected.clone()));
+    let mut two = Vec::new();
+    let mut writer = ResyncWriter::begin(&mut two);
+    writer.timer(TimerId(1), &[], &watched());
+    writer.timer(TimerId(2), &[], &watched());
+    writer.end();
+    let one = |id: u64| format!(r#"{{"TimerID":{id},"OldReplicas":[],"Timer":{WATCHED}}}"#);
+    assert_eq!(String::from_utf8(two), Ok(format!("{{\"Timers\":[{},{}]}}", one(1), one(2))));
     for body in [expected.clone(), expected.replace("\"Timers\"", "\"timers\"")] {
         let mut seen = 0;
         let mut bytes = body.into_bytes();
