@@ -461,6 +461,11 @@ impl Core {
         self.inbounds.open()
     }
 
+    /// Memory that what peers have begun takes.
+    pub fn inbounds_held_bytes(&self) -> usize {
+        self.inbounds.held_bytes()
+    }
+
     fn serve(&mut self, now: Now, from: Requester, request: Request<'_>) {
         self.parts(now).3.tell(Event::Request { from, request });
     }

@@ -1,6 +1,8 @@
 //! Connections that peers dialled, on one core: what comes over them goes to the shards that own
 //! the timers, here or over the mesh, and the results back.
 
+use std::collections::BTreeMap;
+
 use crate::base::ids::{PeerIndex, PeerSet, ShardCount, ShardIndex};
 use crate::base::time::{MonoNs, Now};
 use crate::cluster::link::Inbound;
@@ -17,6 +19,12 @@ use super::peering::{
 
 /// Connections on one core: all cores of 16 nodes of 256, if they all met the same one.
 const INBOUNDS_MAX: usize = 4_096;
+/// Of these, of one node: all of its cores, and as many that are not known to be gone yet.
+const INBOUNDS_PER_NODE_MAX: usize = 512;
+/// Memory that what peers have begun takes on one core: frames that are not complete, messages
+/// without a result, copies for them. Each turn brings 4 MiB at most, which are answered within
+/// a few turns.
+const HELD_BYTES_MAX: usize = 64 << 20;
 /// Batches kept for reuse.
 const SPARE_MAX: usize = 64;
 
@@ -36,6 +44,8 @@ struct Open {
     peer: Option<PeerIndex>,
     incarnation: u64,
     heard_at: MonoNs,
+    /// [`Inbound::held_bytes`] as last counted.
+    held_bytes: usize,
     /// Stands in the list of those with something to send.
     is_talking: bool,
 }
@@ -62,6 +72,8 @@ pub(super) struct Inbounds {
     places: Vec<Place>,
     free: Vec<u32>,
     open: usize,
+    /// The sum over all that are open.
+    held_bytes: usize,
     talking: Vec<InboundId>,
     actions: Vec<PeerAction>,
     /// By sibling: the batch that is being filled.
@@ -86,6 +98,7 @@ impl Inbounds {
             places: Vec::new(),
             free: Vec::new(),
             open: 0,
+            held_bytes: 0,
             talking: Vec::new(),
             actions: Vec::new(),
             filling: (0..shards.get()).map(|_| None).collect(),
@@ -136,6 +149,7 @@ impl Inbounds {
             peer: peering.view().node_named(&hello.name),
             incarnation: hello.incarnation,
             heard_at: now,
+            held_bytes: 0,
             is_talking: false,
         });
         self.wake_at = self.wake_at.min(now.plus_ms(dead_after_ms));
@@ -166,7 +180,10 @@ impl Inbounds {
         if dials_as_another || peering.answers_as_another(now, &hello.name, hello.incarnation) {
             return Some(HelloRefusal::Twins(hello.name.clone()));
         }
-        (self.open >= INBOUNDS_MAX).then_some(HelloRefusal::TooMany)
+        let others = self.places.iter().filter_map(|place| place.open.as_ref());
+        let of_node = others.filter(|open| open.name == hello.name).count();
+        (self.open >= INBOUNDS_MAX || of_node >= INBOUNDS_PER_NODE_MAX)
+            .then_some(HelloRefusal::TooMany)
     }
 
     /// Bytes over a connection. `Err`: it is to be closed.
@@ -223,7 +240,36 @@ impl Inbounds {
         counters.broken += u64::from(taken.is_err());
         self.places[id.place as usize].open = Some(open);
         self.talk(id);
+        self.recount(id);
+        self.shed(counters);
         taken
+    }
+
+    /// Counts what a connection holds now.
+    fn recount(&mut self, id: InboundId) {
+        let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) else { return };
+        let held_bytes = open.inbound.held_bytes();
+        let before_bytes = std::mem::replace(&mut open.held_bytes, held_bytes);
+        self.held_bytes = self.held_bytes + held_bytes - before_bytes;
+    }
+
+    /// Keeps the sum within its limit: of the node that holds most, the connection that holds most
+    /// is closed, so that no node suffers from what another one sends.
+    fn shed(&mut self, counters: &mut PeerCounters) {
+        while self.held_bytes > HELD_BYTES_MAX {
+            let mut of_nodes = BTreeMap::<&str, usize>::new();
+            let opens = || self.places.iter().filter_map(|place| place.open.as_ref());
+            opens().for_each(|open| *of_nodes.entry(&open.name).or_default() += open.held_bytes);
+            let most = of_nodes.into_iter().max_by_key(|(_, held_bytes)| *held_bytes);
+            let (name, _) = most.expect("a sum above 0 has parts");
+            let most = opens().filter(|open| open.name == name).map(|open| open.held_bytes).max();
+            let is_largest = |open: &Open| open.name == name && Some(open.held_bytes) == most;
+            let place = self.places.iter().position(|it| it.open.as_ref().is_some_and(is_largest));
+            let place = place.expect("it was found a moment ago");
+            let generation = self.places[place].generation;
+            self.close(InboundId { place: place as u32, generation });
+            counters.shed += 1;
+        }
     }
 
     /// Sends the batches that were filled; what finds no room is answered `Busy` at once.
@@ -292,6 +338,7 @@ impl Inbounds {
                 open.inbound.answer(number, result);
             }
             self.talk(id);
+            self.recount(id);
         }
         self.put_spare(results);
     }
@@ -309,6 +356,7 @@ impl Inbounds {
                 let result = decode_result(&mut &bytes[..]).expect("encoded by the shard");
                 open.inbound.answer(ticket.number, result);
                 self.talk(id);
+                self.recount(id);
             }
         }
     }
@@ -340,17 +388,24 @@ impl Inbounds {
             let begins = out.len();
             open.inbound.write(now, out);
             counters.bytes_sent += (out.len() - begins) as u64;
+            self.recount(id);
         }
     }
 
     /// A connection is gone.
     pub fn closed(&mut self, id: InboundId) {
         let Some(place) = self.at(id) else { return };
-        if place.open.take().is_some() {
+        if let Some(open) = place.open.take() {
             place.generation = place.generation.wrapping_add(1);
             self.free.push(id.place);
             self.open -= 1;
+            self.held_bytes -= open.held_bytes;
         }
+    }
+
+    fn close(&mut self, id: InboundId) {
+        self.closed(id);
+        self.actions.push(PeerAction::CloseInbound(id));
     }
 
     /// Closes the connections of those who are no members any more.
@@ -372,6 +427,11 @@ impl Inbounds {
     /// Connections open.
     pub fn open(&self) -> usize {
         self.open
+    }
+
+    /// Memory that what peers have begun takes.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// When [`Inbounds::tick`] is next due.
@@ -407,8 +467,7 @@ impl Inbounds {
             };
             if is_over(open) {
                 let id = InboundId { place, generation: *generation };
-                self.closed(id);
-                self.actions.push(PeerAction::CloseInbound(id));
+                self.close(id);
             }
         }
     }

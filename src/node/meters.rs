@@ -295,6 +295,8 @@ meters! {
     peer_refusals: Counter,
     /// Connections with peers closed because no valid frame came over them.
     peer_protocol_errors: Counter,
+    /// Connections of peers closed because all of them together held too many bytes.
+    peer_connections_shed: Counter,
     /// Connections with nodes that are no members, or another than the one dialled.
     peer_strangers: Counter,
     /// Connections refused because two live processes say that they are the same node.

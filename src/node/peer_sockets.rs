@@ -27,12 +27,16 @@ const SHARD_TRIES_MS: u64 = 200;
 /// Send buffers kept for reuse, and the largest kept: frames are cut at about 64 KiB.
 const POOL_MAX: usize = 256;
 const POOLED_BYTES_MAX: usize = 256 << 10;
+/// Bytes on their way to peers that dialled, over all connections of a core.
+const SENDING_BYTES_MAX: usize = 64 << 20;
 
 /// A connection that carries frames or HTTP.
 #[derive(Debug)]
 struct Socket {
     id: SocketId,
     is_sending: bool,
+    /// Bytes of the send under way, if the peer dialled.
+    sending_bytes: usize,
     /// When the send under way began.
     began: MonoNs,
     /// The core has something to say as soon as the send under way has ended.
@@ -43,7 +47,14 @@ struct Socket {
 
 impl Socket {
     fn new(id: SocketId) -> Self {
-        Self { id, is_sending: false, began: MonoNs(0), has_output: false, is_paused: false }
+        Self {
+            id,
+            is_sending: false,
+            sending_bytes: 0,
+            began: MonoNs(0),
+            has_output: false,
+            is_paused: false,
+        }
     }
 }
 
@@ -79,11 +90,15 @@ struct Dialled {
 pub struct PeerSockets {
     /// Upgrades that nodes refused.
     pub refused: u64,
+    /// Connections that peers dialled, closed because they took too little of what they asked for.
+    pub shed: u64,
     /// Where this node listens; peers without a port listen at the same one.
     listen: SocketAddr,
     dialled: Vec<Dialled>,
     /// By the place of their [`InboundId`].
     inbounds: Vec<Option<(InboundId, Socket)>>,
+    /// Bytes on their way to them.
+    sending_bytes: usize,
     resolver: Resolver,
     pool: Vec<Vec<u8>>,
     actions: Vec<PeerAction>,
@@ -94,9 +109,11 @@ impl PeerSockets {
     pub fn new(resolver: Resolver, listen: SocketAddr) -> Self {
         Self {
             refused: 0,
+            shed: 0,
             listen,
             dialled: Vec::new(),
             inbounds: Vec::new(),
+            sending_bytes: 0,
             resolver,
             pool: Vec::new(),
             actions: Vec::new(),
@@ -260,6 +277,7 @@ impl PeerSockets {
         let adopted = Socket { is_sending: true, began: now.mono, ..Socket::new(socket) };
         if let Some((_, former)) = self.inbounds[place].replace((inbound, adopted)) {
             // The core has given it up in this turn; its place was free at once.
+            self.sending_bytes -= former.sending_bytes;
             ring.close(former.id);
         }
         if !rest.is_empty() && core.inbound_received(now, inbound, rest).is_err() {
@@ -308,6 +326,9 @@ impl PeerSockets {
         self.recycle(buffer);
         let Some((inbound, open)) = self.inbound_at(place, socket) else { return };
         let inbound = *inbound;
+        let sent_bytes = std::mem::take(&mut open.sending_bytes);
+        self.sending_bytes -= sent_bytes;
+        let Some((_, open)) = self.inbound_at(place, socket) else { return };
         if !is_ok {
             return self.lose_inbound(ring, core, inbound);
         }
@@ -471,7 +492,21 @@ impl PeerSockets {
             return self.recycle(output);
         }
         (open.is_sending, open.began) = (true, now.mono);
+        open.sending_bytes = output.len();
+        self.sending_bytes += output.len();
         ring.send(open.id, output);
+        self.shed(ring, core);
+    }
+
+    /// Keeps what is on its way within its limit: the connection that takes most of it is closed.
+    fn shed(&mut self, ring: &mut Ring, core: &mut Core) {
+        while self.sending_bytes > SENDING_BYTES_MAX {
+            let all = self.inbounds.iter().flatten();
+            let most = all.max_by_key(|(_, open)| open.sending_bytes);
+            let inbound = most.map(|(inbound, _)| *inbound).expect("a sum above 0 has parts");
+            self.shed += 1;
+            self.lose_inbound(ring, core, inbound);
+        }
     }
 
     /// Closes the connection to a peer, or gives up its dial; the core knows.
@@ -492,6 +527,7 @@ impl PeerSockets {
     fn close_inbound(&mut self, ring: &mut Ring, inbound: InboundId) {
         let Some(place) = self.inbounds.get_mut(inbound.place as usize) else { return };
         if let Some((_, open)) = place.take_if(|(id, _)| *id == inbound) {
+            self.sending_bytes -= open.sending_bytes;
             ring.close(open.id);
         }
     }

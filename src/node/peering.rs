@@ -140,6 +140,8 @@ pub struct PeerCounters {
     pub lost: u64,
     /// Connections closed because what came over them was no frame, or had no place there.
     pub broken: u64,
+    /// Connections closed because all of them together held too many bytes.
+    pub shed: u64,
     /// Connections with nodes that are no members, or another member than was dialled.
     pub strangers: u64,
     /// Connections with a process that says it is a node which another process is.

@@ -562,6 +562,40 @@ fn a_message_without_sense_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
+fn frames_that_do_not_end_cost_their_sender_its_connections() {
+    let mut network = Network::new(&[1, 1, 1]);
+    let now = network.now();
+    let core = network.core(0, 0);
+    let mut endless = vec![1, 1, 1, 0];
+    endless.extend_from_slice(&(2_u32 << 20).to_le_bytes());
+    endless.resize(2 << 20, 0);
+    let honest = core.inbound_opened(now, &hello(&name(2), 7)).expect("nobody else is heard");
+    core.inbound_received(now, honest, &endless[..1 << 20]).expect("it may still end");
+    for _ in 0..100 {
+        let id = core.inbound_opened(now, &hello(&name(1), 5)).expect("nobody else is heard");
+        core.inbound_received(now, id, &endless).expect("it may still end");
+        assert!(core.inbounds_held_bytes() <= 64 << 20, "{}", core.inbounds_held_bytes());
+    }
+    let shed = core.peer_counters().shed;
+    assert!((60..100).contains(&shed), "{shed}: less than 64 MiB are held, or nothing is");
+    let mut actions = Vec::new();
+    core.peers(now, &mut actions);
+    let closed = actions.iter().filter(|it| matches!(it, PeerAction::CloseInbound(_))).count();
+    assert_eq!(closed as u64, shed);
+    assert!(!actions.contains(&PeerAction::CloseInbound(honest)), "another node holds most");
+    // Nor does it take the places of the others.
+    let opened = (0..600).map_while(|_| core.inbound_opened(now, &hello(&name(1), 5)).ok());
+    let kept = opened.count() as u64 + 100 - shed;
+    assert_eq!(kept, 512);
+    let refused = core.inbound_opened(now, &hello(&name(1), 5));
+    assert_eq!(refused, Err(HelloRefusal::TooMany));
+    assert!(core.inbound_opened(now, &hello(&name(2), 7)).is_ok());
+    let later = Now { mono: now.mono.plus_ms(60_000), ..now };
+    core.peers(later, &mut actions);
+    assert_eq!(core.inbounds_held_bytes(), 0, "silence ends them");
+}
+
+#[test]
 fn a_removed_member_is_closed_and_a_new_one_dialled() {
     let mut network = Network::new(&[1, 1, 1]);
     network.run(100);

@@ -211,6 +211,11 @@ impl FrameReader {
         self.partial.len()
     }
 
+    /// Memory of the frame that is not complete.
+    pub fn held_bytes(&self) -> usize {
+        if self.partial.is_empty() { 0 } else { self.partial.capacity() }
+    }
+
     /// Forgets the frame that is not complete: another connection begins.
     pub fn reset(&mut self) {
         self.partial.clear();

@@ -15,6 +15,9 @@ use crate::wire::peer_message::{PeerRefusal, PeerResult};
 /// comes again. The largest fits twice.
 const FOUND_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 
+/// Messages whose places are kept when all results are written.
+const KEPT_MESSAGES_MAX: usize = 16 << 10;
+
 /// The answering side of one connection.
 ///
 /// Memory: one frame that is not complete, 40 bytes for each of the at most
@@ -174,6 +177,9 @@ impl Inbound {
         if held > 0 {
             write_leb128(held, out);
         }
+        if self.messages.is_empty() {
+            self.messages.shrink_to(KEPT_MESSAGES_MAX);
+        }
         count
     }
 
@@ -213,10 +219,10 @@ impl Inbound {
         if rest.is_empty() { Ok(()) } else { Err(MALFORMED) }
     }
 
-    /// Memory held.
-    #[cfg(test)]
-    pub(super) fn held_bytes(&self) -> usize {
-        let messages_bytes = self.messages.capacity() * size_of::<Message>();
-        self.reader.partial_bytes() + messages_bytes + self.found_bytes
+    /// Memory that what the peer has begun takes: a frame that is not complete, messages without a
+    /// result that was written, copies that it asked for.
+    pub fn held_bytes(&self) -> usize {
+        let messages_bytes = self.messages.len() * size_of::<Message>();
+        self.reader.held_bytes() + messages_bytes + self.found_bytes
     }
 }
