@@ -66,6 +66,12 @@ pub enum Bug {
     TombstoneOffTheListAnswersReads = 29,
     /// A version is learnt however far ahead it is.
     LearnFutureVersion = 40,
+    /// The time at which a master's node was made is taken for the present, however old it is.
+    OldWitness = 60,
+    /// A bound that was deleted is made anew by a server.
+    LostBoundMadeAnew = 61,
+    /// A wall clock that was set back is not followed when that is corrected.
+    CorrectionRefused = 62,
 }
 
 impl Bug {
@@ -105,7 +111,7 @@ impl Bug {
     ];
 
     /// Those of the timestamp service: its own simulation must find each.
-    pub const TIMESTAMP: [Bug; 8] = [
+    pub const TIMESTAMP: [Bug; 11] = [
         Bug::ServedBeforeBoundIsStored,
         Bug::OracleKeepsMemory,
         Bug::LeaseFromAcknowledgement,
@@ -114,5 +120,8 @@ impl Bug {
         Bug::FloorForgotten,
         Bug::ClockJumpFollowed,
         Bug::LeaseNotChecked,
+        Bug::OldWitness,
+        Bug::LostBoundMadeAnew,
+        Bug::CorrectionRefused,
     ];
 }
