@@ -4,6 +4,7 @@
 //! A lane decides nothing about pops: the shard gives it no more attempts than the host has places,
 //! and is told how each ended. One attempt (name, connection, request, answer) has one deadline.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use crate::base::ids::HostId;
@@ -38,12 +39,13 @@ struct Call {
 enum Location {
     /// A literal.
     Fixed(SocketAddr),
-    /// A name: its addresses, and when they were asked for.
+    /// A name: its addresses, when they were asked for, and whether the answer is still to come.
     Named {
         name: String,
         port: u16,
         addresses: Vec<SocketAddr>,
         asked: Option<MonoNs>,
+        is_open: bool,
         next: usize,
     },
 }
@@ -89,8 +91,8 @@ pub struct Lanes {
     open: usize,
     deadlines: Deadlines,
     due: Vec<u32>,
-    /// Hosts with calls that wait for a name, looked through for deadlines.
-    resolving: Vec<HostId>,
+    /// Deadlines of calls that wait for the name of this host, or did.
+    resolving: BTreeSet<(MonoNs, u32)>,
     resolver: Resolver,
     limits: CallbackLimits,
     pool: Vec<Vec<u8>>,
@@ -107,7 +109,7 @@ impl Lanes {
             open: 0,
             deadlines: Deadlines::new(now),
             due: Vec::new(),
-            resolving: Vec::new(),
+            resolving: BTreeSet::new(),
             resolver,
             limits: limits.clone(),
             pool: Vec::new(),
@@ -226,13 +228,12 @@ impl Lanes {
         (asked_for, found): (&str, Vec<SocketAddr>),
     ) {
         let lane = self.lanes.get_mut(host.0 as usize).and_then(Option::as_mut);
-        let Some(Lane { location: Location::Named { name, addresses, .. }, unresolved, .. }) = lane
-        else {
-            return;
-        };
+        let Some(Lane { location, unresolved, .. }) = lane else { return };
+        let Location::Named { name, addresses, is_open, .. } = location else { return };
         if *name != asked_for {
             return;
         }
+        *is_open = false;
         // A name that no longer resolves keeps its last addresses: better an old one than none.
         if !found.is_empty() {
             *addresses = found;
@@ -269,9 +270,8 @@ impl Lanes {
 
     /// When [`Lanes::expire`] should next be called.
     pub fn next_wake(&self) -> Option<MonoNs> {
-        let calls = self.resolving.iter().filter_map(|host| self.lanes[host.0 as usize].as_ref());
-        let unresolved = calls.filter_map(|lane| lane.unresolved.first().map(|call| call.deadline));
-        unresolved.chain(self.deadlines.next_wake()).min()
+        let unresolved = self.resolving.first().map(|(deadline, _)| *deadline);
+        unresolved.into_iter().chain(self.deadlines.next_wake()).min()
     }
 
     /// Takes the next attempt that ended.
@@ -298,11 +298,8 @@ impl Lanes {
         let address = match lane.address(host, now.mono, &self.resolver, &self.limits) {
             Found::Address(address) => address,
             Found::Asked => {
-                lane.unresolved.push(call);
-                if !self.resolving.contains(&host) {
-                    self.resolving.push(host);
-                }
-                return;
+                self.resolving.insert((call.deadline, host.0));
+                return lane.unresolved.push(call);
             }
             Found::Nowhere => {
                 self.finished.push((call.ticket, CallbackOutcome::Unreachable));
@@ -366,18 +363,16 @@ impl Lanes {
 
     /// Calls whose name did not come in time.
     fn expire_unresolved(&mut self, now: Now) {
-        let (lanes, finished) = (&mut self.lanes, &mut self.finished);
-        self.resolving.retain(|host| {
-            let Some(lane) = lanes[host.0 as usize].as_mut() else { return false };
-            lane.unresolved.retain(|call| {
-                let is_due = now.mono >= call.deadline;
-                if is_due {
-                    finished.push((call.ticket, CallbackOutcome::TimedOut));
-                }
-                !is_due
-            });
-            !lane.unresolved.is_empty()
-        });
+        while let Some(&(deadline, host)) = self.resolving.first() {
+            if now.mono < deadline {
+                return;
+            }
+            self.resolving.pop_first();
+            let Some(Some(lane)) = self.lanes.get_mut(host as usize) else { continue };
+            for call in lane.unresolved.extract_if(.., |call| now.mono >= call.deadline) {
+                self.finished.push((call.ticket, CallbackOutcome::TimedOut));
+            }
+        }
     }
 
     fn recycle(&mut self, mut buffer: Vec<u8>) {
@@ -408,6 +403,7 @@ impl Lane {
                 port: uri.port,
                 addresses: Vec::new(),
                 asked: None,
+                is_open: false,
                 next: 0,
             },
         };
@@ -435,23 +431,19 @@ impl Lane {
         resolver: &Resolver,
         limits: &CallbackLimits,
     ) -> Found {
-        let (name, port, addresses, asked, next) = match &mut self.location {
+        let (name, port, addresses, asked, is_open, next) = match &mut self.location {
             Location::Fixed(address) => return Found::Address(*address),
-            Location::Named { name, port, addresses, asked, next } => {
-                (name, *port, addresses, asked, next)
+            Location::Named { name, port, addresses, asked, is_open, next } => {
+                (name, *port, addresses, asked, is_open, next)
             }
         };
         let ttl_ms = if addresses.is_empty() { limits.timeout_ms } else { limits.resolve_ttl_ms };
         let is_fresh = asked.is_some_and(|asked| now < asked.plus_ms(ttl_ms));
-        if !is_fresh && resolver.ask(Asker::Host(host), name, port) {
-            *asked = Some(now);
-            if addresses.is_empty() {
-                return Found::Asked;
-            }
+        if !is_fresh && !*is_open && resolver.ask(Asker::Host(host), name, port) {
+            (*asked, *is_open) = (Some(now), true);
         }
         if addresses.is_empty() {
-            let is_open = !self.unresolved.is_empty();
-            return if is_open { Found::Asked } else { Found::Nowhere };
+            return if *is_open { Found::Asked } else { Found::Nowhere };
         }
         *next = (*next + 1) % addresses.len();
         Found::Address(addresses[*next])

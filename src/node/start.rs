@@ -27,7 +27,7 @@ use super::meters::CoreMeters;
 use super::owner::Owner;
 use super::peer_sockets::PeerSockets;
 use super::peering::Identity;
-use super::resolver::Resolver;
+use super::resolver::{LOOKUPS_MAX, Resolver};
 use super::server::Server;
 use super::service::Service;
 use super::settings::NodeSettings;
@@ -223,7 +223,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     }
     drop(ready);
     let (mailboxes, wakers) = gather(placement.len(), &all_ready)?;
-    let resolvers = Resolver::start(wakers.clone())
+    let resolvers = Resolver::start(wakers.clone(), LOOKUPS_MAX)
         .map_err(|error| StartError::Cores(format!("cannot start the resolver: {error}")))?;
     for (go, resolver) in gos.iter().zip(resolvers) {
         // A thread that is gone is told by `has_failed`.
