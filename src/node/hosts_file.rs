@@ -79,7 +79,8 @@ mod tests {
     fn names_and_addresses_of_a_file() {
         let names = names_of(
             "# made by hand\n127.0.0.1\tlocalhost\n::1 localhost ip6-localhost # loopback\n\
-             10.0.0.1 Ralf.Example ralf\r\n10.0.0.1 ralf\n fe80::1%eth0 zone\n10.0.0.300 bad\n\n10.0.0.2",
+             10.0.0.1 Ralf.Example ralf\r\n10.0.0.1 ralf\n fe80::1%eth0 zone\n\
+             10.0.0.300 bad\n\n10.0.0.2",
         );
         assert_eq!(names["localhost"], [ip("127.0.0.1"), ip("::1")]);
         assert_eq!(names["ralf.example"], [ip("10.0.0.1")]);
