@@ -285,7 +285,6 @@ fn reasons_of_errors_are_said_by_the_program() {
     let refusals = [
         Refusal::TimersFull,
         Refusal::BytesFull,
-        Refusal::HostsFull,
         Refusal::HostQueueFull,
         Refusal::IdsExhausted,
         Refusal::CoreBusy,

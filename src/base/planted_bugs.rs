@@ -66,6 +66,8 @@ pub enum Bug {
     TombstoneOffTheListAnswersReads = 29,
     /// A version is learnt however far ahead it is.
     LearnFutureVersion = 40,
+    /// A callback host that is idle keeps its lane though another needs it.
+    IdleHostKeepsLane = 60,
 }
 
 impl Bug {
@@ -76,7 +78,7 @@ impl Bug {
     }
 
     /// Those that a simulation of one node must find.
-    pub const ONE_NODE: [Bug; 11] = [
+    pub const ONE_NODE: [Bug; 12] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -88,6 +90,7 @@ impl Bug {
         Bug::ForgetFailure,
         Bug::KeepOldSchedule,
         Bug::LeakCredit,
+        Bug::IdleHostKeepsLane,
     ];
 
     /// Those that need a second node: a simulation of a cluster must find each.
