@@ -23,6 +23,8 @@ use super::resolver::{Asker, Resolver};
 /// Request buffers kept for reuse, and the largest kept.
 const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
+/// Connections looked at, at most, for one without a request.
+const LOOKS_MAX: usize = 64;
 
 /// An attempt waiting for its connection, with its request.
 #[derive(Debug)]
@@ -89,6 +91,9 @@ pub struct Lanes {
     places: Vec<Option<Connection>>,
     free: Vec<u32>,
     open: usize,
+    open_max: usize,
+    /// Where the search for an idle connection goes on.
+    evict_at: usize,
     deadlines: Deadlines,
     due: Vec<u32>,
     /// Deadlines of calls that wait for the name of this host, or did.
@@ -100,13 +105,15 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// No lane yet.
-    pub fn new(resolver: Resolver, limits: &CallbackLimits, now: MonoNs) -> Self {
+    /// No lane yet; `open_max`: connections, of all hosts.
+    pub fn new(resolver: Resolver, limits: &CallbackLimits, open_max: u32, now: MonoNs) -> Self {
         Self {
             lanes: Vec::new(),
             places: Vec::new(),
             free: Vec::new(),
             open: 0,
+            open_max: open_max as usize,
+            evict_at: 0,
             deadlines: Deadlines::new(now),
             due: Vec::new(),
             resolving: BTreeSet::new(),
@@ -306,6 +313,10 @@ impl Lanes {
                 return self.recycle(call.request);
             }
         };
+        if self.open >= self.open_max && !self.drop_one_idle(ring) {
+            self.finished.push((call.ticket, CallbackOutcome::Unreachable));
+            return self.recycle(call.request);
+        }
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             self.places.len() as u32 - 1
@@ -347,6 +358,20 @@ impl Lanes {
         for place in idle {
             self.drop_connection(ring, place);
         }
+    }
+
+    /// Makes room for another connection, at the cost of one that waits for a request. False: none
+    /// was found.
+    fn drop_one_idle(&mut self, ring: &mut Ring) -> bool {
+        for _ in 0..LOOKS_MAX.min(self.places.len()) {
+            self.evict_at = (self.evict_at + 1) % self.places.len();
+            let connection = self.places[self.evict_at].as_ref();
+            if connection.is_some_and(|it| matches!(it.state, State::Idle)) {
+                self.drop_connection(ring, self.evict_at as u32);
+                return true;
+            }
+        }
+        false
     }
 
     fn drop_connection(&mut self, ring: &mut Ring, place: u32) {

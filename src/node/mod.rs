@@ -11,6 +11,7 @@ mod connection_tests;
 pub mod core;
 mod deadlines;
 mod engine;
+mod files;
 pub mod gather;
 mod hosts_file;
 mod http_talk;
@@ -42,4 +43,5 @@ mod timestamp_issuer;
 mod timestamp_server;
 mod voice;
 
+pub use files::FileShares;
 pub use start::{NodeHandle, StartError, start};

@@ -1,5 +1,7 @@
 //! From a complete request to a request for the shard, or to an answer at once.
 
+use std::net::SocketAddr;
+
 use crate::base::limits::Limits;
 use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
@@ -316,6 +318,13 @@ impl Service {
         self.core.forget(now, from, &mut self.references);
         self.references.shrink_to(REFERENCES_KEPT);
         Ok(())
+    }
+
+    /// Whether a connection from this address is that of another node of the cluster.
+    pub fn is_peer(&mut self, address: Option<SocketAddr>) -> bool {
+        let view = self.core.view();
+        let is_alone = view.connected_nodes().union(view.connected_sites()).is_empty();
+        !is_alone && self.gate.knows(view, address.map(|address| address.ip()))
     }
 
     /// Whether the caller may use the internal API.

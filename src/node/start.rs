@@ -21,13 +21,14 @@ use crate::timestamp::oracle::Oracle;
 use super::commands::{Command, Commander, Commands};
 use super::core::Core;
 use super::engine::Engine;
+use super::files::FileShares;
 use super::lanes::Lanes;
 use super::mesh::{MeshPort, mesh};
 use super::meters::CoreMeters;
 use super::owner::Owner;
 use super::peer_sockets::PeerSockets;
 use super::peering::Identity;
-use super::resolver::{LOOKUPS_MAX, Resolver};
+use super::resolver::Resolver;
 use super::server::Server;
 use super::service::Service;
 use super::settings::NodeSettings;
@@ -84,6 +85,8 @@ pub struct NodeHandle {
     pub cores: Vec<usize>,
     /// What the kernel offers.
     pub kernel: KernelSupport,
+    /// How the files that the process may open are shared out.
+    pub files: FileShares,
     /// The cluster that the node was started with: a new configuration is built on it, or on the
     /// last one that was built.
     pub view: Arc<View>,
@@ -159,6 +162,8 @@ struct Seat {
     own: usize,
     core: Option<usize>,
     settings: Arc<NodeSettings>,
+    /// Callback connections.
+    connections_max: u32,
     shards: ShardCount,
     listeners: Listeners,
     oracle: Option<Arc<Oracle>>,
@@ -180,15 +185,18 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         None => View::alone(&settings.name),
     });
     let kernel = probe()?;
-    raise_open_files_limit();
+    let files_max = raise_open_files_limit();
     let placement = placement(settings)?;
+    let files = FileShares::of(files_max, placement.len(), settings);
     let shards = ShardCount::new(placement.len() as u16);
     let (addresses, listeners) = listen_all(settings, placement.len())?;
     let (address, timestamp_address) = addresses;
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
     let stop = Arc::new(AtomicBool::new(false));
-    let settings = Arc::new(settings.clone());
+    let mut settings = settings.clone();
+    files.restrict(&mut settings);
+    let settings = Arc::new(settings);
     let (ready, all_ready) = channel();
     let (mut threads, mut gos) = (Vec::new(), Vec::new());
     let ports = mesh(shards, settings.limits.mesh_queue_max);
@@ -203,6 +211,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             own,
             core: placement[own],
             settings: settings.clone(),
+            connections_max: files.callbacks_per_core,
             shards,
             listeners,
             oracle: oracle.clone(),
@@ -223,7 +232,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     }
     drop(ready);
     let (mailboxes, wakers) = gather(placement.len(), &all_ready)?;
-    let resolvers = Resolver::start(wakers.clone(), LOOKUPS_MAX)
+    let resolvers = Resolver::start(wakers.clone(), files.lookups)
         .map_err(|error| StartError::Cores(format!("cannot start the resolver: {error}")))?;
     for (go, resolver) in gos.iter().zip(resolvers) {
         // A thread that is gone is told by `has_failed`.
@@ -236,6 +245,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         meters,
         cores,
         kernel,
+        files,
         view,
         oracle,
         commands,
@@ -376,7 +386,12 @@ impl Seat {
             ring,
             server: Server::new(service, own, &settings.limits, began.mono),
             timestamps: TimestampServer::new(&timestamp, issuer, began.mono),
-            lanes: Lanes::new(resolver.clone(), &settings.callbacks, began.mono),
+            lanes: Lanes::new(
+                resolver.clone(),
+                &settings.callbacks,
+                self.connections_max,
+                began.mono,
+            ),
             peers: PeerSockets::new(resolver.clone(), listen),
             resolver,
             commands: self.commands,

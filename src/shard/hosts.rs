@@ -1,6 +1,6 @@
 //! Callback hosts of one shard that have *lanes*: who waits for each, how many callbacks run, and
-//! whether the host is in trouble. A host gets its lane when a pop for it is due, and keeps it until
-//! it is idle and another needs it.
+//! whether it is in trouble. A host gets its lane when a pop for it is due, and keeps it until it
+//! is idle and another needs it.
 //!
 //! Isolation: every host has its own list and its own places, so a host that hangs fills only
 //! these. After [`SUSPECT_FAILURES`] failures in a row it is *in trouble*: one attempt at a time
@@ -259,8 +259,8 @@ impl Hosts {
         if is_proven { self.unproven -= 1 } else { self.unproven += 1 }
     }
 
-    /// Takes their lanes from hosts that no timer has named for a while; looks at `portion` places a
-    /// call.
+    /// Takes their lanes from hosts that no timer has named for a while; looks at `portion` places
+    /// a call.
     pub fn sweep(&mut self, now: Tick, portion: usize, released: &mut Vec<HostId>) {
         for _ in 0..portion.min(self.places.len()) {
             self.sweep_at = (self.sweep_at + 1) % self.places.len();

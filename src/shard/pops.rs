@@ -366,8 +366,9 @@ impl Shard {
     }
 
     /// Files a slot that is in no list for its next attempt: after a pause that doubles with the
-    /// timer's failures, for a host in trouble or without a lane a longer one, spread by the id so that
-    /// a herd does not come back as one; never after the moment of giving up.
+    /// timer's failures, for a host in trouble not before its next probe, and longer for one
+    /// without a lane; spread by the id so that a herd does not come back as one; never after the
+    /// moment of giving up.
     fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record) {
         let limits = &self.config.callbacks;
         let doublings = u32::from(record.attempts.saturating_sub(1)).min(16);

@@ -337,3 +337,22 @@ fn open_files_of_the_process() {
     node.create(&document("0", None, &sink.uri("/"), "x"));
     sink.wait_for(1);
 }
+
+#[test]
+fn clients_that_hold_connections_leave_files_for_callbacks() {
+    let node = Node::start_with_open_files(1, "", 128);
+    let told = node.logged();
+    assert!(told.contains("may open 128 files only") && told.contains("ulimit -n"), "{told}");
+    let mut first = node.client();
+    assert_eq!(first.request("GET", "/ping", "").status, 200);
+    let held: Vec<_> = (0..300).map(|_| node.client()).collect();
+    let refused = || node.metric("chronos_connections_refused_total");
+    until("refusals", || (refused() >= 200.0).then_some(()));
+    for _ in 0..3 {
+        let sink = Sink::ok();
+        first.create(&document("0", None, &sink.uri("/"), "x"));
+        sink.wait_for(1);
+    }
+    assert_eq!(node.metric("chronos_pops_failed_total"), 0.0);
+    drop(held);
+}
