@@ -154,6 +154,7 @@ impl Lanes {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         let host = connection.host;
         let State::Connecting(call) = std::mem::replace(&mut connection.state, State::Idle) else {
+            // The ring tells the end of a connect once, and of a socket that was closed nothing.
             unreachable!("a connection is told once that it stands");
         };
         if is_ok {
@@ -169,7 +170,10 @@ impl Lanes {
         self.recycle(call.request);
     }
 
-    /// Bytes of a callback server.
+    /// Bytes of a callback server. Whatever they are, they end this attempt and its connection at
+    /// the most: places are those of connections that stand (the engine leaves out what is late),
+    /// and a lane stays while the shard counts an attempt at its host, whose end it is told after
+    /// this.
     pub fn received(&mut self, now: Now, ring: &mut Ring, place: u32, received: &Received) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         let State::Busy { ticket, reader, .. } = &mut connection.state else {
@@ -212,6 +216,7 @@ impl Lanes {
                     self.drop_idle(ring, host);
                 }
             }
+            // Only what has been begun ends: receiving begins when the connection stands.
             State::Connecting(_) => unreachable!("nothing is received before a connection stands"),
             State::Idle => {}
         }
