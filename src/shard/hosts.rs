@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn a_host_that_nothing_names_is_forgotten_after_a_while() {
         let mut hosts = hosts(8);
-        let mut sweep = |hosts: &mut Hosts, at: Tick| {
+        let sweep = |hosts: &mut Hosts, at: Tick| {
             let mut released = Vec::new();
             hosts.sweep(at, 1_000, &mut released);
             assert_eq!(hosts.audit(), Ok(()));
