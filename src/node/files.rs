@@ -61,7 +61,8 @@ impl FileShares {
 
     /// The settings within these shares. A callback host gets at most a quarter of the connections,
     /// so that one that hangs does not have them all.
-    pub fn restrict(&self, settings: &mut NodeSettings) {
+    pub fn restricted(&self, settings: &NodeSettings) -> NodeSettings {
+        let mut settings = settings.clone();
         if settings.serves_timers {
             settings.limits.connections_per_core_max = self.clients_per_core;
         }
@@ -72,13 +73,13 @@ impl FileShares {
         let of_one = (self.callbacks_per_core / 4).max(1);
         callbacks.connections_per_host_max = callbacks.connections_per_host_max.min(of_one);
         callbacks.hosts_per_core_max = callbacks.hosts_per_core_max.min(self.callbacks_per_core);
+        settings
     }
 
     /// What an operator is told when there are too few files for what is configured: a sentence
     /// with the remedy.
     pub fn shortage(&self, settings: &NodeSettings) -> Option<String> {
-        let mut restricted = settings.clone();
-        self.restrict(&mut restricted);
+        let restricted = self.restricted(settings);
         if restricted == *settings {
             return None;
         }
@@ -135,9 +136,7 @@ mod tests {
     fn with_many_files_everything_is_as_configured() {
         for settings in [NodeSettings::default(), with_timestamps()] {
             let shares = FileShares::of(1 << 20, 16, &settings);
-            let mut restricted = settings.clone();
-            shares.restrict(&mut restricted);
-            assert_eq!(restricted, settings);
+            assert_eq!(shares.restricted(&settings), settings);
             assert_eq!(shares.shortage(&settings), None);
             assert_eq!(shares.lookups, LOOKUPS_MAX);
         }

@@ -185,18 +185,15 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         None => View::alone(&settings.name),
     });
     let kernel = probe()?;
-    let files_max = raise_open_files_limit();
     let placement = placement(settings)?;
-    let files = FileShares::of(files_max, placement.len(), settings);
+    let files = FileShares::of(raise_open_files_limit(), placement.len(), settings);
     let shards = ShardCount::new(placement.len() as u16);
     let (addresses, listeners) = listen_all(settings, placement.len())?;
     let (address, timestamp_address) = addresses;
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
     let stop = Arc::new(AtomicBool::new(false));
-    let mut settings = settings.clone();
-    files.restrict(&mut settings);
-    let settings = Arc::new(settings);
+    let settings = Arc::new(files.restricted(settings));
     let (ready, all_ready) = channel();
     let (mut threads, mut gos) = (Vec::new(), Vec::new());
     let ports = mesh(shards, settings.limits.mesh_queue_max);
@@ -224,11 +221,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             ready: ready.clone(),
             go: wait_for_go,
         };
-        let thread = thread::Builder::new().name(format!("chronos-{own}"));
-        let thread = thread.spawn(move || seat.run());
-        threads.push(thread.map_err(|error| {
-            StartError::Cores(format!("cannot start the thread of shard {own}: {error}"))
-        })?);
+        threads.push(seat.start()?);
     }
     drop(ready);
     let (mailboxes, wakers) = gather(placement.len(), &all_ready)?;
@@ -355,6 +348,15 @@ fn gather(
 }
 
 impl Seat {
+    /// Starts the core's thread.
+    fn start(self) -> Result<JoinHandle<Result<(), RingError>>, StartError> {
+        let own = self.own;
+        let thread = thread::Builder::new().name(format!("chronos-{own}"));
+        thread.spawn(move || self.run()).map_err(|error| {
+            StartError::Cores(format!("cannot start the thread of shard {own}: {error}"))
+        })
+    }
+
     /// The life of a core's thread.
     fn run(self) -> Result<(), RingError> {
         let mut ring = match self.make_ring() {

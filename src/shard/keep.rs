@@ -5,7 +5,7 @@ use crate::base::ids::{HostId, Slot, TimerId};
 use crate::base::limits::{RANK_DELAY_MS, TOMBSTONE_MS_MIN};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::store::payloads::PayloadRef;
+use crate::store::payloads::{PayloadRef, Payloads};
 use crate::timer::definition::Definition;
 use crate::timer::schedule::{Schedule, tombstone_ms};
 use crate::timer::version::StateKey;
@@ -283,7 +283,7 @@ impl Shard {
     }
 
     pub(super) fn room_for_bytes(&self, content_bytes: usize) -> Result<(), Refusal> {
-        let needed = self.bytes() + content_bytes as u64;
+        let needed = self.bytes() + Payloads::cost_bytes(content_bytes) as u64;
         if needed > self.config.store_bytes_max { Err(Refusal::BytesFull) } else { Ok(()) }
     }
 
