@@ -11,7 +11,7 @@ use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "ARCHITECTURE.md",
     "docs/api.md",
@@ -19,6 +19,7 @@ const DOCUMENTS: [&str; 8] = [
     "docs/metrics.md",
     "docs/operations.md",
     "docs/performance.md",
+    "docs/testing.md",
     "docs/timestamps.md",
 ];
 
@@ -285,7 +286,6 @@ fn reasons_of_errors_are_said_by_the_program() {
     let refusals = [
         Refusal::TimersFull,
         Refusal::BytesFull,
-        Refusal::HostsFull,
         Refusal::HostQueueFull,
         Refusal::IdsExhausted,
         Refusal::CoreBusy,

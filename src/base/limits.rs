@@ -26,8 +26,7 @@ pub const TOMBSTONE_MS_MIN: u64 = 10_000;
 /// How far ids may run ahead of the wall clock under a burst, in milliseconds.
 pub const CLOCK_LEAD_MS_MAX: u64 = 1_000;
 
-/// Most callback hosts that `callbacks.hosts_per_core_max` can allow: records name them in two
-/// bytes.
+/// Most callback hosts that `callbacks.hosts_per_core_max` can allow.
 pub const HOSTS_PER_CORE_MAX: u32 = 65_000;
 /// Sites that hold one timer.
 pub const SITES_PER_TIMER_MAX: usize = 8;
@@ -105,7 +104,7 @@ pub struct CallbackLimits {
     pub timeout_ms: u64,
     /// Connections (each carries one request at a time) per callback host and core.
     pub connections_per_host_max: u32,
-    /// Hosts known per core; a timer for one more is refused with 503.
+    /// Hosts per core whose pops run or wait at the same time; a pop for one more is put off.
     pub hosts_per_core_max: u32,
     /// Pops that wait for one host on one core; above it new timers for that host are refused with
     /// 503.

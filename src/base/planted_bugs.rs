@@ -81,6 +81,8 @@ pub enum Bug {
     LostBoundMadeAnew = 61,
     /// A wall clock that was set back is not followed when that is corrected.
     CorrectionRefused = 62,
+    /// A callback host that is idle keeps its lane though another needs it.
+    IdleHostKeepsLane = 63,
 }
 
 impl Bug {
@@ -91,7 +93,7 @@ impl Bug {
     }
 
     /// Those that a simulation of one node must find.
-    pub const ONE_NODE: [Bug; 11] = [
+    pub const ONE_NODE: [Bug; 12] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -103,6 +105,7 @@ impl Bug {
         Bug::ForgetFailure,
         Bug::KeepOldSchedule,
         Bug::LeakCredit,
+        Bug::IdleHostKeepsLane,
     ];
 
     /// Those that need a second node: a simulation of a cluster must find each.

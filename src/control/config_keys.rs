@@ -241,7 +241,8 @@ pub static KEYS: [Key; 74] = [
     callback!(connections_per_host_max: u32, 1, 65_535, "connections",
         "Connections to one callback host from one core; each carries one callback at a time."),
     callback!(hosts_per_core_max: u32, 1, HOSTS_PER_CORE_MAX as u64, "hosts",
-        "Callback hosts that one core knows. A timer for one more: 503."),
+        "Callback hosts of one core whose pops run or wait at the same time. A pop for one more is \
+         put off for at least 500 ms; a quarter is kept for hosts that answered when called last."),
     callback!(queue_per_host_max: u32, 1, u32::MAX as u64, "pops",
         "Pops that wait for one host on one core. Above it new timers for that host: 503."),
     callback!(retry_first_ms: u64, 1, HOUR_MS, "milliseconds",

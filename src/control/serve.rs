@@ -126,6 +126,9 @@ async fn live(
     view.timestamps = keeper.as_ref().map(|keeper| Arc::clone(keeper.board()));
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     announce(config, &view, admin_address);
+    if let Some(shortage) = node.files.shortage(&config.node) {
+        warn!("{shortage}");
+    }
     let bytes_max = config.node.limits.opaque_bytes_max;
     let meters = Arc::clone(&node.meters);
     let (originals, mut commands) =

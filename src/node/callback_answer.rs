@@ -122,10 +122,11 @@ impl AnswerReader {
     }
 
     fn skip_body(&mut self, input: &[u8]) -> Progress {
-        let status = self.status.expect("a body follows a head");
+        // A stage behind the head has been entered with its status.
+        let Some(status) = self.status else { return Progress::Partial };
         let closing = Progress::Complete { status, reusable: false };
         match &mut self.stage {
-            Stage::Head => unreachable!("a body follows a head"),
+            Stage::Head => Progress::Partial,
             Stage::Body { left } if *left > BODY_BYTES_MAX => closing,
             Stage::Body { left } => match (input.len() as u64).cmp(left) {
                 std::cmp::Ordering::Less => {
@@ -156,6 +157,8 @@ impl AnswerReader {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(bytes: &[u8]) -> Progress {
@@ -211,5 +214,61 @@ mod tests {
         assert_eq!((head, endless.end()), (Progress::Partial, Some(200)));
         let body = vec![b'x'; BODY_BYTES_MAX as usize];
         assert_eq!(endless.feed(&body), OK_CLOSING);
+    }
+
+    /// What servers say, and what they should not.
+    fn pieces() -> impl Strategy<Value = Vec<u8>> {
+        let said: [&[u8]; 16] = [
+            b"HTTP/1.1 200 OK\r\n",
+            b"HTTP/1.1 100 Continue\r\n\r\n",
+            b"HTTP/1.0 500 X\r\n",
+            b"HTTP/1.1 204 X\r\n",
+            b"Content-Length: 3\r\n",
+            b"Content-Length: 18446744073709551615\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Connection: close\r\n",
+            b"\r\n",
+            b"abc",
+            b"0\r\n\r\n",
+            b"3\r\nabc\r\n",
+            b"ffffffffffffffff\r\n",
+            b"1;x=y\r\n",
+            b"\n",
+            b":",
+        ];
+        let piece = prop_oneof![
+            8 => proptest::sample::select(said.to_vec()).prop_map(<[u8]>::to_vec),
+            1 => proptest::collection::vec(any::<u8>(), 0..40),
+            1 => (1..20_000_usize).prop_map(|count| vec![b'x'; count]),
+        ];
+        proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_server_says_is_read_in_bounded_memory(
+            bytes in pieces(),
+            cuts in proptest::collection::vec(1..2_000_usize, 1..20),
+        ) {
+            let mut reader = AnswerReader::default();
+            let mut rest = &bytes[..];
+            for cut in cuts.into_iter().cycle() {
+                let (piece, behind) = rest.split_at(cut.min(rest.len()));
+                let progress = reader.feed(piece);
+                prop_assert!(reader.partial.len() < HEAD_BYTES_MAX + piece.len());
+                match progress {
+                    Progress::Partial => {}
+                    Progress::Complete { status, .. } => {
+                        prop_assert!(status >= 200 && reader.end() == Some(status));
+                        break;
+                    }
+                    Progress::Garbage => break,
+                }
+                rest = behind;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+        }
     }
 }

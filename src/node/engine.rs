@@ -94,10 +94,10 @@ impl Engine {
         self.server.service.core.inbox(now);
         self.callbacks_finished(now, attempts);
         self.server.service.core.tick(now);
+        self.release_hosts();
         self.start_attempts(now, attempts);
         self.lanes.expire(now, &mut self.ring);
         self.callbacks_finished(now, attempts);
-        self.release_hosts();
         self.server.expire(now, &mut self.ring);
         self.timestamps.expire(now.mono, &mut self.ring);
         self.peers.act(now, &mut self.ring, &mut self.server.service.core);
@@ -278,6 +278,7 @@ impl Engine {
         }
     }
 
+    /// Before attempts: they may go to hosts that got the lanes.
     fn release_hosts(&mut self) {
         while let Some(host) = self.server.service.core.outbox().released.pop() {
             self.lanes.release(&mut self.ring, host);

@@ -274,7 +274,7 @@ impl Gate {
     }
 
     /// Whether this is the address of a member or site.
-    fn knows(&mut self, view: &Arc<View>, address: Option<IpAddr>) -> bool {
+    pub fn knows(&mut self, view: &Arc<View>, address: Option<IpAddr>) -> bool {
         if self.view.as_ref().is_none_or(|known| !Arc::ptr_eq(known, view)) {
             self.learn(view);
         }

@@ -4,6 +4,7 @@
 //! A lane decides nothing about pops: the shard gives it no more attempts than the host has places,
 //! and is told how each ended. One attempt (name, connection, request, answer) has one deadline.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ use super::resolver::{Asker, Resolver};
 /// Request buffers kept for reuse, and the largest kept.
 const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
+/// Connections looked at, at most, for one without a request.
+const LOOKS_MAX: usize = 64;
 
 /// An attempt waiting for its connection, with its request.
 #[derive(Debug)]
@@ -40,12 +43,13 @@ struct Call {
 enum Location {
     /// A literal.
     Fixed(SocketAddr),
-    /// A name: its addresses, and when they were asked for.
+    /// A name: its addresses, when they were asked for, and whether the answer is still to come.
     Named {
         name: String,
         port: u16,
         addresses: Vec<SocketAddr>,
         asked: Option<MonoNs>,
+        is_open: bool,
         next: usize,
     },
 }
@@ -89,10 +93,13 @@ pub struct Lanes {
     places: Vec<Option<Connection>>,
     free: Vec<u32>,
     open: usize,
+    open_max: usize,
+    /// Where the search for an idle connection goes on.
+    evict_at: usize,
     deadlines: Deadlines,
     due: Vec<u32>,
-    /// Hosts with calls that wait for a name, looked through for deadlines.
-    resolving: Vec<HostId>,
+    /// Deadlines of calls that wait for the name of this host, or did.
+    resolving: BTreeSet<(MonoNs, u32)>,
     resolver: Resolver,
     /// Where no callback goes.
     pub listeners: Arc<ClusterListeners>,
@@ -102,16 +109,18 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// No lane yet.
-    pub fn new(resolver: Resolver, limits: &CallbackLimits, now: MonoNs) -> Self {
+    /// No lane yet; `open_max`: connections, of all hosts.
+    pub fn new(resolver: Resolver, limits: &CallbackLimits, open_max: u32, now: MonoNs) -> Self {
         Self {
             lanes: Vec::new(),
             places: Vec::new(),
             free: Vec::new(),
             open: 0,
+            open_max: open_max as usize,
+            evict_at: 0,
             deadlines: Deadlines::new(now),
             due: Vec::new(),
-            resolving: Vec::new(),
+            resolving: BTreeSet::new(),
             resolver,
             listeners: Arc::default(),
             limits: limits.clone(),
@@ -150,6 +159,7 @@ impl Lanes {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         let host = connection.host;
         let State::Connecting(call) = std::mem::replace(&mut connection.state, State::Idle) else {
+            // The ring tells the end of a connect once, and of a socket that was closed nothing.
             unreachable!("a connection is told once that it stands");
         };
         if is_ok {
@@ -165,7 +175,10 @@ impl Lanes {
         self.recycle(call.request);
     }
 
-    /// Bytes of a callback server.
+    /// Bytes of a callback server. Whatever they are, they end this attempt and its connection at
+    /// the most: places are those of connections that stand (the engine leaves out what is late),
+    /// and a lane stays while the shard counts an attempt at its host, whose end it is told after
+    /// this.
     pub fn received(&mut self, now: Now, ring: &mut Ring, place: u32, received: &Received) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         let State::Busy { ticket, reader, .. } = &mut connection.state else {
@@ -208,6 +221,7 @@ impl Lanes {
                     self.drop_idle(ring, host);
                 }
             }
+            // Only what has been begun ends: receiving begins when the connection stands.
             State::Connecting(_) => unreachable!("nothing is received before a connection stands"),
             State::Idle => {}
         }
@@ -231,13 +245,12 @@ impl Lanes {
         (asked_for, found): (&str, Vec<SocketAddr>),
     ) {
         let lane = self.lanes.get_mut(host.0 as usize).and_then(Option::as_mut);
-        let Some(Lane { location: Location::Named { name, addresses, .. }, unresolved, .. }) = lane
-        else {
-            return;
-        };
+        let Some(Lane { location, unresolved, .. }) = lane else { return };
+        let Location::Named { name, addresses, is_open, .. } = location else { return };
         if *name != asked_for {
             return;
         }
+        *is_open = false;
         // A name that no longer resolves keeps its last addresses: better an old one than none.
         if !found.is_empty() {
             *addresses = found;
@@ -274,9 +287,8 @@ impl Lanes {
 
     /// When [`Lanes::expire`] should next be called.
     pub fn next_wake(&self) -> Option<MonoNs> {
-        let calls = self.resolving.iter().filter_map(|host| self.lanes[host.0 as usize].as_ref());
-        let unresolved = calls.filter_map(|lane| lane.unresolved.first().map(|call| call.deadline));
-        unresolved.chain(self.deadlines.next_wake()).min()
+        let unresolved = self.resolving.first().map(|(deadline, _)| *deadline);
+        unresolved.into_iter().chain(self.deadlines.next_wake()).min()
     }
 
     /// Takes the next attempt that ended.
@@ -303,17 +315,18 @@ impl Lanes {
         let address = match lane.address(host, now.mono, &self.resolver, &self.limits) {
             Found::Address(address) => address,
             Found::Asked => {
-                lane.unresolved.push(call);
-                if !self.resolving.contains(&host) {
-                    self.resolving.push(host);
-                }
-                return;
+                self.resolving.insert((call.deadline, host.0));
+                return lane.unresolved.push(call);
             }
             Found::Nowhere => {
                 self.finished.push((call.ticket, CallbackOutcome::Unreachable));
                 return self.recycle(call.request);
             }
         };
+        if self.open >= self.open_max && !self.drop_one_idle(ring) {
+            self.finished.push((call.ticket, CallbackOutcome::Unreachable));
+            return self.recycle(call.request);
+        }
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             self.places.len() as u32 - 1
@@ -360,6 +373,20 @@ impl Lanes {
         }
     }
 
+    /// Makes room for another connection, at the cost of one that waits for a request. False: none
+    /// was found.
+    fn drop_one_idle(&mut self, ring: &mut Ring) -> bool {
+        for _ in 0..LOOKS_MAX.min(self.places.len()) {
+            self.evict_at = (self.evict_at + 1) % self.places.len();
+            let connection = self.places[self.evict_at].as_ref();
+            if connection.is_some_and(|it| matches!(it.state, State::Idle)) {
+                self.drop_connection(ring, self.evict_at as u32);
+                return true;
+            }
+        }
+        false
+    }
+
     fn drop_connection(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.places[place as usize].take() else { return };
         ring.close(connection.socket);
@@ -374,18 +401,16 @@ impl Lanes {
 
     /// Calls whose name did not come in time.
     fn expire_unresolved(&mut self, now: Now) {
-        let (lanes, finished) = (&mut self.lanes, &mut self.finished);
-        self.resolving.retain(|host| {
-            let Some(lane) = lanes[host.0 as usize].as_mut() else { return false };
-            lane.unresolved.retain(|call| {
-                let is_due = now.mono >= call.deadline;
-                if is_due {
-                    finished.push((call.ticket, CallbackOutcome::TimedOut));
-                }
-                !is_due
-            });
-            !lane.unresolved.is_empty()
-        });
+        while let Some(&(deadline, host)) = self.resolving.first() {
+            if now.mono < deadline {
+                return;
+            }
+            self.resolving.pop_first();
+            let Some(Some(lane)) = self.lanes.get_mut(host as usize) else { continue };
+            for call in lane.unresolved.extract_if(.., |call| now.mono >= call.deadline) {
+                self.finished.push((call.ticket, CallbackOutcome::TimedOut));
+            }
+        }
     }
 
     fn recycle(&mut self, mut buffer: Vec<u8>) {
@@ -416,6 +441,7 @@ impl Lane {
                 port: uri.port,
                 addresses: Vec::new(),
                 asked: None,
+                is_open: false,
                 next: 0,
             },
         };
@@ -443,23 +469,19 @@ impl Lane {
         resolver: &Resolver,
         limits: &CallbackLimits,
     ) -> Found {
-        let (name, port, addresses, asked, next) = match &mut self.location {
+        let (name, port, addresses, asked, is_open, next) = match &mut self.location {
             Location::Fixed(address) => return Found::Address(*address),
-            Location::Named { name, port, addresses, asked, next } => {
-                (name, *port, addresses, asked, next)
+            Location::Named { name, port, addresses, asked, is_open, next } => {
+                (name, *port, addresses, asked, is_open, next)
             }
         };
         let ttl_ms = if addresses.is_empty() { limits.timeout_ms } else { limits.resolve_ttl_ms };
         let is_fresh = asked.is_some_and(|asked| now < asked.plus_ms(ttl_ms));
-        if !is_fresh && resolver.ask(Asker::Host(host), name, port) {
-            *asked = Some(now);
-            if addresses.is_empty() {
-                return Found::Asked;
-            }
+        if !is_fresh && !*is_open && resolver.ask(Asker::Host(host), name, port) {
+            (*asked, *is_open) = (Some(now), true);
         }
         if addresses.is_empty() {
-            let is_open = !self.unresolved.is_empty();
-            return if is_open { Found::Asked } else { Found::Nowhere };
+            return if *is_open { Found::Asked } else { Found::Nowhere };
         }
         *next = (*next + 1) % addresses.len();
         Found::Address(addresses[*next])

@@ -211,8 +211,12 @@ meters! {
     connections_refused: Counter,
     /// Callback connections open.
     callback_connections: Gauge,
-    /// Callback hosts known.
+    /// Callback hosts that timers name.
     callback_hosts: Gauge,
+    /// Callback hosts with a lane: those that had a pop, until another needs it.
+    callback_lanes: Gauge,
+    /// Times that a due pop found all lanes taken and was put off.
+    pops_without_lane: Counter,
     /// Bytes of timer memory held.
     store_bytes: Gauge,
     /// Bytes of requests begun and not complete.

@@ -54,6 +54,8 @@ pub fn publish(
     meters.future_versions.set(counted.future_versions);
     meters.store_bytes.set(shard.bytes());
     meters.callback_hosts.set(shard.hosts_known());
+    meters.callback_lanes.set(shard.lanes());
+    meters.pops_without_lane.set(counted.without_lane);
     meters.requests.set(server.answered + server.service.written);
     meters.requests_bad.set(server.service.bad);
     meters.connections.set(server.open() as u64);

@@ -16,7 +16,9 @@ use super::service::{Caller, Service};
 use super::timestamp_issuer::{Denial, Issued, Issuer};
 
 /// Connections beyond the limit that are answered 503; still more are closed without a word.
-const REFUSALS_MAX: usize = 64;
+pub const REFUSALS_MAX: usize = 64;
+/// Connections of peers beyond these that are served.
+const PEERS_BEYOND_MAX: usize = 64;
 /// How long a connection that was closed by us may still send, so that the client reads our answer
 /// before a reset.
 const LINGER_MS: u64 = 1_000;
@@ -92,7 +94,11 @@ impl Server {
     /// A client connected.
     pub fn accept(&mut self, now: Now, ring: &mut Ring, socket: SocketId) {
         let limit = self.limits.connections_per_core_max as usize;
-        if self.open >= limit + REFUSALS_MAX || self.is_stopping {
+        let is_beyond = self.open >= limit;
+        // Peers connect here, too: clients cannot keep them out.
+        let is_peer = is_beyond && self.service.is_peer(ring.far_ends().of(socket));
+        let beyond_max = REFUSALS_MAX.min(limit) + if is_peer { PEERS_BEYOND_MAX } else { 0 };
+        if self.open >= limit + beyond_max || self.is_stopping {
             self.refused += 1;
             return ring.close(socket);
         }
@@ -108,7 +114,7 @@ impl Server {
         let mut connection = Connection::new(home, self.deadlines.begin(place, idle_until));
         ring.set_owner(socket, Owner::Client(place).to_bits());
         ring.receive(socket);
-        if self.open > limit {
+        if is_beyond && !is_peer {
             self.refused += 1;
             let reason = "too many connections (limits.connections_per_core_max)";
             connection.fail(&mut self.service, 503, reason);

@@ -1,5 +1,6 @@
 //! From a complete request to a request for the shard, or to an answer at once.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::base::limits::Limits;
@@ -354,6 +355,13 @@ impl Service {
         self.gate.write_members(self.core.view(), &mut body);
         write_text(out, &body, persistence);
         Ok(())
+    }
+
+    /// Whether a connection from this address is that of another node of the cluster.
+    pub fn is_peer(&mut self, address: Option<SocketAddr>) -> bool {
+        let view = self.core.view();
+        let is_alone = view.connected_nodes().union(view.connected_sites()).is_empty();
+        !is_alone && self.gate.knows(view, address.map(|address| address.ip()))
     }
 
     /// Whether the caller may use the internal API.

@@ -21,6 +21,7 @@ use crate::timestamp::oracle::Oracle;
 use super::commands::{Command, Commander, Commands};
 use super::core::Core;
 use super::engine::Engine;
+use super::files::FileShares;
 use super::lanes::Lanes;
 use super::listeners::ClusterListeners;
 use super::mesh::{MeshPort, mesh};
@@ -85,6 +86,8 @@ pub struct NodeHandle {
     pub cores: Vec<usize>,
     /// What the kernel offers.
     pub kernel: KernelSupport,
+    /// How the files that the process may open are shared out.
+    pub files: FileShares,
     /// The cluster that the node was started with: a new configuration is built on it, or on the
     /// last one that was built.
     pub view: Arc<View>,
@@ -160,6 +163,8 @@ struct Seat {
     own: usize,
     core: Option<usize>,
     settings: Arc<NodeSettings>,
+    /// Callback connections.
+    connections_max: u32,
     shards: ShardCount,
     listeners: Listeners,
     oracle: Option<Arc<Oracle>>,
@@ -181,15 +186,15 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         None => View::alone(&settings.name),
     });
     let kernel = probe()?;
-    raise_open_files_limit();
     let placement = placement(settings)?;
+    let files = FileShares::of(raise_open_files_limit(), placement.len(), settings);
     let shards = ShardCount::new(placement.len() as u16);
     let (addresses, listeners) = listen_all(settings, placement.len())?;
     let (address, timestamp_address) = addresses;
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
     let stop = Arc::new(AtomicBool::new(false));
-    let settings = Arc::new(settings.clone());
+    let settings = Arc::new(files.restricted(settings));
     let (ready, all_ready) = channel();
     let (mut threads, mut gos) = (Vec::new(), Vec::new());
     let ports = mesh(shards, settings.limits.mesh_queue_max);
@@ -204,6 +209,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             own,
             core: placement[own],
             settings: settings.clone(),
+            connections_max: files.callbacks_per_core,
             shards,
             listeners,
             oracle: oracle.clone(),
@@ -216,15 +222,11 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             ready: ready.clone(),
             go: wait_for_go,
         };
-        let thread = thread::Builder::new().name(format!("chronos-{own}"));
-        let thread = thread.spawn(move || seat.run());
-        threads.push(thread.map_err(|error| {
-            StartError::Cores(format!("cannot start the thread of shard {own}: {error}"))
-        })?);
+        threads.push(seat.start()?);
     }
     drop(ready);
     let (mailboxes, wakers) = gather(placement.len(), &all_ready)?;
-    let resolvers = Resolver::start(wakers.clone())
+    let resolvers = Resolver::start(wakers.clone(), files.lookups)
         .map_err(|error| StartError::Cores(format!("cannot start the resolver: {error}")))?;
     for (go, resolver) in gos.iter().zip(resolvers) {
         // A thread that is gone is told by `has_failed`.
@@ -237,6 +239,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         meters,
         cores,
         kernel,
+        files,
         view,
         oracle,
         commands,
@@ -346,6 +349,15 @@ fn gather(
 }
 
 impl Seat {
+    /// Starts the core's thread.
+    fn start(self) -> Result<JoinHandle<Result<(), RingError>>, StartError> {
+        let own = self.own;
+        let thread = thread::Builder::new().name(format!("chronos-{own}"));
+        thread.spawn(move || self.run()).map_err(|error| {
+            StartError::Cores(format!("cannot start the thread of shard {own}: {error}"))
+        })
+    }
+
     /// The life of a core's thread.
     fn run(self) -> Result<(), RingError> {
         let mut ring = match self.make_ring() {
@@ -380,7 +392,12 @@ impl Seat {
             ring,
             server: Server::new(service, own, &settings.limits, began.mono),
             timestamps: TimestampServer::new(&timestamp, issuer, began.mono),
-            lanes: Lanes::new(resolver.clone(), &settings.callbacks, began.mono),
+            lanes: Lanes::new(
+                resolver.clone(),
+                &settings.callbacks,
+                self.connections_max,
+                began.mono,
+            ),
             peers: PeerSockets::new(resolver.clone(), listen),
             resolver,
             commands: self.commands,

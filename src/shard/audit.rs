@@ -25,7 +25,7 @@ impl Shard {
         }
         let count = |states: &[State]| states.iter().map(|state| by_state[*state as usize]).sum();
         let waiting: u64 = self.hosts.iter().map(|host| u64::from(host.ready.len())).sum();
-        let named: u64 = self.hosts.iter().map(|host| host.timers).sum();
+        let named = self.hosts.authorities.timers_of_all();
         let places: u64 = self.hosts.iter().map(|host| u64::from(host.in_flight)).sum();
         let live = count(&State::LIVE);
         let filed = count(&State::FILED);
@@ -35,12 +35,13 @@ impl Shard {
             ("records in waiting lists", waiting, count(&[State::Ready])),
             ("pops waiting, counted", self.counters.waiting, waiting),
             ("timers counted", self.counters.timers, live),
-            ("timers named by hosts", named, live),
+            ("timers that name authorities", named, live),
             ("records named by placements", self.placements.timers(), self.records.len()),
             ("tombstones counted", self.counters.tombstones, count(&[State::Tombstone])),
             ("places taken at hosts", places, self.counters.in_flight),
         ];
         self.audit_tags()?;
+        self.hosts.audit()?;
         match checks.iter().find(|(_, found, expected)| found != expected) {
             Some((what, found, expected)) => Err(format!("{what}: {found}, expected {expected}")),
             None => Ok(()),

@@ -241,9 +241,6 @@ pub enum Refusal {
     /// limits.store_bytes_max.
     #[error("timer memory is full (limits.store_bytes_max); retry later or on another node")]
     BytesFull,
-    /// callbacks.hosts_per_core_max.
-    #[error("too many distinct callback hosts (callbacks.hosts_per_core_max); retry later")]
-    HostsFull,
     /// callbacks.queue_per_host_max.
     #[error(
         "too many pops wait for this callback host (callbacks.queue_per_host_max); retry later"
@@ -422,8 +419,8 @@ pub struct Outbox {
     pub replies: Vec<Reply>,
     /// Callbacks to make; each needs its content copied before the shard sees another event.
     pub attempts: Vec<Attempt>,
-    /// Hosts that no timer names any more: their connections can be closed. The number may be given
-    /// to another host.
+    /// Hosts that lost their lanes: their connections can be closed. Taken before the attempts: the
+    /// number may have been given to another host, to which they go.
     pub released: Vec<HostId>,
     /// Messages to peers, in order.
     pub to_peers: Vec<ToPeer>,

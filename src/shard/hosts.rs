@@ -1,18 +1,20 @@
-//! Callback hosts of one shard: who waits for each, how many callbacks run, and whether the host is
-//! in trouble.
+//! Callback hosts of one shard that have *lanes*: who waits for each, how many callbacks run, and
+//! whether it is in trouble. A host gets its lane when a pop for it is due, and keeps it until it
+//! is idle and another needs it.
 //!
 //! Isolation: every host has its own list and its own places, so a host that hangs fills only
 //! these. After [`SUSPECT_FAILURES`] failures in a row it is *in trouble*: one attempt at a time
 //! probes it, its waiting pops are moved back into the wheel in portions, and pops that come due go
-//! there at once.
-
-use ahash::RandomState;
-use hashbrown::HashTable;
+//! there at once. Lanes are bounded, and some are kept for hosts that answer: those that do not can
+//! never have them all.
 
 use crate::base::ids::{HostId, Slot};
 use crate::base::limits::CallbackLimits;
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
 use crate::store::links::{Fifo, Links};
+
+use super::authorities::{Authorities, AuthorityId};
 
 /// Failures in a row, at any timer of the host, after which it is suspected. One server that died
 /// behind a balancer of four fails a quarter of the attempts: eight in a row then happen once in 65
@@ -21,17 +23,17 @@ pub(super) const SUSPECT_FAILURES: u32 = 8;
 /// How long a host without timers is remembered, so that its connections and health survive a
 /// pause.
 const IDLE_HOST_MS: u64 = 60_000;
+/// Lanes looked at, at most, for one that is idle.
+const LOOKS_MAX: usize = 64;
 
 /// One callback host.
 #[derive(Debug)]
 pub(super) struct Host {
-    pub authority: Box<str>,
+    authority: AuthorityId,
     /// Due pops waiting for a place.
     pub ready: Fifo,
     /// Places taken.
     pub in_flight: u32,
-    /// Live timers that name this host.
-    pub timers: u64,
     /// Failures since the last success.
     pub failures: u32,
     /// Pause after the next failure, while in trouble.
@@ -41,112 +43,148 @@ pub(super) struct Host {
     idle_since: Tick,
     /// Whether the host stands in the list of hosts to be emptied.
     listed: bool,
+    /// Whether it answered when it was called last.
+    is_proven: bool,
 }
 
 impl Host {
     pub fn is_in_trouble(&self) -> bool {
         self.failures >= SUSPECT_FAILURES
     }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.ready.is_empty() && !self.listed
+    }
 }
 
 /// All callback hosts of a shard.
 pub(super) struct Hosts {
+    /// Who timers name, with a lane or without.
+    pub authorities: Authorities,
     places: Vec<Option<Host>>,
     free: Vec<u32>,
-    by_authority: HashTable<u32>,
-    hasher: RandomState,
+    /// Hosts with lanes that have not answered.
+    unproven: usize,
     /// Hosts in trouble that still have waiting pops.
     troubled: Vec<HostId>,
-    authority_bytes: usize,
     hosts_max: usize,
     places_per_host: u32,
     retry_first_ms: u64,
     retry_max_ms: u64,
     /// Where the sweep for idle hosts goes on.
     sweep_at: usize,
+    /// Where the search for an idle lane goes on.
+    evict_at: usize,
 }
 
 impl Hosts {
-    pub fn new(hash_seed: u64, limits: &CallbackLimits) -> Self {
+    pub fn new(authorities: Authorities, limits: &CallbackLimits) -> Self {
+        let hosts_max = limits.hosts_per_core_max as usize;
         Self {
-            places: Vec::new(),
+            authorities,
+            // Never moves; the kernel gives its pages as they are used.
+            places: Vec::with_capacity(hosts_max),
             free: Vec::new(),
-            by_authority: HashTable::new(),
-            hasher: RandomState::with_seeds(hash_seed, !hash_seed, hash_seed.rotate_left(17), 11),
+            unproven: 0,
             troubled: Vec::new(),
-            authority_bytes: 0,
-            hosts_max: limits.hosts_per_core_max as usize,
+            hosts_max,
             places_per_host: limits.connections_per_host_max,
             retry_first_ms: limits.retry_first_ms,
             retry_max_ms: limits.retry_max_ms,
             sweep_at: 0,
+            evict_at: 0,
         }
     }
 
     pub fn get(&self, host: HostId) -> &Host {
-        self.places[host.0 as usize].as_ref().expect("a host is kept while anything names it")
+        self.places[host.0 as usize].as_ref().expect("a host keeps its lane while it has work")
     }
 
     pub fn get_mut(&mut self, host: HostId) -> &mut Host {
-        self.places[host.0 as usize].as_mut().expect("a host is kept while anything names it")
+        self.places[host.0 as usize].as_mut().expect("a host keeps its lane while it has work")
     }
 
     pub fn authority(&self, host: HostId) -> &str {
-        &self.get(host).authority
+        self.authorities.text(self.get(host).authority)
     }
 
+    /// Hosts with lanes.
     pub fn len(&self) -> u64 {
-        self.by_authority.len() as u64
+        (self.places.len() - self.free.len()) as u64
     }
 
     pub fn bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Option<Host>>() + self.authority_bytes
+        self.places.len() * size_of::<Option<Host>>() + self.authorities.bytes()
     }
 
-    /// The host with this authority.
-    pub fn find(&self, authority: &str) -> Option<HostId> {
-        let places = &self.places;
-        let same = |&place: &u32| authority_of(places, place) == authority;
-        self.by_authority.find(self.hasher.hash_one(authority), same).map(|&place| HostId(place))
+    /// The host under this authority; it gets a lane if it has none, if need be that of an idle
+    /// host, which is then `released`. `None`: all lanes are in use.
+    #[inline]
+    pub fn admit(
+        &mut self,
+        authority: AuthorityId,
+        now: Tick,
+        released: &mut Vec<HostId>,
+    ) -> Option<HostId> {
+        self.authorities.host(authority).or_else(|| self.give_lane(authority, now, released))
     }
 
-    /// The host with this authority, made if new. `None`: as many hosts are known as may be.
-    pub fn intern(&mut self, authority: &str, now: Tick) -> Option<HostId> {
-        if let Some(known) = self.find(authority) {
-            return Some(known);
-        }
-        if self.by_authority.len() >= self.hosts_max {
-            return None;
+    #[cold]
+    fn give_lane(
+        &mut self,
+        authority: AuthorityId,
+        now: Tick,
+        released: &mut Vec<HostId>,
+    ) -> Option<HostId> {
+        let is_proven = self.authorities.is_proven(authority);
+        // A quarter is kept for hosts that answer.
+        let unproven_max = self.hosts_max - self.hosts_max / 4;
+        let only_unproven = !is_proven && self.unproven >= unproven_max;
+        if only_unproven || self.len() >= self.hosts_max as u64 {
+            released.push(self.take_idle(only_unproven)?);
         }
         let host = Host {
-            authority: authority.into(),
+            authority,
             ready: Fifo::new(),
             in_flight: 0,
-            timers: 0,
             failures: 0,
             pause_ms: self.retry_first_ms,
             probe_at: Tick(0),
             idle_since: now,
             listed: false,
+            is_proven,
         };
-        self.authority_bytes += authority.len();
+        self.unproven += usize::from(!is_proven);
         let place = self.free.pop().unwrap_or(self.places.len() as u32);
         match self.places.get_mut(place as usize) {
             Some(empty) => *empty = Some(host),
             None => self.places.push(Some(host)),
         }
-        let places = &self.places;
-        let hasher = &self.hasher;
-        let rehash = |&place: &u32| hasher.hash_one(authority_of(places, place));
-        self.by_authority.insert_unique(hasher.hash_one(authority), place, rehash);
+        self.authorities.set_host(authority, Some(HostId(place)));
         Some(HostId(place))
     }
 
-    /// A timer no longer names the host.
-    pub fn leave(&mut self, host: HostId, now: Tick) {
-        let host = self.get_mut(host);
-        host.timers -= 1;
-        host.idle_since = now;
+    /// Takes its lane from a host that is idle, each in its turn.
+    fn take_idle(&mut self, only_unproven: bool) -> Option<HostId> {
+        let looks = if is_planted(Bug::IdleHostKeepsLane) { 0 } else { LOOKS_MAX };
+        for _ in 0..looks.min(self.places.len()) {
+            self.evict_at = (self.evict_at + 1) % self.places.len();
+            let is_wanted = |host: &Host| host.is_idle() && !(only_unproven && host.is_proven);
+            if self.places[self.evict_at].as_ref().is_some_and(is_wanted) {
+                let host = HostId(self.evict_at as u32);
+                self.forget(host);
+                return Some(host);
+            }
+        }
+        None
+    }
+
+    /// A timer no longer names the authority.
+    pub fn leave(&mut self, authority: AuthorityId, now: Tick) {
+        if let Some(host) = self.authorities.host(authority) {
+            self.get_mut(host).idle_since = now;
+        }
+        self.authorities.leave(authority);
     }
 
     /// Whether a callback may start now: a free place, and while in trouble only one probe after
@@ -191,14 +229,20 @@ impl Hosts {
     /// The host answered.
     pub fn succeeded(&mut self, host: HostId) {
         let first = self.retry_first_ms;
-        let host = self.get_mut(host);
-        host.failures = 0;
-        host.pause_ms = first;
+        let entry = self.get_mut(host);
+        entry.failures = 0;
+        entry.pause_ms = first;
+        if !entry.is_proven {
+            self.prove(host, true);
+        }
     }
 
     /// The host did not answer. Failures of one burst count as one step of the pause.
     pub fn failed(&mut self, host: HostId, now: Tick) {
         let pause_max = self.retry_max_ms;
+        if self.get(host).failures + 1 >= SUSPECT_FAILURES && self.get(host).is_proven {
+            self.prove(host, false);
+        }
         let host = self.get_mut(host);
         host.failures = host.failures.saturating_add(1);
         if host.is_in_trouble() && now >= host.probe_at {
@@ -207,18 +251,27 @@ impl Hosts {
         }
     }
 
-    /// Forgets hosts that nothing has named for a while; looks at `portion` places a call.
+    fn prove(&mut self, host: HostId, is_proven: bool) {
+        let entry = self.get_mut(host);
+        entry.is_proven = is_proven;
+        let authority = entry.authority;
+        self.authorities.set_proven(authority, is_proven);
+        if is_proven { self.unproven -= 1 } else { self.unproven += 1 }
+    }
+
+    /// Takes their lanes from hosts that no timer has named for a while; looks at `portion` places
+    /// a call.
     pub fn sweep(&mut self, now: Tick, portion: usize, released: &mut Vec<HostId>) {
         for _ in 0..portion.min(self.places.len()) {
             self.sweep_at = (self.sweep_at + 1) % self.places.len();
-            let place = self.sweep_at as u32;
-            let is_idle = self.places[self.sweep_at].as_ref().is_some_and(|host| {
-                let unused = host.timers == 0 && host.in_flight == 0 && host.ready.is_empty();
-                unused && !host.listed && now - host.idle_since >= IDLE_HOST_MS
+            let is_unused = self.places[self.sweep_at].as_ref().is_some_and(|host| {
+                let is_old = now - host.idle_since >= IDLE_HOST_MS;
+                is_old && host.is_idle() && self.authorities.timers(host.authority) == 0
             });
-            if is_idle {
-                self.forget(place);
-                released.push(HostId(place));
+            if is_unused {
+                let host = HostId(self.sweep_at as u32);
+                self.forget(host);
+                released.push(host);
             }
         }
     }
@@ -228,16 +281,232 @@ impl Hosts {
         self.places.iter().flatten()
     }
 
-    fn forget(&mut self, place: u32) {
-        let hash = self.hasher.hash_one(authority_of(&self.places, place));
-        let entry = self.by_authority.find_entry(hash, |&other| other == place);
-        entry.expect("every host is in the table").remove();
-        let host = self.places[place as usize].take().expect("found just now");
-        self.authority_bytes -= host.authority.len();
-        self.free.push(place);
+    /// Whether authorities, lanes and counts agree.
+    pub fn audit(&self) -> Result<(), String> {
+        for (place, host) in (0..).zip(&self.places) {
+            let Some(host) = host else { continue };
+            let named = self.authorities.host(host.authority);
+            let is_proven = self.authorities.is_proven(host.authority);
+            if named != Some(HostId(place)) || is_proven != host.is_proven {
+                return Err(format!("host {place} is {named:?} to its authority"));
+            }
+        }
+        let unproven = self.iter().filter(|host| !host.is_proven).count();
+        if unproven != self.unproven || self.len() > self.hosts_max as u64 {
+            return Err(format!("{} lanes, {unproven} unproven", self.len()));
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, host: HostId) {
+        let forgotten = self.places[host.0 as usize].take();
+        let forgotten = forgotten.expect("only a host with a lane is forgotten");
+        self.unproven -= usize::from(!forgotten.is_proven);
+        self.free.push(host.0);
+        self.authorities.set_host(forgotten.authority, None);
     }
 }
 
-fn authority_of(places: &[Option<Host>], place: u32) -> &str {
-    &places[place as usize].as_ref().expect("the table names only known hosts").authority
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::Slot;
+
+    const AT: Tick = Tick(1_000_000);
+
+    fn hosts(hosts_per_core_max: u32) -> Hosts {
+        let limits = CallbackLimits { hosts_per_core_max, ..CallbackLimits::default() };
+        Hosts::new(Authorities::new(2, 3), &limits)
+    }
+
+    /// A host that timers name, with a lane if it gets one; and who lost it.
+    fn admit(hosts: &mut Hosts, text: &str) -> (Option<HostId>, Vec<HostId>) {
+        let authority = hosts.authorities.enter(text);
+        let mut released = Vec::new();
+        let host = hosts.admit(authority, AT, &mut released);
+        assert_eq!(hosts.audit(), Ok(()));
+        (host, released)
+    }
+
+    fn busy(hosts: &mut Hosts, text: &str) -> HostId {
+        let host = admit(hosts, text).0.expect("a lane is free");
+        hosts.get_mut(host).in_flight = 1;
+        host
+    }
+
+    fn fail(hosts: &mut Hosts, host: HostId, times: u32) {
+        for _ in 0..times {
+            hosts.failed(host, AT);
+        }
+    }
+
+    #[test]
+    fn an_idle_host_gives_its_lane_to_one_that_needs_it() {
+        let mut hosts = hosts(2);
+        let first = busy(&mut hosts, "a");
+        let (second, _) = admit(&mut hosts, "b");
+        let (third, released) = admit(&mut hosts, "c");
+        assert_eq!((third, released), (second, vec![HostId(1)]));
+        assert_eq!(hosts.authority(HostId(1)), "c");
+        assert_eq!(admit(&mut hosts, "a"), (Some(first), vec![]), "who has a lane keeps it");
+        hosts.get_mut(HostId(1)).in_flight = 1;
+        assert_eq!(admit(&mut hosts, "d"), (None, vec![]));
+        hosts.get_mut(first).in_flight = 0;
+        assert_eq!(admit(&mut hosts, "d"), (Some(first), vec![first]));
+        assert_eq!((hosts.len(), hosts.authorities.len()), (2, 4));
+    }
+
+    #[test]
+    fn waiting_pops_keep_a_lane() {
+        let mut hosts = hosts(1);
+        let (host, _) = admit(&mut hosts, "a");
+        let host = host.expect("the first");
+        let mut links = Links::new();
+        links.ensure(Slot(0));
+        hosts.get_mut(host).ready.push_back(&mut links, Slot(0));
+        assert_eq!(admit(&mut hosts, "b"), (None, vec![]));
+        fail(&mut hosts, host, SUSPECT_FAILURES);
+        hosts.list_if_troubled(host);
+        assert_eq!(hosts.take_from_troubled(&mut links), Some((host, Slot(0))));
+        assert_eq!(admit(&mut hosts, "b"), (None, vec![]), "it is listed still");
+        assert_eq!(hosts.take_from_troubled(&mut links), None);
+        assert!(!hosts.has_waiting_in_trouble());
+        assert_eq!(admit(&mut hosts, "b"), (Some(host), vec![host]));
+    }
+
+    #[test]
+    fn hosts_that_do_not_answer_leave_lanes_to_those_that_do() {
+        let mut hosts = hosts(8);
+        let good = busy(&mut hosts, "good");
+        hosts.succeeded(good);
+        for number in 0..6 {
+            busy(&mut hosts, &format!("silent{number}"));
+        }
+        assert_eq!(admit(&mut hosts, "silent6"), (None, vec![]), "six of eight are theirs");
+        hosts.get_mut(good).in_flight = 0;
+        assert_eq!(admit(&mut hosts, "silent6"), (None, vec![]), "not that of one that answers");
+        let another = admit(&mut hosts, "another").0;
+        assert_eq!(another, None, "one that was never called is as they are");
+        // It answered before it lost its lane.
+        let known = hosts.authorities.enter("known");
+        hosts.authorities.set_proven(known, true);
+        assert_eq!(admit(&mut hosts, "known"), (Some(HostId(7)), vec![]));
+        hosts.get_mut(HostId(7)).in_flight = 1;
+        let also = hosts.authorities.enter("also known");
+        hosts.authorities.set_proven(also, true);
+        assert_eq!(admit(&mut hosts, "also known"), (Some(good), vec![good]));
+        // Who does not answer any more is no longer one of them.
+        fail(&mut hosts, HostId(7), SUSPECT_FAILURES - 1);
+        assert!(hosts.authorities.is_proven(known));
+        fail(&mut hosts, HostId(7), 1);
+        assert!(!hosts.authorities.is_proven(known));
+        assert_eq!(hosts.audit(), Ok(()));
+        hosts.succeeded(HostId(7));
+        assert!(hosts.authorities.is_proven(known));
+        assert_eq!(hosts.audit(), Ok(()));
+    }
+
+    #[test]
+    fn a_search_for_an_idle_lane_looks_at_a_bounded_number() {
+        let mut hosts = hosts(1_000);
+        for number in 0..1_000 {
+            let host = admit(&mut hosts, &format!("h{number}")).0;
+            let host = host.or_else(|| {
+                let known = hosts.authorities.enter(&format!("h{number}"));
+                hosts.authorities.set_proven(known, true);
+                admit(&mut hosts, &format!("h{number}")).0
+            });
+            hosts.get_mut(host.expect("a lane is free")).in_flight = 1;
+        }
+        hosts.get_mut(HostId(500)).in_flight = 0;
+        hosts.evict_at = 0;
+        let mut tries = 0;
+        let found = loop {
+            tries += 1;
+            if let (Some(host), _) = admit(&mut hosts, "late") {
+                break host;
+            }
+        };
+        assert_eq!((found, tries), (HostId(500), 500_usize.div_ceil(LOOKS_MAX)));
+    }
+
+    #[test]
+    fn failures_of_one_burst_are_one_step_of_the_pause() {
+        let mut hosts = hosts(4);
+        let (host, _) = admit(&mut hosts, "a");
+        let host = host.expect("the first");
+        fail(&mut hosts, host, SUSPECT_FAILURES - 1);
+        assert!(!hosts.get(host).is_in_trouble() && hosts.may_start(host, AT));
+        fail(&mut hosts, host, 40);
+        let limits = CallbackLimits::default();
+        assert_eq!(hosts.get(host).probe_at, AT + limits.retry_first_ms);
+        let mut at = AT;
+        let mut pause_ms = limits.retry_first_ms;
+        for _ in 0..10 {
+            assert!(!hosts.may_start(host, at + (pause_ms - 1)));
+            at = at + pause_ms;
+            assert!(hosts.may_start(host, at));
+            hosts.get_mut(host).in_flight = 1;
+            assert!(!hosts.may_start(host, at), "one probe at a time");
+            hosts.get_mut(host).in_flight = 0;
+            hosts.failed(host, at);
+            pause_ms = (pause_ms * 2).min(limits.retry_max_ms);
+        }
+        hosts.succeeded(host);
+        assert!(hosts.may_start(host, at) && hosts.get(host).failures == 0);
+        fail(&mut hosts, host, SUSPECT_FAILURES);
+    }
+
+    #[test]
+    fn places_of_a_well_host_are_counted() {
+        let mut hosts = hosts(4);
+        let (host, _) = admit(&mut hosts, "a");
+        let host = host.expect("the first");
+        hosts.get_mut(host).in_flight = CallbackLimits::default().connections_per_host_max - 1;
+        assert!(hosts.may_start(host, AT));
+        hosts.get_mut(host).in_flight += 1;
+        assert!(!hosts.may_start(host, AT));
+    }
+
+    #[test]
+    fn a_host_that_nothing_names_is_forgotten_after_a_while() {
+        let mut hosts = hosts(8);
+        let sweep = |hosts: &mut Hosts, at: Tick| {
+            let mut released = Vec::new();
+            hosts.sweep(at, 1_000, &mut released);
+            assert_eq!(hosts.audit(), Ok(()));
+            released
+        };
+        let (a, b) = (admit(&mut hosts, "a").0, admit(&mut hosts, "b").0);
+        let (a, b) = (a.expect("a lane"), b.expect("a lane"));
+        let later = AT + IDLE_HOST_MS;
+        assert_eq!(sweep(&mut hosts, later), [], "timers name both");
+        let authority = hosts.get(a).authority;
+        hosts.leave(authority, later);
+        assert_eq!(sweep(&mut hosts, later + (IDLE_HOST_MS - 1)), []);
+        hosts.get_mut(a).in_flight = 1;
+        assert_eq!(sweep(&mut hosts, later + IDLE_HOST_MS), [], "its callback runs");
+        hosts.get_mut(a).in_flight = 0;
+        assert_eq!(sweep(&mut hosts, later + IDLE_HOST_MS), [a]);
+        assert_eq!((hosts.len(), hosts.authorities.len()), (1, 1));
+        assert_eq!(hosts.authority(b), "b");
+        assert_eq!(admit(&mut hosts, "c").0, Some(a), "its lane is given to the next");
+    }
+
+    #[test]
+    fn a_sweep_looks_at_a_portion() {
+        let mut hosts = hosts(8);
+        for text in ["a", "b", "c", "d"] {
+            admit(&mut hosts, text);
+            let authority = hosts.authorities.enter(text);
+            hosts.leave(authority, AT);
+            hosts.leave(authority, AT);
+        }
+        let mut released = Vec::new();
+        for swept in [1, 2, 3, 4, 4] {
+            hosts.sweep(AT + IDLE_HOST_MS, 1, &mut released);
+            assert_eq!(released.len(), swept);
+        }
+        assert_eq!((hosts.len(), hosts.authorities.len()), (0, 0));
+    }
 }

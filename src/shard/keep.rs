@@ -5,15 +5,16 @@ use crate::base::ids::{HostId, PeerSet, Slot, TimerId};
 use crate::base::limits::{RANK_DELAY_MS, TOMBSTONE_MS_MIN};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::store::payloads::PayloadRef;
+use crate::store::payloads::{PayloadRef, Payloads};
 use crate::timer::definition::Definition;
 use crate::timer::schedule::{Schedule, tombstone_ms};
 use crate::timer::version::StateKey;
 
 use super::Shard;
+use super::authorities::AuthorityId;
 use super::effects::Refusal;
 use super::placements::Placement;
-use super::record::{HostId16, Record, State};
+use super::record::{Ms48, Record, State};
 
 /// All of a state but what is only carried: a client's write, a peer's copy.
 #[derive(Clone, Copy)]
@@ -64,12 +65,12 @@ impl Shard {
     }
 
     /// Holds a live state in place of whatever is held under the id. What can refuse has been asked
-    /// before.
+    /// before; the authority has been entered for it.
     pub(super) fn hold(
         &mut self,
         tick: Tick,
         outline: &Outline,
-        host: HostId,
+        authority: AuthorityId,
         content: &[u8],
     ) -> Slot {
         let found = self.find(outline.id);
@@ -82,15 +83,14 @@ impl Shard {
             version: outline.key.version,
             start: outline.start,
             interval_ms: outline.interval_ms,
-            repeat_for_ms: outline.repeat_for_ms,
+            repeat_for: Ms48::new(outline.repeat_for_ms),
             sequence: outline.key.sequence,
             payload: self.payloads.insert(content),
             placement: self.placements.enter(&outline.placement),
-            host: host.into(),
+            authority,
             state: State::Armed,
             attempts: 0,
         };
-        self.hosts.get_mut(host).timers += 1;
         self.counters.timers += 1;
         self.enter_tags(&record);
         let pops_at = self.takes_over_at(&record, tick);
@@ -111,11 +111,11 @@ impl Shard {
             version: outline.key.version,
             start: outline.start,
             interval_ms,
-            repeat_for_ms: outline.repeat_for_ms,
+            repeat_for: Ms48::new(outline.repeat_for_ms),
             sequence: outline.key.sequence,
             payload: PayloadRef::EMPTY,
             placement: self.placements.enter(&outline.placement),
-            host: HostId16::NONE,
+            authority: AuthorityId::NONE,
             state: State::Tombstone,
             attempts: 0,
         };
@@ -129,13 +129,13 @@ impl Shard {
     pub(super) fn entomb(&mut self, tick: Tick, slot: Slot, former: &Record) {
         self.leave_tags(&self.records.get(slot).clone());
         let record = self.records.get_mut(slot);
-        let (payload, host) = (record.payload, record.host());
+        let (payload, authority) = (record.payload, record.authority);
         record.state = State::Tombstone;
         record.payload = PayloadRef::EMPTY;
-        record.host = HostId16::NONE;
+        record.authority = AuthorityId::NONE;
         let interval_ms = record.interval_ms;
         self.payloads.remove(payload);
-        self.hosts.leave(host, tick);
+        self.hosts.leave(authority, tick);
         self.counters.timers -= 1;
         self.counters.tombstones += 1;
         let stays_ms = tombstone_ms(interval_ms, self.config.callbacks.tombstone_ms_max);
@@ -158,7 +158,7 @@ impl Shard {
         }
         // A delete is as old as its version; a timer that came to its end, as its last pop. The
         // interval may be that of an earlier definition, whose copies are to be outlived.
-        let ended = record.start + record.repeat_for_ms;
+        let ended = record.start + record.repeat_for.get();
         let last_pop = record.schedule().due(record.sequence).min(ended);
         // Of a version that no clock can tell the age of, the last pop tells it: that was at most
         // an interval before.
@@ -196,7 +196,8 @@ impl Shard {
                 self.wheel.remove(&mut self.links, slot);
             }
             State::Ready => {
-                self.hosts.get_mut(record.host()).ready.remove(&mut self.links, slot);
+                let host = self.host_waited_for(&record);
+                self.hosts.get_mut(host).ready.remove(&mut self.links, slot);
                 self.counters.waiting -= 1;
             }
             State::InFlight => {}
@@ -248,7 +249,7 @@ impl Shard {
         self.placements.leave(held.placement);
         if held.is_live() {
             self.payloads.remove(held.payload);
-            self.hosts.leave(held.host(), tick);
+            self.hosts.leave(held.authority, tick);
             self.counters.timers -= 1;
         } else {
             self.counters.tombstones -= 1;
@@ -269,7 +270,8 @@ impl Shard {
                 self.wheel.rearm(&mut self.links, slot, due);
             }
             State::Ready => {
-                self.hosts.get_mut(former.host()).ready.remove(&mut self.links, slot);
+                let host = self.host_waited_for(former);
+                self.hosts.get_mut(host).ready.remove(&mut self.links, slot);
                 self.counters.waiting -= 1;
                 self.wheel.insert(&mut self.links, slot, due);
             }
@@ -277,14 +279,22 @@ impl Shard {
         }
     }
 
-    /// The callback host of a new definition, unless too many hosts are known or too many pops wait
-    /// for it.
-    pub(super) fn admit_host(&mut self, authority: &str, tick: Tick) -> Result<HostId, Refusal> {
-        let host = self.hosts.intern(authority, tick).ok_or(Refusal::HostsFull)?;
-        if self.hosts.get(host).ready.len() >= self.config.callbacks.queue_per_host_max {
+    /// The host of a record that waits for a place there.
+    fn host_waited_for(&self, record: &Record) -> HostId {
+        let host = self.hosts.authorities.host(record.authority);
+        host.expect("a host keeps its lane while pops wait for it")
+    }
+
+    /// The authority of a new definition, entered for it, unless too many pops wait for the host.
+    pub(super) fn admit_authority(&mut self, authority: &str) -> Result<AuthorityId, Refusal> {
+        let authority = self.hosts.authorities.enter(authority);
+        let host = self.hosts.authorities.host(authority);
+        let waiting = host.map_or(0, |host| self.hosts.get(host).ready.len());
+        if waiting >= self.config.callbacks.queue_per_host_max {
+            self.hosts.authorities.leave(authority);
             return Err(Refusal::HostQueueFull);
         }
-        Ok(host)
+        Ok(authority)
     }
 
     /// Whether one more record with so much content fits.
@@ -296,7 +306,7 @@ impl Shard {
     }
 
     pub(super) fn room_for_bytes(&self, content_bytes: usize) -> Result<(), Refusal> {
-        let needed = self.bytes() + content_bytes as u64;
+        let needed = self.bytes() + Payloads::cost_bytes(content_bytes) as u64;
         if needed > self.config.store_bytes_max { Err(Refusal::BytesFull) } else { Ok(()) }
     }
 

@@ -295,8 +295,8 @@ impl Shard {
                     Some(_) => self.room_for_bytes(body.content.len())?,
                     None => self.room(body.content.len())?,
                 }
-                let host = self.hosts.intern(body.authority, tick).ok_or(Refusal::HostsFull)?;
-                let slot = self.hold(tick, &outline, host, body.content);
+                let authority = self.hosts.authorities.enter(body.authority);
+                let slot = self.hold(tick, &outline, authority, body.content);
                 self.look_later_if_misplaced(tick, slot);
             }
             Some(_) => self.leave_to_others(outline.id, &outline.placement),

@@ -12,6 +12,7 @@
 //! ```
 
 pub mod audit;
+mod authorities;
 mod collect;
 #[cfg(test)]
 mod collect_tests;
@@ -57,6 +58,7 @@ use crate::timer::definition::Content;
 use crate::timer::identity::Minter;
 use crate::timer::version::HybridClock;
 
+use authorities::Authorities;
 use collect::Collect;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox};
@@ -162,7 +164,10 @@ impl Shard {
             wheel: Wheel::new(config.geometry, tick),
             index: Index::new(config.index_segments, config.hash_seed),
             payloads: Payloads::new(),
-            hosts: Hosts::new(config.hash_seed, &config.callbacks),
+            hosts: Hosts::new(
+                Authorities::new(config.index_segments, config.hash_seed),
+                &config.callbacks,
+            ),
             placements: Placements::new(config.hash_seed),
             peers: Peers::new(config.view.clone()),
             writes: Writes::default(),
@@ -339,8 +344,13 @@ impl Shard {
         (store + tables + self.payloads.used_bytes()) as u64
     }
 
-    /// Callback hosts known.
+    /// Callback hosts that timers name.
     pub fn hosts_known(&self) -> u64 {
+        self.hosts.authorities.len()
+    }
+
+    /// Callback hosts with a lane.
+    pub fn lanes(&self) -> u64 {
         self.hosts.len()
     }
 }

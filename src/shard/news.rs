@@ -30,7 +30,7 @@ impl Shard {
     pub(super) fn copy_of(&self, record: &Record) -> TimerCopy<'_> {
         let placement = self.placements.get(record.placement);
         let body = record.is_live().then(|| CopyBody {
-            authority: self.hosts.authority(record.host()),
+            authority: self.hosts.authorities.text(record.authority),
             content: self.payloads.get(record.payload),
         });
         TimerCopy {
@@ -41,7 +41,7 @@ impl Shard {
             sites: placement.sites,
             start_ms: record.start.0,
             interval_ms: record.interval_ms,
-            repeat_for_ms: record.repeat_for_ms,
+            repeat_for_ms: record.repeat_for.get(),
             body,
         }
     }

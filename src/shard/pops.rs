@@ -12,6 +12,7 @@ use crate::base::time::{Now, Tick};
 use crate::wire::peer_message::PeerMessage;
 
 use super::effects::{Attempt, CallbackOutcome, Outbox, Ticket};
+use super::hosts::Host;
 use super::placements::Placement;
 use super::record::{Record, State};
 use super::{HOLD_MS, Shard};
@@ -79,10 +80,17 @@ impl Shard {
         if tick < self.held_until && self.may_be_done_by_others(&record) {
             return self.wheel.insert(&mut self.links, slot, self.held_until);
         }
-        let host = self.hosts.get(record.host());
-        let is_next = host.ready.is_empty() || host.is_in_trouble();
-        let may_start = is_next && self.hosts.may_start(record.host(), tick);
-        if host.is_in_trouble() || record.attempts > 0 {
+        let host = self.hosts.admit(record.authority, tick, &mut outbox.released);
+        let (is_held_back, may_start) = match host.map(|host| (host, self.hosts.get(host))) {
+            Some((host, entry)) => {
+                let is_next = entry.ready.is_empty() || entry.is_in_trouble();
+                (entry.is_in_trouble(), is_next && self.hosts.may_start(host, tick))
+            }
+            // All lanes are taken: it waits as for a host in trouble.
+            None => (true, false),
+        };
+        self.counters.without_lane += u64::from(host.is_none());
+        if is_held_back || record.attempts > 0 {
             let sequence = record.sequence + 1;
             self.oldest_failing.see(record.schedule().due(sequence));
             let give_up_at =
@@ -94,19 +102,18 @@ impl Shard {
                 return self.pop_over(tick, slot, false, outbox);
             }
         }
-        let is_stuck = !may_start && host.is_in_trouble() && self.has_backup(&record);
+        let is_stuck = !may_start && is_held_back && self.has_backup(&record);
         if is_stuck || has_waited && self.is_next_ranks_turn(tick, &record) {
             return self.hand_over(tick, slot);
         }
-        let host = self.hosts.get(record.host());
-        if may_start {
-            self.attempt(now, slot, outbox);
-        } else if host.is_in_trouble() {
-            self.back_off(tick, slot, &record);
-        } else {
-            self.records.get_mut(slot).state = State::Ready;
-            self.hosts.get_mut(record.host()).ready.push_back(&mut self.links, slot);
-            self.counters.waiting += 1;
+        match host {
+            Some(host) if may_start => self.attempt(now, slot, host, outbox),
+            Some(host) if !is_held_back => {
+                self.records.get_mut(slot).state = State::Ready;
+                self.hosts.get_mut(host).ready.push_back(&mut self.links, slot);
+                self.counters.waiting += 1;
+            }
+            _ => self.back_off(tick, slot, &record),
         }
     }
 
@@ -121,12 +128,11 @@ impl Shard {
     }
 
     /// Asks for the callback of a slot that is in no list.
-    fn attempt(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
+    fn attempt(&mut self, now: Now, slot: Slot, host: HostId, outbox: &mut Outbox) {
         let record = self.records.get_mut(slot);
         record.state = State::InFlight;
         let sequence = record.sequence + 1;
-        let ticket =
-            Ticket { slot, host: record.host(), id: record.id, version: record.version, sequence };
+        let ticket = Ticket { slot, host, id: record.id, version: record.version, sequence };
         let attempt = Attempt {
             ticket,
             due: record.schedule().due(sequence),
@@ -166,7 +172,7 @@ impl Shard {
         } else {
             match outcome {
                 CallbackOutcome::Delivered => self.pop_over(tick, ticket.slot, true, outbox),
-                CallbackOutcome::Stale => self.attempt(now, ticket.slot, outbox),
+                CallbackOutcome::Stale => self.attempt(now, ticket.slot, ticket.host, outbox),
                 _ => self.pop_failed(tick, ticket.slot, outbox),
             }
         }
@@ -184,7 +190,7 @@ impl Shard {
                 self.hand_over(tick, slot);
                 continue;
             }
-            self.attempt(now, slot, outbox);
+            self.attempt(now, slot, host, outbox);
         }
         self.hosts.list_if_troubled(host);
     }
@@ -380,15 +386,17 @@ impl Shard {
     }
 
     /// Files a slot that is in no list for its next attempt: after a pause that doubles with the
-    /// timer's failures, for a host in trouble not before its next probe, spread by the id so that
-    /// a herd does not come back as one; never after the moment of giving up.
+    /// timer's failures, for a host in trouble not before its next probe, and longer for one
+    /// without a lane; spread by the id so that a herd does not come back as one; never after the
+    /// moment of giving up.
     fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record) {
         let limits = &self.config.callbacks;
         let doublings = u32::from(record.attempts.saturating_sub(1)).min(16);
         let mut pause_ms = (limits.retry_first_ms << doublings).min(limits.retry_max_ms);
-        let host = self.hosts.get(record.host());
-        if host.is_in_trouble() {
-            pause_ms = pause_ms.max(host.probe_at - tick).max(DEFERRED_MS_MIN);
+        let host = self.hosts.authorities.host(record.authority).map(|host| self.hosts.get(host));
+        if host.is_none_or(Host::is_in_trouble) {
+            let probe_ms = host.map_or(0, |host| host.probe_at - tick);
+            pause_ms = pause_ms.max(probe_ms).max(DEFERRED_MS_MIN);
         }
         let spread_ms = mix(record.id.0 ^ tick.0) % (pause_ms / 2 + 1);
         let give_up_at = record.schedule().give_up_at(record.sequence + 1, limits.give_up_ms);

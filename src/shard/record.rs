@@ -1,13 +1,13 @@
 //! One timer as the slab holds it: 64 bytes; with 16 bytes of links and about 8 of index that is 88
 //! bytes and the payload.
 
-use crate::base::ids::{HostId, TimerId};
-use crate::base::limits::HOSTS_PER_CORE_MAX;
+use crate::base::ids::TimerId;
 use crate::base::time::Tick;
 use crate::store::payloads::PayloadRef;
 use crate::timer::schedule::Schedule;
 use crate::timer::version::{StateKey, Version};
 
+use super::authorities::AuthorityId;
 use super::placements::PlacementId;
 
 /// Where a record is in its life; says in which list its slot is.
@@ -45,33 +45,32 @@ pub(super) struct Record {
     pub version: Version,
     pub start: Tick,
     pub interval_ms: u64,
-    pub repeat_for_ms: u64,
+    pub repeat_for: Ms48,
     /// Pops done.
     pub sequence: u64,
     pub payload: PayloadRef,
     /// Who holds it, and in which order they act.
     pub placement: PlacementId,
-    /// Meaningless in a tombstone.
-    pub host: HostId16,
+    /// Of its callback host; none in a tombstone.
+    pub authority: AuthorityId,
     pub state: State,
     /// Failed attempts at the present pop.
     pub attempts: u8,
 }
 
-/// A [`HostId`] in two bytes: a shard knows at most [`HOSTS_PER_CORE_MAX`] hosts.
+/// Milliseconds in six bytes, without alignment: up to 8 900 years, of which a timer uses 100.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct HostId16(u16);
+pub(super) struct Ms48([u16; 3]);
 
-const _: () = assert!(HOSTS_PER_CORE_MAX < u16::MAX as u32, "a host's number fits two bytes");
+impl Ms48 {
+    pub const fn new(ms: u64) -> Self {
+        let ms = if ms >> 48 == 0 { ms } else { (1 << 48) - 1 };
+        Self([ms as u16, (ms >> 16) as u16, (ms >> 32) as u16])
+    }
 
-impl HostId16 {
-    /// No host: a tombstone's.
-    pub const NONE: HostId16 = HostId16(u16::MAX);
-}
-
-impl From<HostId> for HostId16 {
-    fn from(host: HostId) -> Self {
-        Self(u16::try_from(host.0).expect("at most HOSTS_PER_CORE_MAX hosts are known"))
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0[0] as u64 | (self.0[1] as u64) << 16 | (self.0[2] as u64) << 32
     }
 }
 
@@ -82,12 +81,8 @@ impl Record {
         Schedule {
             start: self.start,
             interval_ms: self.interval_ms,
-            repeat_for_ms: self.repeat_for_ms,
+            repeat_for_ms: self.repeat_for.get(),
         }
-    }
-
-    pub fn host(&self) -> HostId {
-        HostId(self.host.0.into())
     }
 
     pub fn key(&self) -> StateKey {
@@ -96,5 +91,19 @@ impl Record {
 
     pub fn is_live(&self) -> bool {
         self.state != State::Tombstone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::limits::INTERVAL_MS_MAX;
+
+    #[test]
+    fn six_bytes_hold_every_time_that_a_timer_can_have() {
+        for ms in [0, 1, 65_535, 65_536, 1 << 32, INTERVAL_MS_MAX, (1 << 48) - 1] {
+            assert_eq!(Ms48::new(ms).get(), ms);
+        }
+        assert_eq!(Ms48::new(u64::MAX).get(), (1 << 48) - 1);
     }
 }

@@ -176,7 +176,7 @@ impl Shard {
             key: StateKey { version, sequence: held.map_or(0, |held| held.sequence) },
             start: held.map_or(now.mono.tick_floor(), |held| held.start),
             interval_ms: held.map_or(0, |held| held.interval_ms),
-            repeat_for_ms: held.map_or(0, |held| held.repeat_for_ms),
+            repeat_for_ms: held.map_or(0, |held| held.repeat_for.get()),
             body: None,
             tries: 1,
         };
@@ -249,15 +249,16 @@ impl Shard {
         let placement = self.placements.get(held.placement);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let tags = content.tags();
+        let authority = self.hosts.authorities.text(held.authority);
         TimerView {
             id: held.id,
             factor: placement.factor,
             filter: self.peers.view.filter_of(&placement.replicas),
             interval_ms: held.interval_ms,
-            repeat_for_ms: held.repeat_for_ms,
+            repeat_for_ms: held.repeat_for.get(),
             age_ms: now.mono.tick_floor() - held.start,
             sequence: held.sequence,
-            uri: format!("http://{}{}", self.hosts.authority(held.host()), text(content.target)),
+            uri: format!("http://{authority}{}", text(content.target)),
             opaque: text(content.opaque),
             tags: tags.as_slice().iter().map(|tag| (tag.kind.to_owned(), tag.count)).collect(),
         }

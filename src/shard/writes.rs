@@ -140,8 +140,8 @@ impl Shard {
                     Some(_) => self.room_for_bytes(content.len())?,
                     None => self.room(content.len())?,
                 }
-                let host = self.admit_host(authority, tick)?;
-                let slot = self.hold(tick, &new.outline(plan.placement), host, content);
+                let authority = self.admit_authority(authority)?;
+                let slot = self.hold(tick, &new.outline(plan.placement), authority, content);
                 self.look_later_if_misplaced(tick, slot);
             }
             None if held.is_some()

@@ -52,6 +52,7 @@ pub fn parse_answer_head(
     let config = httparse::ParserConfig::default();
     match config.parse_response_with_uninit_headers(&mut response, bytes, &mut places) {
         Ok(Status::Complete(head_bytes)) if head_bytes <= header_bytes_max => {
+            // A head is a part of the bytes that it was found in.
             if has_bare_line_feed(&bytes[..head_bytes]) {
                 return Err(AnswerError("a line ends with a bare LF"));
             }

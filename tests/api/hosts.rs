@@ -45,6 +45,24 @@ fn a_name_that_does_not_resolve_loses_nothing() {
 }
 
 #[test]
+fn names_that_do_not_resolve_hold_up_no_other() {
+    const UNKNOWN: usize = 2_000;
+    let node = Node::start(2, "");
+    let mut client = node.client();
+    for at in 0..UNKNOWN {
+        let uri = format!("http://n{at}.silent.example:9/");
+        client.create(&document("0.2", Some("3600"), &uri, "x"));
+    }
+    let sink = Sink::ok();
+    let named = format!("http://localhost:{}/", sink.address.port());
+    for at in 1..=20 {
+        client.create(&document("0", None, &named, "x"));
+        sink.wait_for(at);
+    }
+    assert_eq!(node.metric("chronos_pops_delivered_total"), 20.0);
+}
+
+#[test]
 fn a_host_that_refuses_connections_is_tried_until_it_is_there() {
     let node = hasty_node();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

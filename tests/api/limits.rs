@@ -270,18 +270,27 @@ fn messages_between_cores() {
 
 #[test]
 fn callback_hosts() {
+    // Far more hosts than lanes: those without a due pop need none, the others take turns.
     let node = Node::start(1, "[callbacks]\nhosts_per_core_max = 2\n");
-    let to = |host: &str| document("3600", None, &format!("http://{host}/"), "x");
     let mut client = node.client();
-    client.create(&to("a:1"));
-    let path = client.create(&to("b:1"));
-    let answer = client.request("POST", "/timers", &to("c:1"));
-    answer.assert_refusal(503, "callbacks.hosts_per_core_max", "a third");
-    let answer = client.request("PUT", &path, &to("c:1"));
-    answer.assert_refusal(503, "callbacks.hosts_per_core_max", "a third");
-    let shown = client.request("GET", &path, "");
-    assert!(shown.text().contains("http://b:1/"), "the refused PUT changed nothing");
-    client.create(&to("a:1"));
+    for at in 0..1_000 {
+        client.create(&document("3600", None, &format!("http://far{at}.example/"), "x"));
+    }
+    assert_eq!(node.metric("chronos_callback_lanes"), 0.0);
+    let sinks: Vec<_> = (0..6).map(|_| Sink::ok()).collect();
+    for _ in 0..10 {
+        for sink in &sinks {
+            client.create(&document("0.3", None, &sink.uri("/"), "x"));
+        }
+    }
+    for sink in &sinks {
+        sink.wait_for(10);
+    }
+    until("each once", || (node.metric("chronos_pops_delivered_total") == 60.0).then_some(()));
+    assert_eq!(node.metric("chronos_callback_lanes"), 2.0);
+    // Hosts that no timer names are gone, but for those with a lane.
+    until("forgotten hosts", || (node.metric("chronos_callback_hosts") == 1_002.0).then_some(()));
+    assert!(sinks.iter().all(|sink| sink.callbacks().len() == 10));
 }
 
 #[test]
@@ -327,4 +336,25 @@ fn open_files_of_the_process() {
     let sink = Sink::ok();
     node.create(&document("0", None, &sink.uri("/"), "x"));
     sink.wait_for(1);
+}
+
+#[test]
+fn clients_that_hold_connections_leave_files_for_callbacks() {
+    let node = Node::start_with_open_files(1, "", 128);
+    until("a warning with the remedy", || {
+        let told = node.logged();
+        (told.contains("may open 128 files only") && told.contains("ulimit -n")).then_some(())
+    });
+    let mut first = node.client();
+    assert_eq!(first.request("GET", "/ping", "").status, 200);
+    let held: Vec<_> = (0..300).map(|_| node.client()).collect();
+    let refused = || node.metric("chronos_connections_refused_total");
+    until("refusals", || (refused() >= 200.0).then_some(()));
+    for _ in 0..3 {
+        let sink = Sink::ok();
+        first.create(&document("0", None, &sink.uri("/"), "x"));
+        sink.wait_for(1);
+    }
+    assert_eq!(node.metric("chronos_pops_failed_total"), 0.0);
+    drop(held);
 }

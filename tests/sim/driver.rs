@@ -47,7 +47,6 @@ enum Phase {
 pub struct LimitsMet {
     pub records: Option<Moment>,
     pub bytes: Option<Moment>,
-    pub hosts: Option<Moment>,
     pub host_queue: Option<Moment>,
     pub mesh: Option<Moment>,
 }
@@ -74,7 +73,9 @@ pub struct CoreDriver {
     limits_met: LimitsMet,
     records_max: u64,
     bytes_max: u64,
-    hosts_max: u64,
+    hosts_max: usize,
+    /// Pops put off for want of a lane, so far.
+    without_lane: u64,
     queue_max: u64,
     moved: u64,
     turns: u64,
@@ -102,7 +103,8 @@ impl CoreDriver {
             limits_met: LimitsMet::default(),
             records_max: config.records_max,
             bytes_max: config.store_bytes_max,
-            hosts_max: u64::from(config.callbacks.hosts_per_core_max),
+            hosts_max: config.callbacks.hosts_per_core_max as usize,
+            without_lane: 0,
             queue_max: u64::from(config.callbacks.queue_per_host_max),
             moved: 0,
             turns: 0,
@@ -255,7 +257,17 @@ impl CoreDriver {
 
     fn tick(&mut self, world: &mut World) -> Result<Phase, Violation> {
         self.core.tick(self.now);
+        self.forget_hosts(world)?;
+        let without_lane = self.core.shard().counters().without_lane;
+        let is_crowded = without_lane > self.without_lane;
+        self.without_lane = without_lane;
+        if is_crowded {
+            world.model.put_off(self.own, self.now.mono.tick_floor().0);
+        }
         let begun = self.begin_attempts(world)?;
+        if is_crowded {
+            world.model.is_crowded(self.own, self.hosts_max)?;
+        }
         if begun > world.options.pops_per_turn_max + MOVED_BACK_MAX {
             broken("R3", format!("{begun} pops in a turn"))?;
         }
@@ -264,7 +276,6 @@ impl CoreDriver {
             broken("R3", format!("the wheel moved {} in a turn", moved - self.moved))?;
         }
         self.moved = moved;
-        self.forget_hosts(world)?;
         Ok(Phase::Replies)
     }
 
@@ -312,7 +323,7 @@ impl CoreDriver {
         Ok(())
     }
 
-    /// R4: a host that is forgotten has nothing to do, and its health is forgotten with it.
+    /// R4: a host that loses its lane has no callback, and its health is forgotten with it.
     fn forget_hosts(&mut self, world: &mut World) -> Checked {
         while let Some(host) = self.core.outbox().released.pop() {
             world.trace.add(world.now_ns, "released", [u64::from(host.0), 0, 0, 0]);
@@ -399,7 +410,6 @@ impl CoreDriver {
         met(&mut limits.records, counters.timers + counters.tombstones >= self.records_max);
         // The longest content of the clients is below 71 000 bytes.
         met(&mut limits.bytes, shard.bytes() + 71_000 > self.bytes_max);
-        met(&mut limits.hosts, shard.hosts_known() >= self.hosts_max);
         met(&mut limits.host_queue, counters.waiting >= self.queue_max);
         met(
             &mut limits.mesh,

@@ -305,19 +305,33 @@ impl Model {
         (write.attempts, write.stale_in_a_row)
     }
 
-    /// A core forgets a host.
+    /// A host loses its lane.
     pub fn forgotten(&mut self, core: u16, host: u32, tick: u64) -> Checked {
-        let mirror = &self.hosts[usize::from(core)][host as usize];
-        let duty = mirror.duties.iter().find(|(_, id)| !self.may_have_ended(*id, tick));
-        if mirror.in_flight > 0 || duty.is_some() {
-            let what = format!("host {host} is forgotten with {duty:x?} to do");
-            return broken("R4", what);
+        let in_flight = self.hosts[usize::from(core)][host as usize].in_flight;
+        if in_flight > 0 {
+            return broken("R4", format!("host {host} loses its lane with {in_flight} callbacks"));
         }
         let mirror = &mut self.hosts[usize::from(core)][host as usize];
         if mirror.is_in_trouble() {
             mirror.troubled_at = Some(tick);
         }
         mirror.failures = 0;
+        Ok(())
+    }
+
+    /// Pops of some hosts of a core were put off, for want of a lane.
+    pub fn put_off(&mut self, core: u16, tick: u64) {
+        self.hosts[usize::from(core)].iter_mut().for_each(|host| host.troubled_at = Some(tick));
+    }
+
+    /// R4: pops are put off only while others need their lanes. A host whose pops wait has
+    /// callbacks, or is in trouble.
+    pub fn is_crowded(&self, core: u16, hosts_max: usize) -> Checked {
+        let hosts = &self.hosts[usize::from(core)];
+        let busy = hosts.iter().filter(|host| host.in_flight > 0 || host.is_in_trouble()).count();
+        if busy < hosts_max - hosts_max / 4 {
+            return broken("R4", format!("{busy} hosts need their lanes, a pop is put off"));
+        }
         Ok(())
     }
 

@@ -208,7 +208,6 @@ impl World {
         let met = match refusal {
             Refusal::TimersFull => limits.records,
             Refusal::BytesFull => limits.bytes,
-            Refusal::HostsFull => limits.hosts,
             Refusal::HostQueueFull => limits.host_queue,
             Refusal::CoreBusy => asker.limits_met().mesh,
             Refusal::IdsExhausted
