@@ -126,10 +126,9 @@ async fn live(
     view.timestamps = keeper.as_ref().map(|keeper| Arc::clone(keeper.board()));
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
     announce(config, &view, admin_address);
-    let bytes_max = config.node.limits.opaque_bytes_max;
     let meters = Arc::clone(&node.meters);
     let (originals, mut commands) =
-        Originals::start(node.view.clone(), meters, node.address.port(), bytes_max);
+        Originals::start(node.view.clone(), meters, node.address.port());
     view.cluster.connect(source(config, files, &node, originals));
     if let Some(listener) = admin_listener {
         let state = AdminState::of(view.clone(), config.node.limits.tags_max, &config.admin.hosts);
