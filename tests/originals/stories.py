@@ -96,6 +96,24 @@ def death(world):
         return load.judge(late_s=8)
 
 
+def answer(world):
+    """Each node is killed as it answers creates of 16 clients, and started again: what was answered
+    is to pop. An original answers before it stores and before it tells others."""
+    with world.cluster() as cluster:
+        cluster.start()
+        load = Load(world.sink, "answer")
+        for node in cluster.nodes:
+            threads = load.run([node] * 16, 300, time.monotonic() + 1, 6, 1)
+            time.sleep(0.8)
+            node.kill()
+            for thread in threads:
+                thread.join()
+            node.start()
+            time.sleep(3)
+        load.await_end()
+        return load.judge(late_s=8)
+
+
 def scale(world):
     """By hand, as the original's documents say: the third node joins and leaves, under load."""
     with world.cluster() as cluster:
@@ -228,7 +246,8 @@ def sites(world):
 
 
 STORIES = {
-    story.__name__: story for story in (calm, change, death, scale, migrate, odd, sites)
+    story.__name__: story
+    for story in (calm, change, death, answer, scale, migrate, odd, sites)
 }
 
 
