@@ -199,16 +199,16 @@ mod tests {
         assert_eq!(wrong.assign(now, None).wall(), now, "repaired");
         let again = wrong.assign(ahead, None);
         assert!(again > far, "nor is it when the wall clock is there once more");
-        let latest = Version::at(WallMs(now.0 + 60_000));
+        let latest = Version::of_start(WallMs(now.0 + 60_000));
         assert!(!right.is_far(now, latest));
         right.observe(now, latest);
         assert!(right.assign(now, None) > latest, "the bound itself is learnt");
-        assert!(right.is_far(now, Version::at(WallMs(now.0 + 60_001))));
+        assert!(right.is_far(now, Version::of_start(WallMs(now.0 + 60_001))));
     }
 
     #[test]
     fn every_version_that_is_held_can_be_superseded() {
-        let last = Version(Version::at(WallMs(Version::WALL_MAX.0 + 1)).0 - 1);
+        let last = Version(Version::of_start(WallMs(Version::WALL_MAX.0 + 1)).0 - 1);
         assert!(!last.is_impossible());
         assert!(Version(last.0 + 1).is_impossible());
         assert!(Version(u64::MAX).is_impossible());
@@ -223,9 +223,10 @@ mod tests {
 
     #[test]
     fn a_wall_millisecond_is_read_as_it_was_written() {
-        assert_eq!(Version::at(WallMs(1_234)).wall(), WallMs(1_234));
-        assert_eq!(Version::at(WallMs(1)).0, 1 << 22);
-        assert_eq!(clock(1).assign(WallMs(5), None), Version(Version::at(WallMs(5)).0 | 1));
+        assert_eq!(Version::of_start(WallMs(1_234)).wall(), WallMs(1_234));
+        assert_eq!(Version::of_start(WallMs(1)).0, 1 << 22);
+        let first = Version(Version::of_start(WallMs(5)).0 | 1 << NodeInstance::BITS | 1);
+        assert_eq!(clock(1).assign(WallMs(5), None), first);
     }
 
     #[test]
