@@ -16,6 +16,12 @@ pub const TAGS_PER_TIMER_MAX: usize = 16;
 pub const TAG_BYTES_MAX: usize = 64;
 /// Bytes of a callback URI, authority and path together.
 pub const URI_BYTES_MAX: usize = 2048;
+/// Bytes of a callback URI that another node tells. An original bounds none, and what it has taken
+/// from a client is to pop whoever holds it. A target's length is two bytes in timers and messages.
+pub const URI_TOLD_BYTES_MAX: usize = 32 << 10;
+/// Bytes of the document in which another node tells a timer: opaque data as long as messages
+/// between nodes carry, with an escape for every byte.
+pub const BODY_TOLD_BYTES_MAX: u32 = 4 << 20;
 /// Headers of one request or of one callback answer.
 pub const HEADERS_MAX: usize = 64;
 /// Bytes of a chunk-size line, extensions included, and of all trailers together.

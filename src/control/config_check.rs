@@ -5,13 +5,7 @@ use std::collections::HashSet;
 
 use super::config::{Config, Problem};
 use super::timestamp_config;
-use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX, URI_BYTES_MAX};
-use crate::wire::peer_frame::MESSAGE_BYTES_MAX;
-
-/// Opaque data that fits into one message between nodes, beside the longest URI, all tags (each
-/// with a length and a count), and a kilobyte for the numbers.
-const OPAQUE_TOLD_BYTES_MAX: u32 =
-    (MESSAGE_BYTES_MAX - URI_BYTES_MAX - TAGS_PER_TIMER_MAX * (TAG_BYTES_MAX + 16) - 1_024) as u32;
+use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
 
 /// Every conflict of a configuration whose single values are fine.
 pub fn check(config: &Config) -> Vec<Problem> {

@@ -2,13 +2,17 @@
 //! where it belongs.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::config::Loaded;
 use super::config_files::ConfigFiles;
 use super::log;
-use super::pid_file::{PidFile, PidFileError};
+use super::pid_file::{LOCK_PATIENCE, PidFile, PidFileError};
 use super::serve::{self, ServeError};
 use crate::ring::{Daemon, Launcher, daemonise};
+
+/// A lock that was waited for so long is told of.
+const LOCK_TOLD: Duration = Duration::from_millis(10);
 
 /// What the command line says about the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,7 +100,7 @@ fn run(
 ) -> Result<(), LaunchError> {
     let Loaded { config, warnings } = loaded;
     // Before the log: a second process must not write into that of the first.
-    let _held = pid_file.map(PidFile::take).transpose()?;
+    let held = pid_file.map(|path| PidFile::take(path, LOCK_PATIENCE)).transpose()?;
     if let Some(file) = log_file {
         log::send_to(file)
             .map_err(|source| LaunchError::Log { file: file.display().to_string(), source })?;
@@ -104,6 +108,10 @@ fn run(
     log::install(&config.log);
     for warning in &warnings {
         tracing::warn!("{warning}");
+    }
+    if let Some(held) = held.as_ref().filter(|held| held.waited >= LOCK_TOLD) {
+        let waited_ms = held.waited.as_millis() as u64;
+        tracing::warn!(waited_ms, "the pid file was locked by a process that has ended since");
     }
     Ok(serve::serve(&config, files, log_file, ready)?)
 }

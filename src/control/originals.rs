@@ -6,6 +6,7 @@
 //! hold is told to others as taken over. A round ends, whatever the other node answers: each page
 //! must bring something new. Never waited for by a core.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often a round is begun with a node that fails, and the pause after a failure.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Timers asked for at a time.
+/// Timers asked for at a time, unless they are so long that an answer would be too long.
 const PAGE_TIMERS: u32 = 100;
 /// Pages of one round: 100 million timers.
 const PAGES_MAX: u64 = 1 << 20;
@@ -128,27 +129,19 @@ impl Shared {
 
 impl Originals {
     /// Starts the task on the runtime of the caller. What the cores are to do comes out of the
-    /// receiver. `port` is meant where a member's name has none; opaque data above
-    /// `opaque_bytes_max` is not taken.
+    /// receiver. `port` is meant where a member's name has none.
     pub fn start(
         view: Arc<View>,
         meters: Arc<[CoreMeters]>,
         port: u16,
-        opaque_bytes_max: u32,
     ) -> (Self, mpsc::Receiver<Command>) {
         let (commands, receiver) = mpsc::channel(1);
         let (views, changes) = watch::channel(view.clone());
         tokio::spawn(member_addresses::tell(changes, commands.clone()));
         let state = State { view, is_wanted: false, progress: Progress::default() };
         let shared = Arc::new(Shared { state: Mutex::new(state), wanted: Notify::new(), views });
-        let reader = Reader {
-            shared: shared.clone(),
-            commands,
-            meters,
-            port,
-            opaque_bytes_max,
-            known: PeerSet::EMPTY,
-        };
+        let reader =
+            Reader { shared: shared.clone(), commands, meters, port, known: PeerSet::EMPTY };
         tokio::spawn(reader.run());
         (Self { shared }, receiver)
     }
@@ -181,7 +174,6 @@ struct Reader {
     commands: mpsc::Sender<Command>,
     meters: Arc<[CoreMeters]>,
     port: u16,
-    opaque_bytes_max: u32,
     /// Original nodes that were alive at the last look.
     known: PeerSet,
 }
@@ -242,6 +234,7 @@ impl Reader {
                 peer,
                 clients: view.peers().iter().map(|_| None).collect(),
                 references_refused: PeerSet::EMPTY,
+                page_timers: PAGE_TIMERS,
             };
             match round.run().await {
                 Ok((pages, timers)) => {
@@ -285,6 +278,8 @@ struct Round<'a> {
     clients: Vec<Option<Client>>,
     /// Nodes that know no references, as originals do not.
     references_refused: PeerSet,
+    /// Timers asked for at a time.
+    page_timers: u32,
 }
 
 /// Where the next page begins.
@@ -341,18 +336,25 @@ impl Round<'_> {
             ResyncQuery { node: own.into(), view_id: self.view.id(), time_from_ms: from_ms };
         let mut request = b"GET ".to_vec();
         write_target(&query, &mut request);
-        let rest = format!(" HTTP/1.1\r\nHost: {other}\r\nRange: {PAGE_TIMERS}\r\n\r\n");
-        request.extend_from_slice(rest.as_bytes());
-        let answered = self.client(self.peer).ask(&request).await;
-        let mut answered = answered.map_err(|error| error.to_string())?;
+        let mut answered = loop {
+            let count = self.page_timers;
+            let rest = format!(" HTTP/1.1\r\nHost: {other}\r\nRange: {count}\r\n\r\n");
+            let whole = [&request[..], rest.as_bytes()].concat();
+            match self.client(self.peer).ask(&whole).await {
+                Err(error) if error.kind() == ErrorKind::FileTooLarge && count > 1 => {
+                    // Its timers are long ones.
+                    self.page_timers = count.div_ceil(8);
+                }
+                answered => break answered.map_err(|error| error.to_string())?,
+            }
+        };
         let has_more = match answered.status {
             200 => false,
             206 => true,
             400 => return Err("it answered 400; is it configured with the same members?".into()),
             status => return Err(format!("it answered {status}")),
         };
-        let max = self.reader.opaque_bytes_max;
-        let page = read_page(crate::ring::now(), self.view, other, max, &mut answered.body)?;
+        let page = read_page(crate::ring::now(), self.view, other, &mut answered.body)?;
         Ok((page, has_more))
     }
 

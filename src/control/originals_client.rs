@@ -10,14 +10,15 @@ use tokio::time::timeout;
 
 use crate::node::peer_address::{Place, place_of};
 use crate::wire::answer_head::parse_answer_head;
-use crate::wire::chunked::ChunkedDecoder;
+use crate::wire::chunked::{ChunkError, ChunkedDecoder};
 use crate::wire::request_head::Framing;
 
 /// Time for a connection, and for one request and its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of an answer's body: 100 timers with 160 KiB each.
+/// Bytes of an answer's body: 100 timers with 160 KiB each, or a few of the longest. One that is
+/// longer is `ErrorKind::FileTooLarge`.
 const BODY_BYTES_MAX: u64 = 16 << 20;
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
@@ -114,7 +115,9 @@ async fn read_body(
     framing: Option<Framing>,
 ) -> io::Result<Vec<u8>> {
     match framing {
-        Some(Framing::Length(length)) if length > BODY_BYTES_MAX => Err(garbage("it is too long")),
+        Some(Framing::Length(length)) if length > BODY_BYTES_MAX => {
+            Err(ErrorKind::FileTooLarge.into())
+        }
         Some(Framing::Length(length)) => {
             let length = length as usize;
             while received.len() < length {
@@ -127,7 +130,10 @@ async fn read_body(
             let mut body = Vec::new();
             loop {
                 let decoded = decoder.decode(received, |run| body.extend_from_slice(run));
-                let (used, is_complete) = decoded.map_err(garbage)?;
+                let (used, is_complete) = decoded.map_err(|error| match error {
+                    ChunkError::TooLong => ErrorKind::FileTooLarge.into(),
+                    other => garbage(other),
+                })?;
                 received.drain(..used);
                 if is_complete {
                     return Ok(body);
@@ -138,7 +144,7 @@ async fn read_body(
         None => loop {
             match fill(stream, received).await {
                 Ok(()) if received.len() as u64 > BODY_BYTES_MAX => {
-                    return Err(garbage("it is too long"));
+                    return Err(ErrorKind::FileTooLarge.into());
                 }
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
@@ -208,6 +214,6 @@ mod tests {
             assert_eq!((answered.status, &answered.body[..]), (status, body.as_bytes()));
         }
         let too_long = client.ask(b"ask!").await.expect_err("refused");
-        assert_eq!(too_long.kind(), ErrorKind::InvalidData);
+        assert_eq!(too_long.kind(), ErrorKind::FileTooLarge);
     }
 }

@@ -9,7 +9,7 @@ use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
 use crate::node::internal_api::copy_of;
 use crate::timer::admission::{admit_told, start_of};
-use crate::wire::callback_uri::parse_callback_uri;
+use crate::wire::callback_uri::{escaped, parse_told_uri};
 use crate::wire::internal_json::{InternalCallback, InternalPart, InternalTimer, write_internal};
 use crate::wire::peer_message::{CopyBody, Standing, TimerCopy};
 use crate::wire::resync_json::{ResyncTimer, parse_timers};
@@ -77,7 +77,6 @@ pub(super) fn read_page(
     now: Now,
     view: &View,
     server: &str,
-    opaque_bytes_max: u32,
     body: &mut [u8],
 ) -> Result<Page, String> {
     let mut scratch = JsonScratch::default();
@@ -91,7 +90,7 @@ pub(super) fn read_page(
             page.malformed += 1;
             return;
         };
-        match read_timer(now, view, opaque_bytes_max, &timer, part) {
+        match read_timer(now, view, &timer, part) {
             None => page.malformed += 1,
             Some((due, read)) => {
                 // An original's order is that of its own pops.
@@ -111,13 +110,12 @@ pub(super) fn read_page(
 fn read_timer(
     now: Now,
     view: &View,
-    opaque_bytes_max: u32,
     timer: &ResyncTimer<'_>,
     part: &InternalPart<'_>,
 ) -> Option<(Tick, Option<Timer>)> {
     let document = &timer.timer.timer;
     let mut content = Vec::new();
-    let told = admit_told(document, opaque_bytes_max, &mut content).ok()?;
+    let told = admit_told(document, &mut content).ok()?;
     let (interval_ms, repeat_for_ms) = (told.interval_ms, told.repeat_for_ms);
     let since_start_ms = interval_ms.saturating_mul(part.sequence.saturating_add(1));
     let due = start_of(part, now) + since_start_ms;
@@ -129,7 +127,8 @@ fn read_timer(
     let named = PublicId { id: timer.id, factor: None, filter: None };
     let copy = copy_of(now, view, named, document.replication_factor, part, told);
     let start_delta_ms = (copy.start_ms as i64).wrapping_sub(now.mono.tick_ceil().0 as i64);
-    let callback = parse_callback_uri(document.uri).ok().map(|uri| InternalCallback {
+    let whole = escaped(document.uri);
+    let callback = parse_told_uri(&whole).ok().map(|uri| InternalCallback {
         authority: uri.authority,
         target: uri.target,
         opaque: document.opaque,
@@ -183,6 +182,7 @@ mod tests {
     use super::*;
     use crate::base::time::{MonoNs, TICK_NS, WallMs};
     use crate::cluster::view::Membership;
+    use crate::timer::version::Version;
 
     const NOW: Now = Now { mono: MonoNs(90_000_000 * TICK_NS), wall: WallMs(1_700_000_000_000) };
 
@@ -208,7 +208,7 @@ mod tests {
 
     fn page(entries: &[String]) -> Page {
         let mut body = format!("{{\"Timers\":[{}]}}", entries.join(",")).into_bytes();
-        read_page(NOW, &view(), "c", 1_000, &mut body).expect("a page")
+        read_page(NOW, &view(), "c", &mut body).expect("a page")
     }
 
     #[test]
@@ -221,7 +221,9 @@ mod tests {
         let copy = timer.copy();
         assert_eq!((copy.start_ms, copy.interval_ms), (90_000_000 - 500, 2_000));
         assert_eq!((copy.repeat_for_ms, copy.standing.sequence), (8_000, 1));
-        assert_eq!((copy.replicas.len(), copy.standing.version), (2, 0));
+        let version = Version(copy.standing.version);
+        assert!(version.is_of_start(), "{version:?}");
+        assert_eq!(copy.replicas.len(), 2);
         assert_eq!(copy.body.map(|body| body.authority), Some("h:1"));
         let text = |told: &[(String, Vec<u8>)]| {
             let (name, body) = &told[0];
@@ -250,6 +252,6 @@ mod tests {
         assert_eq!((read.timers.len(), read.malformed), (1, 3));
         assert_eq!(read.last, Some(Tick(90_000_000 - 500 + 4_000 + 2_000)), "it is its backup");
         let mut garbage = b"{\"Timers\":7}".to_vec();
-        assert!(read_page(NOW, &view(), "c", 1_000, &mut garbage).is_err());
+        assert!(read_page(NOW, &view(), "c", &mut garbage).is_err());
     }
 }

@@ -4,25 +4,34 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::ring::lock_file;
 
 /// Bytes of a pid and what may stand around it.
 const CONTENTS_BYTES_MAX: u64 = 32;
+/// How long a process that has the lock may take to end. The kernel closes the files of one that
+/// was killed a moment after it is gone: whoever starts the next one at once finds the lock held.
+pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked at again.
+const LOCK_LOOK: Duration = Duration::from_millis(20);
 
 /// Why there is no pid file; the text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum PidFileError {
     /// Another process has it.
     #[error(
-        "{file} is locked: {holder} runs already. Stop it first, or give this one another file \
-         with --pidfile"
+        "{file} is locked: {holder} runs already, and did not end within {waited:?}. Stop it \
+         first, or give this one another file with --pidfile"
     )]
     Held {
         /// The file as named.
         file: String,
         /// The process that has it, as the file says.
         holder: String,
+        /// How long it was waited for.
+        waited: Duration,
     },
     /// It cannot be written.
     #[error(
@@ -41,6 +50,8 @@ pub enum PidFileError {
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,
+    /// How long the lock was waited for.
+    pub waited: Duration,
     /// Holds the lock.
     _file: File,
 }
@@ -54,16 +65,26 @@ impl Drop for PidFile {
 }
 
 impl PidFile {
-    /// Takes the lock and writes the number of this process.
-    pub fn take(path: &Path) -> Result<PidFile, PidFileError> {
+    /// Takes the lock, once whoever has it has ended or the patience is over, and writes the number
+    /// of this process.
+    pub fn take(path: &Path, patience: Duration) -> Result<PidFile, PidFileError> {
         let name = path.display().to_string();
         let unwritable = |source| PidFileError::Unwritable { file: name.clone(), source };
-        let Some(mut file) = lock_file(path).map_err(unwritable)? else {
-            return Err(PidFileError::Held { file: name, holder: holder(path) });
+        let began = Instant::now();
+        let mut file = loop {
+            if let Some(file) = lock_file(path).map_err(unwritable)? {
+                break file;
+            }
+            if began.elapsed() >= patience {
+                let holder = holder(path);
+                return Err(PidFileError::Held { file: name, holder, waited: patience });
+            }
+            thread::sleep(LOCK_LOOK);
         };
+        let waited = began.elapsed();
         let number = format!("{}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(number.as_bytes())).map_err(unwritable)?;
-        Ok(PidFile { path: path.to_owned(), _file: file })
+        Ok(PidFile { path: path.to_owned(), waited, _file: file })
     }
 }
 
@@ -88,19 +109,35 @@ mod tests {
         let path = folder.path().join("pid");
         // Longer than any number of a process: nothing of it may be left.
         std::fs::write(&path, "123456789012345\n").expect("written");
-        let held = PidFile::take(&path).expect("a lock that nobody has");
+        let held = PidFile::take(&path, Duration::ZERO).expect("a lock that nobody has");
         let own = std::process::id();
         assert_eq!(std::fs::read_to_string(&path).expect("there"), format!("{own}\n"));
-        let refused = PidFile::take(&path).expect_err("held").to_string();
+        let refused = PidFile::take(&path, Duration::ZERO).expect_err("held").to_string();
         assert!(refused.contains(&format!("process {own} runs already")), "{refused}");
         drop(held);
         assert!(!path.exists());
         let precious = folder.path().join("precious");
         std::fs::write(&precious, "precious").expect("written");
         std::os::unix::fs::symlink(&precious, &path).expect("a link");
-        assert!(PidFile::take(&path).is_err(), "a link");
+        assert!(PidFile::take(&path, Duration::ZERO).is_err(), "a link");
         assert_eq!(std::fs::read_to_string(&precious).expect("there"), "precious");
-        let absent = PidFile::take(&folder.path().join("x/pid")).expect_err("no folder");
+        let absent = PidFile::take(&folder.path().join("x/pid"), Duration::ZERO);
+        let absent = absent.expect_err("no folder");
         assert!(absent.to_string().contains("--pidfile"), "{absent}");
+    }
+
+    #[test]
+    fn a_holder_that_ends_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pid");
+        let held = PidFile::take(&path, Duration::ZERO).expect("a lock that nobody has");
+        let ends = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            drop(held);
+        });
+        let taken = PidFile::take(&path, Duration::from_secs(60)).expect("it ended");
+        ends.join().expect("no panic");
+        assert!(taken.waited >= LOCK_LOOK, "{:?}", taken.waited);
+        assert!(path.exists(), "the file is that of the second");
     }
 }

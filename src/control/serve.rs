@@ -129,10 +129,9 @@ async fn live(
     if let Some(shortage) = node.files.shortage(&config.node) {
         warn!("{shortage}");
     }
-    let bytes_max = config.node.limits.opaque_bytes_max;
     let meters = Arc::clone(&node.meters);
     let (originals, mut commands) =
-        Originals::start(node.view.clone(), meters, node.address.port(), bytes_max);
+        Originals::start(node.view.clone(), meters, node.address.port());
     view.cluster.connect(source(config, files, &node, originals));
     if let Some(listener) = admin_listener {
         let state = AdminState::of(view.clone(), config.node.limits.tags_max, &config.admin.hosts);

@@ -22,7 +22,7 @@ use super::deadlines::Deadline;
 use super::internal_api::PageHead;
 use super::peer_handshake;
 use super::peering::{Hello, HelloRefusal};
-use super::service::{Caller, RequestLine, Served, Service};
+use super::service::{Caller, RequestLine, Served, Service, too_long};
 
 /// Requests under way on one connection above which no more are taken from it.
 const UNDER_WAY_MAX: usize = 1_024;
@@ -344,7 +344,7 @@ impl Connection {
                             }
                             self.page = page_head(&line, head.query, &rest[..used]);
                             at += used;
-                            self.begin_body(service, limits, line, framing);
+                            self.begin_body((service, caller), limits, line, framing);
                             if waits && !self.is_closing && input.len() == at {
                                 self.in_order(write_continue);
                             }
@@ -403,22 +403,25 @@ impl Connection {
 
     fn begin_body(
         &mut self,
-        service: &mut Service,
+        (service, caller): (&mut Service, Caller<'_>),
         limits: &Limits,
         line: RequestLine,
         framing: Framing,
     ) {
         self.stage = match framing {
-            Framing::Length(length) if length > u64::from(limits.body_bytes_max) => {
-                let reason = format!(
-                    "body: expected at most {} bytes (limits.body_bytes_max), got {length}",
-                    limits.body_bytes_max
-                );
-                return self.fail(service, 413, &reason);
+            Framing::Length(length) if length <= u64::from(limits.body_bytes_max) => {
+                Stage::Body { line, length: length as usize }
             }
-            Framing::Length(length) => Stage::Body { line, length: length as usize },
+            Framing::Length(length) => {
+                let bytes_max = service.body_bytes_max(caller, &line);
+                if let Some(reason) = too_long(length, bytes_max) {
+                    return self.fail(service, 413, &reason);
+                }
+                Stage::Body { line, length: length as usize }
+            }
             Framing::Chunked => {
-                let decoder = Box::new(ChunkedDecoder::new(u64::from(limits.body_bytes_max)));
+                let bytes_max = u64::from(service.body_bytes_max(caller, &line));
+                let decoder = Box::new(ChunkedDecoder::new(bytes_max));
                 Stage::Chunked { line, decoder, body: Vec::new() }
             }
         };

@@ -8,6 +8,7 @@
 
 use std::io::Write;
 
+use crate::base::ids::PeerIndex;
 use crate::base::time::{MonoNs, Now};
 use crate::cluster::link::{Link, LinkError};
 use crate::cluster::view::View;
@@ -65,23 +66,29 @@ impl HttpTalk {
     }
 
     /// Appends the next request, if none is under way.
-    pub fn write(&mut self, now: Now, view: &View, link: &mut Link<Purpose>, out: &mut Vec<u8>) {
+    pub fn write(
+        &mut self,
+        now: Now,
+        (view, to): (&View, PeerIndex),
+        link: &mut Link<Purpose>,
+        out: &mut Vec<u8>,
+    ) {
         if self.under_way != UnderWay::Nothing {
             return;
         }
         while self.is_greeted
             && let Some(message) = link.next_message(now.mono)
         {
-            if write_request(now, view, self.to_site, message, out) {
+            if write_request(now, (view, to), self.to_site, message, out) {
                 self.under_way = UnderWay::Message;
                 return;
             }
             link.answered(now.mono, UNSAYABLE, |purpose, _| self.unsayable.push(purpose));
         }
         if now.mono >= self.ping_at || !self.unsayable.is_empty() {
-            let own = view.name_of(view.own());
+            let host = &view.peers()[to.index()].address;
             let query = if self.to_site { "?members" } else { "" };
-            write!(out, "GET /ping{query} HTTP/1.1\r\nHost: {own}\r\n\r\n").expect("memory");
+            write!(out, "GET /ping{query} HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("memory");
             self.under_way = UnderWay::Ping;
         }
     }
@@ -159,17 +166,23 @@ fn members_in(answer: &[u8]) -> Option<SiteMembers> {
 }
 
 /// Appends the request that tells a message. `false`: it cannot be told in HTTP.
-fn write_request(now: Now, view: &View, to_site: bool, message: &[u8], out: &mut Vec<u8>) -> bool {
+fn write_request(
+    now: Now,
+    (view, to): (&View, PeerIndex),
+    to_site: bool,
+    message: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
     let Ok(PeerMessage::Copy(copy)) = decode_message(&mut &message[..]) else { return false };
     let mut body = Vec::new();
     if write_document(now, view, to_site, &copy, &mut body).is_none() {
         return false;
     }
     let (id, factor, length) = (copy.standing.id, copy.factor, body.len());
-    let own = view.name_of(view.own());
+    let host = &view.peers()[to.index()].address;
     write!(
         out,
-        "PUT /timers/{id}-{factor} HTTP/1.1\r\nHost: {own}\r\nContent-Type: application/json\r\n\
+        "PUT /timers/{id}-{factor} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n"
     )
     .expect("writing to memory does not fail");
@@ -249,7 +262,9 @@ mod tests {
 
     fn written(talk: &mut HttpTalk, now: Now, link: &mut Link<Purpose>) -> String {
         let mut out = Vec::new();
-        talk.write(now, &view(), link, &mut out);
+        let view = view();
+        let to = view.node_named("10.0.0.2:7253").expect("a member");
+        talk.write(now, (&view, to), link, &mut out);
         String::from_utf8(out).expect("requests are text")
     }
 
@@ -270,7 +285,7 @@ mod tests {
         push_copy(&mut link, &view(), 2);
         let first = written(&mut talk, NOW, &mut link);
         let (head, body) = first.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("PUT /timers/0004d9f548100000-2 HTTP/1.1\r\nHost: 10.0.0.1:7253"));
+        assert!(head.starts_with("PUT /timers/0004d9f548100000-2 HTTP/1.1\r\nHost: 10.0.0.2:7253"));
         assert!(head.ends_with(&format!("\r\nContent-Length: {}", body.len())), "{head}");
         for part in [
             "\"start-time-delta\":-4004,\"sequence-number\":1,\"interval\":2,\"repeat-for\":4",
@@ -287,7 +302,10 @@ mod tests {
         assert_eq!(written(&mut talk, NOW, &mut link), "", "it has been heard just now");
         let later = Now { mono: NOW.mono.plus_ms(250), ..NOW };
         assert_eq!(talk.next_wake(), Some(later.mono));
-        assert!(written(&mut talk, later, &mut link).starts_with("GET /ping HTTP/1.1\r\n"));
+        assert!(
+            written(&mut talk, later, &mut link)
+                .starts_with("GET /ping HTTP/1.1\r\nHost: 10.0.0.2:7253\r\n")
+        );
         assert_eq!(answered(&mut talk, &mut link, "200 OK"), [""; 0]);
     }
 

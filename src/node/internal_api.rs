@@ -14,7 +14,8 @@ use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::Now;
 use crate::cluster::murmur3::x86_32;
 use crate::cluster::view::{PeerKind, View, site_hash};
-use crate::timer::admission::{Told, start_of};
+use crate::timer::admission::{Told, start_of, start_wall_of};
+use crate::timer::version::Version;
 use crate::wire::internal_json::InternalPart;
 use crate::wire::peer_message::{Standing, TimerCopy};
 use crate::wire::resync_json::{parse_query, parse_range};
@@ -119,10 +120,11 @@ pub fn copy_of<'a>(
     let is_factor = |factor: &u8| (1..=16).contains(factor);
     let factor = [named.factor, factor_told, Some(replicas.len())].into_iter().flatten();
     let actives = part.actives.map_or(u16::MAX, |actives| actives) & replicas.all_ranks();
+    let made = || Version::of_start(start_wall_of(part, now)).0;
     TimerCopy {
         standing: Standing {
             id: named.id,
-            version: part.version.unwrap_or(0),
+            version: part.version.unwrap_or_else(made),
             sequence: part.sequence,
             actives,
             list_digest: replicas.digest(),
@@ -216,6 +218,11 @@ impl Gate {
         }
         self.refused += 1;
         Err(self.stranger(address))
+    }
+
+    /// As [`Gate::admit`], and nothing is counted.
+    pub fn admits(&mut self, view: &Arc<View>, address: Option<IpAddr>) -> bool {
+        self.accepts_strangers || self.knows(view, address)
     }
 
     /// Whether the node at `address` may connect as the peer `name`. Somebody at an address that is
@@ -472,7 +479,14 @@ mod tests {
         assert_eq!(copy.replicas.as_slice()[1], NodeHash(x86_32(b"gone:1", 0)));
         assert_eq!((copy.replicas.len(), copy.standing.actives, copy.factor), (2, 0b11, 2));
         assert!(copy.sites.is_empty(), "this site alone is no list");
-        assert_eq!((copy.standing.version, copy.standing.sequence), (0, 3));
+        assert_eq!((copy.standing.version, copy.standing.sequence), (0, 3), "1970 here");
+        let now = Now { wall: crate::base::time::WallMs(1_000_000), ..Now::default() };
+        let dated = InternalPart { start_wall_ms: Some(999_990), ..part };
+        let copy = copy_of(now, &view, named, None, &dated, told);
+        let version = Version::of_start(crate::base::time::WallMs(999_990));
+        assert_eq!(copy.standing.version, version.0, "from what it says of its start");
+        let ours = InternalPart { version: Some(77), ..dated };
+        assert_eq!(copy_of(now, &view, named, None, &ours, told).standing.version, 77);
         let part = InternalPart {
             replicas: Ranked::new(),
             sites: ["away", "site1", "away"].into_iter().collect(),

@@ -586,7 +586,7 @@ impl Peering {
         let dialled = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
         let Some(dialled) = dialled.filter(|dialled| dialled.stage == Stage::Open) else { return };
         let begins = out.len();
-        dialled.voice.write(now, &self.view, out);
+        dialled.voice.write(now, &self.view, peer, out);
         self.counters.bytes_sent += (out.len() - begins) as u64;
         // A link may pause by itself (a receiver that was busy): it says when it goes on.
         if let Some(wake) = dialled.voice.next_wake() {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::base::limits::Limits;
+use crate::base::limits::{BODY_TOLD_BYTES_MAX, Limits};
 use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Request, Requester, Target};
@@ -101,7 +101,7 @@ pub struct Service {
     pub internal: InternalCounters,
     /// Requests for timestamps, to be taken from here in this turn; `None`: none are served.
     pub timestamp_asks: Option<Vec<(Requester, u32)>>,
-    opaque_bytes_max: u32,
+    limits: Limits,
     json: JsonScratch,
     content: Vec<u8>,
     references: Vec<Reference>,
@@ -132,7 +132,7 @@ impl Service {
             listeners: Arc::default(),
             internal: InternalCounters::default(),
             timestamp_asks: None,
-            opaque_bytes_max: limits.opaque_bytes_max,
+            limits: limits.clone(),
             json: JsonScratch::default(),
             content: Vec::new(),
             references: Vec::new(),
@@ -246,6 +246,7 @@ impl Service {
             TimerPath::Timer(target) => Some(target),
             _ => None,
         };
+        let body_bytes = body.len();
         let document = match parse_any(body, &mut self.json) {
             Ok(document) => document,
             Err(error) => {
@@ -260,7 +261,12 @@ impl Service {
             let merged = self.merge(now, (from, caller), named, &document, part);
             return self.settle(merged, line.persistence, out);
         }
-        match admit(&document.timer, factor_in_path, self.opaque_bytes_max, &mut self.content) {
+        let (bytes, bytes_max) = (body_bytes as u64, self.limits.body_bytes_max);
+        if let Some(reason) = too_long(bytes, bytes_max) {
+            return self.settle(Err((413, reason)), line.persistence, out);
+        }
+        let opaque_bytes_max = self.limits.opaque_bytes_max;
+        match admit(&document.timer, factor_in_path, opaque_bytes_max, &mut self.content) {
             Ok(definition) if self.listeners.has_authority(definition.authority) => {
                 let authority = definition.authority;
                 let reason = format!(
@@ -295,7 +301,7 @@ impl Service {
         if part.origin == Origin::Peer && part.replicas.is_empty() {
             return Err((400, "reliability.replicas: expected a name at least, got none".into()));
         }
-        let told = admit_told(&document.timer, self.opaque_bytes_max, &mut self.content);
+        let told = admit_told(&document.timer, &mut self.content);
         let told = told.map_err(|rejection| refusal_of(&rejection))?;
         self.internal.copies += 1;
         self.internal.tags_dropped += u64::from(part.tags_dropped);
@@ -364,6 +370,20 @@ impl Service {
         !is_alone && self.gate.knows(view, address.map(|address| address.ip()))
     }
 
+    /// Bytes that the body of a request may have, where it has more than clients may send: another
+    /// node may tell a longer timer.
+    pub fn body_bytes_max(&mut self, caller: Caller<'_>, line: &RequestLine) -> u32 {
+        let own = self.limits.body_bytes_max;
+        if line.method != Method::Put || !matches!(line.path, TimerPath::Timer(_)) {
+            return own;
+        }
+        let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
+        match self.gate.admits(self.core.view(), address) {
+            true => own.max(BODY_TOLD_BYTES_MAX),
+            false => own,
+        }
+    }
+
     /// Whether the caller may use the internal API.
     fn admit(&mut self, caller: Caller<'_>) -> Result<(), (u16, String)> {
         let address = || caller.far_ends.of(caller.socket).map(|address| address.ip());
@@ -418,6 +438,14 @@ impl Service {
     }
 }
 
+/// Why a body of so many bytes is not taken; `None`: it is.
+pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
+    let is_too_long = bytes > u64::from(bytes_max);
+    is_too_long.then(|| {
+        format!("body: expected at most {bytes_max} bytes (limits.body_bytes_max), got {bytes}")
+    })
+}
+
 /// The number in `count=n`; 0 for any other query.
 fn count_in(query: &str) -> u32 {
     let count = query.strip_prefix("count=").filter(|count| !count.starts_with('+'));
@@ -426,7 +454,8 @@ fn count_in(query: &str) -> u32 {
 
 /// Status and reason for a document that is no timer.
 fn refusal_of(rejection: &Rejection) -> (u16, String) {
-    let too_long = matches!(rejection, Rejection::OpaqueTooLong { .. });
+    let too_long =
+        matches!(rejection, Rejection::OpaqueTooLong { .. } | Rejection::OpaqueToldTooLong(_));
     (if too_long { 413 } else { 400 }, rejection.to_string())
 }
 

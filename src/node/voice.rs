@@ -1,6 +1,7 @@
 //! How a peer is talked to: frames, or the internal HTTP API. The same calls for both; what is not
 //! acknowledged is kept by one link.
 
+use crate::base::ids::PeerIndex;
 use crate::base::time::{MonoNs, Now, WallMs};
 use crate::cluster::link::{Link, LinkError, LinkFull, LinkLimits};
 use crate::cluster::view::View;
@@ -116,11 +117,11 @@ impl Voice {
         self.link.clear(forgotten);
     }
 
-    /// See [`Link::write`].
-    pub fn write(&mut self, now: Now, view: &View, out: &mut Vec<u8>) {
+    /// See [`Link::write`]; `to` is the peer.
+    pub fn write(&mut self, now: Now, view: &View, to: PeerIndex, out: &mut Vec<u8>) {
         match &mut self.http {
             None => self.link.write(now, out),
-            Some(http) => http.write(now, view, &mut self.link, out),
+            Some(http) => http.write(now, (view, to), &mut self.link, out),
         }
     }
 

@@ -5,8 +5,11 @@ use crate::base::ids::{PeerIndex, PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
+use crate::timer::definition::Content;
 use crate::timer::version::{StateKey, Version, supersedes};
-use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy};
+use crate::wire::peer_message::{
+    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
+};
 
 use super::Shard;
 use super::effects::{Answer, Outbox, PeerTicket, Refusal};
@@ -14,8 +17,9 @@ use super::keep::Outline;
 use super::placements::Placement;
 use super::record::{Record, State};
 
-/// Starts of a node that sends no versions that differ by less are one start: such a node sends how
-/// long ago it was, and every message adds its delay (compat section 4, "nearly the same start").
+/// Starts of a node that sends no versions that differ by less may be one start: such a node sends
+/// how long ago it was, and every message adds its delay (compat section 4, "nearly the same
+/// start").
 const SAME_START_MS: u64 = 500;
 /// Starts of one write, told over several connections, differ by less: by as much as a message may
 /// have waited on its way, see `node::inbounds::STALE`.
@@ -39,6 +43,11 @@ impl Teller {
 /// Bytes for peers made in one turn above which a fetch is answered [`PeerResult::Busy`] and comes
 /// again: a peer can ask for thousands of large timers in one frame.
 const FETCHED_BYTES_PER_TURN_MAX: usize = 2 << 20;
+
+/// Whether an original node sent a copy: over HTTP, without a version.
+fn is_of_original(teller: Teller, copy: &TimerCopy<'_>) -> bool {
+    teller.peer.is_none() && Version(copy.standing.version).is_of_start()
+}
 
 impl Shard {
     pub(super) fn peer_message(
@@ -161,6 +170,14 @@ impl Shard {
     ) -> PeerResult<'static> {
         let found = self.find(copy.standing.id);
         let held = found.map(|slot| *self.records.get(slot));
+        if let (Some(slot), Some(held)) = (found, &held)
+            && self.is_moved_away(teller, copy, held)
+        {
+            // Held until those listed have it, and done by this node only if none of them does.
+            let actives = copy.replicas.all_ranks();
+            self.take_list(now.mono.tick_floor(), slot, copy.replicas, actives);
+            return PeerResult::Held;
+        }
         let key = match self.key_of(now, teller, copy, held.as_ref()) {
             Some(key) => key,
             None => return PeerResult::Held,
@@ -220,32 +237,78 @@ impl Shard {
                 || copy.body.is_none() && held.is_live())
     }
 
-    /// The key of a copy. One without a version (of an original node) gets the version held if it
-    /// tells of the same start, one made from its start if that is later; `None`: it is older.
+    /// The key of a copy; `None`: it is older than what is held. One of an original node, which
+    /// sends no versions, gets the version held if it tells of the same write, else one made from
+    /// its start: all that hear of a write make the same one, or whoever makes the higher one would
+    /// make others do again what they have done.
     fn key_of(
-        &mut self,
+        &self,
         now: Now,
         teller: Teller,
         copy: &TimerCopy<'_>,
         held: Option<&Record>,
     ) -> Option<StateKey> {
-        let sequence = copy.standing.sequence;
-        if copy.standing.version != 0 {
-            return Some(StateKey { version: Version(copy.standing.version), sequence });
+        let (told, sequence) = (Version(copy.standing.version), copy.standing.sequence);
+        if !is_of_original(teller, copy) {
+            return Some(StateKey { version: told, sequence });
         }
         let start = teller.start(copy.start_ms);
         let age_ms = now.mono.tick_floor() - start;
-        let made = Version::at(WallMs(now.wall.0.saturating_sub(age_ms)));
+        // Its start counts among originals, and their wall clocks do not.
+        let made = match self.clock.is_far(now.wall, told) {
+            true => Version::of_start(WallMs(now.wall.0.saturating_sub(age_ms))),
+            false => told,
+        };
         let Some(held) = held else { return Some(StateKey { version: made, sequence }) };
-        let is_same = start.0.abs_diff(held.start.0) < SAME_START_MS;
-        if is_same && (copy.body.is_some() || sequence > held.sequence) {
+        if self.is_told_again(start, copy, held) {
             return Some(StateKey { version: held.version, sequence });
         }
-        if start < held.start && !is_same {
+        // A tombstone of a delete has the start of the delete: what is as old was deleted.
+        let is_deleted = copy.body.is_some() && !held.is_live() && start == held.start;
+        let is_near = start.0.abs_diff(held.start.0) < SAME_START_MS;
+        let is_older = start < held.start && (copy.body.is_some() || !is_near);
+        if is_older || is_deleted {
             return None;
         }
-        let version = made.max(self.clock.assign(now.wall, Some(held.version)));
+        let above = Version::of_start(WallMs(held.version.wall().0 + 1));
+        let version = if made > held.version { made } else { above };
         Some(StateKey { version, sequence })
+    }
+
+    /// Whether an original tells the end of a timer here alone: it goes on at those listed. A
+    /// tombstone of this node would win against what they hold.
+    fn is_moved_away(&self, teller: Teller, copy: &TimerCopy<'_>, held: &Record) -> bool {
+        let start = teller.start(copy.start_ms);
+        let lists_others =
+            !copy.replicas.is_empty() && !copy.replicas.contains(self.peers.own_hash());
+        is_of_original(teller, copy)
+            && copy.body.is_none()
+            && held.is_live()
+            && lists_others
+            && copy.standing.sequence == held.sequence
+            && start.0.abs_diff(held.start.0) < SAME_START_MS
+    }
+
+    /// Whether a copy of an original node tells of the write that is held.
+    fn is_told_again(&self, start: Tick, copy: &TimerCopy<'_>, held: &Record) -> bool {
+        let is_near = start.0.abs_diff(held.start.0) < SAME_START_MS;
+        let has_ended = held.sequence > 0 && held.schedule().is_last(held.sequence);
+        is_near
+            && match copy.body {
+                None => copy.standing.sequence > held.sequence,
+                Some(_) if !held.is_live() => has_ended,
+                Some(body) => self.says_the_same(copy.interval_ms, body, held),
+            }
+    }
+
+    /// Whether the callback is the one that is held, and the interval, in the whole seconds that an
+    /// original knows. Tags are not looked at: an original sorts them.
+    fn says_the_same(&self, interval_ms: u64, body: CopyBody<'_>, held: &Record) -> bool {
+        let content = Content::decode(body.content);
+        let known = Content::decode(self.payloads.get(held.payload));
+        held.interval_ms.div_ceil(1_000) == interval_ms.div_ceil(1_000)
+            && self.hosts.authority(held.host()) == body.authority
+            && (known.target, known.opaque) == (content.target, content.opaque)
     }
 
     /// Holds what a copy says in place of what is held.

@@ -26,6 +26,8 @@ mod hosts;
 pub mod inspect;
 mod keep;
 mod merge;
+#[cfg(test)]
+mod merge_tests;
 mod news;
 mod peers;
 mod placements;

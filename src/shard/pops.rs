@@ -303,6 +303,12 @@ impl Shard {
             // A move that a death ended has left copies, which would pop beside the holders.
             to = to.union(view.peers_of(&self.configured(&record)));
         }
+        if view.is_changing() && !self.peers.http().is_empty() {
+            // Originals that hold it from before may have popped it since, and keep it.
+            let factor = placement.factor;
+            let held_it = view.peers_of(&view.place_old(record.id, factor));
+            to = to.union(held_it.intersection(self.peers.http()));
+        }
         (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1)
     }
 

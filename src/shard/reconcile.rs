@@ -37,8 +37,8 @@ const MOVES_MAX: usize = 512;
 /// A timer due sooner is copied to its new holders, but not handed over: the messages must arrive
 /// before the pop, or old and new holders would both pop. Its next pop moves it.
 const FINISH_GUARD_MS: u64 = 1_000;
-/// A node that is told over HTTP acts on every list that names it: a timer due sooner is not even
-/// copied to it.
+/// A node that is told over HTTP acts on every list that names it, until it is told the end: a
+/// timer due sooner is neither copied to it nor moved away from it. Its next pop moves it.
 const HTTP_GUARD_MS: u64 = 3_000;
 /// When a timer that could not be moved is looked at again.
 const LOOK_AGAIN_MS: u64 = 1_000;
@@ -288,7 +288,8 @@ impl Shard {
         // The last one that lives does not forget it.
         let is_last = waiting.is_empty() && placement.own.is_none();
         let due = record.schedule().due(record.sequence + 1);
-        let is_acted_upon = !waiting.intersection(self.peers.http()).is_empty();
+        let left = view.peers_of(&former.replicas).minus(view.peers_of(&list));
+        let is_acted_upon = !waiting.union(left).intersection(self.peers.http()).is_empty();
         let is_early = due <= tick + HTTP_GUARD_MS && former.own.is_some() && is_acted_upon;
         if is_early || !is_reachable || is_last || !agrees {
             return self.look_again(tick, record.id);
@@ -427,8 +428,11 @@ impl Shard {
         let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
         let holders = view.peers_of(&former).minus(deaf);
         let others = view.peers_of(&placement.replicas).minus(deaf).minus(holders);
+        let left = view.peers_of(&former).minus(view.peers_of(&placement.replicas));
+        let left = left.intersection(self.peers.http()).minus(self.peers.dead());
         self.place(slot, &placement);
         self.counters.moved += 1;
+        self.end_at(tick, slot, left, outbox);
         self.tell(slot, others, false, outbox);
         self.tell(slot, holders, true, outbox);
         match placement.own {
@@ -436,6 +440,18 @@ impl Shard {
             // Somebody may have died or returned meanwhile.
             Some(_) => self.look_later_if_misplaced(tick, slot),
         }
+    }
+
+    /// Tells nodes that act on whatever they hold that a timer has ended there: others hold it now.
+    /// As of now, like a delete, or one that knows a later start would refuse it.
+    fn end_at(&self, tick: Tick, slot: Slot, left: PeerSet, outbox: &mut Outbox) {
+        if left.is_empty() {
+            return;
+        }
+        let record = self.records.get(slot);
+        let ended = TimerCopy { start_ms: tick.0, body: None, ..self.copy_of(record) };
+        let bytes = outbox.encode(&PeerMessage::Copy(ended));
+        left.iter().for_each(|peer| outbox.tell(peer, Purpose::News(record.id), bytes.clone()));
     }
 
     /// Whether all live nodes of both lists see the same members as this one: another would not

@@ -2,7 +2,7 @@
 //! becomes here; [`super::writes`] sees that the others get it before the client is answered.
 
 use crate::base::ids::{PeerSet, TimerId};
-use crate::base::limits::REPLICATION_FACTOR_DEFAULT;
+use crate::base::limits::{REPLICATION_FACTOR_DEFAULT, TOMBSTONE_MS_MIN};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, WallMs};
 use crate::timer::definition::{Content, Definition};
@@ -158,7 +158,8 @@ impl Shard {
         Ok(answer)
     }
 
-    /// The end of a timer.
+    /// The end of a timer. It starts now, as that of an original node does: an original that holds
+    /// the timer refuses what is older than that, and what it tells of it later is older than this.
     fn end(
         &mut self,
         now: Now,
@@ -174,8 +175,8 @@ impl Shard {
             asked_at: now.mono.tick_floor(),
             id,
             key: StateKey { version, sequence: held.map_or(0, |held| held.sequence) },
-            start: held.map_or(now.mono.tick_floor(), |held| held.start),
-            interval_ms: held.map_or(0, |held| held.interval_ms),
+            start: now.mono.tick_floor(),
+            interval_ms: held.map_or(TOMBSTONE_MS_MIN, |held| held.interval_ms),
             repeat_for_ms: held.map_or(0, |held| held.repeat_for.get()),
             body: None,
             tries: 1,

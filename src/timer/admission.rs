@@ -3,9 +3,10 @@
 
 use super::definition::{Definition, encode_content};
 use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX};
-use crate::base::time::{Now, Tick};
-use crate::wire::callback_uri::parse_callback_uri;
+use crate::base::time::{Now, Tick, WallMs};
+use crate::wire::callback_uri::{escaped, parse_callback_uri, parse_told_uri};
 use crate::wire::internal_json::InternalPart;
+use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
 use crate::wire::peer_message::{CopyBody, START_MS_MAX};
 use crate::wire::timer_json::TimerDocument;
 
@@ -45,6 +46,9 @@ pub enum Rejection {
     /// The callback URI.
     #[error("callback.http.uri: {0}")]
     Uri(&'static str),
+    /// More opaque data than messages between nodes carry, of a node.
+    #[error("callback.http.opaque: expected at most {OPAQUE_TOLD_BYTES_MAX} bytes, got {0}")]
+    OpaqueToldTooLong(usize),
     /// More opaque data than the configuration allows.
     #[error(
         "callback.http.opaque: expected at most {max} bytes (limits.opaque_bytes_max), got {got}"
@@ -102,18 +106,27 @@ pub struct Told<'a> {
 }
 
 /// Checks the document of a node (compat section 5) and encodes its content into `content` (cleared
-/// first). An empty URI means a tombstone.
+/// first). An empty URI means a tombstone. A client has the answer 200 for this timer: limits are
+/// those of what nodes can tell each other, not those for clients.
 pub fn admit_told<'a>(
     document: &TimerDocument<'a>,
-    opaque_bytes_max: u32,
     content: &'a mut Vec<u8>,
 ) -> Result<Told<'a>, Rejection> {
     let (interval_ms, repeat_for_ms) = timing(document)?;
     if document.uri.is_empty() {
         return Ok(Told { interval_ms, repeat_for_ms, body: None });
     }
-    let definition = admit(document, None, opaque_bytes_max, content)?;
-    let body = CopyBody { authority: definition.authority, content: definition.content };
+    factor(document.replication_factor, None)?;
+    let whole = escaped(document.uri);
+    let uri = parse_told_uri(&whole).map_err(|error| Rejection::Uri(error.0))?;
+    if document.opaque.len() > OPAQUE_TOLD_BYTES_MAX as usize {
+        return Err(Rejection::OpaqueToldTooLong(document.opaque.len()));
+    }
+    content.clear();
+    encode_content(uri.target, document.tags.as_slice(), document.opaque.as_bytes(), content);
+    // What stands before the target has no escapes.
+    let authority = &document.uri["http://".len()..][..uri.authority.len()];
+    let body = CopyBody { authority, content };
     Ok(Told { interval_ms, repeat_for_ms, body: Some(body) })
 }
 
@@ -128,6 +141,18 @@ pub fn start_of(part: &InternalPart<'_>, now: Now) -> Tick {
     let told_ms = part.start_delta_ms.or_else(|| part.start_wall_ms.map(|at| -age_ms(at)));
     let start_ms = now.mono.tick_ceil().0.saturating_add_signed(told_ms.unwrap_or(0));
     Tick(start_ms.min(START_MS_MAX))
+}
+
+/// When a timer that a node tells of started, on the wall clock of the node that says so: of the
+/// milliseconds that agree with `start-time` modulo 2^32 the one nearest to the start on this
+/// node's clock. From one message every node reads the same, whenever it arrives. Without
+/// `start-time`, or before 1970: as on this node's clock.
+pub fn start_wall_of(part: &InternalPart<'_>, now: Now) -> WallMs {
+    let age_ms = now.mono.tick_ceil() - start_of(part, now);
+    let near = now.wall.0.saturating_sub(age_ms);
+    let Some(told) = part.start_wall_ms else { return WallMs(near) };
+    let off_ms = told.wrapping_sub(near as u32) as i32;
+    WallMs(near.checked_add_signed(off_ms.into()).unwrap_or(near))
 }
 
 fn timing(document: &TimerDocument<'_>) -> Result<(u64, u64), Rejection> {
@@ -204,6 +229,36 @@ mod tests {
     }
 
     #[test]
+    fn what_a_node_tells_has_limits_of_its_own() {
+        use crate::base::limits::{URI_BYTES_MAX, URI_TOLD_BYTES_MAX};
+        let told = |uri: &str, opaque: &str| {
+            let mut content = Vec::new();
+            let document = TimerDocument { uri, opaque, ..document(2.0, None) };
+            let told = admit_told(&document, &mut content)
+                .map(|told| told.body.map_or(0, |body| body.authority.len() + body.content.len()));
+            let client = admit(&document, None, 256 << 10, &mut Vec::new()).is_ok();
+            (told, client)
+        };
+        let uri = |bytes: usize| format!("HTTP://h:1/{}", "u".repeat(bytes - 11));
+        assert_eq!(told(&uri(URI_BYTES_MAX), "o"), (Ok(3 + 4 + URI_BYTES_MAX - 10 + 1), true));
+        let (longer, is_for_clients) = told(&uri(3_000), "o");
+        assert_eq!((longer, is_for_clients), (Ok(3 + 4 + 3_000 - 10 + 1), false));
+        assert!(told(&uri(URI_TOLD_BYTES_MAX + 1), "").0.is_err());
+        assert!(told(&format!("http://h/{}", "\u{e9}".repeat(8_000)), "").0.is_err());
+        let opaque = "o".repeat(OPAQUE_TOLD_BYTES_MAX as usize);
+        assert!(opaque.len() > 2_000_000);
+        let (whole, is_for_clients) = told("http://h", &opaque);
+        assert_eq!((whole, is_for_clients), (Ok(1 + 4 + opaque.len()), false));
+        let longer = opaque + "o";
+        assert_eq!(told("http://h", &longer).0, Err(Rejection::OpaqueToldTooLong(longer.len())));
+        let mut content = Vec::new();
+        let document = TimerDocument { uri: "http://h/\u{e9}", ..document(2.0, None) };
+        let body = admit_told(&document, &mut content).expect("told").body.expect("a callback");
+        assert_eq!(body.authority, "h");
+        assert_eq!(super::super::definition::Content::decode(body.content).target, b"/%c3%a9");
+    }
+
+    #[test]
     fn a_start_is_told_by_its_distance_or_by_a_wall_clock_that_wraps() {
         use crate::base::ranked::Ranked;
         use crate::base::time::{MonoNs, TICK_NS, WallMs};
@@ -245,6 +300,42 @@ mod tests {
             |bytes_max| admit(&document(1.0, None), None, bytes_max, &mut Vec::new()).map(|_| ());
         assert_eq!(admitted(4), Ok(()));
         assert_eq!(admitted(3), Err(Rejection::OpaqueTooLong { max: 3, got: 4 }));
+    }
+
+    #[test]
+    fn the_wall_clock_of_a_start_is_read_alike_whenever_the_message_arrives() {
+        use crate::base::time::{MonoNs, TICK_NS};
+        use crate::wire::internal_json::Origin;
+        let part = |start_delta_ms, start_wall_ms| InternalPart {
+            origin: Origin::Peer,
+            start_delta_ms,
+            start_wall_ms,
+            sequence: 0,
+            view_id: None,
+            replicas: crate::base::ranked::Ranked::new(),
+            sites: crate::base::ranked::Ranked::new(),
+            version: None,
+            actives: None,
+            tags_dropped: 0,
+        };
+        let start_ms = (9 << 32) + 40;
+        let read = |told: Option<u32>, delta_ms: i64, wall_ms: u64| {
+            let now = Now { mono: MonoNs(90_000_000 * TICK_NS), wall: WallMs(wall_ms) };
+            start_wall_of(&part(Some(delta_ms), told), now).0
+        };
+        // Its age when it was sent; on its way; clocks that differ.
+        for (delta_ms, wall_ms) in [
+            (0, start_ms),
+            (-4_004, start_ms + 4_004),
+            (-4_004, start_ms + 4_900),
+            (0, start_ms - 3_600_000),
+            (0, start_ms + 3_600_000),
+            (-50, start_ms - 60_000),
+        ] {
+            assert_eq!(read(Some(40), delta_ms, wall_ms), start_ms, "{delta_ms} {wall_ms}");
+        }
+        assert_eq!(read(None, -4_004, start_ms + 4_010), start_ms + 6);
+        assert_eq!(read(Some(u32::MAX), -7, 8), 1, "nothing is before 1970");
     }
 
     #[test]

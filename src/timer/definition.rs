@@ -4,7 +4,7 @@
 //! The carried bytes (the *content*) are: target length u16, tags length u16 (both little-endian),
 //! target, tags, opaque. A tag is: count u32 little-endian, name length u8, name.
 
-use crate::base::limits::{TAG_BYTES_MAX, URI_BYTES_MAX};
+use crate::base::limits::{TAG_BYTES_MAX, URI_TOLD_BYTES_MAX};
 use crate::wire::timer_json::{Tag, Tags};
 
 const HEADER_BYTES: usize = 4;
@@ -61,7 +61,7 @@ impl OwnedDefinition {
 
 /// Appends the content of a timer to `out`.
 pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut Vec<u8>) {
-    assert!(target.len() <= URI_BYTES_MAX, "the URI parser bounds the target");
+    assert!(target.len() <= URI_TOLD_BYTES_MAX, "the URI parser bounds the target");
     let tag_bytes: usize = tags.iter().map(|tag| TAG_HEADER_BYTES + tag.kind.len()).sum();
     out.reserve(HEADER_BYTES + target.len() + tag_bytes + opaque.len());
     out.extend_from_slice(&(target.len() as u16).to_le_bytes());

@@ -32,10 +32,16 @@ impl Version {
         WallMs(self.0 >> (COUNTER_BITS + NodeInstance::BITS))
     }
 
-    /// The least version of a wall millisecond: for a timer of a node that sends none (compat
-    /// section 4), derived from its start.
-    pub const fn at(wall: WallMs) -> Self {
+    /// The version of a write of a node that sends none (compat section 4): the least one of the
+    /// wall millisecond of its start, which that node tells alike to all. A clock never gives out
+    /// such a version.
+    pub const fn of_start(wall: WallMs) -> Self {
         Self(wall.0 << (COUNTER_BITS + NodeInstance::BITS))
+    }
+
+    /// Whether it was made by [`Version::of_start`].
+    pub const fn is_of_start(self) -> bool {
+        self.0 & ((1 << (COUNTER_BITS + NodeInstance::BITS)) - 1) == 0
     }
 }
 
@@ -109,10 +115,10 @@ impl HybridClock {
         let seen = held.map_or(0, |held| held.0 >> NodeInstance::BITS);
         let near = (wall.0 << COUNTER_BITS).max(self.last + 1);
         let next = if seen < bound || is_planted(Bug::LearnFutureVersion) {
-            self.last = near.max(seen + 1);
+            self.last = of_no_start(near.max(seen + 1));
             self.last
         } else {
-            self.far = self.far.max(seen) + 1;
+            self.far = of_no_start(self.far.max(seen) + 1);
             self.far
         };
         Version(next << NodeInstance::BITS | u64::from(self.instance.get()))
@@ -123,6 +129,11 @@ impl HybridClock {
         let latest_ms = wall.0.saturating_add(self.skew_max_ms).min(Version::WALL_MAX.0);
         latest_ms << COUNTER_BITS | ((1 << COUNTER_BITS) - 1)
     }
+}
+
+/// The next milliseconds and counter that a clock may give out: the counter 0 is of starts.
+fn of_no_start(next: u64) -> u64 {
+    next + u64::from(next.is_multiple_of(1 << COUNTER_BITS))
 }
 
 #[cfg(test)]
@@ -188,16 +199,16 @@ mod tests {
         assert_eq!(wrong.assign(now, None).wall(), now, "repaired");
         let again = wrong.assign(ahead, None);
         assert!(again > far, "nor is it when the wall clock is there once more");
-        let latest = Version::at(WallMs(now.0 + 60_000));
+        let latest = Version::of_start(WallMs(now.0 + 60_000));
         assert!(!right.is_far(now, latest));
         right.observe(now, latest);
         assert!(right.assign(now, None) > latest, "the bound itself is learnt");
-        assert!(right.is_far(now, Version::at(WallMs(now.0 + 60_001))));
+        assert!(right.is_far(now, Version::of_start(WallMs(now.0 + 60_001))));
     }
 
     #[test]
     fn every_version_that_is_held_can_be_superseded() {
-        let last = Version(Version::at(WallMs(Version::WALL_MAX.0 + 1)).0 - 1);
+        let last = Version(Version::of_start(WallMs(Version::WALL_MAX.0 + 1)).0 - 1);
         assert!(!last.is_impossible());
         assert!(Version(last.0 + 1).is_impossible());
         assert!(Version(u64::MAX).is_impossible());
@@ -212,9 +223,10 @@ mod tests {
 
     #[test]
     fn a_wall_millisecond_is_read_as_it_was_written() {
-        assert_eq!(Version::at(WallMs(1_234)).wall(), WallMs(1_234));
-        assert_eq!(Version::at(WallMs(1)).0, 1 << 22);
-        assert_eq!(clock(1).assign(WallMs(5), None), Version(Version::at(WallMs(5)).0 | 1));
+        assert_eq!(Version::of_start(WallMs(1_234)).wall(), WallMs(1_234));
+        assert_eq!(Version::of_start(WallMs(1)).0, 1 << 22);
+        let first = Version(Version::of_start(WallMs(5)).0 | 1 << NodeInstance::BITS | 1);
+        assert_eq!(clock(1).assign(WallMs(5), None), first);
     }
 
     #[test]
@@ -224,6 +236,33 @@ mod tests {
         let held = fast.assign(WallMs(5_000), None);
         assert!(slow.assign(WallMs(10), Some(held)) > held);
         assert_eq!(held.wall(), WallMs(5_000));
+    }
+
+    #[test]
+    fn the_version_of_a_start_is_below_all_that_clocks_give_out_in_its_millisecond() {
+        let of_start = Version::of_start(WallMs(7));
+        assert_eq!((of_start.wall(), of_start.is_of_start()), (WallMs(7), true));
+        let mut clock = clock(0);
+        let mut wall = WallMs(0);
+        // Twice as many as a millisecond has numbers.
+        for given in 0..10_000 {
+            let version = clock.assign(WallMs(7), None);
+            assert!(!version.is_of_start(), "{given}");
+            assert!(version > Version::of_start(version.wall()), "{given}");
+            assert!(version.wall() >= wall, "{given}");
+            wall = version.wall();
+        }
+        assert!(wall > WallMs(7));
+    }
+
+    #[test]
+    fn a_clock_goes_on_above_what_it_has_seen() {
+        let seen = clock(5).assign(WallMs(9_000), None);
+        let mut clock = clock(1);
+        clock.observe(WallMs(10), seen);
+        assert!(clock.assign(WallMs(10), None) > seen);
+        clock.observe(WallMs(10), Version::of_start(WallMs(3)));
+        assert!(clock.assign(WallMs(10), None) > seen, "what is older changes nothing");
     }
 
     #[test]

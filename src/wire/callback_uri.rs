@@ -3,9 +3,11 @@
 //! A URI is only split and checked, never changed: the callback server sees path and query exactly
 //! as the client wrote them.
 
+use std::borrow::Cow;
+use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::base::limits::URI_BYTES_MAX;
+use crate::base::limits::{URI_BYTES_MAX, URI_TOLD_BYTES_MAX};
 
 /// Bytes of a host name (RFC 1035 section 2.3.4, as text).
 const HOST_BYTES_MAX: usize = 253;
@@ -54,6 +56,38 @@ pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     if uri.len() > URI_BYTES_MAX {
         return Err(UriError("longer than 2048 bytes"));
     }
+    parse(uri)
+}
+
+/// Parses a URI that another node tells: one that a client may write, or an original has taken,
+/// which asks for less ([`escaped`] goes before this). At most URI_TOLD_BYTES_MAX bytes.
+pub fn parse_told_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
+    if uri.len() > URI_TOLD_BYTES_MAX {
+        return Err(UriError("longer than 32768 bytes"));
+    }
+    parse(uri)
+}
+
+/// A URI as an original asks for it: bytes outside ASCII and spaces are percent-encoded, and a
+/// space behind `?` is a plus sign. Everything else stays as it is.
+pub fn escaped(uri: &str) -> Cow<'_, str> {
+    let is_meant = |byte: &u8| *byte != b' ' && byte.is_ascii();
+    if uri.as_bytes().iter().all(is_meant) {
+        return Cow::Borrowed(uri);
+    }
+    let query_at = uri.find('?').unwrap_or(uri.len());
+    let mut escaped = String::with_capacity(3 * uri.len());
+    for (at, byte) in uri.bytes().enumerate() {
+        match byte {
+            b' ' if at > query_at => escaped.push('+'),
+            byte if is_meant(&byte) => escaped.push(char::from(byte)),
+            byte => write!(escaped, "%{byte:02x}").expect("memory"),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+fn parse(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     // A fold without early exit compares whole vectors.
     if !uri.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
         return Err(UriError("expected visible ASCII, got a space, a control or another byte"));
@@ -332,6 +366,22 @@ mod tests {
         assert!(refusal("http://a/\u{e9}").starts_with("expected visible ASCII"));
         assert!(refusal("http://\u{e9}/").starts_with("expected visible ASCII"));
         assert!(refusal("http://a/#\r\n").starts_with("expected visible ASCII"));
+    }
+
+    #[test]
+    fn what_an_original_has_taken_is_asked_for_as_it_would() {
+        for same in ["http://a/b?c=%c3%a9", "http://a", "", "http://a/\u{7f}"] {
+            assert!(matches!(escaped(same), Cow::Borrowed(uri) if uri == same), "{same}");
+        }
+        let uri = escaped("http://a:1/\u{e9} b?c d\u{4e2d}");
+        assert_eq!(uri, "http://a:1/%c3%a9%20b?c+d%e4%b8%ad");
+        let told = parse_told_uri(&uri).expect("a URI");
+        assert_eq!((told.authority, told.target), ("a:1", "/%c3%a9%20b?c+d%e4%b8%ad"));
+        assert!(parse_told_uri(&escaped("http://\u{e9}/")).is_err(), "a name is not changed");
+        let path = |bytes: usize| format!("http://a/{}", "b".repeat(bytes - 9));
+        assert!(parse_told_uri(&path(URI_TOLD_BYTES_MAX)).is_ok());
+        let longer = path(URI_TOLD_BYTES_MAX + 1);
+        assert_eq!(parse_told_uri(&longer), Err(UriError("longer than 32768 bytes")));
     }
 
     #[test]

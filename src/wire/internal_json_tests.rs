@@ -422,6 +422,11 @@ fn queries() {
     let mut out = Vec::new();
     write_target(&query, &mut out);
     assert_eq!(String::from_utf8(out), Ok(format!("/timers?{with_time}")));
+    let as_originals_ask = with_time.replace('&', ";");
+    assert_eq!(parse_query(&as_originals_ask), Ok(query));
+    let mixed = "cluster-view-id=7;x&node-for-replicas=a:1;;time-from=3";
+    let query = parse_query(mixed).expect("either separates");
+    assert_eq!((&*query.node, query.view_id, query.time_from_ms), ("a:1", 7, Some(3)));
     let escaped = "x&time-from=0&cluster-view-id=0&node-for-replicas=%5b::1%5D%3A7254&y=z=";
     let query = parse_query(escaped).expect("escaped");
     assert_eq!((&*query.node, query.view_id, query.time_from_ms), ("[::1]:7254", 0, Some(0)));
@@ -442,6 +447,7 @@ fn queries() {
         ("cluster-view-id=18446744073709551616", "cluster-view-id: expected a decimal number"),
         ("time-from=1.5", "time-from: expected a decimal number of milliseconds"),
         ("time-from=1&time-from=1", "query: a parameter comes twice"),
+        ("time-from=1;time-from=1", "query: a parameter comes twice"),
     ] {
         assert_eq!(parse_query(query), Err(QueryError(reason)), "{query}");
     }

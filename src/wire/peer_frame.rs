@@ -19,6 +19,7 @@
 
 use std::ops::Range;
 
+use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX, URI_TOLD_BYTES_MAX};
 use crate::base::time::{MonoNs, Now, WallMs};
 
 /// The version of the protocol.
@@ -30,6 +31,11 @@ pub const FRAME_BODY_BYTES_MAX: usize = 2 << 20;
 /// Bytes of the longest message, or copy in a result: a body with what stands before it, two
 /// lengths of at most 4 bytes each and a kind.
 pub const MESSAGE_BYTES_MAX: usize = FRAME_BODY_BYTES_MAX - 16;
+/// Opaque data that fits into one message, beside the longest URI, all tags (each with a length and
+/// a count), and a kilobyte for the numbers.
+pub const OPAQUE_TOLD_BYTES_MAX: u32 =
+    (MESSAGE_BYTES_MAX - URI_TOLD_BYTES_MAX - TAGS_PER_TIMER_MAX * (TAG_BYTES_MAX + 16) - 1_024)
+        as u32;
 /// Memory that a [`FrameReader`] keeps when a frame is complete.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 const CHECKSUM_AT: Range<usize> = 8..12;

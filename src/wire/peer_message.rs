@@ -22,7 +22,7 @@
 use crate::base::ids::{NodeHash, SiteHash, TimerId};
 use crate::base::limits::{
     INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX, SITES_PER_TIMER_MAX, TAG_BYTES_MAX,
-    TAGS_PER_TIMER_MAX, URI_BYTES_MAX,
+    TAGS_PER_TIMER_MAX, URI_TOLD_BYTES_MAX,
 };
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::TICK_NS;
@@ -424,7 +424,7 @@ fn check_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError
     let tags_bytes = usize::from(u16::from_le_bytes([tags_low, tags_high]));
     let (target, rest) = rest.split_at_checked(target_bytes).ok_or(CUT_OFF)?;
     let (tags, opaque) = rest.split_at_checked(tags_bytes).ok_or(CUT_OFF)?;
-    if "http://".len() + authority.len() + target.len() > URI_BYTES_MAX {
+    if "http://".len() + authority.len() + target.len() > URI_TOLD_BYTES_MAX {
         return Err(PeerMessageError("a callback URI that is too long"));
     }
     let is_path = matches!(target.first(), None | Some(b'/' | b'?'));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::peer_message::*;
 use crate::base::ids::{NodeHash, SiteHash, TimerId};
-use crate::base::limits::{INTERVAL_MS_MAX, URI_BYTES_MAX};
+use crate::base::limits::{INTERVAL_MS_MAX, URI_TOLD_BYTES_MAX};
 use crate::base::ranked::{Replicas, Sites};
 
 /// Content as `timer::definition` makes it.
@@ -196,7 +196,7 @@ fn authorities_and_targets_that_no_uri_has() {
         let reason = refused_body("a", &content(target, &[], b""));
         assert_eq!(reason, "a target that no callback URI has", "{target:?}");
     }
-    let longest = format!("/{}", "x".repeat(URI_BYTES_MAX - "http://a/".len()));
+    let longest = format!("/{}", "x".repeat(URI_TOLD_BYTES_MAX - "http://a/".len()));
     let content_of_longest = content(&longest, &[], b"");
     let body = CopyBody { authority: "a", content: &content_of_longest };
     assert!(decoded(&encoded(PeerMessage::Copy(usual(Some(body))))).is_ok());

@@ -203,12 +203,13 @@ pub struct ResyncQuery<'a> {
 #[error("{0}")]
 pub struct QueryError(pub &'static str);
 
-/// Parses what stands behind `GET /timers?`. Unknown parameters are ignored; percent escapes are
-/// resolved in the node's name. Refused: a parameter twice, a mandatory one missing, a number that
-/// is none, a name that is empty, longer than [`NAME_BYTES_MAX`] or not visible ASCII.
+/// Parses what stands behind `GET /timers?`. Parameters are separated by `;`, as originals do, or
+/// `&`. Unknown parameters are ignored; percent escapes are resolved in the node's name. Refused: a
+/// parameter twice, a mandatory one missing, a number that is none, a name that is empty, longer
+/// than [`NAME_BYTES_MAX`] or not visible ASCII.
 pub fn parse_query(query: &str) -> Result<ResyncQuery<'_>, QueryError> {
     let (mut node, mut view_id, mut time_from_ms) = (None, None, None);
-    for parameter in query.split('&') {
+    for parameter in query.split(['&', ';']) {
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let is_again = match key {
             "node-for-replicas" => node.replace(unescape(value).ok_or(BAD_NODE)?).is_some(),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
 use super::harness::{Cluster, until};
-use super::original::{Message, Original, ask_from};
+use super::original::{Message, Original, ask_from, page_target};
 use super::placement;
 use super::runner::Story;
 use super::sink::Sink;
@@ -16,6 +16,7 @@ use super::timers::{Order, PROMPT, QUIET, Timer, Timers};
 pub const STORIES: &[Story] = &[
     ("an_original_node_is_told_what_it_understands", it_is_told_what_it_understands),
     ("an_original_node_tells_and_is_understood", it_tells_and_is_understood),
+    ("what_only_an_original_takes_is_held", what_only_an_original_takes_is_held),
     ("an_original_node_reads_pages_of_timers", it_reads_pages_of_timers),
     ("timers_are_read_from_an_original_node_at_start", timers_are_read_from_it_at_start),
     ("an_original_node_that_leaves_hands_its_timers_over", one_that_leaves_hands_over),
@@ -74,6 +75,7 @@ fn id_with_primary(cluster: &Cluster, primary: usize, from: u64) -> u64 {
 /// Checks everything about a copy that does not depend on the timer.
 fn assert_is_understood(message: &Message, cluster: &Cluster) {
     assert_eq!(message.header("Content-Type"), Some("application/json"), "{}", message.head);
+    assert_eq!(message.header("Host"), Some(&cluster.names[ITS][..]), "{}", message.head);
     let body = &message.body;
     let id = id_in(&message.target);
     assert_eq!(message.target, format!("/timers/{id:016x}-2"), "no suffix: {message:?}");
@@ -131,25 +133,32 @@ fn it_is_told_what_it_understands() {
         assert_eq!(last["timing"]["sequence-number"], 2, "{last}");
         assert_eq!(last["timing"]["repeat-for"], 6, "interval x (sequence + 1): {last}");
     }
-    // A deleted timer is told as a tombstone of 10 s at least.
+    // A deleted timer is told as a tombstone of 10 s at least, and as of now: an original refuses
+    // the end of a timer that, by its clock, is older than the timer.
     let far = Timers::some(&cluster, &[OURS], Order::once(60_000).factor(2), &sink, 1);
     original.forget();
+    thread::sleep(Duration::from_secs(4));
+    let asked = Instant::now();
     cluster.request(OURS, "DELETE", &far.all[0].location, "");
     let told = original.wait_for("PUT", 1, SOON);
     assert_is_understood(&told[0], &cluster);
     assert_eq!(told[0].body["callback"]["http"], json!({"uri": "", "opaque": ""}));
     assert!(told[0].body["timing"]["interval"].as_u64() >= Some(10), "{:?}", told[0].body);
+    let delta_ms = told[0].body["timing"]["start-time-delta"].as_i64().expect("checked");
+    assert!(delta_ms >= -(asked.elapsed().as_millis() as i64), "{:?}", told[0].body);
 }
 
 /// What an original sends about a timer.
 fn its_copy(cluster: &Cluster, uri: &str, id: u64, sequence: u64, delta_ms: i64) -> String {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later");
+    let start_ms = (since_1970.as_millis() as u64).wrapping_add_signed(delta_ms) as u32;
     json!({
-        "timing": {"start-time": 4_200_796_160_u64, "start-time-delta": delta_ms,
+        "timing": {"start-time": start_ms, "start-time-delta": delta_ms,
             "sequence-number": sequence, "interval": 2, "repeat-for": 4},
         "callback": {"http": {"uri": uri, "opaque": "OPAQUE-DATA"}},
         "reliability": {"cluster-view-id": view_id(cluster), "replicas": replicas_of(cluster, id),
             "sites": ["site1"]},
-        "statistics": {"tag-info": []},
+        "statistics": {"tag-info": [{"type": "A", "count": 2}, {"type": "B", "count": 1}]},
     })
     .to_string()
 }
@@ -158,9 +167,8 @@ fn it_tells_and_is_understood() {
     let (cluster, original) = mixed();
     let sink = Sink::ok();
     let to = cluster.address(OURS);
-    let json = "Content-Type: application/json\r\n";
     let put = |id: u64, body: &str| {
-        let answer = original.ask(to, "PUT", &format!("/timers/{id:016x}-2"), json, body);
+        let answer = original.ask(to, "PUT", &format!("/timers/{id:016x}-2"), body);
         assert_eq!(answer.status, 200, "{answer:?}");
     };
     let begun = Instant::now();
@@ -196,6 +204,42 @@ fn it_tells_and_is_understood() {
     assert_eq!(came("/deleted"), []);
 }
 
+/// Its client has had 200: URIs and opaque data that clients may not write here.
+fn what_only_an_original_takes_is_held() {
+    let (cluster, original) = mixed();
+    let sink = Sink::ok();
+    let to = cluster.address(OURS);
+    let mut id = 0x0004_d9f5_4860_0000;
+    let mut tell = |path: &str, opaque: &str| {
+        id = id_with_primary(&cluster, OURS, id + 1);
+        let copy = its_copy(&cluster, &sink.uri(path), id, 1, -3_000);
+        let copy = copy.replace("OPAQUE-DATA", opaque);
+        original.ask(to, "PUT", &format!("/timers/{id:016x}-2"), &copy).status
+    };
+    let long = format!("/long?{}", "u".repeat(3_000));
+    assert_eq!(tell(&long, "opaque"), 200);
+    assert_eq!(tell("/caf\u{e9} 1?\u{4e2d} 2", "opaque"), 200);
+    let opaques = [900_000, 2_000_000].map(|bytes| "o".repeat(bytes));
+    assert_eq!(tell("/opaque-0", &opaques[0]), 200);
+    assert_eq!(tell("/opaque-1", &opaques[1]), 200);
+    assert_eq!(tell("/beyond", &"o".repeat(2_100_000)), 413);
+    assert_eq!(tell(&format!("/beyond?{}", "u".repeat(40_000)), ""), 400);
+    let pops = until("the pops", SOON * 2, || {
+        let pops = sink.by_path();
+        (pops.len() >= 4).then_some(pops)
+    });
+    assert_eq!(pops[&long].len(), 1);
+    assert_eq!(pops["/caf%c3%a9%201?%e4%b8%ad+2"].len(), 1, "{:?}", pops.keys());
+    for (path, opaque) in ["/opaque-0", "/opaque-1"].iter().zip(&opaques) {
+        assert!(pops[*path][0].body == *opaque, "{} bytes", pops[*path][0].body.len());
+    }
+    // From a client they are refused, whoever's address it has.
+    let document = Order::once(1_000).document(&sink.uri(&long), "");
+    assert_eq!(original.ask(to, "POST", "/timers", &document).status, 400);
+    let document = Order::once(1_000).document(&sink.uri("/x"), &opaques[1]);
+    assert_eq!(original.ask(to, "PUT", "/timers/0000000000000001-2", &document).status, 413);
+}
+
 fn it_reads_pages_of_timers() {
     let (cluster, original) = mixed();
     let sink = Sink::ok();
@@ -209,11 +253,7 @@ fn it_reads_pages_of_timers() {
     let mut from = None;
     let mut pages = 0;
     loop {
-        let mut target = format!("/timers?node-for-replicas={node}&cluster-view-id={view}");
-        if let Some(from) = from {
-            target.push_str(&format!("&time-from={from}"));
-        }
-        let answer = original.ask(to, "GET", &target, "Range: 100\r\n", "");
+        let answer = original.ask(to, "GET", &page_target(node, &view, from), "");
         let body: Value = serde_json::from_str(&answer.body).expect("JSON");
         let page = body["Timers"].as_array().unwrap_or_else(|| panic!("no Timers in {body}"));
         for entry in page {
@@ -239,17 +279,14 @@ fn it_reads_pages_of_timers() {
     }
     assert_eq!(seen, wanted);
     assert!(pages >= 3);
-    let status = |target: &str| original.ask(to, "GET", target, "Range: 100\r\n", "").status;
+    let status = |target: &str| original.ask(to, "GET", target, "").status;
     assert_eq!(status(&format!("/timers?node-for-replicas={node}")), 400);
     assert_eq!(status(&format!("/timers?cluster-view-id={view}")), 400);
-    assert_eq!(status(&format!("/timers?node-for-replicas={node}&cluster-view-id=1")), 400);
-    let stranger = "127.0.0.99:1";
-    let target = format!("/timers?node-for-replicas={stranger}&cluster-view-id={view}");
-    assert_eq!(status(&target), 404);
-    let reference = |body: &str| {
-        let json = "Content-Type: application/json\r\n";
-        original.ask(to, "DELETE", "/timers/references", json, body).status
-    };
+    assert_eq!(status(&page_target(node, "1", None)), 400);
+    assert_eq!(status(&page_target("127.0.0.99:1", &view, None)), 404);
+    // As it is written elsewhere.
+    assert_eq!(status(&page_target(node, &view, Some(1)).replace(';', "&")), 206);
+    let reference = |body: &str| original.ask(to, "DELETE", "/timers/references", body).status;
     let id = wanted.first().expect("250");
     assert_eq!(reference(&json!({"IDs": [{"ID": id, "ReplicaIndex": 0}]}).to_string()), 202);
     assert_eq!(reference("{\"IDs\": 1}"), 400);
@@ -370,22 +407,17 @@ fn strangers_are_refused() {
     let stranger = "127.0.0.77:0".parse().expect("an address");
     let id = id_with_primary(&cluster, OURS, 0x0004_d9f5_4850_0000);
     let body = its_copy(&cluster, &sink.uri("/stranger"), id, 0, 0);
-    let json = "Content-Type: application/json\r\n";
     let path = format!("/timers/{id:016x}-2");
-    let answer = ask_from(stranger, to, "PUT", &path, json, &body);
+    let answer = ask_from(stranger, to, "PUT", &path, &body);
     assert_eq!(answer.status, 403, "{answer:?}");
-    let target = format!(
-        "/timers?node-for-replicas={}&cluster-view-id={}",
-        cluster.names[ITS],
-        view_id(&cluster)
-    );
-    assert_eq!(ask_from(stranger, to, "GET", &target, "Range: 100\r\n", "").status, 403);
+    let target = page_target(&cluster.names[ITS], &view_id(&cluster), None);
+    assert_eq!(ask_from(stranger, to, "GET", &target, "").status, 403);
     let ids = json!({"IDs": [{"ID": id, "ReplicaIndex": 0}]}).to_string();
-    assert_eq!(ask_from(stranger, to, "DELETE", "/timers/references", json, &ids).status, 403);
+    assert_eq!(ask_from(stranger, to, "DELETE", "/timers/references", &ids).status, 403);
     // The public API is for everybody.
     let document = Order::once(1_000).document(&sink.uri("/public"), "");
-    assert_eq!(ask_from(stranger, to, "POST", "/timers", json, &document).status, 200);
-    assert_eq!(original.ask(to, "PUT", &path, json, &body).status, 200);
+    assert_eq!(ask_from(stranger, to, "POST", "/timers", &document).status, 200);
+    assert_eq!(original.ask(to, "PUT", &path, &body).status, 200);
     thread::sleep(Duration::from_secs(3) + QUIET);
     let by_path = sink.by_path();
     assert_eq!(by_path["/stranger"].len(), 2, "from the member, not from the stranger");

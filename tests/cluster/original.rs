@@ -1,6 +1,7 @@
 //! A node that behaves as an original one does on the wire (compat sections 3 to 5): takes PUTs,
 //! serves pages of timers, knows no Upgrade and no DELETE of references. Everything it is asked is
-//! kept, to be compared with what an original would understand.
+//! kept, to be compared with what an original would understand. What it sends is, member by member
+//! and header by header, what a real one sent to a listener in its place (commit 507bf4c).
 
 use std::collections::VecDeque;
 use std::io::{Read, Result, Write};
@@ -37,7 +38,7 @@ impl Message {
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let query = self.target.split_once('?')?.1;
         query
-            .split('&')
+            .split(['&', ';'])
             .filter_map(|pair| pair.split_once('='))
             .find(|one| one.0 == name)
             .map(|one| one.1)
@@ -111,37 +112,41 @@ impl Original {
     }
 
     /// Sends a request from this node's address, as an original does.
-    pub fn ask(
-        &self,
-        to: SocketAddr,
-        method: &str,
-        target: &str,
-        more: &str,
-        body: &str,
-    ) -> Answer {
-        ask_from(self.address, to, method, target, more, body)
+    pub fn ask(&self, to: SocketAddr, method: &str, target: &str, body: &str) -> Answer {
+        ask_from(self.address, to, method, target, body)
     }
 }
 
-/// Sends a request from an address of this machine.
+/// The target of a question for timers, as an original writes it.
+pub fn page_target(node: &str, view: &str, from_ms: Option<i64>) -> String {
+    let from = from_ms.map_or(String::new(), |from_ms| format!(";time-from={from_ms}"));
+    format!("/timers?node-for-replicas={node};cluster-view-id={view}{from}")
+}
+
+/// Sends a request from an address of this machine, with the headers of an original.
 pub fn ask_from(
     from: SocketAddr,
     to: SocketAddr,
     method: &str,
     target: &str,
-    more: &str,
     body: &str,
 ) -> Answer {
+    let more = match body.len() {
+        0 if method == "GET" => "\r\nRange:100".to_owned(),
+        0 => String::new(),
+        length => format!("\r\nContent-Length: {length}"),
+    };
+    let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
     let asked = || -> Result<Answer> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.bind(&SocketAddr::new(from.ip(), 0).into())?;
         socket.connect_timeout(&to.into(), PATIENCE)?;
         let mut stream: TcpStream = socket.into();
         stream.set_read_timeout(Some(PATIENCE))?;
-        let length = body.len();
         write!(
             stream,
-            "{method} {target} HTTP/1.1\r\nHost: {to}\r\n{more}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {target} HTTP/1.1\r\nHost: {to}\r\nAccept: */*\r\n{kind}\
+             X-SAS-HTTP-Branch-ID: 785478df-260d-485c-b2da-3cfe1aa86b70{more}\r\n\r\n{body}"
         )?;
         read_answer(&mut stream)
     };
@@ -181,7 +186,7 @@ fn answer_to(message: &Message, kept: &mut Kept) -> String {
             } else {
                 format!(
                     "HTTP/1.1 206 Partial Content\r\nContent-Range: {count}\r\n\
-                     Content-Length: {}\r\n\r\n{body}",
+                     Content-Length: {}\r\nContent-Type: text/plain\r\n\r\n{body}",
                     body.len()
                 )
             }
