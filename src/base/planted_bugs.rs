@@ -75,6 +75,12 @@ pub enum Bug {
     OverdueRanksActAtOnce = 51,
     /// A node that was dead acts again although it has delivered nothing since.
     ReturnedRankActsAtOnce = 52,
+    /// The time at which a master's node was made is taken for the present, however old it is.
+    OldWitness = 60,
+    /// A bound that was deleted is made anew by a server.
+    LostBoundMadeAnew = 61,
+    /// A wall clock that was set back is not followed when that is corrected.
+    CorrectionRefused = 62,
 }
 
 impl Bug {
@@ -116,7 +122,7 @@ impl Bug {
     ];
 
     /// Those of the timestamp service: its own simulation must find each.
-    pub const TIMESTAMP: [Bug; 8] = [
+    pub const TIMESTAMP: [Bug; 11] = [
         Bug::ServedBeforeBoundIsStored,
         Bug::OracleKeepsMemory,
         Bug::LeaseFromAcknowledgement,
@@ -125,5 +131,8 @@ impl Bug {
         Bug::FloorForgotten,
         Bug::ClockJumpFollowed,
         Bug::LeaseNotChecked,
+        Bug::OldWitness,
+        Bug::LostBoundMadeAnew,
+        Bug::CorrectionRefused,
     ];
 }

@@ -27,7 +27,7 @@ Examples:
   chronos timestamp get -n 100 --server 10.0.0.1:7911
       470601292516425729 470601292516425828       (the first and the last, both yours)
   chronos timestamp get -H --zookeeper 10.0.0.1:2181,10.0.0.2:2181 --cluster payments
-      470601292516425829  2026-11-20 19:04:23.062 +0000, counter 101, 0.000 s ahead of this clock
+      470601292516425829  2026-11-20 19:04:23.762 +0000, counter 101, 0.000 s ahead of this clock
   chronos timestamp get --json | jq .first
 
 A call that fails is made again: through ZooKeeper with whoever is master then. With ten tries that
@@ -208,6 +208,9 @@ mod tests {
 
     #[test]
     fn what_was_taken_is_told_in_three_forms() {
+        let shown = "470601292516425829  2026-11-20 19:04:23.762 +0000, counter 101,";
+        let time = human(Timestamp(470_601_292_516_425_829), &TimeZone::UTC);
+        assert!(shown.contains(&time) && EXAMPLES.contains(shown), "{time}");
         let first = Timestamp((1_795_201_463_062 << 18) + 5);
         let text = |line| told(&flags(line), first, "a:1", 1_795_201_463_060);
         let number = first.0;

@@ -95,7 +95,7 @@ fn read_number(text: &str, number: NumberIs) -> Result<Written, TimeError> {
     Ok(Written::Time(Timestamp::of_unix_ms(value)))
 }
 
-/// The time of a timestamp, such as `2026-11-20 19:04:23.062 +0000`.
+/// The time of a timestamp, such as `2026-11-20 19:04:23.762 +0000`.
 pub(super) fn human(timestamp: Timestamp, zone: &TimeZone) -> String {
     format(timestamp, zone, "%Y-%m-%d %H:%M:%S%.3f %z")
 }
@@ -105,7 +105,7 @@ pub(super) fn human_seconds(timestamp: Timestamp, zone: &TimeZone) -> String {
     format(timestamp, zone, "%Y-%m-%d %H:%M:%S %z")
 }
 
-/// RFC 3339, for programs: `2026-11-20T19:04:23.062+00:00`.
+/// RFC 3339, for programs: `2026-11-20T19:04:23.762+00:00`.
 pub(super) fn rfc3339(timestamp: Timestamp, zone: &TimeZone) -> String {
     format(timestamp, zone, "%Y-%m-%dT%H:%M:%S%.3f%:z")
 }

@@ -14,10 +14,10 @@ use super::{EXIT_FAILURE, EXIT_OK, tell};
 const EXAMPLES: &str = "\
 Examples:
   chronos timestamp translate --utc 470601292516425728
-      2026-11-20 19:04:23.062 +0000 0        (its time, and its place in the millisecond)
-  chronos timestamp translate '2026-11-20 19:04:23.062'
+      2026-11-20 19:04:23.762 +0000 0        (its time, and its place in the millisecond)
+  chronos timestamp translate '2026-11-20 19:04:23.762'
       470601292516425728                     (the first timestamp of that millisecond, here)
-  chronos timestamp translate 2026-11-20T19:04:23.062Z 1795201463062
+  chronos timestamp translate 2026-11-20T19:04:23.762Z 1795201463762
   chronos timestamp translate --zone Asia/Shanghai 470601292516425728
   cut -f1 values.tsv | chronos timestamp translate --json
 
@@ -154,6 +154,18 @@ mod tests {
         assert_eq!(expected[1..3], ["", ""]);
         assert_eq!(expected[3], (1_795_201_463_062u64 << 18).to_string());
         assert!(expected[5].ends_with(" +0000 0"), "{text}");
+    }
+
+    #[test]
+    fn the_examples_tell_what_is_printed() {
+        let zone = TimeZone::UTC;
+        let of = |text: &str| told(read(text, NumberIs::Either, &zone).expect(text), &zone, false);
+        let (timestamp, time) = ("470601292516425728", "2026-11-20 19:04:23.762");
+        assert_eq!(of(timestamp), format!("{time} +0000 0"));
+        for shown in [time, "2026-11-20T19:04:23.762Z", "1795201463762"] {
+            assert_eq!(of(shown), timestamp);
+            assert!(EXAMPLES.contains(shown), "{shown}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   chronos timestamp watch --zookeeper 10.0.0.1:2181
   chronos timestamp watch --zookeeper 10.0.0.1:2181 | tee changes.log
-      2026-11-20 19:04:23.062 +0000  start: master 127.0.0.1:7911; backups 127.0.0.1:7912;
+      2026-11-20 19:04:23.762 +0000  start: master 127.0.0.1:7911; backups 127.0.0.1:7912;
           bound 2.914 s ahead of this clock; timestamps 0.000 s ahead of this clock   (one line)
   chronos timestamp watch --json --for 60
 

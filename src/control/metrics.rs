@@ -224,7 +224,7 @@ impl Snapshot {
 
 /// What the keeper of timestamps knows. Figures that make no sense at present are 0.
 fn encode_timestamps(board: &TimestampBoard, encoder: &mut DescriptorEncoder) -> fmt::Result {
-    let figures = board.figures(crate::ring::now().mono);
+    let figures = board.figures(crate::ring::now());
     let seconds = |ms: u64| ms as f64 / 1e3;
     let gauges = [
         (
@@ -246,6 +246,11 @@ fn encode_timestamps(board: &TimestampBoard, encoder: &mut DescriptorEncoder) ->
             "timestamp_ahead_seconds",
             "How far timestamps are ahead of the wall clock",
             seconds(figures.ahead_ms),
+        ),
+        (
+            "timestamp_behind_seconds",
+            "How far timestamps are behind the wall clock",
+            seconds(figures.behind_ms),
         ),
         (
             "timestamp_keeper_failed",

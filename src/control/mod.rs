@@ -41,4 +41,5 @@ pub mod timestamp_file;
 pub mod timestamp_keeper;
 mod timestamp_told;
 pub mod timestamp_zookeeper;
+pub mod timestamp_zookeeper_init;
 mod view;

@@ -38,7 +38,7 @@ pub fn render(view: &NodeView, process: ProcessUse) -> Value {
             "open_files": process.open_files,
         },
         "cluster": view.cluster.render(&view.meters),
-        "timestamp": view.timestamps.as_ref().map(|board| board.render(crate::ring::now().mono)),
+        "timestamp": view.timestamps.as_ref().map(|board| board.render(crate::ring::now())),
         "totals": totals,
         "per_core": per_core,
     })

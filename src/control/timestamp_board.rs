@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::base::time::MonoNs;
+use crate::base::time::{MonoNs, Now};
 use crate::timestamp::coordinator::Role;
 use crate::timestamp::oracle::Oracle;
 
@@ -51,6 +51,8 @@ counters! {
     suspensions,
     /// Times that somebody else wrote the bound while this server was master.
     foreign_bounds,
+    /// Times that the bound was looked for and not found in ZooKeeper: somebody has deleted it.
+    bounds_missing,
     /// Times that the wall clock was found too far ahead to be followed.
     clock_refusals,
     /// Times that the wall clock was found set back.
@@ -84,8 +86,10 @@ pub struct Figures {
     pub window_remaining_ms: u64,
     /// What is left of the lease; `None`: a standalone server needs none.
     pub lease_remaining_ms: Option<u64>,
-    /// How far timestamps are ahead of the wall clock.
+    /// How far timestamps are ahead of the wall clock of this machine.
     pub ahead_ms: u64,
+    /// How far they are behind it.
+    pub behind_ms: u64,
     /// The bound stored.
     pub bound: u64,
     /// The last timestamp handed out.
@@ -138,7 +142,8 @@ impl TimestampBoard {
     }
 
     /// The figures at `now`.
-    pub fn figures(&self, now: MonoNs) -> Figures {
+    pub fn figures(&self, at: Now) -> Figures {
+        let now = at.mono;
         let (terms, _) = self.oracle.terms();
         let last = self.oracle.last();
         if now >= terms.until {
@@ -151,7 +156,8 @@ impl TimestampBoard {
             is_serving: true,
             window_remaining_ms: terms.bound.unix_ms().saturating_sub(physical_ms),
             lease_remaining_ms: (!is_endless).then_some(lease_ms),
-            ahead_ms: terms.clock.ahead_ns(now) / 1_000_000,
+            ahead_ms: physical_ms.saturating_sub(at.wall.0),
+            behind_ms: at.wall.0.saturating_sub(physical_ms),
             bound: terms.bound.0,
             last: last.0,
         }
@@ -159,7 +165,7 @@ impl TimestampBoard {
 
     /// The section of `/status`. Timestamps are texts: they have more digits than a JavaScript
     /// number keeps.
-    pub fn render(&self, now: MonoNs) -> Value {
+    pub fn render(&self, now: Now) -> Value {
         let figures = self.figures(now);
         let counters = self.counters.list().into_iter();
         let counters: serde_json::Map<String, Value> =
@@ -175,6 +181,7 @@ impl TimestampBoard {
             "window_remaining_ms": figures.window_remaining_ms,
             "lease_ms": figures.lease_remaining_ms,
             "ahead_ms": figures.ahead_ms,
+            "behind_ms": figures.behind_ms,
             "counters": counters,
         })
     }
@@ -183,6 +190,7 @@ impl TimestampBoard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::time::WallMs;
     use crate::timestamp::Timestamp;
     use crate::timestamp::clock::ClockLine;
     use crate::timestamp::oracle::Terms;
@@ -191,22 +199,32 @@ mod tests {
     fn figures_are_those_of_the_oracle() {
         let oracle = Arc::new(Oracle::default());
         let board = TimestampBoard::new(Arc::clone(&oracle), "zookeeper");
-        let now = MonoNs(5_000_000_000);
+        let at = |ms: u64, wall: u64| Now { mono: MonoNs(0).plus_ms(ms), wall: WallMs(wall) };
+        let now = at(5_000, 5_000);
         assert_eq!(board.figures(now), Figures::default());
-        let clock =
-            ClockLine { wall_offset_ns: 0, ahead_ns: 2_000_000_000, ahead_at: MonoNs(now.0) };
-        let bound = Timestamp::of_unix_ms(8_000);
-        oracle.begin(Timestamp(0), &Terms { until: now.plus_ms(700), bound, clock });
+        let clock = ClockLine { wall_offset_ns: 0, ahead_ns: 2_000_000_000, ahead_at: now.mono };
+        let (until, bound) = (now.mono.plus_ms(700), Timestamp::of_unix_ms(8_000));
+        oracle.begin(Timestamp(0), &Terms { until, bound, clock });
         let figures = board.figures(now);
         assert_eq!((figures.window_remaining_ms, figures.lease_remaining_ms), (1_000, Some(700)));
-        assert_eq!((figures.ahead_ms, figures.is_serving), (2_000, true));
+        assert_eq!((figures.ahead_ms, figures.behind_ms), (2_000, 0));
+        assert!(figures.is_serving);
+        // Against the clock as it is, whether it is followed or not.
+        let figures = board.figures(at(5_200, 37_200));
+        assert_eq!((figures.ahead_ms, figures.behind_ms), (0, 30_100));
         assert!(board.set_role(Role::Master) && !board.set_role(Role::Master));
         board.set_master(Some("a:1".into()));
         board.counters.masterships.fetch_add(1, Relaxed);
         let shown = board.render(now);
         assert_eq!((&shown["role"], &shown["master"]), (&json!("master"), &json!("a:1")));
+        assert_eq!((&shown["ahead_ms"], &shown["behind_ms"]), (&json!(2_000), &json!(0)));
         assert_eq!(shown["bound"], bound.0.to_string());
         assert_eq!(shown["counters"]["masterships"], 1);
-        assert!(!board.figures(now.plus_ms(700)).is_serving);
+        assert!(!board.figures(at(5_700, 5_700)).is_serving);
+        // The lease of a file never ends.
+        oracle.publish(&Terms { until: MonoNs(u64::MAX), bound, clock });
+        let figures = board.figures(at(10_000, 10_000));
+        assert_eq!((figures.lease_remaining_ms, figures.is_serving), (None, true));
+        assert_eq!(figures.window_remaining_ms, 0);
     }
 }

@@ -35,6 +35,7 @@ pub(super) async fn drive(
         watching: None,
         state: None,
         problem_told: Told::default(),
+        lost_told: Told::default(),
         is_stopping: false,
         has_stopped: false,
     };
@@ -82,6 +83,7 @@ struct Driver {
     /// The session's, until it is over.
     state: Option<(SessionId, StateWatcher)>,
     problem_told: Told,
+    lost_told: Told,
     is_stopping: bool,
     has_stopped: bool,
 }
@@ -123,7 +125,7 @@ impl Driver {
         None
     }
 
-    fn alarm(&self, alarm: Alarm) {
+    fn alarm(&mut self, alarm: Alarm) {
         let counters = &self.desk.board().counters;
         match alarm {
             Alarm::ForeignBound(stored) => {
@@ -133,6 +135,12 @@ impl Driver {
                     "another server wrote the bound while this one was master: an original server \
                      that had been frozen does so; timestamps go on above it"
                 );
+            }
+            Alarm::BoundLost(stored) => {
+                counters.bounds_missing.fetch_add(1, Relaxed);
+                if self.lost_told.is_due() {
+                    error!("{}", self.session.lost_bound_told(stored));
+                }
             }
             Alarm::Deposed => {
                 counters.masterships_lost.fetch_add(1, Relaxed);
@@ -207,7 +215,7 @@ impl Driver {
             }
         }
         let is_store = matches!(ask, Ask::WriteBound { .. } | Ask::Release { .. });
-        if is_store && answer != Answer::Done {
+        if is_store && !matches!(answer, Answer::Done | Answer::Written(_)) {
             self.desk.board().counters.store_errors.fetch_add(1, Relaxed);
         }
         if let Some(watcher) = watcher {

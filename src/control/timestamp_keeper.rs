@@ -91,21 +91,9 @@ impl Prepared {
             let settings = StandaloneSettings { window_ms, clock_jump_max_ms };
             return Ok(Prepared::File(file, bound, settings));
         }
-        let host_port = config.host_port().expect("checked with the configuration");
-        let password = match config.zookeeper_auth {
-            Authentication::None => String::new(),
-            _ => read_password(&config.zookeeper_password_file)?,
-        };
-        let zookeeper = ZooKeeperSettings {
-            quorum: config.zookeeper_quorum.clone(),
-            cluster: config.zookeeper_cluster.clone(),
-            host_port: host_port.clone(),
-            session_timeout: Duration::from_millis(config.session_timeout_ms),
-            authentication: config.zookeeper_auth,
-            user: config.zookeeper_user.clone(),
-            password,
-        };
-        let settings = CoordinatorSettings { address: host_port, window_ms, clock_jump_max_ms };
+        let address = config.host_port().expect("checked with the configuration");
+        let zookeeper = zookeeper_settings(config, address.clone())?;
+        let settings = CoordinatorSettings { address, window_ms, clock_jump_max_ms };
         Ok(Prepared::ZooKeeper(zookeeper, settings))
     }
 
@@ -115,6 +103,26 @@ impl Prepared {
             Prepared::ZooKeeper(..) => "zookeeper",
         }
     }
+}
+
+/// How sessions with `ZooKeeper` begin, as configured; reads the password. For tools as well.
+pub fn zookeeper_settings(
+    config: &TimestampConfig,
+    host_port: String,
+) -> Result<ZooKeeperSettings, TimestampError> {
+    let password = match config.zookeeper_auth {
+        Authentication::None => String::new(),
+        _ => read_password(&config.zookeeper_password_file)?,
+    };
+    Ok(ZooKeeperSettings {
+        quorum: config.zookeeper_quorum.clone(),
+        cluster: config.zookeeper_cluster.clone(),
+        host_port,
+        session_timeout: Duration::from_millis(config.session_timeout_ms),
+        authentication: config.zookeeper_auth,
+        user: config.zookeeper_user.clone(),
+        password,
+    })
 }
 
 /// The first line of a file. For tools as well.
@@ -138,7 +146,8 @@ pub(super) struct Desk {
     tell_master: Box<dyn Fn(Option<Arc<str>>) + Send>,
     /// Told once, at the first mastership.
     began: Option<oneshot::Sender<()>>,
-    clock_told: Told,
+    set_back_told: Told,
+    refusal_told: Told,
 }
 
 impl Desk {
@@ -153,7 +162,8 @@ impl Desk {
     pub(super) fn begin(&mut self, floor: Timestamp, terms: &Terms) {
         self.oracle().begin(floor, terms);
         self.board.counters.masterships.fetch_add(1, Relaxed);
-        let ahead_ms = terms.clock.ahead_ns(now().mono) / 1_000_000;
+        let now = now();
+        let ahead_ms = terms.clock.unix_ms(now.mono) as i64 - now.wall.0 as i64;
         info!(floor = floor.0, ahead_ms, "timestamps are handed out");
         if let Some(began) = self.began.take() {
             // Nobody waits any more: the start was slow.
@@ -179,7 +189,7 @@ impl Desk {
             Seen::Agreed => info!("the wall clock is followed again"),
             Seen::BackMs(ms) => {
                 self.board.counters.clock_set_back.fetch_add(1, Relaxed);
-                if self.clock_told.is_due() {
+                if self.set_back_told.is_due() {
                     warn!(
                         "the wall clock was set back by {ms} ms: timestamps go on at half speed \
                          until it has caught up"
@@ -188,10 +198,10 @@ impl Desk {
             }
             Seen::RefusedMs(ms) => {
                 self.board.counters.clock_refusals.fetch_add(1, Relaxed);
-                if self.clock_told.is_due() {
+                if self.refusal_told.is_due() {
                     error!(
-                        "the wall clock is {ms} ms ahead and is not followed: set it right (NTP), \
-                         or restart this server if it is right"
+                        "the wall clock is {ms} ms ahead of what was believed and is not \
+                         followed: set it right (NTP), or restart this server if it is right"
                     );
                 }
             }
@@ -238,7 +248,8 @@ impl Keeper {
             board: Arc::clone(&board),
             tell_master,
             began: Some(began),
-            clock_told: Told::default(),
+            set_back_told: Told::default(),
+            refusal_told: Told::default(),
         };
         // Only a file begins at once; one of several servers may well be a backup for ever.
         let began = matches!(prepared, Prepared::File(..)).then_some(has_begun);

@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use zookeeper_client::{
-    Acl, Acls, AuthId, Client, CreateMode, Error, MultiWriteError, OneshotWatcher, Permission,
-    SaslOptions, Stat, StateWatcher,
+    Acl, Acls, AuthId, Client, CreateMode, Error, MultiWriteError, MultiWriteResult,
+    OneshotWatcher, Permission, SaslOptions, Stat, StateWatcher,
 };
 
 use super::timestamp_config::Authentication;
 use crate::base::time::WallMs;
 use crate::timestamp::Timestamp;
-use crate::timestamp::coordinator::{Answer, Ask, MasterNode, SessionId, StoredBound};
+use crate::timestamp::coordinator::{Answer, Ask, MasterNode, Nodes, SessionId, StoredBound};
 
 /// Pause between two tries to begin a session.
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
@@ -61,7 +61,7 @@ impl std::fmt::Debug for ZooKeeperSettings {
 pub struct Layout {
     /// `/chronos`.
     pub root: String,
-    /// `/chronos/<cluster>`.
+    /// `/chronos/<cluster>`. Made in one transaction with the two below that last.
     pub base: String,
     /// Ephemeral, `host_port` of the master.
     pub master: String,
@@ -179,7 +179,8 @@ impl Session {
         let done = match ask {
             Ask::OpenSession => return self.open().await,
             Ask::CloseSession => unreachable!("the driver lets go of the session first"),
-            Ask::MakeLayout => self.make_layout(client).await,
+            Ask::FindNodes => self.find_nodes(client).await,
+            Ask::MakeCluster => self.make_cluster(client).await,
             Ask::CreateMaster => self.create_own(client, &self.layout.master).await,
             Ask::WatchMaster => match self.watch_master(client).await {
                 Ok((master, watcher)) => {
@@ -225,40 +226,40 @@ impl Session {
         }
     }
 
-    async fn make_layout(&self, client: &Client) -> Result<Answer, Failure> {
-        let Layout { root, base, backups, bound, .. } = &self.layout;
-        let guarded = self.rights();
-        let everybody = [Acl::new(Permission::ALL, AuthId::anyone())];
-        for (path, acls) in
-            [(root, &everybody[..]), (base, &guarded), (backups, &guarded), (bound, &guarded)]
-        {
-            // Looked for first: who may read the nodes need not have the right to make them.
-            if client.check_stat(path).await?.is_some() {
-                continue;
-            }
-            let options = CreateMode::Persistent.with_acls(Acls::new(acls));
-            match client.create(path, b"", &options).await {
-                Ok(_) | Err(Error::NodeExists) => {}
-                Err(error) => return Err(error.into()),
-            }
+    /// The bound is looked for last: an original makes it last.
+    async fn find_nodes(&self, client: &Client) -> Result<Answer, Failure> {
+        let Layout { base, backups, bound, .. } = &self.layout;
+        // Looked for first: who may read the nodes need not have the right to make them.
+        if client.check_stat(base).await?.is_none() {
+            return Ok(Answer::Nodes(Nodes::None));
         }
-        Ok(Answer::Done)
+        if client.check_stat(backups).await?.is_none() {
+            make_node(client, backups, &rights(&self.settings)).await?;
+        }
+        let has_bound = client.check_stat(bound).await?.is_some();
+        Ok(Answer::Nodes(if has_bound { Nodes::Whole } else { Nodes::NoBound }))
     }
 
-    /// The original's: everybody reads, the servers do everything; without authentication everybody
-    /// does.
-    fn rights(&self) -> Vec<Acl> {
-        let own = match self.settings.authentication {
-            Authentication::None => return vec![Acl::new(Permission::ALL, AuthId::anyone())],
-            // The server writes down whom it has identified, and a hash of the password.
-            Authentication::Digest => AuthId::authed(),
-            Authentication::SaslDigest => AuthId::new("sasl", &self.settings.user),
-        };
-        vec![Acl::new(Permission::READ, AuthId::anyone()), Acl::new(Permission::ALL, own)]
+    async fn make_cluster(&self, client: &Client) -> Result<Answer, Failure> {
+        let Layout { root, base, backups, bound, .. } = &self.layout;
+        make_root(client, root).await?;
+        let guarded = rights(&self.settings);
+        let options = CreateMode::Persistent.with_acls(Acls::new(&guarded));
+        let mut writer = client.new_multi_writer();
+        for path in [base, backups, bound] {
+            writer.add_create(path, b"", &options)?;
+        }
+        match writer.commit().await {
+            Ok(_) => Ok(Answer::Done),
+            Err(MultiWriteError::OperationFailed { source: Error::NodeExists, .. }) => {
+                Ok(Answer::Exists)
+            }
+            Err(error) => Err(Error::from(error).into()),
+        }
     }
 
     async fn create_own(&self, client: &Client, path: &str) -> Result<Answer, Failure> {
-        let rights = self.rights();
+        let rights = rights(&self.settings);
         let options = CreateMode::Ephemeral.with_acls(Acls::new(&rights));
         match client.create(path, self.settings.host_port.as_bytes(), &options).await {
             Ok(_) => Ok(Answer::Done),
@@ -292,14 +293,17 @@ impl Session {
 
     async fn read_bound(&self, client: &Client) -> Result<Answer, Failure> {
         client.sync(&self.layout.bound).await?;
-        let (data, stat) = client.get_data(&self.layout.bound).await?;
+        let (data, stat) = match client.get_data(&self.layout.bound).await {
+            Err(Error::NoNode) => return Ok(Answer::NoBound),
+            read => read?,
+        };
         let bound = read_bound(&data).ok_or_else(|| Failure {
             answer: Answer::Refused,
             problem: format!(
-                "{} holds {} bytes that are no bound; write 8 bytes big-endian there, above every \
-                 timestamp that was handed out",
+                "{} holds {} bytes that are no bound; delete that node and type: {}",
                 self.layout.bound,
-                data.len()
+                data.len(),
+                init_command(&self.settings, None)
             ),
         })?;
         Ok(Answer::Bound(StoredBound { bound, version: stat.version }))
@@ -315,7 +319,13 @@ impl Session {
         // -1: whatever its version is, it is there.
         writer.add_check_version(&self.layout.master, -1)?;
         writer.add_set_data(&self.layout.bound, &write_bound(bound), Some(version))?;
-        judged(writer.commit().await)
+        judged(writer.commit().await, |results| {
+            let told = results.iter().find_map(|result| match result {
+                MultiWriteResult::SetData { stat } => Some(wall_of(stat.mtime)),
+                _ => None,
+            });
+            Answer::Written(told.expect("a bound was written"))
+        })
     }
 
     async fn release(
@@ -327,8 +337,64 @@ impl Session {
         let mut writer = client.new_multi_writer();
         writer.add_set_data(&self.layout.bound, &write_bound(bound), Some(version))?;
         writer.add_delete(&self.layout.master, None)?;
-        judged(writer.commit().await)
+        judged(writer.commit().await, |_| Answer::Done)
     }
+
+    /// What to do when the bound's node is not there; `stored`: the bound that this server stored
+    /// last.
+    pub fn lost_bound_told(&self, stored: Option<Timestamp>) -> String {
+        format!(
+            "there is no {}, which keeps the bound above all timestamps handed out: none is \
+             handed out until it is made anew. Type: {}",
+            self.layout.bound,
+            init_command(&self.settings, stored)
+        )
+    }
+}
+
+/// What an operator types to make the bound anew, above the one that was stored last.
+fn init_command(settings: &ZooKeeperSettings, stored: Option<Timestamp>) -> String {
+    let above = match stored {
+        Some(stored) => format!("{}, which this server stored last", stored.0),
+        None => "TS, with a timestamp TS that is above all that were handed out".into(),
+    };
+    let ZooKeeperSettings { quorum, cluster, .. } = settings;
+    let config = match settings.authentication {
+        Authentication::None => "",
+        _ => " --config FILE",
+    };
+    format!(
+        "chronos timestamp init --zookeeper {quorum} --cluster {cluster}{config} --above {above}"
+    )
+}
+
+/// Everybody may make clusters, as with the original.
+pub(super) async fn make_root(client: &Client, root: &str) -> Result<(), Error> {
+    if client.check_stat(root).await?.is_some() {
+        return Ok(());
+    }
+    make_node(client, root, &[Acl::new(Permission::ALL, AuthId::anyone())]).await
+}
+
+/// Makes a node that lasts, empty, if it is not there.
+pub(super) async fn make_node(client: &Client, path: &str, rights: &[Acl]) -> Result<(), Error> {
+    let options = CreateMode::Persistent.with_acls(Acls::new(rights));
+    match client.create(path, b"", &options).await {
+        Ok(_) | Err(Error::NodeExists) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The original's: everybody reads, the servers do everything; without authentication everybody
+/// does.
+pub(super) fn rights(settings: &ZooKeeperSettings) -> Vec<Acl> {
+    let own = match settings.authentication {
+        Authentication::None => return vec![Acl::new(Permission::ALL, AuthId::anyone())],
+        // The server writes down whom it has identified, and a hash of the password.
+        Authentication::Digest => AuthId::authed(),
+        Authentication::SaslDigest => AuthId::new("sasl", &settings.user),
+    };
+    vec![Acl::new(Permission::READ, AuthId::anyone()), Acl::new(Permission::ALL, own)]
 }
 
 /// Waits until a session whose last handle was dropped is over, or has been given up.
@@ -355,13 +421,20 @@ fn master_of(data: &[u8], stat: &Stat) -> MasterNode {
     MasterNode {
         address: read_host_port(data),
         owner: SessionId(stat.ephemeral_owner),
-        created: WallMs(u64::try_from(stat.ctime).unwrap_or(0)),
+        created: wall_of(stat.ctime),
     }
 }
 
-fn judged<T>(done: Result<T, MultiWriteError>) -> Result<Answer, Failure> {
+fn wall_of(time: i64) -> WallMs {
+    WallMs(u64::try_from(time).unwrap_or(0))
+}
+
+fn judged(
+    done: Result<Vec<MultiWriteResult>, MultiWriteError>,
+    answer: impl FnOnce(&[MultiWriteResult]) -> Answer,
+) -> Result<Answer, Failure> {
     match done {
-        Ok(_) => Ok(Answer::Done),
+        Ok(results) => Ok(answer(&results)),
         Err(MultiWriteError::OperationFailed {
             source: Error::BadVersion | Error::NoNode, ..
         }) => Ok(Answer::Conflict),
@@ -379,17 +452,22 @@ struct Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let answer = answer_of(&error);
-        let problem = match error {
-            Error::NoAuth => "not authorized: the nodes below /chronos belong to another user; \
-                              give all servers of a cluster the same zookeeper_auth and user"
-                .into(),
-            Error::AuthFailed => format!(
-                "{error}: make zookeeper_auth, zookeeper_user and zookeeper_password_file agree \
-                 with what ZooKeeper is configured to accept"
-            ),
-            error => error.to_string(),
-        };
+        let problem = problem_of(&error);
         Self { answer, problem }
+    }
+}
+
+/// What went wrong and what to do, for people.
+pub(super) fn problem_of(error: &Error) -> String {
+    match error {
+        Error::NoAuth => "not authorized: the nodes below /chronos belong to another user; \
+                              give all servers of a cluster the same zookeeper_auth and user"
+            .into(),
+        Error::AuthFailed => format!(
+            "{error}: make zookeeper_auth, zookeeper_user and zookeeper_password_file agree \
+                 with what ZooKeeper is configured to accept"
+        ),
+        error => error.to_string(),
     }
 }
 

@@ -1,7 +1,11 @@
 //! What time timestamps tell: the wall clock, believed within limits. It is read through the
 //! monotonic clock and an offset, so that between two looks nothing that sets the wall clock is
-//! followed; a look takes over a small step forward, refuses a large one, and turns a step back, or
-//! a start above the wall clock, into going at half speed until the wall clock has caught up.
+//! followed; a look takes over a small step forward and turns a step back, or a start above the
+//! wall clock, into going at half speed until the wall clock has caught up.
+//!
+//! A large step forward is refused, because timestamps cannot be taken back, with two exceptions:
+//! it corrects an earlier step back, so that it leads no further than what was believed before; or
+//! another clock, a [`Witness`], tells the same time.
 
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{MonoNs, Now, WallMs};
@@ -55,6 +59,23 @@ impl ClockLine {
     }
 }
 
+/// What another clock has told: that of the servers of `ZooKeeper`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// Its time.
+    pub told: WallMs,
+    /// When it was asked: it told that time after this.
+    pub asked: MonoNs,
+}
+
+impl Witness {
+    /// What it tells now, at the latest. It grows older with the monotonic clock, so that what it
+    /// has told once is never taken for the present.
+    pub fn at(&self, now: MonoNs) -> WallMs {
+        WallMs(self.told.0.saturating_add(now.since_ns(self.asked) / MS))
+    }
+}
+
 /// What a look at the wall clock found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
@@ -71,12 +92,14 @@ pub enum Seen {
 pub struct Clock {
     line: ClockLine,
     jump_max_ms: u64,
+    /// How far the wall clock is behind what was believed of it before it was set back.
+    set_back_ns: u64,
 }
 
 impl Clock {
-    /// Begins with the wall clock, but not above `witness` (another clock: that of the servers of
-    /// `ZooKeeper`) by more than the limit.
-    pub fn start(now: Now, witness: Option<WallMs>, jump_max_ms: u64) -> (Self, Seen) {
+    /// Begins with the wall clock, but not above the witness by more than the limit.
+    pub fn start(now: Now, witness: Option<Witness>, jump_max_ms: u64) -> (Self, Seen) {
+        let witness = witness.map(|witness| witness.at(now.mono));
         let ahead_ms = witness.map_or(0, |witness| now.wall.0.saturating_sub(witness.0));
         let is_refused = ahead_ms > jump_max_ms && !is_planted(Bug::ClockJumpFollowed);
         let (wall, seen) = match witness {
@@ -85,30 +108,43 @@ impl Clock {
         };
         let wall_offset_ns = wall.0.saturating_mul(MS).wrapping_sub(now.mono.0);
         let line = ClockLine { wall_offset_ns, ahead_ns: 0, ahead_at: now.mono };
-        (Self { line, jump_max_ms }, seen)
+        (Self { line, jump_max_ms, set_back_ns: 0 }, seen)
     }
 
     /// Compares with the wall clock. What timestamps tell never goes back by it.
-    pub fn look(&mut self, now: Now) -> Seen {
+    pub fn look(&mut self, now: Now, witness: Option<Witness>) -> Seen {
         let followed_ns = self.line.wall_ns(now.mono);
         // The true reading lies between these: the clock was rounded down.
         let least_ns = now.wall.0.saturating_mul(MS);
         let most_ns = least_ns.saturating_add(MS - 1);
         if followed_ns < least_ns {
-            let step_ms = (least_ns - followed_ns) / MS;
-            if step_ms > self.jump_max_ms && !is_planted(Bug::ClockJumpFollowed) {
-                return Seen::RefusedMs(step_ms);
+            let step_ns = least_ns - followed_ns;
+            if !self.may_follow(now, step_ns / MS, witness) {
+                return Seen::RefusedMs(step_ns / MS);
             }
+            self.set_back_ns = self.set_back_ns.saturating_sub(step_ns);
             self.follow(now.mono, least_ns);
         } else if followed_ns > most_ns {
             self.follow(now.mono, most_ns);
             let step_ms = (followed_ns - most_ns) / MS;
             // Less is what every clock does that is kept right.
             if step_ms > 0 {
+                self.set_back_ns = self.set_back_ns.saturating_add(followed_ns - most_ns);
                 return Seen::BackMs(step_ms);
             }
         }
         Seen::Agreed
+    }
+
+    /// Whether the wall clock is believed that is so far ahead of what was believed of it last.
+    fn may_follow(&self, now: Now, step_ms: u64, witness: Option<Witness>) -> bool {
+        // A step back may have come before this process, which then began ahead of the clock.
+        let believed_ns = self.set_back_ns.max(self.line.ahead_ns(now.mono));
+        let believed_ms = if is_planted(Bug::CorrectionRefused) { 0 } else { believed_ns / MS };
+        let reaches = |ms: u64| now.wall.0 <= ms.saturating_add(self.jump_max_ms);
+        step_ms <= self.jump_max_ms.saturating_add(believed_ms)
+            || witness.is_some_and(|witness| reaches(witness.at(now.mono).0))
+            || is_planted(Bug::ClockJumpFollowed)
     }
 
     fn follow(&mut self, now: MonoNs, wall_ns: u64) {
@@ -151,18 +187,22 @@ mod tests {
         Clock::start(at(1_000, 50_000), None, LIMIT_MS).0
     }
 
+    fn witness(mono_ms: u64, told_ms: u64) -> Option<Witness> {
+        Some(Witness { told: WallMs(told_ms), asked: MonoNs(mono_ms * MS) })
+    }
+
     #[test]
     fn it_tells_the_wall_clock() {
         let mut clock = started();
         assert_eq!(clock.line().unix_ms(MonoNs(1_000 * MS)), 50_000);
-        assert_eq!(clock.look(at(3_000, 52_000)), Seen::Agreed);
+        assert_eq!(clock.look(at(3_000, 52_000), None), Seen::Agreed);
         assert_eq!(clock.line().unix_ms(MonoNs(3_000 * MS)), 52_000);
     }
 
     #[test]
     fn a_small_step_forward_is_taken_over() {
         let mut clock = started();
-        assert_eq!(clock.look(at(2_000, 51_000 + LIMIT_MS)), Seen::Agreed);
+        assert_eq!(clock.look(at(2_000, 51_000 + LIMIT_MS), None), Seen::Agreed);
         assert_eq!(clock.line().unix_ms(MonoNs(2_000 * MS)), 51_000 + LIMIT_MS);
     }
 
@@ -170,20 +210,20 @@ mod tests {
     fn a_large_step_forward_is_refused() {
         let mut clock = started();
         let step_ms = LIMIT_MS + 1;
-        assert_eq!(clock.look(at(2_000, 51_000 + step_ms)), Seen::RefusedMs(step_ms));
+        assert_eq!(clock.look(at(2_000, 51_000 + step_ms), None), Seen::RefusedMs(step_ms));
         assert_eq!(clock.line().unix_ms(MonoNs(2_000 * MS)), 51_000);
-        assert_eq!(clock.look(at(3_000, 52_000)), Seen::Agreed);
+        assert_eq!(clock.look(at(3_000, 52_000), None), Seen::Agreed);
     }
 
     #[test]
     fn a_step_back_never_shows() {
         let mut clock = started();
-        assert_eq!(clock.look(at(2_000, 47_000)), Seen::BackMs(3_999));
+        assert_eq!(clock.look(at(2_000, 47_000), None), Seen::BackMs(3_999));
         let told = |clock: &Clock, mono_ms: u64| clock.line().unix_ms(MonoNs(mono_ms * MS));
         assert_eq!(told(&clock, 2_000), 51_000);
         // Four seconds ahead: half speed for eight.
         assert_eq!(told(&clock, 6_000), 53_000);
-        assert_eq!(clock.look(at(6_000, 51_000)), Seen::Agreed);
+        assert_eq!(clock.look(at(6_000, 51_000), None), Seen::Agreed);
         assert_eq!(told(&clock, 6_000), 53_000);
         assert_eq!(told(&clock, 10_000), 55_000);
         assert_eq!(told(&clock, 11_000), 56_000);
@@ -193,7 +233,7 @@ mod tests {
     fn a_step_forward_shortens_the_lead_first() {
         let mut clock = started();
         clock.raise(MonoNs(1_000 * MS), 53_000);
-        assert_eq!(clock.look(at(1_000, 52_000)), Seen::Agreed);
+        assert_eq!(clock.look(at(1_000, 52_000), None), Seen::Agreed);
         assert_eq!(clock.line().unix_ms(MonoNs(1_000 * MS)), 53_000);
         assert_eq!(clock.line().ahead_ns(MonoNs(1_000 * MS)), 1_000 * MS);
     }
@@ -201,11 +241,75 @@ mod tests {
     #[test]
     fn a_witness_holds_a_wrong_clock_down() {
         let now = at(1_000, 3_600_000);
-        let (clock, seen) = Clock::start(now, Some(WallMs(50_000)), LIMIT_MS);
+        let (clock, seen) = Clock::start(now, witness(1_000, 50_000), LIMIT_MS);
         assert_eq!(seen, Seen::RefusedMs(3_550_000));
         assert_eq!(clock.line().unix_ms(now.mono), 50_000);
-        let (clock, seen) = Clock::start(now, Some(WallMs(3_600_000 - LIMIT_MS)), LIMIT_MS);
+        let (clock, seen) = Clock::start(now, witness(1_000, 3_600_000 - LIMIT_MS), LIMIT_MS);
         assert_eq!((clock.line().unix_ms(now.mono), seen), (3_600_000, Seen::Agreed));
+    }
+
+    #[test]
+    fn a_witness_grows_older() {
+        let told = witness(1_000, 50_000).expect("one");
+        assert_eq!(told.at(MonoNs(1_000 * MS)), WallMs(50_000));
+        assert_eq!(told.at(MonoNs(61_999 * MS)), WallMs(110_999));
+        let now = at(61_000, 110_000 + LIMIT_MS);
+        let (clock, seen) = Clock::start(now, Some(told), LIMIT_MS);
+        assert_eq!((clock.line().unix_ms(now.mono), seen), (now.wall.0, Seen::Agreed));
+    }
+
+    #[test]
+    fn a_step_that_a_witness_confirms_is_followed() {
+        let mut clock = started();
+        let step = at(2_000, 3_600_000);
+        let (least, no) = (3_600_000 - LIMIT_MS, 3_600_000 - LIMIT_MS - 1);
+        assert_eq!(clock.look(step, witness(2_000, no)), Seen::RefusedMs(3_549_000));
+        assert_eq!(clock.line().unix_ms(step.mono), 51_000);
+        assert_eq!(clock.look(step, witness(2_000, least)), Seen::Agreed);
+        assert_eq!(clock.line().unix_ms(step.mono), 3_600_000);
+        // One that does not confirm it does not forbid a small step.
+        assert_eq!(clock.look(at(2_000, 3_601_000), witness(2_000, 0)), Seen::Agreed);
+    }
+
+    /// However late it comes.
+    #[test]
+    fn a_correction_of_a_step_back_is_followed() {
+        for late_ms in [3_000, 600_000] {
+            let mut clock = started();
+            assert_eq!(clock.look(at(2_000, 11_000), None), Seen::BackMs(39_999));
+            let (mono_ms, back_ms) = (2_000 + late_ms, 11_000 + late_ms);
+            assert_eq!(clock.look(at(mono_ms, back_ms), None), Seen::Agreed);
+            assert_eq!(clock.look(at(mono_ms, back_ms + 40_000), None), Seen::Agreed);
+            assert_eq!(clock.line().unix_ms(MonoNs(mono_ms * MS)), back_ms + 40_000);
+            // It was believed once: more than that is a step like any other.
+            let more = at(mono_ms, back_ms + 40_000 + LIMIT_MS + 1);
+            assert_eq!(clock.look(more, None), Seen::RefusedMs(LIMIT_MS + 1));
+        }
+    }
+
+    #[test]
+    fn a_correction_leads_no_further_than_what_was_believed_before_and_a_small_step() {
+        for (beyond_ms, is_followed) in [(LIMIT_MS, true), (LIMIT_MS + 1, false)] {
+            let mut clock = started();
+            // In two parts each.
+            assert_eq!(clock.look(at(2_000, 31_000), None), Seen::BackMs(19_999));
+            assert_eq!(clock.look(at(2_000, 11_000), None), Seen::BackMs(20_000));
+            assert_eq!(clock.look(at(202_000, 211_000), None), Seen::Agreed);
+            assert_eq!(clock.look(at(202_000, 231_000), None), Seen::Agreed);
+            let rest = clock.look(at(202_000, 251_000 + beyond_ms), None);
+            assert_eq!(rest == Seen::Agreed, is_followed, "{rest:?}");
+        }
+    }
+
+    /// The step back came before this life of the server: the bound tells of it.
+    #[test]
+    fn a_correction_of_a_clock_that_began_behind_the_bound_is_followed() {
+        for (after_ms, is_followed) in [(20_000, true), (20_002, false)] {
+            let mut clock = started();
+            clock.raise(MonoNs(1_000 * MS), 3_650_000);
+            let seen = clock.look(at(1_000 + after_ms, 3_650_000 + after_ms), None);
+            assert_eq!(seen == Seen::Agreed, is_followed, "{seen:?}");
+        }
     }
 
     #[test]
@@ -215,8 +319,8 @@ mod tests {
         assert_eq!(clock.line().unix_ms(MonoNs(6_000 * MS)), 1_001);
         clock.raise(now.mono, i64::MAX as u64);
         assert_eq!(clock.line().unix_ms(now.mono), u64::MAX / MS);
-        clock.look(at(6_000, u64::MAX));
-        clock.look(at(7_000, 0));
+        clock.look(at(6_000, u64::MAX), None);
+        clock.look(at(7_000, 0), None);
     }
 
     proptest! {
@@ -238,7 +342,7 @@ mod tests {
                 if is_raise {
                     clock.raise(now.mono, before_ms + 500);
                 }
-                clock.look(now);
+                clock.look(now, None);
                 told_ms = clock.line().unix_ms(now.mono);
                 prop_assert!(told_ms >= before_ms);
                 prop_assert!(told_ms + 1 >= wall_ms, "no step here is refused");

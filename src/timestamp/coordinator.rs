@@ -53,14 +53,29 @@ pub struct MasterNode {
     pub created: WallMs,
 }
 
+/// What there is of a cluster. The bound's node is made with the cluster's, so that a cluster
+/// without one has lost it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// All that there must be.
+    Whole,
+    /// All but the bound's.
+    NoBound,
+    /// Nothing, not even the cluster's own node.
+    None,
+}
+
 /// What the driver is asked to do. It answers each with one [`Answer`], and is asked nothing more
 /// before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Begin a session; tried until it succeeds. Answer: `Session`.
     OpenSession,
-    /// Make the persistent nodes that are missing. `Done`.
-    MakeLayout,
+    /// Look whether the persistent nodes of the cluster are there. The folder of the backups is
+    /// made if only that is missing. `Nodes`.
+    FindNodes,
+    /// Make the nodes of a cluster that never was, all of them or none. `Done` or `Exists`.
+    MakeCluster,
     /// Make the master's node (ephemeral). `Done` or `Exists`.
     CreateMaster,
     /// Read the master's node, and watch it: [`Event::MasterChanged`] is sent once when it is made,
@@ -70,10 +85,10 @@ pub enum Ask {
     RegisterBackup,
     /// Delete this server's node among the backups. `Done` (also when there is none).
     UnregisterBackup,
-    /// Read the bound, as the leader of the ensemble knows it (`sync` first). `Bound`.
+    /// Read the bound, as the leader of the ensemble knows it (`sync` first). `Bound` or `NoBound`.
     ReadBound,
     /// In one transaction: the master's node is there, and the bound's version is still the one
-    /// given; write the bound. `Done` (the version is one higher) or `Conflict`.
+    /// given; write the bound. `Written` (the version is one higher) or `Conflict`.
     WriteBound {
         /// To be written.
         bound: Timestamp,
@@ -110,6 +125,12 @@ pub enum Answer {
     Master(Option<MasterNode>),
     /// The bound.
     Bound(StoredBound),
+    /// The bound's node is not there.
+    NoBound,
+    /// The bound is written, at this time by the clock of `ZooKeeper`.
+    Written(WallMs),
+    /// What there is of a cluster.
+    Nodes(Nodes),
     /// A transaction was refused: the version is another, or the master's node is gone.
     Conflict,
     /// The connection broke: it may have been done or not, or may yet be.
@@ -180,6 +201,10 @@ pub enum Alarm {
     /// Somebody else wrote the bound while this server was master (an original server that had
     /// been frozen does this).
     ForeignBound(StoredBound),
+    /// There is no bound above which timestamps could go on: somebody has deleted it. Nothing is
+    /// handed out until an operator makes it anew. The bound that this server stored last, if it
+    /// has been master until now. Told again with each look.
+    BoundLost(Option<Timestamp>),
     /// The master's node was taken from this server while its session lives.
     Deposed,
     /// The lease ran out before a write was acknowledged: no answers until one is.

@@ -22,11 +22,14 @@ pub const RANGE_MAX: u32 = 1 << COUNTER_BITS;
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
+    /// The last one that a signed number holds.
+    pub const LAST: Self = Self(i64::MAX as u64);
+
     /// The first timestamp of a millisecond; saturates at the last one that a signed number holds.
     #[inline]
     pub const fn of_unix_ms(unix_ms: u64) -> Self {
-        if unix_ms > (i64::MAX as u64) >> COUNTER_BITS {
-            return Self(i64::MAX as u64);
+        if unix_ms > Self::LAST.unix_ms() {
+            return Self::LAST;
         }
         Self(unix_ms << COUNTER_BITS)
     }

@@ -308,6 +308,45 @@ mod tests {
         }
     }
 
+    /// Terms are read whole: none is made of two that were published one after the other.
+    #[test]
+    fn terms_are_never_mixed() {
+        let oracle = Oracle::default();
+        let of = |number: u64| Terms {
+            until: MonoNs(number),
+            bound: Timestamp(number),
+            clock: ClockLine { wall_offset_ns: number, ahead_ns: number, ahead_at: MonoNs(number) },
+        };
+        oracle.begin(Timestamp(0), &of(1));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let read = || {
+                let (mut last, mut changes) = (0, 0);
+                while !is_over.load(Acquire) {
+                    let (terms, _) = oracle.terms();
+                    let number = terms.until.0;
+                    assert_eq!(terms, of(number));
+                    assert!(number >= last, "{number} after {last}");
+                    changes += u64::from(number != last);
+                    last = number;
+                }
+                changes
+            };
+            let readers = [scope.spawn(read), scope.spawn(read)];
+            let mut number = 1;
+            let begin = std::time::Instant::now();
+            // Long enough for a machine that runs one thread at a time.
+            while number < 2_000_000 && begin.elapsed().as_secs() < 20 {
+                number += 1;
+                oracle.publish(&of(number));
+            }
+            is_over.store(true, Release);
+            let changes: u64 =
+                readers.into_iter().map(|reader| reader.join().expect("whole")).sum();
+            assert!(changes > 0, "nobody read anything new");
+        });
+    }
+
     /// The keeper revokes, notes the last timestamp, and begins anew right above it: nothing that
     /// is sent may be above what was noted, under the terms of before.
     #[test]

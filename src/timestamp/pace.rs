@@ -1,10 +1,10 @@
 //! What a keeper knows while it serves: what time it is and how far it has stored.
 
 use super::Timestamp;
-use super::clock::{Clock, Seen};
+use super::clock::{Clock, Seen, Witness};
 use super::oracle::Terms;
 use super::window::Window;
-use crate::base::time::{MonoNs, Now, WallMs};
+use crate::base::time::{MonoNs, Now};
 
 /// How a [`Pace`] begins.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub(super) struct Begin {
     /// Everything handed out is above this.
     pub floor: Timestamp,
     /// Another clock, if there is one.
-    pub witness: Option<WallMs>,
+    pub witness: Option<Witness>,
     pub clock_jump_max_ms: u64,
     pub window: Window,
 }
@@ -38,8 +38,8 @@ impl Pace {
 
     /// Compares with the wall clock. What is to be told is told once: each step back, the first of
     /// refusals in a row, and their end.
-    pub fn look(&mut self, now: Now) -> Option<Seen> {
-        let seen = self.clock.look(now);
+    pub fn look(&mut self, now: Now, witness: Option<Witness>) -> Option<Seen> {
+        let seen = self.clock.look(now, witness);
         let is_refusing = matches!(seen, Seen::RefusedMs(_));
         let is_news = is_refusing != self.is_refusing || matches!(seen, Seen::BackMs(_));
         self.is_refusing = is_refusing;
@@ -71,5 +71,92 @@ impl Pace {
 
     pub fn terms(&self, until: MonoNs) -> Terms {
         Terms { until, bound: self.bound, clock: self.clock.line() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::WallMs;
+
+    const WINDOW: Window = Window { window_ms: 3_000, least_ms: 500 };
+    const LIMIT_MS: u64 = 10_000;
+
+    fn at(mono_ms: u64, wall_ms: u64) -> Now {
+        Now { mono: MonoNs(0).plus_ms(mono_ms), wall: WallMs(wall_ms) }
+    }
+
+    fn begun(floor_ms: u64, witness_ms: Option<u64>) -> (Pace, Option<Seen>) {
+        let witness = witness_ms.map(|ms| Witness { told: WallMs(ms), asked: at(1_000, 0).mono });
+        let floor = Timestamp::of_unix_ms(floor_ms);
+        let begin = Begin { floor, witness, clock_jump_max_ms: LIMIT_MS, window: WINDOW };
+        Pace::begin(at(1_000, 50_000), begin)
+    }
+
+    fn told_ms(pace: &Pace, mono_ms: u64) -> u64 {
+        pace.terms(MonoNs(u64::MAX)).clock.unix_ms(at(mono_ms, 0).mono)
+    }
+
+    #[test]
+    fn it_begins_with_the_clock_above_the_floor() {
+        let (pace, seen) = begun(40_000, None);
+        assert_eq!((told_ms(&pace, 1_000), seen), (50_000, None));
+        assert_eq!(pace.bound(), Timestamp::of_unix_ms(40_000));
+        let (pace, seen) = begun(60_000, None);
+        assert_eq!((told_ms(&pace, 1_000), seen), (60_000, None));
+        let (pace, seen) = begun(0, Some(39_999));
+        assert_eq!((told_ms(&pace, 1_000), seen), (39_999, Some(Seen::RefusedMs(10_001))));
+        assert_eq!(begun(0, Some(40_000)).1, None);
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_and_so_is_its_end() {
+        let (mut pace, _) = begun(0, None);
+        assert_eq!(pace.look(at(2_000, 51_000), None), None);
+        assert_eq!(pace.look(at(3_000, 99_000), None), Some(Seen::RefusedMs(47_000)));
+        assert_eq!(pace.look(at(4_000, 99_000), None), None);
+        assert_eq!(pace.look(at(5_000, 54_000), None), Some(Seen::Agreed));
+        assert_eq!(pace.look(at(6_000, 55_000), None), None);
+        assert_eq!(pace.look(at(7_000, 99_000), None), Some(Seen::RefusedMs(43_000)));
+        // Told at the start, it is not told again.
+        let (mut pace, _) = begun(0, Some(1_000));
+        assert_eq!(pace.look(at(2_000, 51_000), None), None);
+        assert_eq!(pace.look(at(3_000, 3_000), None), Some(Seen::Agreed));
+    }
+
+    #[test]
+    fn each_step_back_is_told() {
+        let (mut pace, _) = begun(0, None);
+        assert_eq!(pace.look(at(2_000, 48_000), None), Some(Seen::BackMs(2_999)));
+        assert_eq!(pace.look(at(3_000, 49_000), None), None);
+        assert_eq!(pace.look(at(4_000, 49_000), None), Some(Seen::BackMs(1_000)));
+        // Also as the end of a refusal.
+        assert_eq!(pace.look(at(5_000, 99_000), None), Some(Seen::RefusedMs(48_999)));
+        assert_eq!(pace.look(at(6_000, 50_000), None), Some(Seen::BackMs(1_000)));
+    }
+
+    #[test]
+    fn it_is_due_when_a_third_is_used_up() {
+        let (mut pace, _) = begun(0, None);
+        assert!(pace.is_due(at(1_000, 0).mono, Timestamp(0)), "nothing is stored yet");
+        let target = pace.target(at(1_000, 0).mono, Timestamp(0));
+        assert_eq!(target, Timestamp::of_unix_ms(53_000));
+        pace.stored(target);
+        assert_eq!(pace.bound(), target);
+        assert!(!pace.is_due(at(1_999, 0).mono, Timestamp(0)));
+        assert!(pace.is_due(at(2_000, 0).mono, Timestamp(0)));
+        // What was handed out may be ahead of the clock.
+        let last = Timestamp::of_unix_ms(52_900);
+        assert!(pace.is_due(at(1_500, 0).mono, last));
+        assert_eq!(pace.target(at(1_500, 0).mono, last), Timestamp::of_unix_ms(53_500));
+    }
+
+    #[test]
+    fn a_bound_is_never_lowered() {
+        let (mut pace, _) = begun(60_000, None);
+        let least = pace.target(at(1_000, 0).mono, Timestamp(0));
+        assert_eq!(least, Timestamp::of_unix_ms(60_500));
+        pace.stored(Timestamp::of_unix_ms(90_000));
+        assert_eq!(pace.target(at(1_000, 0).mono, Timestamp(0)), pace.bound());
     }
 }

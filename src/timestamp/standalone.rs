@@ -232,7 +232,7 @@ impl Standalone {
             return;
         }
         let last = self.last;
-        effects.extend(self.pace().look(now).map(FileEffect::Clock));
+        effects.extend(self.pace().look(now, None).map(FileEffect::Clock));
         match self.stage {
             Stage::Serving => {
                 effects.push(FileEffect::Publish(self.terms()));

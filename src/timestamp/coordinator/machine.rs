@@ -1,10 +1,13 @@
 //! The state machine of a coordinated server.
 
 use super::StoredBound;
-use super::{Alarm, Answer, Ask, CoordinatorSettings, Effect, Event, MasterNode, Role, SessionId};
+use super::{
+    Alarm, Answer, Ask, CoordinatorSettings, Effect, Event, MasterNode, Nodes, Role, SessionId,
+};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{MonoNs, Now, WallMs};
 use crate::timestamp::Timestamp;
+use crate::timestamp::clock::Witness;
 use crate::timestamp::lease::Lease;
 use crate::timestamp::oracle::Terms;
 use crate::timestamp::pace::{Begin, Pace};
@@ -19,6 +22,8 @@ const BEAT_MS_MIN: u64 = 20;
 const LOST_PAUSE_MS: u64 = 50;
 /// What was refused is tried again so much later.
 const REFUSED_PAUSE_MS: u64 = 1_000;
+/// A backup makes its node anew so often, in case that somebody has deleted it.
+const REGISTER_EVERY_MS: u64 = 10_000;
 /// An orderly stop takes no longer; what is left ends with the session.
 const STOP_MS_MAX: u64 = 1_000;
 const NEVER: MonoNs = MonoNs(u64::MAX);
@@ -41,6 +46,12 @@ pub struct Coordinator {
     doubtful: Option<Timestamp>,
     /// Of a mastership that somebody else interfered with: its bound.
     contested: Option<Timestamp>,
+    /// The clock of `ZooKeeper`.
+    witness: Option<Witness>,
+    /// When the master's node was asked for last.
+    create_sent: MonoNs,
+    /// The cluster is there, or was: it is not made anew.
+    has_cluster: bool,
     candidacy: Option<Candidacy>,
     mastership: Option<Mastership>,
     /// Has been master in this process.
@@ -55,7 +66,8 @@ pub struct Coordinator {
 enum Stage {
     Asleep,
     Open,
-    Layout,
+    Find,
+    Make,
     Create,
     /// Looks who is master.
     Watch,
@@ -123,6 +135,9 @@ impl Coordinator {
             is_changed: false,
             doubtful: None,
             contested: None,
+            witness: None,
+            create_sent: MonoNs(0),
+            has_cluster: false,
             candidacy: None,
             mastership: None,
             was_master: false,
@@ -230,7 +245,8 @@ impl Coordinator {
         let ask = match self.stage {
             Stage::Asleep | Stage::Close | Stage::Stopped => return,
             Stage::Open => Ask::OpenSession,
-            Stage::Layout => Ask::MakeLayout,
+            Stage::Find => Ask::FindNodes,
+            Stage::Make => Ask::MakeCluster,
             Stage::Create => Ask::CreateMaster,
             Stage::Watch | Stage::Wait => Ask::WatchMaster,
             Stage::Register => Ask::RegisterBackup,
@@ -255,6 +271,9 @@ impl Coordinator {
         if std::mem::take(&mut self.is_void) {
             return;
         }
+        if ask == Ask::CreateMaster {
+            self.create_sent = sent;
+        }
         match answer {
             Answer::Expired => return self.session_is_over(effects),
             Answer::Lost => return self.lost(now, ask),
@@ -262,8 +281,11 @@ impl Coordinator {
             _ => {}
         }
         if let Some(session) = &mut self.session {
-            let is_write = matches!(ask, Ask::CreateMaster | Ask::WriteBound { .. });
-            if is_write && answer == Answer::Done {
+            let is_write = match ask {
+                Ask::CreateMaster => answer == Answer::Done,
+                _ => matches!(answer, Answer::Written(_)),
+            };
+            if is_write {
                 session.lease.acknowledged(sent, now.mono);
             } else {
                 session.lease.touched(sent, now.mono);
@@ -273,24 +295,30 @@ impl Coordinator {
             (Ask::OpenSession, Answer::Session { session, timeout_ms }) => {
                 self.opened(sent, session, timeout_ms);
             }
-            (Ask::MakeLayout, Answer::Done) => self.go(Stage::Create),
+            (Ask::FindNodes, Answer::Nodes(nodes)) => self.found(now, nodes, effects),
+            (Ask::MakeCluster, Answer::Done | Answer::Exists) => self.go(Stage::Find),
             (Ask::CreateMaster, Answer::Done | Answer::Exists) => self.go(Stage::Watch),
             (Ask::WatchMaster, Answer::Master(master)) => self.seen(now, master, effects),
-            (Ask::RegisterBackup, Answer::Done) => {
-                self.session().is_registered = true;
-                self.wait(now);
-            }
-            (Ask::RegisterBackup, Answer::Exists) => {
-                // Of an earlier life of this server: it ends with its session.
-                self.session().register_at = now.mono.plus_ms(REFUSED_PAUSE_MS);
+            (Ask::RegisterBackup, done @ (Answer::Done | Answer::Exists)) => {
+                let session = self.session();
+                session.is_registered |= done == Answer::Done;
+                // One of an earlier life of this server ends with its session.
+                let is_own = session.is_registered;
+                let pause_ms = if is_own { REGISTER_EVERY_MS } else { REFUSED_PAUSE_MS };
+                session.register_at = now.mono.plus_ms(pause_ms);
                 self.wait(now);
             }
             (Ask::UnregisterBackup, Answer::Done) => {
-                self.session().is_registered = false;
+                let session = self.session();
+                (session.is_registered, session.register_at) = (false, MonoNs(0));
                 self.go(Stage::Read);
             }
             (Ask::ReadBound, Answer::Bound(stored)) => self.read(now, stored, effects),
-            (Ask::WriteBound { bound, .. }, Answer::Done) => self.written(now, bound, effects),
+            (Ask::ReadBound, Answer::NoBound) => self.bound_is_lost(now, effects),
+            (Ask::WriteBound { bound, .. }, Answer::Written(at)) => {
+                self.witnessed(Witness { told: at, asked: sent });
+                self.written(now, bound, effects);
+            }
             (Ask::WriteBound { .. }, Answer::Conflict) => self.conflict(effects),
             (Ask::Release { .. }, Answer::Done | Answer::Conflict) => self.released(),
             (Ask::CloseSession, Answer::Done) => self.session = None,
@@ -322,6 +350,11 @@ impl Coordinator {
         match ask {
             Ask::Release { .. } => self.released(),
             Ask::CloseSession => self.session = None,
+            // Perhaps because the folder that it lies in is not there.
+            Ask::CreateMaster | Ask::RegisterBackup => {
+                self.stage = Stage::Find;
+                self.ask_at = now.mono.plus_ms(REFUSED_PAUSE_MS);
+            }
             _ => self.ask_at = now.mono.plus_ms(REFUSED_PAUSE_MS),
         }
     }
@@ -336,7 +369,40 @@ impl Coordinator {
             register_at: MonoNs(0),
             is_registered: false,
         });
-        self.go(Stage::Layout);
+        self.go(Stage::Find);
+    }
+
+    /// What there is of the cluster.
+    fn found(&mut self, now: Now, nodes: Nodes, effects: &mut Vec<Effect>) {
+        let was_there = std::mem::replace(&mut self.has_cluster, true);
+        match nodes {
+            Nodes::Whole => self.go(Stage::Create),
+            Nodes::None if !was_there => self.go(Stage::Make),
+            Nodes::NoBound if is_planted(Bug::LostBoundMadeAnew) => self.go(Stage::Make),
+            Nodes::None | Nodes::NoBound => self.bound_is_lost(now, effects),
+        }
+    }
+
+    /// Nothing tells how far timestamps were handed out: only an operator may begin anew.
+    fn bound_is_lost(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.doubtful = None;
+        if let Some(mastership) = self.abdicate(effects) {
+            self.contested = Some(mastership.pace.bound());
+            self.tell_master(None, effects);
+            return self.go(Stage::Watch);
+        }
+        effects.push(Effect::Alarm(Alarm::BoundLost(self.contested)));
+        self.ask_at = now.mono.plus_ms(REFUSED_PAUSE_MS);
+    }
+
+    /// The clock of `ZooKeeper` has told a time: the last one counts.
+    fn witnessed(&mut self, mut witness: Witness) {
+        if is_planted(Bug::OldWitness) {
+            witness.asked = NEVER;
+        }
+        if self.witness.is_none_or(|known| known.asked < witness.asked) {
+            self.witness = Some(witness);
+        }
     }
 
     /// The session is over: so is all that it owned.
@@ -396,6 +462,7 @@ impl Coordinator {
                 }
                 self.tell_master(None, effects);
                 let created = node.created;
+                self.witnessed(Witness { told: created, asked: self.create_sent });
                 self.candidacy = Some(Candidacy { created, read: None, written: None });
                 self.go(Stage::Unregister);
             }
@@ -410,9 +477,7 @@ impl Coordinator {
                 let (session, now_mono) = (self.session(), now.mono);
                 match other {
                     None => self.go(Stage::Create),
-                    Some(_) if session.is_registered || now_mono < session.register_at => {
-                        self.wait(now);
-                    }
+                    Some(_) if now_mono < session.register_at => self.wait(now),
                     Some(_) => self.go(Stage::Register),
                 }
             }
@@ -462,7 +527,7 @@ impl Coordinator {
             now,
             Begin {
                 floor,
-                witness: Some(candidacy.created),
+                witness: self.witness,
                 clock_jump_max_ms: self.settings.clock_jump_max_ms,
                 window: Window {
                     window_ms: self.settings.window_ms,
@@ -556,7 +621,7 @@ impl Coordinator {
         }
         if now.mono >= mastership.look_at {
             mastership.look_at = now.mono.plus_ms(beat_ms);
-            effects.extend(mastership.pace.look(now).map(Effect::Clock));
+            effects.extend(mastership.pace.look(now, self.witness).map(Effect::Clock));
             self.publish(effects);
         }
     }

@@ -14,8 +14,13 @@ struct Server {
     keeper: Coordinator,
     oracle: Oracle,
     now_ms: u64,
+    /// How wrong the wall clock is.
+    wall_wrong_ms: u64,
+    /// ... and that of `ZooKeeper`.
+    zookeeper_wrong_ms: u64,
     asked: Option<Ask>,
     alarms: Vec<Alarm>,
+    clocks: Vec<Seen>,
     master: Option<String>,
     is_stopped: bool,
 }
@@ -41,8 +46,11 @@ impl Server {
             keeper: Coordinator::new(settings),
             oracle: Oracle::default(),
             now_ms: 0,
+            wall_wrong_ms: 0,
+            zookeeper_wrong_ms: 0,
             asked: None,
             alarms: Vec::new(),
+            clocks: Vec::new(),
             master: None,
             is_stopped: false,
         };
@@ -51,7 +59,18 @@ impl Server {
     }
 
     fn now(&self) -> Now {
-        Now { mono: MonoNs(self.now_ms * 1_000_000), wall: WallMs(WALL_MS + self.now_ms) }
+        let wall = WallMs(WALL_MS + self.now_ms + self.wall_wrong_ms);
+        Now { mono: MonoNs(self.now_ms * 1_000_000), wall }
+    }
+
+    /// What `ZooKeeper` answers to a write.
+    fn written_now(&self) -> Answer {
+        Answer::Written(WallMs(WALL_MS + self.now_ms + self.zookeeper_wrong_ms))
+    }
+
+    #[track_caller]
+    fn write(&mut self) {
+        self.answer(&WRITE, self.written_now());
     }
 
     fn tell(&mut self, event: Event) {
@@ -67,7 +86,7 @@ impl Server {
                     self.tell(Event::Revoked { last });
                 }
                 Effect::MasterIs(master) => self.master = master,
-                Effect::Clock(_) => {}
+                Effect::Clock(seen) => self.clocks.push(seen),
                 Effect::Alarm(alarm) => self.alarms.push(alarm),
                 Effect::Stopped => self.is_stopped = true,
             }
@@ -96,7 +115,7 @@ impl Server {
 
     fn open(&mut self) {
         self.answer(&Ask::OpenSession, Answer::Session { session: OWN, timeout_ms: SESSION_MS });
-        self.answer(&Ask::MakeLayout, Answer::Done);
+        self.answer(&Ask::FindNodes, Answer::Nodes(Nodes::Whole));
     }
 
     fn master() -> Self {
@@ -113,7 +132,7 @@ impl Server {
 
     fn confirm(&mut self, stored: Answer) {
         self.come_to_write(stored);
-        self.answer(&WRITE, Answer::Done);
+        self.write();
         self.answer(&Ask::WatchMaster, node(OWN));
     }
 
@@ -151,13 +170,23 @@ impl Server {
     }
 
     /// Lets a master write, or a backup look, for so long.
-    fn live(&mut self, ms: u64, answer: &Answer) {
-        for _ in 0..ms {
+    fn live(&mut self, ms: u64) {
+        let until_ms = self.now_ms + ms;
+        while self.now_ms < until_ms {
             self.pass(1);
-            if let Some(Ask::WriteBound { .. } | Ask::WatchMaster) = self.asked {
-                let asked = self.asked.clone().expect("just looked");
-                self.answer(&asked, answer.clone());
+            match self.asked {
+                Some(Ask::WriteBound { .. }) => self.write(),
+                Some(Ask::WatchMaster) => self.answer(&Ask::WatchMaster, node(OTHER)),
+                Some(Ask::RegisterBackup) => self.answer(&Ask::RegisterBackup, Answer::Exists),
+                _ => {}
             }
+        }
+    }
+
+    /// Lets time pass until something is asked.
+    fn pass_until_asked(&mut self) {
+        while self.asked.is_none() {
+            self.pass(1);
         }
     }
 
@@ -169,6 +198,8 @@ impl Server {
     }
 }
 
+const OPEN: Ask = Ask::OpenSession;
+const LOST: Alarm = Alarm::BoundLost(None);
 const WRITE: Ask = Ask::WriteBound { bound: Timestamp(0), version: 0 };
 const RELEASE: Ask = Ask::Release { bound: Timestamp(0), version: 0 };
 
@@ -178,13 +209,13 @@ fn the_first_server_becomes_master_above_the_stored_bound() {
     assert_eq!(server.take(), Err(Refusal::NotServing));
     assert_eq!(server.written().1, 3);
     assert!(server.written().0 >= Timestamp::of_unix_ms(WALL_MS + 3_000));
-    server.answer(&WRITE, Answer::Done);
+    server.write();
     assert_eq!(server.take(), Err(Refusal::NotServing));
     server.answer(&Ask::WatchMaster, node(OWN));
     // Half a millisecond for each since the bound was read.
     assert_eq!(server.take(), Ok(Timestamp::of_unix_ms(WALL_MS + 501)));
     assert_eq!((server.role(), server.master.as_deref()), (Role::Master, Some("own_1")));
-    server.live(60_000, &Answer::Done);
+    server.live(60_000);
     assert_eq!(server.role(), Role::Master);
     assert!(server.take().is_ok() && server.alarms.is_empty());
 }
@@ -194,7 +225,7 @@ fn the_first_server_becomes_master_above_the_stored_bound() {
 #[test]
 fn a_candidate_whose_node_is_anothers_does_not_begin() {
     let mut server = Server::candidate(bound(500, 3));
-    server.answer(&WRITE, Answer::Done);
+    server.write();
     server.answer(&Ask::WatchMaster, node(OTHER));
     assert_eq!(server.take(), Err(Refusal::NotServing));
     assert_eq!((server.role(), server.master.as_deref()), (Role::Backup, Some("other_1")));
@@ -208,7 +239,7 @@ fn a_candidate_whose_node_is_anothers_does_not_begin() {
 fn a_backup_takes_over_when_the_masters_node_is_gone() {
     let mut server = Server::backup();
     assert_eq!((server.role(), server.master.as_deref()), (Role::Backup, Some("other_1")));
-    server.live(20_000, &node(OTHER));
+    server.live(20_000);
     assert_eq!(server.asked, None);
     server.tell(Event::MasterChanged);
     server.take_over(bound(20_500, 90));
@@ -232,10 +263,8 @@ fn a_change_that_comes_early_is_not_forgotten() {
 #[test]
 fn without_acknowledgements_it_stops_by_the_clock_alone() {
     let mut server = Server::master();
-    server.live(10_000, &Answer::Done);
-    while server.asked.is_none() {
-        server.pass(1);
-    }
+    server.live(10_000);
+    server.pass_until_asked();
     let since_ms = server.now_ms;
     while server.role() == Role::Master {
         assert!(server.now_ms < since_ms + SESSION_MS * 6 / 10, "not before the session ends");
@@ -244,7 +273,7 @@ fn without_acknowledgements_it_stops_by_the_clock_alone() {
     assert!(server.now_ms > since_ms + SESSION_MS * 4 / 10, "it is given some time");
     assert_eq!(server.take(), Err(Refusal::NotServing));
     assert_eq!((server.role(), &server.alarms[..]), (Role::Suspended, &[Alarm::LeaseOver][..]));
-    server.live(SESSION_MS / 2, &Answer::Done);
+    server.live(SESSION_MS / 2);
     assert_eq!(server.role(), Role::Master, "it goes on in the same session");
     assert_eq!(server.alarms.len(), 1);
 }
@@ -253,10 +282,8 @@ fn without_acknowledgements_it_stops_by_the_clock_alone() {
 fn a_lost_write_is_looked_after() {
     for was_written in [false, true] {
         let mut server = Server::master();
-        server.live(1_000, &Answer::Done);
-        while server.asked.is_none() {
-            server.pass(1);
-        }
+        server.live(1_000);
+        server.pass_until_asked();
         let (written, version) = server.written();
         let before = server.oracle.terms().0.bound;
         server.answer(&WRITE, Answer::Lost);
@@ -276,10 +303,8 @@ fn a_lost_write_is_looked_after() {
 #[test]
 fn a_foreign_bound_is_adopted() {
     let mut server = Server::master();
-    server.live(1_000, &Answer::Done);
-    while server.asked.is_none() {
-        server.pass(1);
-    }
+    server.live(1_000);
+    server.pass_until_asked();
     let own = server.oracle.terms().0.bound;
     server.answer(&WRITE, Answer::Conflict);
     assert_eq!(server.take(), Err(Refusal::NotServing));
@@ -303,9 +328,7 @@ fn a_deposed_master_stops_and_is_a_backup() {
 fn an_expired_session_ends_a_mastership() {
     let mut server = Server::master();
     let before = server.take().expect("it serves");
-    while server.asked.is_none() {
-        server.pass(1);
-    }
+    server.pass_until_asked();
     server.tell(Event::SessionExpired);
     assert_eq!(server.take(), Err(Refusal::NotServing));
     server.answer(&WRITE, Answer::Expired);
@@ -318,11 +341,9 @@ fn an_expired_session_ends_a_mastership() {
 #[test]
 fn an_answer_from_a_session_that_is_over_means_nothing() {
     let mut server = Server::master();
-    while server.asked.is_none() {
-        server.pass(1);
-    }
+    server.pass_until_asked();
     server.tell(Event::SessionExpired);
-    server.answer(&WRITE, Answer::Done);
+    server.write();
     assert_eq!(server.asked, Some(Ask::OpenSession));
     assert_eq!(server.take(), Err(Refusal::NotServing));
 }
@@ -330,9 +351,7 @@ fn an_answer_from_a_session_that_is_over_means_nothing() {
 #[test]
 fn an_end_of_a_session_that_is_told_twice_is_one() {
     let mut server = Server::master();
-    while server.asked.is_none() {
-        server.pass(1);
-    }
+    server.pass_until_asked();
     server.answer(&WRITE, Answer::Expired);
     server.tell(Event::SessionExpired);
     server.open();
@@ -359,7 +378,7 @@ fn a_lost_create_is_recognised_by_its_owner() {
     server.answer(&Ask::CreateMaster, Answer::Lost);
     server.pass(60);
     server.confirm(bound(0, 3));
-    server.live(2_000, &Answer::Done);
+    server.live(2_000);
     assert_eq!(server.role(), Role::Master);
 }
 
@@ -367,13 +386,11 @@ fn a_lost_create_is_recognised_by_its_owner() {
 fn an_orderly_stop_lowers_the_bound_and_leaves() {
     let mut server = Server::master();
     let last = server.take().expect("it serves");
-    while server.asked.is_none() {
-        server.pass(1);
-    }
+    server.pass_until_asked();
     let (_, version) = server.written();
     server.tell(Event::Stop);
     assert_eq!(server.take(), Err(Refusal::NotServing));
-    server.answer(&WRITE, Answer::Done);
+    server.write();
     let bound = Timestamp(last.0 + 1);
     assert_eq!(server.asked, Some(Ask::Release { bound, version: version + 1 }));
     server.answer(&RELEASE, Answer::Done);
@@ -384,9 +401,7 @@ fn an_orderly_stop_lowers_the_bound_and_leaves() {
 #[test]
 fn a_stop_with_an_unknown_outcome_does_not_lower_the_bound() {
     let mut server = Server::master();
-    while server.asked.is_none() {
-        server.pass(1);
-    }
+    server.pass_until_asked();
     server.tell(Event::Stop);
     server.answer(&WRITE, Answer::Lost);
     server.answer(&Ask::CloseSession, Answer::Lost);
@@ -396,9 +411,7 @@ fn a_stop_with_an_unknown_outcome_does_not_lower_the_bound() {
 #[test]
 fn a_stop_does_not_wait_for_ever() {
     let mut server = Server::master();
-    while server.asked.is_none() {
-        server.pass(1);
-    }
+    server.pass_until_asked();
     server.tell(Event::Stop);
     server.pass(1_000);
     assert!(server.is_stopped);
@@ -411,8 +424,185 @@ fn a_stop_does_not_wait_for_ever() {
 fn what_is_refused_is_tried_again_after_a_pause() {
     let mut server = Server::start();
     server.answer(&Ask::OpenSession, Answer::Session { session: OWN, timeout_ms: SESSION_MS });
-    server.answer(&Ask::MakeLayout, Answer::Refused);
+    server.answer(&Ask::FindNodes, Answer::Refused);
     assert_eq!(server.asked, None);
     server.pass(1_000);
-    server.answer(&Ask::MakeLayout, Answer::Done);
+    server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::Whole));
+}
+
+/// The first server of a cluster makes its nodes; nobody makes them twice.
+#[test]
+fn a_cluster_that_never_was_is_made() {
+    for made in [Answer::Done, Answer::Exists] {
+        let mut server = Server::start();
+        server.answer(&OPEN, Answer::Session { session: OWN, timeout_ms: SESSION_MS });
+        server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::None));
+        server.answer(&Ask::MakeCluster, made);
+        server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::Whole));
+        server.take_over(bound(0, 0));
+        assert!(server.take().is_ok() && server.alarms.is_empty());
+        // All that was there is gone, and a new session looks for it.
+        server.tell(Event::SessionExpired);
+        server.answer(&OPEN, Answer::Session { session: OWN, timeout_ms: SESSION_MS });
+        server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::None));
+        assert_eq!((server.asked.as_ref(), &server.alarms[..]), (None, &[LOST][..]));
+    }
+}
+
+#[test]
+fn a_bound_that_was_lost_is_not_made_anew() {
+    let mut server = Server::start();
+    server.answer(&OPEN, Answer::Session { session: OWN, timeout_ms: SESSION_MS });
+    for looks in 1..=3 {
+        server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::NoBound));
+        assert_eq!((server.asked.as_ref(), &server.alarms[..]), (None, &vec![LOST; looks][..]));
+        server.pass(999);
+        assert_eq!(server.asked, None, "it looks once a second");
+        server.pass(1);
+    }
+    server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::None));
+    server.pass(1_000);
+    server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::Whole));
+    server.take_over(bound(60_000, 0));
+    assert!(server.take().expect("it serves").unix_ms() >= WALL_MS + 60_000);
+}
+
+#[test]
+fn a_master_whose_bound_is_deleted_waits_for_another() {
+    for is_doubtful in [false, true] {
+        let mut server = Server::master();
+        server.live(5_000);
+        server.pass_until_asked();
+        let own = server.oracle.terms().0.bound;
+        if is_doubtful {
+            server.answer(&WRITE, Answer::Lost);
+            server.pass(60);
+            server.answer(&Ask::WatchMaster, node(OWN));
+            server.answer(&Ask::ReadBound, Answer::NoBound);
+        } else {
+            server.answer(&WRITE, Answer::Conflict);
+        }
+        assert_eq!(server.take(), Err(Refusal::NotServing));
+        server.come_to_write(Answer::NoBound);
+        assert_eq!(server.alarms, [Alarm::BoundLost(Some(own))]);
+        server.pass(999);
+        assert_eq!(server.asked, None);
+        server.pass(1);
+        server.answer(&Ask::ReadBound, bound(100, 0));
+        server.write();
+        server.answer(&Ask::WatchMaster, node(OWN));
+        server.live(SESSION_MS);
+        assert!(server.take().expect("it serves again") > own, "it remembers what it stored");
+    }
+}
+
+/// Its master's node is old by then, and what that told is long past.
+#[test]
+fn an_old_master_believes_its_clock_when_it_reads_the_bound_again() {
+    let mut server = Server::master();
+    server.live(60_000);
+    server.pass_until_asked();
+    server.answer(&WRITE, Answer::Conflict);
+    server.confirm(bound(0, 77));
+    assert_eq!(server.clocks, []);
+    // The bound was stored a window ahead.
+    let before = server.take().expect("it serves again").unix_ms();
+    server.live(10_000);
+    assert_eq!(server.take().expect("it serves").unix_ms(), WALL_MS + server.now_ms);
+    assert!(before >= WALL_MS + 60_000, "{before}");
+}
+
+#[test]
+fn a_candidate_that_waited_long_for_the_bound_believes_its_clock() {
+    let mut server = Server::candidate(Answer::NoBound);
+    server.pass(3_600_000);
+    server.answer(&Ask::ReadBound, bound(0, 0));
+    assert_eq!(server.clocks, []);
+    assert!(server.written().0.unix_ms() >= WALL_MS + 3_600_000);
+}
+
+#[test]
+fn a_clock_that_zookeeper_does_not_confirm_is_refused_until_it_does() {
+    const HOUR_MS: u64 = 3_600_000;
+    let mut server = Server::start();
+    server.wall_wrong_ms = HOUR_MS;
+    server.open();
+    server.take_over(bound(0, 3));
+    let told = |seen: &Seen| matches!(seen, Seen::RefusedMs(ms) if ms.abs_diff(HOUR_MS) < 10);
+    assert!(matches!(&server.clocks[..], [one] if told(one)), "{:?}", server.clocks);
+    server.live(20_000);
+    let told_ms = server.take().expect("it serves").unix_ms();
+    assert!(told_ms.abs_diff(WALL_MS + server.now_ms) < 10, "it goes by ZooKeeper's clock");
+    assert_eq!(server.clocks.len(), 1, "a refusal is told once");
+    // It was ZooKeeper's that was wrong.
+    server.zookeeper_wrong_ms = HOUR_MS;
+    server.live(1_000);
+    assert_eq!(server.clocks[1..], [Seen::Agreed]);
+    assert_eq!(server.take().expect("it serves").unix_ms(), WALL_MS + server.now_ms + HOUR_MS);
+}
+
+#[test]
+fn a_step_forward_is_followed_when_zookeeper_tells_the_same() {
+    for (zookeeper_wrong_ms, is_followed) in [(0, false), (49_900, false), (50_100, true)] {
+        let mut server = Server::master();
+        server.live(10_000);
+        server.wall_wrong_ms = 60_000;
+        server.zookeeper_wrong_ms = zookeeper_wrong_ms;
+        server.live(1_000);
+        let told_ms = server.take().expect("it serves").unix_ms();
+        assert_eq!(told_ms == WALL_MS + server.now_ms + 60_000, is_followed, "{told_ms}");
+    }
+}
+
+#[test]
+fn a_backup_makes_its_node_anew() {
+    let mut server = Server::backup();
+    let mut asked = Vec::new();
+    for _ in 0..25_000 {
+        server.pass(1);
+        match server.asked {
+            Some(Ask::RegisterBackup) => {
+                asked.push(server.now_ms);
+                // Still there, or deleted by hand.
+                let answer = if asked.len() == 1 { Answer::Exists } else { Answer::Done };
+                server.answer(&Ask::RegisterBackup, answer);
+            }
+            Some(_) => server.answer(&Ask::WatchMaster, node(OTHER)),
+            None => {}
+        }
+    }
+    assert!(matches!(asked[..], [10_000..11_000, 20_000..22_000, ..]), "{asked:?}");
+}
+
+#[test]
+fn a_node_of_an_earlier_life_is_looked_after_every_second() {
+    let mut server = Server::start();
+    server.open();
+    server.answer(&Ask::CreateMaster, Answer::Exists);
+    server.answer(&Ask::WatchMaster, node(OTHER));
+    server.answer(&Ask::RegisterBackup, Answer::Exists);
+    let before_ms = server.now_ms;
+    while server.asked != Some(Ask::RegisterBackup) {
+        server.pass(1);
+        if server.asked == Some(Ask::WatchMaster) {
+            server.answer(&Ask::WatchMaster, node(OTHER));
+        }
+    }
+    assert!((1_000..2_000).contains(&(server.now_ms - before_ms)));
+}
+
+#[test]
+fn a_folder_that_is_gone_is_looked_for() {
+    let mut server = Server::start();
+    server.open();
+    server.answer(&Ask::CreateMaster, Answer::Refused);
+    server.pass(999);
+    assert_eq!(server.asked, None);
+    server.pass(1);
+    server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::Whole));
+    server.answer(&Ask::CreateMaster, Answer::Exists);
+    server.answer(&Ask::WatchMaster, node(OTHER));
+    server.answer(&Ask::RegisterBackup, Answer::Refused);
+    server.pass(1_000);
+    server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::Whole));
 }
