@@ -476,9 +476,10 @@ pub static KEYS: [Key; 74] = [
          than two of its ticks (tickTime, 2 s by default)."),
     timestamp!(window_ms: u64, 200, HOUR_MS, "milliseconds",
         "How far ahead of the clock the bound is stored; after a crash timestamps are ahead of the \
-         clock by at most about as much."),
+         clock by at most about as much. With ZooKeeper at least session_timeout_ms."),
     timestamp!(clock_jump_max_ms: u64, 10, DAY_MS, "milliseconds",
-        "A wall clock that steps forward by more is not followed, and raises an alarm."),
+        "A wall clock that steps forward by more is not followed, and raises an alarm, unless it \
+         corrects a step back or ZooKeeper's clock tells the same."),
     Key {
         section: "admin",
         name: "enabled",

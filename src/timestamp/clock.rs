@@ -118,12 +118,15 @@ impl Clock {
         let least_ns = now.wall.0.saturating_mul(MS);
         let most_ns = least_ns.saturating_add(MS - 1);
         if followed_ns < least_ns {
-            let step_ns = least_ns - followed_ns;
-            if !self.may_follow(now, step_ns / MS, witness) {
-                return Seen::RefusedMs(step_ns / MS);
+            let step_ms = (least_ns - followed_ns) / MS;
+            if self.may_follow(now, step_ms, witness) {
+                self.forward(now.mono, least_ns);
+            } else {
+                // Two clocks agree that it is as late as the witness tells.
+                let told = witness.map_or(WallMs(0), |witness| witness.at(now.mono));
+                self.forward(now.mono, told.0.saturating_mul(MS).min(least_ns));
+                return Seen::RefusedMs(step_ms);
             }
-            self.set_back_ns = self.set_back_ns.saturating_sub(step_ns);
-            self.follow(now.mono, least_ns);
         } else if followed_ns > most_ns {
             self.follow(now.mono, most_ns);
             let step_ms = (followed_ns - most_ns) / MS;
@@ -138,13 +141,25 @@ impl Clock {
 
     /// Whether the wall clock is believed that is so far ahead of what was believed of it last.
     fn may_follow(&self, now: Now, step_ms: u64, witness: Option<Witness>) -> bool {
-        // A step back may have come before this process, which then began ahead of the clock.
-        let believed_ns = self.set_back_ns.max(self.line.ahead_ns(now.mono));
-        let believed_ms = if is_planted(Bug::CorrectionRefused) { 0 } else { believed_ns / MS };
+        // The step back may have come before this process, which then began ahead of the clock. A
+        // witness knows more.
+        let ahead_ns = if witness.is_none() { self.line.ahead_ns(now.mono) } else { 0 };
+        let believed_ms = match is_planted(Bug::CorrectionRefused) {
+            true => 0,
+            false => self.set_back_ns.max(ahead_ns) / MS,
+        };
         let reaches = |ms: u64| now.wall.0 <= ms.saturating_add(self.jump_max_ms);
         step_ms <= self.jump_max_ms.saturating_add(believed_ms)
             || witness.is_some_and(|witness| reaches(witness.at(now.mono).0))
             || is_planted(Bug::ClockJumpFollowed)
+    }
+
+    fn forward(&mut self, now: MonoNs, wall_ns: u64) {
+        let step_ns = wall_ns.saturating_sub(self.line.wall_ns(now));
+        if step_ns > 0 {
+            self.set_back_ns = self.set_back_ns.saturating_sub(step_ns);
+            self.follow(now, wall_ns);
+        }
     }
 
     fn follow(&mut self, now: MonoNs, wall_ns: u64) {
@@ -263,8 +278,10 @@ mod tests {
         let mut clock = started();
         let step = at(2_000, 3_600_000);
         let (least, no) = (3_600_000 - LIMIT_MS, 3_600_000 - LIMIT_MS - 1);
-        assert_eq!(clock.look(step, witness(2_000, no)), Seen::RefusedMs(3_549_000));
+        assert_eq!(clock.look(step, witness(2_000, 50_000)), Seen::RefusedMs(3_549_000));
         assert_eq!(clock.line().unix_ms(step.mono), 51_000);
+        assert_eq!(clock.look(step, witness(2_000, no)), Seen::RefusedMs(3_549_000));
+        assert_eq!(clock.line().unix_ms(step.mono), no, "that late it is by both");
         assert_eq!(clock.look(step, witness(2_000, least)), Seen::Agreed);
         assert_eq!(clock.line().unix_ms(step.mono), 3_600_000);
         // One that does not confirm it does not forbid a small step.

@@ -7,17 +7,26 @@ use super::random::Stream;
 
 /// The true time at which runs begin.
 pub const TRUE_MS: u64 = 1_800_000_000_000;
+/// Steps below this are small.
+pub const SMALL_MS: u64 = 1_000;
 
 pub struct Clocks {
     pub mono: MonoClock,
     ahead_ms: i64,
+    /// Sum of the large steps.
+    pub far_ms: i64,
+    /// Sum of the small steps, whatever their direction.
+    pub small_steps_ms: u64,
+    /// When the last step came, in the time of the world.
+    pub stepped_ns: u64,
 }
 
 impl Clocks {
     pub fn new(draw: &mut Stream, drift_ppm_max: i64, skew_ms_max: i64) -> Self {
         let mut between = |most: i64| draw.range(0, 2 * most as u64) as i64 - most;
         let (ppm, ahead_ms) = (between(drift_ppm_max), between(skew_ms_max));
-        Self { mono: MonoClock::draw(draw, ppm), ahead_ms }
+        let mono = MonoClock::draw(draw, ppm);
+        Self { mono, ahead_ms, far_ms: 0, small_steps_ms: 0, stepped_ns: 0 }
     }
 
     /// Both clocks at a time of the world.
@@ -26,7 +35,12 @@ impl Clocks {
         Now { mono: self.mono.at(world_ns), wall: WallMs(wall_ms as u64) }
     }
 
-    pub fn step(&mut self, ms: i64) {
+    pub fn step(&mut self, ms: i64, world_ns: u64) {
         self.ahead_ms += ms;
+        self.stepped_ns = world_ns;
+        match ms.unsigned_abs() {
+            small if small < SMALL_MS => self.small_steps_ms += small,
+            _ => self.far_ms += ms,
+        }
     }
 }

@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use chronos::timestamp::Timestamp;
-use chronos::timestamp::coordinator::StoredBound;
+use chronos::timestamp::coordinator::{Nodes, StoredBound};
+use chronos::timestamp::{COUNTER_BITS, Timestamp};
 
+use super::clocks::TRUE_MS;
 use super::model::MS;
 use super::world::{Event, World};
 
@@ -28,6 +29,8 @@ pub struct State {
     pub master: Option<MasterIs>,
     /// The write that changed it last.
     pub master_at: usize,
+    pub nodes: Nodes,
+    /// As it was last, if it is not there.
     pub bound: StoredBound,
     pub backups: BTreeMap<usize, Session>,
 }
@@ -38,7 +41,9 @@ pub enum Op {
     Open,
     Resume(Session),
     Ping,
-    Layout,
+    FindNodes,
+    /// What is missing.
+    MakeCluster,
     CreateMaster,
     ReadMaster,
     CreateBackup,
@@ -66,7 +71,8 @@ impl Op {
             Op::Open => "open",
             Op::Resume(_) => "resume",
             Op::Ping => "ping",
-            Op::Layout => "layout",
+            Op::FindNodes => "find",
+            Op::MakeCluster => "make",
             Op::CreateMaster => "create",
             Op::ReadMaster => "look",
             Op::CreateBackup => "register",
@@ -90,7 +96,11 @@ pub enum Reply {
     Conflict,
     Expired,
     Master(Option<MasterIs>, usize),
+    Nodes(Nodes),
     Bound(StoredBound),
+    NoBound,
+    /// At this time, by the clock of the leader.
+    Written(u64),
     /// To be read by the peer when this arrives there.
     Synced,
     MasterChanged,
@@ -177,9 +187,9 @@ pub struct Ensemble {
 }
 
 impl Ensemble {
-    pub fn new(peers: usize, bound: Timestamp) -> Self {
+    pub fn new(peers: usize, nodes: Nodes, bound: Timestamp) -> Self {
         let bound = StoredBound { bound, version: 3 };
-        let first = State { master: None, master_at: 0, bound, backups: BTreeMap::new() };
+        let first = State { master: None, master_at: 0, nodes, bound, backups: BTreeMap::new() };
         Self {
             peers: (0..peers).map(|_| Peer::default()).collect(),
             leader: None,
@@ -259,7 +269,13 @@ impl World {
             Message::Commit(at) => self.apply(peer, at),
             Message::Reply { link, xid, reply } => {
                 let reply = match reply {
-                    Reply::Synced => Reply::Bound(self.zoo.seen_by(peer).bound),
+                    Reply::Synced => {
+                        let state = self.zoo.seen_by(peer);
+                        match state.nodes {
+                            Nodes::Whole => Reply::Bound(state.bound),
+                            Nodes::NoBound | Nodes::None => Reply::NoBound,
+                        }
+                    }
                     other => other,
                 };
                 if let Reply::Session(session) = reply {
@@ -314,6 +330,10 @@ impl World {
                 self.links[request.link].is_watching = true;
                 let state = self.zoo.seen_by(peer);
                 let reply = Reply::Master(state.master, state.master_at);
+                self.send_to_client(request.link, request.xid, reply);
+            }
+            Op::FindNodes => {
+                let reply = Reply::Nodes(self.zoo.seen_by(peer).nodes);
                 self.send_to_client(request.link, request.xid, reply);
             }
             _ => self.between(peer, true, Message::Ask(request)),
@@ -375,7 +395,8 @@ impl World {
     fn execute(&mut self, server: usize, session: Session, op: Op) -> (Option<State>, Reply) {
         let mut state = self.zoo.head().clone();
         let at = self.zoo.history.len();
-        let fits = |version: i32| version == -1 || version == state.bound.version;
+        let has_bound = state.nodes == Nodes::Whole;
+        let fits = |version: i32| has_bound && (version == -1 || version == state.bound.version);
         match op {
             Op::CreateMaster if state.master.is_some() => return (None, Reply::Exists),
             Op::CreateMaster => {
@@ -399,6 +420,13 @@ impl World {
                 }
                 state.bound = StoredBound { bound, version: state.bound.version + 1 };
                 self.model.stored(bound);
+                return (Some(state), Reply::Written(TRUE_MS + self.now_ns / MS));
+            }
+            Op::MakeCluster if has_bound => return (None, Reply::Exists),
+            Op::MakeCluster => {
+                self.model.makes_cluster(state.nodes == Nodes::None);
+                state.nodes = Nodes::Whole;
+                state.bound = StoredBound { bound: Timestamp(0), version: 0 };
             }
             Op::Release { bound, version } => {
                 if !fits(version) || state.master.is_none() {
@@ -411,7 +439,7 @@ impl World {
             Op::Close => {
                 self.zoo.without(&mut state, session);
             }
-            Op::Layout | Op::Open | Op::Resume(_) | Op::Ping | Op::ReadMaster => {
+            Op::FindNodes | Op::Open | Op::Resume(_) | Op::Ping | Op::ReadMaster => {
                 return (None, Reply::Done);
             }
         }
@@ -504,6 +532,42 @@ impl World {
         state.master_at = self.zoo.history.len();
         self.commit(Some(state), 0, None);
         Some(server)
+    }
+
+    /// Somebody writes the bound by hand, above what it was.
+    pub fn write_bound_by_hand(&mut self, ahead_ms: u64) {
+        let mut state = self.zoo.head().clone();
+        if self.zoo.leader.is_none() || state.nodes != Nodes::Whole {
+            return;
+        }
+        let bound = Timestamp(state.bound.bound.0 + (ahead_ms << COUNTER_BITS));
+        state.bound = StoredBound { bound, version: state.bound.version + 1 };
+        self.model.stored(bound);
+        self.commit(Some(state), 0, None);
+    }
+
+    /// Somebody deletes the bound's node. Returns whether it was there.
+    pub fn delete_bound(&mut self) -> bool {
+        let mut state = self.zoo.head().clone();
+        if self.zoo.leader.is_none() || state.nodes != Nodes::Whole {
+            return false;
+        }
+        state.nodes = Nodes::NoBound;
+        self.commit(Some(state), 0, None);
+        true
+    }
+
+    /// An operator makes it anew, above all that was stored.
+    pub fn make_bound(&mut self) {
+        let mut state = self.zoo.head().clone();
+        if self.zoo.leader.is_none() {
+            return self.schedule(self.now_ns + 100 * MS, Event::MakeBound);
+        }
+        if state.nodes == Nodes::NoBound {
+            state.nodes = Nodes::Whole;
+            state.bound = StoredBound { bound: self.model.highest(), version: 0 };
+            self.commit(Some(state), 0, None);
+        }
     }
 
     /// A peer loses the leader, and goes on answering for a while. The leader itself is followed by

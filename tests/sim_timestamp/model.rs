@@ -49,6 +49,8 @@ pub struct Model {
     excused: BTreeMap<usize, u64>,
     /// How far timestamps may be above the true time.
     pub ahead_ms_max: Option<u64>,
+    /// A server has made a bound anew that was lost.
+    is_remade: bool,
     pub answers: u64,
     pub ahead_ms_seen: u64,
 }
@@ -64,6 +66,7 @@ impl Model {
             served: 0,
             excused: BTreeMap::new(),
             ahead_ms_max,
+            is_remade: false,
             answers: 0,
             ahead_ms_seen: 0,
         }
@@ -71,6 +74,11 @@ impl Model {
 
     pub fn stored(&mut self, bound: Timestamp) {
         self.highest = self.highest.max(bound);
+    }
+
+    /// A server makes the nodes of a cluster.
+    pub fn makes_cluster(&mut self, is_new: bool) {
+        self.is_remade |= !is_new;
     }
 
     pub fn highest(&self) -> Timestamp {
@@ -95,7 +103,7 @@ impl Model {
         self.excused.get(&server).is_some_and(|&until_ns| now_ns < until_ns)
     }
 
-    /// S3, S4, S5: one of our servers has looked a second time and lets values go.
+    /// S3, S4, S5, S8: one of our servers has looked a second time and lets values go.
     pub fn leaves(
         &mut self,
         now_ns: u64,
@@ -103,6 +111,9 @@ impl Model {
         range: Range,
         stored: Timestamp,
     ) -> Checked {
+        if self.is_remade {
+            return broken("S8", format!("{range:?} of {server}, after a bound was made anew"));
+        }
         if range.last() >= stored.0 {
             return broken("S3", format!("{range:?} of {server} is not below {stored:?}"));
         }
@@ -114,6 +125,17 @@ impl Model {
         let (first_ms, last_ms) = (range.first.0 >> COUNTER_BITS, range.last() >> COUNTER_BITS);
         if range.count == 0 || range.count > RANGE_MAX || first_ms != last_ms {
             return broken("S5", format!("{range:?} does not lie in one millisecond"));
+        }
+        Ok(())
+    }
+
+    /// S7: values are not behind the clock.
+    pub fn is_not_behind(&self, server: usize, range: Range, least_ms: u64) -> Checked {
+        let told_ms = range.first.unix_ms();
+        if told_ms < least_ms {
+            let behind_ms = least_ms - told_ms;
+            let what = format!("{range:?} of {server} is {behind_ms} ms behind what it may be");
+            return broken("S7", what);
         }
         Ok(())
     }

@@ -39,6 +39,12 @@ pub struct Options {
     pub has_clock_steps: bool,
     /// Somebody deletes the master's node by hand.
     pub has_deletions: bool,
+    /// Somebody writes the bound by hand, above what it was.
+    pub has_foreign_bounds: bool,
+    /// Somebody deletes the bound, and an operator makes it anew later.
+    pub has_lost_bounds: bool,
+    /// There is no cluster when the first server comes.
+    pub is_fresh: bool,
     /// What is asked without a connection waits for one, or is lost at once.
     pub asks_wait: bool,
     pub latency_ns: (u64, u64),
@@ -69,6 +75,7 @@ impl Options {
         let has_originals = !is_standalone && servers > 1 && draw.chance(20);
         // An original that was deposed by hand goes on writing bounds: nothing is safe then.
         let has_deletions = !is_standalone && !has_originals && draw.chance(25);
+        let has_ensemble_alone = !is_standalone && !has_originals;
         // Servers far apart in time, and late to hear: then it shows who compares before writing.
         let is_apart = has_deletions && trouble == Trouble::Plot;
         Self {
@@ -84,8 +91,11 @@ impl Options {
             original_advance_ms: draw.pick(&[2_000, 100_000]),
             drift_ppm_max: draw.pick(&[0, 50, 500]),
             skew_ms_max: if is_apart { 2_000 } else { draw.pick(&[0, 100, 2_000]) },
-            has_clock_steps: draw.chance(30),
+            has_clock_steps: draw.chance(if is_standalone { 60 } else { 30 }),
             has_deletions,
+            has_foreign_bounds: has_ensemble_alone && draw.chance(30),
+            has_lost_bounds: has_ensemble_alone && draw.chance(30),
+            is_fresh: has_ensemble_alone && draw.chance(10),
             asks_wait: draw.chance(50),
             latency_ns: if draw.chance(25) { (1_000_000, 20_000_000) } else { (50_000, 1_000_000) },
             watch_delay_ms: if is_apart { 1_000 } else { draw.pick(&[1, 20, 1_000]) },

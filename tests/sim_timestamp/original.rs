@@ -150,7 +150,7 @@ impl World {
                 let op = Op::SetBound { bound, version: -1, needs_master: false };
                 self.original_asks(server, op);
             }
-            (Some(Op::SetBound { bound, .. }), Reply::Done) => {
+            (Some(Op::SetBound { bound, .. }), Reply::Written(_)) => {
                 let original = self.original(server);
                 original.persisted = bound.0;
                 original.wanted = None;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::timestamp::Timestamp;
 use chronos::timestamp::coordinator::{
-    Answer, Ask, Coordinator, CoordinatorSettings, Effect, Event as KeeperEvent, MasterNode,
+    Alarm, Answer, Ask, Coordinator, CoordinatorSettings, Effect, Event as KeeperEvent, MasterNode,
     SessionId,
 };
 use chronos::timestamp::oracle::{Oracle, Refusal, Term};
@@ -23,6 +23,10 @@ use super::world::{Event, World};
 
 /// A parked request is given up after this time.
 const PARKED_MS_MAX: u64 = 200;
+/// A keeper that gets time has looked at its wall clock within this time.
+const LOOK_MS: u64 = 1_500;
+/// Clocks differ in speed, and are rounded.
+const SLACK_MS: u64 = 100;
 /// How often a user's request is looked at again while it is parked.
 const PARKED_NS: u64 = MS;
 
@@ -69,6 +73,8 @@ pub struct Core {
     pub inbox: Vec<(Call, u64)>,
     is_turning: bool,
     now: MonoNs,
+    /// What values may not be below that are made with that reading of the clock.
+    least_ms: u64,
     made: Vec<(Call, Timestamp, Option<Term>)>,
     leaving: Vec<(Call, Timestamp)>,
 }
@@ -76,6 +82,8 @@ pub struct Core {
 pub struct Server {
     pub life: u64,
     pub is_up: bool,
+    /// Its wall clock was far behind when this life began.
+    pub began_behind: bool,
     pub is_original: bool,
     pub clocks: Clocks,
     pub client: Client,
@@ -120,6 +128,7 @@ impl World {
         let one = &mut self.servers[server];
         one.life += 1;
         one.is_up = true;
+        one.began_behind = one.clocks.far_ms < 0;
         one.is_stopping = false;
         one.client = Client::default();
         one.core = Core::default();
@@ -216,7 +225,10 @@ impl World {
             Reply::Exists => Answer::Exists,
             Reply::Conflict => Answer::Conflict,
             Reply::Expired => Answer::Expired,
+            Reply::Nodes(nodes) => Answer::Nodes(nodes),
             Reply::Bound(stored) => Answer::Bound(stored),
+            Reply::NoBound => Answer::NoBound,
+            Reply::Written(ms) => Answer::Written(WallMs(ms)),
             Reply::Master(master, _) => Answer::Master(master.map(|master| self.node(master))),
             Reply::Resumed | Reply::Pong | Reply::Synced | Reply::MasterChanged => {
                 unreachable!("{reply:?} is no answer to a keeper")
@@ -402,9 +414,10 @@ impl World {
             Effect::Alarm(alarm) => {
                 self.alarms += 1;
                 let kind = match alarm {
-                    chronos::timestamp::coordinator::Alarm::ForeignBound(_) => "foreign",
-                    chronos::timestamp::coordinator::Alarm::Deposed => "deposed",
-                    chronos::timestamp::coordinator::Alarm::LeaseOver => "leaseover",
+                    Alarm::ForeignBound(_) => "foreign",
+                    Alarm::BoundLost(_) => "boundlost",
+                    Alarm::Deposed => "deposed",
+                    Alarm::LeaseOver => "leaseover",
                 };
                 self.trace.add(self.now_ns, kind, [server as u64, 0, 0, 0]);
             }
@@ -451,6 +464,7 @@ impl World {
         match step {
             Step::Clock => {
                 self.servers[server].core.now = now.mono;
+                self.servers[server].core.least_ms = self.least_ms(server);
                 self.freezes_at(server, Point::ClockRead);
                 self.next_step(server, Step::Make, 0);
             }
@@ -517,12 +531,30 @@ impl World {
                 }
                 let stored = self.stored_bound(server);
                 self.model.leaves(self.now_ns, server, range, stored)?;
+                self.model.is_not_behind(server, range, self.servers[server].core.least_ms)?;
             }
             self.trace.add(self.now_ns, "leaves", [server as u64, first.0, call.count.into(), 0]);
             self.model.hands_out(server, range)?;
             self.servers[server].core.leaving.push((call, first));
         }
         Ok(())
+    }
+
+    /// S7: the time that values tell at least. They may be behind the true time as far as the wall
+    /// clock is, and not for long after it was set right.
+    fn least_ms(&self, server: usize) -> u64 {
+        let one = &self.servers[server];
+        let busy_until_ns = one.frozen_until_ns.max(one.starved_until_ns);
+        let is_fresh = self.now_ns < busy_until_ns.max(one.clocks.stepped_ns) + LOOK_MS * MS;
+        // A server with a file has nobody who knows better than a clock that was wrong when it
+        // began, or is wrong now.
+        let is_wrong = one.began_behind || one.clocks.far_ms != 0;
+        if is_fresh || self.options.is_standalone && is_wrong {
+            return 0;
+        }
+        let true_ms = TRUE_MS + self.now_ns / MS;
+        let behind_ms = self.options.skew_ms_max as u64 + one.clocks.small_steps_ms + SLACK_MS;
+        one.clocks.now(self.now_ns).wall.0.min(true_ms - behind_ms + SLACK_MS) - SLACK_MS
     }
 
     /// Where a successor would begin.
@@ -549,7 +581,8 @@ impl World {
 fn op(ask: Ask) -> Op {
     match ask {
         Ask::OpenSession => Op::Open,
-        Ask::MakeLayout => Op::Layout,
+        Ask::FindNodes => Op::FindNodes,
+        Ask::MakeCluster => Op::MakeCluster,
         Ask::CreateMaster => Op::CreateMaster,
         Ask::WatchMaster => Op::ReadMaster,
         Ask::RegisterBackup => Op::CreateBackup,

@@ -58,9 +58,11 @@ pub enum Fault {
         server: usize,
         ms: u64,
     },
+    /// Its wall clock is set, and set right again later, if at all.
     WallStep {
         server: usize,
         ms: i64,
+        right_after_ms: Option<u64>,
     },
     /// It does not reach the ensemble.
     Isolate {
@@ -98,6 +100,14 @@ pub enum Fault {
     },
     /// Somebody deletes the master's node.
     DeleteMaster,
+    /// Somebody writes the bound, so much above what it was.
+    WriteBound {
+        ahead_ms: u64,
+    },
+    /// Somebody deletes the bound; an operator makes it anew so much later.
+    DeleteBound {
+        for_ms: u64,
+    },
     /// The next stores of a file take so long, or fail.
     Disk {
         ms: u64,
@@ -205,13 +215,25 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
     let mut at_ms = draw.range(1_000, 5_000);
     while options.trouble != Trouble::None && at_ms < options.safety_ms {
-        faults.push((at_ms * MS + draw.range(0, MS), fault(draw, options)));
+        let fault = fault(draw, options);
+        faults.push((at_ms * MS + draw.range(0, MS), fault));
+        if matches!(fault, Fault::DeleteBound { .. }) && draw.chance(50) {
+            // Who comes back does not know of a bound.
+            let kill = Fault::Kill { server: MASTER, for_ms: 20 };
+            faults.push(((at_ms + draw.range(0, 100)) * MS + MS, kill));
+        }
         at_ms += match options.trouble {
             Trouble::Storm => draw.range(0, 3_000),
             _ => draw.range(3, 6) * options.session_ms,
         };
     }
     faults
+}
+
+fn wall_step(draw: &mut Stream, server: usize) -> Fault {
+    let ms = draw.pick(&[HOUR_MS, -HOUR_MS, 20_000, -20_000, 700, -700]);
+    let right_after_ms = draw.chance(70).then_some(draw.range(10, 10_000));
+    Fault::WallStep { server, ms, right_after_ms }
 }
 
 fn fault(draw: &mut Stream, options: &Options) -> Fault {
@@ -224,12 +246,16 @@ fn fault(draw: &mut Stream, options: &Options) -> Fault {
     // A server of the ensemble gives its leader up within a few ticks.
     let answers_ms = draw.range(0, 5 * options.tick_ms);
     let maybe_answers_ms = draw.chance(60).then_some(answers_ms);
-    let kinds = if options.is_standalone { 7 } else { 15 };
+    let kinds = if options.is_standalone { 7 } else { 17 };
     if options.trouble == Trouble::OneAtATime && draw.chance(30) {
         // What users of a quiet cluster see most.
         let for_ms = draw.pick(&[20, 1_000, 10_000]);
         let (kill, stop) = (Fault::Kill { server, for_ms }, Fault::Stop { server, for_ms });
         return draw.pick(&[kill, stop]);
+    }
+    if options.is_standalone && options.has_clock_steps && draw.chance(30) {
+        // Nobody else tells it the time.
+        return wall_step(draw, server);
     }
     match draw.range(0, kinds) {
         0 => Fault::Kill { server, for_ms: draw.pick(&[20, 1_000, 10_000]) },
@@ -245,10 +271,7 @@ fn fault(draw: &mut Stream, options: &Options) -> Fault {
             ];
             Fault::FreezeAt { server, point: draw.pick(&points), ms }
         }
-        5 if options.has_clock_steps => {
-            let ms = draw.pick(&[HOUR_MS, -HOUR_MS, 700, -700]);
-            Fault::WallStep { server, ms }
-        }
+        5 if options.has_clock_steps => wall_step(draw, server),
         5 => Fault::Starve { server, ms },
         6 | 7 if options.is_standalone => {
             let ms = draw.pick(&[0, 300, 5_000]);
@@ -268,7 +291,13 @@ fn fault(draw: &mut Stream, options: &Options) -> Fault {
             election_ms: draw.pick(&[200, 2_000, 60_000]),
             answers_ms: maybe_answers_ms,
         },
-        _ if options.has_deletions => Fault::DeleteMaster,
+        15 if options.has_deletions => Fault::DeleteMaster,
+        16 if options.has_foreign_bounds => {
+            Fault::WriteBound { ahead_ms: draw.pick(&[0, 100, 5_000]) }
+        }
+        17 if options.has_lost_bounds => {
+            Fault::DeleteBound { for_ms: draw.pick(&[20, 2_000, 8_000]) }
+        }
         _ => Fault::Isolate { server, ms: draw.range(1, 4 * session_ms) },
     }
 }

@@ -5,12 +5,12 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use chronos::base::time::Now;
 use chronos::timestamp::Timestamp;
-use chronos::timestamp::coordinator::Event as KeeperEvent;
+use chronos::timestamp::coordinator::{Event as KeeperEvent, Nodes};
 use chronos::timestamp::oracle::Oracle;
 use chronos::timestamp::standalone::FileEvent;
 
 use super::client::Client;
-use super::clocks::{Clocks, TRUE_MS};
+use super::clocks::{Clocks, SMALL_MS, TRUE_MS};
 use super::disk::Disk;
 use super::ensemble::{Ensemble, Link, LinkId, Message, Reply, Request};
 use super::model::{Checked, MS, Model, Violation, broken};
@@ -106,6 +106,11 @@ pub enum Event {
         server: usize,
         answers_ms: u64,
     },
+    SetWall {
+        server: usize,
+        ms: i64,
+    },
+    MakeBound,
 }
 
 /// In the order of time, and of scheduling.
@@ -203,10 +208,15 @@ impl World {
         let ahead_ms = draw.pick(&[0, 0, 20_000]);
         let floor_ms = draw.pick(&[TRUE_MS - 10_000, TRUE_MS + ahead_ms]);
         let floor = Timestamp(Timestamp::of_unix_ms(floor_ms).0 + draw.range(0, 1_000));
+        let (nodes, floor) = match options.is_fresh {
+            true => (Nodes::None, Timestamp(0)),
+            false => (Nodes::Whole, floor),
+        };
         let servers = (0..options.servers)
             .map(|server| Server {
                 life: 0,
                 is_up: false,
+                began_behind: false,
                 is_original: server < options.originals,
                 clocks: Clocks::new(draw, options.drift_ppm_max, options.skew_ms_max),
                 client: Client::default(),
@@ -234,7 +244,7 @@ impl World {
             network: Stream::new(options.seed, Purpose::Callbacks),
             users: Stream::new(options.seed, Purpose::Cleaning),
             interleaving: draw.clone(),
-            zoo: Ensemble::new(options.peers, floor),
+            zoo: Ensemble::new(options.peers, nodes, floor),
             servers,
             links: Vec::new(),
             messages: Vec::new(),
@@ -350,6 +360,8 @@ impl World {
                 let peer = self.peer_of(server);
                 self.cut_off(peer, answers_ms, answers_ms + 2_000);
             }
+            Event::SetWall { server, ms } => self.servers[server].clocks.step(ms, self.now_ns),
+            Event::MakeBound => self.make_bound(),
         }
         Ok(())
     }
@@ -387,8 +399,12 @@ impl World {
                 *until_ns = (*until_ns).max(self.now_ns + ms * MS);
                 ms
             }
-            Fault::WallStep { server, ms } => {
-                self.servers[server].clocks.step(ms);
+            Fault::WallStep { server, ms, right_after_ms } => {
+                self.servers[server].clocks.step(ms, self.now_ns);
+                if let Some(after_ms) = right_after_ms {
+                    let at_ns = self.now_ns + after_ms * MS;
+                    self.schedule(at_ns, Event::SetWall { server, ms: -ms });
+                }
                 0
             }
             Fault::Isolate { server, ms } => {
@@ -469,6 +485,17 @@ impl World {
                     self.model.excuse(server, until_ns);
                 }
                 2 * self.options.session_ms
+            }
+            Fault::WriteBound { ahead_ms } => {
+                self.write_bound_by_hand(ahead_ms);
+                0
+            }
+            Fault::DeleteBound { for_ms } => {
+                if !self.delete_bound() {
+                    return 0;
+                }
+                self.schedule(now_ns + for_ms * MS, Event::MakeBound);
+                for_ms + 2_000
             }
             other => unreachable!("{other:?} is no fault of the ensemble"),
         }
@@ -571,14 +598,15 @@ fn ahead_ms_max(story: &Story, begins_ahead_ms: u64) -> Option<u64> {
     if options.originals > 0 || options.is_standalone && options.has_clock_steps {
         return None;
     }
-    let is_small = |fault: &Fault| match fault {
-        Fault::WallStep { ms, .. } => ms.unsigned_abs() < 1_000,
-        _ => false,
+    let by_hand_ms = |fault: &Fault| match fault {
+        Fault::WallStep { ms, .. } if ms.unsigned_abs() < SMALL_MS => 2 * ms.unsigned_abs(),
+        Fault::WriteBound { ahead_ms } => *ahead_ms,
+        _ => 0,
     };
-    let steps = story.faults.iter().filter(|(_, fault)| is_small(fault)).count() as u64;
+    let by_hand_ms: u64 = story.faults.iter().map(|(_, fault)| by_hand_ms(fault)).sum();
     let jump_ms = if options.has_clock_steps { options.clock_jump_max_ms } else { 0 };
     let restarts = story.faults.len() as u64;
     let standalone_ms = if options.is_standalone { restarts * options.window_ms / 6 } else { 0 };
-    let skew_ms = options.skew_ms_max as u64 + jump_ms + steps * 700;
+    let skew_ms = options.skew_ms_max as u64 + jump_ms + by_hand_ms;
     Some(begins_ahead_ms + skew_ms + options.window_ms + standalone_ms + 1_000)
 }

@@ -110,6 +110,20 @@ impl Checker {
         self.seen.wrong.lock().expect("nobody panics with it").clone()
     }
 
+    /// Ends the clients and waits for their last replies, so that nothing is under way any more.
+    /// All servers must run.
+    pub fn settle(&mut self) {
+        self.seen.is_over.store(true, SeqCst);
+        for client in self.clients.drain(..) {
+            client.join().expect("a client ends well");
+        }
+    }
+
+    /// The highest value of all replies so far.
+    pub fn highest(&self) -> u64 {
+        self.seen.highest.load(SeqCst)
+    }
+
     /// Ends the clients and judges everything. Returns how many replies there were.
     pub fn finish(mut self) -> usize {
         self.seen.is_over.store(true, SeqCst);

@@ -17,7 +17,9 @@ mod runner;
 #[path = "../cluster/until.rs"]
 mod until;
 
+mod bounds;
 mod checker;
+mod clocks;
 mod processes;
 mod servers;
 mod thrift;
@@ -42,10 +44,12 @@ const STORIES: &[&[Story]] = &[
     outage::STORIES,
     failover::STORIES,
     originals::STORIES,
+    bounds::STORIES,
     secure::STORIES,
     tools::STORIES,
     java::STORIES,
     file::STORIES,
+    clocks::STORIES,
     checker::STORIES,
 ];
 

@@ -81,7 +81,7 @@ fn from_an_original_and_back() {
     let cluster = format!("story-{}", free_port());
     let mut servers = block_on(an_original_dies(cluster.clone()));
     let own = servers.all[0].address.to_string().replace(':', "_");
-    let checker = Checker::of(&servers.addresses());
+    let mut checker = Checker::of(&servers.addresses());
     checker.await_reply(Instant::now(), START);
     block_on(async {
         // What we write an original can read.
@@ -95,14 +95,13 @@ fn from_an_original_and_back() {
         assert_eq!(children.expect("readable"), [""; 0]);
     });
     // We stop, and it takes over.
+    checker.settle();
     servers.all[0].stop();
-    let got = checker.got();
-    let last = got.iter().map(|one| one.first + u64::from(one.count) - 1).max();
     block_on(async {
         let original = Original::connect(&cluster).await;
         assert!(original.try_to_be_master().await, "the node is gone when the server is");
         let bound = original.read_bound().await;
-        assert_eq!(bound, last.expect("replies") + 1, "what is left of the window is given back");
+        assert_eq!(bound, checker.highest() + 1, "what is left of the window is given back");
     });
     checker.finish();
 }

@@ -22,6 +22,7 @@ pub struct Server {
     admin: SocketAddr,
     /// Words before the binary's name.
     starter: Vec<String>,
+    environment: Vec<(String, String)>,
     arguments: Vec<String>,
     log: PathBuf,
     process: Option<Process>,
@@ -39,7 +40,13 @@ impl Server {
         let arguments = fixed.split(' ').chain(arguments.iter().copied()).map(str::to_owned);
         let arguments = arguments.collect();
         let starter = vec![env!("CARGO_BIN_EXE_chronos").to_owned()];
-        Server { address, admin, starter, arguments, log: folder.join(name), process: None }
+        let log = folder.join(name);
+        Server { address, admin, starter, environment: Vec::new(), arguments, log, process: None }
+    }
+
+    /// From its next start on this is in its environment.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
     }
 
     /// The same behind other words than the binary's name.
@@ -52,6 +59,7 @@ impl Server {
         let mut command = Command::new(&self.starter[0]);
         command.args(&self.starter[1..]).args(&self.arguments);
         command.env_remove("CHRONOS_CONFIG").env_remove("CHRONOS_TIMESTAMPS_LONG_S");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         self.process = Some(Process::start(&mut command, &self.log));
     }
 
@@ -144,8 +152,25 @@ impl Servers {
         Servers::start_in(&format!("story-{}", free_port()), count, quorum, session_ms, more)
     }
 
-    /// The same in a cluster of this name.
+    /// The same, none of them running.
+    pub fn stopped(count: usize, quorum: &str, session_ms: u64) -> Servers {
+        Servers::prepared(&format!("story-{}", free_port()), count, quorum, session_ms, &[])
+    }
+
+    /// Running, in a cluster of this name.
     pub fn start_in(
+        cluster: &str,
+        count: usize,
+        quorum: &str,
+        session_ms: u64,
+        more: &[&str],
+    ) -> Servers {
+        let mut servers = Servers::prepared(cluster, count, quorum, session_ms, more);
+        servers.all.iter_mut().for_each(Server::start);
+        servers
+    }
+
+    fn prepared(
         cluster: &str,
         count: usize,
         quorum: &str,
@@ -159,10 +184,7 @@ impl Servers {
         arguments.extend(more);
         let named = |place: usize| format!("server{place}.log");
         let all = (0..count).map(|place| Server::new(folder.path(), &named(place), &arguments));
-        let mut servers =
-            Servers { all: all.collect(), _folder: folder, cluster: cluster.to_owned() };
-        servers.all.iter_mut().for_each(Server::start);
-        servers
+        Servers { all: all.collect(), _folder: folder, cluster: cluster.to_owned() }
     }
 
     /// Where clients connect.

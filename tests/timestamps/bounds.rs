@@ -1,0 +1,181 @@
+//! Somebody writes or deletes by hand what servers keep in `ZooKeeper`.
+
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+
+use zookeeper_client::{Acls, Client, CreateMode, Error};
+
+use super::checker::Checker;
+use super::processes::{free_port, until};
+use super::runner::Story;
+use super::servers::{START, Server, Servers};
+use super::zookeeper::{block_on, shared};
+
+pub const STORIES: &[Story] = &[
+    ("a_backups_node_that_was_deleted_is_made_again", a_backups_node_is_made_again),
+    ("a_lost_bound_waits_for_an_order", a_lost_bound_waits_for_an_order),
+    ("values_stay_at_the_clock_when_somebody_writes_the_bound", values_stay_at_the_clock),
+    ("a_new_cluster_may_be_made_by_hand", a_new_cluster_by_hand),
+];
+
+const SESSION_MS: u64 = 1_000;
+
+/// Runs a conversation with the shared `ZooKeeper`.
+fn with_zookeeper<T>(conversation: impl AsyncFnOnce(&Client) -> T) -> T {
+    let quorum = shared();
+    block_on(async {
+        let client = Client::connect(&quorum).await.expect("a session");
+        conversation(&client).await
+    })
+}
+
+fn bound_of(cluster: &str) -> String {
+    format!("/chronos/{cluster}/persistent-timestamp")
+}
+
+fn delete_bound(cluster: &str) {
+    with_zookeeper(async |client| {
+        client.delete(&bound_of(cluster), None).await.expect("it is there");
+    });
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    now.as_millis() as u64
+}
+
+/// `chronos timestamp init` for a cluster of the shared `ZooKeeper`: exit code, and what it said.
+fn init(cluster: &str, more: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+    command.args(["timestamp", "init", "--zookeeper", &shared(), "--cluster", cluster]).args(more);
+    let output = command.env_remove("CHRONOS_CONFIG").output().expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).expect("text"))
+}
+
+/// The master is older than the largest step of its clock that is followed: it must not take the
+/// time at which its node was made for the present.
+fn values_stay_at_the_clock() {
+    let mut servers = Servers::stopped(1, &shared(), SESSION_MS);
+    let server = &mut servers.all[0];
+    server.set("CHRONOS_TIMESTAMP_CLOCK_JUMP_MAX_MS", "100");
+    server.start();
+    let began = Instant::now();
+    let checker = Checker::of(&[server.address]);
+    checker.await_reply(began + Duration::from_millis(1_500), START);
+    let bound = (now_ms() + 5) << 18;
+    with_zookeeper(async |client| {
+        let written = client.set_data(&bound_of(&servers.cluster), &bound.to_be_bytes(), None);
+        written.await.expect("written");
+    });
+    let server = &servers.all[0];
+    until("the bound to be noticed", START, || {
+        (server.count("foreign_bounds") == 1 && server.status()?["serving"] == true).then_some(())
+    });
+    // The master goes on above its own bound, and slower until the clock has caught up.
+    let behind = until("values at the clock", START, || {
+        let status = server.status()?;
+        (status["ahead_ms"].as_u64()? < 5).then(|| status["behind_ms"].clone())
+    });
+    assert!(behind.as_u64().is_some_and(|ms| ms < 5), "{behind} ms behind the clock");
+    assert_eq!(server.count("clock_refusals"), 0);
+    checker.finish();
+}
+
+fn a_lost_bound_waits_for_an_order() {
+    let mut servers = Servers::start(2, &shared(), SESSION_MS);
+    let cluster = servers.cluster.clone();
+    let path = bound_of(&cluster);
+    // Values are a minute ahead, as after an original.
+    with_zookeeper(async |client| {
+        let bound = (now_ms() + 60_000) << 18;
+        client.set_data(&path, &bound.to_be_bytes(), None).await.expect("written");
+    });
+    let checker = Checker::of(&servers.addresses());
+    until("values far ahead", START, || (checker.ahead_ms_max() > 50_000).then_some(()));
+    delete_bound(&cluster);
+    let master = until("a server that misses its bound", START, || {
+        servers.all.iter().position(|one| one.count("bounds_missing") > 0)
+    });
+    let said = servers.all[master].process().logged();
+    assert!(said.contains(&format!("there is no {path}")), "{said}");
+    assert!(said.contains(&format!("chronos timestamp init --zookeeper {}", shared())), "{said}");
+    assert!(said.contains("which this server stored last"), "{said}");
+
+    // Nobody knows any more, and nobody guesses.
+    servers.all.iter_mut().for_each(Server::stop);
+    servers.all.iter_mut().for_each(Server::spawn);
+    for server in &mut servers.all {
+        until("a server that misses its bound", START, || {
+            server.supervise();
+            let missing = &server.status()?["counters"]["bounds_missing"];
+            (missing.as_u64()? > 0).then_some(())
+        });
+        assert_eq!(server.role().as_deref(), Some("starting"));
+    }
+    let (stopped, replies) = (Instant::now(), checker.got().len());
+    let absent = with_zookeeper(async |client| client.check_stat(&path).await);
+    assert!(absent.expect("answered").is_none(), "it is not made anew");
+
+    // An operator does.
+    let (code, told) = init(&cluster, &[]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("has lost its bound: say with --above"), "{told}");
+    assert_eq!(checker.got().len(), replies, "nothing is handed out");
+    let above = checker.highest();
+    let (code, told) = init(&cluster, &["--above", &above.to_string()]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains(&format!("above {above}")) && told.contains("half speed"), "{told}");
+    assert!(checker.await_reply(stopped, START).first > above);
+    let (code, told) = init(&cluster, &["--above", &above.to_string()]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("is there already and keeps the bound"), "{told}");
+    checker.finish();
+}
+
+fn a_new_cluster_by_hand() {
+    let cluster = format!("story-{}", free_port());
+    let last = "9223372036854775807";
+    assert_eq!(init(&cluster, &["--above", last]).0, Some(2));
+    let (code, told) = init(&cluster, &[]);
+    assert_eq!(code, Some(0), "{told}");
+    let servers = Servers::start_in(&cluster, 1, &shared(), SESSION_MS, &[]);
+    let checker = Checker::of(&servers.addresses());
+    checker.await_reply(Instant::now(), START);
+    checker.finish();
+    // A node that an original has made and never written counts as new; other bytes do not.
+    for (bytes, wanted) in [(&b""[..], 0), (b"7 bytes", 1)] {
+        let cluster = format!("story-{}", free_port());
+        with_zookeeper(async |client| {
+            let lasting = CreateMode::Persistent.with_acls(Acls::anyone_all());
+            for (path, data) in
+                [(format!("/chronos/{cluster}"), &b""[..]), (bound_of(&cluster), bytes)]
+            {
+                client.create(&path, data, &lasting).await.expect("made");
+            }
+        });
+        let (code, told) = init(&cluster, &[]);
+        assert_eq!(code, Some(wanted), "{told}");
+    }
+}
+
+fn a_backups_node_is_made_again() {
+    let servers = Servers::start(2, &shared(), SESSION_MS);
+    let backup = 1 - servers.master();
+    let name = servers.all[backup].address.to_string().replace(':', "_");
+    let path = format!("/chronos/{}/backup-servers/{name}", servers.cluster);
+    with_zookeeper(async |client| {
+        until_async(|| async { client.delete(&path, None).await != Err(Error::NoNode) }).await;
+        until_async(|| async { client.check_stat(&path).await.is_ok_and(|stat| stat.is_some()) })
+            .await;
+    });
+}
+
+/// Waits for what a session tells.
+async fn until_async<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
+    let end = Instant::now() + START;
+    while !is_so().await {
+        assert!(Instant::now() < end, "not within {START:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
