@@ -202,15 +202,21 @@ impl Reader {
 
     /// Original nodes that some core believes alive.
     fn originals(&self, view: &View) -> PeerSet {
-        let is_original = |peer: &PeerIndex| {
+        self.alive(view, Dialect::Http)
+    }
+
+    /// Nodes of this service: this one, and those that some core believes alive.
+    fn ours(&self, view: &View) -> PeerSet {
+        self.alive(view, Dialect::Frames).with(view.own())
+    }
+
+    fn alive(&self, view: &View, dialect: Dialect) -> PeerSet {
+        let is_alive = |peer: &PeerIndex| {
             let believed = |core: &CoreMeters| core.beliefs.get(*peer);
             matches!(view.peers()[peer.index()].kind, PeerKind::Node(_))
-                && self
-                    .meters
-                    .iter()
-                    .any(|core| believed(core) == Some((Liveness::Alive, Dialect::Http)))
+                && self.meters.iter().any(|core| believed(core) == Some((Liveness::Alive, dialect)))
         };
-        view.connected_nodes().iter().filter(is_original).fold(PeerSet::EMPTY, PeerSet::with)
+        view.connected_nodes().iter().filter(is_alive).fold(PeerSet::EMPTY, PeerSet::with)
     }
 
     async fn command(&self, command: Command) {
@@ -354,7 +360,8 @@ impl Round<'_> {
             400 => return Err("it answered 400; is it configured with the same members?".into()),
             status => return Err(format!("it answered {status}")),
         };
-        let page = read_page(crate::ring::now(), self.view, other, &mut answered.body)?;
+        let ours = self.reader.ours(self.view);
+        let page = read_page(crate::ring::now(), self.view, other, ours, &mut answered.body)?;
         Ok((page, has_more))
     }
 

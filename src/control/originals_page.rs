@@ -2,7 +2,7 @@
 //! and what others are to be told of it. Pure.
 
 use super::originals_plan::plan;
-use crate::base::ids::TimerId;
+use crate::base::ids::{PeerSet, TimerId};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::{Now, Tick};
@@ -71,12 +71,14 @@ impl Timer {
     }
 }
 
-/// Reads the page that `server` answered just now. `Err`: it is none. A timer that makes no sense
+/// Reads the page that `server` answered just now; `ours`: nodes of this service that live, this
+/// one among them. `Err`: it is none. A timer that makes no sense
 /// is left out and counted.
 pub(super) fn read_page(
     now: Now,
     view: &View,
     server: &str,
+    ours: PeerSet,
     body: &mut [u8],
 ) -> Result<Page, String> {
     let mut scratch = JsonScratch::default();
@@ -90,7 +92,7 @@ pub(super) fn read_page(
             page.malformed += 1;
             return;
         };
-        match read_timer(now, view, &timer, part) {
+        match read_timer(now, view, ours, &timer, part) {
             None => page.malformed += 1,
             Some((due, read)) => {
                 // An original's order is that of its own pops.
@@ -110,6 +112,7 @@ pub(super) fn read_page(
 fn read_timer(
     now: Now,
     view: &View,
+    ours: PeerSet,
     timer: &ResyncTimer<'_>,
     part: &InternalPart<'_>,
 ) -> Option<(Tick, Option<Timer>)> {
@@ -121,11 +124,19 @@ fn read_timer(
     let due = start_of(part, now) + since_start_ms;
     let own = view.name_of(view.own());
     let new = part.replicas.as_slice();
-    let Some(plan) = plan(own, timer.old_replicas.as_slice(), new) else {
+    let old = timer.old_replicas.as_slice();
+    let is_ours = |name: &&str| view.node_named(name).is_some_and(|peer| ours.contains(peer));
+    let is_moved_by_ours = old.iter().any(is_ours);
+    let Some(plan) = plan(own, old, new, is_moved_by_ours) else {
         return Some((due, None));
     };
     let named = PublicId { id: timer.id, factor: None, filter: None };
-    let copy = copy_of(now, view, named, document.replication_factor, part, told);
+    let mut copy = copy_of(now, view, named, document.replication_factor, part, told);
+    if is_moved_by_ours && old != new {
+        // Those who hold it act until it has moved.
+        let acts = new.iter().enumerate().map(|(rank, name)| u16::from(old.contains(name)) << rank);
+        copy.standing.actives &= acts.fold(0, |all, act| all | act);
+    }
     let start_delta_ms = (copy.start_ms as i64).wrapping_sub(now.mono.tick_ceil().0 as i64);
     let whole = escaped(document.uri);
     let callback = parse_told_uri(&whole).ok().map(|uri| InternalCallback {
@@ -196,6 +207,11 @@ mod tests {
         View::build(None, &membership).expect("a good configuration")
     }
 
+    /// This node alone.
+    fn ours() -> PeerSet {
+        PeerSet::EMPTY.with(view().own())
+    }
+
     fn entry(id: u64, old: &str, new: &str, more: &str) -> String {
         format!(
             "{{\"TimerID\":{id},\"OldReplicas\":{old},\"Timer\":{{\"timing\":{{\
@@ -208,7 +224,7 @@ mod tests {
 
     fn page(entries: &[String]) -> Page {
         let mut body = format!("{{\"Timers\":[{}]}}", entries.join(",")).into_bytes();
-        read_page(NOW, &view(), "c", &mut body).expect("a page")
+        read_page(NOW, &view(), "c", ours(), &mut body).expect("a page")
     }
 
     #[test]
@@ -240,6 +256,14 @@ mod tests {
     }
 
     #[test]
+    fn a_timer_that_this_node_holds_already_changes_nothing_until_it_has_moved() {
+        let read = page(&[entry(7, "[\"c\",\"b\"]", "[\"a\",\"b\"]", "")]);
+        let [timer] = &read.timers[..] else { panic!("one timer: {read:?}") };
+        assert!(timer.adds && timer.told.is_empty() && timer.ended.is_empty(), "{timer:?}");
+        assert_eq!(timer.copy().standing.actives, 0b10, "only this node acts, not the new one");
+    }
+
+    #[test]
     fn what_makes_no_sense_is_counted_and_what_is_not_ours_only_moves_the_page_on() {
         let good = entry(1, "[\"a\",\"c\"]", "[\"a\",\"b\"]", "");
         let read = page(&[
@@ -252,6 +276,6 @@ mod tests {
         assert_eq!((read.timers.len(), read.malformed), (1, 3));
         assert_eq!(read.last, Some(Tick(90_000_000 - 500 + 4_000 + 2_000)), "it is its backup");
         let mut garbage = b"{\"Timers\":7}".to_vec();
-        assert!(read_page(NOW, &view(), "c", &mut garbage).is_err());
+        assert!(read_page(NOW, &view(), "c", ours(), &mut garbage).is_err());
     }
 }

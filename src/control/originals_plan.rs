@@ -20,13 +20,25 @@ pub(super) struct Plan<'a> {
 /// tells it. It tells those behind it, and ends the timer at those that are no replicas any more,
 /// but never at one that was before its new place: that one still acts until somebody else has
 /// taken its place over.
-pub(super) fn plan<'a>(own: &str, old: &[&'a str], new: &[&'a str]) -> Option<Plan<'a>> {
+///
+/// A timer that a node of this service held before (`is_moved_by_ours`) is moved by that one, which
+/// acts until all others have it, and ends it at originals: who is new waits for that, or both
+/// would act.
+pub(super) fn plan<'a>(
+    own: &str,
+    old: &[&'a str],
+    new: &[&'a str],
+    is_moved_by_ours: bool,
+) -> Option<Plan<'a>> {
     let rank_in = |list: &[&str], name: &str| list.iter().position(|&one| one == name);
     let rank = rank_in(new, own)?;
     let mut plan = Plan { rank: rank as u8, adds: true, tells: Vec::new(), ends: Vec::new() };
     if old == new {
         // Nothing moves: this node may only have lost it.
         return Some(plan);
+    }
+    if is_moved_by_ours {
+        return rank_in(old, own).map(|_| plan);
     }
     plan.adds = rank_in(old, own).is_none_or(|former| former >= rank);
     let may_change = |name: &str| rank_in(old, name).is_none_or(|former| former >= rank);
@@ -41,7 +53,7 @@ mod tests {
     use super::*;
 
     fn planned(own: &str, old: &[&'static str], new: &[&'static str]) -> (bool, String, String) {
-        let plan = plan(own, old, new).expect("a replica");
+        let plan = plan(own, old, new, false).expect("a replica");
         (plan.adds, plan.tells.concat(), plan.ends.concat())
     }
 
@@ -55,8 +67,8 @@ mod tests {
         let (old, new) = (["C", "A"], ["B", "A"]);
         assert_eq!(planned("A", &old, &new), is(true, "", ""));
         assert_eq!(planned("B", &old, &new), is(true, "A", "C"));
-        assert_eq!(plan("C", &old, &new), None);
-        assert_eq!(plan("A", &old, &new).map(|plan| plan.rank), Some(1));
+        assert_eq!(plan("C", &old, &new, false), None);
+        assert_eq!(plan("A", &old, &new, false).map(|plan| plan.rank), Some(1));
     }
 
     #[test]
@@ -65,6 +77,15 @@ mod tests {
         assert_eq!(planned("D", &old, &new), is(true, "AB", "C"));
         assert_eq!(planned("A", &old, &new), is(false, "B", "C"));
         assert_eq!(planned("B", &old, &new), is(false, "", "C"));
+    }
+
+    #[test]
+    fn what_ours_hold_they_move_themselves() {
+        let (old, new) = (["C", "A"], ["B", "A"]);
+        assert_eq!(plan("B", &old, &new, true), None, "A gives it");
+        let held = plan("A", &old, &new, true).expect("a replica");
+        assert_eq!((held.rank, held.adds, held.tells.len(), held.ends.len()), (1, true, 0, 0));
+        assert!(plan("B", &new, &new, true).is_some_and(|plan| plan.adds), "nothing moves");
     }
 
     #[test]
@@ -87,8 +108,10 @@ mod tests {
         }
         for old in lists.iter().filter(|list| !list.is_empty()) {
             for new in lists.iter().filter(|list| !list.is_empty() && *list != old) {
-                let plans: Vec<_> =
-                    new.iter().map(|own| (own, plan(own, old, new).expect("a replica"))).collect();
+                let plans: Vec<_> = new
+                    .iter()
+                    .map(|own| (own, plan(own, old, new, false).expect("a replica")))
+                    .collect();
                 for node in new {
                     let is_added = plans.iter().any(|(own, plan)| *own == node && plan.adds);
                     let is_told = plans.iter().any(|(_, plan)| plan.tells.contains(node));
