@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn what_was_taken_is_told_in_three_forms() {
         let shown = "470601292516425829  2026-11-20 19:04:23.762 +0000, counter 101,";
-        let time = human(Timestamp(470_601_292_516_425_829), &TimeZone::UTC);
+        let time = human(Timestamp(470_601_292_516_425_829), &jiff::tz::TimeZone::UTC);
         assert!(shown.contains(&time) && EXAMPLES.contains(shown), "{time}");
         let first = Timestamp((1_795_201_463_062 << 18) + 5);
         let text = |line| told(&flags(line), first, "a:1", 1_795_201_463_060);
