@@ -14,7 +14,7 @@ use crate::shard::ShardConfig;
 use crate::shard::effects::{Answer, Dialect, Refusal, Reply, Request, Requester};
 use crate::store::wheel::Geometry;
 use crate::timer::definition::{Definition, encode_content};
-use crate::wire::peer_frame::{FrameKind, begin_frame, end_frame};
+use crate::wire::peer_frame::{FrameKind, PROTOCOL_VERSION, begin_frame, end_frame};
 
 const START_MS: u64 = 1_000_000;
 
@@ -566,7 +566,7 @@ fn frames_that_do_not_end_cost_their_sender_its_connections() {
     let mut network = Network::new(&[1, 1, 1]);
     let now = network.now();
     let core = network.core(0, 0);
-    let mut endless = vec![1, 1, 1, 0];
+    let mut endless = vec![PROTOCOL_VERSION, FrameKind::Messages as u8, 1, 0];
     endless.extend_from_slice(&(2_u32 << 20).to_le_bytes());
     endless.resize(2 << 20, 0);
     let honest = core.inbound_opened(now, &hello(&name(2), 7)).expect("nobody else is heard");
