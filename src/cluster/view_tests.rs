@@ -302,6 +302,11 @@ fn sites_stand_in_configured_order() {
     assert_eq!(later.peers()[peer.index()].address, "elsewhere.example");
     assert_eq!(later.connected_sites(), PeerSet::EMPTY.with(peer));
     assert_eq!(later.peer_of_site(site_hash("site2")), None);
+    let held = ["site9", "site2", "home"].into_iter().map(site_hash).collect();
+    let next: Vec<_> = ["site9", "home"].map(site_hash).into();
+    assert_eq!(later.next_sites(&held).as_slice(), next, "in the order of the timer");
+    let held = [site_hash("site9")].into_iter().collect();
+    assert_eq!(later.next_sites(&held).as_slice(), next, "a site that was added comes last");
     let site9 = |address: &str| ("site9".to_owned(), address.to_owned());
     membership.remote_sites = vec![site9("elsewhere.example"), site9("10.9.0.2")];
     for _ in 0..2 {
@@ -313,6 +318,7 @@ fn sites_stand_in_configured_order() {
     membership.replicate_across_sites = false;
     let off = View::build(Some(&later), &membership).expect("no contradiction");
     assert!(off.sites().is_empty() && !off.connected_sites().is_empty());
+    assert!(off.next_sites(&held).is_empty());
 }
 
 #[test]

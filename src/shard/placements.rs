@@ -165,7 +165,7 @@ impl Placements {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::NodeHash;
+    use crate::base::ids::{NodeHash, SiteHash};
 
     fn placement(nodes: u8, actives: u16, own: Option<u8>) -> Placement {
         Placement {
@@ -201,6 +201,18 @@ mod tests {
         assert_eq!(placement(3, 0b011, Some(1)).actives_behind(), 0);
         assert_eq!(placement(3, 0b110, Some(0)).actives_behind(), 0, "it does not act itself");
         assert_eq!(placement(16, u16::MAX, Some(15)).actives_behind(), 0);
+    }
+
+    #[test]
+    fn sites_behind_are_those_after_this_one() {
+        let sites = |count: u32, ahead: u8| Placement {
+            sites: (0..count).map(SiteHash).collect(),
+            sites_ahead: ahead,
+            ..placement(1, 1, Some(0))
+        };
+        assert!(sites(2, 0).has_sites_behind() && sites(3, 1).has_sites_behind());
+        assert!(!sites(2, 1).has_sites_behind() && !sites(3, 2).has_sites_behind());
+        assert!(!sites(0, 0).has_sites_behind(), "it is not replicated across sites");
     }
 
     #[test]

@@ -275,6 +275,28 @@ fn a_site_is_told_of_every_write_and_waits_behind_the_one_that_took_it() {
 }
 
 #[test]
+fn an_update_through_another_site_leaves_the_order_of_sites() {
+    let mut sites = Sites::new();
+    let id = sites.create(0, (20, 20), 2);
+    let mut content = Vec::new();
+    encode_content("/pop", &[], b"other", &mut content);
+    sites.run_until(5);
+    let definition = Definition {
+        interval_ms: 10_000,
+        repeat_for_ms: 20_000,
+        factor: Some(2),
+        authority: "host:80",
+        content: &content,
+    };
+    let target = Target { id, factor: Some(2), filter: None };
+    sites.ask(3, Request::Update(target, definition));
+    sites.run_until(40);
+    let [first, second] = sites.pops[..] else { panic!("{:?}", sites.pops) };
+    assert_eq!((first.0, second.0), (15_000, 25_000), "nobody waited");
+    assert!(first.1 < 2 && second.1 < 2, "the first site: {:?}", sites.pops);
+}
+
+#[test]
 fn a_delete_outlives_a_cut_between_sites() {
     for deleted_at in [0, 2] {
         let mut sites = Sites::new();
