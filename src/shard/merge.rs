@@ -307,7 +307,7 @@ impl Shard {
         let content = Content::decode(body.content);
         let known = Content::decode(self.payloads.get(held.payload));
         held.interval_ms.div_ceil(1_000) == interval_ms.div_ceil(1_000)
-            && self.hosts.authority(held.host()) == body.authority
+            && self.hosts.authorities.text(held.authority) == body.authority
             && (known.target, known.opaque) == (content.target, content.opaque)
     }
 
