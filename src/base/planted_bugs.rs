@@ -83,6 +83,8 @@ pub enum Bug {
     CorrectionRefused = 62,
     /// A callback host that is idle keeps its lane though another needs it.
     IdleHostKeepsLane = 63,
+    /// A replica that refuses a write counts as one that has it.
+    RefusalCountsAsAnswered = 41,
 }
 
 impl Bug {

@@ -59,6 +59,20 @@ fn problems(survey: &Survey) -> Vec<String> {
                 report.name
             ));
         }
+        if report.document["is_full"] == true {
+            problems.push(format!(
+                "{}: it has no room for timers that it is to hold (limits.timers_max, \
+                 limits.store_bytes_max)",
+                report.name
+            ));
+        }
+        if let Some(lacking @ 1..) = report.document["timers_lacking"].as_u64() {
+            problems.push(format!(
+                "{}: {lacking} of its timers have fewer copies than they are to have, for no other \
+                 node has room",
+                report.name
+            ));
+        }
         if let Some(error) = report.document["reload_error"]["text"].as_str() {
             problems.push(format!("{}: the last reload failed: {error}", report.name));
         }

@@ -219,6 +219,8 @@ impl ClusterDesk {
             "sites": sites,
             "resynchronisation": self.progress(view, meters),
             "timers": sum(meters, |core| &core.timers),
+            "is_full": sum(meters, |core| &core.node_full) > 0,
+            "timers_lacking": sum(meters, |core| &core.timers_lacking),
             "clock": {
                 "is_refused": sum(meters, |core| &core.clock_refused) > 0,
                 "apart_ms": meters.iter().map(|core| core.clocks_apart_ms.get()).max(),

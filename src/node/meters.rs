@@ -245,6 +245,12 @@ meters! {
     timers_moved: Counter,
     /// Timers known to be in the wrong place.
     timers_misplaced: Gauge,
+    /// Timers that lack a copy: a node that is to hold them has no room.
+    timers_lacking: Gauge,
+    /// Copies of peers refused here for lack of room.
+    copies_refused: Counter,
+    /// Whether one was refused in the last 20 s: 1 or 0.
+    node_full: Gauge,
     /// Walks through all records that go on: resynchronisation or rebalancing.
     walks: Gauge,
     /// Records that the present walk has looked at.

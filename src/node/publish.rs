@@ -47,6 +47,9 @@ pub fn publish(
     meters.pops_handed_over.set(counted.handed_over);
     meters.timers_moved.set(counted.moved);
     meters.timers_misplaced.set(counted.misplaced);
+    meters.timers_lacking.set(counted.lacking);
+    meters.copies_refused.set(counted.copies_refused);
+    meters.node_full.set(counted.is_full);
     meters.walks.set(counted.walks);
     meters.walk_seen.set(counted.walk_seen);
     meters.offers_waiting.set(counted.offers_waiting);

@@ -49,8 +49,14 @@ pub struct Counters {
     pub peer_messages: u64,
     /// Messages that peers refused.
     pub refused_by_peers: u64,
-    /// Messages, here or at peers, whose version lies too far ahead.
+    /// Copies taken whose version lies further ahead than any clock learns.
     pub future_versions: u64,
+    /// Copies of peers refused here for lack of room.
+    pub copies_refused: u64,
+    /// Whether one was refused lately (0 or 1).
+    pub is_full: u64,
+    /// Timers that lack a copy now: a node that is to hold them has no room.
+    pub lacking: u64,
     /// Pops left to the next rank after a failure.
     pub handed_over: u64,
     /// Timers moved to another list of replicas.

@@ -252,6 +252,15 @@ pub enum Refusal {
     /// No replica has the write.
     #[error("no node that is to hold this timer could be reached; retry in a moment")]
     NoReplica,
+    /// A replica is full, and no other member is left.
+    #[error(
+        "a node that is to hold this timer has no room for it (limits.timers_max, \
+         limits.store_bytes_max), and no other can stand in; retry later"
+    )]
+    NoRoom,
+    /// A replica refuses for a reason of its own.
+    #[error("a node that is to hold this timer does not take it, and no other can stand in")]
+    NotTaken,
     /// A replica is not believed dead and has not answered.
     #[error("a node that is to hold this timer has not answered in time; retry in a moment")]
     Unanswered,
@@ -281,6 +290,18 @@ pub enum Refusal {
         "the core that owns this timer is overloaded (limits.mesh_queue_max); retry in a moment"
     )]
     CoreBusy,
+}
+
+impl Refusal {
+    /// The same, of a write that others may have: this node has no room to stand in.
+    pub(super) fn after_others(self) -> Self {
+        match self {
+            Self::TimersFull | Self::BytesFull | Self::HostQueueFull => {
+                Self::NoRoom
+            }
+            other => other,
+        }
+    }
 }
 
 /// A timer as GET shows it.

@@ -49,6 +49,20 @@ pub fn definition(
 pub struct Node {
     pub shard: Option<Shard>,
     pub view: Arc<View>,
+    /// Timers and tombstones that it has room for.
+    pub records_max: u64,
+    /// Bytes of memory that it has.
+    pub store_bytes_max: u64,
+    /// How far its wall clock is ahead.
+    pub ahead_ms: u64,
+}
+
+impl Node {
+    /// One that is not started yet, with room for everything and the right time.
+    pub fn seen_by(view: Arc<View>) -> Self {
+        let (records_max, store_bytes_max) = (1_000_000, 1 << 40);
+        Self { shard: None, view, records_max, store_bytes_max, ahead_ms: 0 }
+    }
 }
 
 /// Nodes "a", "b", … that all know each other.
@@ -85,7 +99,7 @@ impl Cluster {
         };
         for node in 0..count {
             let view = cluster.view_of(node, count, None);
-            cluster.nodes.push(Node { shard: None, view });
+            cluster.nodes.push(Node::seen_by(view));
             cluster.start(node);
         }
         for node in 0..count {
@@ -107,6 +121,16 @@ impl Cluster {
         Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(self.now_ms) }
     }
 
+    /// As the clocks of a node tell it.
+    pub fn now_of(&self, node: usize) -> Now {
+        let now = self.now();
+        Now { wall: WallMs(now.wall.0 + self.nodes[node].ahead_ms), ..now }
+    }
+
+    pub fn shard(&mut self, node: usize) -> &mut Shard {
+        self.nodes[node].shard.as_mut().expect("it runs")
+    }
+
     pub fn start(&mut self, node: usize) {
         let config = ShardConfig {
             own: ShardIndex(0),
@@ -115,15 +139,15 @@ impl Cluster {
             geometry: Geometry::TINY,
             index_segments: 4,
             hash_seed: 5,
-            records_max: 1_000_000,
-            store_bytes_max: 1 << 40,
+            records_max: self.nodes[node].records_max,
+            store_bytes_max: self.nodes[node].store_bytes_max,
             pops_per_turn_max: 256,
             tags_max: 8,
             callbacks: CallbackLimits::default(),
             cluster: ClusterLimits { promotion: self.promotion, ..ClusterLimits::default() },
             view: self.nodes[node].view.clone(),
         };
-        self.nodes[node].shard = Some(Shard::new(config, self.now()));
+        self.nodes[node].shard = Some(Shard::new(config, self.now_of(node)));
     }
 
     pub fn is_up(&self, a: usize, b: usize) -> bool {
@@ -170,7 +194,7 @@ impl Cluster {
     }
 
     pub fn handle(&mut self, node: usize, event: Event<'_>) {
-        let now = self.now();
+        let now = self.now_of(node);
         let mut outbox = Outbox::default();
         let Some(shard) = self.nodes[node].shard.as_mut() else { return };
         shard.handle(now, event, &mut outbox);
@@ -178,7 +202,7 @@ impl Cluster {
     }
 
     pub fn tick(&mut self, node: usize) {
-        let now = self.now();
+        let now = self.now_of(node);
         let mut outbox = Outbox::default();
         let Some(shard) = self.nodes[node].shard.as_mut() else { return };
         shard.tick(now, &mut outbox);
@@ -187,7 +211,6 @@ impl Cluster {
 
     pub fn deliver(&mut self, node: usize, outbox: Outbox) {
         self.answers.extend(outbox.replies.into_iter().map(|reply| reply.answer));
-        let now = self.now();
         for message in outbox.to_peers {
             let name = self.nodes[node].view.name_of(message.peer).to_owned();
             let to = self.names.iter().position(|known| *known == name).expect("a member");
@@ -202,6 +225,7 @@ impl Cluster {
             let from = self.peer(to, node);
             let message_in = decode_message(&mut &bytes[..]).expect("encoded by a shard");
             let mut replies = Outbox::default();
+            let now = self.now_of(to);
             let shard = self.nodes[to].shard.as_mut().expect("it is up");
             let event =
                 Event::PeerMessage { ticket, from, clock_offset_ns: 0, message: message_in };

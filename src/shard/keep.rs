@@ -310,6 +310,19 @@ impl Shard {
         if needed > self.config.store_bytes_max { Err(Refusal::BytesFull) } else { Ok(()) }
     }
 
+    /// Whether content fits in place of what is held. What takes no more room than that always does.
+    pub(super) fn room_for_change(
+        &self,
+        held: &Record,
+        content_bytes: usize,
+    ) -> Result<(), Refusal> {
+        let former_bytes = Payloads::cost_bytes(held.payload.len() as usize);
+        match Payloads::cost_bytes(content_bytes).checked_sub(former_bytes) {
+            None | Some(0) => Ok(()),
+            Some(more_bytes) => self.room_for_bytes(more_bytes),
+        }
+    }
+
     fn put(&mut self, held: Option<(Slot, Record)>, record: Record, due: Tick) -> Slot {
         if let Some((slot, held)) = held {
             *self.records.get_mut(slot) = record;

@@ -11,11 +11,11 @@ use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
 };
 
-use super::Shard;
 use super::effects::{Answer, Outbox, PeerTicket, Refusal};
 use super::keep::Outline;
 use super::placements::Placement;
 use super::record::{Record, State};
+use super::{FULL_MS, Shard};
 
 /// Starts of a node that sends no versions that differ by less may be one start: such a node sends
 /// how long ago it was, and every message adds its delay (compat section 4, "nearly the same
@@ -69,6 +69,12 @@ impl Shard {
                 Some(copy) => return outbox.answer(ticket, &PeerResult::Found(&copy)),
                 None => PeerResult::NotFound,
             },
+            PeerMessage::NoRoom { at, .. } => {
+                let peer = self.peers.view.peer_of(at).filter(|peer| *peer != self.peers.own());
+                let until = now.mono.tick_floor() + FULL_MS;
+                peer.into_iter().for_each(|peer| self.peers.note_full(peer, until));
+                PeerResult::NotFound
+            }
             PeerMessage::Missed { id, by } => {
                 self.offer_missed(id, by, outbox);
                 PeerResult::Held
@@ -111,7 +117,12 @@ impl Shard {
             return PeerResult::Refused(PeerRefusal::FutureVersion);
         }
         let key = StateKey { version, sequence: standing.sequence };
-        let Some(slot) = self.find(standing.id) else { return PeerResult::Wanted };
+        let Some(slot) = self.find(standing.id) else {
+            return match self.room(0) {
+                Ok(()) => PeerResult::Wanted,
+                Err(_) => self.refuse_for_room(now),
+            };
+        };
         let held = *self.records.get(slot);
         if held.version < version && !is_planted(Bug::AcceptLowerVersion) {
             return PeerResult::Wanted;
@@ -214,11 +225,28 @@ impl Shard {
         self.counters.future_versions += u64::from(self.clock.is_far(now.wall, key.version));
         match self.take_copy(now, teller, key, copy, held.as_ref(), outbox) {
             Ok(()) => PeerResult::Held,
-            Err(_) => {
-                self.counters.refused += 1;
-                PeerResult::Refused(PeerRefusal::Full)
-            }
+            Err(_) => self.refuse_for_room(now),
         }
+    }
+
+    fn refuse_for_room(&mut self, now: Now) -> PeerResult<'static> {
+        self.counters.copies_refused += 1;
+        self.full_at = Some(now.mono.tick_floor());
+        PeerResult::Refused(PeerRefusal::Full)
+    }
+
+    /// There is no room for a state that replaces what is held: that ends here all the same, or it
+    /// would pop beside the new one. The tombstone is of the version just below, so that the state
+    /// itself is still taken when there is room; and as it is on no list, others answer reads.
+    fn bury_below(&mut self, tick: Tick, outline: &Outline, held: &Record) {
+        let version = Version(outline.key.version.0 - 1);
+        let own = self.peers.own_hash();
+        let others = outline.placement.replicas.as_slice().iter().filter(|node| **node != own);
+        let others = others.copied().collect();
+        let Placement { sites, factor, .. } = outline.placement;
+        let placement = self.placement(others, sites, factor);
+        let key = StateKey { version, sequence: held.sequence };
+        self.bury(tick, &Outline { key, placement, ..*outline });
     }
 
     /// Whether a write that has the version held is another one: a node whose clock was set back,
@@ -354,10 +382,14 @@ impl Shard {
         let is_own = placement.own.is_some();
         match copy.body.filter(|_| !has_ended) {
             Some(body) if is_own || held.is_some_and(Record::is_live) => {
-                match held {
-                    Some(_) => self.room_for_bytes(body.content.len())?,
-                    None => self.room(body.content.len())?,
+                let room = match held {
+                    Some(held) => self.room_for_change(held, body.content.len()),
+                    None => self.room(body.content.len()),
+                };
+                if let (Err(_), Some(held)) = (room, held.filter(|held| held.is_live())) {
+                    self.bury_below(tick, &outline, held);
                 }
+                room?;
                 let authority = self.hosts.authorities.enter(body.authority);
                 let slot = self.hold(tick, &outline, authority, body.content);
                 self.look_later_if_misplaced(tick, slot);
@@ -479,7 +511,8 @@ impl Shard {
     /// latter while another is dead, it and the stand-in of that one would each pop for itself.
     fn preferred_lists(&self, held: &Record) -> [Replicas; 2] {
         let factor = self.placements.get(held.placement).factor;
-        let live = self.peers.view.place(held.id, factor, self.peers.not_dead());
+        let able = self.peers.not_dead().minus(self.peers.full(self.turn_at));
+        let live = self.peers.view.place(held.id, factor, able);
         [live, self.configured(held)]
     }
 

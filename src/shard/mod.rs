@@ -19,6 +19,10 @@ mod collect_tests;
 #[cfg(test)]
 mod harness_tests;
 #[cfg(test)]
+mod refusal_tests;
+#[cfg(test)]
+mod write_tests;
+#[cfg(test)]
 mod cluster_tests;
 pub mod counters;
 pub mod effects;
@@ -143,8 +147,13 @@ pub struct Shard {
     held_until: Tick,
     /// Since when it was away then.
     away_since: Tick,
+    /// When a copy was last refused for lack of room.
+    full_at: Option<Tick>,
     oldest_failing: OldestFailing,
 }
+
+/// For how long a peer that has refused a timer for lack of room is believed to have none.
+const FULL_MS: u64 = 10_000;
 
 /// How often idle hosts are looked for and the oldest overdue pop is found again.
 const SWEEP_EVERY_MS: u64 = 1_000;
@@ -190,6 +199,7 @@ impl Shard {
             ticked_at: tick,
             held_until: Tick(0),
             away_since: Tick(0),
+            full_at: None,
             oldest_failing: OldestFailing::default(),
             config,
         }
@@ -240,10 +250,14 @@ impl Shard {
             self.sweep(tick, outbox);
             self.end_writes(tick, outbox);
             self.settle_reads(now, outbox);
+            self.reconcile.forget_settled();
         }
         self.reconcile(now, outbox);
         self.collect(now, outbox);
         self.counters.misplaced = self.reconcile.misplaced();
+        self.counters.lacking = self.reconcile.lacking();
+        let is_full = self.full_at.is_some_and(|at| tick - at < 2 * FULL_MS);
+        self.counters.is_full = u64::from(is_full);
         self.counters.walk_seen = self.reconcile.seen().unwrap_or(0);
         self.counters.walks = u64::from(self.reconcile.seen().is_some());
         self.counters.offers_waiting = self.reconcile.offers_waiting();

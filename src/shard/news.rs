@@ -94,9 +94,8 @@ impl Shard {
         result: Option<PeerResult<'_>>,
         outbox: &mut Outbox,
     ) {
-        if let Some(PeerResult::Refused(refusal)) = result {
+        if let Some(PeerResult::Refused(_)) = result {
             self.counters.refused_by_peers += 1;
-            self.counters.future_versions += u64::from(refusal == PeerRefusal::FutureVersion);
         }
         match (purpose, result) {
             (Purpose::Write { place, generation }, Some(result)) => {
@@ -113,6 +112,9 @@ impl Shard {
                 if let Some(slot) = self.find(id) {
                     self.tell(slot, PeerSet::EMPTY.with(peer), true, outbox);
                 }
+            }
+            (Purpose::News(id), Some(PeerResult::Refused(PeerRefusal::Full))) => {
+                self.refused_for_room(now.mono.tick_floor(), peer, id);
             }
             (Purpose::News(id), None) => self.tell_of_unheard(id, peer, outbox),
             (Purpose::News(_) | Purpose::Hint, _) => {}

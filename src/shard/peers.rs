@@ -13,6 +13,8 @@ use super::effects::Dialect;
 /// Pause between two timers that are given back to members that have been dead, before they have
 /// shown that they reach callback hosts: so many pops may be late, or given up, if they do not.
 const TRIAL_MS: u64 = 1_000;
+/// For so long after a peer had no room, timers may have copies where a move was refused.
+const FULL_REMEMBERED_MS: u64 = 600_000;
 
 /// The cluster as this shard believes it to be.
 #[derive(Clone, Debug)]
@@ -35,6 +37,8 @@ pub(super) struct Peers {
     trial_at: Tick,
     /// When another site was last believed alive again.
     pub site_returned_at: Tick,
+    /// Those that have refused a timer for lack of room, and until when that is believed.
+    full: Vec<(PeerIndex, Tick)>,
 }
 
 impl Peers {
@@ -51,6 +55,7 @@ impl Peers {
             unproven: PeerSet::EMPTY,
             trial_at: Tick(0),
             site_returned_at: Tick(0),
+            full: Vec::new(),
         }
     }
 
@@ -138,6 +143,23 @@ impl Peers {
     /// Members that are not declared dead, this node included.
     pub fn not_dead(&self) -> PeerSet {
         self.view.new_nodes().minus(self.dead)
+    }
+
+    /// A peer has no room for one more timer; it may have some then.
+    pub fn note_full(&mut self, peer: PeerIndex, until: Tick) {
+        self.full.retain(|(known, _)| *known != peer);
+        self.full.push((peer, until));
+    }
+
+    /// Those that have said lately that they have no room.
+    pub fn full(&self, tick: Tick) -> PeerSet {
+        let still = self.full.iter().filter(|(_, until)| *until > tick);
+        still.fold(PeerSet::EMPTY, |full, (peer, _)| full.with(*peer))
+    }
+
+    /// Whether somebody has had no room in the last minutes.
+    pub fn has_been_full(&self, tick: Tick) -> bool {
+        self.full.iter().any(|(_, until)| *until + FULL_REMEMBERED_MS > tick)
     }
 
     /// Whether the peer understands whole copies only.

@@ -309,6 +309,11 @@ impl Shard {
             let held_it = view.peers_of(&view.place_old(record.id, factor));
             to = to.union(held_it.intersection(self.peers.http()));
         }
+        if self.peers.has_been_full(self.turn_at) {
+            // So has one that was refused by somebody on the list.
+            let factor = placement.factor;
+            to = to.union(view.peers_of(&view.place(record.id, factor, self.peers.not_dead())));
+        }
         (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1)
     }
 

@@ -18,12 +18,12 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
 use crate::timer::version::StateKey;
-use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy};
+use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy};
 
-use super::Shard;
 use super::effects::{Outbox, Purpose};
 use super::placements::Placement;
 use super::record::{Record, State};
+use super::{FULL_MS, Shard};
 
 /// Records looked at per tick, some 150 ns each.
 const LOOKS_PER_TICK: u32 = 384;
@@ -71,6 +71,9 @@ pub(super) struct Reconcile {
     later: VecDeque<(Tick, TimerId)>,
     /// The ids in `later`: each stands there once.
     queued: AHashSet<u64>,
+    /// Timers of which nodes on their lists have no copy, for lack of room there. All of them
+    /// are in `later`, or move.
+    lacking: AHashMap<u64, PeerSet>,
     offers: u32,
 }
 
@@ -78,6 +81,17 @@ impl Reconcile {
     /// Timers that are known to be in the wrong place.
     pub fn misplaced(&self) -> u64 {
         (self.later.len() + self.moves.len()) as u64
+    }
+
+    /// Forgets that timers lack copies which have ended, or have been moved since.
+    pub fn forget_settled(&mut self) {
+        let Self { lacking, queued, moves, .. } = self;
+        lacking.retain(|id, _| queued.contains(id) || moves.contains_key(id));
+    }
+
+    /// Timers that lack a copy.
+    pub fn lacking(&self) -> u64 {
+        self.lacking.len() as u64
     }
 
     /// Records that the walk has seen; `None`: there is no walk.
@@ -137,7 +151,8 @@ impl Shard {
     /// Whether a timer is not where it belongs.
     pub(super) fn is_misplaced(&self, record: &Record) -> bool {
         let placement = self.placements.get(record.placement);
-        let is_elsewhere = self.right_list(record) != placement.replicas;
+        // With stand-ins for those that have no room it is not where it belongs, either.
+        let is_elsewhere = self.right_list_without(record, PeerSet::EMPTY) != placement.replicas;
         is_elsewhere || record.is_live() && placement.own.is_none()
     }
 
@@ -190,15 +205,25 @@ impl Shard {
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         self.offer_to_sites(slot, offer_to, outbox);
+        if let Some(lacking) = self.reconcile.lacking.remove(&record.id.0)
+            && self.look_at_lacking(tick, slot, lacking, outbox)
+        {
+            return;
+        }
         let right = self.right_list(&record);
         let is_misplaced = self.is_misplaced(&record);
+        let placement = self.placements.get(record.placement);
         if is_misplaced && record.is_live() {
-            return self.begin_move(tick, slot, right, outbox);
+            if right != placement.replicas || placement.own.is_none() {
+                return self.begin_move(tick, slot, right, outbox);
+            }
+            // Who is to hold it has no room now.
+            self.look_again(tick, record.id);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
         // A tombstone does not move. Left with stand-ins by a node that believed the right ones
         // dead, it is shown to those.
-        let offer_to = if is_misplaced { holders } else { offer_to };
+        let offer_to = if is_misplaced && !record.is_live() { holders } else { offer_to };
         let to = holders.intersection(offer_to).minus(self.peers.http());
         let is_carried = record.is_live() || !is_planted(Bug::DropTombstonesAtRestart);
         if to.is_empty() || !is_carried {
@@ -206,6 +231,51 @@ impl Shard {
         }
         let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
         to.iter().for_each(|peer| self.offer(peer, record.id, bytes.clone(), outbox));
+    }
+
+    /// A peer has no room for a timer that it is told of. If it is to hold it, another stands in.
+    pub(super) fn refused_for_room(&mut self, tick: Tick, peer: PeerIndex, id: TimerId) {
+        self.peers.note_full(peer, tick + FULL_MS);
+        let Some(slot) = self.find(id) else { return };
+        let record = *self.records.get(slot);
+        let replicas = self.placements.get(record.placement).replicas;
+        if record.is_live() && self.peers.view.peers_of(&replicas).contains(peer) {
+            let lacking = self.reconcile.lacking.entry(id.0).or_insert(PeerSet::EMPTY);
+            *lacking = lacking.with(peer);
+            self.look_again(tick, id);
+        }
+    }
+
+    /// Looks at a timer that some on its list had no room for: others stand in, or they are asked
+    /// again after a while. Returns whether that is all there is to do.
+    fn look_at_lacking(
+        &mut self,
+        tick: Tick,
+        slot: Slot,
+        lacking: PeerSet,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let record = *self.records.get(slot);
+        let placement = *self.placements.get(record.placement);
+        let (view, full) = (&self.peers.view, self.peers.full(tick));
+        let able = self.peers.alive().intersection(view.peers_of(&placement.replicas));
+        let lacking = lacking.intersection(able).minus(self.peers.http());
+        if lacking.is_empty() || !record.is_live() || placement.own.is_none() {
+            return false;
+        }
+        if lacking.intersection(full).is_empty() {
+            let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
+            lacking.iter().for_each(|peer| self.offer(peer, record.id, bytes.clone(), outbox));
+            return true;
+        }
+        let members = self.peers.not_dead().minus(full);
+        let list = view.place(record.id, placement.factor, members);
+        self.reconcile.lacking.insert(record.id.0, lacking);
+        match list.len() >= placement.replicas.len() && list != placement.replicas {
+            true => self.begin_move(tick, slot, list, outbox),
+            false => self.look_again(tick, record.id),
+        }
+        true
     }
 
     /// Sends a message of this work, encoded; its result is counted on.
@@ -248,7 +318,13 @@ impl Shard {
     /// who would have to get it can; else, while members are dead, the live ones instead of members
     /// that leave; else whoever has it. A stand-in for one of two dead stays one for the other: it
     /// would leave the timer to one holder.
+    ///
+    /// A node that has no room cannot get it.
     pub(super) fn right_list(&self, record: &Record) -> Replicas {
+        self.right_list_without(record, self.peers.full(self.turn_at))
+    }
+
+    fn right_list_without(&self, record: &Record, full: PeerSet) -> Replicas {
         let list = self.placements.get(record.placement).replicas;
         let configured = self.configured(record);
         if configured == list || configured.is_empty() {
@@ -257,7 +333,7 @@ impl Shard {
         let view = &self.peers.view;
         let able = |wanted: &Replicas| {
             let new = view.peers_of(wanted).minus(view.peers_of(&list));
-            new.minus(self.peers.alive()).is_empty()
+            new.minus(self.peers.alive().minus(full)).is_empty()
         };
         let factor = self.placements.get(record.placement).factor;
         let live = view.place(record.id, factor, self.peers.not_dead());
@@ -282,7 +358,9 @@ impl Shard {
         let former = *self.placements.get(record.placement);
         let view = &self.peers.view;
         let waiting = view.peers_of(&list).without(self.peers.own()).minus(self.peers.dead());
-        let is_reachable = waiting.minus(self.peers.alive()).is_empty();
+        let full = waiting.minus(view.peers_of(&former.replicas));
+        let full = full.intersection(self.peers.full(tick));
+        let is_reachable = waiting.minus(self.peers.alive()).union(full).is_empty();
         let agrees = self.agrees(&former.replicas, &list);
         let mut placement = self.placement(list, former.sites, former.factor);
         // The last one that lives does not forget it.
@@ -363,9 +441,17 @@ impl Shard {
                 self.offer(peer, id, bytes, outbox);
             }
             (None, Some(_), Some(PeerResult::Held)) => self.confirm(id, peer),
+            (None, Some(_), Some(PeerResult::Refused(PeerRefusal::Full))) => {
+                self.refused_for_room(tick, peer, id);
+            }
             (None, ..) => {}
             (Some(_), None, _) => {
                 self.reconcile.moves.remove(&id.0);
+            }
+            (Some(_), Some(_), Some(PeerResult::Refused(PeerRefusal::Full))) => {
+                self.reconcile.moves.remove(&id.0);
+                self.refused_for_room(tick, peer, id);
+                self.look_again(tick, id);
             }
             (Some(moving), Some(slot), Some(PeerResult::Wanted))
                 if self.records.get(slot).key() == moving.key && !is_behind =>

@@ -24,6 +24,8 @@ pub(super) struct Plan {
     pub placement: Placement,
     /// Others who may hold it from before, this node not among them.
     pub extras: PeerSet,
+    /// Its id was minted just now: nobody can hold it.
+    pub is_create: bool,
 }
 
 impl Shard {
@@ -64,7 +66,7 @@ impl Shard {
         let wall = self.steady_wall(now);
         let id = self.minter.mint(wall).ok_or(Refusal::IdsExhausted)?;
         let factor = definition.factor.unwrap_or(FACTOR_DEFAULT);
-        let plan = self.plan_new(id, factor);
+        let plan = self.plan_create(id, factor);
         if !fires(definition) {
             self.counters.never_firing += 1;
             return Ok(Some(self.done(id, &plan.placement)));
@@ -149,6 +151,7 @@ impl Shard {
             repeat_for_ms: definition.repeat_for_ms,
             body: Some((definition.authority, definition.content)),
             tries: 1,
+            refused: PeerSet::EMPTY,
         };
         let answer = self.write(now, &new, plan, outbox)?;
         match held.filter(Record::is_live) {
@@ -180,25 +183,52 @@ impl Shard {
             repeat_for_ms: held.map_or(0, |held| held.repeat_for.get()),
             body: None,
             tries: 1,
+            refused: PeerSet::EMPTY,
         };
         self.write(now, &new, plan, outbox)
     }
 
+    /// Who holds a timer that nobody holds yet: live nodes, those without room only where others do
+    /// not suffice.
+    fn plan_create(&self, id: TimerId, factor: u8) -> Plan {
+        let (view, members) = (&self.peers.view, self.peers.not_dead());
+        let roomy = members.minus(self.peers.full(self.turn_at));
+        let suffice = roomy == members
+            || view.place(id, factor, roomy).len() == view.place(id, factor, members).len();
+        let plan = self.plan_among(id, factor, if suffice { roomy } else { members });
+        Plan { is_create: true, ..plan }
+    }
+
     /// Who holds a new timer: live nodes.
     pub(super) fn plan_new(&self, id: TimerId, factor: u8) -> Plan {
+        self.plan_among(id, factor, self.peers.not_dead())
+    }
+
+    fn plan_among(&self, id: TimerId, factor: u8, members: PeerSet) -> Plan {
         let view = &self.peers.view;
-        let mut replicas = view.place(id, factor, self.peers.not_dead());
+        let mut replicas = view.place(id, factor, members);
         if replicas.is_empty() {
             replicas = view.place(id, factor, view.new_nodes());
         }
         let placement = self.placement(replicas, view.sites(), factor);
-        Plan { placement, extras: PeerSet::EMPTY }
+        Plan { placement, extras: PeerSet::EMPTY, is_create: false }
     }
 
     /// Who holds a timer that may have been held before: also all that may know it from then
     /// (seeds/000 "Elastic Scaling").
     pub(super) fn plan_known(&self, target: Target, factor: u8, held: Option<&Record>) -> Plan {
-        let mut plan = self.plan_new(target.id, factor);
+        self.plan_known_without(target, factor, held, PeerSet::EMPTY)
+    }
+
+    /// The same, where some that are to hold it have refused to.
+    pub(super) fn plan_known_without(
+        &self,
+        target: Target,
+        factor: u8,
+        held: Option<&Record>,
+        refused: PeerSet,
+    ) -> Plan {
+        let mut plan = self.plan_among(target.id, factor, self.peers.not_dead().minus(refused));
         if self.peers.is_alone() {
             return plan;
         }

@@ -9,16 +9,17 @@ use crate::base::ids::{PeerIndex, PeerSet, TimerId};
 use crate::base::limits::Acknowledge;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
+use crate::cluster::view::View;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::peer_message::{
-    CopyBody, PeerMessage, PeerResult, Standing, TimerCopy, decode_message,
+    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy, decode_message,
 };
 
-use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target};
 use super::keep::Outline;
 use super::placements::Placement;
 use super::requests::Plan;
+use super::{FULL_MS, Shard};
 
 /// How often a write is made again before the client is told to retry.
 const TRIES_MAX: u8 = 4;
@@ -41,6 +42,8 @@ pub(super) struct NewWrite<'a> {
     pub body: Option<(&'a str, &'a [u8])>,
     /// How often it has been made, this time included.
     pub tries: u8,
+    /// Those that have refused it.
+    pub refused: PeerSet,
 }
 
 /// A write that waits for replicas.
@@ -57,6 +60,12 @@ struct Waiting {
     asked: PeerSet,
     /// Those that have it.
     held: PeerSet,
+    /// Those that refuse it: others are to stand in.
+    refused: PeerSet,
+    /// What the client is told if no other can.
+    reason: Refusal,
+    /// Its id was minted for it.
+    is_create: bool,
     /// The message, to make it again.
     message: Vec<u8>,
     tries: u8,
@@ -136,8 +145,8 @@ impl Shard {
         let is_own = plan.placement.own.is_some();
         match new.body {
             Some((authority, content)) if is_own || held.is_some_and(|held| held.is_live()) => {
-                match held {
-                    Some(_) => self.room_for_bytes(content.len())?,
+                match &held {
+                    Some(held) => self.room_for_change(held, content.len())?,
                     None => self.room(content.len())?,
                 }
                 let authority = self.admit_authority(authority)?;
@@ -217,6 +226,9 @@ impl Shard {
             waiting: targets,
             asked: targets,
             held,
+            refused: new.refused,
+            reason: Refusal::NoRoom,
+            is_create: plan.is_create,
             message,
             tries: new.tries,
         };
@@ -242,9 +254,11 @@ impl Shard {
         result: PeerResult<'_>,
         outbox: &mut Outbox,
     ) {
+        let speaks_http = self.peers.speaks_http(peer);
+        let replicas = |view: &View, write: &Waiting| view.peers_of(&write.placement.replicas);
         let Some(write) = self.writes.get_mut(place, generation) else { return };
         match result {
-            PeerResult::Superseded { version, factor } => {
+            PeerResult::Superseded { version, factor } if !Version(version).is_impossible() => {
                 let again = (Some(Version(version)), factor);
                 return self.write_again(now, place, again, outbox);
             }
@@ -252,7 +266,19 @@ impl Shard {
                 write.waiting = write.waiting.without(peer);
                 write.held = write.held.with(peer);
             }
-            _ => write.waiting = write.waiting.without(peer),
+            PeerResult::Refused(PeerRefusal::Full) => {
+                write.waiting = write.waiting.without(peer);
+                write.refused = write.refused.with(peer);
+                self.peers.note_full(peer, now.mono.tick_floor() + FULL_MS);
+            }
+            _ => {
+                write.waiting = write.waiting.without(peer);
+                // An original that is not on the list may not know the timer at all.
+                if !speaks_http || replicas(&self.peers.view, write).contains(peer) {
+                    write.refused = write.refused.with(peer);
+                    write.reason = Refusal::NotTaken;
+                }
+            }
         }
         self.settle_write(now, place, outbox);
     }
@@ -321,6 +347,11 @@ impl Shard {
         if !waiting.is_empty() && !is_planted(Bug::WriteAnsweredBeforeReplicas) {
             return;
         }
+        let is_refused = !write.refused.intersection(replicas).is_empty()
+            || write.reason == Refusal::NotTaken && !write.is_create;
+        if is_refused && !is_planted(Bug::RefusalCountsAsAnswered) {
+            return self.replace_refusing(now, place, outbox);
+        }
         if held.is_empty()
             && write.tries < TRIES_MAX
             && !is_planted(Bug::WriteAnsweredBeforeReplicas)
@@ -344,6 +375,79 @@ impl Shard {
         };
         if let Some(to) = write.from {
             outbox.replies.push(Reply { to, answer });
+        }
+    }
+
+    /// Replicas refuse a write: others stand in for them, or it is not answered with 200. One that
+    /// may hold an earlier state and refuses, not for lack of room, goes on with that.
+    fn replace_refusing(&mut self, now: Now, place: u32, outbox: &mut Outbox) {
+        let Some(write) = &self.writes.places[place as usize].1 else { return };
+        let (id, factor, members) = (write.id, write.placement.factor, self.peers.not_dead());
+        let able = self.peers.view.place(id, factor, members.minus(write.refused));
+        let suffice = able.len() == self.peers.view.place(id, factor, members).len();
+        let may_replace = write.reason == Refusal::NoRoom || write.is_create;
+        if may_replace && suffice && !able.is_empty() {
+            return self.write_again(now, place, (None, factor), outbox);
+        }
+        let mut write = self.writes.take(place).expect("looked at above");
+        let message = std::mem::take(&mut write.message);
+        self.counters.refused += 1;
+        if write.is_create {
+            self.undo(now, write.asked, &message, outbox);
+        } else {
+            self.tell_of_missing(&write, write.held, outbox);
+        }
+        self.writes.recycle(message);
+        if let Some(to) = write.from {
+            outbox.replies.push(Reply { to, answer: Answer::Refused(write.reason) });
+        }
+    }
+
+    /// Ends a new timer of which the client is told that it was not taken: some may hold it.
+    fn undo(&mut self, now: Now, told: PeerSet, message: &[u8], outbox: &mut Outbox) {
+        let Ok(PeerMessage::Copy(copy)) = decode_message(&mut &message[..]) else {
+            unreachable!("the message was encoded here");
+        };
+        let id = copy.standing.id;
+        let version = self.clock.assign(now.wall, Some(Version(copy.standing.version)));
+        let standing = Standing { version: version.0, ..copy.standing };
+        let ended = TimerCopy { standing, is_write: false, body: None, ..copy };
+        if self.find(id).is_some() {
+            let placement = self.placement(copy.replicas, copy.sites, copy.factor);
+            let outline = Outline {
+                id,
+                key: StateKey { version, sequence: copy.standing.sequence },
+                start: Tick(copy.start_ms),
+                interval_ms: copy.interval_ms,
+                repeat_for_ms: copy.repeat_for_ms,
+                placement,
+            };
+            self.bury(now.mono.tick_floor(), &outline);
+        }
+        let bytes = outbox.encode(&PeerMessage::Copy(ended));
+        self.tell_sites(
+            &self.placement(copy.replicas, copy.sites, copy.factor),
+            bytes.clone(),
+            id,
+            outbox,
+        );
+        for peer in told.without(self.peers.own()).iter() {
+            outbox.tell(peer, Purpose::News(id), bytes.clone());
+        }
+    }
+
+    /// Tells all whom a write concerns which of those that are to hold the timer have no room, so
+    /// that they take the list without them.
+    fn tell_of_refusing(&self, write: &Waiting, plan: &Plan, outbox: &mut Outbox) {
+        let view = &self.peers.view;
+        let deaf = self.peers.http().with(self.peers.own());
+        let told = view.peers_of(&plan.placement.replicas).union(plan.extras).minus(deaf);
+        for &at in write.placement.replicas.as_slice() {
+            if !view.peer_of(at).is_some_and(|peer| write.refused.contains(peer)) {
+                continue;
+            }
+            let bytes = outbox.encode(&PeerMessage::NoRoom { id: write.id, at });
+            told.iter().for_each(|peer| outbox.tell(peer, Purpose::Hint, bytes.clone()));
         }
     }
 
@@ -405,12 +509,17 @@ impl Shard {
             interval_ms: copy.interval_ms,
             repeat_for_ms: copy.repeat_for_ms,
             body: copy.body.map(|body| (body.authority, body.content)),
-            tries: write.tries + 1,
+            // Where others stand in for those that refused, these are fewer each time.
+            tries: write.tries + u8::from(write.refused.is_empty() || seen.is_some()),
+            refused: write.refused,
         };
         let target = Target { id: write.id, factor: Some(factor), filter: None };
-        let mut plan = self.plan_known(target, factor, held.as_ref());
+        let mut plan = self.plan_known_without(target, factor, held.as_ref(), write.refused);
+        plan.is_create = write.is_create;
         let replicas = self.peers.view.peers_of(&plan.placement.replicas);
-        plan.extras = plan.extras.union(write.asked).minus(replicas).without(self.peers.own());
+        let told = replicas.union(write.refused).with(self.peers.own());
+        plan.extras = plan.extras.union(write.asked).minus(told);
+        self.tell_of_refusing(&write, &plan, outbox);
         // It popped here to its end, as a holder that was not to have it.
         let is_over = new.body.is_some()
             && held.is_some_and(|held| held.version == version && !held.is_live());
@@ -428,7 +537,10 @@ impl Shard {
         };
         let answer = answer.unwrap_or_else(|refusal| {
             self.counters.refused += 1;
-            Some(Answer::Refused(refusal))
+            if write.is_create {
+                self.undo(now, write.asked, &message, outbox);
+            }
+            Some(Answer::Refused(refusal.after_others()))
         });
         if let (Some(to), Some(answer)) = (write.from, answer) {
             outbox.replies.push(Reply { to, answer });

@@ -11,6 +11,8 @@
 //!           actives v, each site u32, start v, interval v, repeat-for v;
 //!           not a tombstone: authority's length v, authority, content's length v, content
 //! fetch     kind u8 = 3, id u64
+//! missed    kind u8 = 4, id u64, node u32
+//! no room   kind u8 = 5, id u64, node u32
 //! result    kind u8; superseded: version u64, factor u8; refused: reason u8;
 //!           found: length v, bytes
 //! ```
@@ -38,6 +40,7 @@ const STANDING: u8 = 1;
 const COPY: u8 = 2;
 const FETCH: u8 = 3;
 const MISSED: u8 = 4;
+const NO_ROOM: u8 = 5;
 /// Added to [`COPY`]: a client's write is carried.
 const IS_WRITE: u8 = 0x10;
 /// Added to [`COPY`]: not a tombstone.
@@ -116,6 +119,14 @@ pub enum PeerMessage<'a> {
         /// Who may lack it: the hash of a node, or of a site's name.
         by: NodeHash,
     },
+    /// "A node that is to hold this timer has no room for it": the list that follows in a copy is
+    /// right although that node lives and is not on it.
+    NoRoom {
+        /// The timer.
+        id: TimerId,
+        /// Who has none.
+        at: NodeHash,
+    },
 }
 
 /// The answer to a message.
@@ -181,6 +192,11 @@ impl PeerMessage<'_> {
                 out.extend_from_slice(&id.0.to_le_bytes());
                 out.extend_from_slice(&by.0.to_le_bytes());
             }
+            Self::NoRoom { id, at } => {
+                out.push(NO_ROOM);
+                out.extend_from_slice(&id.0.to_le_bytes());
+                out.extend_from_slice(&at.0.to_le_bytes());
+            }
         }
     }
 }
@@ -242,6 +258,10 @@ pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerM
         MISSED => Ok(PeerMessage::Missed {
             id: TimerId(u64::from_le_bytes(chunk(input)?)),
             by: NodeHash(u32::from_le_bytes(chunk(input)?)),
+        }),
+        NO_ROOM => Ok(PeerMessage::NoRoom {
+            id: TimerId(u64::from_le_bytes(chunk(input)?)),
+            at: NodeHash(u32::from_le_bytes(chunk(input)?)),
         }),
         kind if kind & !(IS_WRITE | HAS_BODY) == COPY => copy(kind, input).map(PeerMessage::Copy),
         _ => Err(PeerMessageError("unknown kind")),

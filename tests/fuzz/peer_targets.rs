@@ -44,7 +44,7 @@ pub fn peer_message(data: &[u8]) -> bool {
         PeerMessage::Standing(standing) => assert!(standing.sequence <= SEQUENCE_MAX),
         PeerMessage::Copy(copy) => check_copy(&copy),
         PeerMessage::Fetch(_) => assert_eq!(taken.len(), 9),
-        PeerMessage::Missed { .. } => assert_eq!(taken.len(), 13),
+        PeerMessage::Missed { .. } | PeerMessage::NoRoom { .. } => assert_eq!(taken.len(), 13),
     }
     true
 }

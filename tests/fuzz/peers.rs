@@ -78,6 +78,7 @@ fn messages() -> Vec<Vec<u8>> {
         encoded(standing(1 << 40)),
         encoded(PeerMessage::Fetch(TimerId(u64::MAX))),
         encoded(PeerMessage::Missed { id: TimerId(7), by: NodeHash(0x0102_0304) }),
+        encoded(PeerMessage::NoRoom { id: TimerId(7), at: NodeHash(0x0102_0304) }),
         encoded(copy(1, None)),
         encoded(copy(2, Some(CopyBody { authority: "ralf.example:10888", content: &content }))),
         encoded(copy(16, Some(CopyBody { authority: "[::1]:80", content: &plain }))),

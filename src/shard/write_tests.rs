@@ -1,0 +1,191 @@
+//! Writes on their way: clocks that are wrong, replicas that could not be told, limits of waiting.
+
+use super::effects::{Answer, Dialect, Event, Outbox, PeerTicket, Refusal, Request, Target};
+use super::harness_tests::{Cluster, FROM, START_MS, content, definition};
+use crate::base::ids::{ShardIndex, TimerId};
+use crate::base::time::Tick;
+use crate::cluster::detector::Liveness;
+use crate::timer::version::Version;
+use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, decode_message, decode_result};
+
+const HOUR_MS: u64 = 3_600_000;
+
+fn target(id: TimerId, factor: u8) -> Target {
+    Target { id, factor: Some(factor), filter: None }
+}
+
+fn put(cluster: &mut Cluster, node: usize, id: TimerId, seconds: u64) {
+    let content = content();
+    let request = Request::Update(target(id, 2), definition((seconds, seconds), 2, &content));
+    let answer = cluster.ask(node, request);
+    assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
+}
+
+fn version_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Option<Version> {
+    let shard = cluster.shard(node);
+    shard.find(id).map(|slot| shard.records.get(slot).version)
+}
+
+/// What a node answers to a message of another, told as bytes.
+fn told(cluster: &mut Cluster, to: usize, from: usize, message: &PeerMessage<'_>) -> Vec<u8> {
+    let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
+    let (now, from) = (cluster.now_of(to), cluster.peer(to, from));
+    let (mut bytes, mut outbox) = (Vec::new(), Outbox::default());
+    message.encode(&mut bytes);
+    let message = decode_message(&mut &bytes[..]).expect("encoded above");
+    let event = Event::PeerMessage { ticket, from, clock_offset_ns: 0, message };
+    cluster.shard(to).handle(now, event, &mut outbox);
+    let reply = outbox.peer_replies.pop().expect("every message is answered");
+    outbox.peer_bytes[reply.bytes].to_vec()
+}
+
+#[test]
+fn the_last_write_wins_whatever_the_clocks_say() {
+    let mut cluster = Cluster::new(3, true);
+    for (at, wrong) in [(0, 0), (1, 1), (2, 2)] {
+        let id = TimerId(100 + at);
+        let [.., outside] = cluster.list(id)[..] else { panic!("three") };
+        cluster.nodes[wrong].ahead_ms = HOUR_MS;
+        put(&mut cluster, wrong, id, 10);
+        for node in [outside, 0, 1, 2, outside] {
+            put(&mut cluster, node, id, 20);
+        }
+        cluster.nodes[wrong].ahead_ms = 0;
+        put(&mut cluster, wrong, id, 30);
+        put(&mut cluster, outside, id, 40);
+    }
+    let begun = cluster.now_ms;
+    cluster.run_until((begun - START_MS) / 1_000 + 60);
+    assert_eq!(cluster.pops.len(), 3, "the last definitions alone: {:?}", cluster.pops);
+    assert!(cluster.pops.iter().all(|(second, ..)| *second >= 40));
+    for node in 0..3 {
+        let id = cluster.create(node, (10, 10), 2);
+        let now = cluster.now();
+        let holder = cluster.holders(id)[0];
+        let version = version_of(&mut cluster, holder, id).expect("held");
+        assert_eq!(version.wall(), now.wall, "no clock has learnt of the wrong one");
+        let answer = cluster.ask(node, Request::Delete(target(id, 2)));
+        assert!(matches!(answer, Answer::Done { .. }));
+        assert!(cluster.holders(id).is_empty());
+    }
+    cluster.audit();
+}
+
+#[test]
+fn a_node_that_is_an_hour_behind_hears_of_pops_and_writes() {
+    let mut cluster = Cluster::new(2, true);
+    cluster.nodes[0].ahead_ms = HOUR_MS;
+    let ids: Vec<TimerId> = (0..20).map(|at| cluster.create(at % 2, (10, 20), 2)).collect();
+    assert!(ids.iter().all(|&id| cluster.holders(id) == [0, 1]));
+    cluster.run_until(15);
+    assert_eq!(cluster.pops.len(), 20);
+    cluster.kill(0);
+    cluster.run_until(40);
+    assert_eq!(cluster.pops.len(), 40, "each once: {:?}", cluster.pops);
+    cluster.audit();
+}
+
+#[test]
+fn what_no_clock_can_have_given_out_is_refused() {
+    let mut cluster = Cluster::new(2, true);
+    let id = cluster.create(0, (10, 10), 2);
+    let shard = cluster.shard(0);
+    let record = *shard.records.get(shard.find(id).expect("held"));
+    let standing = shard.standing_of(&record);
+    for version in [u64::MAX, Version::at(Version::WALL_MAX).0 + (1 << 22)] {
+        let standing = Standing { version, ..standing };
+        let answer = told(&mut cluster, 1, 0, &PeerMessage::Standing(standing));
+        assert!(matches!(decode_result(&mut &answer[..]), Ok(PeerResult::Refused(_))));
+    }
+    let held = version_of(&mut cluster, 1, id);
+    let answer = told(&mut cluster, 1, 0, &PeerMessage::Standing(standing));
+    assert_eq!(decode_result(&mut &answer[..]), Ok(PeerResult::Held), "the same is held");
+    let ahead = Standing { version: standing.version + 1, ..standing };
+    let answer = told(&mut cluster, 1, 0, &PeerMessage::Standing(ahead));
+    assert_eq!(decode_result(&mut &answer[..]), Ok(PeerResult::Wanted));
+    assert_eq!(version_of(&mut cluster, 1, id), held);
+}
+
+/// Two connections may carry one write; and two writes may have one version, when the clock of
+/// their node was set back between them.
+#[test]
+fn a_write_that_comes_twice_is_one_and_another_of_its_version_is_not() {
+    let mut cluster = Cluster::new(2, true);
+    let id = cluster.create(0, (100, 100), 2);
+    let shard = cluster.shard(0);
+    let mut bytes = Vec::new();
+    let record = *shard.records.get(shard.find(id).expect("held"));
+    let mut copy = shard.copy_of(&record);
+    copy.is_write = true;
+    PeerMessage::Copy(copy).encode(&mut bytes);
+    copy.start_ms += 60_000;
+    let mut other = Vec::new();
+    PeerMessage::Copy(copy).encode(&mut other);
+    for (bytes, is_same) in [(bytes, true), (other, false)] {
+        let message = decode_message(&mut &bytes[..]).expect("encoded above");
+        let answer = told(&mut cluster, 1, 0, &message);
+        let result = decode_result(&mut &answer[..]).expect("encoded by a shard");
+        assert_eq!(result == PeerResult::Held, is_same, "{result:?}");
+        assert_eq!(matches!(result, PeerResult::Superseded { .. }), !is_same);
+    }
+}
+
+/// The node that takes a write cannot reach one of the replicas, others can.
+#[test]
+fn a_replica_that_could_not_be_told_is_told_by_another() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let [first, second, outside] = cluster.list(id)[..] else { panic!("three") };
+    cluster.cuts.push((outside, second));
+    cluster.believe(outside, second, Liveness::Suspect);
+    put(&mut cluster, outside, id, 100);
+    let mut both = vec![first, second];
+    both.sort_unstable();
+    assert_eq!(cluster.holders(id), both);
+    cluster.audit();
+}
+
+#[test]
+fn so_many_writes_and_reads_wait_and_no_more() {
+    let mut cluster = Cluster::new(2, true);
+    cluster.shard(0).config.cluster.writes_waiting_max = 2;
+    cluster.mute = Some(1);
+    let content = content();
+    let create = |cluster: &mut Cluster| {
+        let request = Request::Create(definition((100, 100), 2, &content));
+        cluster.handle(0, Event::Request { from: FROM, request });
+        cluster.answers.pop()
+    };
+    assert_eq!([create(&mut cluster), create(&mut cluster)], [None, None]);
+    assert_eq!(create(&mut cluster), Some(Answer::Refused(Refusal::WritesFull)));
+    cluster.end_of_silence(true);
+    assert_eq!(cluster.answers.len(), 2);
+    cluster.answers.clear();
+    assert!(matches!(create(&mut cluster), Some(Answer::Done { .. })), "their places are free");
+    cluster.mute = Some(1);
+    for at in 0..65_537_u64 {
+        let request = Request::Read(target(TimerId(at), 1));
+        cluster.handle(0, Event::Request { from: FROM, request });
+    }
+    assert_eq!(cluster.answers, [Answer::Refused(Refusal::WritesFull)]);
+}
+
+/// By default 3 s until a node is declared dead, and 5 s more.
+#[test]
+fn a_write_waits_for_eight_seconds_and_not_a_millisecond_longer() {
+    let mut cluster = Cluster::new(2, true);
+    cluster.mute = Some(1);
+    let content = content();
+    let request = Request::Create(definition((100, 100), 2, &content));
+    cluster.handle(0, Event::Request { from: FROM, request });
+    let mut outbox = Outbox::default();
+    cluster.shard(0).end_writes(Tick(START_MS + 7_999), &mut outbox);
+    assert_eq!(outbox.replies, []);
+    cluster.shard(0).end_writes(Tick(START_MS + 8_000), &mut outbox);
+    let answers: Vec<_> = outbox.replies.into_iter().map(|reply| reply.answer).collect();
+    assert_eq!(answers, [Answer::Refused(Refusal::Unanswered)]);
+    let peer = cluster.peer(0, 1).expect("a member");
+    let (liveness, dialect) = (Liveness::Dead, Dialect::Frames);
+    cluster.handle(0, Event::Peer { peer, liveness, dialect, has_gaps: false });
+    assert_eq!(cluster.answers, [], "it is not answered twice");
+}
