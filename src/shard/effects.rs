@@ -296,9 +296,7 @@ impl Refusal {
     /// The same, of a write that others may have: this node has no room to stand in.
     pub(super) fn after_others(self) -> Self {
         match self {
-            Self::TimersFull | Self::BytesFull | Self::HostQueueFull => {
-                Self::NoRoom
-            }
+            Self::TimersFull | Self::BytesFull | Self::HostQueueFull => Self::NoRoom,
             other => other,
         }
     }

@@ -92,7 +92,7 @@ fn what_no_clock_can_have_given_out_is_refused() {
     let shard = cluster.shard(0);
     let record = *shard.records.get(shard.find(id).expect("held"));
     let standing = shard.standing_of(&record);
-    for version in [u64::MAX, Version::at(Version::WALL_MAX).0 + (1 << 22)] {
+    for version in [u64::MAX, Version::of_start(Version::WALL_MAX).0 + (1 << 22)] {
         let standing = Standing { version, ..standing };
         let answer = told(&mut cluster, 1, 0, &PeerMessage::Standing(standing));
         assert!(matches!(decode_result(&mut &answer[..]), Ok(PeerResult::Refused(_))));
