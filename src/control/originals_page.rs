@@ -160,14 +160,6 @@ fn read_timer(
         actives: None,
     };
     let ended = InternalTimer { repeat_for_ms: since_start_ms, callback: None, tags: &[], ..alive };
-    let written = |names: &[&str], timer: &InternalTimer<'_>| {
-        let body = |name: &&str| {
-            let mut body = Vec::new();
-            write_internal(timer, &mut body);
-            ((*name).to_owned(), body)
-        };
-        names.iter().map(body).collect()
-    };
     let read = Timer {
         id: timer.id,
         rank: plan.rank,
@@ -186,6 +178,16 @@ fn read_timer(
         content: copy.body.map(|body| body.content.to_vec()),
     };
     Some((due, Some(read)))
+}
+
+/// A timer for each of these nodes.
+fn written(names: &[&str], timer: &InternalTimer<'_>) -> Vec<(String, Vec<u8>)> {
+    let body = |name: &&str| {
+        let mut body = Vec::new();
+        write_internal(timer, &mut body);
+        ((*name).to_owned(), body)
+    };
+    names.iter().map(body).collect()
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ class Node:
         self.folder, self.kind, self.address, self.instance = folder, kind, address, instance
         self.name = f"{address}:{PORT}"
         self.site = ("site1", [])
+        self.environment = {}
         self.process = None
         os.makedirs(folder, exist_ok=True)
 
@@ -73,7 +74,7 @@ class Node:
         environment = dict(os.environ)
         if is_ours:
             command += ["--admin", f"{self.address}:{PORT + 1}"]
-            environment.update(CHRONOS_NODE_CORES="0")
+            environment.update(CHRONOS_NODE_CORES="0", **self.environment)
         with open(self.file("output"), "ab") as output:
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=output, env=environment, cwd=self.folder
