@@ -205,9 +205,15 @@ impl Reader {
         self.alive(view, Dialect::Http)
     }
 
-    /// Nodes of this service: this one, and those that some core believes alive.
+    /// Nodes of this service: this one, and those that are not known to be dead or originals. One
+    /// that has not let this node in yet may hold timers, and moves them when it has.
     fn ours(&self, view: &View) -> PeerSet {
-        self.alive(view, Dialect::Frames).with(view.own())
+        let is_dead =
+            |core: &CoreMeters, peer| matches!(core.beliefs.get(peer), Some((Liveness::Dead, _)));
+        let may_live = |peer: &PeerIndex| self.meters.iter().any(|core| !is_dead(core, *peer));
+        let living = view.connected_nodes().iter().filter(may_live);
+        let living = living.fold(PeerSet::EMPTY, PeerSet::with);
+        living.minus(self.alive(view, Dialect::Http)).with(view.own())
     }
 
     fn alive(&self, view: &View, dialect: Dialect) -> PeerSet {
