@@ -8,7 +8,7 @@ use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::timer::definition::Content;
 use crate::timer::version::{StateKey, Version, supersedes};
 use crate::wire::peer_message::{
-    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
+    CopyBody, PeerMessage, PeerRefusal, PeerResult, START_MS_MAX, Standing, TimerCopy,
 };
 
 use super::effects::{Answer, Outbox, PeerTicket, Refusal};
@@ -36,7 +36,8 @@ impl Teller {
     /// A start on the teller's clock, on ours; never before the true one.
     fn start(self, start_ms: u64) -> Tick {
         let ns = start_ms.saturating_mul(TICK_NS).saturating_add_signed(self.clock_offset_ns);
-        MonoNs(ns).tick_ceil()
+        // Rounded up, the last one would be beyond what can be told to others.
+        MonoNs(ns).tick_ceil().min(Tick(START_MS_MAX))
     }
 }
 

@@ -3,6 +3,7 @@
 //! ends.
 
 mod mutation;
+mod nonsense;
 mod peer_targets;
 mod peers;
 mod targets;

@@ -11,10 +11,16 @@ const KEPT_MAX: usize = 64;
 const EDGE_BYTES: &[u8] = b"\0\t\n\r \"#%&'*+,-./019:;=?@AFZ[\\]_afz{|}~\x7f\x80\xff";
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// The same numbers from the same seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any number.
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,11 +28,13 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    /// A number below `bound`, 0 for none.
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+    /// One of some.
+    pub fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
 }

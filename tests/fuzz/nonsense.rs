@@ -1,0 +1,338 @@
+//! A peer that sends well-formed nonsense to a shard: every message decodes, but its fields are at
+//! their extremes, and its results answer what was not asked. Nothing may panic, every message gets
+//! one result, and the parts of the shard agree after each event. The same story every time from
+//! one seed; `CHRONOS_FUZZ_SECONDS` goes on with further seeds for as long.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chronos::base::ids::{
+    NodeHash, NodeInstance, PeerIndex, ShardCount, ShardIndex, SiteHash, TimerId,
+};
+use chronos::base::limits::{CallbackLimits, ClusterLimits, INTERVAL_MS_MAX};
+use chronos::base::ranked::{Replicas, Sites};
+use chronos::base::time::{MonoNs, Now, TICK_NS, WallMs};
+use chronos::cluster::detector::Liveness;
+use chronos::cluster::view::{Membership, PeerKind, View};
+use chronos::shard::effects::{
+    CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester, Target,
+};
+use chronos::shard::{Shard, ShardConfig};
+use chronos::store::wheel::Geometry;
+use chronos::timer::definition::{Definition, encode_content};
+use chronos::timer::version::Version;
+use chronos::wire::peer_message::{
+    CopyBody, PeerMessage, PeerRefusal, PeerResult, SEQUENCE_MAX, START_MS_MAX, Standing,
+    TimerCopy, decode_message, decode_result,
+};
+
+use crate::mutation::Random;
+
+/// Events of one story, and stories of a test run.
+const EVENTS: u32 = 4_000;
+const STORIES: u64 = 6;
+/// Timers that everything is about.
+const IDS: usize = 24;
+const START_MS: u64 = 1_700_000_000_000;
+
+struct World {
+    random: Random,
+    shard: Shard,
+    view: Arc<View>,
+    now: Now,
+    content: Vec<u8>,
+    /// What was told to peers and has no result yet.
+    told: Vec<(PeerIndex, Purpose)>,
+    running: Vec<chronos::shard::effects::Ticket>,
+}
+
+fn view() -> Arc<View> {
+    let names = |numbers: std::ops::RangeInclusive<u8>| {
+        numbers.map(|number| format!("10.0.0.{number}:7253")).collect::<Vec<_>>()
+    };
+    let membership = Membership {
+        localhost: "10.0.0.1:7253".into(),
+        nodes: names(1..=3),
+        joining: names(4..=4),
+        local_site: "home".into(),
+        remote_sites: vec![("away".into(), "10.1.0.1:7253".into())],
+        replicate_across_sites: true,
+        ..Membership::default()
+    };
+    Arc::new(View::build(None, &membership).expect("a good configuration"))
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let (view, mut content) = (view(), Vec::new());
+        encode_content("/pop", &[], b"opaque", &mut content);
+        let now = Now { mono: MonoNs(1_000_000 * TICK_NS), wall: WallMs(START_MS) };
+        let config = ShardConfig {
+            own: ShardIndex(0),
+            shards: ShardCount::new(1),
+            instance: NodeInstance::new(1, 0),
+            geometry: Geometry::TINY,
+            index_segments: 4,
+            hash_seed: 5,
+            records_max: 20,
+            store_bytes_max: 1 << 30,
+            pops_per_turn_max: 8,
+            tags_max: 2,
+            callbacks: CallbackLimits::default(),
+            cluster: ClusterLimits::default(),
+            view: view.clone(),
+        };
+        let shard = Shard::new(config, now);
+        let random = Random::new(seed);
+        Self { random, shard, view, now, content, told: Vec::new(), running: Vec::new() }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(16) {
+            0..=6 => self.message(),
+            7..=9 => self.result(),
+            10 => self.request(),
+            11 => self.belief(),
+            12 | 13 => self.callback(),
+            _ => self.pass(),
+        }
+        self.shard.audit().expect("all parts agree");
+    }
+
+    /// A number up to `max`: an edge or anything.
+    fn number(&mut self, max: u64) -> u64 {
+        let edges = [0, 1, 2, 999, 10_000, max / 2, max - 1, max];
+        match self.random.below(3) {
+            0 => self.random.next() % (max / 2 + 1) * 2 % (max / 2 + 1),
+            _ => (*self.random.of(&edges)).min(max),
+        }
+    }
+
+    fn id(&mut self) -> TimerId {
+        match self.random.below(IDS) {
+            0 => TimerId(0),
+            1 => TimerId(u64::MAX),
+            some => TimerId((some as u64) << 40),
+        }
+    }
+
+    fn version(&mut self) -> u64 {
+        let present = Version::of_start(self.now.wall).0;
+        let skew = ClusterLimits::default().clock_skew_max_ms;
+        let ahead = Version::of_start(WallMs(self.now.wall.0 + skew)).0;
+        let low = self.random.next() & 0x3f_ffff;
+        *self.random.of(&[
+            0,
+            1,
+            present,
+            present + low,
+            present - low,
+            ahead,
+            ahead | 0x3f_ffff,
+            u64::MAX,
+        ])
+    }
+
+    fn node(&mut self) -> NodeHash {
+        let peers = self.view.peers();
+        match peers[self.random.below(peers.len())].kind {
+            PeerKind::Node(node) if self.random.below(8) > 0 => node,
+            _ => NodeHash(*self.random.of(&[0, 1, u32::MAX, 0x8000_0000, 7, 9, 11, 13])),
+        }
+    }
+
+    fn sites(&mut self) -> Sites {
+        let sites = [self.view.local_site(), SiteHash(0), SiteHash(u32::MAX), SiteHash(5)];
+        let configured = self.view.sites();
+        match self.random.below(4) {
+            0 => Sites::new(),
+            1 => sites.into_iter().collect(),
+            _ => configured,
+        }
+    }
+
+    /// A standing or a copy with fields of any value that the wire lets pass.
+    fn told_message<'a>(&mut self, content: &'a [u8]) -> PeerMessage<'a> {
+        let mut replicas = Replicas::new();
+        for _ in 0..self.random.below(17) {
+            let node = self.node();
+            if !replicas.contains(node) {
+                replicas.push(node);
+            }
+        }
+        let mask = *self.random.of(&[0, 1, 2, 3, 0x8000, 0xfffe, 0xffff]);
+        let standing = Standing {
+            id: self.id(),
+            version: self.version(),
+            sequence: self.number(SEQUENCE_MAX),
+            actives: mask,
+            list_digest: *self.random.of(&[replicas.digest(), 0, u32::MAX]),
+        };
+        if self.random.below(3) == 0 {
+            return PeerMessage::Standing(standing);
+        }
+        let own_ms = self.now.mono.0 / TICK_NS;
+        let near = own_ms - self.random.below(3_000) as u64;
+        let start_ms =
+            *self.random.of(&[near, near, 0, own_ms + 5, START_MS_MAX - 1, START_MS_MAX]);
+        let authority = *self.random.of(&["host:80", "[::1]:1", "a", "other.example:65535"]);
+        let body = CopyBody { authority, content };
+        let actives = standing.actives & replicas.all_ranks();
+        PeerMessage::Copy(TimerCopy {
+            standing: Standing { actives, list_digest: replicas.digest(), ..standing },
+            is_write: self.random.below(3) == 0,
+            replicas,
+            factor: *self.random.of(&[1, 2, 3, 16]),
+            sites: self.sites(),
+            start_ms,
+            interval_ms: self.number(INTERVAL_MS_MAX),
+            repeat_for_ms: self.number(INTERVAL_MS_MAX),
+            body: (self.random.below(4) > 0).then_some(body),
+        })
+    }
+
+    fn message(&mut self) {
+        let content = self.content.clone();
+        let message = match self.random.below(8) {
+            0 => PeerMessage::Fetch(self.id()),
+            1 => PeerMessage::Missed { id: self.id(), by: self.node() },
+            _ => self.told_message(&content),
+        };
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        let message = decode_message(&mut &bytes[..]).expect("well-formed");
+        let peers = self.view.peers().len();
+        let from = (self.random.below(5) > 0).then(|| PeerIndex(self.random.below(peers) as u8));
+        let clock_offset_ns =
+            *self.random.of(&[0, 0, 0, 1, -1, i64::MIN, i64::MAX, -(1 << 62), 1 << 62]);
+        let ticket = PeerTicket { shard: ShardIndex(0), connection: 1, generation: 2, number: 3 };
+        let before = self.handle(Event::PeerMessage { ticket, from, clock_offset_ns, message });
+        assert_eq!(before, 1, "one result for each message");
+    }
+
+    /// A result, of what was told or of what never was.
+    fn result(&mut self) {
+        let (peer, purpose) = match self.told.len() {
+            0 => return,
+            told => self.told.swap_remove(self.random.below(told)),
+        };
+        let mut copy = Vec::new();
+        let content = self.content.clone();
+        self.told_message(&content).encode(&mut copy);
+        let result = match self.random.below(11) {
+            0 => return drop(self.handle(Event::PeerUnheard { peer, purpose })),
+            1 | 2 => PeerResult::Held,
+            3 => PeerResult::Wanted,
+            4 | 5 => {
+                let factor = *self.random.of(&[1, 2, 16]);
+                PeerResult::Superseded { version: self.version(), factor }
+            }
+            6 => PeerResult::Refused(PeerRefusal::FutureVersion),
+            7 => PeerResult::Refused(PeerRefusal::Full),
+            8 => PeerResult::Found(&copy),
+            9 => PeerResult::Found(b"no message"),
+            _ => PeerResult::NotFound,
+        };
+        self.handle(Event::PeerResult { peer, purpose, result });
+    }
+
+    fn request(&mut self) {
+        let content = self.content.clone();
+        let definition = Definition {
+            interval_ms: self.number(INTERVAL_MS_MAX),
+            repeat_for_ms: self.number(INTERVAL_MS_MAX),
+            factor: None,
+            authority: "host:80",
+            content: &content,
+        };
+        let filter = *self.random.of(&[None, Some(0), Some(u64::MAX)]);
+        let target = Target { id: self.id(), factor: Some(2), filter };
+        let request = match self.random.below(4) {
+            0 => Request::Create(definition),
+            1 => Request::Update(target, definition),
+            2 => Request::Delete(target),
+            _ => Request::Read(target),
+        };
+        let from = Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
+        self.handle(Event::Request { from, request });
+    }
+
+    fn belief(&mut self) {
+        let others: Vec<_> = (0..self.view.peers().len() as u8)
+            .map(PeerIndex)
+            .filter(|peer| *peer != self.view.own())
+            .collect();
+        let peer = *self.random.of(&others);
+        let liveness = *self.random.of(&[Liveness::Alive, Liveness::Suspect, Liveness::Dead]);
+        let is_site = matches!(self.view.peers()[peer.index()].kind, PeerKind::Site(_));
+        let dialect = if is_site { Dialect::Http } else { Dialect::Frames };
+        let has_gaps = liveness == Liveness::Alive && self.random.below(2) == 0;
+        self.handle(Event::Peer { peer, liveness, dialect, has_gaps });
+    }
+
+    fn callback(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let ticket = self.running.swap_remove(self.random.below(self.running.len()));
+        let outcome = *self.random.of(&[
+            CallbackOutcome::Delivered,
+            CallbackOutcome::Rejected,
+            CallbackOutcome::Unreachable,
+            CallbackOutcome::TimedOut,
+        ]);
+        self.handle(Event::CallbackFinished { ticket, outcome });
+    }
+
+    fn pass(&mut self) {
+        let ms = *self.random.of(&[0, 1, 7, 100, 600, 2_500, 15_000]);
+        self.now = Now { mono: self.now.mono.plus_ms(ms), wall: WallMs(self.now.wall.0 + ms) };
+        let mut outbox = Outbox::default();
+        self.shard.tick(self.now, &mut outbox);
+        self.take(outbox);
+    }
+
+    fn handle(&mut self, event: Event<'_>) -> usize {
+        let mut outbox = Outbox::default();
+        self.shard.handle(self.now, event, &mut outbox);
+        self.take(outbox)
+    }
+
+    /// What a shard says must make sense to any peer. Returns how many results it gave.
+    fn take(&mut self, outbox: Outbox) -> usize {
+        for told in outbox.to_peers {
+            let mut bytes = &outbox.peer_bytes[told.bytes];
+            decode_message(&mut bytes).expect("a shard says what others understand");
+            self.told.push((told.peer, told.purpose));
+        }
+        for reply in &outbox.peer_replies {
+            let mut bytes = &outbox.peer_bytes[reply.bytes.clone()];
+            if let PeerResult::Found(copy) = decode_result(&mut bytes).expect("a result") {
+                decode_message(&mut &copy[..]).expect("what is found can be read");
+            }
+        }
+        self.running.extend(outbox.attempts.into_iter().map(|attempt| attempt.ticket));
+        outbox.peer_replies.len()
+    }
+}
+
+#[test]
+fn well_formed_nonsense_ends_nothing() {
+    let seconds = std::env::var("CHRONOS_FUZZ_SECONDS");
+    let seconds = seconds.ok().map(|text| text.parse().expect("a number of seconds"));
+    let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let goes_on = |story| until.map_or(story < STORIES, |until| Instant::now() < until);
+    let mut story = 0;
+    while goes_on(story) {
+        let mut world = World::new(story);
+        for event in 0..EVENTS {
+            let step = std::panic::AssertUnwindSafe(|| world.step());
+            std::panic::catch_unwind(step).unwrap_or_else(|panic| {
+                eprintln!("story {story}, event {event}");
+                std::panic::resume_unwind(panic)
+            });
+        }
+        story += 1;
+    }
+    println!("{story} stories of {EVENTS} events");
+}
