@@ -1,13 +1,11 @@
 //! Any node takes any request for any timer.
 
-use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::client::{PATIENCE, request};
-use super::harness::{Cluster, Setup, until};
+use super::harness::{Cluster, Setup};
 use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{HUNDRED, Order, QUIET, Timers};
@@ -21,7 +19,6 @@ pub const STORIES: &[Story] = &[
     ("updates_reach_all_replicas", updates_reach_all_replicas),
     ("any_node_reads_any_timer", any_node_reads_any_timer),
     ("clients_choose_ids_at_any_node", clients_choose_ids_at_any_node),
-    ("clients_that_hold_connections_keep_no_peer_out", clients_keep_no_peer_out),
 ];
 
 fn timers_pop_once_on_one_of_three_replicas() {
@@ -163,27 +160,4 @@ fn clients_choose_ids_at_any_node() {
         all.push(super::timers::Timer { path, location, asked, answered: Instant::now() });
     }
     Timers { order, all, begun }.judge(&sink).assert_perfect();
-}
-
-fn clients_keep_no_peer_out() {
-    let few = ["env", "CHRONOS_LIMITS_CONNECTIONS_PER_CORE_MAX=3"];
-    let patient = "CHRONOS_LIMITS_IDLE_TIMEOUT_MS=600000";
-    let few = few.into_iter().chain([patient]).map(str::to_owned).collect();
-    let mut cluster = Cluster::with(Setup { starters: vec![few], ..Setup::default() });
-    cluster.begin(&[0, 1, 2]);
-    let full = cluster.address(0);
-    let held: Vec<_> = (0..200).map(|_| TcpStream::connect(full).expect("it listens")).collect();
-    let is_served = |_| request(full, "GET", "/ping", "").is_ok_and(|answer| answer.status == 200);
-    until("a full node", PATIENCE, || (!(0..10).any(is_served)).then_some(()));
-    // It has to connect with the full node anew, and cannot be told apart from a client by it but
-    // by its address.
-    cluster.kill(1);
-    cluster.start(1);
-    let sink = Sink::ok();
-    let order = Order::once(4_000).factor(3);
-    let timers = Timers::hundred(&cluster, &[1], order, &sink);
-    cluster.kill(1);
-    cluster.kill(2);
-    timers.judge(&sink).assert_none_lost();
-    drop(held);
 }
