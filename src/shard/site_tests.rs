@@ -95,8 +95,8 @@ impl Sites {
             answers: Vec::new(),
             outcome: |_, _| CallbackOutcome::Delivered,
         };
-        for at in 0..NODES {
-            for peer in views[at].connected_nodes().union(views[at].connected_sites()).iter() {
+        for (at, view) in views.iter().enumerate() {
+            for peer in view.connected_nodes().union(view.connected_sites()).iter() {
                 sites.believe(at, peer, Liveness::Alive);
             }
         }
