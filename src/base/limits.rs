@@ -163,8 +163,8 @@ pub struct ClusterLimits {
     /// Whether surviving ranks move up for a dead one (architecture section 7). Off: ranks are as
     /// in the seeds.
     pub promotion: bool,
-    /// How far apart two wall clocks may be. A node takes no writes whose clock is further from that
-    /// of most members; and no clock learns a version that is further ahead of it.
+    /// How far apart two wall clocks may be. A node takes no writes whose clock is further from
+    /// that of most members; and no clock learns a version that is further ahead of it.
     pub clock_skew_max_ms: u64,
     /// Bytes that one core keeps for one peer until that has acknowledged them. Above it the peer
     /// is offered everything again when it is back.

@@ -482,20 +482,18 @@ impl Peering {
         peers().any(|peer| peer.disowns) && peers().all(|peer| peer.stage != Stage::Open)
     }
 
-    /// What the members' wall clocks say of this node's. Refused, it takes no writes: their versions
-    /// would be in no order with those of the others.
+    /// What the members' wall clocks say of this node's. Refused, it takes no writes.
     pub fn clock(&self) -> ClockVerdict {
         self.clock
     }
 
-    /// Compares this node's wall clock with those of the members, as they said last: also of those
-    /// that cannot be reached now, or a node that is cut off would believe a clock that was refused.
+    /// Compares this node's wall clock with those of the members, as they said last; also of those
+    /// that cannot be reached: a node that is cut off does not believe a clock that was refused.
     fn judge_clock(&mut self, now: Now) {
         let walls = self.peers.iter().flatten().filter_map(|peer| peer.voice.peer_wall(now.mono));
         self.clocks_ahead_ms.clear();
         self.clocks_ahead_ms.extend(walls.map(|wall| wall.0.wrapping_sub(now.wall.0) as i64));
-        let skew_max_ms = self.limits.clock_skew_max_ms;
-        let former = self.clock;
+        let (skew_max_ms, former) = (self.limits.clock_skew_max_ms, self.clock);
         self.clock = judge(&mut self.clocks_ahead_ms, skew_max_ms);
         let is_apart = |clock: ClockVerdict| clock.apart_ms > skew_max_ms;
         self.counters.clocks_apart += u64::from(is_apart(self.clock) && !is_apart(former));

@@ -310,7 +310,7 @@ impl Shard {
         if needed > self.config.store_bytes_max { Err(Refusal::BytesFull) } else { Ok(()) }
     }
 
-    /// Whether content fits in place of what is held. What takes no more room than that always does.
+    /// Whether content fits in place of what is held. What takes no more than that always does.
     pub(super) fn room_for_change(
         &self,
         held: &Record,
