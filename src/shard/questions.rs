@@ -52,6 +52,10 @@ struct Question {
     waiting: PeerSet,
     /// Those of them whose answer is under way.
     asked: PeerSet,
+    /// Those of these whose answer does not count: they have told since that they go on.
+    outdated: PeerSet,
+    /// Those who have told that the timer is overdue with them, whatever is believed of them.
+    told: PeerSet,
     /// When it was asked first.
     since: Tick,
     /// Whether the timer is due, and waits for this.
@@ -60,6 +64,23 @@ struct Question {
     is_unheard: bool,
     /// Absences of this core since.
     absences: u8,
+}
+
+impl Question {
+    /// Asks some about a timer that is not due yet.
+    fn new(key: StateKey, waiting: PeerSet, tick: Tick) -> Self {
+        Self {
+            key,
+            waiting,
+            asked: PeerSet::EMPTY,
+            outdated: PeerSet::EMPTY,
+            told: PeerSet::EMPTY,
+            since: tick,
+            is_due: false,
+            is_unheard: false,
+            absences: 0,
+        }
+    }
 }
 
 /// What a shard has asked others.
@@ -145,14 +166,9 @@ impl Shard {
         }
         let known = self.questions.open.get(&record.id.0).copied();
         let known = known.filter(|question| question.key == record.key());
-        let mut question = known.unwrap_or_else(|| Question {
-            key: record.key(),
-            waiting: self.whom_to_ask(tick, &record, is_unheard),
-            asked: PeerSet::EMPTY,
-            since: tick,
-            is_due: true,
-            is_unheard,
-            absences: 0,
+        let mut question = known.unwrap_or_else(|| {
+            let waiting = self.whom_to_ask(tick, &record, is_unheard);
+            Question { is_unheard, ..Question::new(record.key(), waiting, tick) }
         });
         question.is_due = true;
         let is_told_copies =
@@ -221,7 +237,7 @@ impl Shard {
             false => {
                 let is_early = tick - self.questions.started_at < limits.suspect_after_ms;
                 let gone = if is_early { self.peers.dead() } else { self.peers.not_alive() };
-                let waiting = question.waiting.minus(gone);
+                let waiting = question.waiting.minus(gone.minus(question.told));
                 (waiting, self.config.callbacks.timeout_ms + limits.suspect_after_ms)
             }
         };
@@ -258,6 +274,10 @@ impl Shard {
             return;
         };
         question.asked = question.asked.without(peer);
+        if question.outdated.contains(peer) {
+            question.outdated = question.outdated.without(peer);
+            return;
+        }
         match result {
             Some(PeerResult::Held | PeerResult::Wanted | PeerResult::Otherwise) => {
                 question.waiting = question.waiting.without(peer);
@@ -271,14 +291,16 @@ impl Shard {
     }
 
     fn question_answered(&mut self, tick: Tick, id: TimerId) {
-        let is_due = self.questions.open.get(&id.0).is_some_and(|question| question.is_due);
-        if !is_due {
+        let Some(question) = self.questions.open.get(&id.0).copied() else { return };
+        if !question.is_due {
             self.questions.open.remove(&id.0);
             return;
         }
-        // It is taken out when the timer is looked at.
+        // It is taken out when the timer is looked at. One that has gone on meanwhile is not due.
         let Some(slot) = self.find(id) else { return };
-        if matches!(self.records.get(slot).state, State::Armed | State::BackingOff) {
+        if question.key == self.records.get(slot).key()
+            && matches!(self.records.get(slot).state, State::Armed | State::BackingOff)
+        {
             self.wheel.rearm(&mut self.links, slot, tick);
         }
     }
@@ -295,10 +317,8 @@ impl Shard {
         if record.state == State::InFlight {
             return true;
         }
-        let Some(question) = self.questions.open.get_mut(&record.id.0) else { return false };
-        let Some(asker) = asker.filter(|_| question.is_due && question.key == record.key()) else {
-            return false;
-        };
+        let Some(asker) = asker else { return false };
+        let tick = self.turn_at;
         let placement = self.placements.get(record.placement);
         let is_asker = |node: &NodeHash| self.peers.view.peer_of(*node) == Some(asker);
         let rank = placement.replicas.as_slice().iter().position(is_asker);
@@ -310,11 +330,29 @@ impl Shard {
             (Some(own), Some(rank)) => usize::from(own) < rank,
             (own, _) => own.is_some(),
         };
-        if !is_first {
-            // It goes on: what it does is to be heard.
-            question.waiting = question.waiting.with(asker);
+        let is_overdue = record.schedule().due(record.sequence + 1) <= tick;
+        let has_room = self.questions.open.len() < DUE_MAX;
+        let open = self.questions.open.get_mut(&record.id.0);
+        match open.filter(|question| question.key == record.key()) {
+            Some(question) if is_first => return question.is_due,
+            Some(question) => {
+                // It goes on: what it does is to be heard.
+                question.outdated = question
+                    .outdated
+                    .union(question.asked.intersection(PeerSet::EMPTY.with(asker)));
+                question.waiting = question.waiting.with(asker);
+                question.told = question.told.with(asker);
+            }
+            None if !is_first && is_overdue && has_room => {
+                let question = Question {
+                    told: PeerSet::EMPTY.with(asker),
+                    ..Question::new(record.key(), PeerSet::EMPTY.with(asker), tick)
+                };
+                self.questions.open.insert(record.id.0, question);
+            }
+            None => {}
         }
-        is_first
+        false
     }
 
     /// A portion of the asking.
@@ -345,14 +383,12 @@ impl Shard {
     fn ask_about(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let former = self.questions.open.get(&record.id.0);
+        let waiting = self.whom_to_ask(tick, &record, true);
         let mut question = Question {
-            key: record.key(),
-            waiting: self.whom_to_ask(tick, &record, true),
-            asked: PeerSet::EMPTY,
-            since: tick,
             is_due: former.is_some_and(|former| former.is_due && former.key == record.key()),
             is_unheard: true,
             absences: former.map_or(0, |former| former.absences),
+            ..Question::new(record.key(), waiting, tick)
         };
         if self.is_answered(tick, &mut question) && !question.is_due {
             self.questions.open.remove(&record.id.0);

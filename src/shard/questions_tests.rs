@@ -199,3 +199,25 @@ fn a_timer_is_handed_to_a_returned_node_when_all_that_hold_it_know_of_the_return
         cluster.audit();
     }
 }
+
+/// A rank that comes first tells of an overdue timer, which it is about to pop: the other waits for
+/// it even if it does not believe it alive, but not for ever.
+#[test]
+fn a_rank_waits_for_one_before_it_that_has_come_back_unnoticed() {
+    let mut cluster = Cluster::new(2, true);
+    let id = TimerId(7);
+    let [first, second] = cluster.list(id)[..] else { panic!("two nodes") };
+    put(&mut cluster, 0, id, (10, 10), 2);
+    cluster.believe(second, first, Liveness::Suspect);
+    cluster.nodes[first].shard.as_mut().expect("it is up").stop_popping();
+    cluster.run_until(11);
+    let asker = cluster.peer(second, first);
+    let shard = cluster.nodes[second].shard.as_mut().expect("it is up");
+    let slot = shard.find(id).expect("it is held");
+    let standing = shard.standing_of(shard.records.get(slot));
+    assert!(!shard.is_on_it(slot, asker, &standing));
+    cluster.run_until(13);
+    assert_eq!(pops(&cluster), []);
+    cluster.run_until(15);
+    assert_eq!(pops(&cluster), [(second, 1)]);
+}

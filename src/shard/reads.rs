@@ -11,7 +11,6 @@ use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy, decode_messa
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView};
-use super::record::Record;
 
 /// Reads that wait at a time; above it 503.
 const READS_MAX: usize = 65_536;
@@ -90,8 +89,10 @@ impl Shard {
         let plan = self.plan_known(target, factor, held.as_ref());
         let own = self.peers.own();
         let listed = self.peers.view.peers_of(&plan.placement.replicas);
-        // Last of all everybody: a timer may be with stand-ins that have not handed it over yet.
-        let others = self.peers.view.connected_nodes().intersection(self.peers.alive());
+        // Last of all everybody who is not dead: a timer may be with stand-ins that have not handed
+        // it over yet.
+        let others = self.peers.view.connected_nodes().minus(self.peers.dead());
+        let others = others.minus(self.peers.http());
         let mut left = listed.union(plan.extras).union(others).without(own);
         if slot.is_some_and(|slot| self.is_unheard(slot, target.id)) {
             left = left.minus(self.peers.dead());
