@@ -66,9 +66,6 @@ pub enum Bug {
     TombstoneOffTheListAnswersReads = 29,
     /// A core that was away pops what it held, without asking others for what it missed.
     WokenCorePopsUnheard = 30,
-    /// A timer is handed to a node that has returned while another holder believes that node dead,
-    /// and pops the timer itself.
-    ReturnDecidedTwice = 31,
     /// A version is learnt however far ahead it is.
     LearnFutureVersion = 40,
     /// Tombstones end although another site of their timer cannot be reached.
@@ -114,7 +111,7 @@ impl Bug {
     ];
 
     /// Those that need a second node: a simulation of a cluster must find each.
-    pub const CLUSTER: [Bug; 14] = [
+    pub const CLUSTER: [Bug; 13] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -128,7 +125,6 @@ impl Bug {
         Bug::TombstoneNotHeldForSites,
         Bug::SiteMembersUnknown,
         Bug::WokenCorePopsUnheard,
-        Bug::ReturnDecidedTwice,
     ];
 
     /// Those of the timestamp service: its own simulation must find each.

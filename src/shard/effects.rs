@@ -109,10 +109,8 @@ pub enum Purpose {
     News(TimerId),
     /// A timer offered, or its copy: resynchronisation.
     Offer(TimerId),
-<<<<<<< HEAD
     /// Word that others could not be told something: nothing follows from its result.
     Hint,
-=======
     /// Whether others know more of a timer that is due, or that was held through an absence.
     Question {
         /// The timer.
@@ -120,7 +118,6 @@ pub enum Purpose {
         /// Counts long absences.
         life: u8,
     },
->>>>>>> fb259ac (A doubtful pop is asked about; a returned node is handed a timer when all that hold it know of the return)
 }
 
 /// How a peer is talked to.

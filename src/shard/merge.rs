@@ -139,7 +139,6 @@ impl Shard {
         if is_same_list { PeerResult::Held } else { PeerResult::Wanted }
     }
 
-<<<<<<< HEAD
     /// A peer that was to act, and says that it acts on, did a pop: what it gives up it leaves to
     /// others.
     fn note_proof(&mut self, teller: Teller, held: &Placement, standing: &Standing) {
@@ -148,7 +147,8 @@ impl Shard {
         if own & held.actives & standing.actives != 0 {
             self.peers.prove(peer);
         }
-=======
+    }
+
     /// A peer is exactly as far: masks of one list are united, of two lists the preferred one is
     /// right.
     fn merge_same(&mut self, tick: Tick, slot: Slot, standing: &Standing) -> PeerResult<'static> {
@@ -167,8 +167,7 @@ impl Shard {
                 return PeerResult::Held;
             }
         }
-        if is_planted(Bug::ReturnDecidedTwice) { PeerResult::Held } else { PeerResult::Otherwise }
->>>>>>> fb259ac (A doubtful pop is asked about; a returned node is handed a timer when all that hold it know of the return)
+        PeerResult::Otherwise
     }
 
     /// A whole timer, or its tombstone.

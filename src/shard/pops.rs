@@ -161,14 +161,9 @@ impl Shard {
             self.counters.outdated += 1;
         } else {
             match outcome {
-<<<<<<< HEAD
                 CallbackOutcome::Delivered => self.pop_over(tick, ticket.slot, true, outbox),
-                CallbackOutcome::Stale => self.attempt(now, ticket.slot, ticket.host, outbox),
-=======
-                CallbackOutcome::Delivered => self.pop_done(tick, ticket.slot, outbox),
                 CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
-                CallbackOutcome::Stale => self.attempt(now, ticket.slot, outbox),
->>>>>>> fb259ac (A doubtful pop is asked about; a returned node is handed a timer when all that hold it know of the return)
+                CallbackOutcome::Stale => self.attempt(now, ticket.slot, ticket.host, outbox),
                 _ => self.pop_failed(tick, ticket.slot, outbox),
             }
         }
@@ -185,12 +180,8 @@ impl Shard {
             if self.is_next_ranks_turn(tick, self.records.get(slot)) {
                 self.hand_over(tick, slot);
             } else if !self.waits_for_others(tick, slot, outbox) {
-                self.attempt(now, slot, outbox);
+                self.attempt(now, slot, host, outbox);
             }
-<<<<<<< HEAD
-            self.attempt(now, slot, host, outbox);
-=======
->>>>>>> fb259ac (A doubtful pop is asked about; a returned node is handed a timer when all that hold it know of the return)
         }
         self.hosts.list_if_troubled(host);
     }

@@ -433,7 +433,8 @@ impl Model {
     /// Whether nodes that lived could talk and knew each other: they were only stopped, killed,
     /// frozen, and came back.
     pub fn has_only_pauses(&self, from_ns: u64, to_ns: u64) -> bool {
-        self.disturbances.has_only_pauses(from_ns, to_ns)
+        !self.has_sites
+            && self.disturbances.has_only_pauses(from_ns, to_ns)
             && self.reloads.iter().all(|reload| reload.0 > to_ns || reload.1 < from_ns)
     }
 
@@ -529,7 +530,7 @@ impl Model {
         let from_ns = now_ns.saturating_sub(RECOVERY_NS + wish.interval_ms * MS);
         if !self.has_only_pauses(from_ns, now_ns)
             || !self.host_is_well(wish.host, from_ns, now_ns)
-            || write.acknowledged_ns().is_none_or(|done_ns| done_ns + TALK_NS > now_ns)
+            || write.acknowledged_ns().is_none_or(|done_ns| done_ns + self.talk_ns > now_ns)
             || self.may_be_lost(write, now_ns)
             || self.acknowledges_first
         {
@@ -541,8 +542,9 @@ impl Model {
                 _ => return false,
             };
             let is_own = (other.place.node, other.place.life) == (place.node, place.life);
-            let was_able = self.disturbances.is_well(other.place.node, told_ns, told_ns + TALK_NS);
-            is_own || was_able && told_ns + TALK_NS < now_ns
+            let was_able =
+                self.disturbances.is_well(other.place.node, told_ns, told_ns + self.talk_ns);
+            is_own || was_able && told_ns + self.talk_ns < now_ns
         };
         if others.iter().any(is_told) { broken("T3 pause", text()) } else { Ok(()) }
     }
@@ -606,14 +608,9 @@ impl Model {
             return broken("C3", format!("{id:x} is {uri}"));
         };
         if let Some(later) = self.superseded_by(write)
-<<<<<<< HEAD
             && later.acknowledged_ns().is_some_and(|done_ns| done_ns + self.talk_ns < sent_ns)
-            && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
-=======
-            && later.acknowledged_ns().is_some_and(|done_ns| done_ns + TALK_NS < sent_ns)
             && !self.is_made_again(write, later)
             && self.must_be_read(later, sent_ns, now_ns)
->>>>>>> fb259ac (A doubtful pop is asked about; a returned node is handed a timer when all that hold it know of the return)
         {
             return broken("C3", format!("read {write:?} after {later:?} at {now_ns}"));
         }
