@@ -64,6 +64,8 @@ pub enum Bug {
     LeaseNotChecked = 28,
     /// A node that is not to hold a timer any more answers reads by the tombstone that it has left.
     TombstoneOffTheListAnswersReads = 29,
+    /// A core that was away pops what it held, without asking others for what it missed.
+    WokenCorePopsUnheard = 30,
     /// A version is learnt however far ahead it is.
     LearnFutureVersion = 40,
     /// Tombstones end although another site of their timer cannot be reached.
@@ -111,7 +113,7 @@ impl Bug {
     ];
 
     /// Those that need a second node: a simulation of a cluster must find each.
-    pub const CLUSTER: [Bug; 12] = [
+    pub const CLUSTER: [Bug; 13] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -124,6 +126,7 @@ impl Bug {
         Bug::TombstoneOffTheListAnswersReads,
         Bug::TombstoneNotHeldForSites,
         Bug::SiteMembersUnknown,
+        Bug::WokenCorePopsUnheard,
     ];
 
     /// Those of the timestamp service: its own simulation must find each.

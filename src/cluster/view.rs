@@ -181,6 +181,12 @@ impl View {
         self.new.everybody() != self.old.everybody()
     }
 
+    /// The hash of a node; that of no node for a site.
+    pub fn hash_of(&self, peer: PeerIndex) -> NodeHash {
+        let found = self.by_hash.iter().find(|(_, known)| *known == peer);
+        found.map_or(NodeHash(u32::MAX), |(hash, _)| *hash)
+    }
+
     /// The peer with this hash, former members included. Cost: one comparison per node.
     pub fn peer_of(&self, node: NodeHash) -> Option<PeerIndex> {
         self.by_hash.iter().find(|(hash, _)| *hash == node).map(|(_, peer)| *peer)

@@ -11,7 +11,7 @@ use crate::base::ids::PeerIndex;
 use crate::base::limits::Limits;
 use crate::base::time::{MonoNs, Now};
 use crate::ring::{Completion, Mailbox, Ring, RingError, Wait, now};
-use crate::shard::effects::Attempt;
+use crate::shard::effects::{Attempt, CallbackOutcome};
 
 use super::commands::{Command, Commands};
 use super::lanes::Lanes;
@@ -33,6 +33,10 @@ const PUBLISH_EVERY_NS: u64 = 10_000_000;
 /// When the control thread has not taken all that was told of statistics tags, the rest is told
 /// after this pause, even if nothing else happens.
 const TAGS_BEHIND_MS: u64 = 100;
+
+/// A turn that has taken so long begins no callback any more: the process got no time, and what is
+/// due is decided anew. Well below the delay of a rank.
+const FROZEN_NS: u64 = 500_000_000;
 
 /// Everything that one core drives.
 pub struct Engine {
@@ -268,6 +272,20 @@ impl Engine {
 
     fn start_attempts(&mut self, now: Now, attempts: &mut Vec<Attempt>) {
         self.server.service.core.attempts(attempts);
+        if attempts.is_empty() {
+            return;
+        }
+        let again = crate::ring::now();
+        if again.mono.since_ns(now.mono) >= FROZEN_NS {
+            // The process was stopped in this turn: others may have done these pops by now.
+            let tickets: Vec<_> = attempts.drain(..).map(|attempt| attempt.ticket).collect();
+            for ticket in tickets {
+                let core = &mut self.server.service.core;
+                core.callback_finished(again, ticket, CallbackOutcome::Stale);
+                self.start_attempts(again, attempts);
+            }
+            return;
+        }
         for attempt in attempts.drain(..) {
             if attempt.is_first {
                 let late_ns = now.mono.since_ns(attempt.due.begins());

@@ -111,6 +111,13 @@ pub enum Purpose {
     Offer(TimerId),
     /// Word that others could not be told something: nothing follows from its result.
     Hint,
+    /// Whether others know more of a timer that is due, or that was held through an absence.
+    Question {
+        /// The timer.
+        id: TimerId,
+        /// Counts long absences.
+        life: u8,
+    },
 }
 
 /// How a peer is talked to.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::effects::{
     Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester,
+    Ticket,
 };
+use super::questions::Questions;
 use super::{Shard, ShardConfig};
 use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
 use crate::base::limits::{CallbackLimits, ClusterLimits};
@@ -80,6 +82,11 @@ pub struct Cluster {
     pub pops: Vec<(u64, usize, u64)>,
     pub answers: Vec<Answer>,
     pub outcome: fn(usize, u64) -> CallbackOutcome,
+    /// Callbacks of this node get no answer, until [`Cluster::answer_callbacks`].
+    pub hung: Option<usize>,
+    pub hanging: Vec<(usize, Ticket)>,
+    /// Nodes that get no time.
+    pub frozen: Vec<(usize, Shard)>,
 }
 
 impl Cluster {
@@ -95,6 +102,9 @@ impl Cluster {
             pops: Vec::new(),
             answers: Vec::new(),
             outcome: |_, _| CallbackOutcome::Delivered,
+            hung: None,
+            hanging: Vec::new(),
+            frozen: Vec::new(),
             names,
         };
         for node in 0..count {
@@ -104,6 +114,10 @@ impl Cluster {
         }
         for node in 0..count {
             cluster.meet(node);
+        }
+        // They have run for a while.
+        for shard in cluster.nodes.iter_mut().filter_map(|node| node.shard.as_mut()) {
+            shard.questions = Questions::default();
         }
         cluster
     }
@@ -245,9 +259,35 @@ impl Cluster {
             let second = (self.now_ms - START_MS) / 1_000;
             let sequence = attempt.ticket.sequence;
             self.pops.push((second, node, sequence));
+            if self.hung == Some(node) {
+                self.hanging.push((node, attempt.ticket));
+                continue;
+            }
             let outcome = (self.outcome)(node, sequence);
             self.handle(node, Event::CallbackFinished { ticket: attempt.ticket, outcome });
         }
+    }
+
+    /// The callbacks that hang end.
+    pub fn answer_callbacks(&mut self, outcome: CallbackOutcome) {
+        self.hung = None;
+        for (node, ticket) in std::mem::take(&mut self.hanging) {
+            self.handle(node, Event::CallbackFinished { ticket, outcome });
+        }
+    }
+
+    /// A node gets no time from now on; the others believe it dead.
+    pub fn freeze(&mut self, node: usize) {
+        let shard = self.nodes[node].shard.take().expect("it is up");
+        self.frozen.push((node, shard));
+        self.meet(node);
+    }
+
+    /// It goes on, and believes of the others what it believed before.
+    pub fn thaw(&mut self, node: usize) {
+        let place = self.frozen.iter().position(|(frozen, _)| *frozen == node);
+        let (_, shard) = self.frozen.remove(place.expect("it is frozen"));
+        self.nodes[node].shard = Some(shard);
     }
 
     /// A node believes something of another.

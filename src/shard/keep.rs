@@ -176,7 +176,7 @@ impl Shard {
 
     /// Whether whoever was away has been shown what it missed. One that answers a dial and falls
     /// silent again seems alive until it is declared dead.
-    fn is_settled(&self, tick: Tick) -> bool {
+    pub(super) fn is_settled(&self, tick: Tick) -> bool {
         let silence_ms = 2 * self.config.cluster.dead_after_ms;
         self.peers.returned_at + silence_ms <= tick && !self.reconcile.owes()
     }

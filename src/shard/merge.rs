@@ -67,8 +67,8 @@ impl Shard {
                 PeerResult::Busy
             }
             PeerMessage::Fetch(id) => match self.fetched(now, id) {
-                Some(copy) => return outbox.answer(ticket, &PeerResult::Found(&copy)),
-                None => PeerResult::NotFound,
+                Ok(copy) => return outbox.answer(ticket, &PeerResult::Found(&copy)),
+                Err(result) => result,
             },
             PeerMessage::NoRoom { at, .. } => {
                 let peer = self.peers.view.peer_of(at).filter(|peer| *peer != self.peers.own());
@@ -130,29 +130,18 @@ impl Shard {
         }
         if !supersedes(key, Some(held.key())) && key != held.key() {
             self.tell_back(slot, teller, outbox);
-            return PeerResult::Held;
+            return PeerResult::Ahead;
         }
         if !held.is_live() {
             return PeerResult::Held;
         }
+        if key == held.key() {
+            let is_on_it = self.is_on_it(slot, teller.peer, standing);
+            let result = self.merge_same(now.mono.tick_floor(), slot, standing);
+            return if is_on_it { PeerResult::Ahead } else { result };
+        }
         let mut placement = *self.placements.get(held.placement);
         let is_same_list = placement.replicas.digest() == standing.list_digest;
-        if key == held.key() {
-            if is_same_list {
-                self.unite(slot, standing.actives);
-                return PeerResult::Held;
-            }
-            for list in self.preferred_lists(&held) {
-                if placement.replicas == list {
-                    return PeerResult::Held;
-                }
-                if list.digest() == standing.list_digest {
-                    self.take_list(now.mono.tick_floor(), slot, list, standing.actives);
-                    return PeerResult::Held;
-                }
-            }
-            return PeerResult::Wanted;
-        }
         if is_same_list {
             self.note_proof(teller, &placement, standing);
             placement.actives = standing.actives;
@@ -170,6 +159,27 @@ impl Shard {
         if own & held.actives & standing.actives != 0 {
             self.peers.prove(peer);
         }
+    }
+
+    /// A peer is exactly as far: masks of one list are united, of two lists the preferred one is
+    /// right.
+    fn merge_same(&mut self, tick: Tick, slot: Slot, standing: &Standing) -> PeerResult<'static> {
+        let held = *self.records.get(slot);
+        let replicas = self.placements.get(held.placement).replicas;
+        if replicas.digest() == standing.list_digest {
+            self.unite(slot, standing.actives);
+            return PeerResult::Held;
+        }
+        for list in self.preferred_lists(&held) {
+            if replicas == list {
+                break;
+            }
+            if list.digest() == standing.list_digest {
+                self.take_list(tick, slot, list, standing.actives);
+                return PeerResult::Held;
+            }
+        }
+        PeerResult::Otherwise
     }
 
     /// A whole timer, or its tombstone.
@@ -519,7 +529,7 @@ impl Shard {
 
     /// Live ranks that do not act on a list yet tell that a move to it is under way: until it is
     /// finished, those of the former list act.
-    fn is_under_way(&self, list: &Replicas, actives: u16) -> bool {
+    pub(super) fn is_under_way(&self, list: &Replicas, actives: u16) -> bool {
         actives | self.ranks_of(list, self.peers.dead()) != list.all_ranks()
     }
 

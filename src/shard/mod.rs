@@ -36,6 +36,9 @@ mod news;
 mod peers;
 mod placements;
 mod pops;
+mod questions;
+#[cfg(test)]
+mod questions_tests;
 mod reads;
 #[cfg(test)]
 mod reads_tests;
@@ -73,6 +76,7 @@ use merge::Teller;
 use peers::Peers;
 use placements::Placements;
 use pops::OldestFailing;
+use questions::Questions;
 use reads::Reads;
 use reconcile::Reconcile;
 use record::Record;
@@ -123,6 +127,7 @@ pub struct Shard {
     peers: Peers,
     writes: Writes,
     reads: Reads,
+    questions: Questions,
     reconcile: Reconcile,
     collect: Collect,
     clock: HybridClock,
@@ -142,10 +147,9 @@ pub struct Shard {
     swept_at: Tick,
     /// When [`Shard::tick`] was called last.
     ticked_at: Tick,
-    /// Until when pops that others may have done are held back, and writes wait for all who are not
-    /// declared dead, see [`HOLD_MS`].
+    /// Until when writes wait for all who are not declared dead, see [`HOLD_MS`].
     held_until: Tick,
-    /// Since when it was away then.
+    /// Since when it was away last.
     away_since: Tick,
     /// When a copy was last refused for lack of room.
     full_at: Option<Tick>,
@@ -158,11 +162,11 @@ const FULL_MS: u64 = 10_000;
 /// How often idle hosts are looked for and the oldest overdue pop is found again.
 const SWEEP_EVERY_MS: u64 = 1_000;
 
-/// A core that got no time for longer than it takes to be suspected (its process was stopped, its
-/// machine froze) holds back what came due meanwhile: others will have done it, and tell as soon as
-/// their connections stand again (dialled anew at most every 500 ms). A client's write waits so
-/// long for peers that it cannot talk to yet: that they broke the connections says that this core
-/// was away, not that they are.
+/// After a core got no time for longer than it takes to be suspected (its process was stopped, its
+/// machine froze) a client's write waits so long for peers that it cannot talk to yet: that they
+/// broke the connections says that this core was away, not that they are. They are dialled anew at
+/// most every 500 ms. Pops of timers that an original node holds, too, wait as long: it cannot be
+/// asked about them.
 const HOLD_MS: u64 = 1_000;
 
 impl Shard {
@@ -183,6 +187,7 @@ impl Shard {
             peers: Peers::new(config.view.clone()),
             writes: Writes::default(),
             reads: Reads::default(),
+            questions: Questions::new(tick, &config.cluster),
             reconcile: Reconcile::default(),
             collect: Collect::default(),
             clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
@@ -252,6 +257,7 @@ impl Shard {
             self.settle_reads(now, outbox);
             self.reconcile.forget_settled();
         }
+        self.ask_on(now, outbox);
         self.reconcile(now, outbox);
         self.collect(now, outbox);
         self.counters.misplaced = self.reconcile.misplaced();
@@ -264,19 +270,30 @@ impl Shard {
         self.counters.writes_waiting = self.writes.len() as u64;
     }
 
-    /// Whether this core has not been given time for long: with peers it ticks several times a
-    /// second.
+    /// Whether this core has not been given time for long: with peers it ticks with every
+    /// heartbeat. Others may have suspected it a while before it was away for as long as that
+    /// takes, for they count from its last heartbeat.
     fn notice_absence(&mut self) {
-        let was_away = self.turn_at - self.ticked_at > self.config.cluster.suspect_after_ms;
-        if was_away && !self.peers.is_alone() {
+        let limits = &self.config.cluster;
+        let away_ms = self.turn_at - self.ticked_at;
+        let least_ms = (limits.suspect_after_ms / 2).max(2 * limits.heartbeat_ms);
+        if away_ms <= least_ms || self.peers.is_alone() || self.away_since == self.ticked_at {
+            return;
+        }
+        self.away_since = self.ticked_at;
+        self.questions.was_away(self.turn_at, away_ms >= limits.dead_after_ms);
+        if away_ms > limits.suspect_after_ms {
             self.held_until = self.turn_at + HOLD_MS;
-            self.away_since = self.ticked_at;
         }
     }
 
     fn set_view(&mut self, now: Now, view: Arc<View>, outbox: &mut Outbox) {
         let own = self.peers.own_hash();
         assert!(view.own_hash() == own, "a node keeps its name while it runs");
+        if self.peers.is_alone() {
+            // Nobody has done anything for this node.
+            self.ticked_at = self.turn_at;
+        }
         self.peers.view = view;
         self.recount_tags(now.mono.tick_floor());
         self.settle_writes(now, outbox);
@@ -318,8 +335,9 @@ impl Shard {
         if self.behind || self.hosts.has_waiting_in_trouble() {
             return Some(Tick(0));
         }
-        let work = self.reconcile.next_wake();
-        [self.wheel.next_wake(), work, self.collect.next_wake()].into_iter().flatten().min()
+        let work = [self.reconcile.next_wake(), self.questions.next_wake()];
+        let wakes = [self.wheel.next_wake(), self.collect.next_wake()].into_iter().chain(work);
+        wakes.flatten().min()
     }
 
     /// The content of a callback that this shard asked for in an [`Attempt`]: valid until the next

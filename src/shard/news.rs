@@ -97,7 +97,17 @@ impl Shard {
         if let Some(PeerResult::Refused(_)) = result {
             self.counters.refused_by_peers += 1;
         }
+        let result = match (purpose, result) {
+            // What these ask for is whether the peer has the timer at all.
+            (Purpose::News(_), Some(PeerResult::Ahead | PeerResult::Otherwise)) => {
+                Some(PeerResult::Held)
+            }
+            (_, result) => result,
+        };
         match (purpose, result) {
+            (Purpose::Question { id, life }, result) => {
+                self.question_result(now, peer, (id, life), result);
+            }
             (Purpose::Write { place, generation }, Some(result)) => {
                 self.write_result(now, peer, (place, generation), result, outbox);
             }

@@ -136,6 +136,11 @@ impl Peers {
         self.alive
     }
 
+    /// Those that are suspected or dead.
+    pub fn not_alive(&self) -> PeerSet {
+        self.view.connected_nodes().minus(self.alive)
+    }
+
     pub fn dead(&self) -> PeerSet {
         self.dead
     }

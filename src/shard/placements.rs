@@ -39,8 +39,13 @@ pub(super) struct Placement {
 impl Placement {
     /// How much later than due this node pops.
     pub fn delay_ms(&self, promotion: bool) -> u64 {
+        self.delay_of(self.own, promotion)
+    }
+
+    /// How much later than due the node with a rank pops (`None`: one that is not on the list).
+    pub fn delay_of(&self, rank: Option<u8>, promotion: bool) -> u64 {
         let all = u32::from(self.replicas.len());
-        let ahead = match self.own {
+        let ahead = match rank {
             None => all,
             // Behind all that act (the former holders, as long as none of this list does), and
             // behind the others of its kind that rank before it.
@@ -53,8 +58,12 @@ impl Placement {
             Some(own) if promotion => (self.actives & ((1 << own) - 1)).count_ones(),
             Some(own) => u32::from(own),
         };
-        let of_sites = u64::from(self.sites_ahead) * u64::from(self.factor);
-        (u64::from(ahead) + of_sites) * RANK_DELAY_MS
+        u64::from(ahead) * RANK_DELAY_MS + self.delay_of_sites_ms()
+    }
+
+    /// How much of it is for the sites ahead.
+    pub fn delay_of_sites_ms(&self) -> u64 {
+        u64::from(self.sites_ahead) * u64::from(self.factor) * RANK_DELAY_MS
     }
 
     /// Ranks behind this node that act.

@@ -11,11 +11,11 @@ use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
 use crate::wire::peer_message::PeerMessage;
 
+use super::Shard;
 use super::effects::{Attempt, CallbackOutcome, Outbox, Ticket};
 use super::hosts::Host;
 use super::placements::Placement;
 use super::record::{Record, State};
-use super::{HOLD_MS, Shard};
 
 /// Waiting pops of hosts in trouble that are moved back into the wheel per tick.
 const MOVED_BACK_PER_TICK_MAX: usize = 256;
@@ -77,8 +77,8 @@ impl Shard {
     fn pop(&mut self, now: Now, slot: Slot, has_waited: bool, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
-        if tick < self.held_until && self.may_be_done_by_others(&record) {
-            return self.wheel.insert(&mut self.links, slot, self.held_until);
+        if self.waits_for_others(tick, slot, outbox) {
+            return;
         }
         let host = self.hosts.admit(record.authority, tick, &mut outbox.released);
         let (is_held_back, may_start) = match host.map(|host| (host, self.hosts.get(host))) {
@@ -115,16 +115,6 @@ impl Shard {
             }
             _ => self.back_off(tick, slot, &record),
         }
-    }
-
-    /// Whether a pop came due while this core got no time, and others hold the timer, too. One that
-    /// came due before that has been held back once: a core that never gets time for long pops late
-    /// rather than not at all.
-    fn may_be_done_by_others(&self, record: &Record) -> bool {
-        let pops_at = self.pops_at(record);
-        let came_due = pops_at >= self.away_since && self.held_until - pops_at >= HOLD_MS;
-        let is_shared = self.placements.get(record.placement).replicas.len() > 1;
-        came_due && is_shared && record.state == State::Armed
     }
 
     /// Asks for the callback of a slot that is in no list.
@@ -172,6 +162,7 @@ impl Shard {
         } else {
             match outcome {
                 CallbackOutcome::Delivered => self.pop_over(tick, ticket.slot, true, outbox),
+                CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
                 CallbackOutcome::Stale => self.attempt(now, ticket.slot, ticket.host, outbox),
                 _ => self.pop_failed(tick, ticket.slot, outbox),
             }
@@ -188,9 +179,9 @@ impl Shard {
             self.counters.waiting -= 1;
             if self.is_next_ranks_turn(tick, self.records.get(slot)) {
                 self.hand_over(tick, slot);
-                continue;
+            } else if !self.waits_for_others(tick, slot, outbox) {
+                self.attempt(now, slot, host, outbox);
             }
-            self.attempt(now, slot, host, outbox);
         }
         self.hosts.list_if_troubled(host);
     }
@@ -454,3 +445,7 @@ impl OldestFailing {
         self.present.into_iter().chain(self.former).min()
     }
 }
+
+#[cfg(test)]
+#[path = "pops_tests.rs"]
+mod pops_tests;

@@ -3,7 +3,7 @@
 //! a timer has ended only on a node that is still to hold it: on others it may be older than a
 //! timer that was written anew.
 
-use crate::base::ids::{PeerIndex, PeerSet, TimerId};
+use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::timer::definition::Content;
@@ -11,7 +11,6 @@ use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy, decode_messa
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView};
-use super::record::Record;
 
 /// Reads that wait at a time; above it 503.
 const READS_MAX: usize = 65_536;
@@ -72,10 +71,14 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> Option<Answer> {
         self.counters.reads += 1;
-        let held = self.find(target.id).map(|slot| *self.records.get(slot));
-        if let Some(held) = held.filter(|held| self.peers.is_alone() || self.is_trusted(held)) {
-            return Some(self.answer_of(now, &held));
+        let asked_at = now.mono.tick_floor();
+        let slot = self.find(target.id);
+        if let Some(slot) =
+            slot.filter(|slot| self.peers.is_alone() || self.is_trusted(asked_at, *slot))
+        {
+            return Some(self.answer_of(now, slot));
         }
+        let held = slot.map(|slot| *self.records.get(slot));
         if self.peers.is_alone() {
             return Some(Answer::NotFound);
         }
@@ -86,24 +89,39 @@ impl Shard {
         let plan = self.plan_known(target, factor, held.as_ref());
         let own = self.peers.own();
         let listed = self.peers.view.peers_of(&plan.placement.replicas);
-        // Last of all everybody: a timer may be with stand-ins that have not handed it over yet.
-        let others = self.peers.view.connected_nodes().intersection(self.peers.alive());
-        let left = listed.union(plan.extras).union(others).without(own);
-        let asked_at = now.mono.tick_floor();
+        // Last of all everybody who is not dead: a timer may be with stand-ins that have not handed
+        // it over yet.
+        let others = self.peers.view.connected_nodes().minus(self.peers.dead());
+        let others = others.minus(self.peers.http());
+        let mut left = listed.union(plan.extras).union(others).without(own);
+        if slot.is_some_and(|slot| self.is_unheard(slot, target.id)) {
+            left = left.minus(self.peers.dead());
+        }
         let id = target.id;
         let waiting = Waiting { from, id, asked: own, asked_at, left, listed, is_unsure: false };
         self.ask_next(now, waiting, outbox)
     }
 
-    /// Whether what is held here is the latest that is known of a timer. A node that is not on the
-    /// list any more is not told of writes.
-    fn is_trusted(&self, held: &Record) -> bool {
-        let is_own = self.placements.get(held.placement).own.is_some();
-        let is_planted = is_planted(Bug::TombstoneOffTheListAnswersReads);
-        is_own && (held.is_live() || is_planted || !self.is_misplaced(held))
+    /// Whether what is held here answers reads. A node that has just started may not have been told
+    /// yet what others keep for it.
+    fn is_trusted(&self, tick: Tick, slot: Slot) -> bool {
+        !self.questions.is_fresh(tick) && self.is_latest(slot)
     }
 
-    fn answer_of(&self, now: Now, held: &Record) -> Answer {
+    /// Whether what is held here is the latest that is known of a timer, as far as this node can
+    /// tell. One that was away may have missed a write; one that is not on the list any more is not
+    /// told of writes.
+    fn is_latest(&self, slot: Slot) -> bool {
+        let held = self.records.get(slot);
+        let is_own = self.placements.get(held.placement).own.is_some();
+        let is_planted = is_planted(Bug::TombstoneOffTheListAnswersReads);
+        is_own
+            && !self.is_unheard(slot, held.id)
+            && (held.is_live() || is_planted || !self.is_misplaced(held))
+    }
+
+    fn answer_of(&self, now: Now, slot: Slot) -> Answer {
+        let held = self.records.get(slot);
         match held.is_live() {
             true => Answer::Found(Box::new(self.view_of(held, now))),
             false => Answer::NotFound,
@@ -125,12 +143,16 @@ impl Shard {
         None
     }
 
-    /// Nobody else knows of the timer. A copy held here is what there is of it.
+    /// Nobody else knows of the timer: what is held here is what there is of it. Were others not
+    /// heard, that answers only if nothing can have been missed.
     fn answer_without_others(&self, now: Now, waiting: &Waiting) -> Answer {
         let is_unsure = waiting.is_unsure || !waiting.left.is_empty();
-        let held = self.find(waiting.id).map(|slot| self.records.get(slot));
-        match held.filter(|held| held.is_live()) {
-            Some(held) if !is_unsure => self.answer_of(now, held),
+        let slot = self.find(waiting.id);
+        let is_live = slot.is_some_and(|slot| self.records.get(slot).is_live());
+        match slot {
+            Some(slot) if self.is_latest(slot) || is_live && !is_unsure => {
+                self.answer_of(now, slot)
+            }
             _ if is_unsure => Answer::Refused(Refusal::NoReplica),
             _ => Answer::NotFound,
         }
@@ -210,17 +232,27 @@ impl Shard {
     }
 
     /// The answer to a peer's fetch: a copy, or the tombstone of a rightful holder. It carries the
-    /// timer's age in place of its start, for the asking node knows nothing of our clock.
-    pub(super) fn fetched(&mut self, now: Now, id: TimerId) -> Option<Vec<u8>> {
-        let record = *self.records.get(self.find(id)?);
-        if !record.is_live() && !self.is_trusted(&record) {
-            return None;
+    /// timer's age in place of its start, for the asking node knows nothing of our clock. A node
+    /// that may have missed something does not know enough itself.
+    pub(super) fn fetched(
+        &mut self,
+        now: Now,
+        id: TimerId,
+    ) -> Result<Vec<u8>, PeerResult<'static>> {
+        let slot = self.find(id).ok_or(PeerResult::NotFound)?;
+        if self.is_unheard(slot, id) {
+            return Err(PeerResult::Wanted);
         }
-        let now_ms = now.mono.tick_floor().0;
+        let record = *self.records.get(slot);
+        let tick = now.mono.tick_floor();
+        if !record.is_live() && !self.is_latest(slot) {
+            return Err(PeerResult::NotFound);
+        }
+        let now_ms = tick.0;
         let mut copy = self.copy_of(&record);
         copy.start_ms = now_ms - copy.start_ms.min(now_ms);
         let mut bytes = Vec::new();
         PeerMessage::Copy(copy).encode(&mut bytes);
-        Some(bytes)
+        Ok(bytes)
     }
 }

@@ -163,6 +163,10 @@ impl Shard {
             return;
         }
         self.reconcile.portion_at = tick;
+        if !self.questions.is_idle() {
+            // What is held here may be outdated: it is asked about before it is given away.
+            return;
+        }
         let mut looks = LOOKS_PER_TICK;
         while looks > 0 {
             let offers = self.reconcile.offers;
@@ -375,8 +379,11 @@ impl Shard {
         placement.actives = self.carried_actives(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
-        // Those who are on the former list, too, are only asked whether they hold the timer: they
-        // take the new list over together with all others when the move is finished.
+        // Those who are on the former list, too, are asked whether they hold the timer and agree:
+        // one that believes a new holder dead would go on on its own list. They take the new list
+        // over together with all others when the move is finished; where all of it act already,
+        // they would at once, and are only asked whether they hold the timer.
+        let is_under_way = self.is_under_way(&list, placement.actives);
         let held = self.standing_of(&record);
         let moved = Standing { actives: placement.actives, list_digest: list.digest(), ..held };
         let held_bytes = outbox.encode(&PeerMessage::Standing(held));
@@ -387,7 +394,8 @@ impl Shard {
                 self.send_moved(slot, peer, &placement, outbox);
                 continue;
             }
-            let bytes = if holders.contains(peer) { &held_bytes } else { &moved_bytes };
+            let is_holder = holders.contains(peer);
+            let bytes = if is_holder && !is_under_way { &held_bytes } else { &moved_bytes };
             self.offer(peer, record.id, bytes.clone(), outbox);
         }
         if waiting.is_empty() || is_planted(Bug::DropBeforeNewHolderAcknowledged) {
@@ -428,12 +436,15 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let moving = self.reconcile.moves.get(&id.0).copied();
         let slot = self.find(id);
-        // A core that was away may be behind: it asks, and gives nothing away until those that know
-        // better have had the time to tell.
-        let is_behind = self.turn_at < self.held_until;
+        // What a core held through an absence may be outdated: it gives nothing away before those
+        // that know better have told.
+        let is_behind = slot.is_some_and(|slot| self.is_unheard(slot, id));
         match (moving, slot, result) {
             (None, Some(_), Some(PeerResult::Wanted)) if is_behind => {
                 self.walk(PeerSet::EMPTY.with(peer));
+            }
+            (None, Some(_), Some(PeerResult::Ahead | PeerResult::Otherwise)) => {
+                self.confirm(id, peer);
             }
             (None, Some(slot), Some(PeerResult::Wanted)) => {
                 let record = *self.records.get(slot);
@@ -458,7 +469,9 @@ impl Shard {
             {
                 self.send_moved(slot, peer, &moving.placement, outbox);
             }
-            (Some(moving), Some(_), Some(PeerResult::Held)) => {
+            (Some(moving), Some(_), Some(PeerResult::Held | PeerResult::Ahead))
+                if result == Some(PeerResult::Held) || moving.placement.own.is_none() =>
+            {
                 let waiting = moving.waiting.without(peer);
                 self.reconcile.moves.insert(id.0, Move { waiting, ..moving });
                 if waiting.is_empty() {
@@ -487,7 +500,8 @@ impl Shard {
             Some(_) => record.key() == moving.key,
             None => record.version == moving.key.version,
         };
-        let is_settled = is_same && record.state != State::InFlight;
+        let is_known = !self.is_unheard(slot, id);
+        let is_settled = is_same && is_known && record.state != State::InFlight;
         if !is_settled || !self.agrees(&former, &placement.replicas) {
             return self.look_again(tick, id);
         }
@@ -577,3 +591,7 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "moves_tests.rs"]
+mod moves_tests;

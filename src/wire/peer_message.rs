@@ -53,6 +53,8 @@ const BUSY: u8 = 4;
 const REFUSED: u8 = 5;
 const FOUND: u8 = 6;
 const NOT_FOUND: u8 = 7;
+const AHEAD: u8 = 8;
+const OTHERWISE: u8 = 9;
 
 /// How far a copy of a timer is. Two copies compare by (version, sequence); at the same key the
 /// ranks that act are united.
@@ -152,6 +154,10 @@ pub enum PeerResult<'a> {
     Found(&'a [u8]),
     /// To a fetch: not held, or deleted.
     NotFound,
+    /// To a standing: the receiver holds a later state, which it tells, or is making the next pop.
+    Ahead,
+    /// To a standing: the receiver holds this state, and believes another list right.
+    Otherwise,
 }
 
 /// Why a message is not taken.
@@ -286,6 +292,8 @@ impl PeerResult<'_> {
                 write_bytes(copy, out);
             }
             Self::NotFound => out.push(NOT_FOUND),
+            Self::Ahead => out.push(AHEAD),
+            Self::Otherwise => out.push(OTHERWISE),
         }
     }
 
@@ -293,6 +301,7 @@ impl PeerResult<'_> {
     pub fn encoded_bytes(&self) -> usize {
         match self {
             Self::Held | Self::Wanted | Self::Busy | Self::NotFound => 1,
+            Self::Ahead | Self::Otherwise => 1,
             Self::Refused(_) => 2,
             Self::Superseded { .. } => 10,
             Self::Found(copy) => 1 + leb128_bytes(copy.len() as u64) + copy.len(),
@@ -323,6 +332,8 @@ pub fn decode_result<'a>(input: &mut &'a [u8]) -> Result<PeerResult<'a>, PeerMes
         },
         FOUND => Ok(PeerResult::Found(bytes(input)?)),
         NOT_FOUND => Ok(PeerResult::NotFound),
+        AHEAD => Ok(PeerResult::Ahead),
+        OTHERWISE => Ok(PeerResult::Otherwise),
         _ => Err(PeerMessageError("unknown kind of result")),
     }
 }

@@ -245,6 +245,8 @@ fn results() {
         (PeerResult::Found(b""), 2),
         (PeerResult::Found(&[7; 200]), 203),
         (PeerResult::NotFound, 1),
+        (PeerResult::Ahead, 1),
+        (PeerResult::Otherwise, 1),
     ];
     for (result, bytes) in results {
         let mut out = Vec::new();
@@ -260,7 +262,7 @@ fn results() {
         assert_eq!(rest, [0xee]);
     }
     let refused = |bytes: &[u8]| decode_result(&mut &bytes[..]).expect_err("refused").0;
-    for kind in (0..=255).filter(|kind| !(1..=7).contains(kind)) {
+    for kind in (0..=255).filter(|kind| !(1..=9).contains(kind)) {
         assert_eq!(refused(&[kind, 1, 1, 1, 1, 1, 1, 1, 1, 1]), "unknown kind of result");
     }
     for reason in [0, 4, 255] {

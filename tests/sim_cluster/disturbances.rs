@@ -22,6 +22,8 @@ struct Disturbance {
     to_ns: u64,
     /// The node was dead all the time: a state that the others get used to.
     is_down: bool,
+    /// The node only got no time, or stopped in order.
+    is_pause: bool,
 }
 
 /// All that went wrong so far.
@@ -40,19 +42,50 @@ impl Disturbances {
 
     /// Something begins and ends at a known time.
     pub fn add(&mut self, whom: Whom, from_ns: u64, to_ns: u64) {
-        self.all.push(Disturbance { whom, from_ns, to_ns, is_down: false });
+        self.all.push(Disturbance { whom, from_ns, to_ns, is_down: false, is_pause: false });
+    }
+
+    /// A node gets no time, or stops in order.
+    pub fn pause(&mut self, node: usize, from_ns: u64, to_ns: u64) {
+        let whom = Whom::Node(node);
+        self.all.push(Disturbance { whom, from_ns, to_ns, is_down: false, is_pause: true });
+    }
+
+    /// Whether nodes have at most died, stopped, returned or frozen between the two times: nobody
+    /// that lived was cut off from another.
+    pub fn has_only_pauses(&self, from_ns: u64, to_ns: u64) -> bool {
+        let is_meant = |one: &&Disturbance| one.from_ns <= to_ns && one.to_ns >= from_ns;
+        self.all.iter().filter(is_meant).all(|one| one.is_down || one.is_pause)
+    }
+
+    /// Whether nothing was wrong with a node between the two times.
+    pub fn is_well(&self, node: usize, from_ns: u64, to_ns: u64) -> bool {
+        let is_meant = |one: &Disturbance| {
+            let is_its = match one.whom {
+                Whom::Node(whom) => whom == node,
+                Whom::Pair(a, b) => a == node || b == node,
+            };
+            is_its && one.from_ns <= to_ns && one.to_ns >= from_ns
+        };
+        !self.all.iter().any(is_meant)
     }
 
     /// A node dies.
     pub fn down(&mut self, node: usize, now_ns: u64) {
         let whom = Whom::Node(node);
-        self.all.push(Disturbance { whom, from_ns: now_ns, to_ns: u64::MAX, is_down: true });
+        self.all.push(Disturbance {
+            whom,
+            from_ns: now_ns,
+            to_ns: u64::MAX,
+            is_down: true,
+            is_pause: false,
+        });
     }
 
     /// A node took with it what it had not handed over: as if it had been dead since.
     pub fn left(&mut self, node: usize, from_ns: u64, now_ns: u64) {
         let whom = Whom::Node(node);
-        self.all.push(Disturbance { whom, from_ns, to_ns: now_ns, is_down: true });
+        self.all.push(Disturbance { whom, from_ns, to_ns: now_ns, is_down: true, is_pause: false });
     }
 
     /// A node was not itself since then: whatever only one of the two was told may be lost, as if

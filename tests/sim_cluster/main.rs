@@ -18,6 +18,7 @@ mod network;
 mod nodes;
 mod operators;
 mod options;
+mod pauses;
 #[path = "../sim/planted.rs"]
 mod planted;
 #[path = "../sim/random.rs"]

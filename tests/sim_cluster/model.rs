@@ -136,6 +136,8 @@ pub struct Model {
     pub pops: BTreeMap<(usize, u64), Vec<Attempted>>,
     /// What each process last began and last delivered of a write.
     last: BTreeMap<(usize, u64, usize), (u64, u64)>,
+    /// The highest pop of a write that any host has seen begin, and when.
+    highest: BTreeMap<usize, (u64, u64)>,
     /// Those of them that the process has held no more since.
     forgotten: BTreeSet<(usize, u64, usize)>,
     pub disturbances: Disturbances,
@@ -169,6 +171,7 @@ impl Model {
             timers: BTreeMap::new(),
             pops: BTreeMap::new(),
             last: BTreeMap::new(),
+            highest: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             disturbances: Disturbances::of(sites),
             reloads: Vec::new(),
@@ -399,10 +402,40 @@ impl Model {
         if is_again && !is_rival && !is_older && was_away_ns < self.away_ns {
             return broken("T5", format!("{} after {last:?}", text()));
         }
+        self.is_in_order(write, place, sequence, now_ns)?;
+        let highest = self.highest.entry(name).or_default();
+        *highest = (*highest).max((sequence, now_ns));
         let last = self.last.entry(key).or_default();
         // Made again, it is counted anew.
         *last = (sequence, if is_again { 0 } else { last.1 });
         Ok(())
+    }
+
+    /// T5 at the host: its numbers do not fall, whichever nodes pop, as long as these can talk.
+    fn is_in_order(&self, write: &Write, place: Place, sequence: u64, now_ns: u64) -> Checked {
+        let Some(&(highest, at_ns)) = self.highest.get(&write.name) else { return Ok(()) };
+        let wish = write.wish.expect("a pop has one");
+        let from_ns = now_ns.saturating_sub(RECOVERY_NS + wish.interval_ms * MS);
+        if sequence >= highest
+            || !self.has_only_pauses(from_ns.min(at_ns), now_ns)
+            || !self.host_is_well(wish.host, from_ns, now_ns)
+            || self.may_be_lost(write, now_ns)
+            || self.disturbances.longest_ns(write.sent_ns, now_ns) >= self.away_ns
+        {
+            return Ok(());
+        }
+        broken(
+            "T5 order",
+            format!("{sequence} after {highest} by {place:?}: {write:?} at {now_ns}"),
+        )
+    }
+
+    /// Whether nodes that lived could talk and knew each other: they were only stopped, killed,
+    /// frozen, and came back.
+    pub fn has_only_pauses(&self, from_ns: u64, to_ns: u64) -> bool {
+        !self.has_sites
+            && self.disturbances.has_only_pauses(from_ns, to_ns)
+            && self.reloads.iter().all(|reload| reload.0 > to_ns || reload.1 < from_ns)
     }
 
     /// Whether there was no trouble, and all nodes knew each other.
@@ -433,11 +466,23 @@ impl Model {
             && self.is_steady(now_ns - RECOVERY_NS, now_ns)
             && self.disturbances.impaired_max(from_ns, now_ns) < write.replicas.min(later.replicas)
             && was_away_ns < self.away_ns;
-        if is_quiet || is_kept {
+        // Nodes that froze or came back ask before they pop, and are told before they pop.
+        let is_asked = !self.acknowledges_first
+            && self.has_only_pauses(from_ns, now_ns)
+            && was_away_ns < self.away_ns
+            && !self.may_be_lost(later, now_ns)
+            && !self.is_made_again(write, later);
+        if is_quiet || is_kept || is_asked {
             let invariant = if later.wish.is_some() { "T7" } else { "T6" };
             return broken(invariant, format!("pop of {write:?} after {later:?}"));
         }
         Ok(())
+    }
+
+    /// Whether the earlier of two writes may have been made again as the later one: it was not
+    /// answered when that was sent.
+    fn is_made_again(&self, earlier: &Write, later: &Write) -> bool {
+        earlier.acknowledged_ns().is_none_or(|done_ns| done_ns >= later.sent_ns)
     }
 
     /// T3, T4, T9: other callbacks of the same pop.
@@ -452,7 +497,7 @@ impl Model {
         let text =
             || format!("pop {sequence} of {write:?} at {now_ns} by {place:?} and {others:?}");
         if !is_quiet {
-            return Ok(());
+            return self.is_no_double_of_a_pause(write, (place, now_ns), others, &text);
         }
         for other in others {
             let is_own = (other.place.node, other.place.life) == (place.node, place.life);
@@ -470,6 +515,38 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// Nodes that stop, are killed and come back double no pop, but for one that was under way as
+    /// its node died; nor does one that froze, once it has told of its pop.
+    fn is_no_double_of_a_pause(
+        &self,
+        write: &Write,
+        (place, now_ns): (Place, u64),
+        others: &[Attempted],
+        text: &impl Fn() -> String,
+    ) -> Checked {
+        let wish = write.wish.expect("a pop has one");
+        let from_ns = now_ns.saturating_sub(RECOVERY_NS + wish.interval_ms * MS);
+        if !self.has_only_pauses(from_ns, now_ns)
+            || !self.host_is_well(wish.host, from_ns, now_ns)
+            || write.acknowledged_ns().is_none_or(|done_ns| done_ns + self.talk_ns > now_ns)
+            || self.may_be_lost(write, now_ns)
+            || self.acknowledges_first
+        {
+            return Ok(());
+        }
+        let is_told = |other: &Attempted| {
+            let told_ns = match other.told {
+                Some((told_ns, CallbackOutcome::Delivered)) => told_ns,
+                _ => return false,
+            };
+            let is_own = (other.place.node, other.place.life) == (place.node, place.life);
+            let was_able =
+                self.disturbances.is_well(other.place.node, told_ns, told_ns + self.talk_ns);
+            is_own || was_able && told_ns + self.talk_ns < now_ns
+        };
+        if others.iter().any(is_told) { broken("T3 pause", text()) } else { Ok(()) }
     }
 
     /// After all have settled, the first callback of a pop is on time.
@@ -518,7 +595,7 @@ impl Model {
                     && write.pops() > 0
                     && self.is_current(write, now_ns)
                     && !self.may_be_over(write, now_ns)
-                    && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
+                    && self.must_be_read(write, sent_ns, now_ns)
             });
             return match missed {
                 Some(write) => broken("C3", format!("not found: {write:?}")),
@@ -532,11 +609,25 @@ impl Model {
         };
         if let Some(later) = self.superseded_by(write)
             && later.acknowledged_ns().is_some_and(|done_ns| done_ns + self.talk_ns < sent_ns)
-            && self.is_steady(write.sent_ns.saturating_sub(RECOVERY_NS), now_ns)
+            && !self.is_made_again(write, later)
+            && self.must_be_read(later, sent_ns, now_ns)
         {
-            return broken("C3", format!("read {write:?} after {later:?}"));
+            return broken("C3", format!("read {write:?} after {later:?} at {now_ns}"));
         }
         Ok(())
+    }
+
+    /// Whether any node that answers a read must know of an acknowledged write: nodes may have
+    /// stopped, died, frozen and come back, but those that lived could talk.
+    fn must_be_read(&self, write: &Write, sent_ns: u64, now_ns: u64) -> bool {
+        let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        let is_read_in_calm = self.disturbances.has_only_pauses(sent_ns, now_ns);
+        let is_steady = self.is_steady(from_ns, now_ns);
+        let is_kept = !self.acknowledges_first
+            && self.has_only_pauses(from_ns, now_ns)
+            && !self.may_be_lost(write, now_ns)
+            && self.disturbances.longest_ns(from_ns, now_ns) < self.away_ns;
+        is_read_in_calm && (is_steady || is_kept)
     }
 
     /// Whether the last pop has been delivered, or may have been given up, even untried: those of

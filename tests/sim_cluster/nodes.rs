@@ -198,7 +198,7 @@ impl World {
         self.nodes[node].restart_ms = restart_ms;
         if self.members.is_member(node) {
             let until_ns = self.now_ns + STOP_NS;
-            self.model.disturbances.add(Whom::Node(node), self.now_ns, until_ns);
+            self.model.disturbances.pause(node, self.now_ns, until_ns);
         }
         for core in 0..self.options.shards[node] {
             self.deliver(Place { node, life, core }, Input::StopPopping);

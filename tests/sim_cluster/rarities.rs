@@ -34,10 +34,13 @@ pub enum Rarity {
     Exchanged = 7,
     /// A plot with timers that do not pop for long: nobody hears by the next pop that one is gone.
     LongIntervals = 8,
+    /// Nodes stop, die, freeze and return, and nothing else is wrong, while clients write again and
+    /// again what they wrote before (see `pauses.rs`).
+    Pauses = 9,
 }
 
 impl Rarity {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -46,6 +49,7 @@ impl Rarity {
         Self::Slow,
         Self::Exchanged,
         Self::LongIntervals,
+        Self::Pauses,
     ];
 }
 
@@ -63,6 +67,8 @@ impl Rarities {
             let percent = match (kind, trouble) {
                 (Rarity::LongIntervals, Trouble::Plot) => PERCENT_OF_SOME,
                 (Rarity::LongIntervals, _) | (_, Trouble::Plot) => 0,
+                (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
+                (Rarity::Pauses, _) => 0,
                 (Rarity::OldFiles, _) if has_operator => PERCENT_OF_SOME,
                 (Rarity::OldFiles, _) | (_, Trouble::None) => 0,
                 _ => PERCENT,
@@ -92,8 +98,8 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::HalfOpen => in_turn(draw, options, made, half_open),
             Rarity::Slow => in_turn(draw, options, made, slow),
             Rarity::Exchanged => in_turn(draw, options, made, exchanged),
-            // The plot sees to it.
-            Rarity::LongIntervals => {}
+            // The plots see to it.
+            Rarity::LongIntervals | Rarity::Pauses => {}
         }
     }
 }

@@ -40,7 +40,44 @@ pub struct Asked {
 /// Longest time until the answer, from when the node has the request.
 const ANSWER_NS: u64 = 10_000_000_000;
 
+/// When a write that was acknowledged is read through every node.
+const PROBES_MS: [u64; 4] = [400, 1_900, 5_700, 14_000];
+/// Names of the operations that do so begin here, far beyond those of the story.
+/// How long such a read is on its way.
+const PROBE_NS: u64 = 100_000;
+const PROBE_NAMES: usize = 10_000_000;
+
 impl World {
+    /// Reads a timer through every node that takes requests, as a client does that knows what its
+    /// write was answered.
+    pub fn probe(&mut self, name: usize) {
+        let Some(id) = self.model.writes[&name].id else { return };
+        let factor = self.asked[&name].ask.factor.or(self.model.factor_of(id));
+        for node in 0..self.nodes.len() {
+            if !self.nodes[node].takes_requests() || self.member_of(node) != node {
+                continue;
+            }
+            self.probes += 1;
+            let name = PROBE_NAMES + self.probes;
+            let ask = Ask { name, id: Some(id), factor, filter: None, wish: None, is_read: true };
+            let (at_ns, patience_ms) = (self.now_ns, 0);
+            let kind = Kind::Read(Target::Chosen(id));
+            let operation = Operation { name, at_ns, node, kind, patience_ms, loses_reply: false };
+            let asked = Asked {
+                ask,
+                operation,
+                tried: TRIES_MAX,
+                node,
+                sent_ns: self.now_ns,
+                life: None,
+                is_answered: false,
+                is_over: true,
+            };
+            self.asked.insert(name, asked);
+            self.schedule(self.now_ns + PROBE_NS, Event::Request(name));
+        }
+    }
+
     /// A client tries an operation for the nth time.
     pub fn operate(&mut self, operation: Operation, tried: usize, at_node: usize) {
         let (target, wish, is_read) = match operation.kind {
@@ -105,8 +142,11 @@ impl World {
             self.model.closed(name, self.now_ns, Closed::NoEffect);
             return self.try_next(name);
         }
-        let shards = u64::from(self.options.shards[node]);
-        let core = self.interleaving.range(0, shards - 1) as u16;
+        let shards = self.options.shards[node];
+        let core = match name {
+            PROBE_NAMES.. => (name % usize::from(shards)) as u16,
+            _ => self.interleaving.range(0, u64::from(shards) - 1) as u16,
+        };
         let life = self.nodes[node].life;
         self.asked.get_mut(&name).expect("it was sent").life = Some(life);
         self.unanswered.insert((self.now_ns, name));
@@ -155,6 +195,9 @@ impl World {
                     self.created.insert(operation.name, (id.0, *factor, *filter));
                 }
                 self.schedule(self.now_ns, Event::Acknowledged(name));
+                for after_ms in PROBES_MS {
+                    self.schedule(self.now_ns + after_ms * 1_000_000, Event::Probe(name));
+                }
                 self.schedule_pop(name, 1);
                 self.doom(place.node, Doom::Answer);
             }

@@ -3,6 +3,7 @@
 
 use super::callback_world::Behaviour;
 use super::options::{Options, Trouble};
+use super::pauses::pauses;
 use super::random::{Purpose, Stream};
 use super::rarities::{Rarity, rare_faults};
 
@@ -210,6 +211,9 @@ impl Story {
         let mut story = Self { options, operations, faults };
         if story.options.trouble == Trouble::Plot {
             plot(&mut story);
+        }
+        if story.options.rarities.kinds.contains(&Rarity::Pauses) {
+            pauses(&mut story);
         }
         story
     }

@@ -41,6 +41,8 @@ pub enum Event {
     },
     /// A write was acknowledged in the turn before.
     Acknowledged(usize),
+    /// A write was acknowledged a while ago: it is read through every node.
+    Probe(usize),
     Arrive(ConnectionId, End),
     DialTimeout(ConnectionId),
     Ended {
@@ -101,6 +103,7 @@ pub struct World {
     pub refusals: BTreeMap<String, u64>,
     pub is_healed: bool,
     pub cleaned: usize,
+    pub probes: usize,
     cuts: Vec<Option<(usize, usize)>>,
     /// A hash over everything that was carried between nodes: too much for the trace.
     carried: u64,
@@ -153,6 +156,7 @@ impl World {
             refusals: BTreeMap::new(),
             is_healed: false,
             cleaned: 0,
+            probes: 0,
             cuts: Vec::new(),
             carried: 0,
             pops: Vec::new(),
@@ -222,6 +226,7 @@ impl World {
             Event::Impatient(name) | Event::Refused(name) => self.try_next(name),
             Event::Step { place, generation } => self.step(place, generation)?,
             Event::Acknowledged(name) => self.answer_checks(name)?,
+            Event::Probe(name) => self.probe(name),
             Event::Arrive(id, end) => self.arrive(id, end),
             Event::DialTimeout(id) => self.dial_timeout(id),
             Event::Ended { place, attempt } => self.deliver(place, Input::Ended(attempt)),
@@ -394,7 +399,7 @@ impl World {
                 let until_ns = ms_from_now(ms);
                 let frozen = &mut self.nodes[node].frozen_until_ns;
                 *frozen = until_ns.max(*frozen);
-                self.model.disturbances.add(Whom::Node(node), self.now_ns, until_ns);
+                self.model.disturbances.pause(node, self.now_ns, until_ns);
             }
             Fault::Cut { from, to, ms, is_both } => {
                 self.cut(from, to, ms);

@@ -113,6 +113,8 @@ impl Inbound {
             PeerResult::Busy => Answer::Other(PeerResult::Busy),
             PeerResult::Refused(reason) => Answer::Other(PeerResult::Refused(reason)),
             PeerResult::NotFound => Answer::Other(PeerResult::NotFound),
+            PeerResult::Ahead => Answer::Other(PeerResult::Ahead),
+            PeerResult::Otherwise => Answer::Other(PeerResult::Otherwise),
         };
         self.unanswered -= 1;
     }

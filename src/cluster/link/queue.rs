@@ -231,3 +231,25 @@ fn first_of(bytes: &[u8]) -> (usize, &[u8]) {
     let len = read_leb128(&mut rest).expect("a length was written before each message") as usize;
     (bytes.len() - rest.len() + len, &rest[..len])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks_of(message_bytes: usize, messages: u32) -> Vec<usize> {
+        let mut queue = Queue::new();
+        (0..messages).for_each(|purpose| queue.push(&vec![1; message_bytes], purpose));
+        queue.blocks.iter().map(|block| block.purposes.len()).collect()
+    }
+
+    #[test]
+    fn a_block_is_filled_to_its_bounds_and_not_beyond() {
+        let quarter_bytes = BLOCK_BYTES_MAX / 4;
+        let beside_bytes = leb128_bytes(quarter_bytes as u64);
+        assert_eq!(blocks_of(quarter_bytes - beside_bytes, 9), [4, 4, 1]);
+        assert_eq!(blocks_of(quarter_bytes, 5), [3, 2]);
+        assert_eq!(blocks_of(2 * BLOCK_BYTES_MAX, 2), [1, 1], "a block of its own");
+        let messages_max = BLOCK_MESSAGES_MAX as u32;
+        assert_eq!(blocks_of(1, messages_max + 1), [BLOCK_MESSAGES_MAX, 1]);
+    }
+}

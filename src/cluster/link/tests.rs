@@ -199,6 +199,25 @@ fn the_window_is_kept_and_what_is_longer_goes_alone() {
 }
 
 #[test]
+fn no_more_messages_are_under_way_than_the_other_side_keeps() {
+    let mut link = opened(WIDE);
+    let push = |link: &mut Link<u32>, count: u32| {
+        (0..count).for_each(|purpose| link.push(&[0], purpose).expect("room"));
+    };
+    let sent = |link: &mut Link<u32>| {
+        let counts = counts_of(&written(link, START));
+        counts.into_iter().map(usize::from).sum::<usize>()
+    };
+    push(&mut link, WINDOW_MESSAGES_MAX as u32 - 10);
+    assert_eq!(sent(&mut link), WINDOW_MESSAGES_MAX - 10);
+    push(&mut link, 20);
+    assert_eq!(sent(&mut link), 10);
+    link.clear(|_| {});
+    push(&mut link, 5);
+    assert_eq!(sent(&mut link), 0, "what was forgotten is under way as well");
+}
+
+#[test]
 fn frames_are_cut_at_64_kib() {
     let mut link = opened(WIDE);
     for purpose in 0..200 {
@@ -380,7 +399,7 @@ fn results_that_have_no_place() {
     let unsent = protocol("results of messages that were not sent");
     assert_eq!(refusal(&results(4, 0, &[4])), unsent);
     assert_eq!(refusal(&results(u16::MAX, 0, &[3])), unsent);
-    for body in [&[][..], &[2], &[4], &[3, 0], &[2, 1], &[0, 2, 0, 2], &[0, 9, 2], &[0x83, 0]] {
+    for body in [&[][..], &[2], &[4], &[3, 0], &[2, 1], &[0, 2, 0, 2], &[0, 10, 2], &[0x83, 0]] {
         assert_eq!(refusal(&results(3, 0, body)), protocol("malformed results"), "{body:?}");
     }
     let messages = frame(FrameKind::Messages, 0, 0, b"");
@@ -429,6 +448,18 @@ fn a_peer_that_sends_more_than_any_window_is_refused() {
         let bytes = frame(FrameKind::Messages, 1, first, &body);
         let refused = inbound.received(START, &bytes, |_, _, _| {});
         assert_eq!(refused, if first < 16 { Ok(()) } else { expected }, "{first}");
+    }
+}
+
+#[test]
+fn the_longest_copy_is_found_and_a_longer_one_refused() {
+    for (bytes, expected) in [(MESSAGE_BYTES_MAX, "Found"), (MESSAGE_BYTES_MAX + 1, "Refused")] {
+        let (mut link, mut inbound) = (opened(WIDE), Inbound::new());
+        link.push(&[1], 0).expect("room");
+        arrived(&mut inbound, &written(&mut link, START));
+        inbound.answer(0, PeerResult::Found(&vec![7; bytes]));
+        let results = told(&mut link, START, &answered(&mut inbound));
+        assert!(results.len() == 1 && results[0].1.starts_with(expected), "{bytes} bytes");
     }
 }
 

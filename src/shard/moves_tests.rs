@@ -1,0 +1,198 @@
+//! Timers on their way to other nodes: who acts meanwhile, and what ends a move.
+
+use super::super::effects::{Answer, Event, PeerTicket, Request, Target};
+use super::super::harness_tests::{Cluster, content, definition};
+use super::*;
+use crate::base::ids::ShardIndex;
+use crate::shard::Shard;
+
+const IDS: Range<u64> = 1..20;
+
+fn target(id: TimerId) -> Target {
+    Target { id, factor: Some(2), filter: None }
+}
+
+fn put(cluster: &mut Cluster, node: usize, id: TimerId, seconds: (u64, u64)) {
+    let content = content();
+    let request = Request::Update(target(id), definition(seconds, 2, &content));
+    assert!(matches!(cluster.ask(node, request), Answer::Done { .. }));
+}
+
+fn shard(cluster: &mut Cluster, node: usize) -> &mut Shard {
+    cluster.nodes[node].shard.as_mut().expect("it is up")
+}
+
+fn record_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Record {
+    let shard = shard(cluster, node);
+    *shard.records.get(shard.find(id).expect("it is held"))
+}
+
+fn placement_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Placement {
+    let record = record_of(cluster, node, id);
+    *shard(cluster, node).placements.get(record.placement)
+}
+
+#[test]
+fn something_is_owed_while_a_walk_offers_or_an_offer_has_no_result() {
+    let somebody = PeerSet::EMPTY.with(PeerIndex(1));
+    let walk = |offer_to| Some(Walk { next: Slot(0), offer_to, seen: 0 });
+    assert!(!Reconcile::default().owes());
+    assert!(!Reconcile { walk: walk(PeerSet::EMPTY), ..Reconcile::default() }.owes());
+    assert!(Reconcile { walk: walk(somebody), ..Reconcile::default() }.owes());
+    assert!(Reconcile { again: Some(somebody), ..Reconcile::default() }.owes());
+    assert!(Reconcile { offers: 1, ..Reconcile::default() }.owes());
+}
+
+#[test]
+fn the_work_pauses_while_as_much_as_allowed_is_under_way() {
+    let portion_at = Tick(70);
+    let walk = Some(Walk { next: Slot(0), offer_to: PeerSet::EMPTY, seen: 0 });
+    let walking = |offers| Reconcile { walk, portion_at, offers, ..Reconcile::default() };
+    assert_eq!(walking(OFFERS_MAX - 1).next_wake(), Some(Tick(71)));
+    assert_eq!(walking(OFFERS_MAX).next_wake(), None);
+    let mut moving = walking(0);
+    let mut cluster = Cluster::new(3, true);
+    put(&mut cluster, 0, TimerId(7), (10, 10));
+    let holder = cluster.holders(TimerId(7))[0];
+    let placement = placement_of(&mut cluster, holder, TimerId(7));
+    let key = record_of(&mut cluster, holder, TimerId(7)).key();
+    for id in 0..MOVES_MAX as u64 {
+        assert_eq!(moving.next_wake(), Some(Tick(71)), "{id} moves");
+        moving.moves.insert(id, Move { key, placement, waiting: PeerSet::EMPTY });
+    }
+    assert_eq!(moving.next_wake(), None);
+    let later = VecDeque::from([(Tick(90), TimerId(1))]);
+    let waiting = Reconcile { portion_at, later, ..Reconcile::default() };
+    assert_eq!(waiting.next_wake(), Some(Tick(90)));
+    assert_eq!(Reconcile { portion_at, ..Reconcile::default() }.next_wake(), None);
+}
+
+/// Due too soon to be handed over, a timer is copied home from both of its stand-ins. The node that
+/// has got it waits behind those who act, whichever of the two told it.
+#[test]
+fn a_node_that_has_got_a_copy_does_not_act_before_the_move_is_finished() {
+    for id in IDS.map(TimerId) {
+        let mut cluster = Cluster::new(3, true);
+        let [returning, first, _] = cluster.list(id)[..] else { panic!("three nodes") };
+        cluster.kill(returning);
+        put(&mut cluster, first, id, (10, 30));
+        cluster.run_until(9);
+        let run_300_ms = |cluster: &mut Cluster| {
+            for _ in 0..3 {
+                cluster.now_ms += 100;
+                (0..3).for_each(|node| cluster.tick(node));
+            }
+        };
+        run_300_ms(&mut cluster);
+        cluster.return_empty(returning);
+        run_300_ms(&mut cluster);
+        let placement = placement_of(&mut cluster, returning, id);
+        assert_eq!((placement.own, placement.actives), (Some(0), 0b10), "{id:?}");
+        cluster.run_until(60);
+        let pops: Vec<_> = cluster.pops.iter().map(|pop| (pop.0, pop.2)).collect();
+        assert_eq!(pops, [(10, 1), (20, 2), (30, 3)]);
+        assert_ne!(cluster.pops[0].1, returning);
+        cluster.audit();
+    }
+}
+
+/// It popped, or was written, after the move had begun: those on the new list hold what it was.
+#[test]
+fn a_move_of_an_earlier_state_is_not_finished() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let [returning, first, _] = cluster.list(id)[..] else { panic!("three nodes") };
+    cluster.kill(returning);
+    put(&mut cluster, first, id, (100, 300));
+    let record = record_of(&mut cluster, first, id);
+    let held = placement_of(&mut cluster, first, id);
+    let tick = cluster.now().mono.tick_floor();
+    let shard = shard(&mut cluster, first);
+    let right = shard.configured(&record);
+    let placement = shard.placement(right, held.sites, held.factor);
+    assert!(placement.own.is_some() && placement.replicas != held.replicas);
+    let (key, waiting) = (record.key(), PeerSet::EMPTY);
+    let earlier = StateKey { sequence: key.sequence + 1, ..key };
+    for (key, is_finished) in [(earlier, false), (key, true)] {
+        let moving = Move { key, placement, waiting };
+        shard.reconcile.moves.insert(id.0, moving);
+        shard.finish_move(tick, id, &mut Outbox::default());
+        let slot = shard.find(id).expect("it is held");
+        let present = shard.placements.get(shard.records.get(slot).placement).replicas;
+        assert_eq!(present == right, is_finished);
+        assert_eq!(shard.counters.moved, u64::from(is_finished));
+        assert!(shard.reconcile.queued.contains(&id.0), "it is looked at again");
+    }
+}
+
+#[test]
+fn a_death_ends_the_moves_that_wait_for_it_alone() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    put(&mut cluster, 0, id, (100, 300));
+    let holder = cluster.holders(id)[0];
+    let placement = placement_of(&mut cluster, holder, id);
+    let key = record_of(&mut cluster, holder, id).key();
+    let now = cluster.now();
+    let shard = shard(&mut cluster, holder);
+    for (id, waiting) in [(1, 1), (2, 2), (3, 1)] {
+        let waiting = PeerSet::EMPTY.with(PeerIndex(waiting));
+        shard.reconcile.moves.insert(id, Move { key, placement, waiting });
+    }
+    shard.abandon_moves(now, PeerIndex(1));
+    assert_eq!(shard.reconcile.moves.keys().copied().collect::<Vec<_>>(), [2]);
+    assert_eq!(shard.reconcile.misplaced(), 3, "those that ended are looked at again");
+}
+
+/// Two copies of one state whose masks differ, as after a split: the ranks of both act. Another
+/// list, which is not preferred, says nothing.
+#[test]
+fn masks_of_two_copies_at_one_key_are_united() {
+    for (is_same_list, expected) in [(true, 0b11), (false, 0b01)] {
+        let mut cluster = Cluster::new(3, true);
+        let id = TimerId(7);
+        put(&mut cluster, 0, id, (100, 300));
+        let [first, second, third] = cluster.list(id)[..] else { panic!("three nodes") };
+        let now = cluster.now();
+        let from = cluster.peer(first, second);
+        let record = record_of(&mut cluster, first, id);
+        let placement = placement_of(&mut cluster, first, id);
+        let other = cluster.nodes[third].view.own_hash();
+        let shard = shard(&mut cluster, first);
+        let slot = shard.find(id).expect("it is held");
+        let mine = shard.ranks_of(&placement.replicas, PeerSet::EMPTY.with(shard.peers.own()));
+        assert_eq!(mine, 0b01);
+        shard.place(slot, &Placement { actives: mine, ..placement });
+        let content = shard.payloads.get(record.payload).to_vec();
+        let mut copy = shard.copy_of(&record);
+        copy.body =
+            Some(crate::wire::peer_message::CopyBody { authority: "host:80", content: &content });
+        copy.standing.actives = 0b10;
+        if !is_same_list {
+            copy.replicas = [other, placement.replicas.as_slice()[0]].into_iter().collect();
+        }
+        let mut message = Vec::new();
+        PeerMessage::Copy(copy).encode(&mut message);
+        let message = crate::wire::peer_message::decode_message(&mut &message[..]).expect("whole");
+        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
+        let event = Event::PeerMessage { ticket, from, clock_offset_ns: 0, message };
+        shard.handle(now, event, &mut Outbox::default());
+        let present = placement_of(&mut cluster, first, id);
+        assert_eq!((present.replicas, present.actives), (placement.replicas, expected));
+    }
+}
+
+/// A node that has just come back may fall silent again, or has not been shown all that it missed.
+#[test]
+fn a_return_is_settled_when_all_was_shown_and_some_time_has_passed() {
+    let mut cluster = Cluster::new(2, true);
+    cluster.run_until(20);
+    let tick = cluster.now().mono.tick_floor();
+    let shard = shard(&mut cluster, 0);
+    let silence_ms = 2 * shard.config.cluster.dead_after_ms;
+    shard.peers.returned_at = tick;
+    assert!(!shard.is_settled(tick) && !shard.is_settled(tick + (silence_ms - 1)));
+    assert!(shard.is_settled(tick + silence_ms));
+    shard.reconcile.offers = 1;
+    assert!(!shard.is_settled(tick + silence_ms));
+}

@@ -1,0 +1,423 @@
+//! Asking others before a pop, where they may have done it or may have changed the timer.
+//!
+//! Two things make a pop doubtful. A core that was *away* (its process was stopped, its machine
+//! froze, it got no time) may have missed writes and pops of anything it holds. And when the turn
+//! of another rank has come, that rank may be making the pop. In both cases the core says how far
+//! it is ([`PeerMessage::Standing`]) and waits: whoever knows more, or is making the pop, says so
+//! ([`PeerResult::Ahead`]) and tells it.
+//!
+//! A core that has just started is in doubt as well: what it gets may have been kept for it for a
+//! while, and others may have done since what is overdue. It asks about what comes due in its first
+//! seconds.
+//!
+//! A core that was away asks about everything that it holds, in portions; what comes due before its
+//! turn is asked about at once. It has heard of a timer when all who may have taken writes of it
+//! meanwhile have answered, or are dead by its own count. Until then the timer pops not, and
+//! answers no read.
+
+use std::collections::BTreeMap;
+
+use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::limits::{ClusterLimits, RANK_DELAY_MS};
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::{Now, Tick};
+use crate::timer::version::StateKey;
+use crate::wire::peer_message::{PeerMessage, PeerResult, Standing};
+
+use super::Shard;
+use super::effects::{Outbox, Purpose};
+use super::record::{Record, State};
+
+/// Records asked about without an answer, beside those that are due.
+const ASKED_MAX: usize = 1_024;
+/// Timers that are due and wait for answers; further ones wait until there is room.
+const DUE_MAX: usize = 16_384;
+/// Records looked at per tick after an absence; one takes a message to each of the others.
+const LOOKS_PER_TICK: usize = 96;
+/// Pause before those are asked again who know more and have not told it yet.
+const ASK_AGAIN_MS: u64 = 50;
+/// After an absence a peer that is believed alive and does not answer is waited for no longer than
+/// this beyond the time after which it would be declared dead: its core may get no time, while
+/// others of its node tell that the node lives.
+const BEYOND_DEATH_MS: u64 = 5_000;
+/// Absences after which a core that never gets time for long pops without an answer, since it gets
+/// none in time: late rather than not at all.
+const ABSENCES_MAX: u8 = 2;
+
+/// What is asked about one timer.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    key: StateKey,
+    /// Those who have not answered.
+    waiting: PeerSet,
+    /// Those of them whose answer is under way.
+    asked: PeerSet,
+    /// Those of these whose answer does not count: they have told since that they go on.
+    outdated: PeerSet,
+    /// Those who have told that the timer is overdue with them, whatever is believed of them.
+    told: PeerSet,
+    /// When it was asked first.
+    since: Tick,
+    /// Whether the timer is due, and waits for this.
+    is_due: bool,
+    /// Whether this core may have missed something about the timer while it was away.
+    is_unheard: bool,
+    /// Absences of this core since.
+    absences: u8,
+}
+
+impl Question {
+    /// Asks some about a timer that is not due yet.
+    fn new(key: StateKey, waiting: PeerSet, tick: Tick) -> Self {
+        Self {
+            key,
+            waiting,
+            asked: PeerSet::EMPTY,
+            outdated: PeerSet::EMPTY,
+            told: PeerSet::EMPTY,
+            since: tick,
+            is_due: false,
+            is_unheard: false,
+            absences: 0,
+        }
+    }
+}
+
+/// What a shard has asked others.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    open: BTreeMap<u64, Question>,
+    /// After an absence: everything from this slot on has not been asked about.
+    walk: Option<Slot>,
+    /// When the core started, and until when all that comes due is asked about.
+    started_at: Tick,
+    fresh_until: Tick,
+    /// Counts long absences: answers to what was asked before one say nothing.
+    life: u8,
+    walked_at: Tick,
+    looked_at: Tick,
+}
+
+impl Questions {
+    /// A core that starts, with nothing asked.
+    pub fn new(tick: Tick, limits: &ClusterLimits) -> Self {
+        let fresh_until = tick + 2 * limits.dead_after_ms;
+        Self { started_at: tick, fresh_until, ..Self::default() }
+    }
+
+    /// Whether this core has started so lately that others may know better.
+    pub fn is_fresh(&self, tick: Tick) -> bool {
+        tick < self.fresh_until
+    }
+
+    /// Whether this core may have missed something about a timer.
+    pub fn is_unheard(&self, slot: Slot, id: TimerId) -> bool {
+        self.walk.is_some_and(|next| slot >= next)
+            || self.open.get(&id.0).is_some_and(|question| question.is_unheard)
+    }
+
+    /// Whether anything is asked about, or still to be.
+    pub fn is_idle(&self) -> bool {
+        self.walk.is_none() && self.open.is_empty()
+    }
+
+    /// This core got no time. After a `long` absence nothing that was answered before counts.
+    pub fn was_away(&mut self, tick: Tick, is_long: bool) {
+        self.walk = Some(Slot(0));
+        if !is_long {
+            return;
+        }
+        self.life = self.life.wrapping_add(1);
+        self.open.retain(|_, question| question.is_due);
+        for question in self.open.values_mut() {
+            question.asked = PeerSet::EMPTY;
+            question.is_unheard = true;
+            question.absences = question.absences.saturating_add(1);
+            question.since = tick;
+        }
+    }
+
+    /// When there is something to do, given that nothing arrives.
+    pub fn next_wake(&self) -> Option<Tick> {
+        let is_walking = self.walk.is_some() && self.open.len() < ASKED_MAX;
+        match (is_walking, self.open.is_empty()) {
+            (true, _) => Some(self.walked_at + 1),
+            (false, false) => Some(self.looked_at + ASK_AGAIN_MS),
+            (false, true) => None,
+        }
+    }
+}
+
+impl Shard {
+    /// Whether this core may have missed something about a timer while it was away.
+    pub(super) fn is_unheard(&self, slot: Slot, id: TimerId) -> bool {
+        self.questions.is_unheard(slot, id)
+    }
+
+    /// Whether a pop that is due waits for what others say of it: then the slot, which is in no
+    /// list, is filed to be looked at again.
+    pub(super) fn waits_for_others(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) -> bool {
+        let record = *self.records.get(slot);
+        let is_unheard = self.is_unheard(slot, record.id) && !is_planted(Bug::WokenCorePopsUnheard);
+        if self.peers.is_alone()
+            || !is_unheard && !self.questions.is_fresh(tick) && !self.may_be_anothers(tick, &record)
+        {
+            return false;
+        }
+        let known = self.questions.open.get(&record.id.0).copied();
+        let known = known.filter(|question| question.key == record.key());
+        let mut question = known.unwrap_or_else(|| {
+            let waiting = self.whom_to_ask(tick, &record, is_unheard);
+            Question { is_unheard, ..Question::new(record.key(), waiting, tick) }
+        });
+        question.is_due = true;
+        let is_told_copies =
+            is_unheard && tick < self.held_until && self.has_holder_of_copies(&record);
+        if !is_told_copies && self.is_answered(tick, &mut question) {
+            self.questions.open.remove(&record.id.0);
+            return false;
+        }
+        if known.is_some() || self.questions.open.len() < DUE_MAX {
+            self.ask(slot, &mut question, outbox);
+            self.questions.open.insert(record.id.0, question);
+        }
+        let record = self.records.get_mut(slot);
+        record.state = if record.attempts == 0 { State::Armed } else { State::BackingOff };
+        self.wheel.insert(&mut self.links, slot, tick + ASK_AGAIN_MS);
+        true
+    }
+
+    /// Whether another rank's turn to pop has come, so that it may be doing it.
+    fn may_be_anothers(&self, tick: Tick, record: &Record) -> bool {
+        let placement = self.placements.get(record.placement);
+        let promotion = self.config.cluster.promotion;
+        let due = record.schedule().due(record.sequence + 1);
+        let is_on_time = tick < self.pops_at(record) + RANK_DELAY_MS;
+        let is_first = placement.delay_ms(promotion) == placement.delay_of_sites_ms();
+        placement.replicas.len() > 1 && !(is_first && is_on_time && tick >= due)
+    }
+
+    /// After an absence: all who may have taken writes of the timer meanwhile. Else those who are
+    /// believed alive and whose turn to pop has come.
+    fn whom_to_ask(&self, tick: Tick, record: &Record, is_unheard: bool) -> PeerSet {
+        let placement = self.placements.get(record.placement);
+        let view = &self.peers.view;
+        let frames = |peers: PeerSet| peers.minus(self.peers.http()).without(self.peers.own());
+        if is_unheard || self.questions.is_fresh(tick) {
+            let others = self.peers.not_dead().without(self.peers.own());
+            let stood_in = view.place(record.id, placement.factor, others);
+            let holders = view.peers_of(&placement.replicas).union(view.peers_of(&stood_in));
+            return frames(holders).minus(self.peers.dead());
+        }
+        let since_due_ms = tick - record.schedule().due(record.sequence + 1);
+        let promotion = self.config.cluster.promotion;
+        let ranks = placement.replicas.as_slice().iter().zip(0_u8..);
+        let has_come = |rank: u8| placement.delay_of(Some(rank), promotion) <= since_due_ms;
+        let their =
+            ranks.filter(|(_, rank)| has_come(*rank)).filter_map(|(&node, _)| view.peer_of(node));
+        frames(their.fold(PeerSet::EMPTY, PeerSet::with)).intersection(self.peers.alive())
+    }
+
+    /// Whether a holder is told whole copies only (an original node): it cannot be asked.
+    fn has_holder_of_copies(&self, record: &Record) -> bool {
+        let replicas = &self.placements.get(record.placement).replicas;
+        !self.peers.view.peers_of(replicas).intersection(self.peers.http()).is_empty()
+    }
+
+    /// Whether nobody is waited for any more.
+    fn is_answered(&self, tick: Tick, question: &mut Question) -> bool {
+        let limits = &self.config.cluster;
+        let (waiting, patience_ms) = match question.is_unheard {
+            true => {
+                let waiting = question.waiting.minus(self.peers.dead());
+                (waiting, limits.dead_after_ms + BEYOND_DEATH_MS)
+            }
+            // It makes a pop no longer than this. Just after the start, those that live are about
+            // to be connected with.
+            false => {
+                let is_early = tick - self.questions.started_at < limits.suspect_after_ms;
+                let gone = if is_early { self.peers.dead() } else { self.peers.not_alive() };
+                let waiting = question.waiting.minus(gone.minus(question.told));
+                (waiting, self.config.callbacks.timeout_ms + limits.suspect_after_ms)
+            }
+        };
+        question.waiting = waiting;
+        waiting.is_empty()
+            || tick - question.since >= patience_ms
+            || question.absences >= ABSENCES_MAX
+    }
+
+    /// Asks those who are alive and have not been asked.
+    fn ask(&self, slot: Slot, question: &mut Question, outbox: &mut Outbox) {
+        let able = question.waiting.intersection(self.peers.alive()).minus(question.asked);
+        if able.is_empty() {
+            return;
+        }
+        question.asked = question.asked.union(able);
+        let record = self.records.get(slot);
+        let purpose = Purpose::Question { id: record.id, life: self.questions.life };
+        let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(record)));
+        able.iter().for_each(|peer| outbox.tell(peer, purpose, bytes.clone()));
+    }
+
+    /// Somebody answered, or (`None`) will not.
+    pub(super) fn question_result(
+        &mut self,
+        now: Now,
+        peer: PeerIndex,
+        (id, life): (TimerId, u8),
+        result: Option<PeerResult<'_>>,
+    ) {
+        let tick = now.mono.tick_floor();
+        let is_current = life == self.questions.life;
+        let Some(question) = self.questions.open.get_mut(&id.0).filter(|_| is_current) else {
+            return;
+        };
+        question.asked = question.asked.without(peer);
+        if question.outdated.contains(peer) {
+            question.outdated = question.outdated.without(peer);
+            return;
+        }
+        match result {
+            Some(PeerResult::Held | PeerResult::Wanted | PeerResult::Otherwise) => {
+                question.waiting = question.waiting.without(peer);
+            }
+            // Whoever knows more tells it, and is asked again.
+            _ => {}
+        }
+        if question.waiting.is_empty() {
+            self.question_answered(tick, id);
+        }
+    }
+
+    fn question_answered(&mut self, tick: Tick, id: TimerId) {
+        let Some(question) = self.questions.open.get(&id.0).copied() else { return };
+        if !question.is_due {
+            self.questions.open.remove(&id.0);
+            return;
+        }
+        // It is taken out when the timer is looked at. One that has gone on meanwhile is not due.
+        let Some(slot) = self.find(id) else { return };
+        if question.key == self.records.get(slot).key()
+            && matches!(self.records.get(slot).state, State::Armed | State::BackingOff)
+        {
+            self.wheel.rearm(&mut self.links, slot, tick);
+        }
+    }
+
+    /// Whether this node makes the next pop of a timer, or is about to, so that whoever tells of
+    /// the timer (and may be asking) is to wait. Of two who ask each other the lower rank goes on.
+    pub(super) fn is_on_it(
+        &mut self,
+        slot: Slot,
+        asker: Option<PeerIndex>,
+        standing: &Standing,
+    ) -> bool {
+        let record = *self.records.get(slot);
+        if record.state == State::InFlight {
+            return true;
+        }
+        let Some(asker) = asker else { return false };
+        let tick = self.turn_at;
+        let placement = self.placements.get(record.placement);
+        let is_asker = |node: &NodeHash| self.peers.view.peer_of(*node) == Some(asker);
+        let rank = placement.replicas.as_slice().iter().position(is_asker);
+        let is_first = match (placement.own, rank) {
+            // Two lists have no common order of ranks, but their nodes have.
+            _ if placement.replicas.digest() != standing.list_digest => {
+                self.peers.own_hash() < self.peers.view.hash_of(asker)
+            }
+            (Some(own), Some(rank)) => usize::from(own) < rank,
+            (own, _) => own.is_some(),
+        };
+        let is_overdue = record.schedule().due(record.sequence + 1) <= tick;
+        let has_room = self.questions.open.len() < DUE_MAX;
+        let open = self.questions.open.get_mut(&record.id.0);
+        match open.filter(|question| question.key == record.key()) {
+            Some(question) if is_first => return question.is_due,
+            Some(question) => {
+                // It goes on: what it does is to be heard.
+                question.outdated = question
+                    .outdated
+                    .union(question.asked.intersection(PeerSet::EMPTY.with(asker)));
+                question.waiting = question.waiting.with(asker);
+                question.told = question.told.with(asker);
+            }
+            None if !is_first && is_overdue && has_room => {
+                let question = Question {
+                    told: PeerSet::EMPTY.with(asker),
+                    ..Question::new(record.key(), PeerSet::EMPTY.with(asker), tick)
+                };
+                self.questions.open.insert(record.id.0, question);
+            }
+            None => {}
+        }
+        false
+    }
+
+    /// A portion of the asking.
+    pub(super) fn ask_on(&mut self, now: Now, outbox: &mut Outbox) {
+        let tick = now.mono.tick_floor();
+        if self.questions.is_idle() || tick <= self.questions.walked_at {
+            return;
+        }
+        self.questions.walked_at = tick;
+        if tick - self.questions.looked_at >= ASK_AGAIN_MS {
+            self.questions.looked_at = tick;
+            self.ask_again(tick, outbox);
+        }
+        for _ in 0..LOOKS_PER_TICK {
+            let Some(next) = self.questions.walk else { return };
+            if self.questions.open.len() >= ASKED_MAX {
+                return;
+            }
+            let slot = self.records.occupied_from(next).next();
+            self.questions.walk = slot.map(|slot| Slot(slot.0 + 1));
+            if let Some(slot) = slot {
+                self.ask_about(tick, slot, outbox);
+            }
+        }
+    }
+
+    /// Asks about what may have changed while this core was away.
+    fn ask_about(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {
+        let record = *self.records.get(slot);
+        let former = self.questions.open.get(&record.id.0);
+        let waiting = self.whom_to_ask(tick, &record, true);
+        let mut question = Question {
+            is_due: former.is_some_and(|former| former.is_due && former.key == record.key()),
+            is_unheard: true,
+            absences: former.map_or(0, |former| former.absences),
+            ..Question::new(record.key(), waiting, tick)
+        };
+        if self.is_answered(tick, &mut question) && !question.is_due {
+            self.questions.open.remove(&record.id.0);
+            return;
+        }
+        self.ask(slot, &mut question, outbox);
+        self.questions.open.insert(record.id.0, question);
+    }
+
+    /// Asks those who were not alive, or knew more.
+    fn ask_again(&mut self, tick: Tick, outbox: &mut Outbox) {
+        let ids: Vec<u64> = self.questions.open.keys().copied().collect();
+        for id in ids {
+            let mut question = self.questions.open[&id];
+            let Some(slot) = self.find(TimerId(id)) else {
+                self.questions.open.remove(&id);
+                continue;
+            };
+            if question.key != self.records.get(slot).key() {
+                self.questions.open.remove(&id);
+                if question.is_unheard {
+                    self.ask_about(tick, slot, outbox);
+                }
+            } else if self.is_answered(tick, &mut question) && !question.is_due {
+                self.questions.open.remove(&id);
+            } else {
+                self.ask(slot, &mut question, outbox);
+                self.questions.open.insert(id, question);
+            }
+        }
+    }
+}
