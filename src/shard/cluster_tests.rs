@@ -110,8 +110,9 @@ fn a_callback_that_fails_on_every_rank_pops_again_at_the_next_interval() {
     };
     cluster.run_until(100);
     assert_eq!(cluster.pops.first(), Some(&(20, list[0], 1)));
+    // Once, by either: who gives a pop up leaves the next one to the others.
     let second: Vec<_> = cluster.pops.iter().filter(|pop| pop.2 == 2).collect();
-    assert_eq!(second, [&(40, list[0], 2)], "{:?}", cluster.pops);
+    assert!(matches!(second[..], [&(40, node, 2)] if list[..2].contains(&node)), "{second:?}");
 }
 
 #[test]
