@@ -213,8 +213,11 @@ impl World {
             Refusal::IdsExhausted
             | Refusal::NoReplica
             | Refusal::Unanswered
+            | Refusal::NoRoom
+            | Refusal::NotTaken
             | Refusal::Contended
             | Refusal::FutureVersion
+            | Refusal::Clock
             | Refusal::Twin
             | Refusal::WritesFull => None,
         };

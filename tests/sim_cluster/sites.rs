@@ -23,7 +23,6 @@ use super::world::World;
 const PERCENT: u64 = 25;
 /// In place of the number of a client's connection: a copy from another site.
 pub const FROM_SITE: u32 = 3;
-const OPAQUE_BYTES_MAX: u32 = 1_000;
 
 /// Two sites: nodes from 0 on, and from `second` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +144,7 @@ impl CoreDriver {
                 let document = parse_any(&mut body, scratch).expect("written by a node");
                 let part = document.internal.expect("a copy");
                 let mut content = Vec::new();
-                let told = admit_told(&document.timer, OPAQUE_BYTES_MAX, &mut content);
+                let told = admit_told(&document.timer, &mut content);
                 let told = told.expect("what a node holds is valid");
                 let factor = document.timer.replication_factor;
                 let (now, view) = (self.now, self.core.view());
