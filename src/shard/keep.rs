@@ -156,17 +156,20 @@ impl Shard {
         if self.peers.is_alone() || away.is_empty() && is_settled {
             return self.remove(tick, slot);
         }
-        // A delete is as old as its version; a timer that came to its end, as its last pop. The
-        // interval may be that of an earlier definition, whose copies are to be outlived.
-        let ended = record.start + record.repeat_for.get();
-        let last_pop = record.schedule().due(record.sequence).min(ended);
+        // A delete is as old as its version, and starts when it is made; a timer that came to its
+        // end is as old as its last pop. The interval may be that of an earlier definition, whose
+        // copies are to be outlived.
+        let schedule = record.schedule();
+        let last_pop = schedule.due(record.sequence).min(record.start + record.repeat_for.get());
+        let has_popped = schedule.is_last(record.sequence) && last_pop <= tick;
+        let ended = if has_popped { last_pop } else { record.start };
         // Of a version that no clock can tell the age of, the last pop tells it: that was at most
         // an interval before.
         let since_delete_ms = match self.clock.is_far(now.wall, record.version) {
             true => u64::MAX,
             false => now.wall.0.saturating_sub(record.version.wall().0),
         };
-        let age_ms = (tick - last_pop.min(tick)).min(since_delete_ms);
+        let age_ms = (tick - ended.min(tick)).min(since_delete_ms);
         let held_ms = self.config.cluster.tombstone_hold_ms;
         if age_ms >= self.tombstone_ms(record.interval_ms) + held_ms {
             return self.remove(tick, slot);

@@ -84,7 +84,7 @@ fn a_woken_node_waits_until_the_others_can_be_asked_or_are_dead() {
         cluster.cuts.clear();
         let liveness = if dies { Liveness::Dead } else { Liveness::Alive };
         cluster.believe(first, second, liveness);
-        [11_600, 11_700, 11_800].map(|ms| run_ms(&mut cluster, ms));
+        [11_600, 11_700, 11_800].into_iter().for_each(|ms| run_ms(&mut cluster, ms));
         assert_eq!(pops(&cluster), [(first, 1)]);
         assert!(matches!(cluster.ask(first, read), Answer::Found(_)));
     }

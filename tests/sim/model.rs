@@ -125,7 +125,7 @@ pub struct Timer {
     pub writes: Vec<Write>,
     /// Writes that certainly are not any more, and since when.
     pub gone: Vec<(usize, Moment)>,
-    /// Highest version seen, and the write it belonged to.
+    /// Highest version seen while something of the timer was held, and the write it belonged to.
     pub version: Option<(u64, usize)>,
 }
 
@@ -215,12 +215,14 @@ impl Model {
         let timer = self.timers.entry(id).or_default();
         timer.owner = owner;
         let was_live = timer.certain().is_some_and(|held| held.wish.is_some() && !held.has_ended);
+        let tick = write.asked_ns / 1_000_000;
+        let is_live = was_live && !self.may_have_ended(id, tick);
+        if !is_live && buried.is_none_or(|until| until <= tick) {
+            // Nothing of it need be held: after a wall clock was set back the version may be lower.
+            self.timers.get_mut(&id).expect("entered above").version = None;
+        }
         if write.wish.is_none() {
-            let until = if was_live && !self.may_have_ended(id, write.asked_ns / 1_000_000) {
-                Some(write.asked_ns / 1_000_000 + TOMBSTONE_MS)
-            } else {
-                buried
-            };
+            let until = if is_live { Some(tick + TOMBSTONE_MS) } else { buried };
             if let Some(until) = until {
                 self.buried[usize::from(owner)].insert(id, until);
             }
