@@ -515,11 +515,8 @@ impl Shard {
             return self.forget(tick, slot);
         }
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
-        let unproven = self.ranks_of(&placement.replicas, self.peers.unproven());
-        placement.actives = match placement.replicas.all_ranks() & !dead {
-            live if live & !unproven == 0 => live,
-            live => live & !unproven,
-        };
+        // All of them: a list of which a live rank does not act is taken for a move under way.
+        placement.actives = placement.replicas.all_ranks() & !dead;
         placement.confirmed = 0;
         // Those on the former list, too, whether they are on this one or not: they may have found
         // it due too soon to move it themselves, and would pop beside the new holders. They get the

@@ -63,7 +63,7 @@ fn bytes() {
     let paths = fill(&mut client, &body, "limits.store_bytes_max", 100);
     assert!(paths.len() >= 10, "{} timers of 50 kB in 4 MiB", paths.len());
     assert!(node.metric("chronos_store_bytes") <= 4194304.0);
-    let answer = client.request("PUT", &paths[0], &body.replace("xxx", "yyyy"));
+    let answer = client.request("PUT", &paths[0], &body.replace("xxx", "yyyyyyy"));
     answer.assert_refusal(503, "limits.store_bytes_max", "a larger one in its place");
     for path in &paths {
         assert_eq!(client.request("GET", path, "").status, 200, "kept");
