@@ -36,14 +36,13 @@ impl FileShares {
         let (clients, timestamps) = (u64::from(clients), u64::from(timestamps));
         let wanted = (clients + timestamps) * cores;
         let granted = wanted.min(shared * 5 / 8);
-        // In the proportion in which they were asked for; connections that are refused need files
+        // Who asks for little gets it, the other the rest; connections that are refused need files
         // for a moment, too.
         let refusals_max = REFUSALS_MAX as u64;
-        let per_core = |wanted_per_core: u64| {
-            let share = (wanted_per_core * granted).checked_div(wanted).unwrap_or(0);
-            let limit = match share {
-                _ if granted == wanted => wanted_per_core,
-                _ if wanted_per_core == 0 => 0,
+        let all = granted / cores;
+        let per_core = |wanted: u64, others: u64| {
+            let limit = match wanted.min(all.saturating_sub(others).max(all / 2)) {
+                share if share == wanted => wanted,
                 share if share > 2 * refusals_max => share - refusals_max,
                 share => (share / 2).max(1),
             };
@@ -52,8 +51,8 @@ impl FileShares {
         let callbacks = (shared - granted - shared / 8) / cores;
         Self {
             files_max,
-            clients_per_core: per_core(clients),
-            timestamps_per_core: per_core(timestamps),
+            clients_per_core: per_core(clients, timestamps),
+            timestamps_per_core: per_core(timestamps, clients),
             callbacks_per_core: u32::try_from(callbacks.max(1)).unwrap_or(u32::MAX),
             lookups: usize::try_from(shared / 16).unwrap_or(LOOKUPS_MAX).clamp(4, LOOKUPS_MAX),
         }
@@ -163,8 +162,12 @@ mod tests {
         let shares = FileShares::of(1_024, 2, &with_timestamps());
         assert_eq!(
             (shares.clients_per_core, shares.timestamps_per_core, shares.callbacks_per_core),
-            (127, 58, 124)
+            (90, 90, 124)
         );
+        let mut settings = with_timestamps();
+        settings.timestamp.as_mut().expect("on").connections_per_core_max = 3;
+        let shares = FileShares::of(1_024, 1, &settings);
+        assert_eq!(shares.timestamps_per_core, 3, "who asks for little gets it");
     }
 
     #[test]

@@ -278,12 +278,9 @@ impl Shard {
             question.outdated = question.outdated.without(peer);
             return;
         }
-        match result {
-            Some(PeerResult::Held | PeerResult::Wanted | PeerResult::Otherwise) => {
-                question.waiting = question.waiting.without(peer);
-            }
-            // Whoever knows more tells it, and is asked again.
-            _ => {}
+        // Whoever knows more tells it, and is asked again.
+        if let Some(PeerResult::Held | PeerResult::Wanted | PeerResult::Otherwise) = result {
+            question.waiting = question.waiting.without(peer);
         }
         if question.waiting.is_empty() {
             self.question_answered(tick, id);

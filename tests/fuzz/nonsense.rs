@@ -220,7 +220,10 @@ impl World {
         let content = self.content.clone();
         self.told_message(&content).encode(&mut copy);
         let result = match self.random.below(11) {
-            0 => return drop(self.handle(Event::PeerUnheard { peer, purpose })),
+            0 => {
+                self.handle(Event::PeerUnheard { peer, purpose });
+                return;
+            }
             1 | 2 => PeerResult::Held,
             3 => PeerResult::Wanted,
             4 | 5 => {
