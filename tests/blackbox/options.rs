@@ -10,7 +10,7 @@ removes and adds nodes, and holds every answer, every pop and every GET against 
 
   cargo test --test blackbox -- [OPTIONS]
 
-  --seconds N    how long writes and faults go on (default 40; the end takes some 25 s more)
+  --seconds N    how long writes and faults go on (default 20; the end takes some 25 s more)
   --seed N       what is drawn: timers, writes, faults (default 1)
   --seeds N      so many runs, one after the other, from --seed on (default 1)
   --factor N     replication factor of all timers, 1 to 3 (default: 2 or 3, drawn for each timer)
@@ -41,7 +41,7 @@ impl Options {
     pub fn from_arguments() -> Options {
         let seconds = std::env::var("CHRONOS_BLACKBOX_SECONDS").ok();
         let mut options = Options {
-            seconds: seconds.map_or(40, |text| whole("CHRONOS_BLACKBOX_SECONDS", Some(text))),
+            seconds: seconds.map_or(20, |text| whole("CHRONOS_BLACKBOX_SECONDS", Some(text))),
             seed: 1,
             seeds: 1,
             factor: None,
