@@ -54,7 +54,7 @@ struct Question {
     asked: PeerSet,
     /// Those of these whose answer does not count: they have told since that they go on.
     outdated: PeerSet,
-    /// Those who have told that the timer is overdue with them, whatever is believed of them.
+    /// Those who have told that the timer is overdue with them, whatever is believed of them then.
     told: PeerSet,
     /// When it was asked first.
     since: Tick,
@@ -237,7 +237,10 @@ impl Shard {
             false => {
                 let is_early = tick - self.questions.started_at < limits.suspect_after_ms;
                 let gone = if is_early { self.peers.dead() } else { self.peers.not_alive() };
-                let waiting = question.waiting.minus(gone.minus(question.told));
+                // A node that told is believed to live for as long as it takes to be suspected.
+                let is_lately = tick - question.since < limits.suspect_after_ms;
+                let told = if is_lately { question.told } else { PeerSet::EMPTY };
+                let waiting = question.waiting.minus(gone.minus(told));
                 (waiting, self.config.callbacks.timeout_ms + limits.suspect_after_ms)
             }
         };
