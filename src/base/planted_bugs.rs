@@ -113,7 +113,7 @@ impl Bug {
     ];
 
     /// Those that need a second node: a simulation of a cluster must find each.
-    pub const CLUSTER: [Bug; 13] = [
+    pub const CLUSTER: [Bug; 15] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -127,6 +127,8 @@ impl Bug {
         Bug::TombstoneNotHeldForSites,
         Bug::SiteMembersUnknown,
         Bug::WokenCorePopsUnheard,
+        Bug::LearnFutureVersion,
+        Bug::RefusalCountsAsAnswered,
     ];
 
     /// Those of the timestamp service: its own simulation must find each.

@@ -350,6 +350,22 @@ impl Shard {
             && (known.target, known.opaque) == (content.target, content.opaque)
     }
 
+    /// Who is to hold in this site what another site tells of: those that have room, if they
+    /// suffice.
+    fn list_for_site(&self, copy: &TimerCopy<'_>, held: Option<&Record>) -> Replicas {
+        let (id, factor, own) = (copy.standing.id, copy.factor, self.peers.own());
+        let bytes = copy.body.map_or(0, |body| body.content.len());
+        let has_room = match held {
+            Some(held) => self.room_for_change(held, bytes).is_ok(),
+            None => self.room(bytes).is_ok(),
+        };
+        let full = self.peers.full(self.turn_at).without(own);
+        let full = if has_room { full } else { full.with(own) };
+        let all = self.plan_new(id, factor).placement.replicas;
+        let roomy = self.peers.view.place(id, factor, self.peers.not_dead().minus(full));
+        if roomy.len() == all.len() { roomy } else { all }
+    }
+
     /// Holds what a copy says in place of what is held.
     fn take_copy(
         &mut self,
@@ -362,11 +378,7 @@ impl Shard {
     ) -> Result<(), Refusal> {
         let tick = now.mono.tick_floor();
         let is_from_site = copy.replicas.is_empty();
-        let replicas = if is_from_site {
-            self.plan_new(copy.standing.id, copy.factor).placement.replicas
-        } else {
-            copy.replicas
-        };
+        let replicas = if is_from_site { self.list_for_site(copy, held) } else { copy.replicas };
         let mut placement = self.placement(replicas, copy.sites, copy.factor);
         if !is_from_site {
             placement.actives = copy.standing.actives & replicas.all_ranks();
@@ -400,6 +412,12 @@ impl Shard {
                 if let (Err(_), Some(held)) = (room, held.filter(|held| held.is_live())) {
                     self.bury_below(tick, &outline, held);
                 }
+                if room.is_err() && is_from_site && outline.placement.replicas.len() > 1 {
+                    // The others of this site have it then.
+                    self.refuse_for_room(now);
+                    self.pass_on(&outline, copy, former, outbox);
+                    return Ok(());
+                }
                 room?;
                 let authority = self.hosts.authorities.enter(body.authority);
                 let slot = self.hold(tick, &outline, authority, body.content);
@@ -407,7 +425,12 @@ impl Shard {
             }
             Some(_) => self.leave_to_others(outline.id, &outline.placement),
             None => {
-                let is_wanted = is_own && self.room(0).is_ok();
+                let room = if is_own && held.is_none() { self.room(0) } else { Ok(()) };
+                if copy.is_write {
+                    // Others may stand in for this node and hold the timer: they are to be told.
+                    room?;
+                }
+                let is_wanted = is_own && room.is_ok();
                 if held.is_some() || is_wanted && !is_planted(Bug::DropTombstonesAtRestart) {
                     let slot = self.bury(tick, &outline);
                     self.look_later_if_misplaced(tick, slot);

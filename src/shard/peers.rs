@@ -162,9 +162,9 @@ impl Peers {
         still.fold(PeerSet::EMPTY, |full, (peer, _)| full.with(*peer))
     }
 
-    /// Whether somebody has had no room in the last minutes.
-    pub fn has_been_full(&self, tick: Tick) -> bool {
-        self.full.iter().any(|(_, until)| *until + FULL_REMEMBERED_MS > tick)
+    /// Those that have had no room in the last minutes.
+    pub fn lately_full(&self, tick: Tick) -> PeerSet {
+        self.full(Tick(tick.0.saturating_sub(FULL_REMEMBERED_MS)))
     }
 
     /// Whether the peer understands whole copies only.

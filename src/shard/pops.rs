@@ -237,12 +237,14 @@ impl Shard {
         if self.peers.is_alone() {
             return former;
         }
-        let list = self.right_list(record);
+        let list = self.list_after_pop(record);
         let sites = self.peers.view.next_sites(&former.sites);
         let mut placement = self.placement(list, sites, former.factor);
         let dead = self.ranks_of(&list, self.peers.dead());
         let own = placement.own.map_or(0, |own| 1 << own);
-        let carried = self.carried_actives(&former, &list) | own;
+        // One that has no room for it would be waited for at every pop.
+        let lacking = self.ranks_of(&list, self.reconcile.lacking_of(record.id)) & !own;
+        let carried = self.carried_actives(&former, &list) & !lacking | own;
         // Without promotion ranks wait by their place in the list, so new holders must act at once,
         // as in the seeds: the old ones have moved back.
         let is_by_rank = !self.config.cluster.promotion && list != former.replicas;
@@ -300,7 +302,7 @@ impl Shard {
             let held_it = view.peers_of(&view.place_old(record.id, factor));
             to = to.union(held_it.intersection(self.peers.http()));
         }
-        if self.peers.has_been_full(self.turn_at) {
+        if !self.peers.lately_full(self.turn_at).is_empty() {
             // So has one that was refused by somebody on the list.
             let factor = placement.factor;
             to = to.union(view.peers_of(&view.place(record.id, factor, self.peers.not_dead())));

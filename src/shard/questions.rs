@@ -95,7 +95,10 @@ pub(super) struct Questions {
     /// Counts long absences: answers to what was asked before one say nothing.
     life: u8,
     walked_at: Tick,
+    /// When those that are open were last begun to be looked at, and from which id on that is still
+    /// to be done.
     looked_at: Tick,
+    look: Option<u64>,
 }
 
 impl Questions {
@@ -140,7 +143,7 @@ impl Questions {
     /// When there is something to do, given that nothing arrives.
     pub fn next_wake(&self) -> Option<Tick> {
         let is_walking = self.walk.is_some() && self.open.len() < ASKED_MAX;
-        match (is_walking, self.open.is_empty()) {
+        match (is_walking || self.look.is_some(), self.open.is_empty()) {
             (true, _) => Some(self.walked_at + 1),
             (false, false) => Some(self.looked_at + ASK_AGAIN_MS),
             (false, true) => None,
@@ -281,8 +284,11 @@ impl Shard {
             question.outdated = question.outdated.without(peer);
             return;
         }
-        // Whoever knows more tells it, and is asked again.
-        if let Some(PeerResult::Held | PeerResult::Wanted | PeerResult::Otherwise) = result {
+        // Whoever knows more tells it, and is asked again. Who refuses does not hold the timer.
+        if let Some(
+            PeerResult::Held | PeerResult::Wanted | PeerResult::Otherwise | PeerResult::Refused(_),
+        ) = result
+        {
             question.waiting = question.waiting.without(peer);
         }
         if question.waiting.is_empty() {
@@ -364,8 +370,9 @@ impl Shard {
         self.questions.walked_at = tick;
         if tick - self.questions.looked_at >= ASK_AGAIN_MS {
             self.questions.looked_at = tick;
-            self.ask_again(tick, outbox);
+            self.questions.look = Some(0);
         }
+        self.ask_again(tick, outbox);
         for _ in 0..LOOKS_PER_TICK {
             let Some(next) = self.questions.walk else { return };
             if self.questions.open.len() >= ASKED_MAX {
@@ -398,11 +405,14 @@ impl Shard {
         self.questions.open.insert(record.id.0, question);
     }
 
-    /// Asks those who were not alive, or knew more.
+    /// A portion of asking those who were not alive, or knew more.
     fn ask_again(&mut self, tick: Tick, outbox: &mut Outbox) {
-        let ids: Vec<u64> = self.questions.open.keys().copied().collect();
-        for id in ids {
-            let mut question = self.questions.open[&id];
+        for _ in 0..LOOKS_PER_TICK {
+            let Some(from) = self.questions.look else { return };
+            let next =
+                self.questions.open.range(from..).next().map(|(&id, &question)| (id, question));
+            self.questions.look = next.and_then(|(id, _)| id.checked_add(1));
+            let Some((id, mut question)) = next else { return };
             let Some(slot) = self.find(TimerId(id)) else {
                 self.questions.open.remove(&id);
                 continue;

@@ -74,6 +74,9 @@ pub(super) struct Reconcile {
     /// Timers of which nodes on their lists have no copy, for lack of room there. All of them
     /// are in `later`, or move.
     lacking: AHashMap<u64, PeerSet>,
+    /// Timers of which all on their next list have a copy, which take it over with their next pop:
+    /// told only while some have had no room lately. All of them are in `later`.
+    ready: AHashSet<u64>,
     offers: u32,
 }
 
@@ -85,13 +88,19 @@ impl Reconcile {
 
     /// Forgets that timers lack copies which have ended, or have been moved since.
     pub fn forget_settled(&mut self) {
-        let Self { lacking, queued, moves, .. } = self;
+        let Self { lacking, ready, queued, moves, .. } = self;
+        ready.retain(|id| queued.contains(id) || moves.contains_key(id));
         lacking.retain(|id, _| queued.contains(id) || moves.contains_key(id));
     }
 
     /// Timers that lack a copy.
     pub fn lacking(&self) -> u64 {
         self.lacking.len() as u64
+    }
+
+    /// Those on the list of a timer that had no room for it.
+    pub fn lacking_of(&self, id: TimerId) -> PeerSet {
+        self.lacking.get(&id.0).copied().unwrap_or(PeerSet::EMPTY)
     }
 
     /// Records that the walk has seen; `None`: there is no walk.
@@ -328,6 +337,14 @@ impl Shard {
         self.right_list_without(record, self.peers.full(self.turn_at))
     }
 
+    /// Who is to hold a timer after a pop that is made now. It is not left to one that has had no
+    /// room lately before that one has a copy.
+    pub(super) fn list_after_pop(&self, record: &Record) -> Replicas {
+        let is_ready = self.reconcile.ready.contains(&record.id.0);
+        let full = if is_ready { PeerSet::EMPTY } else { self.peers.lately_full(self.turn_at) };
+        self.right_list_without(record, full)
+    }
+
     fn right_list_without(&self, record: &Record, full: PeerSet) -> Replicas {
         let list = self.placements.get(record.placement).replicas;
         let configured = self.configured(record);
@@ -508,6 +525,9 @@ impl Shard {
         if record.schedule().due(record.sequence + 1) <= tick + FINISH_GUARD_MS
             && self.placements.get(record.placement).own.is_some()
         {
+            if !self.peers.lately_full(tick).is_empty() {
+                self.reconcile.ready.insert(id.0);
+            }
             return self.look_again(tick, id);
         }
         if placement.own.is_none() && former == placement.replicas {

@@ -185,6 +185,16 @@ impl Shard {
             tries: 1,
             refused: PeerSet::EMPTY,
         };
+        if held.is_none() && plan.placement.own.is_some() && self.room(0).is_err() {
+            // Others stand in for this node.
+            let (factor, own) = (plan.placement.factor, PeerSet::EMPTY.with(self.peers.own()));
+            let target = Target { id, factor: Some(factor), filter: None };
+            let others = self.plan_known_without(target, factor, None, own);
+            if others.placement.own.is_none() {
+                let extras = others.extras.union(plan.extras);
+                return self.write(now, &new, &Plan { extras, ..others }, outbox);
+            }
+        }
         self.write(now, &new, plan, outbox)
     }
 

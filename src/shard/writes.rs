@@ -385,14 +385,23 @@ impl Shard {
         let (id, factor, members) = (write.id, write.placement.factor, self.peers.not_dead());
         let able = self.peers.view.place(id, factor, members.minus(write.refused));
         let suffice = able.len() == self.peers.view.place(id, factor, members).len();
+        let is_end = is_end(&write.message);
+        // Who stands in must hear of a delete, however few these are.
+        let untold = self.peers.view.peers_of(&able).minus(write.asked).without(self.peers.own());
+        let helps = suffice && !able.is_empty() || is_end && !untold.is_empty();
         let may_replace = write.reason == Refusal::NoRoom || write.is_create;
-        if may_replace && suffice && !able.is_empty() {
+        if may_replace && helps {
             return self.write_again(now, place, (None, factor), outbox);
+        }
+        if is_end && write.reason == Refusal::NoRoom {
+            // Nobody lacks a timer that has ended.
+            return self.answer_end(place, outbox);
         }
         let mut write = self.writes.take(place).expect("looked at above");
         let message = std::mem::take(&mut write.message);
-        self.counters.refused += 1;
-        if write.is_create {
+        self.counters.refused += u64::from(write.from.is_some());
+        // One that is answered already stays with those that have it.
+        if write.is_create && write.from.is_some() {
             self.undo(now, write.asked, &message, outbox);
         } else {
             self.tell_of_missing(&write, write.held, outbox);
@@ -400,6 +409,17 @@ impl Shard {
         self.writes.recycle(message);
         if let Some(to) = write.from {
             outbox.replies.push(Reply { to, answer: Answer::Refused(write.reason) });
+        }
+    }
+
+    /// Answers a delete that all have heard of: who has no room for its tombstone has no timer.
+    fn answer_end(&mut self, place: u32, outbox: &mut Outbox) {
+        let mut write = self.writes.take(place).expect("its caller looked at it");
+        self.writes.recycle(std::mem::take(&mut write.message));
+        self.counters.replicated += 1;
+        let answer = self.done(write.id, &write.placement);
+        if let Some(to) = write.from {
+            outbox.replies.push(Reply { to, answer });
         }
     }
 
@@ -536,8 +556,8 @@ impl Shard {
             (_, None) => self.write(now, &new, &plan, outbox),
         };
         let answer = answer.unwrap_or_else(|refusal| {
-            self.counters.refused += 1;
-            if write.is_create {
+            self.counters.refused += u64::from(write.from.is_some());
+            if write.is_create && write.from.is_some() {
                 self.undo(now, write.asked, &message, outbox);
             }
             Some(Answer::Refused(refusal.after_others()))
@@ -546,6 +566,14 @@ impl Shard {
             outbox.replies.push(Reply { to, answer });
         }
         self.writes.recycle(message);
+    }
+}
+
+/// Whether a write that was told is the end of a timer.
+fn is_end(message: &[u8]) -> bool {
+    match decode_message(&mut &message[..]) {
+        Ok(PeerMessage::Copy(copy)) => copy.body.is_none(),
+        _ => unreachable!("the message was encoded here"),
     }
 }
 

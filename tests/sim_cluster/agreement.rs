@@ -3,6 +3,7 @@
 use chronos::base::ids::TimerId;
 use chronos::shard::inspect::Held;
 
+use super::clocks::WALL_MS;
 use super::disturbances::{Disturbances, RECOVERY_NS};
 use super::model::{Checked, MS, Write, broken};
 use super::network::Place;
@@ -10,6 +11,9 @@ use super::random::{Purpose, Stream};
 use super::story_plan::{Kind, Operation, Target};
 use super::world::World;
 use chronos::shard::effects::CallbackOutcome;
+
+/// Most that clocks are off which are not wrong.
+const SKEW_MS: i64 = 40_000;
 
 impl World {
     /// What every running node holds of a timer.
@@ -122,6 +126,7 @@ impl World {
         }
         let calm_ns = now_ns.saturating_sub(RECOVERY_NS + 5_000 * MS);
         let is_settled = down == 0
+            && self.options.has_room()
             && self.members.since_ns.is_none()
             && self.members.ended_ns < calm_ns
             && disturbances.is_quiet(calm_ns, now_ns);
@@ -138,8 +143,26 @@ impl World {
         Ok(())
     }
 
+    /// V1: a new timer's version tells the time, as long as the clock of its node is right: no
+    /// clock has learnt from a wrong one.
+    fn is_of_its_time(&self, name: usize) -> Checked {
+        let (write, asked) = (&self.model.writes[&name], &self.asked[&name]);
+        let is_right = self.nodes[asked.node].clocks.is_right_since(write.sent_ns);
+        let Some(id) = write.id.filter(|_| asked.ask.id.is_none() && is_right) else {
+            return Ok(());
+        };
+        let skew_ms = self.options.cluster.clock_skew_max_ms as i64;
+        let latest_ms = WALL_MS + (self.now_ns / MS) as i64 + skew_ms + SKEW_MS;
+        let holders = self.holders(id);
+        match holders.iter().find(|(_, held)| held.version.wall().0 as i64 > latest_ms) {
+            Some(holder) => broken("V1", format!("{name} at {} ms: {holder:?}", self.now_ns / MS)),
+            None => Ok(()),
+        }
+    }
+
     /// C2, T10: when a write is acknowledged and nothing is wrong, all its replicas have it.
     pub fn answer_checks(&self, name: usize) -> Checked {
+        self.is_of_its_time(name)?;
         let write = &self.model.writes[&name];
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
         let is_alone = self.model.is_current(write, self.now_ns);

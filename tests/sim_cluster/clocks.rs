@@ -6,7 +6,7 @@ use super::mono_clock::MonoClock;
 use super::random::Stream;
 
 /// Wall clock at which runs begin.
-const WALL_MS: i64 = 1_800_000_000_000;
+pub const WALL_MS: i64 = 1_800_000_000_000;
 /// A process that starts never finds a wall clock behind that of the one before it: ids would be
 /// given out again, which nothing without a disk can prevent.
 const RESTART_MS: i64 = 2;
@@ -15,31 +15,62 @@ const RESTART_MS: i64 = 2;
 pub struct Clocks {
     pub mono: MonoClock,
     ahead_ms: i64,
+    /// What a wrong clock is off beside that.
+    wrong_ms: i64,
+    /// Since when it is right.
+    right_since_ns: u64,
     highest_ms: i64,
 }
+
+/// A step of more than this makes a clock wrong, or right again.
+const WRONG_MS: i64 = 20_000;
 
 impl Clocks {
     pub fn new(draw: &mut Stream, drift_ppm_max: i64, skew_ms_max: i64) -> Self {
         let mut between = |most: i64| draw.range(0, 2 * most as u64) as i64 - most;
         let (ppm, ahead_ms) = (between(drift_ppm_max), between(skew_ms_max));
-        Self { mono: MonoClock::draw(draw, ppm), ahead_ms, highest_ms: 0 }
+        Self {
+            mono: MonoClock::draw(draw, ppm),
+            ahead_ms,
+            wrong_ms: 0,
+            right_since_ns: 0,
+            highest_ms: 0,
+        }
     }
 
     /// Both clocks at a time of the world.
     pub fn now(&mut self, world_ns: u64) -> Now {
         let wall_ms = WALL_MS + (world_ns / 1_000_000) as i64 + self.ahead_ms;
         self.highest_ms = self.highest_ms.max(wall_ms);
-        Now { mono: self.mono.at(world_ns), wall: WallMs(wall_ms as u64) }
+        let wall = WallMs((wall_ms + self.wrong_ms) as u64);
+        Now { mono: self.mono.at(world_ns), wall }
     }
 
-    /// Steps of all time sum up to at most 20 s, far below `cluster.clock_skew_max_ms`.
-    pub fn step(&mut self, ms: i64) {
+    /// Small steps of all time sum up to at most 20 s, far below `cluster.clock_skew_max_ms`.
+    pub fn step(&mut self, world_ns: u64, ms: i64) {
+        if ms.abs() > WRONG_MS {
+            self.wrong_ms += ms;
+            self.right_since_ns = world_ns;
+            return;
+        }
         self.ahead_ms = (self.ahead_ms + ms).clamp(-20_000, 20_000);
     }
 
     /// How far the wall clock is ahead of the world's.
     pub fn ahead_ms(&self) -> i64 {
-        self.ahead_ms
+        self.ahead_ms + self.wrong_ms
+    }
+
+    /// It is set right.
+    pub fn repair(&mut self, world_ns: u64) {
+        if std::mem::take(&mut self.wrong_ms) != 0 {
+            self.right_since_ns = world_ns;
+        }
+    }
+
+    /// Whether it has been right since then.
+    pub fn is_right_since(&self, world_ns: u64) -> bool {
+        self.wrong_ms == 0 && self.right_since_ns <= world_ns
     }
 
     pub fn restarted(&mut self, world_ns: u64) {

@@ -157,6 +157,8 @@ pub struct Model {
     /// otherwise than they were made, if these are closer than that.
     pub clocks: Spread,
     promotion: bool,
+    /// If a node has little room: the factor from which on no other can stand in for it.
+    pub crowded_from: Option<u8>,
     pub delivered: u64,
     pub attempts: u64,
     pub doubled: u64,
@@ -182,6 +184,7 @@ impl Model {
             acknowledges_first: limits.acknowledge == Acknowledge::First,
             clocks: Spread::default(),
             promotion: limits.promotion,
+            crowded_from: None,
             delivered: 0,
             attempts: 0,
             doubled: 0,
@@ -326,6 +329,11 @@ impl Model {
 
     /// Whether a write was acknowledged by one replica that may have been the only one.
     fn was_answered_early(&self, write: &Write) -> bool {
+        if self.acknowledges_first
+            && self.is_crowded(write.wish.map_or(1, |wish| wish.factor), true)
+        {
+            return true;
+        }
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
         let until_ns = write.acknowledged_ns().map_or(u64::MAX, |done_ns| done_ns + RANK_NS);
         self.acknowledges_first && !self.disturbances.is_quiet(from_ns, until_ns)
@@ -572,12 +580,26 @@ impl Model {
             // All that one site has of the timer may be dead: the other acts behind them.
             (true, true) => u64::from(wish.factor) + u64::from(write.replicas),
             (true, false) if !self.promotion => u64::from(write.replicas),
+            _ if self.may_wait_for_room(wish.factor, sequence, is_down) => {
+                u64::from(wish.factor) + 1
+            }
             _ => 0,
         };
         if now_ns > due_ns + TALK_NS + ranks * RANK_NS {
             return broken("late", format!("pop {sequence} of {write:?} at {now_ns}"));
         }
         Ok(())
+    }
+
+    /// Whether a rank may be waited for that has no room for the timer, with nobody to stand in for
+    /// it: at the first pop, if others are acted upon from then on.
+    fn may_wait_for_room(&self, factor: u8, sequence: u64, is_down: bool) -> bool {
+        self.is_crowded(factor, is_down) && (sequence == 1 || !self.promotion)
+    }
+
+    /// Whether there may be nobody to stand in for a node that has little room.
+    fn is_crowded(&self, factor: u8, is_down: bool) -> bool {
+        self.crowded_from.is_some_and(|from| factor + u8::from(is_down) >= from)
     }
 
     /// R, C3: a client read a timer.
@@ -623,7 +645,9 @@ impl Model {
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
         let is_read_in_calm = self.disturbances.has_only_pauses(sent_ns, now_ns);
         let is_steady = self.is_steady(from_ns, now_ns);
+        // Who stands in for one without room is not known to hold the timer.
         let is_kept = !self.acknowledges_first
+            && self.crowded_from.is_none()
             && self.has_only_pauses(from_ns, now_ns)
             && !self.may_be_lost(write, now_ns)
             && self.disturbances.longest_ns(from_ns, now_ns) < self.away_ns;

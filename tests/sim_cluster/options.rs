@@ -167,6 +167,25 @@ impl Options {
         }
     }
 
+    /// Timers and tombstones that a core of a node has room for, if that is little. Not where there
+    /// are two sites: what one tells the other is told once, and may find no room there.
+    fn room_of(&self, node: usize) -> Option<u64> {
+        if self.sites.is_some() {
+            return None;
+        }
+        self.rarities.room_of(self.seed, (node, self.nodes))
+    }
+
+    /// Whether all nodes have room for all timers.
+    pub fn has_room(&self) -> bool {
+        (0..self.nodes).all(|node| self.room_of(node).is_none())
+    }
+
+    /// The factor from which on nobody can stand in for a node that has little room.
+    pub fn crowded_from(&self) -> Option<u8> {
+        (!self.has_room()).then_some(self.nodes as u8)
+    }
+
     /// Nodes of the run.
     pub fn all_nodes(&self) -> usize {
         self.nodes + self.spares
@@ -181,7 +200,7 @@ impl Options {
             geometry: Geometry::PRODUCTION,
             index_segments: 4,
             hash_seed: self.seed ^ u64::from(own) ^ (node as u64) << 8,
-            records_max: 100_000,
+            records_max: self.room_of(node).unwrap_or(100_000),
             store_bytes_max: 1 << 32,
             pops_per_turn_max: self.pops_per_turn_max,
             tags_max: 3,

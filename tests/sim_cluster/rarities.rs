@@ -37,10 +37,14 @@ pub enum Rarity {
     /// Nodes stop, die, freeze and return, and nothing else is wrong, while clients write again and
     /// again what they wrote before (see `pauses.rs`).
     Pauses = 9,
+    /// A node has room for few timers.
+    NoRoom = 20,
+    /// A wall clock is wrong by minutes or an hour for a time.
+    WrongClock = 21,
 }
 
 impl Rarity {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -50,6 +54,8 @@ impl Rarity {
         Self::Exchanged,
         Self::LongIntervals,
         Self::Pauses,
+        Self::NoRoom,
+        Self::WrongClock,
     ];
 }
 
@@ -70,6 +76,7 @@ impl Rarities {
                 (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
                 (Rarity::Pauses, _) => 0,
                 (Rarity::OldFiles, _) if has_operator => PERCENT_OF_SOME,
+                (Rarity::NoRoom | Rarity::WrongClock, _) => PERCENT,
                 (Rarity::OldFiles, _) | (_, Trouble::None) => 0,
                 _ => PERCENT,
             };
@@ -78,6 +85,14 @@ impl Rarities {
         let kinds = Rarity::ALL.into_iter().filter(is_drawn).collect();
         let alone = Stream::keyed(seed, Purpose::Rarities, 0).chance(60);
         Self { kinds, alone }
+    }
+
+    /// Timers and tombstones that a core of the node has room for, if it has little.
+    pub fn room_of(&self, seed: u64, (node, nodes): (usize, usize)) -> Option<u64> {
+        let draw = &mut Stream::keyed(seed, Purpose::Rarities, 200 + Rarity::NoRoom as u64);
+        let has_little = draw.range(0, nodes as u64 - 1) as usize == node;
+        let records = draw.pick(&[0, 1, 3, 10]);
+        (has_little && self.kinds.contains(&Rarity::NoRoom)).then_some(records)
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -98,8 +113,9 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::HalfOpen => in_turn(draw, options, made, half_open),
             Rarity::Slow => in_turn(draw, options, made, slow),
             Rarity::Exchanged => in_turn(draw, options, made, exchanged),
-            // The plots see to it.
-            Rarity::LongIntervals | Rarity::Pauses => {}
+            Rarity::WrongClock => wrong_clock(draw, options, made),
+            // The plots see to it, and the limits of the node.
+            Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
         }
     }
 }
@@ -167,6 +183,25 @@ fn starved(draw: &mut Stream, options: &Options) -> (Fault, u64) {
     let ms = draw.pick(&[1_000, 6_000, 20_000]);
     let pause_ms = draw.pick(&[20, 200, 900, 1_800, 4_000]);
     (Fault::Starve { node, core, ms, pause_ms }, ms + pause_ms)
+}
+
+/// A clock is set, and set right again; now and then the node restarts meanwhile.
+fn wrong_clock(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault)>) {
+    let mut at_ms = draw.range(500, 15_000);
+    while at_ms < options.safety_ms {
+        let node = draw.range(0, options.nodes as u64 - 1) as usize;
+        let ms = draw.pick(&[3_600_000, -3_600_000, 100_000, -100_000]);
+        let for_ms = draw.pick(&[300, 2_000, 8_000, 25_000]);
+        made.push((at_ms * MS, Fault::WallStep { node, ms }));
+        if draw.chance(30) {
+            let killed_ms = at_ms + draw.range(0, for_ms);
+            let kill = Fault::Kill { node, for_ms: 700, how: Death::Process };
+            made.push((killed_ms * MS, kill));
+        }
+        at_ms += for_ms;
+        made.push((at_ms * MS, Fault::WallStep { node, ms: -ms }));
+        at_ms += draw.pick(&[500, 5_000, 14_000, 30_000]);
+    }
 }
 
 fn pair(draw: &mut Stream, options: &Options) -> (usize, usize) {

@@ -211,7 +211,11 @@ impl World {
                 // A write that reached some replicas may live on.
                 let is_open = matches!(
                     refusal,
-                    Refusal::NoReplica | Refusal::Unanswered | Refusal::Contended
+                    Refusal::NoReplica
+                        | Refusal::NoRoom
+                        | Refusal::NotTaken
+                        | Refusal::Unanswered
+                        | Refusal::Contended
                 );
                 if !is_open {
                     self.model.closed(name, self.now_ns, Closed::NoEffect);

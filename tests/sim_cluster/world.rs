@@ -166,6 +166,7 @@ impl World {
             options,
             story,
         };
+        world.model.crowded_from = world.options.crowded_from();
         world.plan();
         world
     }
@@ -429,7 +430,7 @@ impl World {
                 self.model.disturbances.add(Whom::Node(node), self.now_ns, until_ns);
             }
             Fault::WallStep { node, ms } => {
-                self.nodes[node].clocks.step(ms);
+                self.nodes[node].clocks.step(self.now_ns, ms);
                 self.model.clocks.see(self.nodes[node].clocks.ahead_ms());
             }
             Fault::Host { host, behaviour } => self.host(host, behaviour),
@@ -519,6 +520,7 @@ impl World {
         {
             self.kill(node, Death::Power, None);
         }
+        self.nodes.iter_mut().for_each(|node| node.clocks.repair(self.now_ns));
         self.release_all();
         self.model.disturbances.heal(self.now_ns + 1_500 * MS);
         self.model.healed_ns = Some(self.now_ns + 1_500 * MS);
