@@ -1,7 +1,7 @@
 //! What peers tell: every copy and every standing is merged by one rule (architecture section 4):
 //! the higher (version, sequence) wins, and at the same key the ranks that act are united.
 
-use crate::base::ids::{PeerIndex, PeerSet, Slot};
+use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
@@ -11,7 +11,7 @@ use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, START_MS_MAX, Standing, TimerCopy,
 };
 
-use super::effects::{Answer, Outbox, PeerTicket, Refusal};
+use super::effects::{Answer, Outbox, PeerTicket, Purpose, Refusal};
 use super::keep::Outline;
 use super::placements::Placement;
 use super::record::{Record, State};
@@ -44,6 +44,8 @@ impl Teller {
 /// Bytes for peers made in one turn above which a fetch is answered [`PeerResult::Busy`] and comes
 /// again: a peer can ask for thousands of large timers in one frame.
 const FETCHED_BYTES_PER_TURN_MAX: usize = 2 << 20;
+/// How often others are told that this core has no room: often enough that none forgets it.
+const FULL_TOLD_MS: u64 = FULL_MS / 2;
 
 /// Whether an original node sent a copy: over HTTP, without a version.
 fn is_of_original(teller: Teller, copy: &TimerCopy<'_>) -> bool {
@@ -121,7 +123,7 @@ impl Shard {
         let Some(slot) = self.find(standing.id) else {
             return match self.room(0) {
                 Ok(()) => PeerResult::Wanted,
-                Err(_) => self.refuse_for_room(now),
+                Err(_) => self.refuse_for_room(now, standing.id, outbox),
             };
         };
         let held = *self.records.get(slot);
@@ -236,13 +238,26 @@ impl Shard {
         self.counters.future_versions += u64::from(self.clock.is_far(now.wall, key.version));
         match self.take_copy(now, teller, key, copy, held.as_ref(), outbox) {
             Ok(()) => PeerResult::Held,
-            Err(_) => self.refuse_for_room(now),
+            Err(_) => self.refuse_for_room(now, copy.standing.id, outbox),
         }
     }
 
-    fn refuse_for_room(&mut self, now: Now) -> PeerResult<'static> {
+    /// Refuses a copy for lack of room. Everybody is told now and then: whoever moves timers is not
+    /// to leave them to this node.
+    fn refuse_for_room(
+        &mut self,
+        now: Now,
+        id: TimerId,
+        outbox: &mut Outbox,
+    ) -> PeerResult<'static> {
+        let tick = now.mono.tick_floor();
         self.counters.copies_refused += 1;
-        self.full_at = Some(now.mono.tick_floor());
+        if self.full_at.is_none_or(|at| tick - at >= FULL_TOLD_MS) {
+            self.full_at = Some(tick);
+            let others = self.peers.alive().without(self.peers.own()).minus(self.peers.http());
+            let bytes = outbox.encode(&PeerMessage::NoRoom { id, at: self.peers.own_hash() });
+            others.iter().for_each(|peer| outbox.tell(peer, Purpose::Hint, bytes.clone()));
+        }
         PeerResult::Refused(PeerRefusal::Full)
     }
 
@@ -414,7 +429,7 @@ impl Shard {
                 }
                 if room.is_err() && is_from_site && outline.placement.replicas.len() > 1 {
                     // The others of this site have it then.
-                    self.refuse_for_room(now);
+                    self.refuse_for_room(now, outline.id, outbox);
                     self.pass_on(&outline, copy, former, outbox);
                     return Ok(());
                 }
@@ -440,7 +455,9 @@ impl Shard {
         if is_from_site {
             self.pass_on(&outline, copy, former, outbox);
         } else if copy.is_write {
-            self.tell_former(&outline, former, teller, outbox);
+            // If this node had no room before, others held the timer in its place.
+            let stood_in = || self.standing_in_for_own(outline.id, placement.factor);
+            self.tell_former(&outline, former.or_else(stood_in), teller, outbox);
         }
         Ok(())
     }
@@ -493,7 +510,7 @@ impl Shard {
             ..*copy
         };
         let bytes = outbox.encode(&PeerMessage::Copy(TimerCopy { is_write: false, ..passed }));
-        let purpose = super::effects::Purpose::News(copy.standing.id);
+        let purpose = Purpose::News(copy.standing.id);
         for peer in to.without(self.peers.own()).iter() {
             outbox.tell(peer, purpose, bytes.clone());
         }

@@ -14,7 +14,7 @@ use super::effects::Dialect;
 /// shown that they reach callback hosts: so many pops may be late, or given up, if they do not.
 const TRIAL_MS: u64 = 1_000;
 /// For so long after a peer had no room, timers may have copies where a move was refused.
-const FULL_REMEMBERED_MS: u64 = 600_000;
+pub(super) const FULL_REMEMBERED_MS: u64 = 600_000;
 
 /// The cluster as this shard believes it to be.
 #[derive(Clone, Debug)]

@@ -358,6 +358,8 @@ impl Shard {
         };
         let factor = self.placements.get(record.placement).factor;
         let live = view.place(record.id, factor, self.peers.not_dead());
+        let roomy = view.place(record.id, factor, self.peers.not_dead().minus(full));
+        let live = if roomy.len() == live.len() { roomy } else { live };
         let is_whole = self.ranks_of(&configured, self.peers.dead()) == 0;
         if able(&configured) && (is_whole || live.is_empty() || !able(&live)) {
             return configured;

@@ -11,6 +11,7 @@ use crate::timer::version::StateKey;
 use super::Shard;
 use super::effects::{Answer, Outbox, Refusal, Reply, Request, Requester, Target, TimerView};
 use super::keep::fires;
+use super::peers::FULL_REMEMBERED_MS;
 use super::placements::Placement;
 use super::record::Record;
 use super::writes::NewWrite;
@@ -257,9 +258,30 @@ impl Shard {
                 plan.placement = self.placement(plan.placement.replicas, held.sites, factor);
             }
         }
+        let full = self.lately_full();
+        if !full.is_empty() {
+            let members = self.peers.not_dead().minus(full);
+            extras = extras.union(view.peers_of(&view.place(target.id, factor, members)));
+        }
         let told = view.peers_of(&plan.placement.replicas).with(view.own());
         plan.extras = extras.minus(told);
         plan
+    }
+
+    /// Members that have had no room in the last minutes, this one included: others may stand in
+    /// for them.
+    fn lately_full(&self) -> PeerSet {
+        let full = self.peers.lately_full(self.turn_at);
+        let is_own = self.full_at.is_some_and(|at| self.turn_at - at < FULL_REMEMBERED_MS);
+        if is_own { full.with(self.peers.own()) } else { full }
+    }
+
+    /// Who stands in for this node, if it has had no room lately.
+    pub(super) fn standing_in_for_own(&self, id: TimerId, factor: u8) -> Option<Replicas> {
+        let full = self.lately_full();
+        let members = self.peers.not_dead().minus(full);
+        let is_meant = full.contains(self.peers.own());
+        is_meant.then(|| self.peers.view.place(id, factor, members))
     }
 
     /// A placement in which all ranks act.

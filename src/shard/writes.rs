@@ -405,6 +405,8 @@ impl Shard {
             self.undo(now, write.asked, &message, outbox);
         } else {
             self.tell_of_missing(&write, write.held, outbox);
+            let full = write.refused.iter().filter(|_| write.reason == Refusal::NoRoom);
+            full.for_each(|peer| self.refused_for_room(now.mono.tick_floor(), peer, id));
         }
         self.writes.recycle(message);
         if let Some(to) = write.from {

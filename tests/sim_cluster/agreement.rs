@@ -105,7 +105,11 @@ impl World {
             .reloads
             .iter()
             .all(|reload| reload.1 < now_ns || write.acknowledged_ns() < Some(reload.0));
-        if is_known && live < write.replicas.saturating_sub(down) {
+        // A node that comes back without room leaves the timers to the others.
+        let lacking =
+            u32::from(self.model.is_crowded(write.wish.map_or(1, |wish| wish.factor), true));
+        let replicas = write.replicas.saturating_sub(down);
+        if is_known && live < replicas.saturating_sub(lacking).max(replicas.min(1)) {
             return broken("C2", format!("{live} of {}: {}", write.replicas, text()));
         }
         if !self.model.is_steady(now_ns.saturating_sub(RECOVERY_NS / 2), now_ns) {

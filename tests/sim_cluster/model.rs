@@ -541,6 +541,7 @@ impl Model {
             || write.acknowledged_ns().is_none_or(|done_ns| done_ns + self.talk_ns > now_ns)
             || self.may_be_lost(write, now_ns)
             || self.acknowledges_first
+            || self.crowded_from.is_some()
         {
             return Ok(());
         }
@@ -580,25 +581,27 @@ impl Model {
             // All that one site has of the timer may be dead: the other acts behind them.
             (true, true) => u64::from(wish.factor) + u64::from(write.replicas),
             (true, false) if !self.promotion => u64::from(write.replicas),
-            _ if self.may_wait_for_room(wish.factor, sequence, is_down) => {
-                u64::from(wish.factor) + 1
-            }
             _ => 0,
         };
-        if now_ns > due_ns + TALK_NS + ranks * RANK_NS {
+        let room_ns = self.waits_for_room_until_ns(write, sequence, is_down);
+        if now_ns > room_ns.unwrap_or(0).max(due_ns + TALK_NS + ranks * RANK_NS) {
             return broken("late", format!("pop {sequence} of {write:?} at {now_ns}"));
         }
         Ok(())
     }
 
-    /// Whether a rank may be waited for that has no room for the timer, with nobody to stand in for
-    /// it: at the first pop, if others are acted upon from then on.
-    fn may_wait_for_room(&self, factor: u8, sequence: u64, is_down: bool) -> bool {
-        self.is_crowded(factor, is_down) && (sequence == 1 || !self.promotion)
+    /// Until when a rank may be waited for that has no room for the timer, with nobody to stand in
+    /// for it: with the first pop; from then on others act, unless ranks stay as they are.
+    fn waits_for_room_until_ns(&self, write: &Write, sequence: u64, is_down: bool) -> Option<u64> {
+        let factor = write.wish.map_or(1, |wish| wish.factor);
+        let first = if self.promotion { 1 } else { sequence };
+        let due_ns = write.due_max_ns(first, self.drift_ppm)?;
+        let until_ns = due_ns + TALK_NS + (u64::from(factor) + 1) * RANK_NS;
+        self.is_crowded(factor, is_down).then_some(until_ns)
     }
 
     /// Whether there may be nobody to stand in for a node that has little room.
-    fn is_crowded(&self, factor: u8, is_down: bool) -> bool {
+    pub fn is_crowded(&self, factor: u8, is_down: bool) -> bool {
         self.crowded_from.is_some_and(|from| factor + u8::from(is_down) >= from)
     }
 
