@@ -65,6 +65,8 @@ pub struct Config {
     pub node: NodeSettings,
     /// Timestamps; [`NodeSettings::timestamp`] is made from it.
     pub timestamp: TimestampConfig,
+    /// Where [`NodeSettings::guard`] has its secrets from; empty: from nowhere.
+    pub secret_file: String,
     /// The admin API.
     pub admin: AdminSettings,
     /// Logs.
@@ -81,6 +83,7 @@ impl Default for Config {
             // The name follows the listen address unless it is set: see `finish`.
             node: NodeSettings { name: String::new(), ..NodeSettings::default() },
             timestamp: TimestampConfig::default(),
+            secret_file: String::new(),
             admin: AdminSettings::default(),
             log: LogSettings::default(),
             membership: Membership::default(),
@@ -307,6 +310,13 @@ impl Loader {
         self.config.node.membership = Some(self.config.membership.clone());
         let timestamp = &self.config.timestamp;
         self.config.node.timestamp = timestamp.enabled.then(|| timestamp.served.clone());
+        if !self.config.secret_file.is_empty() && self.config.node.guard.accepts_unproven {
+            self.warn(format!(
+                "{}: nodes are taken that do not prove that they know the secret; set it to true \
+                 when all nodes have the file",
+                self.config.describe("cluster", "secret_required")
+            ));
+        }
         self.identify(&view);
         if self.warnings_left_out > 0 {
             self.warnings.push(format!("{} further warnings", self.warnings_left_out));
@@ -350,7 +360,7 @@ struct Lines<'a> {
 
 impl Lines<'_> {
     /// Costs a scan of the text before `offset`; called once per key of the table and per problem
-    /// told, so at most 75 scans of 1 MiB.
+    /// told, so at most 77 scans of 1 MiB.
     fn origin(&self, offset: usize) -> Origin {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();

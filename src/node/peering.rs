@@ -60,6 +60,15 @@ pub enum HelloRefusal {
     /// It does not call from the address of the node that it says it is; the text says more.
     #[error("{0}")]
     Elsewhere(String),
+    /// It does not prove that it knows the cluster's secret; the text says more.
+    #[error("{0}")]
+    Unproven(&'static str),
+    /// It is no site that this one is configured with; the text says more.
+    #[error("{0}")]
+    NoSite(String),
+    /// It wants a proof of a secret that this node does not have.
+    #[error("expected Upgrade: chronos-peer/1; this node has no cluster.secret_file")]
+    NoSecret,
     /// Members are configured by names that this node has not looked up yet.
     #[error("the addresses of some members are not known here yet; try again in a moment")]
     Unresolved,
@@ -144,6 +153,8 @@ pub struct PeerCounters {
     pub shed: u64,
     /// Connections with nodes that are no members, or another member than was dialled.
     pub strangers: u64,
+    /// Connections and requests whose other end does not prove that it knows the cluster's secret.
+    pub unproven: u64,
     /// Connections with a process that says it is a node which another process is.
     pub twins: u64,
     /// Connections with another node that has this node's instance bits: ids may be given out
