@@ -413,6 +413,8 @@ impl Connection {
             Ok(_) => self.fail(service, 400, "an Upgrade waits for all answers before it"),
             Err((status, reason)) => self.fail(service, status, reason),
         }
+        // Another head may follow a challenge, or the Upgrade of another site.
+        self.stage = Stage::Head(HeadProgress::default());
         head.len()
     }
 

@@ -26,7 +26,7 @@ mod owner;
 mod names;
 pub mod peer_address;
 mod peer_greeting;
-mod peer_handshake;
+pub mod peer_handshake;
 pub mod peer_secret;
 #[cfg(test)]
 mod peer_secret_tests;

@@ -19,6 +19,7 @@ use crate::cluster::wall_clocks::{ClockVerdict, judge};
 use crate::shard::Shard;
 use crate::shard::effects::{Dialect, Event, Outbox, Purpose, ToPeer};
 
+use super::http_talk::SITE_UNPROVEN;
 use super::inbounds::STALE;
 use super::site_members::SiteBook;
 use super::voice::Voice;
@@ -561,7 +562,11 @@ impl Peering {
         let taken = dialled.voice.received(now, bytes, |purpose, result| {
             behind.tell(Event::PeerResult { peer, purpose, result });
         });
-        self.counters.broken += u64::from(taken.is_err());
+        match taken {
+            Err(SITE_UNPROVEN) => self.counters.unproven += 1,
+            Err(_) => self.counters.broken += 1,
+            Ok(()) => {}
+        }
         if taken.is_ok() {
             self.take_members(peer)?;
             self.greet(behind, peer);

@@ -17,12 +17,12 @@ use crate::wire::timer_path::{PublicId, TimerPath, parse_path};
 
 use super::answer_room::AnswerRoom;
 use super::answers::{
-    Persistence, cut_body, write_error, write_error_with, write_not_allowed, write_pong, write_text,
+    Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
 };
 use super::core::Core;
 use super::internal_api::{Gate, PageHead, copy_of};
 use super::listeners::ClusterListeners;
-use super::peer_handshake::{Asked, Protocol};
+use super::peer_handshake::{Asked, Protocol, UNPROVEN_HEADER};
 use super::peer_secret::{CLOSED, Guard, Verdict, Word};
 use super::peering::{HelloRefusal, InboundId};
 use super::site_members;
@@ -472,7 +472,8 @@ impl Service {
     ) -> Served {
         let Err((status, reason)) = taken else { return Served::Later };
         self.bad += 1;
-        write_error(out, status, &reason, persistence);
+        let header = if reason == CLOSED { UNPROVEN_HEADER } else { "" };
+        write_error_with(out, status, header, &reason, persistence);
         Served::Written
     }
 
