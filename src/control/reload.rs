@@ -1,5 +1,6 @@
 //! Reading the configuration again while the node runs (SIGHUP): the members, the sites and the
-//! cluster's secrets change, everything else waits for a restart. What cannot be read changes nothing.
+//! lines of the secret file change, everything else waits for a restart. What cannot be read
+//! changes nothing.
 
 use std::sync::Arc;
 
@@ -133,6 +134,7 @@ fn changed(running: &Config, read: &Config) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::control::config_files::IniFiles;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     fn begin(folder: &Path, cluster: &str) -> Reloader {
@@ -180,6 +182,44 @@ mod tests {
         std::fs::write(folder.path().join("cluster"), text).expect("written");
         let config = reloader.files.load().expect("fine").config;
         assert_eq!(changed(&before, &config), ["[cluster] promotion"]);
+    }
+
+    #[test]
+    fn secrets_are_read_again_and_never_taken_away() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let secret = folder.path().join("secret");
+        let write = |lines: &str, mode: u32| {
+            std::fs::write(&secret, lines).expect("written");
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&secret, permissions).expect("its own file");
+        };
+        let (one, two) =
+            ("the first secret of this cluster, ok", "the second secret of this one ok");
+        write(one, 0o600);
+        let with = |file: &Path| {
+            format!("[cluster]\nlocalhost = a\nnode = a\nsecret_file = {}\n", file.display())
+        };
+        let mut reloader = begin(folder.path(), &with(&secret));
+        let count = |reloader: &mut Reloader| reloader.take_secrets().map(|them| them.count());
+        assert!(reloader.reload().is_ok() && count(&mut reloader).is_none(), "the same");
+        write(&format!("{one}\n{two}"), 0o600);
+        assert!(reloader.reload().is_ok());
+        assert_eq!((count(&mut reloader), count(&mut reloader)), (Some(2), None));
+        for (lines, mode) in [(two, 0o640), ("", 0o600), ("short", 0o600)] {
+            write(lines, mode);
+            let error = reloader.reload().expect_err(lines);
+            assert!(error.contains("secret_file") && !error.contains(two), "{error}");
+            assert_eq!(count(&mut reloader), None);
+        }
+        // Another file waits for the next start.
+        let other = folder.path().join("other");
+        write(two, 0o600);
+        std::fs::rename(&secret, &other).expect("renamed");
+        std::fs::write(folder.path().join("cluster"), with(&other)).expect("written");
+        assert!(reloader.reload().is_ok() && count(&mut reloader).is_none());
+        std::fs::write(folder.path().join("cluster"), "[cluster]\nlocalhost = a\nnode = a\n")
+            .expect("written");
+        assert!(reloader.reload().is_ok() && count(&mut reloader).is_none());
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod names;
 pub mod peer_address;
 mod peer_greeting;
 pub mod peer_handshake;
+pub mod peer_hello;
 pub mod peer_secret;
 #[cfg(test)]
 mod peer_secret_tests;

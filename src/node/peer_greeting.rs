@@ -1,7 +1,7 @@
 //! The dialler's half of how a connection between two nodes begins: what it says, what it makes of
 //! the answers, and whom it believes. Bytes only: the socket is the driver's.
 
-use super::peer_handshake::{Answered, Asked, Protocol, parse_answer, write_request};
+use super::peer_handshake::{Answered, Asked, NoAnswer, Protocol, parse_answer, write_request};
 use super::peer_secret::{Claim, Guard, Meeting, Offer, Role, Word};
 use super::peering::Hello;
 
@@ -66,7 +66,7 @@ impl Greeting {
         let answered = match parse_answer(&self.answer, self.protocol) {
             Ok(None) => return Step::Wait,
             Ok(Some(answered)) => answered,
-            Err(()) => return Step::Broken,
+            Err(NoAnswer) => return Step::Broken,
         };
         match answered {
             Answered::Challenged { nonce, head_bytes } => {

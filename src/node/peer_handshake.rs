@@ -177,9 +177,12 @@ pub enum Answered {
     Disowned,
 }
 
-/// Reads the answer to an Upgrade. `Ok(None)`: more bytes are needed. `Err`: no HTTP, or no answer
-/// that makes sense.
-pub fn parse_answer(bytes: &[u8], protocol: Protocol) -> Result<Option<Answered>, ()> {
+/// Bytes that are no HTTP, or no answer that makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoAnswer;
+
+/// Reads the answer to an Upgrade. `Ok(None)`: more bytes are needed. `Err`: there is none.
+pub fn parse_answer(bytes: &[u8], protocol: Protocol) -> Result<Option<Answered>, NoAnswer> {
     let mut places = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
     let mut response = Response::new(&mut []);
     let config = httparse::ParserConfig::default();
@@ -187,14 +190,14 @@ pub fn parse_answer(bytes: &[u8], protocol: Protocol) -> Result<Option<Answered>
         match config.parse_response_with_uninit_headers(&mut response, bytes, &mut places) {
             Ok(Status::Complete(head_bytes)) => head_bytes,
             Ok(Status::Partial) if bytes.len() < HEAD_BYTES_MAX => return Ok(None),
-            _ => return Err(()),
+            _ => return Err(NoAnswer),
         };
     match response.code {
         Some(101) => match asked_of(response.headers) {
             Ok(Asked { protocol: told, hello, offer }) if told == protocol => {
                 Ok(Some(Answered::Upgraded { hello, proof: offer.proof, head_bytes }))
             }
-            _ => Err(()),
+            _ => Err(NoAnswer),
         },
         Some(401) => Ok(Some(match word_of(response.headers, "X-Chronos-Nonce") {
             Ok(Some(nonce)) => Answered::Challenged { nonce, head_bytes },
@@ -210,7 +213,7 @@ pub fn parse_answer(bytes: &[u8], protocol: Protocol) -> Result<Option<Answered>
         })),
         Some(503) => Ok(Some(Answered::Busy)),
         Some(_) => Ok(Some(Answered::Refused)),
-        None => Err(()),
+        None => Err(NoAnswer),
     }
 }
 
@@ -277,7 +280,7 @@ mod tests {
         }
     }
 
-    fn parse_frames(bytes: &[u8]) -> Result<Option<Answered>, ()> {
+    fn parse_frames(bytes: &[u8]) -> Result<Option<Answered>, NoAnswer> {
         parse_answer(bytes, Protocol::Frames)
     }
 
@@ -299,7 +302,7 @@ mod tests {
         answer.extend_from_slice(b"frames");
         let upgraded = Answered::Upgraded { hello: hello(), proof: None, head_bytes };
         assert_eq!(parse_frames(&answer), Ok(Some(upgraded)));
-        assert_eq!(parse_answer(&answer, Protocol::Site), Err(()), "it was not asked for");
+        assert_eq!(parse_answer(&answer, Protocol::Site), Err(NoAnswer), "it was not asked for");
     }
 
     #[test]
@@ -326,9 +329,9 @@ mod tests {
             let line = format!("{status} No\r\n{}", header.trim_end());
             assert_eq!(read(line.trim_end()), Ok(Some(answered)), "{refusal}");
         }
-        assert_eq!(read("101 Switching Protocols"), Err(()), "without saying who it is");
-        assert_eq!(parse_frames(b"\x16\x03\x01"), Err(()));
-        assert_eq!(parse_frames(&vec![b'H'; HEAD_BYTES_MAX]), Err(()));
+        assert_eq!(read("101 Switching Protocols"), Err(NoAnswer), "without saying who it is");
+        assert_eq!(parse_frames(b"\x16\x03\x01"), Err(NoAnswer));
+        assert_eq!(parse_frames(&vec![b'H'; HEAD_BYTES_MAX]), Err(NoAnswer));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use chronos::base::limits::{INTERVAL_MS_MAX, SITES_PER_TIMER_MAX};
 use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::cluster::link::{Inbound, Link, LinkError, LinkLimits};
 use chronos::node::peer_handshake::{
-    Answered, Protocol, parse_answer, parse_request, write_acceptance, write_request,
+    Answered, NoAnswer, Protocol, parse_answer, parse_request, write_acceptance, write_request,
 };
 use chronos::node::peer_secret::{SECRETS_MAX, Secrets};
 use chronos::timer::definition::{Content, encode_content};
@@ -429,7 +429,7 @@ pub fn upgrade_answer(data: &[u8]) -> bool {
     let Ok(Some(answered)) = whole else { return false };
     if let Answered::Upgraded { hello, proof, head_bytes } = answered {
         assert!(head_bytes <= data.len());
-        assert_eq!(parse_answer(data, Protocol::Site), Err(()));
+        assert_eq!(parse_answer(data, Protocol::Site), Err(NoAnswer));
         let mut written = Vec::new();
         write_acceptance(&mut written, Protocol::Frames, &hello, proof);
         let head_bytes = written.len();
