@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 use tempfile::NamedTempFile;
@@ -249,4 +250,34 @@ fn a_cluster_is_checked_and_told() {
             assert!(errors.contains(told), "{told} not in {errors}");
         }
     }
+}
+
+#[test]
+fn the_secret_file_is_checked_and_never_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("secret");
+    let mode = |mode: u32| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&secret, permissions).expect("its own file");
+    };
+    std::fs::write(&secret, "hidden-0123456789abcdef0123456789abcdef\n").expect("written");
+    let at = secret.to_str().expect("a plain path");
+    let variables = [("CHRONOS_CLUSTER_SECRET_FILE", at)];
+    mode(0o600);
+    let shown = success(&chronos(&["--print-config"], &variables));
+    assert!(shown.contains(&format!("secret_file = \"{at}\"")), "{shown}");
+    assert!(!shown.contains("hidden"), "{shown}");
+    success(&chronos(&["--check-config"], &variables));
+    mode(0o644);
+    for flags in [&["--check-config"][..], &["--print-config"], &[]] {
+        let errors = failure(&chronos(flags, &variables), 2);
+        assert!(errors.contains("[cluster] secret_file"), "{errors}");
+        assert!(errors.contains(&format!("type: chmod 600 {at}")), "{errors}");
+        assert!(!errors.contains("hidden"), "{errors}");
+    }
+    mode(0o600);
+    std::fs::write(&secret, "hidden\n").expect("written");
+    let errors = failure(&chronos(&["--check-config"], &variables), 2);
+    assert!(errors.contains("line 1: expected a secret of 32 to 1024 bytes"), "{errors}");
+    assert!(!errors.contains("hidden"), "{errors}");
 }

@@ -49,7 +49,8 @@ fn problems(survey: &Survey) -> Vec<String> {
     for report in survey.reports.values() {
         for (name, belief) in &report.believed {
             if ["dead", "suspect"].contains(&belief.as_str()) {
-                problems.push(format!("{} believes {name} {belief}", report.name));
+                let why = why_not_met(report);
+                problems.push(format!("{} believes {name} {belief}{why}", report.name));
             }
         }
         if report.document["clock"]["is_refused"] == true {
@@ -78,6 +79,17 @@ fn problems(survey: &Survey) -> Vec<String> {
         }
     }
     problems
+}
+
+/// What may have kept a node from those that it does not reach.
+fn why_not_met(report: &Report) -> String {
+    match report.document["peers_unproven"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!(
+            " (it has refused, or was refused, {count} times for want of a proof that both know \
+             the cluster's secret: give all nodes the same cluster.secret_file)"
+        ),
+    }
 }
 
 fn table(survey: &Survey) -> String {

@@ -22,7 +22,7 @@ struct Alarm {
     text: &'static str,
 }
 
-const ALARMS: [Alarm; 7] = [
+const ALARMS: [Alarm; 8] = [
     Alarm {
         count: |meters| meters.peer_twins.get(),
         text: "two processes say that they are the same node; stop one of them or give it another \
@@ -43,6 +43,12 @@ const ALARMS: [Alarm; 7] = [
         count: |meters| meters.peer_strangers.get(),
         text: "a node that is no member connects, or an address leads to another node than the \
                one of that name; make the configurations of all nodes agree",
+    },
+    Alarm {
+        count: |meters| meters.peer_unproven.get(),
+        text: "this node and another one do not prove to each other that they know the cluster's \
+               secret: give all nodes the same cluster.secret_file, or set \
+               cluster.secret_required = false until all have it",
     },
     Alarm {
         count: |meters| meters.clock_alarms.get(),
@@ -114,14 +120,15 @@ mod tests {
     fn each_alarm_counts_its_own() {
         let meters = CoreMeters::default();
         let counts = |meters: &CoreMeters| ALARMS.map(|alarm| (alarm.count)(meters));
-        assert_eq!(counts(&meters), [0; 7]);
+        assert_eq!(counts(&meters), [0; 8]);
         meters.peer_twins.set(1);
         meters.peer_same_instance.set(2);
         meters.peer_refusals.set(3);
         meters.peer_strangers.set(4);
-        meters.clock_alarms.set(5);
-        meters.clock_refusals.set(6);
-        meters.ring_shortages.set(7);
-        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7]);
+        meters.peer_unproven.set(5);
+        meters.clock_alarms.set(6);
+        meters.clock_refusals.set(7);
+        meters.ring_shortages.set(8);
+        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

@@ -225,6 +225,7 @@ impl ClusterDesk {
                 "is_refused": sum(meters, |core| &core.clock_refused) > 0,
                 "apart_ms": meters.iter().map(|core| core.clocks_apart_ms.get()).max(),
             },
+            "peers_unproven": sum(meters, |core| &core.peer_unproven),
             "reloads": state.reloads,
             "reload_failures": state.reload_failures,
             "reload_error": reload_error,

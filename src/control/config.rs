@@ -65,6 +65,8 @@ pub struct Config {
     pub node: NodeSettings,
     /// Timestamps; [`NodeSettings::timestamp`] is made from it.
     pub timestamp: TimestampConfig,
+    /// Where [`NodeSettings::guard`] has its secrets from; empty: from nowhere.
+    pub secret_file: String,
     /// The admin API.
     pub admin: AdminSettings,
     /// Logs.
@@ -81,6 +83,7 @@ impl Default for Config {
             // The name follows the listen address unless it is set: see `finish`.
             node: NodeSettings { name: String::new(), ..NodeSettings::default() },
             timestamp: TimestampConfig::default(),
+            secret_file: String::new(),
             admin: AdminSettings::default(),
             log: LogSettings::default(),
             membership: Membership::default(),
@@ -307,11 +310,31 @@ impl Loader {
         self.config.node.membership = Some(self.config.membership.clone());
         let timestamp = &self.config.timestamp;
         self.config.node.timestamp = timestamp.enabled.then(|| timestamp.served.clone());
+        self.warn_of_secret();
         self.identify(&view);
         if self.warnings_left_out > 0 {
             self.warnings.push(format!("{} further warnings", self.warnings_left_out));
         }
         Ok(Loaded { config: self.config, warnings: self.warnings })
+    }
+
+    /// A secret that keeps nobody out is told of.
+    fn warn_of_secret(&mut self) {
+        let config = &self.config;
+        let has_file = !config.secret_file.is_empty();
+        let required = find("cluster", "secret_required").expect("a key of the table");
+        let is_meant = *config.origin(required) != Origin::Default;
+        let told = config.describe("cluster", "secret_required");
+        match (has_file, config.node.guard.accepts_unproven) {
+            (true, true) => self.warn(format!(
+                "{told}: nodes are taken that do not prove that they know the secret; set it to \
+                 true when all nodes have the file"
+            )),
+            (false, false) if is_meant => self.warn(format!(
+                "{told}: nobody is asked for a secret, as there is none; set [cluster] secret_file"
+            )),
+            _ => {}
+        }
     }
 
     /// Fills in the numbers that tell nodes apart where none is set: in a cluster, and in a node
@@ -350,7 +373,7 @@ struct Lines<'a> {
 
 impl Lines<'_> {
     /// Costs a scan of the text before `offset`; called once per key of the table and per problem
-    /// told, so at most 75 scans of 1 MiB.
+    /// told, so at most 77 scans of 1 MiB.
     fn origin(&self, offset: usize) -> Origin {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
@@ -451,6 +474,24 @@ mod tests {
         }
         let quiet = load(&variables(&[("CHRONOS_CONFIG", "f"), ("HOME", "/")])).expect("fine");
         assert_eq!(quiet.warnings, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_secret_that_keeps_nobody_out_is_told_of() {
+        let warnings = |text: &str| {
+            let file = Some(("c.toml".into(), format!("[cluster]\n{text}")));
+            let loaded = load(&Sources { file, ..Sources::default() }).expect(text);
+            assert_eq!(loaded.config.node.guard.secrets, None, "files are not read here");
+            (loaded.warnings.join(" "), loaded.config.node.guard.accepts_unproven)
+        };
+        let file = "secret_file = '/etc/chronos/cluster.secret'\n";
+        assert_eq!(warnings(file), (String::new(), false));
+        assert_eq!(warnings(""), (String::new(), false));
+        assert_eq!(warnings("secret_required = false"), (String::new(), true));
+        let (soft, accepts_unproven) = warnings(&format!("{file}secret_required = false"));
+        assert!(accepts_unproven && soft.contains("false (c.toml:3): nodes are taken"), "{soft}");
+        let (absent, _) = warnings("secret_required = true");
+        assert!(absent.contains("set [cluster] secret_file"), "{absent}");
     }
 
     #[test]

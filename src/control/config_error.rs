@@ -1,5 +1,7 @@
 //! What can be wrong with a configuration, and where a value came from: words only, no reading.
 
+use super::secret_file::SecretFileError;
+
 /// Bytes of a configuration file: a reference file with every key is 10 KiB, so 1 MiB is a wrong
 /// file.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
@@ -93,6 +95,9 @@ pub enum Problem {
         /// What stood there.
         found: String,
     },
+    /// The secret of the cluster cannot be used.
+    #[error("[cluster] secret_file: {0}")]
+    Secret(SecretFileError),
     /// Values that are fine alone and not together; the text says which and what to change.
     #[error("{0}")]
     Conflict(String),
@@ -107,6 +112,7 @@ impl Problem {
             Problem::Syntax { .. } => "syntax",
             Problem::Unknown { .. } => "unknown",
             Problem::Value { .. } => "value",
+            Problem::Secret(_) => "secret",
             Problem::Conflict(_) => "conflict",
         }
     }

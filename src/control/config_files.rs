@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::config::{CONFIG_BYTES_MAX, ConfigError, Loaded, Problem, Sources, load};
 use super::membership_file::MembershipFile;
+use super::secret_file;
 
 /// Files of an existing deployment, where no flag names others (compat section 2).
 pub const LOCAL_FILE: &str = "/etc/chronos/chronos.conf";
@@ -126,12 +128,18 @@ impl ConfigFiles {
             timestamps_alone: self.timestamps_alone,
         };
         let mut loaded = load(&sources)?;
-        let timestamp = &mut loaded.config.timestamp;
-        for path in [&mut timestamp.file, &mut timestamp.zookeeper_password_file] {
+        let config = &mut loaded.config;
+        let timestamp = &mut config.timestamp;
+        let passwords = &mut timestamp.zookeeper_password_file;
+        for path in [&mut timestamp.file, passwords, &mut config.secret_file] {
             // A daemon works in another folder. An error means an empty path, which stays so.
             if let Ok(whole) = std::path::absolute(&*path) {
                 *path = whole.display().to_string();
             }
+        }
+        if !config.secret_file.is_empty() {
+            let secrets = secret_file::read(Path::new(&config.secret_file));
+            config.node.guard.secrets = Some(Arc::new(secrets.map_err(Problem::Secret)?));
         }
         self.seen.append(&mut seen);
         loaded.warnings.splice(0..0, missing);

@@ -145,7 +145,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 74] = [
+pub static KEYS: [Key; 76] = [
     Key {
         section: "node",
         name: "listen",
@@ -332,6 +332,29 @@ pub static KEYS: [Key; 74] = [
         help: "Whether nodes at addresses of no member may connect and use the internal API.",
         get: |config| Value::Boolean(config.node.accept_strangers),
         set: |config, value| config.node.accept_strangers = value.boolean(),
+    },
+    Key {
+        section: "cluster",
+        name: "secret_file",
+        kind: Kind::Text { bytes_max: 4_096 },
+        flag: None,
+        help: "The file of a secret that the nodes of the cluster, and those of its other sites, \
+               prove to each other that they know: one of 32 bytes or more a line, of which the \
+               first proves and all are accepted. Readable by this user alone, and read again on \
+               SIGHUP. Empty: addresses are believed.",
+        get: |config| Value::Text(config.secret_file.clone()),
+        set: |config, value| config.secret_file = value.text().into(),
+    },
+    Key {
+        section: "cluster",
+        name: "secret_required",
+        kind: Kind::Boolean,
+        flag: None,
+        help: "Whether nodes are refused that do not prove that they know the secret of \
+               secret_file, those of the original service among them. false: while the file is \
+               given to one node after the other.",
+        get: |config| Value::Boolean(!config.node.guard.accepts_unproven),
+        set: |config, value| config.node.guard.accepts_unproven = !value.boolean(),
     },
     Key {
         section: "cluster",

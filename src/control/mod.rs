@@ -29,6 +29,7 @@ mod originals_page;
 mod originals_plan;
 mod pid_file;
 pub mod reload;
+pub mod secret_file;
 pub mod serve;
 mod status;
 mod tag_board;

@@ -1,5 +1,6 @@
-//! Reading the configuration again while the node runs (SIGHUP): the members and the sites change,
-//! everything else waits for a restart. What cannot be read changes nothing.
+//! Reading the configuration again while the node runs (SIGHUP): the members, the sites and the
+//! lines of the secret file change, everything else waits for a restart. What cannot be read
+//! changes nothing.
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use super::config::{Config, Loaded};
 use super::config_files::ConfigFiles;
 use super::config_keys::KEYS;
 use crate::cluster::view::View;
+use crate::node::peer_secret::Secrets;
 
 /// Reads the configuration of a running node again.
 #[derive(Debug)]
@@ -18,17 +20,25 @@ pub struct Reloader {
     config: Config,
     /// The last cluster that was given to the cores.
     view: Arc<View>,
+    /// The secrets are other ones than the cores have.
+    has_secrets: bool,
 }
 
 impl Reloader {
     /// For a node that was started with `config` from `files` and has this view.
     pub fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
-        Self { files, config, view }
+        Self { files, config, view, has_secrets: false }
     }
 
     /// The cluster that the cores were given last.
     pub fn view(&self) -> &Arc<View> {
         &self.view
+    }
+
+    /// The secrets that the cores are to have, if they have others. They have them then.
+    pub fn take_secrets(&mut self) -> Option<Arc<Secrets>> {
+        let secrets = self.config.node.guard.secrets.clone();
+        secrets.filter(|_| std::mem::take(&mut self.has_secrets))
     }
 
     /// Reads the files again. A view that differs from the last one is to be given to all cores;
@@ -61,13 +71,31 @@ impl Reloader {
         }
         if config.membership == self.config.membership {
             info!("reloaded: the members are the same");
+            self.read_secrets(&config);
             return Ok(None);
         }
         let view = View::build(Some(&self.view), &config.membership);
         self.view = Arc::new(view.map_err(|error| error.to_string())?);
+        self.read_secrets(&config);
         self.config.membership = config.membership;
         announce(&self.config);
         Ok(Some(self.view.clone()))
+    }
+}
+
+impl Reloader {
+    /// Takes the secrets of the file that the node was started with. Another file waits for a
+    /// restart, as does having one at all.
+    fn read_secrets(&mut self, read: &Config) {
+        let (running, read_secrets) = (&mut self.config.node.guard, &read.node.guard.secrets);
+        let is_same_file = self.config.secret_file == read.secret_file;
+        if !is_same_file || running.secrets == *read_secrets {
+            return;
+        }
+        running.secrets.clone_from(read_secrets);
+        self.has_secrets = true;
+        let count = read_secrets.as_ref().map_or(0, |secrets| secrets.count());
+        info!(count, "reloaded: the cluster's secrets have changed; connections that stand stay");
     }
 }
 
@@ -106,6 +134,7 @@ fn changed(running: &Config, read: &Config) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::control::config_files::IniFiles;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     fn begin(folder: &Path, cluster: &str) -> Reloader {
@@ -153,6 +182,44 @@ mod tests {
         std::fs::write(folder.path().join("cluster"), text).expect("written");
         let config = reloader.files.load().expect("fine").config;
         assert_eq!(changed(&before, &config), ["[cluster] promotion"]);
+    }
+
+    #[test]
+    fn secrets_are_read_again_and_never_taken_away() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let secret = folder.path().join("secret");
+        let write = |lines: &str, mode: u32| {
+            std::fs::write(&secret, lines).expect("written");
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&secret, permissions).expect("its own file");
+        };
+        let (one, two) =
+            ("the first secret of this cluster, ok", "the second secret of this one ok");
+        write(one, 0o600);
+        let with = |file: &Path| {
+            format!("[cluster]\nlocalhost = a\nnode = a\nsecret_file = {}\n", file.display())
+        };
+        let mut reloader = begin(folder.path(), &with(&secret));
+        let count = |reloader: &mut Reloader| reloader.take_secrets().map(|them| them.count());
+        assert!(reloader.reload().is_ok() && count(&mut reloader).is_none(), "the same");
+        write(&format!("{one}\n{two}"), 0o600);
+        assert!(reloader.reload().is_ok());
+        assert_eq!((count(&mut reloader), count(&mut reloader)), (Some(2), None));
+        for (lines, mode) in [(two, 0o640), ("", 0o600), ("short", 0o600)] {
+            write(lines, mode);
+            let error = reloader.reload().expect_err(lines);
+            assert!(error.contains("secret_file") && !error.contains(two), "{error}");
+            assert_eq!(count(&mut reloader), None);
+        }
+        // Another file waits for the next start.
+        let other = folder.path().join("other");
+        write(two, 0o600);
+        std::fs::rename(&secret, &other).expect("renamed");
+        std::fs::write(folder.path().join("cluster"), with(&other)).expect("written");
+        assert!(reloader.reload().is_ok() && count(&mut reloader).is_none());
+        std::fs::write(folder.path().join("cluster"), "[cluster]\nlocalhost = a\nnode = a\n")
+            .expect("written");
+        assert!(reloader.reload().is_ok() && count(&mut reloader).is_none());
     }
 
     #[test]

@@ -237,7 +237,11 @@ fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Ori
     let (readers, progress) = (originals.clone(), originals.clone());
     let reload = move || {
         let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(view) = reloader.reload()? {
+        let view = reloader.reload()?;
+        if let Some(secrets) = reloader.take_secrets() {
+            commander.command(&Command::Secrets(secrets));
+        }
+        if let Some(view) = view {
             commander.command(&Command::View(view.clone()));
             readers.set_view(view);
         }

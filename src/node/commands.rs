@@ -10,6 +10,7 @@ use crossbeam_queue::ArrayQueue;
 
 use super::internal_api::Resolved;
 use super::meters::CoreMeters;
+use super::peer_secret::Secrets;
 use crate::base::ids::TimerId;
 use crate::cluster::view::View;
 use crate::ring::Waker;
@@ -30,6 +31,8 @@ pub enum Command {
     Copies(Arc<Copies>),
     /// The addresses of members that are configured by name: they may use the internal API.
     Members(Resolved),
+    /// The cluster's secrets, read again; connections that stand are not asked again.
+    Secrets(Arc<Secrets>),
     /// Who hands out timestamps (`host:port`), for clients that are refused; `None`: nobody knows.
     TimestampMaster(Option<Arc<str>>),
 }

@@ -20,8 +20,9 @@ use super::answer_room::AnswerRoom;
 use super::answers::{Persistence, write_continue};
 use super::deadlines::Deadline;
 use super::internal_api::PageHead;
-use super::peer_handshake;
-use super::peering::{Hello, HelloRefusal};
+use super::peer_handshake::{self, Asked};
+use super::peer_secret::Word;
+use super::peering::HelloRefusal;
 use super::service::{Caller, RequestLine, Served, Service, too_long};
 
 /// Requests under way on one connection above which no more are taken from it.
@@ -110,7 +111,11 @@ pub struct Connection {
     /// The client sends nothing more.
     pub has_ended: bool,
     /// It is a peer and asks for an Upgrade: what comes behind its request is kept for the frames.
-    pub upgrade: Option<Box<Hello>>,
+    pub upgrade: Option<Box<Asked>>,
+    /// The nonce that it was challenged with, until it answers.
+    pub challenge: Option<Box<Word>>,
+    /// It is another site, which has proven that it knows the cluster's secret.
+    pub is_proven: bool,
     /// The request that has begun asks for a page of timers.
     page: Option<Box<PageHead>>,
     own: ShardIndex,
@@ -153,6 +158,8 @@ impl Connection {
             sending_since: MonoNs(0),
             has_ended: false,
             upgrade: None,
+            challenge: None,
+            is_proven: false,
             page: None,
             own: home.shard,
             place: home.place,
@@ -184,7 +191,7 @@ impl Connection {
             self.partial.extend_from_slice(input);
             return Appetite::Hungry;
         }
-        let caller = Caller { far_ends, socket: self.socket };
+        let caller = Caller { far_ends, socket: self.socket, is_proven: self.is_proven };
         let mut budget = limits.pipelined_requests_per_turn_max;
         self.is_deferred = false;
         if self.partial.is_empty() {
@@ -300,6 +307,12 @@ impl Connection {
         self.drop_partial();
     }
 
+    /// Asks a peer to prove that it knows the cluster's secret.
+    pub fn challenge(&mut self, nonce: Word) {
+        self.challenge = Some(Box::new(nonce));
+        self.in_order(|out| peer_handshake::write_challenge(out, nonce));
+    }
+
     /// Answers a peer whose Upgrade is refused, and closes.
     pub fn refuse_peer(&mut self, service: &mut Service, refusal: &HelloRefusal) {
         let (status, header) = peer_handshake::refusal_of(refusal);
@@ -392,12 +405,16 @@ impl Connection {
 
     /// A request for an Upgrade ends the talk in requests and answers. Returns its bytes.
     fn begin_upgrade(&mut self, service: &mut Service, head: &[u8]) -> usize {
-        let is_first = self.pending.is_empty() && self.out.is_empty() && self.sending_bytes == 0;
+        // The answer to a challenge may be here before the kernel has told that the challenge left.
+        let is_sent = self.sending_bytes == 0 || self.challenge.is_some();
+        let is_first = self.pending.is_empty() && self.out.is_empty() && is_sent;
         match peer_handshake::parse_request(head) {
-            Ok(hello) if is_first => self.upgrade = Some(Box::new(hello)),
+            Ok(asked) if is_first => self.upgrade = Some(Box::new(asked)),
             Ok(_) => self.fail(service, 400, "an Upgrade waits for all answers before it"),
             Err((status, reason)) => self.fail(service, status, reason),
         }
+        // Another head may follow a challenge, or the Upgrade of another site.
+        self.stage = Stage::Head(HeadProgress::default());
         head.len()
     }
 

@@ -344,8 +344,12 @@ impl Core {
 
     /// An Upgrade was refused before [`Core::inbound_opened`] was asked.
     pub fn inbound_refused(&mut self, refusal: HelloRefusal) -> HelloRefusal {
-        let is_elsewhere = matches!(refusal, HelloRefusal::Elsewhere(_));
-        self.peering.counters.strangers += u64::from(is_elsewhere);
+        let counters = &mut self.peering.counters;
+        match refusal {
+            HelloRefusal::Elsewhere(_) => counters.strangers += 1,
+            HelloRefusal::Unproven(_) => counters.unproven += 1,
+            _ => {}
+        }
         refusal
     }
 

@@ -242,6 +242,10 @@ impl Engine {
                     self.server.service.gate.set_resolved(addresses.clone());
                     self.change_listeners(|listeners| listeners.set_resolved(addresses));
                 }
+                Command::Secrets(secrets) => {
+                    self.peers.guard.secrets = Some(Arc::clone(&secrets));
+                    self.server.service.guard.secrets = Some(secrets);
+                }
                 Command::TimestampMaster(master) => self.timestamps.issuer.set_master(master),
             }
         }

@@ -18,9 +18,14 @@ use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, TimerCopy,
 
 use super::callback_answer::{AnswerReader, Progress};
 use super::internal_document::{names, with_document};
+use super::peer_handshake::UNPROVEN_HEADER;
 use super::site_members::{ANSWER_BYTES_MAX, SiteMembers};
 
 const UNSAYABLE: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malformed);
+
+/// Another site asks for a secret, and this one has none.
+pub(super) const SITE_UNPROVEN: LinkError =
+    LinkError::Protocol("another site asks for a proof of its secret");
 
 /// The request on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +138,9 @@ impl HttpTalk {
             Progress::Complete { status, reusable } => (status, reusable),
         };
         self.reader = AnswerReader::default();
+        if self.to_site && status == 403 && says_unproven(&self.answer) {
+            return Err(SITE_UNPROVEN);
+        }
         if self.to_site && status == 403 {
             // What was to be told waits for an end that takes it.
             return Err(LinkError::Protocol("another site does not know this node"));
@@ -157,6 +165,12 @@ impl HttpTalk {
         self.unsayable.drain(..).for_each(|purpose| result(purpose, UNSAYABLE));
         if reusable { Ok(()) } else { Err(LinkError::Protocol("closed after an answer")) }
     }
+}
+
+/// Whether a whole answer refuses whoever does not prove that it knows the secret.
+fn says_unproven(answer: &[u8]) -> bool {
+    let line = UNPROVEN_HEADER.as_bytes();
+    answer.windows(line.len()).any(|bytes| bytes == line)
 }
 
 /// What a whole answer tells of members.

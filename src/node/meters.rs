@@ -309,6 +309,9 @@ meters! {
     peer_connections_shed: Counter,
     /// Connections with nodes that are no members, or another than the one dialled.
     peer_strangers: Counter,
+    /// Connections and requests between nodes refused because one end does not prove that it knows
+    /// the cluster's secret.
+    peer_unproven: Counter,
     /// Connections refused because two live processes say that they are the same node.
     peer_twins: Counter,
     /// Connections with nodes that have this node's instance and deployment ids.

@@ -25,7 +25,12 @@ pub mod meters;
 mod owner;
 mod names;
 pub mod peer_address;
-mod peer_handshake;
+mod peer_greeting;
+pub mod peer_handshake;
+pub mod peer_hello;
+pub mod peer_secret;
+#[cfg(test)]
+mod peer_secret_tests;
 mod peer_sockets;
 #[cfg(test)]
 mod peer_sockets_tests;

@@ -7,13 +7,15 @@ use std::net::SocketAddr;
 use crate::base::ids::PeerIndex;
 use crate::base::time::{MonoNs, Now};
 use crate::cluster::view::PeerKind;
-use crate::ring::{Received, Ring, SocketId};
+use crate::ring::{Received, Ring, SocketId, unpredictable};
 use crate::shard::effects::Dialect;
 
 use super::core::Core;
 use super::owner::Owner;
 use super::peer_address::{Place, place_of, sources};
-use super::peer_handshake::{Answered, parse_answer, write_acceptance, write_request};
+use super::peer_greeting::{Greeting, Step};
+use super::peer_handshake::{Answered, Protocol, write_acceptance};
+use super::peer_secret::{Guard, Word};
 use super::peering::{Connected, InboundId, PeerAction};
 use super::resolver::{Asker, Resolver};
 
@@ -65,8 +67,8 @@ enum Stage {
     /// The name is being looked up.
     Resolving,
     Connecting(SocketId),
-    /// The Upgrade has been asked for; what came of the answer.
-    Greeting(SocketId, Vec<u8>),
+    /// The Upgrade has been asked for.
+    Greeting(SocketId, Box<Greeting>),
     Open(Socket),
 }
 
@@ -90,6 +92,10 @@ struct Dialled {
 pub struct PeerSockets {
     /// Upgrades that nodes refused.
     pub refused: u64,
+    /// Dialled connections of which one end did not prove that it knows the cluster's secret.
+    pub unproven: u64,
+    /// What other nodes must prove.
+    pub guard: Guard,
     /// Connections that peers dialled, closed because they took too little of what they asked for.
     pub shed: u64,
     /// Where this node listens; peers without a port listen at the same one.
@@ -106,9 +112,11 @@ pub struct PeerSockets {
 
 impl PeerSockets {
     /// None yet.
-    pub fn new(resolver: Resolver, listen: SocketAddr) -> Self {
+    pub fn new(resolver: Resolver, listen: SocketAddr, guard: Guard) -> Self {
         Self {
             refused: 0,
+            unproven: 0,
+            guard,
             shed: 0,
             listen,
             dialled: Vec::new(),
@@ -155,15 +163,18 @@ impl PeerSockets {
         }
         ring.receive(socket);
         let is_site = matches!(core.view().peers()[peer.index()].kind, PeerKind::Site(_));
-        if is_site || dialled.is_original {
+        let protocol = if is_site { Protocol::Site } else { Protocol::Frames };
+        if dialled.is_original || (is_site && self.guard.secrets.is_none()) {
             let connected = Connected { dialect: Dialect::Http, hello: None };
             dialled.stage = Stage::Open(Socket::new(socket));
             return core.peer_connected(now, peer, &connected);
         }
-        dialled.stage = Stage::Greeting(socket, Vec::new());
+        let (view, nonce) = (core.view(), Word(unpredictable()));
+        let greeting =
+            Greeting::new(protocol, &self.guard, core.hello(), view.name_of(peer), nonce);
         let mut request = self.pool.pop().unwrap_or_default();
-        let host = &core.view().peers()[peer.index()].address;
-        write_request(&mut request, host, &core.hello());
+        greeting.write(&view.peers()[peer.index()].address, &mut request);
+        dialled.stage = Stage::Greeting(socket, Box::new(greeting));
         ring.send(socket, request);
     }
 
@@ -184,12 +195,17 @@ impl PeerSockets {
                     self.lose(now, ring, core, peer);
                 }
             }
-            Stage::Greeting(greeting, answer) if *greeting == socket => {
-                answer.extend_from_slice(ring.bytes_mut(received));
-                match parse_answer(answer) {
-                    Ok(None) => {}
-                    Ok(Some(answered)) => self.greeted(now, ring, core, peer, answered),
-                    Err(()) => self.lose(now, ring, core, peer),
+            Stage::Greeting(greeted, greeting) if *greeted == socket => {
+                match greeting.received(ring.bytes_mut(received)) {
+                    Step::Wait => {}
+                    Step::Say => {
+                        let mut request = self.pool.pop().unwrap_or_default();
+                        let host = &core.view().peers()[peer.index()].address;
+                        greeting.write(host, &mut request);
+                        ring.send(socket, request);
+                    }
+                    Step::Ended(answered) => self.greeted(now, ring, core, peer, answered),
+                    Step::Broken => self.lose(now, ring, core, peer),
                 }
             }
             _ => {}
@@ -257,14 +273,14 @@ impl PeerSockets {
     }
 
     /// Takes over a client connection that asked for an Upgrade which the core accepted. `rest` is
-    /// what came behind its request.
+    /// what came behind its request, `proof` that this node knows the cluster's secret.
     pub fn adopt(
         &mut self,
         now: Now,
         ring: &mut Ring,
         core: &mut Core,
         (inbound, socket): (InboundId, SocketId),
-        rest: &[u8],
+        (rest, proof): (&[u8], Option<Word>),
     ) {
         let place = inbound.place as usize;
         if self.inbounds.len() <= place {
@@ -272,7 +288,7 @@ impl PeerSockets {
         }
         ring.set_owner(socket, Owner::Inbound(inbound.place).to_bits());
         let mut acceptance = self.pool.pop().unwrap_or_default();
-        write_acceptance(&mut acceptance, &core.hello());
+        write_acceptance(&mut acceptance, Protocol::Frames, &core.hello(), proof);
         ring.send(socket, acceptance);
         let adopted = Socket { is_sending: true, began: now.mono, ..Socket::new(socket) };
         if let Some((_, former)) = self.inbounds[place].replace((inbound, adopted)) {
@@ -403,12 +419,18 @@ impl PeerSockets {
         answered: Answered,
     ) {
         let dialled = &mut self.dialled[peer.index()];
-        let Stage::Greeting(socket, answer) = std::mem::replace(&mut dialled.stage, Stage::Idle)
+        let Stage::Greeting(socket, greeting) = std::mem::replace(&mut dialled.stage, Stage::Idle)
         else {
             unreachable!("it has just answered");
         };
+        let is_site = greeting.protocol() == Protocol::Site;
         match answered {
-            Answered::Upgraded(hello, head_bytes) => {
+            Answered::Upgraded { .. } if is_site => {
+                dialled.stage = Stage::Open(Socket::new(socket));
+                let connected = Connected { dialect: Dialect::Http, hello: None };
+                core.peer_connected(now, peer, &connected);
+            }
+            Answered::Upgraded { hello, head_bytes, .. } => {
                 let own = core.hello();
                 if hello.shards == own.shards
                     && hello.shard != own.shard
@@ -424,7 +446,7 @@ impl PeerSockets {
                 dialled.stage = Stage::Open(Socket::new(socket));
                 let connected = Connected { dialect: Dialect::Frames, hello: Some(hello) };
                 core.peer_connected(now, peer, &connected);
-                let rest = &answer[head_bytes..];
+                let rest = greeting.rest(head_bytes);
                 if !rest.is_empty() && core.peer_received(now, peer, rest).is_err() {
                     self.lose(now, ring, core, peer);
                 }
@@ -434,12 +456,18 @@ impl PeerSockets {
                 ring.close(socket);
                 self.connect(now, ring, core, peer);
             }
-            Answered::Refused => {
+            Answered::Unproven => {
+                self.unproven += 1;
+                ring.close(socket);
+                core.peer_lost(now, peer);
+            }
+            // Two sites that do not know each other yet tell each other who they are.
+            Answered::Refused if !is_site => {
                 self.refused += 1;
                 ring.close(socket);
                 core.peer_lost(now, peer);
             }
-            Answered::Busy => {
+            Answered::Refused | Answered::Busy | Answered::Challenged { .. } => {
                 ring.close(socket);
                 core.peer_lost(now, peer);
             }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::commands::Command;
+use super::peer_secret::{Guard, Secrets};
 use super::settings::NodeSettings;
 use super::{NodeHandle, StartError, start};
 use crate::cluster::view::{Membership, View};
@@ -355,4 +356,156 @@ fn members_that_make_no_cluster_are_refused_at_the_start() {
     members.nodes.push(members.nodes[0].clone());
     let error = start(&twice).err();
     assert!(matches!(error, Some(StartError::Membership(_))), "an address listed twice");
+}
+
+const SECRET: &str = "what only the nodes of this cluster know";
+
+fn guard(lines: &str) -> Guard {
+    let secrets = Secrets::parse(lines.as_bytes()).expect("secrets");
+    Guard { secrets: Some(Arc::new(secrets)), accepts_unproven: false }
+}
+
+#[test]
+fn nodes_that_share_a_secret_meet_and_strangers_learn_nothing() {
+    let port = free_port();
+    let with = |node| NodeSettings { guard: guard(SECRET), ..settings(node, 3, port, 2) };
+    let (first, second) = (launch(&with(0)), launch(&with(1)));
+    until("both to meet", || knows(&first, 1) && knows(&second, 1));
+    assert!(post(first.address, 2).starts_with("HTTP/1.1 200 "));
+    assert_eq!(sum(&first, "peer_unproven") + sum(&second, "peer_unproven"), 0);
+    // From the address of the member that is down.
+    let down = upgrade(&address(2, port).to_string());
+    let nonce = format!("\r\nX-Chronos-Nonce: {}\r\nX-Chronos-View", "0f".repeat(32));
+    let challenged = ask_from(13, first.address, &down.replace("\r\nX-Chronos-View", &nonce));
+    assert!(challenged.starts_with("HTTP/1.1 401 "), "{challenged}");
+    let refused = ask_from(13, first.address, &down);
+    assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+    assert!(refused.contains("X-Chronos-Refused: secret\r\n"), "{refused}");
+    assert!(refused.contains("cluster.secret_file"), "{refused}");
+    for told in [challenged, refused] {
+        assert!(!told.contains("Incarnation") && !told.contains("127.0.0"), "{told}");
+    }
+    // Whoever is at no member's address is told no more than before.
+    let elsewhere = ask_from(77, first.address, &down);
+    assert!(elsewhere.contains("X-Chronos-Refused: address\r\n"), "{elsewhere}");
+    until("the count", || sum(&first, "peer_unproven") == 1);
+    finish(first);
+    finish(second);
+}
+
+#[test]
+fn a_challenge_is_good_for_one_try() {
+    let port = free_port();
+    let node = launch(&NodeSettings { guard: guard(SECRET), ..settings(0, 2, port, 1) });
+    let member = upgrade(&address(1, port).to_string());
+    let nonce = format!("\r\nX-Chronos-Nonce: {}\r\nX-Chronos-View", "0f".repeat(32));
+    let asked = member.replace("\r\nX-Chronos-View", &nonce);
+    let proof = format!("\r\nX-Chronos-Proof: {}\r\nX-Chronos-View", "5a".repeat(32));
+    let proven = asked.replace("\r\nX-Chronos-View", &proof);
+    let open = || {
+        let mut stream = TcpStream::connect(node.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.write_all(asked.as_bytes()).expect("taken");
+        let head = read_head(&mut stream);
+        assert!(head.starts_with("HTTP/1.1 401 ") && head.contains("X-Chronos-Nonce: "), "{head}");
+        (stream, head)
+    };
+    let ((mut one, head), (mut other, other_head)) = (open(), open());
+    assert_ne!(head, other_head, "a nonce is drawn for each connection");
+    for (stream, text) in [(&mut one, &proven), (&mut other, &asked)] {
+        stream.write_all(text.as_bytes()).expect("taken");
+        let head = read_head(stream);
+        assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).expect("it closes");
+    }
+    // Whoever does not wait for the challenge gets none.
+    let hasty = ask(node.address, &format!("{asked}{proven}"));
+    assert!(hasty.starts_with("HTTP/1.1 400 "), "{hasty}");
+    // After a challenge the connection is still one of a client.
+    let (mut client, _) = open();
+    client.write_all(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n").expect("taken");
+    let head = read_head(&mut client);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    until("the count", || sum(&node, "peer_unproven") == 2);
+    finish(node);
+}
+
+#[test]
+fn the_internal_api_is_closed_where_a_secret_is_required() {
+    let port = free_port();
+    let at = |accepts_unproven| Guard { accepts_unproven, ..guard(SECRET) };
+    let requests = [
+        "GET /timers?node-for-replicas=x&cluster-view-id=1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /ping?members HTTP/1.1\r\nHost: x\r\n\r\n",
+        "DELETE /timers/references HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{\"IDs\":[]}",
+    ];
+    let node = launch(&NodeSettings { guard: at(false), ..settings(0, 2, port, 1) });
+    for request in requests {
+        let answer = ask_from(12, node.address, request);
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+        assert!(answer.contains("cluster.secret_file"), "{answer}");
+    }
+    until("the count", || sum(&node, "peer_unproven") == 3);
+    assert_eq!(sum(&node, "internal_strangers"), 0, "it is at a member's address");
+    finish(node);
+    let node = launch(&NodeSettings { guard: at(true), ..settings(0, 2, port, 1) });
+    for request in requests {
+        let answer = ask_from(12, node.address, request);
+        assert!(!answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    }
+    finish(node);
+}
+
+#[test]
+fn a_node_without_the_secret_is_refused_and_refuses() {
+    let port = free_port();
+    let first = launch(&NodeSettings { guard: guard(SECRET), ..settings(0, 2, port, 1) });
+    let second = launch(&settings(1, 2, port, 1));
+    let counts = || sum(&first, "peer_unproven") > 1 && sum(&second, "peer_unproven") > 1;
+    until("both to tell", counts);
+    assert!(!knows(&first, 1) && !knows(&second, 1));
+    finish(second);
+    // Until all have it: those that have it take others as they are.
+    finish(first);
+    let guard = Guard { accepts_unproven: true, ..guard(SECRET) };
+    let first = launch(&NodeSettings { guard, ..settings(0, 2, port, 1) });
+    let second = launch(&settings(1, 2, port, 1));
+    until("both to meet", || knows(&first, 1) && knows(&second, 1));
+    assert_eq!(sum(&first, "peer_unproven") + sum(&second, "peer_unproven"), 0);
+    finish(first);
+    finish(second);
+}
+
+#[test]
+fn sites_prove_the_secret_over_the_internal_api() {
+    let port = free_port();
+    let site = |node: usize, guard: Guard| {
+        let membership = Membership {
+            localhost: address(node, port).to_string(),
+            nodes: vec![address(node, port).to_string()],
+            local_site: format!("site{node}"),
+            remote_sites: vec![(format!("site{}", 1 - node), address(1 - node, port).to_string())],
+            replicate_across_sites: true,
+            ..Membership::default()
+        };
+        NodeSettings { membership: Some(membership), guard, ..settings(node, 1, port, 2) }
+    };
+    let first = launch(&site(0, guard(SECRET)));
+    let second = launch(&site(1, Guard::default()));
+    let counts = || sum(&first, "peer_unproven") > 1 && sum(&second, "peer_unproven") > 1;
+    until("both to tell", counts);
+    assert!(!knows(&first, 1) && !knows(&second, 1));
+    finish(second);
+    let second = launch(&site(1, guard(SECRET)));
+    until("the sites to meet", || knows(&first, 1) && knows(&second, 1));
+    assert!(post(first.address, 1).starts_with("HTTP/1.1 200 "));
+    until("a timer to arrive", || sum(&second, "internal_copies") > 0);
+    finish(second);
+    finish(first);
+    let soft = Guard { accepts_unproven: true, ..guard(SECRET) };
+    let (first, second) = (launch(&site(0, soft)), launch(&site(1, Guard::default())));
+    until("the sites to meet", || knows(&first, 1) && knows(&second, 1));
+    finish(first);
+    finish(second);
 }

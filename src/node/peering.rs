@@ -19,7 +19,9 @@ use crate::cluster::wall_clocks::{ClockVerdict, judge};
 use crate::shard::Shard;
 use crate::shard::effects::{Dialect, Event, Outbox, Purpose, ToPeer};
 
+use super::http_talk::SITE_UNPROVEN;
 use super::inbounds::STALE;
+pub use super::peer_hello::{Hello, HelloRefusal};
 use super::site_members::SiteBook;
 use super::voice::Voice;
 
@@ -29,44 +31,6 @@ const GAPS_ROOM_BYTES: usize = 1 << 20;
 
 /// Pause between two looks at a peer that has something due and is not sent to.
 const LOOK_AGAIN_MS: u64 = 10;
-
-/// What the two ends of a connection tell each other in the headers of its HTTP Upgrade.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
-    /// The node's name, exactly as members write it.
-    pub name: String,
-    /// Its instance bits in ids and versions.
-    pub instance: u16,
-    /// Drawn when the process starts: another one means that it may have lost everything.
-    pub incarnation: u64,
-    /// Its `cluster-view-id`.
-    pub view_id: u64,
-    /// The core at this end.
-    pub shard: u16,
-    /// Cores of the node.
-    pub shards: u16,
-}
-
-/// Why a peer's connection is refused, with 403 or 409 (503 when that passes). The text goes to the
-/// peer; both sides count it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HelloRefusal {
-    /// Not a member, and `cluster.accept_strangers` is off.
-    #[error("{0} is no member of this cluster as {1} is configured")]
-    Stranger(String, String),
-    /// Another live process says that it is this node (or it says that it is we).
-    #[error("two processes say that they are {0}; stop one of them or give it another address")]
-    Twins(String),
-    /// It does not call from the address of the node that it says it is; the text says more.
-    #[error("{0}")]
-    Elsewhere(String),
-    /// Members are configured by names that this node has not looked up yet.
-    #[error("the addresses of some members are not known here yet; try again in a moment")]
-    Unresolved,
-    /// More connections than all cores of all peers need.
-    #[error("too many connections between nodes end at this core")]
-    TooMany,
-}
 
 /// What the driver is to do for a peer.
 ///
@@ -144,6 +108,8 @@ pub struct PeerCounters {
     pub shed: u64,
     /// Connections with nodes that are no members, or another member than was dialled.
     pub strangers: u64,
+    /// Connections and requests whose other end does not prove that it knows the cluster's secret.
+    pub unproven: u64,
     /// Connections with a process that says it is a node which another process is.
     pub twins: u64,
     /// Connections with another node that has this node's instance bits: ids may be given out
@@ -550,7 +516,11 @@ impl Peering {
         let taken = dialled.voice.received(now, bytes, |purpose, result| {
             behind.tell(Event::PeerResult { peer, purpose, result });
         });
-        self.counters.broken += u64::from(taken.is_err());
+        match taken {
+            Err(SITE_UNPROVEN) => self.counters.unproven += 1,
+            Err(_) => self.counters.broken += 1,
+            Ok(()) => {}
+        }
         if taken.is_ok() {
             self.take_members(peer)?;
             self.greet(behind, peer);

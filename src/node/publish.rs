@@ -113,6 +113,7 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     meters.peer_protocol_errors.set(peers.broken);
     meters.peer_connections_shed.set(peers.shed + sockets.shed);
     meters.peer_strangers.set(peers.strangers);
+    meters.peer_unproven.set(peers.unproven + sockets.unproven);
     meters.peer_twins.set(peers.twins);
     meters.peer_same_instance.set(peers.same_instance);
     meters.peer_other_view.set(peers.other_view);

@@ -3,7 +3,7 @@
 use crate::base::ids::ShardIndex;
 use crate::base::limits::Limits;
 use crate::base::time::{MonoNs, Now};
-use crate::ring::{Received, Ring, SocketId};
+use crate::ring::{Received, Ring, SocketId, unpredictable};
 use crate::shard::effects::Reply;
 
 use super::answer_room::SHORT_BYTES_MAX;
@@ -11,8 +11,10 @@ use super::answers::{write_no_timestamps, write_timestamps};
 use super::connection::{Appetite, Connection, Home};
 use super::deadlines::Deadlines;
 use super::owner::Owner;
+use super::peer_handshake::{Protocol, write_acceptance};
+use super::peer_secret::Word;
 use super::peer_sockets::PeerSockets;
-use super::service::{Caller, Service};
+use super::service::{Admitted, Caller, Service};
 use super::timestamp_issuer::{Denial, Issued, Issuer};
 
 /// Connections beyond the limit that are answered 503; still more are closed without a word.
@@ -199,26 +201,47 @@ impl Server {
     /// the others are told why not. Called when all completions of the turn have been taken, as
     /// some of them may still name the client.
     pub fn hand_over(&mut self, now: Now, ring: &mut Ring, peers: &mut PeerSockets) {
+        let mut unsent = Vec::new();
         while let Some(place) = self.upgrading.pop() {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
-            let Some(hello) = connection.upgrade.take() else { continue };
+            if connection.sending_bytes > 0 {
+                // The kernel has not told yet that the challenge left.
+                unsent.push(place);
+                continue;
+            }
+            let Some(asked) = connection.upgrade.take() else { continue };
             if connection.has_ended {
                 self.close(ring, place);
                 continue;
             }
-            let caller = Caller { far_ends: ring.far_ends(), socket: connection.socket };
-            match self.service.admit_peer(now, &hello, caller) {
-                Ok(inbound) => {
-                    let (socket, rest) = (connection.socket, connection.take_rest());
+            let challenge = connection.challenge.take().map(|nonce| *nonce);
+            let (socket, is_proven) = (connection.socket, connection.is_proven);
+            let caller = Caller { far_ends: ring.far_ends(), socket, is_proven };
+            match self.service.admit_upgrade(now, &asked, challenge, caller) {
+                Ok(Admitted::Peer(inbound, proof)) => {
+                    let rest = connection.take_rest();
                     self.forget(place);
-                    peers.adopt(now, ring, &mut self.service.core, (inbound, socket), &rest);
+                    let core = &mut self.service.core;
+                    peers.adopt(now, ring, core, (inbound, socket), (&rest, proof));
+                    continue;
                 }
-                Err(refusal) => {
-                    connection.refuse_peer(&mut self.service, &refusal);
-                    self.mark_dirty(place);
+                // Nobody goes on before the answer is there.
+                Ok(_) if !connection.take_rest().is_empty() => {
+                    let reason = "a request that waits for no answer came behind an Upgrade";
+                    connection.fail(&mut self.service, 400, reason);
                 }
+                Ok(Admitted::Challenged) => connection.challenge(Word(unpredictable())),
+                Ok(Admitted::Site(proof)) => {
+                    connection.is_proven = true;
+                    let own = self.service.core.hello();
+                    write_acceptance(&mut connection.out, Protocol::Site, &own, Some(proof));
+                }
+                Err(refusal) => connection.refuse_peer(&mut self.service, &refusal),
             }
+            self.recount(place);
+            self.mark_dirty(place);
         }
+        self.upgrading = unsent;
     }
 
     /// Whether connections wait for the next turn, so that the core must not sleep.

@@ -17,12 +17,14 @@ use crate::wire::timer_path::{PublicId, TimerPath, parse_path};
 
 use super::answer_room::AnswerRoom;
 use super::answers::{
-    Persistence, cut_body, write_error, write_error_with, write_not_allowed, write_pong, write_text,
+    Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
 };
 use super::core::Core;
 use super::internal_api::{Gate, PageHead, copy_of};
 use super::listeners::ClusterListeners;
-use super::peering::{Hello, HelloRefusal, InboundId};
+use super::peer_handshake::{Asked, Protocol, UNPROVEN_HEADER};
+use super::peer_secret::{CLOSED, Guard, Verdict, Word};
+use super::peering::{HelloRefusal, InboundId};
 use super::site_members;
 
 /// Content buffers above this are given back to the allocator after use.
@@ -72,6 +74,18 @@ pub struct Caller<'r> {
     pub far_ends: FarEnds<'r>,
     /// The connection's.
     pub socket: SocketId,
+    /// The other end has proven that it knows the cluster's secret.
+    pub is_proven: bool,
+}
+
+/// What becomes of a request for an Upgrade.
+pub enum Admitted {
+    /// The connection carries frames from now on; this node's own proof, if one was asked for.
+    Peer(InboundId, Option<Word>),
+    /// The internal HTTP API is open on the connection; this node's own proof.
+    Site(Word),
+    /// The other end must prove that it knows the secret.
+    Challenged,
 }
 
 /// Where the answer to a request comes from.
@@ -95,6 +109,8 @@ pub struct Service {
     pub room: AnswerRoom,
     /// Who may use the internal API.
     pub gate: Gate,
+    /// What other nodes must prove.
+    pub guard: Guard,
     /// Where no callback goes.
     pub listeners: Arc<ClusterListeners>,
     /// What other nodes told and asked for.
@@ -129,6 +145,7 @@ impl Service {
             bad: 0,
             room: AnswerRoom::new(limits),
             gate: Gate::new(accepts_strangers),
+            guard: Guard::default(),
             listeners: Arc::default(),
             internal: InternalCounters::default(),
             timestamp_asks: None,
@@ -378,7 +395,8 @@ impl Service {
             return own;
         }
         let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
-        match self.gate.admits(self.core.view(), address) {
+        let is_open = caller.is_proven || !self.guard.is_required();
+        match is_open && self.gate.admits(self.core.view(), address) {
             true => own.max(BODY_TOLD_BYTES_MAX),
             false => own,
         }
@@ -386,23 +404,62 @@ impl Service {
 
     /// Whether the caller may use the internal API.
     fn admit(&mut self, caller: Caller<'_>) -> Result<(), (u16, String)> {
-        let address = || caller.far_ends.of(caller.socket).map(|address| address.ip());
-        let told = self.core.site_callers();
-        self.gate.admit(self.core.view(), told, address).map_err(|reason| (403, reason))
+        self.admit_address(caller).map_err(|reason| (403, reason))?;
+        if self.guard.is_required() && !caller.is_proven {
+            self.core.inbound_refused(HelloRefusal::Unproven(CLOSED));
+            return Err((403, CLOSED.to_owned()));
+        }
+        Ok(())
     }
 
-    /// A peer at the other end of `socket` asks for an Upgrade. Who it says it is must be at its
-    /// address; then the core looks at it.
-    pub fn admit_peer(
+    /// Whether the caller has an address that may use the internal API.
+    fn admit_address(&mut self, caller: Caller<'_>) -> Result<(), String> {
+        let address = || caller.far_ends.of(caller.socket).map(|address| address.ip());
+        let told = self.core.site_callers();
+        self.gate.admit(self.core.view(), told, address)
+    }
+
+    /// The other end of a connection asks for an Upgrade; `challenge` is what it was asked to
+    /// prove its knowledge with. Who it says it is must be at its address, then it must know the
+    /// secret, then the core looks at it.
+    pub fn admit_upgrade(
         &mut self,
         now: Now,
-        hello: &Hello,
+        asked: &Asked,
+        challenge: Option<Word>,
         caller: Caller<'_>,
-    ) -> Result<InboundId, HelloRefusal> {
+    ) -> Result<Admitted, HelloRefusal> {
         let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
-        match self.gate.admit_peer(self.core.view(), &hello.name, address) {
-            Ok(()) => self.core.inbound_opened(now, hello),
-            Err(refusal) => Err(self.core.inbound_refused(refusal)),
+        let name = &asked.hello.name;
+        let is_at_home = match asked.protocol {
+            Protocol::Frames => self.gate.admit_peer(self.core.view(), name, address),
+            Protocol::Site if self.guard.secrets.is_none() => Err(HelloRefusal::NoSecret),
+            Protocol::Site => self.admit_address(caller).map_err(HelloRefusal::NoSite),
+        };
+        is_at_home.map_err(|refusal| self.core.inbound_refused(refusal))?;
+        let own = self.core.hello();
+        let view = self.core.view();
+        let meant = match asked.protocol {
+            Protocol::Frames => own.name.as_str(),
+            Protocol::Site => view.name_of_site(view.local_site()).unwrap_or_default(),
+        };
+        let of_this = (asked.protocol.name(), meant, &own);
+        let proof = match self.guard.judge(of_this, &asked.hello, asked.offer, challenge) {
+            Verdict::Unproven => None,
+            Verdict::Proven(proof) => Some(proof),
+            Verdict::Challenge => return Ok(Admitted::Challenged),
+            Verdict::Refused(reason) => {
+                return Err(self.core.inbound_refused(HelloRefusal::Unproven(reason)));
+            }
+        };
+        match (asked.protocol, proof) {
+            (Protocol::Frames, proof) => {
+                let inbound = self.core.inbound_opened(now, &asked.hello)?;
+                Ok(Admitted::Peer(inbound, proof))
+            }
+            (Protocol::Site, Some(proof)) => Ok(Admitted::Site(proof)),
+            // A site that offers nothing has the internal API open to it without an Upgrade.
+            (Protocol::Site, None) => Err(HelloRefusal::NoSecret),
         }
     }
 
@@ -415,7 +472,8 @@ impl Service {
     ) -> Served {
         let Err((status, reason)) = taken else { return Served::Later };
         self.bad += 1;
-        write_error(out, status, &reason, persistence);
+        let header = if reason == CLOSED { UNPROVEN_HEADER } else { "" };
+        write_error_with(out, status, header, &reason, persistence);
         Served::Written
     }
 

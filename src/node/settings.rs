@@ -6,6 +6,7 @@ use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
 use crate::cluster::view::Membership;
 
 use super::listeners::Reserved;
+use super::peer_secret::Guard;
 
 /// Settings of the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct NodeSettings {
     pub cluster: ClusterLimits,
     /// Whether the internal API takes requests from nodes that are no members.
     pub accept_strangers: bool,
+    /// The cluster's secret, and whether others must know it.
+    pub guard: Guard,
     /// Listeners of the deployment beside those of the members for clients.
     pub reserved: Reserved,
     /// Timestamps are served, too.
@@ -91,6 +94,7 @@ impl Default for NodeSettings {
             membership: None,
             cluster: ClusterLimits::default(),
             accept_strangers: false,
+            guard: Guard::default(),
             reserved: Reserved::default(),
             timestamp: None,
             serves_timers: true,

@@ -376,6 +376,7 @@ impl Seat {
         let core = Core::with_identity(self.shard_config(), self.mesh, self.identity, began);
         let mut service = Service::new(core, &settings.limits, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
+        service.guard = settings.guard.clone();
         service.timestamp_asks = self.oracle.as_ref().map(|_| Vec::new());
         if let Some(listener) = self.listeners.timers {
             ring.listen_as(listener, Owner::Client(0).to_bits());
@@ -398,7 +399,7 @@ impl Seat {
                 self.connections_max,
                 began.mono,
             ),
-            peers: PeerSockets::new(resolver.clone(), listen),
+            peers: PeerSockets::new(resolver.clone(), listen, settings.guard.clone()),
             resolver,
             commands: self.commands,
             mailboxes,

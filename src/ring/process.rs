@@ -40,6 +40,12 @@ impl Launcher {
     }
 }
 
+/// The user that this process acts as.
+pub fn user_id() -> u32 {
+    // SAFETY: the call takes no memory and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Leaves the terminal: forks twice with a session of its own between, works in `/`, reads nothing
 /// and prints nothing. Standard error stays until [`redirect_standard_error`]. The launcher
 /// returns when the daemon has said how its start went. Refused with more than one thread: only

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -33,6 +34,10 @@ pub struct Setup {
     pub shared: String,
     /// Members know each other by a second port, where somebody else listens (a proxy).
     pub behind_proxies: bool,
+    /// The lines of every node's `cluster.secret_file`; empty: there is none.
+    pub secret: String,
+    /// Lines below that key.
+    pub secret_keys: String,
     /// Leave `[identity]` out: all nodes have the same.
     pub without_identity: bool,
     /// Each place is a cluster of its own in a site of its own.
@@ -93,14 +98,43 @@ impl Cluster {
         let hosts = setup.hosts.clone();
         let host = |place| hosts.get(place).copied().unwrap_or(loopback(place));
         let at = |port| (0..PLACES).map(move |place| SocketAddr::new(host(place), port));
-        Cluster {
-            folder: tempfile::Builder::new().prefix("chronos-cluster-").tempdir().expect("room"),
+        let folder = tempfile::Builder::new().prefix("chronos-cluster-").tempdir();
+        let cluster = Cluster {
+            folder: folder.expect("room"),
             names: at(known_port).map(|name| name.to_string()).collect(),
             binds: at(port).collect(),
             processes: (0..PLACES).map(|_| None).collect(),
             frozen: HashSet::new(),
             setup,
+        };
+        if !cluster.setup.secret.is_empty() {
+            (0..PLACES).for_each(|place| cluster.write_secret(place, &cluster.setup.secret));
         }
+        cluster
+    }
+
+    /// Gives a node these lines as the secret of its cluster, from its next start or SIGHUP on.
+    pub fn write_secret(&self, place: usize, lines: &str) {
+        let file = self.secret_file(place);
+        replace(&file, lines);
+        let permissions = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&file, permissions).expect("a file of the story");
+    }
+
+    /// The same in a file that everybody may read.
+    pub fn write_open_secret(&self, place: usize, lines: &str) {
+        replace(&self.secret_file(place), lines);
+        let permissions = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(self.secret_file(place), permissions).expect("its own file");
+    }
+
+    /// Lines below the key of the secret file, from a node's next start on.
+    pub fn set_secret_keys(&mut self, lines: &str) {
+        self.setup.secret_keys = lines.to_owned();
+    }
+
+    fn secret_file(&self, place: usize) -> PathBuf {
+        self.file(place, "secret")
     }
 
     /// A cluster at rest, running.
@@ -227,6 +261,10 @@ impl Cluster {
             let identity = place + 1;
             write!(text, "\n[identity]\ninstance_id = {identity}\ndeployment_id = 0\n")
                 .expect("memory");
+        }
+        if self.secret_file(place).exists() {
+            let (file, keys) = (self.secret_file(place), &self.setup.secret_keys);
+            write!(text, "\n[cluster]\nsecret_file = {}\n{keys}", file.display()).expect("memory");
         }
         text + &self.setup.local
     }

@@ -27,6 +27,7 @@ mod hostile;
 mod mixed;
 mod requests;
 mod scaling;
+mod secrets;
 mod sites;
 mod splits;
 
@@ -41,6 +42,7 @@ const STORIES: &[&[Story]] = &[
     splits::STORIES,
     scaling::STORIES,
     deaths::STORIES,
+    secrets::STORIES,
     sites::STORIES,
     requests::STORIES,
 ];

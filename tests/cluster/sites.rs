@@ -88,7 +88,12 @@ fn timers_are_updated_through_another_site() {
 /// Two sites of two nodes, on machines of their own as far as their packets know: who calls is told
 /// by the address. Both have met.
 fn two_sites() -> (Cluster, Switch, Sink) {
-    let (mut cluster, switch) = Switch::between(Setup { two_sites: true, ..Setup::default() });
+    two_sites_with(Setup::default())
+}
+
+/// The same with something out of the ordinary.
+pub fn two_sites_with(setup: Setup) -> (Cluster, Switch, Sink) {
+    let (mut cluster, switch) = Switch::between(Setup { two_sites: true, ..setup });
     cluster.begin(&ALL);
     let sink = Sink::on(SocketAddr::new(switch.sinks, 0), |_| 200);
     // A timer through each node reaches the site of the others.
@@ -109,7 +114,11 @@ fn two_sites() -> (Cluster, Switch, Sink) {
 }
 
 fn a_site_is_known_by_one_of_its_nodes() {
-    let (mut cluster, switch, sink) = two_sites();
+    lose_the_configured_nodes(two_sites());
+}
+
+/// Sites that know each other go on without the nodes that they are configured with.
+pub fn lose_the_configured_nodes((mut cluster, switch, sink): (Cluster, Switch, Sink)) {
     let timers = Timers::hundred(&cluster, &ALL, Order::once(2_000).times(3).factor(2), &sink);
     // The other site would act 4 s after the first.
     timers.judge_after(&sink, Duration::from_millis(6_500)).assert_perfect();

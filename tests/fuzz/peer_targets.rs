@@ -5,6 +5,10 @@
 use chronos::base::limits::{INTERVAL_MS_MAX, SITES_PER_TIMER_MAX};
 use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::cluster::link::{Inbound, Link, LinkError, LinkLimits};
+use chronos::node::peer_handshake::{
+    Answered, NoAnswer, Protocol, parse_answer, parse_request, write_acceptance, write_request,
+};
+use chronos::node::peer_secret::{SECRETS_MAX, Secrets};
 use chronos::timer::definition::{Content, encode_content};
 use chronos::wire::callback_uri::parse_callback_uri;
 use chronos::wire::internal_json::{
@@ -401,4 +405,49 @@ fn messages_of(bytes: &[u8], portion: usize) -> (Result<(), LinkError>, u32) {
         }
     }
     (read, seen)
+}
+
+/// Requests for an Upgrade: what is taken is the same when it is written again.
+pub fn upgrade_request(data: &[u8]) -> bool {
+    let Ok(asked) = parse_request(data) else { return false };
+    assert!(asked.hello.name.bytes().all(|byte| byte.is_ascii_graphic()));
+    let mut written = Vec::new();
+    write_request(&mut written, "h", &asked);
+    assert_eq!(parse_request(&written), Ok(asked), "written again");
+    true
+}
+
+/// Answers to an Upgrade: a part of one says nothing, and none is taken for both protocols.
+pub fn upgrade_answer(data: &[u8]) -> bool {
+    let whole = parse_answer(data, Protocol::Frames);
+    for cut in 0..data.len().min(2_048) {
+        match parse_answer(&data[..cut], Protocol::Frames) {
+            Ok(None) => {}
+            part => assert!(part == whole || whole == Ok(None), "{part:?} at {cut}, {whole:?}"),
+        }
+    }
+    let Ok(Some(answered)) = whole else { return false };
+    if let Answered::Upgraded { hello, proof, head_bytes } = answered {
+        assert!(head_bytes <= data.len());
+        assert_eq!(parse_answer(data, Protocol::Site), Err(NoAnswer));
+        let mut written = Vec::new();
+        write_acceptance(&mut written, Protocol::Frames, &hello, proof);
+        let head_bytes = written.len();
+        let again = Answered::Upgraded { hello, proof, head_bytes };
+        assert_eq!(parse_answer(&written, Protocol::Frames), Ok(Some(again)), "written again");
+    } else if let Answered::Challenged { head_bytes, .. } = answered {
+        assert!(head_bytes <= data.len());
+    }
+    true
+}
+
+/// The file of the cluster's secrets: never empty, bounded, and the same with space around it.
+pub fn secrets(data: &[u8]) -> bool {
+    let Ok(secrets) = Secrets::parse(data) else { return false };
+    assert!((1..=SECRETS_MAX).contains(&secrets.count()));
+    let spaced = [b"# x\n \n", data, b"\n"].concat();
+    if let Ok(again) = Secrets::parse(&spaced) {
+        assert_eq!(again, secrets);
+    }
+    true
 }

@@ -281,3 +281,66 @@ fn inbound_received() {
     ];
     fuzz(peer_targets::inbound_received, &seeds(&inputs), NUMBERS);
 }
+
+/// Words of the heads with which a connection between nodes begins.
+const UPGRADES: &[&[u8]] = &[
+    b"\r\n",
+    b": ",
+    b"GET /peer HTTP/1.1\r\n",
+    b"HTTP/1.1 101 x\r\n",
+    b"HTTP/1.1 401 x\r\n",
+    b"HTTP/1.1 403 x\r\n",
+    b"Connection: keep-alive, upgrade\r\n",
+    b"Upgrade: chronos-peer/1\r\n",
+    b"Upgrade: chronos-site/1\r\n",
+    b"X-Chronos-Refused: secret\r\n",
+    b"X-Chronos-Refused: address\r\n",
+    b"X-Chronos-Nonce: ",
+    b"X-Chronos-Proof: ",
+    b"0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f",
+    b"ABCDEFABCDEFABCDEFABCDEFABCDEFABCDEFABCDEFABCDEFABCDEFABCDEFABCD",
+    b"65536",
+    b"18446744073709551616",
+    b"\xc3\xa9",
+];
+
+fn hello() -> String {
+    let word = "5a".repeat(32);
+    format!(
+        "Connection: Upgrade\r\nUpgrade: chronos-peer/1\r\nX-Chronos-Name: 10.0.0.2:7253\r\n\
+         X-Chronos-Instance: 2\r\nX-Chronos-Incarnation: 0123456789abcdef\r\n\
+         X-Chronos-View: 5\r\nX-Chronos-Shard: 0\r\nX-Chronos-Shards: 2\r\n\
+         X-Chronos-Proof: {word}\r\n"
+    )
+}
+
+#[test]
+fn upgrade_request() {
+    let (plain, nonce) = (hello().replace("-Proof", "-Nothing"), "a5".repeat(32));
+    let inputs = [
+        format!("GET /peer HTTP/1.1\r\nHost: h\r\n{plain}\r\n").into_bytes(),
+        format!("GET /peer HTTP/1.1\r\n{}X-Chronos-Nonce: {nonce}\r\n\r\n", hello()).into_bytes(),
+    ];
+    fuzz(peer_targets::upgrade_request, &seeds(&inputs), UPGRADES);
+}
+
+#[test]
+fn upgrade_answer() {
+    let nonce = "a5".repeat(32);
+    let inputs = [
+        format!("HTTP/1.1 101 Switching Protocols\r\n{}\r\nframes", hello()).into_bytes(),
+        format!("HTTP/1.1 401 Unauthorized\r\nX-Chronos-Nonce: {nonce}\r\n\r\n").into_bytes(),
+        b"HTTP/1.1 403 Forbidden\r\nX-Chronos-Refused: secret\r\n\r\n".to_vec(),
+    ];
+    fuzz(peer_targets::upgrade_answer, &seeds(&inputs), UPGRADES);
+}
+
+#[test]
+fn secrets() {
+    let inputs: [&[u8]; 2] = [
+        b"# of this cluster\n\n  0123456789abcdef0123456789abcdef\r\n",
+        b"0123456789abcdef0123456789abcdef\nfedcba9876543210fedcba9876543210fedcba98",
+    ];
+    let tokens: &[&[u8]] = &[b"\n", b"\r\n", b"#", b" ", b"\0", b"\xff", b"0123456789abcdef"];
+    fuzz(peer_targets::secrets, &inputs, tokens);
+}

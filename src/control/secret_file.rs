@@ -1,0 +1,154 @@
+//! The file of the secret that the nodes of a cluster share: who may read it, and what is in it.
+//! Nothing that is told of it shows a secret.
+
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::node::peer_secret::{FILE_BYTES_MAX, SecretError, Secrets};
+use crate::ring::user_id;
+
+/// What is wrong with the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretFileError {
+    /// It cannot be read.
+    #[error(
+        "{file}: cannot be read: {reason}. Name a file that exists and that this user may read"
+    )]
+    Unreadable {
+        /// The file as named.
+        file: String,
+        /// The kernel's answer.
+        reason: String,
+    },
+    /// It is no file.
+    #[error("{file}: expected a file, found something else (a folder, a pipe or a device)")]
+    NoFile {
+        /// As named.
+        file: String,
+    },
+    /// Others may read or write it.
+    #[error(
+        "{file}: expected to be readable and writable by its owner alone, found mode {mode:04o}; \
+         type: chmod 600 {file}"
+    )]
+    Open {
+        /// As named.
+        file: String,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It belongs to somebody else.
+    #[error(
+        "{file}: expected to belong to the user {user} that this process acts as, or to root, \
+         found user {owner}; type: chown {user} {file} && chmod 600 {file}"
+    )]
+    Owner {
+        /// As named.
+        file: String,
+        /// The user of this process.
+        user: u32,
+        /// The user that it belongs to.
+        owner: u32,
+    },
+    /// What is in it.
+    #[error("{file}: {error}")]
+    Content {
+        /// As named.
+        file: String,
+        /// What is wrong.
+        error: SecretError,
+    },
+}
+
+/// Reads the secrets of a file; of a symbolic link, those of the file that it leads to. Reads at
+/// most one byte more than such a file may have.
+pub fn read(path: &Path) -> Result<Secrets, SecretFileError> {
+    let file = path.display().to_string();
+    let unreadable = |error: std::io::Error| {
+        let reason = error.to_string();
+        SecretFileError::Unreadable { file: file.clone(), reason }
+    };
+    // Looked at before it is opened as well: opening a pipe would wait for its other end.
+    check(&file, &std::fs::metadata(path).map_err(unreadable)?, user_id())?;
+    let opened = File::open(path).map_err(unreadable)?;
+    check(&file, &opened.metadata().map_err(unreadable)?, user_id())?;
+    let mut text = Vec::new();
+    let mut bounded = opened.take(FILE_BYTES_MAX as u64 + 1);
+    bounded.read_to_end(&mut text).map_err(unreadable)?;
+    Secrets::parse(&text).map_err(|error| SecretFileError::Content { file, error })
+}
+
+/// Whether nobody but the owner has had a say in what is in the file.
+fn check(file: &str, metadata: &Metadata, user: u32) -> Result<(), SecretFileError> {
+    let (file, owner) = (file.to_owned(), metadata.uid());
+    let mode = metadata.mode() & 0o7777;
+    if !metadata.is_file() {
+        return Err(SecretFileError::NoFile { file });
+    }
+    if owner != user && owner != 0 {
+        return Err(SecretFileError::Owner { file, user, owner });
+    }
+    if mode & 0o077 != 0 {
+        return Err(SecretFileError::Open { file, mode });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn write(path: &Path, text: &str, mode: u32) {
+        std::fs::write(path, text).expect("a folder of the test");
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, permissions).expect("its own file");
+    }
+
+    #[test]
+    fn a_file_of_its_owner_alone_is_read_also_through_a_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, link) = (folder.path().join("s"), folder.path().join("l"));
+        write(&path, "# ours\n0123456789abcdef0123456789abcdef\n", 0o400);
+        symlink(&path, &link).expect("a link");
+        assert_eq!(read(&path).map(|secrets| secrets.count()), Ok(1));
+        assert_eq!(read(&link), read(&path), "a link has the mode of what it leads to");
+        for mode in [0o640, 0o604, 0o620, 0o602, 0o644, 0o660] {
+            write(&path, "0123456789abcdef0123456789abcdef", 0o600);
+            write(&path, "0123456789abcdef0123456789abcdef", mode);
+            for path in [&path, &link] {
+                let told = read(path).expect_err("open to others").to_string();
+                let remedy = format!("found mode {mode:04o}; type: chmod 600 {}", path.display());
+                assert!(told.ends_with(&remedy), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_file_is_told_without_its_content() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        assert!(matches!(read(&path), Err(SecretFileError::Unreadable { .. })));
+        assert!(matches!(read(folder.path()), Err(SecretFileError::NoFile { .. })));
+        assert!(matches!(read(Path::new("/dev/null")), Err(SecretFileError::NoFile { .. })));
+        for (text, told) in [
+            ("", "expected one secret a line, found none"),
+            ("# only words\n\n", "found none"),
+            ("0123456789abcdef0123456789abcdef\nshort-and-known\n", "line 2: expected a secret"),
+        ] {
+            write(&path, text, 0o600);
+            let error = read(&path).expect_err(text);
+            let shown = format!("{error} {error:?}");
+            assert!(shown.contains(told) && !shown.contains("known"), "{shown}");
+        }
+        write(&path, &"x".repeat(FILE_BYTES_MAX + 1), 0o600);
+        assert!(read(&path).expect_err("too long").to_string().contains("is it the right file"));
+        write(&path, "0123456789abcdef0123456789abcdef", 0o600);
+        let metadata = std::fs::metadata(&path).expect("it is there");
+        let other = metadata.uid() + 1;
+        let told = check("s", &metadata, other);
+        assert_eq!(told.is_ok(), metadata.uid() == 0, "root's files are for all: {told:?}");
+    }
+}

@@ -1,0 +1,9 @@
+//! Bytes that nobody can foresee, from the kernel.
+
+/// As many bytes as asked for. Cost: one system call, so not for the hot path.
+pub fn unpredictable<const BYTES: usize>() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes)
+        .expect("a kernel with io_uring has getrandom(2), which does not fail");
+    bytes
+}
