@@ -65,8 +65,14 @@ enum Stage {
     /// The name is being looked up.
     Resolving,
     Connecting(SocketId),
-    /// The Upgrade has been asked for; what came of the answer.
-    Greeting(SocketId, Vec<u8>),
+    /// The Upgrade has been asked for.
+    Greeting {
+        socket: SocketId,
+        /// What came of the answer.
+        answer: Vec<u8>,
+        /// The kernel has taken the request: nothing else can be sent before.
+        is_sent: bool,
+    },
     Open(Socket),
 }
 
@@ -160,7 +166,7 @@ impl PeerSockets {
             dialled.stage = Stage::Open(Socket::new(socket));
             return core.peer_connected(now, peer, &connected);
         }
-        dialled.stage = Stage::Greeting(socket, Vec::new());
+        dialled.stage = Stage::Greeting { socket, answer: Vec::new(), is_sent: false };
         let mut request = self.pool.pop().unwrap_or_default();
         let host = &core.view().peers()[peer.index()].address;
         write_request(&mut request, host, &core.hello());
@@ -184,7 +190,7 @@ impl PeerSockets {
                     self.lose(now, ring, core, peer);
                 }
             }
-            Stage::Greeting(greeting, answer) if *greeting == socket => {
+            Stage::Greeting { socket: greeting, answer, .. } if *greeting == socket => {
                 answer.extend_from_slice(ring.bytes_mut(received));
                 match parse_answer(answer) {
                     Ok(None) => {}
@@ -225,11 +231,15 @@ impl PeerSockets {
         if !is_ok {
             return self.lose(now, ring, core, peer);
         }
-        if let Stage::Open(open) = &mut self.dialled[peer.index()].stage {
-            open.is_sending = false;
-            if open.has_output {
-                self.send(now, ring, core, peer);
+        match &mut self.dialled[peer.index()].stage {
+            Stage::Open(open) => {
+                open.is_sending = false;
+                if open.has_output {
+                    self.send(now, ring, core, peer);
+                }
             }
+            Stage::Greeting { is_sent, .. } => *is_sent = true,
+            _ => {}
         }
     }
 
@@ -403,7 +413,8 @@ impl PeerSockets {
         answered: Answered,
     ) {
         let dialled = &mut self.dialled[peer.index()];
-        let Stage::Greeting(socket, answer) = std::mem::replace(&mut dialled.stage, Stage::Idle)
+        let Stage::Greeting { socket, answer, is_sent } =
+            std::mem::replace(&mut dialled.stage, Stage::Idle)
         else {
             unreachable!("it has just answered");
         };
@@ -421,7 +432,9 @@ impl PeerSockets {
                     dialled.next = dialled.next.wrapping_sub(1);
                     return self.connect(now, ring, core, peer);
                 }
-                dialled.stage = Stage::Open(Socket::new(socket));
+                // A peer may answer before it has read the request.
+                let open = Socket { is_sending: !is_sent, ..Socket::new(socket) };
+                dialled.stage = Stage::Open(open);
                 let connected = Connected { dialect: Dialect::Frames, hello: Some(hello) };
                 core.peer_connected(now, peer, &connected);
                 let rest = &answer[head_bytes..];
@@ -540,7 +553,7 @@ impl PeerSockets {
     fn socket_of(&self, peer: PeerIndex) -> Option<SocketId> {
         match &self.dialled.get(peer.index())?.stage {
             Stage::Idle | Stage::Resolving => None,
-            Stage::Connecting(socket) | Stage::Greeting(socket, _) => Some(*socket),
+            Stage::Connecting(socket) | Stage::Greeting { socket, .. } => Some(*socket),
             Stage::Open(open) => Some(open.id),
         }
     }

@@ -144,7 +144,8 @@ impl Shard {
         let is_same_list = placement.replicas.digest() == standing.list_digest;
         if is_same_list {
             self.note_proof(teller, &placement, standing);
-            placement.actives = standing.actives;
+            // A standing tells ranks without their list: those that the list lacks cannot act.
+            placement.actives = standing.actives & placement.replicas.all_ranks();
             placement.confirmed = 0;
         }
         self.advance(now.mono.tick_floor(), slot, standing.sequence, &placement);
@@ -250,7 +251,8 @@ impl Shard {
     /// would pop beside the new one. The tombstone is of the version just below, so that the state
     /// itself is still taken when there is room; and as it is on no list, others answer reads.
     fn bury_below(&mut self, tick: Tick, outline: &Outline, held: &Record) {
-        let version = Version(outline.key.version.0 - 1);
+        // Nothing is below version 0: there a state is told from the one before by its sequence.
+        let version = Version(outline.key.version.0.saturating_sub(1));
         let own = self.peers.own_hash();
         let others = outline.placement.replicas.as_slice().iter().filter(|node| **node != own);
         let others = others.copied().collect();
