@@ -16,8 +16,8 @@ use super::client::{find, request};
 use super::hostile_peer::{Claim, upgrade};
 use super::nonsense_peer::{Liar, Random, SPARED, id_of};
 
-/// Pause of a connection between two frames.
-const PAUSE: Duration = Duration::from_millis(2);
+/// Pause of a connection between two frames: other stories share the machine.
+const PAUSE: Duration = Duration::from_millis(8);
 /// Pause before a node that did not accept is dialled again.
 const DIAL_AGAIN: Duration = Duration::from_millis(20);
 /// Bodies of an original's API, for when the peer says that it is one.
@@ -59,7 +59,7 @@ pub fn ask(liar: &Arc<Liar>, names: Vec<String>, to: SocketAddr, seed: u64) {
             if request(to, method, &path, &body).is_ok() {
                 liar.requests.fetch_add(1, SeqCst);
             }
-            thread::sleep(10 * PAUSE);
+            thread::sleep(4 * PAUSE);
         }
     });
 }
@@ -184,10 +184,10 @@ fn answer_frames(
         while let Ok(Some((frame, frame_bytes))) = parse_frame(&bytes) {
             hear(liar, random, &frame);
             let asked = frame.count;
-            let count = match random.below(200) {
-                0 => asked.saturating_add(1),
-                1 => u16::MAX,
-                2 => 0,
+            let count = match random.below(2_000) {
+                0..10 => asked.saturating_add(1),
+                10..20 => 0,
+                20 => u16::MAX,
                 _ => asked,
             };
             let (mut body, mut held) = (Vec::new(), 0);
