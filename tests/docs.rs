@@ -11,13 +11,14 @@ use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "docs/api.md",
     "docs/guarantees.md",
     "docs/metrics.md",
     "docs/operations.md",
+    "docs/panics.md",
     "docs/performance.md",
     "docs/testing.md",
     "docs/timestamps.md",

@@ -5,6 +5,9 @@
 //! Rules look at *code*: a source with comments, strings and character literals blanked out, so
 //! that words in them neither hide nor fake a finding.
 
+#[path = "tidy/panics.rs"]
+mod panics;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

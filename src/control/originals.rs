@@ -335,7 +335,8 @@ impl Round<'_> {
             // answer and a question take is left out, so that no timer is. What comes twice is
             // merged once.
             let now = crate::ring::now().mono.tick_floor();
-            next.from_ms = Some((last - now).saturating_sub(took_ms) + ahead_ms);
+            let left_ms = (last - now).saturating_sub(took_ms);
+            next.from_ms = Some(left_ms.saturating_add(ahead_ms));
             former = ids;
         }
         Err("it has more timers than a node can hold".into())

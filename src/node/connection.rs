@@ -304,6 +304,8 @@ impl Connection {
     pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
         self.in_order(|out| service.refuse(out, status, reason));
         self.is_closing = true;
+        // Its last answer may be on its way: it does not become a peer's connection any more.
+        self.upgrade = None;
         self.drop_partial();
     }
 

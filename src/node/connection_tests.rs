@@ -174,3 +174,17 @@ fn a_core_that_has_read_enough_defers_reads_to_its_next_turn_and_nothing_else() 
     assert_eq!(fixture.feed(""), Appetite::Hungry);
     assert_eq!(fixture.connection.out.len(), pong_bytes);
 }
+
+/// Its answer may be on its way while the core is asked to take it as a peer.
+#[test]
+fn a_connection_that_was_refused_becomes_no_peer() {
+    let mut fixture = Fixture::new();
+    fixture.feed(
+        "GET /peer HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: chronos-peer/1\r\n\
+         X-Chronos-Name: 10.0.0.2:7253\r\nX-Chronos-Instance: 2\r\nX-Chronos-Incarnation: 1\r\n\
+         X-Chronos-View: 1\r\nX-Chronos-Shard: 0\r\nX-Chronos-Shards: 1\r\n\r\nframes",
+    );
+    assert!(fixture.connection.upgrade.is_some());
+    fixture.connection.fail(&mut fixture.service, 408, "too late");
+    assert!(fixture.connection.upgrade.is_none() && fixture.connection.is_closing);
+}

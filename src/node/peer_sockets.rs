@@ -68,7 +68,12 @@ enum Stage {
     Resolving,
     Connecting(SocketId),
     /// The Upgrade has been asked for.
-    Greeting(SocketId, Box<Greeting>),
+    Greeting {
+        socket: SocketId,
+        greeting: Box<Greeting>,
+        /// The kernel has taken what was said: nothing else can be sent before.
+        is_sent: bool,
+    },
     Open(Socket),
 }
 
@@ -174,7 +179,8 @@ impl PeerSockets {
             Greeting::new(protocol, &self.guard, core.hello(), view.name_of(peer), nonce);
         let mut request = self.pool.pop().unwrap_or_default();
         greeting.write(&view.peers()[peer.index()].address, &mut request);
-        dialled.stage = Stage::Greeting(socket, Box::new(greeting));
+        let greeting = Box::new(greeting);
+        dialled.stage = Stage::Greeting { socket, greeting, is_sent: false };
         ring.send(socket, request);
     }
 
@@ -195,10 +201,13 @@ impl PeerSockets {
                     self.lose(now, ring, core, peer);
                 }
             }
-            Stage::Greeting(greeted, greeting) if *greeted == socket => {
+            Stage::Greeting { socket: greeted, greeting, is_sent } if *greeted == socket => {
                 match greeting.received(ring.bytes_mut(received)) {
                     Step::Wait => {}
+                    // A peer may answer before it has read the request: one of ours does not.
+                    Step::Say if !*is_sent => self.lose(now, ring, core, peer),
                     Step::Say => {
+                        *is_sent = false;
                         let mut request = self.pool.pop().unwrap_or_default();
                         let host = &core.view().peers()[peer.index()].address;
                         greeting.write(host, &mut request);
@@ -241,11 +250,15 @@ impl PeerSockets {
         if !is_ok {
             return self.lose(now, ring, core, peer);
         }
-        if let Stage::Open(open) = &mut self.dialled[peer.index()].stage {
-            open.is_sending = false;
-            if open.has_output {
-                self.send(now, ring, core, peer);
+        match &mut self.dialled[peer.index()].stage {
+            Stage::Open(open) => {
+                open.is_sending = false;
+                if open.has_output {
+                    self.send(now, ring, core, peer);
+                }
             }
+            Stage::Greeting { is_sent, .. } => *is_sent = true,
+            _ => {}
         }
     }
 
@@ -419,14 +432,17 @@ impl PeerSockets {
         answered: Answered,
     ) {
         let dialled = &mut self.dialled[peer.index()];
-        let Stage::Greeting(socket, greeting) = std::mem::replace(&mut dialled.stage, Stage::Idle)
+        let Stage::Greeting { socket, greeting, is_sent } =
+            std::mem::replace(&mut dialled.stage, Stage::Idle)
         else {
             unreachable!("it has just answered");
         };
         let is_site = greeting.protocol() == Protocol::Site;
+        // A peer may answer before it has read the request.
+        let open = Socket { is_sending: !is_sent, ..Socket::new(socket) };
         match answered {
             Answered::Upgraded { .. } if is_site => {
-                dialled.stage = Stage::Open(Socket::new(socket));
+                dialled.stage = Stage::Open(open);
                 let connected = Connected { dialect: Dialect::Http, hello: None };
                 core.peer_connected(now, peer, &connected);
             }
@@ -443,7 +459,7 @@ impl PeerSockets {
                     dialled.next = dialled.next.wrapping_sub(1);
                     return self.connect(now, ring, core, peer);
                 }
-                dialled.stage = Stage::Open(Socket::new(socket));
+                dialled.stage = Stage::Open(open);
                 let connected = Connected { dialect: Dialect::Frames, hello: Some(hello) };
                 core.peer_connected(now, peer, &connected);
                 let rest = greeting.rest(head_bytes);
@@ -456,18 +472,17 @@ impl PeerSockets {
                 ring.close(socket);
                 self.connect(now, ring, core, peer);
             }
-            Answered::Unproven => {
-                self.unproven += 1;
-                ring.close(socket);
-                core.peer_lost(now, peer);
-            }
             // Two sites that do not know each other yet tell each other who they are.
             Answered::Refused if !is_site => {
                 self.refused += 1;
                 ring.close(socket);
                 core.peer_lost(now, peer);
             }
-            Answered::Refused | Answered::Busy | Answered::Challenged { .. } => {
+            Answered::Refused
+            | Answered::Busy
+            | Answered::Challenged { .. }
+            | Answered::Unproven => {
+                self.unproven += u64::from(answered == Answered::Unproven);
                 ring.close(socket);
                 core.peer_lost(now, peer);
             }
@@ -568,7 +583,7 @@ impl PeerSockets {
     fn socket_of(&self, peer: PeerIndex) -> Option<SocketId> {
         match &self.dialled.get(peer.index())?.stage {
             Stage::Idle | Stage::Resolving => None,
-            Stage::Connecting(socket) | Stage::Greeting(socket, _) => Some(*socket),
+            Stage::Connecting(socket) | Stage::Greeting { socket, .. } => Some(*socket),
             Stage::Open(open) => Some(open.id),
         }
     }

@@ -146,7 +146,8 @@ impl Shard {
         let is_same_list = placement.replicas.digest() == standing.list_digest;
         if is_same_list {
             self.note_proof(teller, &placement, standing);
-            placement.actives = standing.actives;
+            // A standing tells ranks without their list: those that the list lacks cannot act.
+            placement.actives = standing.actives & placement.replicas.all_ranks();
             placement.confirmed = 0;
         }
         self.advance(now.mono.tick_floor(), slot, standing.sequence, &placement);
@@ -265,7 +266,8 @@ impl Shard {
     /// would pop beside the new one. The tombstone is of the version just below, so that the state
     /// itself is still taken when there is room; and as it is on no list, others answer reads.
     fn bury_below(&mut self, tick: Tick, outline: &Outline, held: &Record) {
-        let version = Version(outline.key.version.0 - 1);
+        // Nothing is below version 0: there a state is told from the one before by its sequence.
+        let version = Version(outline.key.version.0.saturating_sub(1));
         let own = self.peers.own_hash();
         let others = outline.placement.replicas.as_slice().iter().filter(|node| **node != own);
         let others = others.copied().collect();
@@ -365,15 +367,42 @@ impl Shard {
             && (known.target, known.opaque) == (content.target, content.opaque)
     }
 
+    fn room_for_copy(&self, bytes: usize, held: Option<&Record>) -> Result<(), Refusal> {
+        match held {
+            Some(held) => self.room_for_change(held, bytes),
+            None => self.room(bytes),
+        }
+    }
+
+    /// Holds the end of a timer. Where there is no room for a tombstone, others may stand in for
+    /// this node and hold the timer: whoever deletes it is told so, and tells them.
+    fn bury_told(
+        &mut self,
+        tick: Tick,
+        outline: &Outline,
+        is_write: bool,
+        is_held: bool,
+    ) -> Result<(), Refusal> {
+        let is_wanted = outline.placement.own.is_some();
+        if !is_held
+            && is_wanted
+            && let Err(refusal) = self.room(0)
+        {
+            return if is_write { Err(refusal) } else { Ok(()) };
+        }
+        if is_held || is_wanted && !is_planted(Bug::DropTombstonesAtRestart) {
+            let slot = self.bury(tick, outline);
+            self.look_later_if_misplaced(tick, slot);
+        }
+        Ok(())
+    }
+
     /// Who is to hold in this site what another site tells of: those that have room, if they
     /// suffice.
     fn list_for_site(&self, copy: &TimerCopy<'_>, held: Option<&Record>) -> Replicas {
         let (id, factor, own) = (copy.standing.id, copy.factor, self.peers.own());
         let bytes = copy.body.map_or(0, |body| body.content.len());
-        let has_room = match held {
-            Some(held) => self.room_for_change(held, bytes).is_ok(),
-            None => self.room(bytes).is_ok(),
-        };
+        let has_room = self.room_for_copy(bytes, held).is_ok();
         let full = self.peers.full(self.turn_at).without(own);
         let full = if has_room { full } else { full.with(own) };
         let all = self.plan_new(id, factor).placement.replicas;
@@ -420,10 +449,7 @@ impl Shard {
         let is_own = placement.own.is_some();
         match copy.body.filter(|_| !has_ended) {
             Some(body) if is_own || held.is_some_and(Record::is_live) => {
-                let room = match held {
-                    Some(held) => self.room_for_change(held, body.content.len()),
-                    None => self.room(body.content.len()),
-                };
+                let room = self.room_for_copy(body.content.len(), held);
                 if let (Err(_), Some(held)) = (room, held.filter(|held| held.is_live())) {
                     self.bury_below(tick, &outline, held);
                 }
@@ -439,18 +465,7 @@ impl Shard {
                 self.look_later_if_misplaced(tick, slot);
             }
             Some(_) => self.leave_to_others(outline.id, &outline.placement),
-            None => {
-                let room = if is_own && held.is_none() { self.room(0) } else { Ok(()) };
-                if copy.is_write {
-                    // Others may stand in for this node and hold the timer: they are to be told.
-                    room?;
-                }
-                let is_wanted = is_own && room.is_ok();
-                if held.is_some() || is_wanted && !is_planted(Bug::DropTombstonesAtRestart) {
-                    let slot = self.bury(tick, &outline);
-                    self.look_later_if_misplaced(tick, slot);
-                }
-            }
+            None => self.bury_told(tick, &outline, copy.is_write, held.is_some())?,
         }
         if is_from_site {
             self.pass_on(&outline, copy, former, outbox);

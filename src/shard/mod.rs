@@ -29,6 +29,8 @@ pub mod effects;
 mod hosts;
 pub mod inspect;
 mod keep;
+#[cfg(test)]
+mod liar_tests;
 mod merge;
 #[cfg(test)]
 mod merge_tests;

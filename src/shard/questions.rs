@@ -304,8 +304,12 @@ impl Shard {
         }
         // It is taken out when the timer is looked at. One that has gone on meanwhile is not due.
         let Some(slot) = self.find(id) else { return };
-        if question.key == self.records.get(slot).key()
-            && matches!(self.records.get(slot).state, State::Armed | State::BackingOff)
+        // A timer that was forgotten since, and told anew under its key, may be due later.
+        let record = self.records.get(slot);
+        let is_due = record.schedule().due(record.sequence + 1) <= tick;
+        if question.key == record.key()
+            && is_due
+            && matches!(record.state, State::Armed | State::BackingOff)
         {
             self.wheel.rearm(&mut self.links, slot, tick);
         }

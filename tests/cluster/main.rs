@@ -10,6 +10,8 @@ mod files;
 mod harness;
 mod hostile_peer;
 mod noise;
+mod nonsense_lines;
+mod nonsense_peer;
 mod original;
 mod placement;
 mod ports;
@@ -25,6 +27,7 @@ mod cables;
 mod deaths;
 mod hostile;
 mod mixed;
+mod nonsense;
 mod requests;
 mod scaling;
 mod secrets;
@@ -39,6 +42,7 @@ const STORIES: &[&[Story]] = &[
     cables::STORIES,
     mixed::STORIES,
     hostile::STORIES,
+    nonsense::STORIES,
     splits::STORIES,
     scaling::STORIES,
     deaths::STORIES,

@@ -11,11 +11,12 @@ use chronos::base::ids::{
 };
 use chronos::base::limits::{CallbackLimits, ClusterLimits, INTERVAL_MS_MAX};
 use chronos::base::ranked::{Replicas, Sites};
-use chronos::base::time::{MonoNs, Now, TICK_NS, WallMs};
+use chronos::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use chronos::cluster::detector::Liveness;
 use chronos::cluster::view::{Membership, PeerKind, View};
 use chronos::shard::effects::{
-    CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester, Target,
+    CallbackOutcome, Dialect, Event, Outbox, PageAsk, PeerTicket, Purpose, Request, Requester,
+    Target,
 };
 use chronos::shard::{Shard, ShardConfig};
 use chronos::store::wheel::Geometry;
@@ -25,6 +26,7 @@ use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, SEQUENCE_MAX, START_MS_MAX, Standing,
     TimerCopy, decode_message, decode_result,
 };
+use chronos::wire::resync_json::Reference;
 
 use crate::mutation::Random;
 
@@ -161,8 +163,12 @@ impl World {
             }
         }
         let mask = *self.random.of(&[0, 1, 2, 3, 0x8000, 0xfffe, 0xffff]);
+        let id = self.id();
+        if self.random.below(3) == 0 {
+            replicas = self.view.place(id, 2, self.view.new_nodes());
+        }
         let standing = Standing {
-            id: self.id(),
+            id,
             version: self.version(),
             sequence: self.number(SEQUENCE_MAX),
             actives: mask,
@@ -193,9 +199,10 @@ impl World {
 
     fn message(&mut self) {
         let content = self.content.clone();
-        let message = match self.random.below(8) {
+        let message = match self.random.below(9) {
             0 => PeerMessage::Fetch(self.id()),
             1 => PeerMessage::Missed { id: self.id(), by: self.node() },
+            2 => PeerMessage::NoRoom { id: self.id(), at: self.node() },
             _ => self.told_message(&content),
         };
         let mut bytes = Vec::new();
@@ -219,7 +226,7 @@ impl World {
         let mut copy = Vec::new();
         let content = self.content.clone();
         self.told_message(&content).encode(&mut copy);
-        let result = match self.random.below(11) {
+        let result = match self.random.below(13) {
             0 => {
                 self.handle(Event::PeerUnheard { peer, purpose });
                 return;
@@ -234,6 +241,8 @@ impl World {
             7 => PeerResult::Refused(PeerRefusal::Full),
             8 => PeerResult::Found(&copy),
             9 => PeerResult::Found(b"no message"),
+            10 => PeerResult::Ahead,
+            11 => PeerResult::Otherwise,
             _ => PeerResult::NotFound,
         };
         self.handle(Event::PeerResult { peer, purpose, result });
@@ -250,10 +259,21 @@ impl World {
         };
         let filter = *self.random.of(&[None, Some(0), Some(u64::MAX)]);
         let target = Target { id: self.id(), factor: Some(2), filter };
-        let request = match self.random.below(4) {
-            0 => Request::Create(definition),
-            1 => Request::Update(target, definition),
-            2 => Request::Delete(target),
+        let references = [Reference { id: target.id, rank: self.random.below(16) as u8 }];
+        let ask = PageAsk {
+            node: self.node(),
+            from: (Tick(self.number(u64::MAX - 1)), self.id()),
+            count: self.random.below(3) as u32,
+            is_fresh: self.random.below(2) == 0,
+        };
+        let copy = self.told_message(&content);
+        let request = match (self.random.below(7), copy) {
+            (0, _) => Request::Create(definition),
+            (1, _) => Request::Update(target, definition),
+            (2, _) => Request::Delete(target),
+            (3, _) => Request::Forget(&references),
+            (4, _) => Request::Collect(ask),
+            (5, PeerMessage::Copy(copy)) => Request::Merge(copy),
             _ => Request::Read(target),
         };
         let from = Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };

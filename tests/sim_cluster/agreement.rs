@@ -134,15 +134,17 @@ impl World {
             && self.members.since_ns.is_none()
             && self.members.ended_ns < calm_ns
             && disturbances.is_quiet(calm_ns, now_ns);
-        if is_settled {
-            let placed = self.placed(id, write.wish.map_or(1, |wish| wish.factor));
-            let holding = holders
-                .iter()
-                .filter(|(_, held)| held.is_live)
-                .fold(0_u8, |mask, (node, _)| mask | 1 << node);
-            if placed != holding {
-                return broken("C1", format!("on {holding:05b}, not {placed:05b}: {}", text()));
-            }
+        if is_settled { self.is_where_it_belongs(id, write, &holders) } else { Ok(()) }
+    }
+
+    /// C1.
+    fn is_where_it_belongs(&self, id: u64, write: &Write, holders: &[(usize, Held)]) -> Checked {
+        let placed = self.placed(id, write.wish.map_or(1, |wish| wish.factor));
+        let live = holders.iter().filter(|(_, held)| held.is_live);
+        let holding = live.fold(0_u8, |mask, (node, _)| mask | 1 << node);
+        if placed != holding {
+            let text = format!("{id:x} {write:?} at {} ms: {holders:#?}", self.now_ns / MS);
+            return broken("C1", format!("on {holding:05b}, not {placed:05b}: {text}"));
         }
         Ok(())
     }

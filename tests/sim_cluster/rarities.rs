@@ -76,13 +76,19 @@ impl Rarities {
                 (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
                 (Rarity::Pauses, _) => 0,
                 (Rarity::OldFiles, _) if has_operator => PERCENT_OF_SOME,
+                // Beside other faults and changes copies may stay with several who stand in.
+                (Rarity::NoRoom, Trouble::Storm) => 0,
+                (Rarity::NoRoom, _) if has_operator => 0,
                 (Rarity::NoRoom | Rarity::WrongClock, _) => PERCENT,
                 (Rarity::OldFiles, _) | (_, Trouble::None) => 0,
                 _ => PERCENT,
             };
             Stream::keyed(seed, Purpose::Rarities, *kind as u64).chance(percent)
         };
-        let kinds = Rarity::ALL.into_iter().filter(is_drawn).collect();
+        let mut kinds: Vec<Rarity> = Rarity::ALL.into_iter().filter(is_drawn).collect();
+        if kinds.contains(&Rarity::Pauses) {
+            kinds.retain(|kind| *kind != Rarity::NoRoom);
+        }
         let alone = Stream::keyed(seed, Purpose::Rarities, 0).chance(60);
         Self { kinds, alone }
     }
