@@ -11,7 +11,7 @@ use super::questions::Questions;
 use super::{Shard, ShardConfig};
 use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
 use crate::base::limits::{CallbackLimits, ClusterLimits};
-use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
+use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, View};
 use crate::store::wheel::Geometry;
@@ -118,6 +118,7 @@ impl Cluster {
         // They have run for a while.
         for shard in cluster.nodes.iter_mut().filter_map(|node| node.shard.as_mut()) {
             shard.questions = Questions::default();
+            shard.held_until = Tick(0);
         }
         cluster
     }

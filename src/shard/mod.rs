@@ -165,9 +165,9 @@ const FULL_MS: u64 = 10_000;
 const SWEEP_EVERY_MS: u64 = 1_000;
 
 /// After a core got no time for longer than it takes to be suspected (its process was stopped, its
-/// machine froze) a client's write waits so long for peers that it cannot talk to yet: that they
-/// broke the connections says that this core was away, not that they are. They are dialled anew at
-/// most every 500 ms. Pops of timers that an original node holds, too, wait as long: it cannot be
+/// machine froze), and after its start, a client's write waits so long for peers that it cannot
+/// talk to yet: that there are no connections says that this core was away, not that they are. They
+/// are dialled anew at most every 500 ms. Pops of timers that an original node holds, too, wait as long: it cannot be
 /// asked about them.
 const HOLD_MS: u64 = 1_000;
 
@@ -204,7 +204,7 @@ impl Shard {
             stopping: false,
             swept_at: tick,
             ticked_at: tick,
-            held_until: Tick(0),
+            held_until: tick + HOLD_MS,
             away_since: Tick(0),
             full_at: None,
             oldest_failing: OldestFailing::default(),
@@ -256,6 +256,7 @@ impl Shard {
             self.swept_at = tick;
             self.sweep(tick, outbox);
             self.end_writes(tick, outbox);
+            self.settle_writes(now, outbox);
             self.settle_reads(now, outbox);
             self.reconcile.forget_settled();
         }
@@ -287,6 +288,11 @@ impl Shard {
         if away_ms > limits.suspect_after_ms {
             self.held_until = self.turn_at + HOLD_MS;
         }
+    }
+
+    /// Whether this core was away lately, so that its links have dropped what they had to tell.
+    fn is_back_lately(&self) -> bool {
+        self.away_since > Tick(0) && self.turn_at < self.held_until
     }
 
     fn set_view(&mut self, now: Now, view: Arc<View>, outbox: &mut Outbox) {

@@ -170,6 +170,32 @@ fn so_many_writes_and_reads_wait_and_no_more() {
     assert_eq!(cluster.answers, [Answer::Refused(Refusal::WritesFull)]);
 }
 
+/// Its connections come after its clients: alone it would answer for others that hold the timer.
+#[test]
+fn a_node_that_has_just_started_answers_no_write_alone() {
+    let mut cluster = Cluster::new(2, true);
+    let id = TimerId(7);
+    put(&mut cluster, 1, id, 100);
+    cluster.nodes[0].shard = None;
+    cluster.start(0);
+    cluster.mute = Some(1);
+    let request = Request::Delete(target(id, 2));
+    cluster.handle(0, Event::Request { from: FROM, request });
+    assert_eq!(cluster.answers, [], "the other one is there, as far as anybody knows");
+    cluster.end_of_silence(true);
+    assert!(matches!(cluster.answers[..], [Answer::Done { .. }]), "{:?}", cluster.answers);
+    assert!(cluster.holders(id).is_empty());
+
+    cluster.nodes[1].shard = None;
+    cluster.nodes[0].shard = None;
+    cluster.answers.clear();
+    cluster.start(0);
+    cluster.mute = None;
+    cluster.handle(0, Event::Request { from: FROM, request });
+    cluster.run_until((cluster.now_ms - START_MS) / 1_000 + 2);
+    assert!(matches!(cluster.answers[..], [Answer::Done { .. }]), "{:?}", cluster.answers);
+}
+
 /// By default 3 s until a node is declared dead, and 5 s more.
 #[test]
 fn a_write_waits_for_eight_seconds_and_not_a_millisecond_longer() {

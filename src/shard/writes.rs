@@ -292,9 +292,10 @@ impl Shard {
         outbox: &mut Outbox,
     ) {
         let (own, is_dead) = (self.peers.own(), self.peers.dead().contains(peer));
+        let is_back_lately = self.is_back_lately();
         let Some(write) = self.writes.get_mut(place, generation) else { return };
         let is_only_here = write.held.without(own).is_empty();
-        if is_only_here && !is_dead && self.turn_at < self.held_until {
+        if is_only_here && !is_dead && is_back_lately {
             // This core was away, and its links dropped what was too old to be told. The peer may
             // be well: it is told again.
             let factor = write.placement.factor;
