@@ -396,6 +396,19 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_the_last_two_labels() {
+        for (name, group) in [
+            ("single", ""),
+            ("single.", ""),
+            ("other.example", "other.example"),
+            ("a.other.example", "other.example"),
+            ("b.a.other.example", "other.example"),
+        ] {
+            assert_eq!(group_of(name), group, "{name}");
+        }
+    }
+
+    #[test]
     fn no_group_has_more_than_its_share() {
         let mut names = names();
         for number in 0..100 {

@@ -188,6 +188,7 @@ fn line_ends() {
         "GET / HTTP/1.1\r\nHost: a\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\n\n",
         "GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n",
+        "GET / HTTP/1.1\nHost: a\nX: b\r\n\r\n",
         "GET / HTTP/1.1\rHost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\n\rX",
