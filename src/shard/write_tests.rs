@@ -3,7 +3,8 @@
 use super::effects::{Answer, Dialect, Event, Outbox, PeerTicket, Refusal, Request, Target};
 use super::harness_tests::{Cluster, FROM, START_MS, content, definition};
 use crate::base::ids::{ShardIndex, TimerId};
-use crate::base::time::Tick;
+use crate::base::limits::Acknowledge;
+use crate::base::time::{Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::timer::version::Version;
 use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, decode_message, decode_result};
@@ -97,6 +98,15 @@ fn what_no_clock_can_have_given_out_is_refused() {
         let answer = told(&mut cluster, 1, 0, &PeerMessage::Standing(standing));
         assert!(matches!(decode_result(&mut &answer[..]), Ok(PeerResult::Refused(_))));
     }
+    let mut impossible = Vec::new();
+    let mut copy = cluster.shard(0).copy_of(&record);
+    copy.standing.version = u64::MAX;
+    PeerMessage::Copy(copy).encode(&mut impossible);
+    let message = decode_message(&mut &impossible[..]).expect("encoded above");
+    let refused = cluster.shard(1).counters().refused;
+    let answer = told(&mut cluster, 1, 0, &message);
+    assert!(matches!(decode_result(&mut &answer[..]), Ok(PeerResult::Refused(_))));
+    assert_eq!(cluster.shard(1).counters().refused, refused + 1);
     let held = version_of(&mut cluster, 1, id);
     let answer = told(&mut cluster, 1, 0, &PeerMessage::Standing(standing));
     assert_eq!(decode_result(&mut &answer[..]), Ok(PeerResult::Held), "the same is held");
@@ -188,4 +198,47 @@ fn a_write_waits_for_eight_seconds_and_not_a_millisecond_longer() {
     let (liveness, dialect) = (Liveness::Dead, Dialect::Frames);
     cluster.handle(0, Event::Peer { peer, liveness, dialect, has_gaps: false });
     assert_eq!(cluster.answers, [], "it is not answered twice");
+}
+
+#[test]
+fn copies_that_lie_ahead_of_all_clocks_are_counted() {
+    let mut cluster = Cluster::new(2, true);
+    let id = cluster.create(0, (100, 100), 2);
+    for (ahead_ms, counted) in [(0, 0), (100 * HOUR_MS, 1), (200 * HOUR_MS, 2)] {
+        let wall = WallMs(cluster.now_ms + 10 + ahead_ms);
+        let shard = cluster.shard(0);
+        let record = *shard.records.get(shard.find(id).expect("held"));
+        let mut copy = shard.copy_of(&record);
+        copy.standing.version = Version::of_start(wall).0;
+        let mut bytes = Vec::new();
+        PeerMessage::Copy(copy).encode(&mut bytes);
+        let message = decode_message(&mut &bytes[..]).expect("encoded above");
+        let answer = told(&mut cluster, 1, 0, &message);
+        assert_eq!(decode_result(&mut &answer[..]), Ok(PeerResult::Held));
+        assert_eq!(cluster.shard(1).counters().future_versions, counted, "{ahead_ms}");
+    }
+}
+
+/// Whoever wants an answer soon gets it from the first that has the timer; whoever wants it safe,
+/// when all who live have it.
+#[test]
+fn a_write_is_answered_when_as_many_have_it_as_is_asked_for() {
+    for (acknowledge, is_answered) in [(Acknowledge::First, true), (Acknowledge::Replicas, false)] {
+        let mut cluster = Cluster::new(3, true);
+        let id = TimerId(7);
+        let [first, second, outside] = cluster.list(id)[..] else { panic!("three") };
+        cluster.mute = Some(second);
+        for node in [first, outside] {
+            cluster.shard(node).config.cluster.acknowledge = acknowledge;
+            let content = content();
+            let request = Request::Update(target(id, 2), definition((60, 60), 2, &content));
+            cluster.answers.clear();
+            cluster.handle(node, Event::Request { from: FROM, request });
+            assert_eq!(cluster.answers.len(), usize::from(is_answered), "{acknowledge:?}");
+        }
+        cluster.end_of_silence(true);
+        assert_eq!(cluster.answers.len(), if is_answered { 1 } else { 2 });
+        assert!(cluster.answers.iter().all(|answer| matches!(answer, Answer::Done { .. })));
+        cluster.audit();
+    }
 }
