@@ -263,6 +263,9 @@ fn a_copy_whose_pops_are_all_done_is_a_tombstone() {
         let mut node = Node::new(0);
         node.hear(Told::at(id, START_MS, 0).popped(sequence), &[0, ORIGINAL], Some("x"));
         assert_eq!(node.is_over(id), is_over, "{sequence}");
+        assert_eq!(node.shard.counters().peer_messages, 1);
+        let (original, ours) = (node.peer(ORIGINAL), node.peer(1));
+        assert!(node.shard.peers.speaks_http(original) && !node.shard.peers.speaks_http(ours));
     }
 }
 

@@ -7,7 +7,9 @@ use crate::base::limits::Acknowledge;
 use crate::base::time::{Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::timer::version::Version;
-use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, decode_message, decode_result};
+use crate::wire::peer_message::{
+    PeerMessage, PeerResult, Standing, TimerCopy, decode_message, decode_result,
+};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -240,5 +242,46 @@ fn a_write_is_answered_when_as_many_have_it_as_is_asked_for() {
         assert_eq!(cluster.answers.len(), if is_answered { 1 } else { 2 });
         assert!(cluster.answers.iter().all(|answer| matches!(answer, Answer::Done { .. })));
         cluster.audit();
+    }
+}
+
+#[test]
+fn a_peer_that_tells_of_an_earlier_write_is_told_of_the_present_one() {
+    let mut cluster = Cluster::new(2, true);
+    let id = cluster.create(0, (100, 100), 2);
+    let shard = cluster.shard(0);
+    let mut earlier = Vec::new();
+    let record = *shard.records.get(shard.find(id).expect("held"));
+    PeerMessage::Copy(shard.copy_of(&record)).encode(&mut earlier);
+    cluster.now_ms += 10;
+    put(&mut cluster, 0, id, 50);
+    let present = version_of(&mut cluster, 1, id).expect("held");
+    let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
+    let (now, from) = (cluster.now_of(1), cluster.peer(1, 0));
+    let message = decode_message(&mut &earlier[..]).expect("encoded above");
+    let event = Event::PeerMessage { ticket, from, clock_offset_ns: 0, message };
+    let mut outbox = Outbox::default();
+    cluster.shard(1).handle(now, event, &mut outbox);
+    let [told] = &outbox.to_peers[..] else { panic!("{:?}", outbox.to_peers.len()) };
+    assert_eq!(Some(told.peer), from);
+    let bytes = &outbox.peer_bytes[told.bytes.clone()];
+    match decode_message(&mut &bytes[..]).expect("encoded by a shard") {
+        PeerMessage::Copy(TimerCopy { standing, .. }) | PeerMessage::Standing(standing) => {
+            assert_eq!(standing.version, present.0);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A node that is told that it has no room itself knows better.
+#[test]
+fn a_peer_without_room_is_heard_of_from_others() {
+    let mut cluster = Cluster::new(3, true);
+    let (own, other) = (cluster.peer(0, 0), cluster.peer(0, 2).expect("a member"));
+    for (at, full) in [(own.expect("a member"), vec![]), (other, vec![other])] {
+        let at = cluster.nodes[0].view.hash_of(at);
+        told(&mut cluster, 0, 1, &PeerMessage::NoRoom { id: TimerId(7), at });
+        let now = cluster.now().mono.tick_floor();
+        assert_eq!(cluster.shard(0).peers.full(now).iter().collect::<Vec<_>>(), full);
     }
 }
