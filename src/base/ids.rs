@@ -199,6 +199,35 @@ impl fmt::Debug for PeerSet {
 mod tests {
     use super::*;
 
+    /// Figures of another implementation of `fmix64`. Nodes of two versions in one cluster, and an
+    /// index that was seeded alike, must mix alike.
+    #[test]
+    fn the_mix_is_the_finaliser_of_murmurhash3() {
+        assert_eq!(mix(0), 0);
+        assert_eq!(mix(1), 0xb456_bcfc_34c2_cb2c);
+        assert_eq!(mix(0x0123_4567_89ab_cdef), 0x87cb_fbfe_8902_2cea);
+        assert_eq!(mix(u64::MAX), 0x64b5_720b_4b82_5f21);
+    }
+
+    #[test]
+    fn a_set_of_peers_does_what_a_set_does() {
+        let set_of = |peers: &[u8]| {
+            peers.iter().fold(PeerSet::EMPTY, |set, &peer| set.with(PeerIndex(peer)))
+        };
+        let (one, other) = (set_of(&[0, 5, 127]), set_of(&[5, 6]));
+        assert_eq!(one.with(PeerIndex(5)), one, "who is in it stays in it");
+        assert_eq!(one.without(PeerIndex(5)), set_of(&[0, 127]));
+        assert_eq!(one.without(PeerIndex(6)), one, "who is not in it does not get in");
+        assert_eq!(one.union(other), set_of(&[0, 5, 6, 127]));
+        assert_eq!(one.intersection(other), set_of(&[5]));
+        assert_eq!(one.minus(other), set_of(&[0, 127]));
+        assert_eq!((one.len(), PeerSet::EMPTY.len()), (3, 0));
+        assert!(PeerSet::EMPTY.is_empty() && !one.is_empty());
+        assert!(one.contains(PeerIndex(127)) && !one.contains(PeerIndex(126)));
+        assert!(one.iter().map(|peer| peer.0).eq([0, 5, 127]));
+        assert_eq!(PeerIndex(7).index(), 7);
+    }
+
     #[test]
     fn owners_are_balanced_for_consecutive_ids() {
         for count in [1_u16, 2, 3, 16, 256] {

@@ -99,3 +99,34 @@ impl<T: Copy + PartialEq + Default + fmt::Debug, const N: usize> fmt::Debug for 
         f.debug_list().entries(self.as_slice()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes send each other this digest: it is the published FNV-1a over the hashes, low byte
+    /// first. The figure is another implementation's.
+    #[test]
+    fn a_digest_is_fnv_1a_over_the_hashes_in_order() {
+        let list = |hashes: &[u32]| hashes.iter().copied().map(NodeHash).collect::<Replicas>();
+        assert_eq!(list(&[]).digest(), 0x811c_9dc5);
+        assert_eq!(list(&[0x0102_0304, 0xa0b0_c0d0]).digest(), 0x4c5c_dfa5);
+        assert_ne!(list(&[0xa0b0_c0d0, 0x0102_0304]).digest(), 0x4c5c_dfa5);
+    }
+
+    #[test]
+    fn a_list_keeps_order_and_knows_ranks() {
+        let mut list: Sites = Sites::new();
+        assert!(list.is_empty() && list.len() == 0 && list.all_ranks() == 0);
+        list.push(SiteHash(7));
+        list.push(SiteHash(5));
+        assert!(!list.is_empty() && list.len() == 2 && list.all_ranks() == 0b11);
+        assert_eq!(list.as_slice(), [SiteHash(7), SiteHash(5)]);
+        assert_eq!((list.rank_of(SiteHash(5)), list.rank_of(SiteHash(0))), (Some(1), None));
+        assert!(list.contains(SiteHash(7)) && !list.contains(SiteHash(0)));
+        assert_eq!(format!("{list:?}"), "[SiteHash(7), SiteHash(5)]");
+        let full: Replicas = (0..u32::from(REPLICATION_FACTOR_MAX)).map(NodeHash).collect();
+        assert!(full.is_full() && !list.is_full());
+        assert_eq!(full.all_ranks(), u16::MAX);
+    }
+}

@@ -230,6 +230,19 @@ mod tests {
     }
 
     #[test]
+    fn a_dial_pauses_for_half_its_bound_and_what_chance_adds() {
+        let half_ns = DIAL_PAUSE_MS_FIRST * TICK_NS / 2;
+        for (spread, more_ns) in
+            [(0, 0), (7, 7), (half_ns, half_ns), (half_ns + 1, 0), (half_ns + 3, 2)]
+        {
+            let mut detector = Detector::new(MonoNs(0));
+            assert!(detector.tick(MonoNs(0), &limits(1_000, 3_000)).dial);
+            detector.lost(MonoNs(1_000), spread);
+            assert_eq!(detector.line, Line::Down { dial_at: MonoNs(1_000 + half_ns + more_ns) });
+        }
+    }
+
+    #[test]
     fn silence_while_this_core_was_away_says_nothing() {
         let (limits, start) = (limits(1_000, 3_000), MonoNs(0));
         let mut detector = Detector::new(start);

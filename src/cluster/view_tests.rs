@@ -233,6 +233,32 @@ fn facts_of_an_original_node() {
     assert_eq!(View::alone("127.0.0.1").id(), 292_733_975_804_248_076);
 }
 
+/// Nodes tell each other these figures, so they are another implementation's.
+#[test]
+fn a_digest_is_of_the_nodes_in_any_order() {
+    let view =
+        |nodes: &[&str]| build(&members(&nodes.iter().map(|n| n.to_string()).collect::<Vec<_>>()));
+    let both = view(&["10.0.0.1:7253", "10.0.0.2:7253"]);
+    assert_eq!(both.digest(), 0xf18b_ce90);
+    assert_eq!(view(&["10.0.0.2:7253", "10.0.0.1:7253"]).digest(), both.digest());
+    assert_eq!(view(&["10.0.0.1:7253"]).digest(), 0x1e9f_1cbb);
+}
+
+#[test]
+fn nodes_have_hashes_and_sites_have_none() {
+    let nodes = ["10.0.0.1:7253", "10.0.0.2:7253"].map(String::from);
+    let view = build(&Membership {
+        local_site: "here".into(),
+        remote_sites: vec![("there".into(), "10.1.0.1".into())],
+        ..members(&nodes)
+    });
+    assert_eq!(view.hash_of(PeerIndex(0)), NodeHash(0x3e2c_5d23));
+    assert_eq!(view.hash_of(PeerIndex(1)), NodeHash(0x89be_5d95));
+    let there = view.peer_of_site(site_hash("there")).expect("configured");
+    assert_eq!(view.hash_of(there), NodeHash(u32::MAX));
+    assert_eq!(view.addresses_of(there).collect::<Vec<_>>(), ["10.1.0.1"]);
+}
+
 #[test]
 fn without_lists_the_cluster_is_this_node_alone() {
     for view in [

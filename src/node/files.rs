@@ -164,6 +164,7 @@ mod tests {
             (shares.clients_per_core, shares.timestamps_per_core, shares.callbacks_per_core),
             (90, 90, 124)
         );
+        assert_eq!(shares.lookups, 988 / 16);
         let mut settings = with_timestamps();
         settings.timestamp.as_mut().expect("on").connections_per_core_max = 3;
         let shares = FileShares::of(1_024, 1, &settings);

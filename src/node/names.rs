@@ -338,6 +338,13 @@ mod tests {
         std::iter::from_fn(|| names.refused()).collect()
     }
 
+    /// All names that are asked for resolve.
+    fn learn_all(names: &mut Names<u32>) {
+        for name in started(names) {
+            names.looked_up(at(0), &name, true);
+        }
+    }
+
     /// Resolves a name once, so that it is known.
     fn learn(names: &mut Names<u32>, name: &str) {
         names.ask(at(0), name, false, 0);
@@ -393,6 +400,31 @@ mod tests {
         assert_eq!(started(&mut names).len(), PLACES - PLACES / 4);
         names.ask(at(60_000), "n.example", false, 1);
         assert_eq!(started(&mut names), []);
+    }
+
+    #[test]
+    fn one_name_of_an_operator_waits_with_the_known() {
+        let mut names = names();
+        names.ask(at(0), "peer.example", true, 0);
+        names.ask(at(0), "client.example", false, 1);
+        assert_eq!(names.open["peer.example"].class, Class::Known);
+        assert_eq!(names.open["client.example"].class, Class::Unknown);
+        learn_all(&mut names);
+        names.ask(at(0), "client.example", false, 1);
+        assert_eq!(names.open["client.example"].class, Class::Known);
+    }
+
+    #[test]
+    fn a_group_is_the_last_two_labels() {
+        for (name, group) in [
+            ("single", ""),
+            ("single.", ""),
+            ("other.example", "other.example"),
+            ("a.other.example", "other.example"),
+            ("b.a.other.example", "other.example"),
+        ] {
+            assert_eq!(group_of(name), group, "{name}");
+        }
     }
 
     #[test]

@@ -210,6 +210,22 @@ mod tests {
     }
 
     #[test]
+    fn bucket_and_tag_of_a_table_come_from_all_bits_of_a_hash() {
+        assert_eq!(Entry::spread(0x89ab_cdef), 0x89ab_cdef_89ab_cdef);
+    }
+
+    #[test]
+    fn bytes_are_places_texts_in_use_and_tables() {
+        let mut all = authorities();
+        assert_eq!(all.bytes(), 4 * 32);
+        let id = all.enter("a.example");
+        assert!(all.table_bytes > 0);
+        assert_eq!(all.bytes(), all.all.bytes() + 16 + 4 * 32 + all.table_bytes);
+        all.leave(id);
+        assert_eq!(all.bytes(), all.all.bytes() + 4 * 32 + all.table_bytes);
+    }
+
+    #[test]
     fn many_come_and_go_and_their_memory_is_counted_and_returns() {
         let mut all = authorities();
         let empty = all.bytes();

@@ -7,6 +7,7 @@ use super::collect::{PART_BYTES_MAX, WINDOW_MAX};
 use super::effects::{
     Answer, Event, Internal, Outbox, PageAsk, PagePart, PagePlace, PeerTicket, Request, Requester,
 };
+use super::record::State;
 use super::{Shard, ShardConfig};
 use crate::base::ids::{NodeHash, NodeInstance, ShardCount, ShardIndex, TimerId};
 use crate::base::limits::{CallbackLimits, ClusterLimits};
@@ -18,6 +19,7 @@ use crate::timer::definition::encode_content;
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerResult, Standing, TimerCopy, decode_message, decode_result,
 };
+use crate::wire::resync_json::Reference;
 
 const NOW_MS: u64 = 1_000_000;
 const NOW: Now = Now { mono: MonoNs(NOW_MS * TICK_NS), wall: WallMs(NOW_MS) };
@@ -258,4 +260,48 @@ fn a_peer_that_fetches_many_large_timers_in_one_turn_is_to_come_again() {
     assert!(found > 1 && found * 200_000 < 4 << 20, "{found} found");
     assert_eq!(found + busy, 100);
     assert_eq!(fetched().0, found, "in every turn");
+}
+
+#[test]
+fn a_timer_that_is_to_be_elsewhere_is_forgotten_when_all_who_are_to_hold_it_have_it() {
+    let mut fixture = Fixture::new();
+    let own = fixture.node("a");
+    let view = fixture.view.clone();
+    let list = |id: &u64| view.place(TimerId(*id), 2, view.new_nodes());
+    let elsewhere = (1..).find(|id| !list(id).contains(own)).expect("every third");
+    let here = (1..).find(|id| list(id).contains(own)).expect("two of three");
+    for id in [elsewhere, here] {
+        fixture.merge(id, NOW_MS + 60_000);
+    }
+    let is_held_after = |fixture: &mut Fixture, id: u64, rank: u8| {
+        let references = [Reference { id: TimerId(id), rank }];
+        let answer = fixture.handle(Request::Forget(&references));
+        assert!(matches!(answer, Some(Answer::Internal(_))), "{answer:?}");
+        fixture.shard.find(TimerId(id)).is_some()
+    };
+    assert!(is_held_after(&mut fixture, elsewhere, 1), "the first rank may lack it");
+    assert!(is_held_after(&mut fixture, here, 0), "it is to be here");
+    assert_eq!(fixture.shard.counters().released, 0);
+    assert!(!is_held_after(&mut fixture, elsewhere, 0));
+    assert!(!is_held_after(&mut fixture, elsewhere, 0), "who is unknown does no harm");
+    assert_eq!((fixture.shard.counters().released, fixture.shard.counters().timers), (1, 1));
+    fixture.shard.audit().expect("all parts agree");
+}
+
+#[test]
+fn a_timer_whose_callback_runs_is_forgotten_when_it_is_told_again() {
+    let mut fixture = Fixture::new();
+    let (own, view) = (fixture.node("a"), fixture.view.clone());
+    let list = |id: &u64| view.place(TimerId(*id), 2, view.new_nodes());
+    let id = (1..).find(|id| !list(id).contains(own)).expect("every third");
+    fixture.merge(id, NOW_MS + 60_000);
+    let slot = fixture.shard.find(TimerId(id)).expect("merged");
+    let forget = |fixture: &mut Fixture, rank| {
+        fixture.handle(Request::Forget(&[Reference { id: TimerId(id), rank }]));
+        fixture.shard.find(TimerId(id)).is_none()
+    };
+    let state = std::mem::replace(&mut fixture.shard.records.get_mut(slot).state, State::InFlight);
+    assert!(!forget(&mut fixture, 0));
+    fixture.shard.records.get_mut(slot).state = state;
+    assert!(forget(&mut fixture, 1), "all have had it before");
 }

@@ -341,6 +341,16 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_lanes_and_authorities() {
+        let mut hosts = hosts(4);
+        assert!(hosts.authorities.bytes() > 1);
+        assert_eq!(hosts.bytes(), hosts.authorities.bytes());
+        busy(&mut hosts, "a");
+        busy(&mut hosts, "b");
+        assert_eq!(hosts.bytes(), 2 * size_of::<Option<Host>>() + hosts.authorities.bytes());
+    }
+
+    #[test]
     fn an_idle_host_gives_its_lane_to_one_that_needs_it() {
         let mut hosts = hosts(2);
         let first = busy(&mut hosts, "a");

@@ -257,6 +257,19 @@ fn both_holders_pop_once_what_an_original_took_whenever_its_copies_arrive() {
 }
 
 #[test]
+fn a_copy_whose_pops_are_all_done_is_a_tombstone() {
+    let id = id_of(&[0, ORIGINAL]);
+    for (sequence, is_over) in [(0, false), (3, false), (4, true)] {
+        let mut node = Node::new(0);
+        node.hear(Told::at(id, START_MS, 0).popped(sequence), &[0, ORIGINAL], Some("x"));
+        assert_eq!(node.is_over(id), is_over, "{sequence}");
+        assert_eq!(node.shard.counters().peer_messages, 1);
+        let (original, ours) = (node.peer(ORIGINAL), node.peer(1));
+        assert!(node.shard.peers.speaks_http(original) && !node.shard.peers.speaks_http(ours));
+    }
+}
+
+#[test]
 fn an_update_that_an_original_took_is_one_write_for_both_holders() {
     let id = id_of(&[0, 1]);
     let (mut primary, mut backup) = (Node::new(0), Node::new(1));

@@ -17,6 +17,8 @@ mod collect;
 #[cfg(test)]
 mod collect_tests;
 #[cfg(test)]
+mod alone_tests;
+#[cfg(test)]
 mod harness_tests;
 #[cfg(test)]
 mod refusal_tests;

@@ -1,9 +1,10 @@
 //! Timers on their way to other nodes: who acts meanwhile, and what ends a move.
 
-use super::super::effects::{Answer, Event, PeerTicket, Request, Target};
+use super::super::effects::{Answer, Dialect, Event, PeerTicket, Request, Target};
 use super::super::harness_tests::{Cluster, content, definition};
 use super::*;
 use crate::base::ids::ShardIndex;
+use crate::cluster::detector::Liveness;
 use crate::shard::Shard;
 
 const IDS: Range<u64> = 1..20;
@@ -195,4 +196,42 @@ fn a_return_is_settled_when_all_was_shown_and_some_time_has_passed() {
     assert!(shard.is_settled(tick + silence_ms));
     shard.reconcile.offers = 1;
     assert!(!shard.is_settled(tick + silence_ms));
+}
+
+#[test]
+fn a_timer_moves_only_between_nodes_that_see_the_same_members() {
+    let mut cluster = Cluster::new(3, true);
+    let list = cluster.list(TimerId(7));
+    put(&mut cluster, 0, TimerId(7), (10, 10));
+    let (holder, other, outside) = (list[0], list[1], list[2]);
+    let replicas = placement_of(&mut cluster, holder, TimerId(7)).replicas;
+    let set = |peer: Option<PeerIndex>| PeerSet::EMPTY.with(peer.expect("a member"));
+    let (other, outside) = (cluster.peer(holder, other), cluster.peer(holder, outside));
+    for (with_another_view, agrees) in
+        [(PeerSet::EMPTY, true), (set(other), false), (set(outside), true)]
+    {
+        cluster.handle(holder, Event::OtherViews(with_another_view));
+        assert_eq!(shard(&mut cluster, holder).agrees(&replicas, &replicas), agrees);
+    }
+}
+
+#[test]
+fn a_peer_that_may_have_missed_something_is_shown_everything() {
+    for (former, has_gaps, is_shown) in [
+        (Liveness::Suspect, false, false),
+        (Liveness::Suspect, true, true),
+        (Liveness::Dead, false, true),
+        (Liveness::Alive, false, false),
+    ] {
+        let mut cluster = Cluster::new(2, true);
+        put(&mut cluster, 0, TimerId(7), (100, 100));
+        cluster.run_until(5);
+        cluster.believe(0, 1, former);
+        cluster.run_until(20);
+        assert!(!shard(&mut cluster, 0).reconcile.owes());
+        let peer = cluster.peer(0, 1).expect("a member");
+        let (liveness, dialect) = (Liveness::Alive, Dialect::Frames);
+        cluster.handle(0, Event::Peer { peer, liveness, dialect, has_gaps });
+        assert_eq!(shard(&mut cluster, 0).reconcile.owes(), is_shown, "{former:?} {has_gaps}");
+    }
 }

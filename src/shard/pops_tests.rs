@@ -64,3 +64,32 @@ fn a_pop_is_taken_back_before_it_is_given_up_untried() {
         assert_eq!(outbox.attempts.len(), usize::from(!is_given_up));
     }
 }
+
+#[test]
+fn a_rank_behind_is_a_backup_while_it_lives() {
+    let (mut cluster, first, second) = cluster();
+    let has_backup = |cluster: &Cluster, node: usize| {
+        let shard = cluster.nodes[node].shard.as_ref().expect("it is up");
+        shard.has_backup(shard.records.get(shard.find(ID).expect("it is held")))
+    };
+    assert!(has_backup(&cluster, first) && !has_backup(&cluster, second));
+    cluster.believe(first, second, Liveness::Suspect);
+    assert!(has_backup(&cluster, first));
+    cluster.believe(first, second, Liveness::Dead);
+    assert!(!has_backup(&cluster, first));
+}
+
+/// Two ranks of two seconds each, and as long as a callback may take.
+#[test]
+fn a_pop_that_was_handed_over_comes_back_when_all_others_had_their_try() {
+    let (mut cluster, first, _) = cluster();
+    let shard = cluster.nodes[first].shard.as_mut().expect("it is up");
+    let slot = shard.find(ID).expect("it is held");
+    shard.wheel.remove(&mut shard.links, slot);
+    let due = shard.records.get(slot).schedule().due(1);
+    shard.hand_over(due + 5, slot);
+    let back_at = due + 5 + 2 * RANK_DELAY_MS + shard.config.callbacks.timeout_ms;
+    assert_eq!(shard.wheel.due(&shard.links, slot), back_at);
+    assert_eq!(shard.records.get(slot).state, State::HandedOver);
+    assert_eq!(shard.counters.handed_over, 1);
+}

@@ -435,3 +435,107 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::limits::CallbackLimits;
+    use crate::cluster::detector::Liveness;
+    use crate::shard::effects::{Answer, Request, Target};
+    use crate::shard::harness_tests::{Cluster, content, definition};
+
+    const ID: TimerId = TimerId(7);
+
+    /// A timer of so many of three nodes, due after 10 s; its nodes by rank.
+    fn cluster(factor: u8) -> (Cluster, Vec<usize>) {
+        let mut cluster = Cluster::new(3, true);
+        let content = content();
+        let target = Target { id: ID, factor: Some(factor), filter: None };
+        let request = Request::Update(target, definition((10, 10), factor, &content));
+        assert!(matches!(cluster.ask(0, request), Answer::Done { .. }));
+        let list = cluster.list(ID);
+        (cluster, list)
+    }
+
+    fn record(shard: &Shard) -> Record {
+        *shard.records.get(shard.find(ID).expect("it is held"))
+    }
+
+    #[test]
+    fn the_walk_pauses_while_as_much_as_allowed_is_asked_about() {
+        let (mut cluster, list) = cluster(2);
+        let key = record(cluster.shard(list[0])).key();
+        let (walked_at, looked_at) = (Tick(70), Tick(60));
+        let walk = Some(Slot(0));
+        let mut questions = Questions { walk, walked_at, looked_at, ..Questions::default() };
+        for id in 0..ASKED_MAX as u64 {
+            assert_eq!(questions.next_wake(), Some(Tick(71)), "{id}");
+            questions.open.insert(id, Question::new(key, PeerSet::EMPTY, Tick(0)));
+        }
+        assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
+        questions.walk = None;
+        assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
+    }
+
+    #[test]
+    fn a_pop_may_be_anothers_before_it_is_due_and_when_the_next_ranks_turn_has_come() {
+        for (factor, rank, after_due_ms, is_anothers) in [
+            (2, 0, 0, false),
+            (2, 0, RANK_DELAY_MS - 1, false),
+            (2, 0, RANK_DELAY_MS, true),
+            (2, 1, 0, true),
+            (2, 1, RANK_DELAY_MS, true),
+            (1, 0, RANK_DELAY_MS, false),
+        ] {
+            let (mut cluster, list) = cluster(factor);
+            let shard = cluster.shard(list[rank]);
+            let record = record(shard);
+            let tick = record.schedule().due(1) + after_due_ms;
+            let is_told = shard.may_be_anothers(tick, &record);
+            assert_eq!(is_told, is_anothers, "{factor} {rank} {after_due_ms}");
+        }
+        let (mut cluster, list) = cluster(2);
+        let shard = cluster.shard(list[0]);
+        let record = record(shard);
+        let before = Tick(record.schedule().due(1).0 - 1);
+        assert!(shard.may_be_anothers(before, &record), "it is not due: others told it earlier");
+    }
+
+    /// Who is asked, what is believed of it, and until when it is waited for.
+    #[test]
+    fn an_answer_is_waited_for_as_long_as_is_said() {
+        let (mut cluster, list) = cluster(2);
+        let own = list[0];
+        let asked = cluster.peer(own, list[1]).expect("a member");
+        let waiting = PeerSet::EMPTY.with(asked);
+        let since = cluster.now().mono.tick_floor();
+        let (limits, callbacks) = (ClusterLimits::default(), CallbackLimits::default());
+        let key = record(cluster.shard(own)).key();
+        let question = Question::new(key, waiting, since);
+        let told = Question { told: waiting, ..question };
+        let unheard = Question { is_unheard: true, ..question };
+        let starved = Question { absences: ABSENCES_MAX, ..question };
+        let suspect_ms = limits.suspect_after_ms;
+        let unheard_ms = limits.dead_after_ms + BEYOND_DEATH_MS;
+        for (liveness, started_at, question, patience_ms) in [
+            (Liveness::Alive, Tick(0), question, callbacks.timeout_ms + suspect_ms),
+            (Liveness::Suspect, Tick(0), question, 0),
+            (Liveness::Suspect, since, question, suspect_ms),
+            (Liveness::Suspect, Tick(0), told, suspect_ms),
+            (Liveness::Dead, since, question, 0),
+            (Liveness::Alive, Tick(0), unheard, unheard_ms),
+            (Liveness::Suspect, Tick(0), unheard, unheard_ms),
+            (Liveness::Dead, Tick(0), unheard, 0),
+            (Liveness::Alive, Tick(0), starved, 0),
+        ] {
+            cluster.believe(own, list[1], liveness);
+            let shard = cluster.shard(own);
+            shard.questions.started_at = started_at;
+            let mut is_answered =
+                |after_ms: u64| shard.is_answered(since + after_ms, &mut question.clone());
+            assert!(is_answered(patience_ms), "{liveness:?} {question:?}");
+            let is_early = patience_ms > 0 && is_answered(patience_ms - 1);
+            assert!(!is_early, "{liveness:?} {question:?}");
+        }
+    }
+}

@@ -3,7 +3,10 @@
 
 use super::effects::{Answer, CallbackOutcome, Refusal, Request, Target};
 use super::harness_tests::{Cluster, START_MS, content, definition};
+use super::questions::Questions;
 use crate::base::ids::TimerId;
+use crate::base::limits::ClusterLimits;
+use crate::base::time::Tick;
 use crate::cluster::detector::Liveness;
 
 const IDS: std::ops::Range<u64> = 1..20;
@@ -220,4 +223,22 @@ fn a_rank_waits_for_one_before_it_that_has_come_back_unnoticed() {
     assert_eq!(pops(&cluster), []);
     cluster.run_until(13);
     assert_eq!(pops(&cluster), [(second, 1)]);
+}
+
+#[test]
+fn a_core_is_fresh_for_twice_as_long_as_a_death_takes_to_be_seen() {
+    let limits = ClusterLimits::default();
+    let questions = Questions::new(Tick(1_000), &limits);
+    assert!(questions.is_fresh(Tick(1_000)));
+    assert!(questions.is_fresh(Tick(999 + 2 * limits.dead_after_ms)));
+    assert!(!questions.is_fresh(Tick(1_000 + 2 * limits.dead_after_ms)));
+}
+
+#[test]
+fn what_is_to_be_asked_about_wakes_a_core() {
+    let mut questions = Questions::default();
+    assert!(questions.is_idle() && questions.next_wake().is_none());
+    questions.was_away(Tick(1_000), true);
+    assert!(!questions.is_idle());
+    assert_eq!(questions.next_wake(), Some(Tick(1)), "in the tick after the last portion");
 }

@@ -1,8 +1,9 @@
 //! What a read is answered, through every node.
 
-use super::effects::{Answer, Request, Target};
-use super::harness_tests::{Cluster, content, definition};
+use super::effects::{Answer, Event, Request, Target};
+use super::harness_tests::{Cluster, FROM, content, definition};
 use crate::base::ids::TimerId;
+use crate::wire::peer_message::{PeerMessage, decode_message};
 
 const IDS: std::ops::Range<u64> = 1..60;
 
@@ -124,4 +125,33 @@ fn a_read_finds_a_copy_that_only_a_passive_holder_has() {
     cluster.meet(b);
     assert_eq!(reads(&mut cluster, id), [Some(600); 3]);
     assert_eq!(cluster.ask(a, Request::Read(target(TimerId(8)))), Answer::NotFound);
+}
+
+#[test]
+fn what_is_fetched_has_its_age_for_its_start() {
+    let mut cluster = Cluster::new(2, true);
+    let id = TimerId(7);
+    put(&mut cluster, 0, id, 100);
+    cluster.run_until(3);
+    let now = cluster.now();
+    let bytes = cluster.shard(1).fetched(now, id).expect("a live timer");
+    match decode_message(&mut &bytes[..]) {
+        Ok(PeerMessage::Copy(copy)) => assert_eq!(copy.start_ms, 3_000),
+        other => panic!("{other:?}"),
+    }
+    delete(&mut cluster, 0, id);
+    let now = cluster.now();
+    assert!(cluster.shard(1).fetched(now, id).is_ok(), "the end of a timer is known, too");
+    assert!(cluster.shard(1).fetched(now, TimerId(8)).is_err());
+}
+
+#[test]
+fn a_holder_that_has_missed_nothing_answers_reads_by_itself() {
+    let mut cluster = Cluster::new(2, true);
+    let id = TimerId(7);
+    put(&mut cluster, 0, id, 100);
+    cluster.mute = Some(1);
+    cluster.answers.clear();
+    cluster.handle(0, Event::Request { from: FROM, request: Request::Read(target(id)) });
+    assert!(matches!(cluster.answers[..], [Answer::Found(_)]), "{:?}", cluster.answers);
 }

@@ -2,7 +2,9 @@
 
 use super::effects::{Answer, Event, Refusal, Request, Target};
 use super::harness_tests::{Cluster, FROM, content, definition};
-use crate::base::ids::TimerId;
+use super::peers::Peers;
+use crate::base::ids::{PeerIndex, TimerId};
+use crate::base::time::Tick;
 use crate::timer::definition::encode_content;
 
 /// A cluster of which one node has no room at all.
@@ -55,6 +57,7 @@ fn timers_go_where_they_belong_when_there_is_room_again() {
     };
     assert!(misplaced(&mut cluster) > 0, "an operator sees that it is not done");
     assert_eq!(cluster.shard(2).counters().is_full, 1);
+    assert!(cluster.shard(2).counters().copies_refused > 0);
     set_room(&mut cluster, 2, 1_000);
     cluster.run_until(60);
     for &id in &ids {
@@ -175,4 +178,20 @@ fn copies_that_a_returned_node_has_no_room_for_are_missed_until_it_has() {
         assert_eq!(cluster.pops.len(), 20);
         cluster.audit();
     }
+}
+
+#[test]
+fn who_has_no_room_is_remembered_until_it_may_have_some() {
+    let mut cluster = Cluster::new(3, true);
+    let (one, other) = (PeerIndex(1), PeerIndex(2));
+    let peers = &mut cluster.shard(0).peers;
+    peers.note_full(one, Tick(10));
+    peers.note_full(other, Tick(20));
+    let full = |peers: &Peers, at| peers.full(Tick(at)).iter().collect::<Vec<_>>();
+    assert_eq!(full(peers, 9), [one, other]);
+    assert_eq!(full(peers, 10), [other]);
+    peers.note_full(one, Tick(15));
+    assert_eq!(full(peers, 10), [one, other]);
+    assert_eq!(full(peers, 20), []);
+    assert!(peers.has_been_full(Tick(21)) && !peers.has_been_full(Tick(u64::MAX)));
 }

@@ -220,3 +220,30 @@ fn known_tags_cost_no_allocation() {
     assert_eq!(changes(&mut counts).len(), NAMES.len());
     assert_eq!(counts.bytes(), bytes);
 }
+
+#[test]
+fn bytes_are_tables_lists_and_names() {
+    let mut counts = TagCounts::new(8, 1);
+    let changes_reserved = counts.changed.capacity();
+    assert_eq!(counts.bytes(), size_of::<Counted>() + 4 * changes_reserved);
+    counts.enter(TagGroup(2), &[tag("CALL", 1), tag("REG", 1)], Tick(0), || true);
+    let held = [
+        counts.tags.capacity() * size_of::<Counted>(),
+        // A byte beside each place of a table.
+        counts.by_name.capacity() * 5,
+        counts.holdings.capacity() * 17,
+        counts.groups.capacity() * 8,
+        counts.changed.capacity() * 4,
+        "CALL".len() + "REG".len(),
+    ];
+    assert!(held.iter().all(|bytes| *bytes > 1), "{held:?}");
+    assert_eq!(counts.bytes(), held.iter().sum::<usize>());
+}
+
+#[test]
+fn what_groups_hold_of_tags_is_spread_over_the_table() {
+    let counts = TagCounts::new(8, 1);
+    let of = |group, place| TagCounts::hash_of(&counts.hasher, TagGroup(group), place);
+    let pairs = (0..64).flat_map(|group| (0..64).map(move |place| of(group, place)));
+    assert_eq!(pairs.collect::<std::collections::HashSet<_>>().len(), 64 * 64);
+}

@@ -66,3 +66,35 @@ pub(super) fn pops_first(peers: &Peers, placement: &Placement) -> bool {
     let is_gone = |site| view.peer_of_site(site).is_none_or(|peer| peers.dead().contains(peer));
     placement.own.map(u32::from) == first && first.is_some() && ahead.iter().copied().all(is_gone)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::detector::Liveness;
+    use crate::shard::harness_tests::Cluster;
+
+    #[test]
+    fn the_lowest_rank_that_acts_and_lives_is_the_first_to_pop() {
+        let mut cluster = Cluster::new(3, true);
+        let id = cluster.create(0, (10, 10), 3);
+        let list = cluster.list(id);
+        let (own, other) = (list[1], list[0]);
+        let first = |cluster: &mut Cluster, actives: u16| {
+            let shard = cluster.shard(own);
+            let record = *shard.records.get(shard.find(id).expect("all three hold it"));
+            let placement = Placement { actives, ..*shard.placements.get(record.placement) };
+            assert_eq!(placement.own, Some(1));
+            pops_first(&shard.peers, &placement)
+        };
+        for (actives, is_first) in
+            [(0b111, false), (0b110, true), (0b010, true), (0b100, false), (0b001, false)]
+        {
+            assert_eq!(first(&mut cluster, actives), is_first, "{actives:b}");
+        }
+        assert!(!first(&mut cluster, 0), "where none acts, the lowest");
+        cluster.believe(own, other, Liveness::Dead);
+        for (actives, is_first) in [(0b111, true), (0b001, true), (0b100, false), (0, true)] {
+            assert_eq!(first(&mut cluster, actives), is_first, "{actives:b}");
+        }
+    }
+}

@@ -3,10 +3,13 @@
 use super::effects::{Answer, Dialect, Event, Outbox, PeerTicket, Refusal, Request, Target};
 use super::harness_tests::{Cluster, FROM, START_MS, content, definition};
 use crate::base::ids::{ShardIndex, TimerId};
-use crate::base::time::Tick;
+use crate::base::limits::Acknowledge;
+use crate::base::time::{Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::timer::version::Version;
-use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, decode_message, decode_result};
+use crate::wire::peer_message::{
+    PeerMessage, PeerResult, Standing, TimerCopy, decode_message, decode_result,
+};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -97,6 +100,15 @@ fn what_no_clock_can_have_given_out_is_refused() {
         let answer = told(&mut cluster, 1, 0, &PeerMessage::Standing(standing));
         assert!(matches!(decode_result(&mut &answer[..]), Ok(PeerResult::Refused(_))));
     }
+    let mut impossible = Vec::new();
+    let mut copy = cluster.shard(0).copy_of(&record);
+    copy.standing.version = u64::MAX;
+    PeerMessage::Copy(copy).encode(&mut impossible);
+    let message = decode_message(&mut &impossible[..]).expect("encoded above");
+    let refused = cluster.shard(1).counters().refused;
+    let answer = told(&mut cluster, 1, 0, &message);
+    assert!(matches!(decode_result(&mut &answer[..]), Ok(PeerResult::Refused(_))));
+    assert_eq!(cluster.shard(1).counters().refused, refused + 1);
     let held = version_of(&mut cluster, 1, id);
     let answer = told(&mut cluster, 1, 0, &PeerMessage::Standing(standing));
     assert_eq!(decode_result(&mut &answer[..]), Ok(PeerResult::Held), "the same is held");
@@ -214,4 +226,88 @@ fn a_write_waits_for_eight_seconds_and_not_a_millisecond_longer() {
     let (liveness, dialect) = (Liveness::Dead, Dialect::Frames);
     cluster.handle(0, Event::Peer { peer, liveness, dialect, has_gaps: false });
     assert_eq!(cluster.answers, [], "it is not answered twice");
+}
+
+#[test]
+fn copies_that_lie_ahead_of_all_clocks_are_counted() {
+    let mut cluster = Cluster::new(2, true);
+    let id = cluster.create(0, (100, 100), 2);
+    for (ahead_ms, counted) in [(0, 0), (100 * HOUR_MS, 1), (200 * HOUR_MS, 2)] {
+        let wall = WallMs(cluster.now_ms + 10 + ahead_ms);
+        let shard = cluster.shard(0);
+        let record = *shard.records.get(shard.find(id).expect("held"));
+        let mut copy = shard.copy_of(&record);
+        copy.standing.version = Version::of_start(wall).0;
+        let mut bytes = Vec::new();
+        PeerMessage::Copy(copy).encode(&mut bytes);
+        let message = decode_message(&mut &bytes[..]).expect("encoded above");
+        let answer = told(&mut cluster, 1, 0, &message);
+        assert_eq!(decode_result(&mut &answer[..]), Ok(PeerResult::Held));
+        assert_eq!(cluster.shard(1).counters().future_versions, counted, "{ahead_ms}");
+    }
+}
+
+/// Whoever wants an answer soon gets it from the first that has the timer; whoever wants it safe,
+/// when all who live have it.
+#[test]
+fn a_write_is_answered_when_as_many_have_it_as_is_asked_for() {
+    for (acknowledge, is_answered) in [(Acknowledge::First, true), (Acknowledge::Replicas, false)] {
+        let mut cluster = Cluster::new(3, true);
+        let id = TimerId(7);
+        let [first, second, outside] = cluster.list(id)[..] else { panic!("three") };
+        cluster.mute = Some(second);
+        for node in [first, outside] {
+            cluster.shard(node).config.cluster.acknowledge = acknowledge;
+            let content = content();
+            let request = Request::Update(target(id, 2), definition((60, 60), 2, &content));
+            cluster.answers.clear();
+            cluster.handle(node, Event::Request { from: FROM, request });
+            assert_eq!(cluster.answers.len(), usize::from(is_answered), "{acknowledge:?}");
+        }
+        cluster.end_of_silence(true);
+        assert_eq!(cluster.answers.len(), if is_answered { 1 } else { 2 });
+        assert!(cluster.answers.iter().all(|answer| matches!(answer, Answer::Done { .. })));
+        cluster.audit();
+    }
+}
+
+#[test]
+fn a_peer_that_tells_of_an_earlier_write_is_told_of_the_present_one() {
+    let mut cluster = Cluster::new(2, true);
+    let id = cluster.create(0, (100, 100), 2);
+    let shard = cluster.shard(0);
+    let mut earlier = Vec::new();
+    let record = *shard.records.get(shard.find(id).expect("held"));
+    PeerMessage::Copy(shard.copy_of(&record)).encode(&mut earlier);
+    cluster.now_ms += 10;
+    put(&mut cluster, 0, id, 50);
+    let present = version_of(&mut cluster, 1, id).expect("held");
+    let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
+    let (now, from) = (cluster.now_of(1), cluster.peer(1, 0));
+    let message = decode_message(&mut &earlier[..]).expect("encoded above");
+    let event = Event::PeerMessage { ticket, from, clock_offset_ns: 0, message };
+    let mut outbox = Outbox::default();
+    cluster.shard(1).handle(now, event, &mut outbox);
+    let [told] = &outbox.to_peers[..] else { panic!("{:?}", outbox.to_peers.len()) };
+    assert_eq!(Some(told.peer), from);
+    let bytes = &outbox.peer_bytes[told.bytes.clone()];
+    match decode_message(&mut &bytes[..]).expect("encoded by a shard") {
+        PeerMessage::Copy(TimerCopy { standing, .. }) | PeerMessage::Standing(standing) => {
+            assert_eq!(standing.version, present.0);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A node that is told that it has no room itself knows better.
+#[test]
+fn a_peer_without_room_is_heard_of_from_others() {
+    let mut cluster = Cluster::new(3, true);
+    let (own, other) = (cluster.peer(0, 0), cluster.peer(0, 2).expect("a member"));
+    for (at, full) in [(own.expect("a member"), vec![]), (other, vec![other])] {
+        let at = cluster.nodes[0].view.hash_of(at);
+        told(&mut cluster, 0, 1, &PeerMessage::NoRoom { id: TimerId(7), at });
+        let now = cluster.now().mono.tick_floor();
+        assert_eq!(cluster.shard(0).peers.full(now).iter().collect::<Vec<_>>(), full);
+    }
 }

@@ -86,4 +86,13 @@ mod tests {
         assert_eq!(directory.get(10 * LEAF), None);
         assert_eq!(directory.last_mut(), Some(&mut (10 * LEAF - 1)));
     }
+
+    #[test]
+    fn bytes_are_the_root_and_every_leaf_as_reserved() {
+        let mut directory = Directory::new();
+        assert_eq!(directory.bytes(), 0);
+        (0..LEAF as u64 + 1).for_each(|number| directory.push(number));
+        // A root of four places, the fewest that a vector reserves; two leaves.
+        assert_eq!(directory.bytes(), 4 * 24 + 2 * LEAF * 8);
+    }
 }

@@ -144,6 +144,20 @@ mod tests {
         index.insert(5, Slot(1), |_| 5);
     }
 
+    #[test]
+    fn bucket_and_tag_of_a_table_come_from_all_bits_of_a_hash() {
+        assert_eq!(Entry::spread(0x89ab_cdef), 0x89ab_cdef_89ab_cdef);
+    }
+
+    #[test]
+    fn an_empty_index_holds_the_heads_of_its_tables() {
+        let mut index = Index::new(512, 7);
+        assert!(index.is_empty() && index.bytes() == 512 * 32);
+        index.insert(5, Slot(0), |_| 5);
+        assert!(!index.is_empty() && index.bytes() == 512 * 32 + index.table_bytes);
+        assert!(index.table_bytes > 0);
+    }
+
     /// Ids as they are minted: bursts of neighbours, here 100 in each millisecond of 4096.
     fn minted(number: u32) -> u64 {
         u64::from(number / 100) << 22 | u64::from(number % 100)

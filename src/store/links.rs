@@ -323,7 +323,7 @@ mod tests {
             links.ensure(Slot(slot));
             assert!(links.bytes() - before <= CHUNK_SLOTS * 16 + 256);
         }
-        assert!(links.bytes() <= 3 * CHUNK_SLOTS * 16 + 256);
+        assert_eq!(links.bytes(), 3 * CHUNK_SLOTS * 16 + 2 * 4 * 24);
     }
 
     proptest! {

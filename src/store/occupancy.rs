@@ -79,6 +79,11 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn bytes_are_a_bit_a_bucket_and_a_bit_a_word() {
+        assert_eq!(Occupancy::new(8192).bytes(), 8192 / 8 + 128 / 8);
+    }
+
     proptest! {
         #[test]
         fn finds_what_a_set_finds(

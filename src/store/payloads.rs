@@ -301,6 +301,25 @@ mod tests {
         assert!(full < 50_000 * 17 + CHUNK_BYTES + idle);
     }
 
+    #[test]
+    fn bytes_are_chunks_large_ones_and_what_finds_them() {
+        let mut payloads = Payloads::new();
+        assert_eq!(payloads.bytes(), CLASSES * size_of::<Class>());
+        payloads.insert(b"small");
+        let class = &payloads.classes[0];
+        let overhead = class.chunks.bytes() + class.places.bytes();
+        assert!(overhead > 512, "a group of places, {overhead}");
+        let with_chunk = CLASSES * size_of::<Class>() + overhead + CHUNK_BYTES;
+        assert_eq!(payloads.bytes(), with_chunk);
+        let large = payloads.insert(&[7; CLASS_BYTES_MAX + 1]);
+        let beside = 4 * 16 + payloads.large_places.bytes();
+        assert_eq!(payloads.bytes(), with_chunk + CLASS_BYTES_MAX + 1 + beside);
+        payloads.insert(&[7; CLASS_BYTES_MAX + 9]);
+        payloads.remove(large);
+        assert_eq!(payloads.bytes(), with_chunk + CLASS_BYTES_MAX + 9 + beside);
+        assert_eq!(payloads.used_bytes(), 16 + CLASS_BYTES_MAX + 9);
+    }
+
     /// Lengths of all three kinds of classes.
     fn lens() -> impl Strategy<Value = usize> {
         prop_oneof![0_usize..100, 900_usize..3000, 65_000_usize..70_000]

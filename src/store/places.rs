@@ -121,6 +121,18 @@ mod tests {
     use crate::base::ids::mix;
 
     #[test]
+    fn bytes_are_the_directory_of_groups_their_bits_and_the_list_of_open_ones() {
+        let mut places = Places::new();
+        assert_eq!(places.bytes(), 0);
+        for _ in 0..=GROUP {
+            places.take();
+        }
+        // Directory: a root of four leaves, a leaf of four groups. Then two groups, and a list that
+        // has room for four.
+        assert_eq!(places.bytes(), (4 * 24 + 4 * 16) + 2 * 512 + 4 * 4);
+    }
+
+    #[test]
     fn gives_what_is_free_and_fresh_numbers_in_order() {
         let (mut places, mut model, mut fresh) = (Places::new(), BTreeSet::new(), 0);
         for step in 0..60_000_u64 {

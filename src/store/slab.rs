@@ -141,6 +141,18 @@ mod tests {
         assert!(slab.bytes() <= full + 1024, "freed slots are used again");
     }
 
+    #[test]
+    fn bytes_are_whole_chunks_their_directory_and_the_places() {
+        let mut slab = Slab::new();
+        assert!(slab.is_empty() && slab.bytes() == 0);
+        for record in 0..=CHUNK_SLOTS as u64 {
+            slab.insert([record; 6]);
+        }
+        assert!(!slab.is_empty());
+        let directory = 4 * 24 + 4 * 24;
+        assert_eq!(slab.bytes(), directory + 2 * CHUNK_SLOTS * 48 + slab.places.bytes());
+    }
+
     proptest! {
            #[test]
            fn behaves_like_a_map(steps in prop::collection::vec((0_u8..5, any::<u16>()), 1..400)) {

@@ -442,6 +442,11 @@ mod tests {
 
     #[test]
     fn a_production_wheel_takes_64_kib() {
-        assert!(Wheel::new(Geometry::PRODUCTION, Tick(0)).bytes() <= 68 * 1024);
+        let (fine, coarse) = (2 * 4096, 2 * (1024 + 1024));
+        let bitmaps = (fine + coarse) / 8 + (128 / 8 + 8 + 8);
+        let lists = (fine + 2 * coarse) * 4;
+        let bytes = Wheel::new(Geometry::PRODUCTION, Tick(0)).bytes();
+        assert_eq!(bytes, bitmaps + lists);
+        assert!(bytes <= 68 * 1024);
     }
 }

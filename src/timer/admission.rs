@@ -348,5 +348,6 @@ mod tests {
         }
         let changed = Rejection::FactorChanged { in_path: 2, in_body: 3 };
         assert_eq!(factor(Some(3), Some(2)), Err(changed));
+        assert_eq!(factor(Some(3), Some(3)), Ok(Some(3)));
     }
 }

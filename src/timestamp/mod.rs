@@ -46,3 +46,19 @@ impl Timestamp {
         (self.0 & (RANGE_MAX as u64 - 1)) as u32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_beyond_the_last_timestamp_give_the_last() {
+        let last_ms = Timestamp::LAST.unix_ms();
+        assert_eq!(Timestamp::of_unix_ms(last_ms), Timestamp(last_ms << COUNTER_BITS));
+        assert_ne!(Timestamp::of_unix_ms(last_ms), Timestamp::LAST);
+        assert_eq!(Timestamp::of_unix_ms(last_ms + 1), Timestamp::LAST);
+        assert_eq!(Timestamp::of_unix_ms(u64::MAX), Timestamp::LAST);
+        let some = Timestamp(5 << COUNTER_BITS | 7);
+        assert_eq!((some.unix_ms(), some.counter()), (5, 7));
+    }
+}

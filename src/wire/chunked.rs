@@ -340,6 +340,11 @@ mod tests {
         assert!(decode(extension(CHUNK_LINE_BYTES_MAX).as_bytes(), 1, 10).is_ok());
         refuse(extension(CHUNK_LINE_BYTES_MAX + 1));
         refuse(extension(200).repeat(30));
+        // A `;` and 127 bytes behind each of 32 sizes: 4096 bytes of extensions, and no more.
+        let full = extension(131).repeat(EXTENSION_BYTES_MAX as usize / 128);
+        assert_eq!(decode(full.as_bytes(), 1, 100).expect("just fits").0, [b'a'; 32]);
+        refuse("1\r;x\r\na\r\n0\r\n\r\n");
+        refuse(full + "1;\r\na\r\n");
         let trailer = |bytes: usize| format!("0\r\nX:{}\r\n\r\n", "y".repeat(bytes - 6));
         assert!(decode(trailer(CHUNK_LINE_BYTES_MAX).as_bytes(), 1, 10).expect("just fits").2);
         refuse(trailer(CHUNK_LINE_BYTES_MAX + 1));

@@ -141,6 +141,11 @@ fn keep_alive() {
 }
 
 #[test]
+fn a_header_that_is_as_long_as_connection_is_not_it() {
+    assert!(parse("GET / HTTP/1.1\r\nHost: a\r\nX-12345678: close\r\n\r\n").keep_alive);
+}
+
+#[test]
 fn expect() {
     assert!(parse(&with("Expect: 100-Continue\r\n")).expects_continue);
     assert_eq!(status(with("Expect: 200-ok\r\n")), 417);
@@ -188,6 +193,7 @@ fn line_ends() {
         "GET / HTTP/1.1\r\nHost: a\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\n\n",
         "GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n",
+        "GET / HTTP/1.1\nHost: a\nX: b\r\n\r\n",
         "GET / HTTP/1.1\rHost: a\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\n\rX",

@@ -361,6 +361,9 @@ fn bodies_that_are_no_json() {
         let text = refusal(body);
         assert!(text.starts_with("body: expected"), "{body:?}: {text}");
     }
+    for body in ["{\"a\":1\0}", "{\"a\":1\0,\"b\":2\0}"] {
+        assert_eq!(refusal(body), "body: expected JSON, got a NUL byte");
+    }
     for bytes in
         [&b"{\"a\":\"\xff\"}"[..], b"\xff\xfe{}", b"{\"a\":\"\xed\xa0\x80\"}", b"{\"\xc0\x80\":1}"]
     {
@@ -465,4 +468,18 @@ fn no_body_can_make_the_scratch_keep_much() {
         let _ = parse_timer(&mut bytes, &mut scratch);
         assert!(scratch.tape_bytes() <= 512 << 10, "{}", scratch.tape_bytes());
     }
+}
+
+#[test]
+fn buffers_are_kept_for_short_bodies_of_few_tokens_only() {
+    let tape_bytes_after = |members: String| {
+        let mut scratch = JsonScratch::default();
+        parse_timer(&mut with(&members).into_bytes(), &mut scratch).expect("a good document");
+        scratch.tape_bytes()
+    };
+    assert!(tape_bytes_after(r#""x":[1]"#.into()) > 0);
+    assert_eq!(tape_bytes_after(format!(r#""x":[{}1]"#, "1,".repeat(8_200))), 0, "many tokens");
+    let longest = (64 << 10) - with(r#""x":"""#).len();
+    assert!(tape_bytes_after(format!(r#""x":"{}""#, "y".repeat(longest))) > 0);
+    assert_eq!(tape_bytes_after(format!(r#""x":"{}""#, "y".repeat(longest + 1))), 0, "a long body");
 }
