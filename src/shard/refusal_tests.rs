@@ -193,5 +193,7 @@ fn who_has_no_room_is_remembered_until_it_may_have_some() {
     peers.note_full(one, Tick(15));
     assert_eq!(full(peers, 10), [one, other]);
     assert_eq!(full(peers, 20), []);
-    assert!(peers.has_been_full(Tick(21)) && !peers.has_been_full(Tick(u64::MAX)));
+    assert!(
+        !peers.lately_full(Tick(21)).is_empty() && peers.lately_full(Tick(u64::MAX)).is_empty()
+    );
 }
