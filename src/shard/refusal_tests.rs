@@ -4,6 +4,7 @@ use super::effects::{Answer, Event, Refusal, Request, Target};
 use super::harness_tests::{Cluster, FROM, content, definition};
 use super::peers::Peers;
 use crate::base::ids::{PeerIndex, TimerId};
+use crate::base::limits::Acknowledge;
 use crate::base::time::Tick;
 use crate::timer::definition::encode_content;
 
@@ -196,4 +197,67 @@ fn who_has_no_room_is_remembered_until_it_may_have_some() {
     assert!(
         !peers.lately_full(Tick(21)).is_empty() && peers.lately_full(Tick(u64::MAX)).is_empty()
     );
+}
+
+/// Neither the node that takes the delete nor the full one knows who stands in.
+#[test]
+fn a_delete_reaches_those_who_stand_in() {
+    for has_room_again in [false, true] {
+        let mut cluster = with_full(4, 3);
+        let content = content();
+        let mut deleted = 0;
+        for id in (0..40).map(TimerId) {
+            assert!(matches!(put(&mut cluster, 0, id, 30, &content), Answer::Done { .. }));
+            if !cluster.list(id)[..2].contains(&3) {
+                continue;
+            }
+            set_room(&mut cluster, 3, if has_room_again { 1_000 } else { 0 });
+            let holders = cluster.holders(id);
+            let outside = (0..3).find(|node| !holders.contains(node)).expect("two hold it");
+            let target = Target { id, factor: Some(2), filter: None };
+            let answer = cluster.ask(outside, Request::Delete(target));
+            assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
+            assert!(cluster.holders(id).is_empty(), "{id:?}: {:?}", cluster.holders(id));
+            set_room(&mut cluster, 3, 0);
+            deleted += 1;
+        }
+        assert!(deleted > 5);
+        cluster.run_until(40);
+        assert_eq!(cluster.pops.len(), 40 - deleted);
+        cluster.audit();
+    }
+}
+
+#[test]
+fn a_create_that_was_answered_by_the_first_is_not_taken_back() {
+    let mut cluster = with_full(2, 1);
+    for node in 0..2 {
+        cluster.shard(node).config.cluster.acknowledge = Acknowledge::First;
+    }
+    let id = cluster.create(0, (5, 15), 2);
+    assert_eq!(cluster.holders(id), [0]);
+    assert_eq!(cluster.shard(0).counters().lacking, 0, "told at the next tick");
+    cluster.run_until(2);
+    assert_eq!(cluster.shard(0).counters().lacking, 1);
+    cluster.run_until(30);
+    assert_eq!(cluster.pops.len(), 3, "{:?}", cluster.pops);
+    cluster.audit();
+}
+
+/// A pop that left the timer to the full node would make the next one late.
+#[test]
+fn those_who_stand_in_pop_on_time_for_as_long_as_there_is_no_room() {
+    let mut cluster = with_full(3, 2);
+    let content = content();
+    let id = (0..100).map(TimerId).find(|&id| cluster.list(id)[0] == 2).expect("of a third");
+    assert!(matches!(put(&mut cluster, 0, id, 3, &content), Answer::Done { .. }));
+    let target = Target { id, factor: Some(1), filter: None };
+    let update = Request::Update(target, definition((3, 300), 1, &content));
+    assert!(matches!(cluster.ask(0, update), Answer::Done { .. }));
+    cluster.run_until(310);
+    let late: Vec<_> =
+        cluster.pops.iter().filter(|(second, _, sequence)| *second > sequence * 3).collect();
+    assert!(late.is_empty(), "{late:?}");
+    assert_eq!(cluster.pops.len(), 100);
+    cluster.audit();
 }
