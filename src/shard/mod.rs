@@ -289,6 +289,7 @@ impl Shard {
         self.questions.was_away(self.turn_at, away_ms >= limits.dead_after_ms);
         if away_ms > limits.suspect_after_ms {
             self.held_until = self.turn_at + HOLD_MS;
+            self.questions.be_fresh(self.held_until);
         }
     }
 

@@ -108,9 +108,15 @@ impl Questions {
         Self { started_at: tick, fresh_until, ..Self::default() }
     }
 
-    /// Whether this core has started so lately that others may know better.
+    /// Whether this core has started, or was away for long, so lately that others may know better
+    /// also of what it hears now.
     pub fn is_fresh(&self, tick: Tick) -> bool {
         tick < self.fresh_until
+    }
+
+    /// Until then others may know better.
+    pub fn be_fresh(&mut self, until: Tick) {
+        self.fresh_until = self.fresh_until.max(until);
     }
 
     /// Whether this core may have missed something about a timer.
@@ -202,7 +208,7 @@ impl Shard {
 
     /// After an absence: all who may have taken writes of the timer meanwhile. Else those who are
     /// believed alive and whose turn to pop has come.
-    fn whom_to_ask(&self, tick: Tick, record: &Record, is_unheard: bool) -> PeerSet {
+    pub(super) fn whom_to_ask(&self, tick: Tick, record: &Record, is_unheard: bool) -> PeerSet {
         let placement = self.placements.get(record.placement);
         let view = &self.peers.view;
         let frames = |peers: PeerSet| peers.minus(self.peers.http()).without(self.peers.own());
@@ -235,10 +241,11 @@ impl Shard {
                 let waiting = question.waiting.minus(self.peers.dead());
                 (waiting, limits.dead_after_ms + BEYOND_DEATH_MS)
             }
-            // It makes a pop no longer than this. Just after the start, those that live are about
-            // to be connected with.
+            // It makes a pop no longer than this. Just after the start, and after an absence, those
+            // that live are about to be connected with.
             false => {
-                let is_early = tick - self.questions.started_at < limits.suspect_after_ms;
+                let is_early = tick - self.questions.started_at < limits.suspect_after_ms
+                    || tick < self.held_until;
                 let gone = if is_early { self.peers.dead() } else { self.peers.not_alive() };
                 // A node that told is believed to live for as long as it takes to be suspected.
                 let is_lately = tick - question.since < limits.suspect_after_ms;

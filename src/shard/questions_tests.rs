@@ -242,3 +242,28 @@ fn what_is_to_be_asked_about_wakes_a_core() {
     assert!(!questions.is_idle());
     assert_eq!(questions.next_wake(), Some(Tick(1)), "in the tick after the last portion");
 }
+
+/// It has got a timer since, whose other rank it is not connected with yet.
+#[test]
+fn a_woken_node_asks_about_what_it_has_heard_of_since() {
+    let mut cluster = Cluster::new(2, true);
+    let (first, second) = (0, 1);
+    let id = (0..100).map(TimerId).find(|&id| cluster.list(id)[0] == first).expect("half of them");
+    cluster.freeze(first);
+    run_ms(&mut cluster, 4_000);
+    put(&mut cluster, second, id, (1, 3), 2);
+    run_ms(&mut cluster, 4_900);
+    cluster.thaw(first);
+    cluster.tick(first);
+    let now = cluster.now().mono.tick_floor();
+    assert!(cluster.shard(first).questions.is_fresh(now));
+    cluster.meet(first);
+    run_ms(&mut cluster, 4_950);
+    cluster.believe(first, second, Liveness::Suspect);
+    let now = cluster.now().mono.tick_floor();
+    let shard = cluster.shard(first);
+    let slot = shard.find(id).expect("it was told");
+    let record = *shard.records.get(slot);
+    let asked = shard.whom_to_ask(now, &record, false);
+    assert_eq!(asked.iter().count(), 1, "though it is not connected with it");
+}

@@ -395,7 +395,7 @@ impl Shard {
         if is_early || !is_reachable || is_last || !agrees {
             return self.look_again(tick, record.id);
         }
-        placement.actives = self.carried_actives(&former, &list);
+        placement.actives = self.actives_meanwhile(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
         // Those who are on the former list, too, are asked whether they hold the timer and agree:
@@ -420,6 +420,16 @@ impl Shard {
         if waiting.is_empty() || is_planted(Bug::DropBeforeNewHolderAcknowledged) {
             self.finish_move(tick, record.id, outbox);
         }
+    }
+
+    /// The ranks of `list` that act while a timer moves there. If others act, too, none is told of:
+    /// so a new holder waits behind all of them.
+    fn actives_meanwhile(&self, former: &Placement, list: &Replicas) -> u16 {
+        let acting = former.actives | former.confirmed;
+        let ranks = former.replicas.as_slice().iter().zip(0_u8..);
+        let mut leaving = ranks.filter(|(node, _)| list.rank_of(**node).is_none());
+        let do_leavers_act = leaving.any(|(_, rank)| acting >> rank & 1 == 1);
+        if do_leavers_act { 0 } else { self.carried_actives(former, list) }
     }
 
     /// The ranks of `list` whose nodes act in the former placement.
