@@ -195,3 +195,17 @@ fn who_has_no_room_is_remembered_until_it_may_have_some() {
     assert_eq!(full(peers, 20), []);
     assert!(peers.has_been_full(Tick(21)) && !peers.has_been_full(Tick(u64::MAX)));
 }
+
+/// Two of three nodes have it when the third refuses, and no other can stand in.
+#[test]
+fn a_create_that_one_replica_refuses_leaves_nothing_at_the_others() {
+    let mut cluster = with_full(3, 2);
+    let content = content();
+    let answer = cluster.ask(0, Request::Create(definition((20, 20), 3, &content)));
+    assert_eq!(answer, Answer::Refused(Refusal::NoRoom));
+    let held = |cluster: &mut Cluster, node| cluster.shard(node).counters().timers;
+    assert_eq!([0, 1, 2].map(|node| held(&mut cluster, node)), [0; 3]);
+    cluster.run_until(60);
+    assert_eq!(cluster.pops, []);
+    cluster.audit();
+}
