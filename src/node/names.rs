@@ -415,6 +415,15 @@ mod tests {
     }
 
     #[test]
+    fn names_are_remembered_beside_each_other() {
+        let mut names = names();
+        let all = ["a.example", "b.example", "c.example", "d.example"];
+        all.iter().for_each(|name| learn(&mut names, name));
+        assert!(all.iter().all(|name| names.known.get(name).is_some()));
+        assert_eq!((names.known.present.len(), names.known.former.len()), (4, 0));
+    }
+
+    #[test]
     fn a_group_is_the_last_two_labels() {
         for (name, group) in [
             ("single", ""),

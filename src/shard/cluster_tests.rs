@@ -433,3 +433,48 @@ fn tags_count_every_timer_once_whoever_dies() {
     assert_eq!(cluster.calls(), 0);
     cluster.audit();
 }
+
+/// Whether a tombstone whose time is over is kept, by what is believed of the other node.
+#[test]
+fn a_tombstone_ends_when_everybody_lives_and_nobody_has_just_come_back() {
+    for (believed, is_kept) in [
+        (vec![Liveness::Alive], false),
+        (vec![Liveness::Suspect], true),
+        (vec![Liveness::Dead], true),
+        (vec![Liveness::Dead, Liveness::Alive], true),
+    ] {
+        let mut cluster = Cluster::new(2, true);
+        cluster.run_until(60);
+        let id = cluster.create(0, (10, 10), 2);
+        let target = Target { id, factor: Some(2), filter: None };
+        assert!(matches!(cluster.ask(0, Request::Delete(target)), Answer::Done { .. }));
+        for liveness in &believed {
+            cluster.believe(0, 1, *liveness);
+        }
+        let now = cluster.now();
+        let shard = cluster.shard(0);
+        let slot = shard.find(id).expect("a tombstone");
+        shard.wheel.remove(&mut shard.links, slot);
+        shard.end_tombstone(now, slot);
+        assert_eq!(shard.find(id).is_some(), is_kept, "{believed:?}");
+        cluster.audit();
+    }
+}
+
+#[test]
+fn a_node_that_returns_empty_is_told_of_timers_and_of_tombstones() {
+    let mut cluster = Cluster::new(2, true);
+    let [live, ended] = [(); 2].map(|()| cluster.create(0, (100, 100), 2));
+    let target = Target { id: ended, factor: Some(2), filter: None };
+    assert!(matches!(cluster.ask(0, Request::Delete(target)), Answer::Done { .. }));
+    cluster.kill(1);
+    cluster.run_until(1);
+    cluster.return_empty(1);
+    cluster.run_until(4);
+    let shard = cluster.shard(1);
+    for (id, is_live) in [(live, true), (ended, false)] {
+        let slot = shard.find(id).expect("it was told");
+        assert_eq!(shard.records.get(slot).is_live(), is_live);
+    }
+    cluster.audit();
+}

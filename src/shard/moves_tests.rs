@@ -264,3 +264,20 @@ fn a_pop_that_fails_during_a_move_is_tried_by_one() {
     assert_eq!(served, ids.len(), "{:?}", cluster.pops);
     cluster.audit();
 }
+
+#[test]
+fn a_rank_that_is_found_to_hold_a_timer_acts_after_the_next_pop() {
+    let mut cluster = Cluster::new(3, true);
+    let id = cluster.create(0, (100, 100), 3);
+    let list = cluster.list(id);
+    let placement = placement_of(&mut cluster, list[0], id);
+    let peers = [1, 2].map(|rank| cluster.peer(list[0], list[rank]).expect("a member"));
+    let shard = shard(&mut cluster, list[0]);
+    let slot = shard.find(id).expect("it is held");
+    shard.place(slot, &Placement { actives: 0b001, confirmed: 0, ..placement });
+    for (peer, confirmed) in [(peers[1], 0b100), (peers[1], 0b100), (peers[0], 0b110)] {
+        shard.confirm(id, peer);
+        let placement = shard.placements.get(shard.records.get(slot).placement);
+        assert_eq!((placement.actives, placement.confirmed), (0b001, confirmed));
+    }
+}

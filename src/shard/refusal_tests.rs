@@ -261,3 +261,17 @@ fn those_who_stand_in_pop_on_time_for_as_long_as_there_is_no_room() {
     assert_eq!(cluster.pops.len(), 100);
     cluster.audit();
 }
+
+/// Two of three nodes have it when the third refuses, and no other can stand in.
+#[test]
+fn a_create_that_one_replica_refuses_leaves_nothing_at_the_others() {
+    let mut cluster = with_full(3, 2);
+    let content = content();
+    let answer = cluster.ask(0, Request::Create(definition((20, 20), 3, &content)));
+    assert_eq!(answer, Answer::Refused(Refusal::NoRoom));
+    let held = |cluster: &mut Cluster, node| cluster.shard(node).counters().timers;
+    assert_eq!([0, 1, 2].map(|node| held(&mut cluster, node)), [0; 3]);
+    cluster.run_until(60);
+    assert_eq!(cluster.pops, []);
+    cluster.audit();
+}
