@@ -517,7 +517,7 @@ mod tests {
             cluster.believe(own, list[1], liveness);
             let shard = cluster.shard(own);
             shard.questions.started_at = started_at;
-            let mut is_answered =
+            let is_answered =
                 |after_ms: u64| shard.is_answered(since + after_ms, &mut question.clone());
             assert!(is_answered(patience_ms), "{liveness:?} {question:?}");
             let is_early = patience_ms > 0 && is_answered(patience_ms - 1);
