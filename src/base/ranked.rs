@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_list_keeps_order_and_knows_ranks() {
         let mut list: Sites = Sites::new();
-        assert!(list.is_empty() && list.len() == 0 && list.all_ranks() == 0);
+        assert!(list.is_empty() && (list.len(), list.all_ranks()) == (0, 0));
         list.push(SiteHash(7));
         list.push(SiteHash(5));
         assert!(!list.is_empty() && list.len() == 2 && list.all_ranks() == 0b11);
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!((list.rank_of(SiteHash(5)), list.rank_of(SiteHash(0))), (Some(1), None));
         assert!(list.contains(SiteHash(7)) && !list.contains(SiteHash(0)));
         assert_eq!(format!("{list:?}"), "[SiteHash(7), SiteHash(5)]");
-        let full: Replicas = (0..u32::from(REPLICATION_FACTOR_MAX)).map(NodeHash).collect();
+        let full: Replicas = (0..REPLICATION_FACTOR_MAX).map(NodeHash).collect();
         assert!(full.is_full() && !list.is_full());
         assert_eq!(full.all_ranks(), u16::MAX);
     }
