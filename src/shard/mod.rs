@@ -59,6 +59,7 @@ use std::sync::Arc;
 
 use crate::base::ids::{HostId, NodeInstance, PeerIndex, PeerSet, ShardCount, ShardIndex, Slot};
 use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
@@ -289,7 +290,9 @@ impl Shard {
         self.questions.was_away(self.turn_at, away_ms >= limits.dead_after_ms);
         if away_ms > limits.suspect_after_ms {
             self.held_until = self.turn_at + HOLD_MS;
-            self.questions.be_fresh(self.held_until);
+            if !is_planted(Bug::WokenCorePopsUnheard) {
+                self.questions.be_fresh(self.held_until);
+            }
         }
     }
 
