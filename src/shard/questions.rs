@@ -149,7 +149,8 @@ impl Questions {
     /// When there is something to do, given that nothing arrives.
     pub fn next_wake(&self) -> Option<Tick> {
         let is_walking = self.walk.is_some() && self.open.len() < ASKED_MAX;
-        match (is_walking || self.look.is_some(), self.open.is_empty()) {
+        let is_looking = self.look.is_some() && !self.open.is_empty();
+        match (is_walking || is_looking, self.open.is_empty()) {
             (true, _) => Some(self.walked_at + 1),
             (false, false) => Some(self.looked_at + ASK_AGAIN_MS),
             (false, true) => None,
@@ -482,6 +483,10 @@ mod tests {
         assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
         questions.walk = None;
         assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
+        questions.look = Some(5);
+        assert_eq!(questions.next_wake(), Some(Tick(71)), "the others are still to be looked at");
+        questions.open.clear();
+        assert_eq!(questions.next_wake(), None, "all have been answered meanwhile");
     }
 
     #[test]

@@ -425,3 +425,16 @@ fn a_node_that_was_cut_off_acts_again_when_it_has_delivered_something() {
     assert_eq!(count, sites.pops.len() - begun, "it acts again");
     sites.audit();
 }
+
+/// Whichever of its nodes is told, the other one has it.
+#[test]
+fn what_a_site_is_told_goes_to_those_of_it_that_have_room() {
+    for factor in [1, 2] {
+        let mut sites = Sites::new();
+        sites.shards[2].config.records_max = 0;
+        let ids: Vec<_> = (0..20).map(|_| sites.create(0, (100, 100), factor)).collect();
+        sites.run_until(3);
+        let is_held = |id: &TimerId| sites.holders(*id).contains(&3);
+        assert_eq!(ids.iter().filter(|id| is_held(id)).count(), 20, "factor {factor}");
+    }
+}

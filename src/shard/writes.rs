@@ -139,10 +139,6 @@ impl Shard {
         plan: &Plan,
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
-        if plan.placement.replicas.is_empty() {
-            // This node has left: it has no members, and is none.
-            return Err(Refusal::NoReplica);
-        }
         self.room_for_a_write(plan)?;
         let tick = now.mono.tick_floor();
         let held = self.find(new.id).map(|slot| *self.records.get(slot));
