@@ -198,8 +198,9 @@ fn answering_sources() -> String {
     let mut all = String::new();
     for room in ["wire", "timer", "shard", "node"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(room);
-        for entry in std::fs::read_dir(folder).expect("a room") {
-            all.push_str(&std::fs::read_to_string(entry.expect("a file").path()).expect("UTF-8"));
+        let entries = std::fs::read_dir(folder).expect("a room");
+        for path in entries.map(|entry| entry.expect("a file").path()).filter(|it| it.is_file()) {
+            all.push_str(&std::fs::read_to_string(path).expect("UTF-8"));
         }
     }
     let mut parts = all.split("\\\n");
@@ -289,6 +290,16 @@ fn reasons_of_errors_are_said_by_the_program() {
         Refusal::BytesFull,
         Refusal::HostQueueFull,
         Refusal::IdsExhausted,
+        Refusal::NoReplica,
+        Refusal::NoRoom,
+        Refusal::NotTaken,
+        Refusal::Unanswered,
+        Refusal::Contended,
+        Refusal::WritesFull,
+        Refusal::Twin,
+        Refusal::Clock,
+        Refusal::HasLeft,
+        Refusal::Joining,
         Refusal::CoreBusy,
     ];
     for refusal in refusals {

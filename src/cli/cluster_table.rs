@@ -49,7 +49,7 @@ fn problems(survey: &Survey) -> Vec<String> {
     for report in survey.reports.values() {
         for (name, belief) in &report.believed {
             if ["dead", "suspect"].contains(&belief.as_str()) {
-                let why = why_not_met(report);
+                let why = why_not_met(&report.document);
                 problems.push(format!("{} believes {name} {belief}{why}", report.name));
             }
         }
@@ -82,8 +82,8 @@ fn problems(survey: &Survey) -> Vec<String> {
 }
 
 /// What may have kept a node from those that it does not reach.
-fn why_not_met(report: &Report) -> String {
-    match report.document["peers_unproven"].as_u64() {
+fn why_not_met(document: &serde_json::Value) -> String {
+    match document["peers_unproven"].as_u64() {
         None | Some(0) => String::new(),
         Some(count) => format!(
             " (it has refused, or was refused, {count} times for want of a proof that both know \
@@ -153,4 +153,17 @@ fn belief<'a>(report: &'a Report, name: &str) -> Option<&'a str> {
 
 fn member<'a>(report: &'a Report, name: &str) -> Option<&'a serde_json::Value> {
     report.document["members"].as_array()?.iter().find(|member| member["name"] == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_without_the_secret_is_told_of_where_it_is_not_reached() {
+        assert_eq!(why_not_met(&json!({})), "");
+        assert_eq!(why_not_met(&json!({ "peers_unproven": 0 })), "");
+        let text = why_not_met(&json!({ "peers_unproven": 3 }));
+        assert!(text.contains("3 times") && text.contains("cluster.secret_file"), "{text}");
+    }
 }

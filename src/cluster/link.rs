@@ -257,7 +257,8 @@ impl<P: Copy> Link<P> {
         if self.is_under_way() {
             return None;
         }
-        let (_, mut message) = self.queue.take(Batch { messages_max: 1, ..self.window() })?;
+        // Cut at 0 bytes, a batch has one message.
+        let (_, mut message) = self.queue.take(self.window())?;
         read_leb128(&mut message).expect("the queue writes a length before each message");
         Some(message)
     }

@@ -83,6 +83,7 @@ pub struct View {
     local_site: (String, SiteHash),
     remote_sites: Vec<(SiteHash, PeerIndex)>,
     sites: Sites,
+    has_left: bool,
 }
 
 impl View {
@@ -125,6 +126,7 @@ impl View {
         let own = own.expect("checked: this node is in a list");
         let local_site = local_site_of(membership);
         let new = Placement::of([&staying[..], &joining].concat());
+        let was_member = |former: &View| former.has_left || !former.connected_nodes().is_empty();
         let filters = new.members().iter().map(|member| peers[member.peer.index()].filter_bits);
         Ok(Self {
             own: own.peer,
@@ -137,6 +139,7 @@ impl View {
             local_site: (local_site.to_owned(), site_hash(local_site)),
             remote_sites,
             peers,
+            has_left: is_alone && former.is_some_and(was_member),
         })
     }
 
@@ -179,6 +182,18 @@ impl View {
     /// Whether nodes join or leave at present.
     pub fn is_changing(&self) -> bool {
         self.new.everybody() != self.old.everybody()
+    }
+
+    /// Whether this node had other members and its lists have none any more: it was taken out of
+    /// its cluster, and runs on. One that is started without lists is a cluster of itself.
+    pub fn has_left(&self) -> bool {
+        self.has_left
+    }
+
+    /// Whether this node is being added: others hold timers, it is to hold some.
+    pub fn is_joining(&self) -> bool {
+        let others = self.old.everybody();
+        !others.contains(self.own) && !others.is_empty()
     }
 
     /// The hash of a node; that of no node for a site.

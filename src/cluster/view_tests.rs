@@ -277,6 +277,33 @@ fn without_lists_the_cluster_is_this_node_alone() {
 }
 
 #[test]
+fn a_node_has_left_when_its_lists_name_others_no_more() {
+    let with = |nodes: &[&str]| Membership {
+        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        localhost: "a".into(),
+        ..Membership::default()
+    };
+    let next = |former: &View, nodes: &[&str]| {
+        View::build(Some(former), &with(nodes)).expect("a good configuration")
+    };
+    let started_alone = build(&with(&[]));
+    let only_member = next(&started_alone, &["a"]);
+    assert!(!started_alone.has_left() && !only_member.has_left());
+    assert!(!next(&only_member, &[]).has_left(), "it never had another");
+    let member = next(&started_alone, &["a", "b"]);
+    let remaining = next(&member, &["a"]);
+    assert!(!member.has_left() && !remaining.has_left(), "the lists name it");
+    assert!(!next(&remaining, &[]).has_left(), "nobody is left that it could have left");
+    let out = next(&member, &[]);
+    assert!(out.has_left() && next(&out, &[]).has_left());
+    assert!(!next(&out, &["a", "b"]).has_left());
+    let joining = Membership { joining: vec!["a".into()], ..with(&["b"]) };
+    assert!(build(&joining).is_joining() && !member.is_joining());
+    let first = Membership { joining: vec!["a".into(), "b".into()], ..with(&[]) };
+    assert!(!build(&first).is_joining(), "all begin together");
+}
+
+#[test]
 fn a_leaving_node_knows_itself_and_holds_nothing_new() {
     let membership = Membership {
         localhost: "c".into(),

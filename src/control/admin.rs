@@ -115,6 +115,9 @@ async fn healthz(State(state): State<AdminState>) -> Response {
 /// 200 while requests are served: what a load balancer routes on.
 async fn readyz(State(state): State<AdminState>) -> Response {
     match state.view.state() {
+        NodeState::Serving if state.view.cluster.has_left() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "left its cluster\n").into_response()
+        }
         NodeState::Serving => "ready\n".into_response(),
         other => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", other.name())).into_response(),
     }
@@ -191,6 +194,8 @@ async fn tags_answer(state: &AdminState, tag: Option<&str>, uri: &Uri) -> Respon
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::view::{Membership, View};
+    use crate::control::cluster_admin::ClusterDesk;
     use crate::shard::tag_counts::{TagCounts, TagGroup};
     use crate::wire::timer_json::Tag;
     use std::io::{Read, Write};
@@ -231,6 +236,19 @@ mod tests {
         let address = served(view.clone(), TIMES);
         let of = |path| get_path(address, path)[9..12].to_string();
         assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", "200"));
+        let two = Membership {
+            localhost: "a".into(),
+            nodes: vec!["a".into(), "b".into()],
+            ..Membership::default()
+        };
+        let none = Membership { nodes: vec![], ..two.clone() };
+        let member = View::build(None, &two).expect("two members");
+        let left = Arc::new(View::build(Some(&member), &none).expect("none any more"));
+        let mut without = view.clone();
+        without.cluster = Arc::new(ClusterDesk::of(left, None));
+        let alone = served(without, TIMES);
+        assert!(get_path(alone, "/readyz").ends_with("left its cluster\n"));
+        assert_eq!(&get_path(alone, "/healthz")[9..12], "200");
         view.set_state(NodeState::Stopping);
         assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", "503"));
         assert!(get_path(address, "/readyz").ends_with("stopping\n"));

@@ -135,6 +135,11 @@ impl ClusterDesk {
         }
     }
 
+    /// Whether this node was taken out of its cluster and refuses requests.
+    pub fn has_left(&self) -> bool {
+        self.state().view.has_left()
+    }
+
     /// Names of the nodes and of admin listeners, as they are configured.
     pub fn names(&self) -> Vec<String> {
         let view = Arc::clone(&self.state().view);

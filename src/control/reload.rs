@@ -75,7 +75,14 @@ impl Reloader {
             return Ok(None);
         }
         let view = View::build(Some(&self.view), &config.membership);
-        self.view = Arc::new(view.map_err(|error| error.to_string())?);
+        let view = Arc::new(view.map_err(|error| error.to_string())?);
+        if view.has_left() && !self.view.has_left() {
+            warn!(
+                "the lists name no member any more: this node has left its cluster, and refuses \
+                 requests until it is stopped, restarted, or added to a cluster"
+            );
+        }
+        self.view = view;
         self.read_secrets(&config);
         self.config.membership = config.membership;
         announce(&self.config);

@@ -194,10 +194,39 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_is_used_again_after_a_chunked_answer_that_is_all_there_was() {
+        let chunked = |header: &str, behind: &str| {
+            let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n{header}\r\n");
+            let answer = format!("{head}2\r\nok\r\n0\r\n\r\n{behind}");
+            AnswerReader::default().feed(answer.as_bytes())
+        };
+        assert_eq!(chunked("", ""), OK);
+        assert_eq!(chunked("Connection: close\r\n", ""), OK_CLOSING);
+        assert_eq!(chunked("", "HTTP/1.1 200 OK\r\n"), OK_CLOSING, "nobody asked for it");
+    }
+
+    #[test]
+    fn a_body_is_read_up_to_its_limit_so_that_the_connection_can_be_used_again() {
+        let answer = |bytes: u64| {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
+            let mut reader = AnswerReader::default();
+            let progress = reader.feed(head.as_bytes());
+            if progress != Progress::Partial {
+                return progress;
+            }
+            reader.feed(&vec![b'x'; bytes as usize])
+        };
+        assert_eq!(answer(BODY_BYTES_MAX - 1), OK);
+        assert_eq!(answer(BODY_BYTES_MAX), OK);
+        assert_eq!(answer(BODY_BYTES_MAX + 1), OK_CLOSING);
+    }
+
+    #[test]
     fn interim_answers_are_skipped_but_not_for_ever() {
         let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
         let last = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
         assert_eq!(read(&[&interim[..], last].concat()), OK);
+        assert_eq!(read(&[&interim.repeat(8)[..], last].concat()), OK);
         assert_eq!(read(&interim.repeat(9)), Progress::Garbage);
         assert_eq!(read(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), Progress::Garbage);
     }

@@ -96,11 +96,10 @@ impl Core {
                 unreachable!("every shard is asked for its own part")
             }
         };
-        let is_write =
-            matches!(request, Request::Create(_) | Request::Update(..) | Request::Delete(_));
-        let refusal = match is_write {
-            true if self.peering.is_disowned() => Some(Refusal::Twin),
-            true if self.peering.clock().is_refused => Some(Refusal::Clock),
+        let refusal = match request {
+            Request::Create(_) | Request::Update(..) | Request::Delete(_) => {
+                self.peering.refuses_writes()
+            }
             _ => None,
         };
         if let Some(refusal) = refusal {

@@ -119,15 +119,16 @@ impl ClusterListeners {
 
 /// The port of a well-formed authority.
 fn port_of(authority: &str) -> u16 {
-    let bytes = authority.as_bytes();
-    let digits = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    let (rest, digits) = bytes.split_at(bytes.len() - digits);
-    if rest.last() != Some(&b':') {
-        return HTTP_PORT;
+    let (mut port, mut unit) = (0_u16, 1_u16);
+    for byte in authority.bytes().rev() {
+        match byte {
+            b'0'..=b'9' => port = port.wrapping_add(unit.wrapping_mul(u16::from(byte - b'0'))),
+            b':' => return port,
+            _ => break,
+        }
+        unit = unit.wrapping_mul(10);
     }
-    digits
-        .iter()
-        .fold(0, |port: u16, digit| port.wrapping_mul(10).wrapping_add(u16::from(digit - b'0')))
+    HTTP_PORT
 }
 
 /// The one form of an address; the kernel takes "any" for this machine.

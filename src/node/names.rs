@@ -537,6 +537,35 @@ mod tests {
         assert_eq!(rest, PLACES * 2);
     }
 
+    /// Whoever asks for a name that is asked for already waits with the others: only an operator's
+    /// moves it, only from the unknown, and only while it waits.
+    #[test]
+    fn a_name_that_is_asked_for_again_keeps_its_place() {
+        for (is_running, was_trusted, is_trusted, class) in [
+            (false, false, false, Class::Unknown),
+            (true, false, false, Class::Unknown),
+            (true, false, true, Class::Unknown),
+            (false, false, true, Class::Known),
+            (false, true, true, Class::Known),
+        ] {
+            let mut names = names();
+            names.ask(at(0), "n.example", was_trusted, 1);
+            if is_running {
+                assert_eq!(started(&mut names).len(), 1);
+            }
+            let waiting = |names: &Names<u32>| [0, 1].map(|class| names.turns[class].waiting);
+            let mut before = waiting(&names);
+            names.ask(at(0), "n.example", is_trusted, 2);
+            assert_eq!(names.open["n.example"].class, class, "{is_running} {is_trusted}");
+            // It is passed over in its former place, which it keeps.
+            before[Class::Known as usize] += usize::from(class == Class::Known && !was_trusted);
+            assert_eq!(waiting(&names), before, "{is_running} {is_trusted}");
+            assert_eq!(started(&mut names).len(), usize::from(!is_running));
+            let name = Arc::from("n.example");
+            assert_eq!(names.looked_up(at(0), &name, true), [1, 2]);
+        }
+    }
+
     #[test]
     fn when_too_many_wait_the_largest_group_loses_its_newest() {
         let mut names = names();
@@ -556,6 +585,22 @@ mod tests {
         let all = started(&mut names);
         assert!(all.contains(&"a.other.example".into()) && all.contains(&"b.other.example".into()));
         assert!(names.turns.iter().all(|turns| turns.by_size.len() == turns.order.len()));
+    }
+
+    /// Its former place among the unknown is lost, not its present one.
+    #[test]
+    fn a_name_that_an_operator_has_written_since_is_not_lost_with_its_former_place() {
+        let mut names = names();
+        for number in 1..WAITING_MAX as u32 {
+            names.ask(at(0), &format!("n{number}.silent.example"), false, number);
+        }
+        names.ask(at(0), "peer.silent.example", false, 0);
+        names.ask(at(0), "peer.silent.example", true, 0);
+        names.ask(at(0), "n.other.example", false, 0);
+        assert!(refused(&mut names).is_empty());
+        let name: Arc<str> = "peer.silent.example".into();
+        assert_eq!(names.next(), Some(name.clone()));
+        assert_eq!(names.looked_up(at(0), &name, true), [0, 0]);
     }
 
     #[test]

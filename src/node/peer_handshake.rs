@@ -136,7 +136,8 @@ pub const UNPROVEN_HEADER: &str = "X-Chronos-Refused: secret\r\n";
 /// The status for a refused hello, and a header line.
 pub fn refusal_of(refusal: &HelloRefusal) -> (u16, &'static str) {
     match refusal {
-        HelloRefusal::Stranger(..) | HelloRefusal::NoSite(_) => (403, ""),
+        HelloRefusal::NoSite(_) => (403, ""),
+        HelloRefusal::Stranger(..) => (403, "X-Chronos-Refused: stranger\r\n"),
         HelloRefusal::Elsewhere(_) => (403, "X-Chronos-Refused: address\r\n"),
         HelloRefusal::Unproven(_) => (403, UNPROVEN_HEADER),
         HelloRefusal::NoSecret => (426, ""),
@@ -172,8 +173,8 @@ pub enum Answered {
     Refused,
     /// It cannot say yet, or not now.
     Busy,
-    /// It does not take this process for the node that it says it is: another one is, or this one
-    /// calls from another address.
+    /// It does not take this process for the node that it says it is: another one is, this one
+    /// calls from another address, or its lists have no such node.
     Disowned,
 }
 
@@ -207,7 +208,7 @@ pub fn parse_answer(bytes: &[u8], protocol: Protocol) -> Result<Option<Answered>
         Some(400 | 404 | 405 | 426 | 501) => Ok(Some(Answered::Original)),
         Some(409) => Ok(Some(Answered::Disowned)),
         Some(403) => Ok(Some(match value_of(response.headers, "X-Chronos-Refused") {
-            Some("address") => Answered::Disowned,
+            Some("address" | "stranger") => Answered::Disowned,
             Some("secret") => Answered::Unproven,
             _ => Answered::Refused,
         })),
@@ -317,7 +318,7 @@ mod tests {
         let refusals = [
             (HelloRefusal::Twins("10.0.0.2:7253".into()), Answered::Disowned),
             (HelloRefusal::Elsewhere("from there".into()), Answered::Disowned),
-            (HelloRefusal::Stranger("a".into(), "b".into()), Answered::Refused),
+            (HelloRefusal::Stranger("a".into(), "b".into()), Answered::Disowned),
             (HelloRefusal::Unproven("no proof"), Answered::Unproven),
             (HelloRefusal::NoSite("no site".into()), Answered::Refused),
             (HelloRefusal::NoSecret, Answered::Original),

@@ -6,6 +6,8 @@
 //! them ([`super::inbounds`]), and goes to the owners over the mesh. No clock, no socket, no random
 //! source: the drivers differ only in how bytes travel.
 
+mod write_refusals;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::base::time::{MonoNs, Now, TICK_NS};
 use crate::cluster::detector::{Detector, Liveness, Verdict};
 use crate::cluster::link::{LinkError, LinkLimits};
 use crate::cluster::view::{PeerKind, View};
-use crate::cluster::wall_clocks::{ClockVerdict, judge};
+use crate::cluster::wall_clocks::ClockVerdict;
 use crate::shard::Shard;
 use crate::shard::effects::{Dialect, Event, Outbox, Purpose, ToPeer};
 
@@ -162,7 +164,8 @@ struct Peer {
     has_gaps: bool,
     /// Lost connections, to spread dials.
     losses: u64,
-    /// It refused the last dial: it does not take this process for this node.
+    /// It refused the last dial: it does not take this process for this node, or knows no such
+    /// node.
     disowns: bool,
     /// Where it is dialled, if it is another site.
     site: Option<SiteBook>,
@@ -207,6 +210,8 @@ pub(super) struct Peering {
     /// When it was due at the latest, as the last one found.
     expected_at: MonoNs,
     unheard: Vec<(PeerIndex, Purpose)>,
+    /// The members know this node, or it is one of them.
+    is_introduced: bool,
     /// What the members' wall clocks said of this node's at the last tick.
     clock: ClockVerdict,
     /// How far each is ahead; kept for its memory.
@@ -234,6 +239,7 @@ impl Peering {
             wake_at: MonoNs(u64::MAX),
             expected_at: MonoNs(u64::MAX),
             unheard: Vec::new(),
+            is_introduced: !view.is_joining(),
             clock: ClockVerdict::default(),
             clocks_ahead_ms: Vec::new(),
             site_callers: Vec::new(),
@@ -314,6 +320,8 @@ impl Peering {
         }
         let digest = view.digest();
         self.digest = digest;
+        let was_joining = self.view.is_joining();
+        self.is_introduced = !view.is_joining() || was_joining && self.is_introduced;
         for peer in self.peers.iter_mut().flatten() {
             peer.voice.set_view(digest);
         }
@@ -439,31 +447,6 @@ impl Peering {
         if let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) {
             dialled.disowns = true;
         }
-    }
-
-    /// Whether nobody that can be reached takes this process for this node: what a client writes
-    /// here would be in this process alone, and lost when it is stopped.
-    pub fn is_disowned(&self) -> bool {
-        let peers = || self.peers.iter().flatten();
-        peers().any(|peer| peer.disowns) && peers().all(|peer| peer.stage != Stage::Open)
-    }
-
-    /// What the members' wall clocks say of this node's. Refused, it takes no writes.
-    pub fn clock(&self) -> ClockVerdict {
-        self.clock
-    }
-
-    /// Compares this node's wall clock with those of the members, as they said last; also of those
-    /// that cannot be reached: a node that is cut off does not believe a clock that was refused.
-    fn judge_clock(&mut self, now: Now) {
-        let walls = self.peers.iter().flatten().filter_map(|peer| peer.voice.peer_wall(now.mono));
-        self.clocks_ahead_ms.clear();
-        self.clocks_ahead_ms.extend(walls.map(|wall| wall.0.wrapping_sub(now.wall.0) as i64));
-        let (skew_max_ms, former) = (self.limits.clock_skew_max_ms, self.clock);
-        self.clock = judge(&mut self.clocks_ahead_ms, skew_max_ms);
-        let is_apart = |clock: ClockVerdict| clock.apart_ms > skew_max_ms;
-        self.counters.clocks_apart += u64::from(is_apart(self.clock) && !is_apart(former));
-        self.counters.clocks_refused += u64::from(self.clock.is_refused && !former.is_refused);
     }
 
     /// Whether the node that answered a dial is the one that was meant.

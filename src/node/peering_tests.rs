@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::core::Core;
 use super::mesh::mesh;
 use super::peering::{Connected, Hello, HelloRefusal, Identity, InboundId, PeerAction};
-use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex};
+use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
 use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::view::{Membership, View};
 use crate::shard::ShardConfig;
-use crate::shard::effects::{Answer, Dialect, Refusal, Reply, Request, Requester};
+use crate::shard::effects::{Answer, Dialect, Refusal, Reply, Request, Requester, Target};
 use crate::store::wheel::Geometry;
 use crate::timer::definition::{Definition, encode_content};
 use crate::wire::peer_frame::{FrameKind, PROTOCOL_VERSION, begin_frame, end_frame};
@@ -88,8 +88,11 @@ impl Network {
     }
 
     fn start(&mut self, node: usize, shards: u16) {
+        self.start_with(node, shards, view(node, self.nodes.len(), None));
+    }
+
+    fn start_with(&mut self, node: usize, shards: u16, view: Arc<View>) {
         self.incarnations[node] += 1;
-        let view = view(node, self.nodes.len(), None);
         let shards = ShardCount::new(shards);
         let core = |(own, port)| {
             let config = ShardConfig {
@@ -245,6 +248,9 @@ impl Network {
                 });
                 let connected = Connected { dialect: Dialect::Frames, hello };
                 self.core(node, core).peer_connected(now, peer, &connected);
+            }
+            Err(HelloRefusal::Twins(_) | HelloRefusal::Stranger(..)) => {
+                self.core(node, core).peer_disowns(now, peer);
             }
             Err(_) => self.core(node, core).peer_lost(now, peer),
         }
@@ -469,6 +475,101 @@ fn a_process_that_is_refused_as_a_twin_takes_no_writes() {
     network.core(0, 0).peers(now, &mut actions);
     network.core(0, 0).peer_lost(now, peers[0]);
     assert!(!refuses(&mut network), "the one that refused is gone: alone like any other");
+}
+
+/// With it joining the first `members`.
+fn view_joining(node: usize, members: usize, joining: usize, former: &View) -> Arc<View> {
+    let membership = Membership {
+        localhost: name(node),
+        nodes: (0..members).map(name).collect(),
+        joining: vec![name(joining)],
+        ..Membership::default()
+    };
+    Arc::new(View::build(Some(former), &membership).expect("a good configuration"))
+}
+
+fn set_view(network: &mut Network, node: usize, next: impl Fn(&View) -> Arc<View>) {
+    let (now, next) = (network.now(), next(network.core(node, 0).view()));
+    network.core(node, 0).set_view(now, next);
+}
+
+/// It answered 200 to what it alone kept, until it was stopped.
+#[test]
+fn a_node_that_was_taken_out_of_its_cluster_takes_no_requests() {
+    let mut network = Network::new(&[1, 1, 1]);
+    network.run(100);
+    let out = |former: &View| {
+        let membership = Membership { localhost: name(2), ..Membership::default() };
+        Arc::new(View::build(Some(former), &membership).expect("no members"))
+    };
+    let from = Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
+    let target = Target { id: TimerId(7), factor: Some(2), filter: None };
+    for _ in 0..2 {
+        set_view(&mut network, 2, out);
+        let now = network.now();
+        let core = network.core(2, 0);
+        core.request(now, from, Request::Delete(target));
+        core.request(now, from, Request::Read(target));
+        network.create(2, 0, 2, b"x");
+        let mut replies = Vec::new();
+        network.core(2, 0).replies(&mut replies);
+        let answers: Vec<_> = replies.into_iter().map(|reply| reply.answer).collect();
+        assert_eq!(answers, vec![Answer::Refused(Refusal::HasLeft); 3], "read again, the same");
+    }
+    set_view(&mut network, 2, |former| view(2, 3, Some(former)));
+    network.run(2_000);
+    assert!(!matches!(answer_at_once(&mut network, 2), Some(Answer::Refused(_))), "a member again");
+}
+
+#[test]
+fn a_node_that_never_had_other_members_takes_writes() {
+    let mut network = Network::new(&[1]);
+    set_view(&mut network, 0, |former| view(0, 1, Some(former)));
+    assert!(matches!(answer_at_once(&mut network, 0), Some(Answer::Done { .. })));
+}
+
+/// A GET through a member that did not know it answered 404 for what was written through it.
+#[test]
+fn a_node_that_joins_takes_writes_when_all_members_know_it() {
+    let refused = Some(Answer::Refused(Refusal::Joining));
+    let mut network = Network::new(&[1, 1, 1]);
+    for node in 0..2 {
+        set_view(&mut network, node, |former| view(node, 2, Some(former)));
+    }
+    network.run(100);
+    set_view(&mut network, 2, |former| view_joining(2, 2, 2, former));
+    let takes_none = |network: &mut Network| {
+        matches!(
+            answer_at_once(network, 2),
+            Some(Answer::Refused(Refusal::Joining | Refusal::Twin))
+        )
+    };
+    assert!(takes_none(&mut network));
+    network.run(5_000);
+    assert!(takes_none(&mut network), "nobody knows it, and all seem to be dead");
+    assert!(!matches!(answer_at_once(&mut network, 0), Some(Answer::Refused(_))), "members go on");
+    set_view(&mut network, 0, |former| view_joining(0, 2, 2, former));
+    network.run(5_000);
+    assert_eq!(answer_at_once(&mut network, 2), refused, "one of them does not know it");
+    set_view(&mut network, 1, |former| view_joining(1, 2, 2, former));
+    network.run(1_000);
+    assert_ne!(answer_at_once(&mut network, 2), refused);
+    network.cuts = vec![(0, 2), (1, 2)];
+    network.run(5_000);
+    assert_ne!(answer_at_once(&mut network, 2), refused, "they knew it, and that is enough");
+}
+
+/// A member does not ask the one that is being added for leave.
+#[test]
+fn a_node_alone_takes_writes_while_the_first_other_does_not_know_yet_that_it_joins() {
+    let mut network = Network::new(&[1, 1]);
+    for node in 0..2 {
+        let own = Membership { localhost: name(node), ..Membership::default() };
+        network.start_with(node, 1, Arc::new(View::build(None, &own).expect("alone")));
+    }
+    set_view(&mut network, 0, |former| view_joining(0, 1, 1, former));
+    network.run(200);
+    assert!(!matches!(answer_at_once(&mut network, 0), Some(Answer::Refused(_))));
 }
 
 /// What a create is answered at once; `None`: it waits for others.

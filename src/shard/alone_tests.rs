@@ -1,9 +1,12 @@
 //! One node without peers: what it counts, when it tries again, and which results count.
 
+use super::FULL_MS;
 use super::effects::{Answer, CallbackOutcome, Event, Request, Target, Ticket};
 use super::harness_tests::{Cluster, START_MS, content, definition};
 use crate::base::ids::TimerId;
 use crate::base::limits::CallbackLimits;
+use crate::base::time::Tick;
+use crate::timer::definition::Definition;
 
 fn target(id: TimerId) -> Target {
     Target { id, factor: Some(1), filter: None }
@@ -180,6 +183,26 @@ fn pops_that_wait_for_a_place_are_counted_until_they_leave_it_in_whatever_way() 
     cluster.audit();
 }
 
+/// They are looked at again one by one.
+#[test]
+fn pops_that_wait_for_a_host_that_gets_into_trouble_do_not_wait_any_more() {
+    let mut cluster = Cluster::new(1, true);
+    let places = CallbackLimits::default().connections_per_host_max as usize;
+    (0..places + 20).for_each(|_| {
+        cluster.create(0, (1, 1), 1);
+    });
+    cluster.hung = Some(0);
+    pass_to(&mut cluster, 1_000);
+    assert_eq!(cluster.shard(0).counters().waiting, 20);
+    for (_, ticket) in cluster.hanging.clone() {
+        finish(&mut cluster, ticket, CallbackOutcome::Unreachable);
+    }
+    assert!(cluster.shard(0).counters().waiting > 1, "most have not been begun");
+    pass_to(&mut cluster, 1_001);
+    assert_eq!(cluster.shard(0).counters().waiting, 0);
+    cluster.audit();
+}
+
 #[test]
 fn bytes_are_those_of_all_parts() {
     let mut cluster = Cluster::new(1, true);
@@ -201,4 +224,58 @@ fn bytes_are_those_of_all_parts() {
     assert_eq!(shard.bytes(), parts.iter().sum::<usize>() as u64);
     let lanes = shard.hosts.bytes() - shard.hosts.authorities.bytes();
     assert_eq!(lanes, 0, "no host has a lane before a pop is due");
+}
+
+#[test]
+fn a_shard_is_swept_once_a_second() {
+    let mut cluster = Cluster::new(1, true);
+    for (ms, swept_ms) in
+        [(1, 0), (999, 0), (1_000, 1_000), (1_999, 1_000), (2_003, 2_003), (3_002, 2_003)]
+    {
+        cluster.now_ms = START_MS + ms;
+        cluster.tick(0);
+        assert_eq!(cluster.shard(0).swept_at, Tick(START_MS + swept_ms), "{ms}");
+    }
+}
+
+/// As long as others believe it, and as long again.
+#[test]
+fn a_core_is_full_for_a_while_after_it_had_no_room() {
+    let mut cluster = Cluster::new(1, true);
+    assert_eq!(cluster.shard(0).counters().is_full, 0);
+    cluster.shard(0).full_at = Some(Tick(START_MS));
+    for (ms, is_full) in [(1, 1), (2 * FULL_MS - 1, 1), (2 * FULL_MS, 0)] {
+        cluster.now_ms = START_MS + ms;
+        cluster.tick(0);
+        assert_eq!(cluster.shard(0).counters().is_full, is_full, "{ms}");
+    }
+}
+
+#[test]
+fn callback_hosts_are_counted_as_long_as_timers_name_them() {
+    let mut cluster = Cluster::new(1, true);
+    let content = content();
+    let ids = ["a:80", "b:80", "a:80"].map(|authority| {
+        let definition = Definition { authority, ..definition((100, 100), 1, &content) };
+        match cluster.ask(0, Request::Create(definition)) {
+            Answer::Done { id, .. } => id,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!((cluster.shard(0).hosts_known(), cluster.shard(0).lanes()), (2, 0));
+    for (id, left) in ids.into_iter().zip([2, 1, 0]) {
+        cluster.ask(0, Request::Delete(target(id)));
+        assert_eq!(cluster.shard(0).hosts_known(), left);
+    }
+}
+
+#[test]
+fn the_shortest_pause_is_one_millisecond() {
+    let mut cluster = Cluster::new(1, true);
+    let callbacks = &mut cluster.shard(0).config.callbacks;
+    (callbacks.retry_first_ms, callbacks.retry_max_ms) = (1, 1);
+    cluster.create(0, (1, 1), 1);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    pass_to(&mut cluster, 1_010);
+    assert_eq!(cluster.pops.len(), 11);
 }

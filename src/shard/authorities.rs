@@ -7,7 +7,7 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::base::ids::{HostId, Slot};
-use crate::store::payloads::{PayloadRef, Payloads};
+use crate::store::directory::Directory;
 use crate::store::slab::Slab;
 
 /// An interned authority.
@@ -25,7 +25,6 @@ impl AuthorityId {
 
 #[derive(Clone, Copy, Debug)]
 struct Authority {
-    text: PayloadRef,
     /// Live timers that name it.
     timers: u32,
     /// Its host, while that has a lane.
@@ -52,7 +51,9 @@ impl Entry {
 /// does.
 pub(super) struct Authorities {
     all: Slab<Authority>,
-    texts: Payloads,
+    /// By place; empty where none is kept.
+    texts: Directory<Box<str>>,
+    text_bytes: usize,
     segments: Box<[HashTable<Entry>]>,
     hasher: RandomState,
     table_bytes: usize,
@@ -64,40 +65,49 @@ impl Authorities {
         assert!(segments.is_power_of_two(), "authorities lie in a power of two of tables");
         Self {
             all: Slab::new(),
-            texts: Payloads::new(),
+            texts: Directory::new(),
+            text_bytes: 0,
             segments: (0..segments).map(|_| HashTable::new()).collect(),
             hasher: RandomState::with_seeds(hash_seed, !hash_seed, hash_seed.rotate_left(17), 11),
             table_bytes: 0,
         }
     }
 
-    /// A timer names the authority from now on.
-    pub fn enter(&mut self, text: &str) -> AuthorityId {
+    /// A timer names the authority from now on. Also the host that has a lane under it.
+    pub fn enter(&mut self, text: &str) -> (AuthorityId, Option<HostId>) {
         let (at, hash) = self.place_of(text);
         if let Some(place) = self.find(at, hash, text) {
-            self.all.get_mut(Slot(place)).timers += 1;
-            return AuthorityId(place);
+            let known = self.all.get_mut(Slot(place));
+            known.timers += 1;
+            return (AuthorityId(place), known.host);
         }
-        let text = self.texts.insert(text.as_bytes());
-        let slot = self.all.insert(Authority { text, timers: 1, host: None, is_proven: false });
+        self.text_bytes += text_bytes(text);
+        let slot = self.all.insert(Authority { timers: 1, host: None, is_proven: false });
+        if slot.index() == self.texts.len() {
+            self.texts.push(text.into());
+        } else {
+            self.texts[slot.index()] = text.into();
+        }
         let segment = &mut self.segments[at];
         let before = segment.allocation_size();
         let entry = Entry { hash, place: slot.0 };
         segment.insert_unique(Entry::spread(hash), entry, |entry| Entry::spread(entry.hash));
         self.table_bytes += segment.allocation_size() - before;
-        AuthorityId(slot.0)
+        (AuthorityId(slot.0), None)
     }
 
     /// A timer no longer names it. It is forgotten with the last one, unless its host has a lane.
     pub fn leave(&mut self, id: AuthorityId) {
-        self.all.get_mut(id.slot()).timers -= 1;
-        self.forget_if_unused(id);
+        let known = self.all.get_mut(id.slot());
+        known.timers -= 1;
+        if known.timers == 0 {
+            self.forget_if_unused(id);
+        }
     }
 
     /// The authority as written.
     pub fn text(&self, id: AuthorityId) -> &str {
-        let text = self.texts.get(self.all.get(id.slot()).text);
-        std::str::from_utf8(text).expect("it was stored as text")
+        &self.texts[id.slot().index()]
     }
 
     /// The host that has a lane under this authority.
@@ -137,11 +147,11 @@ impl Authorities {
 
     pub fn bytes(&self) -> usize {
         let tables = self.segments.len() * size_of::<HashTable<Entry>>() + self.table_bytes;
-        self.all.bytes() + self.texts.used_bytes() + tables
+        self.all.bytes() + self.texts.bytes() + self.text_bytes + tables
     }
 
     fn forget_if_unused(&mut self, id: AuthorityId) {
-        let known = *self.all.get(id.slot());
+        let known = self.all.get(id.slot());
         if known.timers > 0 || known.host.is_some() {
             return;
         }
@@ -150,7 +160,8 @@ impl Authorities {
         let entry = self.segments[at].find_entry(Entry::spread(hash), is_it);
         entry.expect("every authority is in its table").remove();
         self.all.remove(id.slot());
-        self.texts.remove(known.text);
+        let text = std::mem::take(&mut self.texts[id.slot().index()]);
+        self.text_bytes -= text_bytes(&text);
     }
 
     /// Table and hash of an authority.
@@ -160,12 +171,15 @@ impl Authorities {
     }
 
     fn find(&self, at: usize, hash: u32, text: &str) -> Option<u32> {
-        let is_it = |entry: &Entry| {
-            entry.hash == hash
-                && self.texts.get(self.all.get(Slot(entry.place)).text) == text.as_bytes()
-        };
+        let is_it =
+            |entry: &Entry| entry.hash == hash && *self.texts[entry.place as usize] == *text;
         self.segments[at].find(Entry::spread(hash), is_it).map(|entry| entry.place)
     }
+}
+
+/// What a text takes: allocators give multiples of 16 bytes.
+fn text_bytes(text: &str) -> usize {
+    text.len().next_multiple_of(16)
 }
 
 #[cfg(test)]
@@ -179,9 +193,9 @@ mod tests {
     #[test]
     fn one_is_kept_for_all_timers_that_name_it_and_ends_with_the_last() {
         let mut all = authorities();
-        let first = all.enter("a.example:80");
-        assert_eq!(all.enter("a.example:80"), first);
-        let other = all.enter("A.example:80");
+        let first = all.enter("a.example:80").0;
+        assert_eq!(all.enter("a.example:80").0, first);
+        let other = all.enter("A.example:80").0;
         assert_ne!(other, first);
         assert_eq!((all.text(first), all.text(other)), ("a.example:80", "A.example:80"));
         assert_eq!((all.timers(first), all.timers_of_all(), all.len()), (2, 3, 2));
@@ -189,23 +203,23 @@ mod tests {
         assert_eq!(all.len(), 2);
         all.leave(first);
         assert_eq!(all.len(), 1);
-        let again = all.enter("a.example:80");
+        let again = all.enter("a.example:80").0;
         assert_eq!((all.timers(again), all.text(other)), (1, "A.example:80"));
     }
 
     #[test]
     fn a_lane_keeps_one_that_no_timer_names() {
         let mut all = authorities();
-        let id = all.enter("a.example");
+        let id = all.enter("a.example").0;
         all.set_host(id, Some(HostId(3)));
         all.set_proven(id, true);
         all.leave(id);
-        assert_eq!(all.enter("a.example"), id);
+        assert_eq!(all.enter("a.example").0, id);
         assert!(all.is_proven(id) && all.host(id) == Some(HostId(3)));
         all.leave(id);
         all.set_host(id, None);
         assert_eq!(all.len(), 0);
-        let id = all.enter("a.example");
+        let id = all.enter("a.example").0;
         assert!(!all.is_proven(id), "what was known of it is forgotten, too");
     }
 
@@ -218,11 +232,14 @@ mod tests {
     fn bytes_are_places_texts_in_use_and_tables() {
         let mut all = authorities();
         assert_eq!(all.bytes(), 4 * 32);
-        let id = all.enter("a.example");
+        let id = all.enter("a.example").0;
         assert!(all.table_bytes > 0);
-        assert_eq!(all.bytes(), all.all.bytes() + 16 + 4 * 32 + all.table_bytes);
+        assert_eq!(
+            all.bytes(),
+            all.all.bytes() + all.texts.bytes() + 16 + 4 * 32 + all.table_bytes
+        );
         all.leave(id);
-        assert_eq!(all.bytes(), all.all.bytes() + 4 * 32 + all.table_bytes);
+        assert_eq!(all.bytes(), all.all.bytes() + all.texts.bytes() + 4 * 32 + all.table_bytes);
     }
 
     #[test]
@@ -230,18 +247,18 @@ mod tests {
         let mut all = authorities();
         let empty = all.bytes();
         let name = |number: u32| format!("host-{number}.example:{}", number % 60_000 + 1);
-        let ids: Vec<_> = (0..20_000).map(|number| all.enter(&name(number))).collect();
+        let ids: Vec<_> = (0..20_000).map(|number| all.enter(&name(number)).0).collect();
         let held = all.bytes() - empty;
         assert!(held > 20_000 * (size_of::<Authority>() + 24), "{held}");
         for (number, id) in (0..).zip(&ids) {
             assert_eq!(all.text(*id), name(number));
-            assert_eq!(all.enter(&name(number)), *id);
+            assert_eq!(all.enter(&name(number)).0, *id);
             all.leave(*id);
         }
         ids.iter().for_each(|id| all.leave(*id));
-        assert_eq!((all.len(), all.timers_of_all(), all.texts.used_bytes()), (0, 0, 0));
+        assert_eq!((all.len(), all.timers_of_all(), all.text_bytes), (0, 0, 0));
         assert!(all.segments.iter().all(HashTable::is_empty));
-        let again: Vec<_> = (0..20_000).map(|number| all.enter(&name(number))).collect();
+        let again: Vec<_> = (0..20_000).map(|number| all.enter(&name(number)).0).collect();
         assert_eq!(again.len(), 20_000);
         assert!(all.bytes() - empty < held + held / 2, "freed places are used again");
     }

@@ -148,6 +148,7 @@ fn pages_bring_all_in_order_over_several_windows() {
             };
             assert_eq!(copy.standing.id, timer.place.1);
             assert!(copy.replicas.contains(node) && copy.replicas.len() == 2);
+            assert_eq!(copy.standing.actives, 0b11, "all act");
             assert_eq!(timer.former.as_slice(), [fixture.node("a")]);
             seen.push(timer.place);
         }
@@ -304,4 +305,31 @@ fn a_timer_whose_callback_runs_is_forgotten_when_it_is_told_again() {
     assert!(!forget(&mut fixture, 0));
     fixture.shard.records.get_mut(slot).state = state;
     assert!(forget(&mut fixture, 1), "all have had it before");
+}
+
+/// A minute after it was used last.
+#[test]
+fn a_window_that_nobody_asks_for_is_given_up() {
+    let mut fixture = Fixture::new();
+    let node = fixture.node("b");
+    fixture.merge(1, NOW_MS + 3_600_000);
+    fixture.part(node, (Tick(0), TimerId(0)), 10);
+    let end = Tick(NOW_MS + 60_000);
+    for (at, is_kept) in [(NOW_MS, true), (NOW_MS + 59_999, true), (NOW_MS + 60_000, false)] {
+        let now = Now { mono: MonoNs(at * TICK_NS), ..NOW };
+        fixture.shard.collect(now, &mut Outbox::default());
+        assert_eq!(fixture.shard.collect.next_wake(), is_kept.then_some(end), "{at}");
+    }
+}
+
+#[test]
+fn timers_on_pages_are_counted() {
+    let mut fixture = Fixture::new();
+    let node = fixture.node("b");
+    (1..=20).for_each(|id| fixture.merge(id, NOW_MS + 3_600_000));
+    for asked in 1..=2 {
+        let (part, _) = fixture.part(node, (Tick(0), TimerId(0)), 5);
+        assert_eq!(part.timers.len(), 5);
+        assert_eq!(fixture.shard.counters().collected, asked * 5);
+    }
 }

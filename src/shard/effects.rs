@@ -289,9 +289,21 @@ pub enum Refusal {
     /// No peer that can be reached takes this process for this node.
     #[error(
         "the other nodes do not take this process for this node: another process says that it is, \
-         or this one calls from another address than [cluster] has"
+         this one calls from another address than [cluster] has, or their lists do not name it"
     )]
     Twin,
+    /// Its lists name no member any more.
+    #[error(
+        "this node was taken out of its cluster: stop it, or restart it as a cluster of its own; \
+         send requests to a member"
+    )]
+    HasLeft,
+    /// It is being added.
+    #[error(
+        "this node is being added to its cluster, and not all members know it yet; retry in a \
+         moment, or on another node"
+    )]
+    Joining,
     /// The queue to the core that owns the timer is full.
     #[error(
         "the core that owns this timer is overloaded (limits.mesh_queue_max); retry in a moment"

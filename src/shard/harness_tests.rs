@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::effects::{
     Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester,
-    Ticket,
+    Target, Ticket,
 };
 use super::questions::Questions;
 use super::{Shard, ShardConfig};
@@ -121,6 +121,17 @@ impl Cluster {
             shard.held_until = Tick(0);
         }
         cluster
+    }
+
+    /// A timer of two of three nodes, due after 10 s; first and second rank.
+    pub fn with_timer_of_two(id: TimerId) -> (Self, usize, usize) {
+        let mut cluster = Self::new(3, true);
+        let content = content();
+        let target = Target { id, factor: Some(2), filter: None };
+        let request = Request::Update(target, definition((10, 10), 2, &content));
+        assert!(matches!(cluster.ask(0, request), Answer::Done { .. }));
+        let list = cluster.list(id);
+        (cluster, list[0], list[1])
     }
 
     pub fn view_of(&self, node: usize, members: usize, former: Option<&View>) -> Arc<View> {

@@ -321,7 +321,7 @@ mod tests {
 
     /// A host that timers name, with a lane if it gets one; and who lost it.
     fn admit(hosts: &mut Hosts, text: &str) -> (Option<HostId>, Vec<HostId>) {
-        let authority = hosts.authorities.enter(text);
+        let authority = hosts.authorities.enter(text).0;
         let mut released = Vec::new();
         let host = hosts.admit(authority, AT, &mut released);
         assert_eq!(hosts.audit(), Ok(()));
@@ -367,6 +367,29 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_listed_once_and_only_in_trouble_with_pops_that_wait() {
+        let mut hosts = hosts(1);
+        let host = busy(&mut hosts, "a");
+        let mut links = Links::new();
+        links.ensure(Slot(0));
+        for (failures, waits, listed) in
+            [(0, false, 0), (0, true, 0), (SUSPECT_FAILURES, false, 0), (SUSPECT_FAILURES, true, 1)]
+        {
+            let entry = hosts.get_mut(host);
+            entry.failures = failures;
+            if waits && entry.ready.is_empty() {
+                entry.ready.push_back(&mut links, Slot(0));
+            } else if !waits {
+                entry.ready.pop_front(&mut links);
+            }
+            hosts.list_if_troubled(host);
+            hosts.list_if_troubled(host);
+            assert_eq!(hosts.troubled.len(), listed, "{failures} {waits}");
+            assert_eq!(hosts.has_waiting_in_trouble(), listed > 0);
+        }
+    }
+
+    #[test]
     fn waiting_pops_keep_a_lane() {
         let mut hosts = hosts(1);
         let (host, _) = admit(&mut hosts, "a");
@@ -398,11 +421,11 @@ mod tests {
         let another = admit(&mut hosts, "another").0;
         assert_eq!(another, None, "one that was never called is as they are");
         // It answered before it lost its lane.
-        let known = hosts.authorities.enter("known");
+        let known = hosts.authorities.enter("known").0;
         hosts.authorities.set_proven(known, true);
         assert_eq!(admit(&mut hosts, "known"), (Some(HostId(7)), vec![]));
         hosts.get_mut(HostId(7)).in_flight = 1;
-        let also = hosts.authorities.enter("also known");
+        let also = hosts.authorities.enter("also known").0;
         hosts.authorities.set_proven(also, true);
         assert_eq!(admit(&mut hosts, "also known"), (Some(good), vec![good]));
         // Who does not answer any more is no longer one of them.
@@ -422,7 +445,7 @@ mod tests {
         for number in 0..1_000 {
             let host = admit(&mut hosts, &format!("h{number}")).0;
             let host = host.or_else(|| {
-                let known = hosts.authorities.enter(&format!("h{number}"));
+                let known = hosts.authorities.enter(&format!("h{number}")).0;
                 hosts.authorities.set_proven(known, true);
                 admit(&mut hosts, &format!("h{number}")).0
             });
@@ -508,7 +531,7 @@ mod tests {
         let mut hosts = hosts(8);
         for text in ["a", "b", "c", "d"] {
             admit(&mut hosts, text);
-            let authority = hosts.authorities.enter(text);
+            let authority = hosts.authorities.enter(text).0;
             hosts.leave(authority, AT);
             hosts.leave(authority, AT);
         }

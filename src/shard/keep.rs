@@ -290,8 +290,7 @@ impl Shard {
 
     /// The authority of a new definition, entered for it, unless too many pops wait for the host.
     pub(super) fn admit_authority(&mut self, authority: &str) -> Result<AuthorityId, Refusal> {
-        let authority = self.hosts.authorities.enter(authority);
-        let host = self.hosts.authorities.host(authority);
+        let (authority, host) = self.hosts.authorities.enter(authority);
         let waiting = host.map_or(0, |host| self.hosts.get(host).ready.len());
         if waiting >= self.config.callbacks.queue_per_host_max {
             self.hosts.authorities.leave(authority);

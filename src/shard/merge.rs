@@ -460,7 +460,7 @@ impl Shard {
                     return Ok(());
                 }
                 room?;
-                let authority = self.hosts.authorities.enter(body.authority);
+                let authority = self.hosts.authorities.enter(body.authority).0;
                 let slot = self.hold(tick, &outline, authority, body.content);
                 self.look_later_if_misplaced(tick, slot);
             }
@@ -624,3 +624,7 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "copies_tests.rs"]
+mod copies_tests;

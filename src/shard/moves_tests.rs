@@ -45,6 +45,16 @@ fn something_is_owed_while_a_walk_offers_or_an_offer_has_no_result() {
 }
 
 #[test]
+fn offers_without_a_result_are_counted() {
+    for offers in [0, 1, 7] {
+        assert_eq!(
+            Reconcile { offers, ..Reconcile::default() }.offers_waiting(),
+            u64::from(offers)
+        );
+    }
+}
+
+#[test]
 fn the_work_pauses_while_as_much_as_allowed_is_under_way() {
     let portion_at = Tick(70);
     let walk = Some(Walk { next: Slot(0), offer_to: PeerSet::EMPTY, seen: 0 });
@@ -279,5 +289,127 @@ fn a_rank_that_is_found_to_hold_a_timer_acts_after_the_next_pop() {
         shard.confirm(id, peer);
         let placement = shard.placements.get(shard.records.get(slot).placement);
         assert_eq!((placement.actives, placement.confirmed), (0b001, confirmed));
+    }
+}
+
+/// Each costs sixteen looks of 384 beside its own.
+#[test]
+fn so_many_timers_are_offered_in_a_tick_and_no_more() {
+    let mut cluster = Cluster::new(2, true);
+    (0..100).for_each(|id| put(&mut cluster, 0, TimerId(id), (100, 100)));
+    let (now, peer) = (cluster.now(), cluster.peer(0, 1).expect("a member"));
+    let shard = shard(&mut cluster, 0);
+    shard.walk(PeerSet::EMPTY.with(peer));
+    for (tick, offers) in [(1, 23), (1, 23), (2, 46), (3, 69)] {
+        let now = Now { mono: now.mono.plus_ms(tick), ..now };
+        shard.reconcile(now, &mut Outbox::default());
+        assert_eq!(shard.reconcile.offers, offers);
+        assert_eq!(shard.reconcile.seen(), Some(offers.into()), "one offer for each");
+    }
+}
+
+/// Nor is a timer offered to anybody but those whom the walk is for.
+#[test]
+fn a_tombstone_that_is_where_it_belongs_is_shown_to_nobody_else() {
+    for (is_deleted, is_offered) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut cluster = Cluster::new(3, true);
+        let id = TimerId(7);
+        let [first, second, _] = cluster.list(id)[..] else { panic!("three nodes") };
+        put(&mut cluster, first, id, (100, 100));
+        if is_deleted {
+            cluster.ask(first, Request::Delete(target(id)));
+        }
+        let (tick, peer) = (cluster.now().mono.tick_floor(), cluster.peer(first, second));
+        let peer = peer.expect("a member");
+        let shard = shard(&mut cluster, first);
+        let slot = shard.find(id).expect("it is held");
+        let offer_to = if is_offered { PeerSet::EMPTY.with(peer) } else { PeerSet::EMPTY };
+        let mut outbox = Outbox::default();
+        shard.look_at(tick, slot, offer_to, &mut outbox);
+        let told: Vec<_> = outbox.to_peers.iter().map(|message| message.peer).collect();
+        assert_eq!(told, if is_offered { vec![peer] } else { vec![] }, "{is_deleted}");
+    }
+}
+
+/// A node that is dead may come back: its timers have their other holders meanwhile.
+#[test]
+fn a_timer_that_is_where_it_is_meant_to_be_stays_there_when_a_holder_dies() {
+    let mut cluster = Cluster::new(4, true);
+    let id = TimerId(7);
+    let [first, second, _] = cluster.list(id)[..] else { panic!("three of four") };
+    put(&mut cluster, first, id, (100, 100));
+    cluster.kill(first);
+    let record = record_of(&mut cluster, second, id);
+    let meant = placement_of(&mut cluster, second, id).replicas;
+    let shard = shard(&mut cluster, second);
+    let live = shard.peers.view.place(id, 2, shard.peers.not_dead());
+    assert_ne!(live, meant);
+    assert_eq!(shard.right_list(&record), meant);
+    assert!(!shard.is_misplaced(&record));
+}
+
+/// It has what it has, and is given no more.
+#[test]
+fn a_holder_without_room_keeps_its_place_on_the_list_that_is_meant() {
+    let mut cluster = Cluster::new(4, true);
+    let id = TimerId(7);
+    let [first, second, _] = cluster.list(id)[..] else { panic!("three of four") };
+    cluster.kill(first);
+    put(&mut cluster, second, id, (100, 100));
+    cluster.start(first);
+    cluster.believe(second, first, Liveness::Alive);
+    let full = PeerSet::EMPTY.with(cluster.peer(second, second).expect("a member"));
+    let record = record_of(&mut cluster, second, id);
+    let held = placement_of(&mut cluster, second, id).replicas;
+    let shard = shard(&mut cluster, second);
+    let meant = shard.configured(&record);
+    assert_ne!(held, meant);
+    assert_eq!(shard.right_list_without(&record, full), meant);
+}
+
+/// Nor is one offered again that this node is not to hold.
+#[test]
+fn a_tombstone_lacks_no_copies() {
+    for (is_deleted, is_lacking, is_all) in
+        [(false, true, true), (false, false, false), (true, true, false)]
+    {
+        let mut cluster = Cluster::new(3, true);
+        let id = TimerId(7);
+        let [first, second, _] = cluster.list(id)[..] else { panic!("three nodes") };
+        put(&mut cluster, first, id, (100, 100));
+        if is_deleted {
+            cluster.ask(first, Request::Delete(target(id)));
+        }
+        let (tick, peer) = (cluster.now().mono.tick_floor(), cluster.peer(first, second));
+        let peer = PeerSet::EMPTY.with(peer.expect("a member"));
+        let shard = shard(&mut cluster, first);
+        let slot = shard.find(id).expect("it is held");
+        let lacking = if is_lacking { peer } else { PeerSet::EMPTY };
+        let mut outbox = Outbox::default();
+        assert_eq!(shard.look_at_lacking(tick, slot, lacking, &mut outbox), is_all);
+        assert_eq!(outbox.to_peers.len(), usize::from(is_all), "{is_deleted} {is_lacking}");
+    }
+}
+
+/// Those who acted and stay, unless somebody acts who leaves: then new holders wait behind all.
+#[test]
+fn those_who_act_while_a_timer_moves_are_told_unless_one_of_them_leaves() {
+    let cluster = Cluster::new(3, true);
+    let view = &cluster.nodes[0].view;
+    let hashes = [0, 1, 2].map(|node| view.hash_of(cluster.peer(0, node).expect("a member")));
+    let list = |nodes: &[usize]| nodes.iter().map(|node| hashes[*node]).collect::<Replicas>();
+    for (actives, confirmed, to, meanwhile) in [
+        (0b11, 0, &[1, 0][..], 0b11),
+        (0b01, 0, &[1, 0], 0b10),
+        (0b01, 0, &[0, 2], 0b01),
+        (0b10, 0, &[0, 2], 0),
+        (0b01, 0b10, &[0, 2], 0),
+        (0b11, 0, &[2, 0, 1], 0b110),
+    ] {
+        let shard = cluster.nodes[0].shard.as_ref().expect("it is up");
+        let former = shard.placement(list(&[0, 1]), Default::default(), 2);
+        let former = Placement { actives, confirmed, ..former };
+        let told = shard.actives_meanwhile(&former, &list(to));
+        assert_eq!(told, meanwhile, "{actives:b} {confirmed:b} {to:?}");
     }
 }

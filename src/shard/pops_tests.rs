@@ -1,22 +1,23 @@
 //! When a pop is left to the next rank, and when it is taken back.
 
-use super::super::effects::{Answer, Request, Target};
-use super::super::harness_tests::{Cluster, content, definition};
+use super::super::effects::{Answer, Dialect, Event, PeerTicket, Request};
+use super::super::harness_tests::{Cluster, START_MS, content, definition};
+use super::super::hosts::SUSPECT_FAILURES;
+use super::super::merge::Teller;
 use super::*;
-use crate::base::ids::TimerId;
+use crate::base::ids::{ShardIndex, TimerId};
+use crate::base::limits::CallbackLimits;
+use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
+use crate::cluster::view::{Membership, View};
+use crate::timer::definition::Definition;
+use crate::timer::version::Version;
+use crate::wire::peer_message::{CopyBody, Standing, TimerCopy};
 
 const ID: TimerId = TimerId(7);
 
-/// A timer of two of three nodes, due after 10 s; first and second rank.
 fn cluster() -> (Cluster, usize, usize) {
-    let mut cluster = Cluster::new(3, true);
-    let content = content();
-    let target = Target { id: ID, factor: Some(2), filter: None };
-    let request = Request::Update(target, definition((10, 10), 2, &content));
-    assert!(matches!(cluster.ask(0, request), Answer::Done { .. }));
-    let list = cluster.list(ID);
-    (cluster, list[0], list[1])
+    Cluster::with_timer_of_two(ID)
 }
 
 #[test]
@@ -92,4 +93,300 @@ fn a_pop_that_was_handed_over_comes_back_when_all_others_had_their_try() {
     assert_eq!(shard.wheel.due(&shard.links, slot), back_at);
     assert_eq!(shard.records.get(slot).state, State::HandedOver);
     assert_eq!(shard.counters.handed_over, 1);
+}
+
+/// It is left if its host is in trouble, whenever that is; and if it waited here until the next
+/// rank's turn came. That rank is suspected, so that nobody is asked.
+#[test]
+fn a_pop_is_begun_unless_it_is_the_next_ranks_or_its_host_is_in_trouble() {
+    for (after_due_ms, has_waited, is_in_trouble, is_begun) in [
+        (0, false, false, true),
+        (0, true, false, true),
+        (RANK_DELAY_MS, false, false, true),
+        (RANK_DELAY_MS, true, false, false),
+        (0, false, true, false),
+        (RANK_DELAY_MS, true, true, false),
+    ] {
+        let (mut cluster, first, second) = cluster();
+        cluster.believe(first, second, Liveness::Suspect);
+        let shard = cluster.shard(first);
+        let slot = shard.find(ID).expect("it is held");
+        shard.wheel.remove(&mut shard.links, slot);
+        let record = *shard.records.get(slot);
+        let tick = record.schedule().due(1) + after_due_ms;
+        if is_in_trouble {
+            let host = shard.hosts.admit(record.authority, tick, &mut Vec::new());
+            let host = host.expect("there are lanes");
+            (0..SUSPECT_FAILURES).for_each(|_| shard.hosts.failed(host, tick));
+        }
+        cluster.now_ms = tick.0;
+        let now = cluster.now();
+        let shard = cluster.shard(first);
+        let mut outbox = Outbox::default();
+        shard.pop(now, slot, has_waited, &mut outbox);
+        let case = (after_due_ms, has_waited, is_in_trouble);
+        assert_eq!(outbox.attempts.len(), usize::from(is_begun), "{case:?}");
+        let state = if is_begun { State::InFlight } else { State::HandedOver };
+        assert_eq!(shard.records.get(slot).state, state, "{case:?}");
+    }
+}
+
+/// Of four nodes `at` holds the timer, on this list, of which these ranks act, and has popped. The
+/// list that the timer gets, by the places of its nodes in the order of the configuration, and the
+/// ranks that act there.
+fn after_a_pop(
+    promotion: bool,
+    at: usize,
+    (former, actives): (&[usize], u16),
+    (dead, suspect): (&[usize], &[usize]),
+) -> (Vec<usize>, u16) {
+    let mut cluster = Cluster::new(4, promotion);
+    let mut order = cluster.list(ID);
+    order.extend((0..4).find(|node| !order.contains(node)));
+    let hashes: Vec<_> = order
+        .iter()
+        .map(|&node| {
+            let peer = cluster.peer(node, node).expect("a member");
+            cluster.nodes[node].view.hash_of(peer)
+        })
+        .collect();
+    let own = order[at];
+    for (nodes, liveness) in [(dead, Liveness::Dead), (suspect, Liveness::Suspect)] {
+        nodes.iter().for_each(|&node| cluster.believe(own, order[node], liveness));
+    }
+    let replicas: Replicas = former.iter().map(|node| hashes[*node]).collect();
+    let version = Version::of_start(WallMs(START_MS)).0;
+    let list_digest = replicas.digest();
+    let content = content();
+    let copy = TimerCopy {
+        standing: Standing { id: ID, version, sequence: 0, actives, list_digest },
+        is_write: false,
+        replicas,
+        factor: 2,
+        sites: Default::default(),
+        start_ms: START_MS,
+        interval_ms: 10_000,
+        repeat_for_ms: 20_000,
+        body: Some(CopyBody { authority: "host:80", content: &content }),
+    };
+    let (now, peer) = (cluster.now(), cluster.peer(own, (own + 1) % 4));
+    let teller = Teller { peer, clock_offset_ns: 0 };
+    let shard = cluster.shard(own);
+    let mut outbox = Outbox::default();
+    shard.peer_message(now, ticket(), teller, PeerMessage::Copy(copy), &mut outbox);
+    let slot = shard.find(ID).expect("it is held");
+    let placement = shard.next_placement(Tick(START_MS), slot, true);
+    let place = |node: &_| hashes.iter().position(|hash| hash == node).expect("one of the four");
+    (placement.replicas.as_slice().iter().map(place).collect(), placement.actives)
+}
+
+/// It has its copy still, and does not learn from others who pops.
+#[test]
+fn an_original_that_leaves_is_told_of_pops_though_it_is_on_no_list() {
+    let (mut cluster, first, second) = cluster();
+    let others = (0..3).filter(|node| *node != second);
+    let membership = Membership {
+        localhost: cluster.names[first].clone(),
+        nodes: others.map(|node| cluster.names[node].clone()).collect(),
+        leaving: vec![cluster.names[second].clone()],
+        ..Membership::default()
+    };
+    let view = View::build(Some(&cluster.nodes[first].view), &membership);
+    let view = std::sync::Arc::new(view.expect("a good configuration"));
+    cluster.nodes[first].view = view.clone();
+    let (now, peer) = (cluster.now(), cluster.peer(first, second).expect("a member"));
+    let shard = cluster.shard(first);
+    let list = view.place(ID, 2, view.new_nodes());
+    shard.handle(now, Event::View(view), &mut Outbox::default());
+    let slot = shard.find(ID).expect("it is held");
+    let placement = shard.placement(list, Default::default(), 2);
+    for dialect in [Dialect::Frames, Dialect::Http] {
+        let event = Event::Peer { peer, liveness: Liveness::Alive, dialect, has_gaps: false };
+        shard.handle(now, event, &mut Outbox::default());
+        shard.retell(slot, &placement);
+        let (to, _) = shard.retell(slot, &placement);
+        assert_eq!(to.contains(peer), dialect == Dialect::Http);
+    }
+}
+
+fn ticket() -> PeerTicket {
+    PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 }
+}
+
+#[test]
+fn those_who_acted_and_live_act_after_a_pop() {
+    for promotion in [false, true] {
+        let after = |held, gone| after_a_pop(promotion, 1, (&[0, 1], held), gone);
+        assert_eq!(after(0b11, (&[], &[])), (vec![0, 1], 0b11));
+        assert_eq!(after(0b10, (&[], &[])), (vec![0, 1], 0b10));
+        assert_eq!(after(0b01, (&[], &[])), (vec![0, 1], 0b11), "and whoever did it");
+        // Dead or about to be: nobody can stand in.
+        assert_eq!(after(0b11, (&[0], &[2, 3])), (vec![0, 1], 0b10));
+        assert_eq!(after(0b11, (&[], &[0])), (vec![0, 1], 0b11), "a suspect lives");
+    }
+}
+
+/// A timer goes back from stand-ins: with promotion those who acted go on, and who is new acts
+/// after the next pop. Without it all ranks wait by their places, and so all act at once.
+#[test]
+fn who_is_new_on_a_list_acts_at_once_only_without_promotion() {
+    let after = |promotion, at, former, gone| after_a_pop(promotion, at, former, gone);
+    let nobody: (&[usize], &[usize]) = (&[], &[]);
+    assert_eq!(after(true, 1, (&[1, 2], 0b11), nobody), (vec![0, 1], 0b10));
+    assert_eq!(after(false, 1, (&[1, 2], 0b11), nobody), (vec![0, 1], 0b11));
+    for promotion in [false, true] {
+        // Nobody of those who act stays.
+        assert_eq!(after(promotion, 2, (&[1, 2], 0b10), nobody), (vec![0, 1], 0b11));
+    }
+    // The first of the new list is dead, and who stands in for it, the fourth, is suspected.
+    for promotion in [false, true] {
+        let gone: (&[usize], &[usize]) = (&[0], &[3]);
+        assert_eq!(after(promotion, 2, (&[0, 2], 0b11), gone), (vec![0, 1], 0b10));
+    }
+}
+
+#[test]
+fn whoever_had_no_room_for_a_timer_does_not_act_after_its_next_pop() {
+    for is_refused in [false, true] {
+        let (mut cluster, first, second) = cluster();
+        let (tick, peer) = (Tick(START_MS), cluster.peer(first, second).expect("a member"));
+        let shard = cluster.shard(first);
+        if is_refused {
+            shard.refused_for_room(tick, peer, ID);
+        }
+        let slot = shard.find(ID).expect("it is held");
+        let placement = shard.next_placement(tick, slot, true);
+        assert_eq!(placement.actives, if is_refused { 0b01 } else { 0b11 });
+        assert_eq!(placement.replicas.len(), 2);
+    }
+}
+
+/// A node alone, with a timer that is due after a second at a host in trouble.
+fn troubled(probe_at: Tick) -> (Cluster, Slot) {
+    let mut cluster = Cluster::new(1, true);
+    let id = cluster.create(0, (1, 1), 1);
+    let limits = cluster.shard(0).config.callbacks.clone();
+    let shard = cluster.shard(0);
+    let slot = shard.find(id).expect("it is held");
+    shard.wheel.remove(&mut shard.links, slot);
+    let authority = shard.records.get(slot).authority;
+    let at = Tick(probe_at.0 - limits.retry_first_ms);
+    let host = shard.hosts.admit(authority, at, &mut Vec::new()).expect("there are lanes");
+    (0..SUSPECT_FAILURES).for_each(|_| shard.hosts.failed(host, at));
+    assert!(shard.hosts.may_start(host, probe_at));
+    assert!(!shard.hosts.may_start(host, Tick(probe_at.0 - 1)));
+    (cluster, slot)
+}
+
+/// Untried it is given up only if it may not be tried.
+#[test]
+fn a_pop_of_a_host_in_trouble_is_given_up_when_its_time_is_over() {
+    for (attempts, may_start, is_over, is_given_up, is_begun) in [
+        (0, false, false, false, false),
+        (0, true, false, false, true),
+        (0, true, true, false, true),
+        (0, false, true, true, false),
+        (1, true, true, true, false),
+        (1, true, false, false, true),
+    ] {
+        let over_at = START_MS + 1_000 + CallbackLimits::default().give_up_ms;
+        let tick = Tick(over_at - u64::from(!is_over));
+        let (mut cluster, slot) = troubled(tick + u64::from(!may_start));
+        cluster.now_ms = tick.0;
+        let now = cluster.now();
+        let shard = cluster.shard(0);
+        shard.records.get_mut(slot).attempts = attempts;
+        let mut outbox = Outbox::default();
+        shard.pop(now, slot, false, &mut outbox);
+        let case = (attempts, may_start, is_over);
+        assert_eq!(shard.counters.given_up, u64::from(is_given_up), "{case:?}");
+        assert_eq!(outbox.attempts.len(), usize::from(is_begun), "{case:?}");
+        if !is_given_up && !is_begun {
+            assert_eq!(shard.records.get(slot).state, State::BackingOff, "not in the host's row");
+        }
+        assert_eq!(shard.counters.waiting, 0);
+    }
+}
+
+/// What is tried for the first time at a host that is well is not overdue for the host's sake.
+#[test]
+fn only_a_pop_that_has_failed_or_is_held_back_counts_as_failing() {
+    for (attempts, is_failing) in [(0, false), (1, true)] {
+        let (mut cluster, first, _) = cluster();
+        let shard = cluster.shard(first);
+        let slot = shard.find(ID).expect("it is held");
+        shard.wheel.remove(&mut shard.links, slot);
+        shard.records.get_mut(slot).attempts = attempts;
+        let due = shard.records.get(slot).schedule().due(1);
+        cluster.now_ms = due.0;
+        let now = cluster.now();
+        let shard = cluster.shard(first);
+        shard.pop(now, slot, false, &mut Outbox::default());
+        assert_eq!(shard.oldest_failing.get(due), is_failing.then_some(due), "{attempts}");
+        assert_eq!(shard.counters.without_lane, 0);
+    }
+}
+
+#[test]
+fn each_look_at_a_pop_without_a_lane_is_counted() {
+    let mut cluster = Cluster::new(1, true);
+    let now = cluster.now();
+    let mut config = cluster.shard(0).config.clone();
+    config.callbacks.hosts_per_core_max = 4;
+    cluster.nodes[0].shard = Some(Shard::new(config, now));
+    cluster.hung = Some(0);
+    let content = content();
+    for host in 0..6 {
+        let authority = format!("host-{host}:80");
+        let definition = Definition { authority: &authority, ..definition((1, 1), 1, &content) };
+        let answer = cluster.ask(0, Request::Create(definition));
+        assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
+    }
+    cluster.run_until(1);
+    let begun = cluster.pops.len() as u64;
+    // A quarter of the lanes is kept for hosts that answer.
+    assert_eq!((begun, cluster.shard(0).counters.without_lane), (3, 3));
+    assert_eq!(cluster.shard(0).lanes(), 3);
+    cluster.run_until(2);
+    assert_eq!(cluster.shard(0).counters.without_lane, 6, "each is looked at once more");
+}
+
+/// In this window of 8 s or in the one before.
+#[test]
+fn the_oldest_pop_seen_failing_is_remembered_for_two_windows() {
+    let mut oldest = OldestFailing::default();
+    assert_eq!(oldest.get(Tick(1)), None);
+    oldest.see(Tick(30));
+    oldest.see(Tick(20));
+    oldest.see(Tick(40));
+    for (at, seen) in [(7_999, Some(20)), (8_000, Some(20)), (15_999, Some(20)), (16_000, None)] {
+        assert_eq!(oldest.get(Tick(at)), seen.map(Tick), "{at}");
+    }
+}
+
+/// It did nothing since it was dead. A timer now and then is given back to it all the same.
+#[test]
+fn a_returned_rank_that_has_shown_nothing_acts_only_if_nobody_else_can() {
+    for (carried, is_delivered, may_try, able, is_tried) in [
+        (0b11, true, false, 0b01, false),
+        (0b11, true, true, 0b11, true),
+        (0b11, false, false, 0b10, false),
+        (0b10, true, true, 0b10, false),
+        (0b01, true, true, 0b01, false),
+        (0b01, false, true, 0b01, false),
+    ] {
+        let (mut cluster, first, second) = cluster();
+        let returned = cluster.peer(first, second).expect("a member");
+        let tick = Tick(START_MS);
+        let shard = cluster.shard(first);
+        let record = *shard.records.get(shard.find(ID).expect("it is held"));
+        let list = shard.placements.get(record.placement).replicas;
+        shard.peers.returned(tick, returned, Liveness::Dead);
+        if !may_try {
+            shard.peers.may_try(tick);
+        }
+        let case = (carried, is_delivered, may_try);
+        assert_eq!(shard.able(tick, &list, (carried, 0b01), is_delivered), able, "{case:?}");
+        assert_eq!(shard.peers.may_try(tick), may_try && !is_tried, "{case:?}");
+    }
 }

@@ -167,11 +167,12 @@ impl Shard {
     /// Whether a pop that is due waits for what others say of it: then the slot, which is in no
     /// list, is filed to be looked at again.
     pub(super) fn waits_for_others(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) -> bool {
+        if self.peers.is_alone() {
+            return false;
+        }
         let record = *self.records.get(slot);
         let is_unheard = self.is_unheard(slot, record.id) && !is_planted(Bug::WokenCorePopsUnheard);
-        if self.peers.is_alone()
-            || !is_unheard && !self.questions.is_fresh(tick) && !self.may_be_anothers(tick, &record)
-        {
+        if !is_unheard && !self.questions.is_fresh(tick) && !self.may_be_anothers(tick, &record) {
             return false;
         }
         let known = self.questions.open.get(&record.id.0).copied();
@@ -551,3 +552,7 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "asking_tests.rs"]
+mod asking_tests;

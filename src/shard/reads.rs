@@ -7,7 +7,8 @@ use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::timer::definition::Content;
-use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy, decode_message};
+use crate::timer::version::{StateKey, Version};
+use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy, decode_message};
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView};
@@ -29,6 +30,11 @@ struct Waiting {
     listed: PeerSet,
     /// Whether somebody who may hold the timer could not be asked.
     is_unsure: bool,
+    /// The newest state of those that may have missed a write; who has it, if it is live: that one
+    /// is asked again if nobody knows better.
+    doubtful: Option<(StateKey, Option<PeerIndex>)>,
+    /// Its copy is what there is.
+    takes_doubtful: bool,
 }
 
 /// All reads of a shard that wait.
@@ -98,7 +104,17 @@ impl Shard {
             left = left.minus(self.peers.dead());
         }
         let id = target.id;
-        let waiting = Waiting { from, id, asked: own, asked_at, left, listed, is_unsure: false };
+        let waiting = Waiting {
+            from,
+            id,
+            asked: own,
+            asked_at,
+            left,
+            listed,
+            is_unsure: false,
+            doubtful: None,
+            takes_doubtful: false,
+        };
         self.ask_next(now, waiting, outbox)
     }
 
@@ -129,7 +145,15 @@ impl Shard {
     }
 
     fn ask_next(&mut self, now: Now, mut waiting: Waiting, outbox: &mut Outbox) -> Option<Answer> {
-        let able = waiting.left.intersection(self.peers.alive()).minus(self.peers.http());
+        let able_of =
+            |left: PeerSet| left.intersection(self.peers.alive()).minus(self.peers.http());
+        if able_of(waiting.left).is_empty()
+            && let Some((_, Some(peer))) = waiting.doubtful.take()
+        {
+            waiting.left = waiting.left.with(peer);
+            waiting.takes_doubtful = true;
+        }
+        let able = able_of(waiting.left);
         let first = able.intersection(waiting.listed);
         let Some(peer) = first.iter().chain(able.iter()).next() else {
             return Some(self.answer_without_others(now, &waiting));
@@ -177,7 +201,7 @@ impl Shard {
         let from = waiting.from;
         let answer = match result {
             Some(PeerResult::Found(mut bytes)) => match decode_message(&mut bytes) {
-                Ok(PeerMessage::Copy(copy)) => self.found(&copy),
+                Ok(PeerMessage::Copy(copy)) => self.fetched_by(now, waiting, peer, &copy, outbox),
                 _ => Some(Answer::NotFound),
             },
             Some(PeerResult::NotFound) => self.ask_next(now, waiting, outbox),
@@ -207,6 +231,32 @@ impl Shard {
         }
     }
 
+    /// A copy came. It answers, unless a newer state is known, or it may have missed a write and
+    /// others are still to be asked.
+    fn fetched_by(
+        &mut self,
+        now: Now,
+        mut waiting: Waiting,
+        peer: PeerIndex,
+        copy: &TimerCopy<'_>,
+        outbox: &mut Outbox,
+    ) -> Option<Answer> {
+        let Standing { id, version, sequence, .. } = copy.standing;
+        let key = StateKey { version: Version(version), sequence };
+        if let Some(slot) = self.find(id).filter(|slot| self.records.get(*slot).key() > key) {
+            return Some(self.answer_of(now, slot));
+        }
+        let newest = waiting.doubtful.map(|(newest, _)| newest);
+        let is_doubtful = copy.is_write || newest.is_some_and(|newest| newest > key);
+        if waiting.takes_doubtful || !is_doubtful {
+            return self.found(copy);
+        }
+        if newest.is_none_or(|newest| newest < key) {
+            waiting.doubtful = Some((key, copy.body.is_some().then_some(peer)));
+        }
+        self.ask_next(now, waiting, outbox)
+    }
+
     /// A copy that another node sent for a read: its start was turned into an age by the sender.
     fn found(&self, copy: &TimerCopy<'_>) -> Option<Answer> {
         let Some(body) = copy.body else { return Some(Answer::NotFound) };
@@ -231,9 +281,11 @@ impl Shard {
         })))
     }
 
-    /// The answer to a peer's fetch: a copy, or the tombstone of a rightful holder. It carries the
-    /// timer's age in place of its start, for the asking node knows nothing of our clock. A node
-    /// that may have missed something does not know enough itself.
+    /// The answer to a peer's fetch: the state held here. It carries the timer's age in place of
+    /// its start, for the asking node knows nothing of our clock. A node that may have missed
+    /// something does not know enough itself. One that has just started or woken may have heard of
+    /// an earlier state from others since, and a tombstone off the list is not told of writes: such
+    /// a copy is marked (`is_write`, which means nothing else here).
     pub(super) fn fetched(
         &mut self,
         now: Now,
@@ -245,11 +297,11 @@ impl Shard {
         }
         let record = *self.records.get(slot);
         let tick = now.mono.tick_floor();
-        if !record.is_live() && !self.is_latest(slot) {
-            return Err(PeerResult::NotFound);
-        }
+        let is_doubtful =
+            self.questions.is_fresh(tick) || !record.is_live() && !self.is_latest(slot);
         let now_ms = tick.0;
         let mut copy = self.copy_of(&record);
+        copy.is_write = is_doubtful;
         copy.start_ms = now_ms - copy.start_ms.min(now_ms);
         let mut bytes = Vec::new();
         PeerMessage::Copy(copy).encode(&mut bytes);

@@ -1,9 +1,10 @@
 //! What a read is answered, through every node.
 
-use super::effects::{Answer, Event, Request, Target};
+use super::effects::{Answer, Event, Outbox, Purpose, Request, Target};
 use super::harness_tests::{Cluster, FROM, content, definition};
 use crate::base::ids::TimerId;
-use crate::wire::peer_message::{PeerMessage, decode_message};
+use crate::cluster::detector::Liveness;
+use crate::wire::peer_message::{PeerMessage, PeerResult, decode_message};
 
 const IDS: std::ops::Range<u64> = 1..60;
 
@@ -62,6 +63,92 @@ fn a_tombstone_of_a_stand_in_does_not_hide_a_timer_that_was_written_anew() {
         assert_eq!(cluster.holders(id).len(), 2);
     }
     cluster.audit();
+}
+
+/// It was told of an earlier state by others after its start, and missed a write by milliseconds:
+/// who wrote did not know yet that it is back.
+#[test]
+fn what_a_node_holds_that_has_just_started_hides_nothing_newer() {
+    for is_deleted in [true, false] {
+        let mut cluster = Cluster::new(3, true);
+        for id in IDS.map(TimerId) {
+            let [first, second, third] = cluster.list(id)[..] else { panic!("three nodes") };
+            put(&mut cluster, third, id, 600);
+            if is_deleted {
+                delete(&mut cluster, third, id);
+            }
+            let until = cluster.now().mono.tick_floor() + 1_000;
+            cluster.shard(first).questions.be_fresh(until);
+            cluster.cut(first, second, true);
+            cluster.believe(second, first, Liveness::Suspect);
+            put(&mut cluster, second, id, 700);
+            let answer = cluster.ask(third, Request::Read(target(id)));
+            let Answer::Found(view) = answer else { panic!("{id:?}: {answer:?}") };
+            assert_eq!(view.interval_ms, 700_000, "{id:?}");
+            cluster.cut(first, second, false);
+            cluster.believe(second, first, Liveness::Alive);
+        }
+    }
+}
+
+/// A node that has just returned is on the list again and holds what it was told before the delete;
+/// the tombstones of the others do not answer by themselves, as they know the list without it.
+#[test]
+fn a_newer_tombstone_answers_before_an_older_copy_of_a_node_that_has_just_started() {
+    let mut cluster = Cluster::new(4, true);
+    for id in IDS.map(TimerId) {
+        let list = cluster.list(id);
+        let [first, second, third] = list[..] else { panic!("three of four nodes") };
+        let other = (0..4).find(|node| !list.contains(node)).expect("the fourth");
+        let three = Target { id, factor: Some(3), filter: None };
+        let content = content();
+        let update = Request::Update(three, definition((600, 600), 3, &content));
+        assert!(matches!(cluster.ask(other, update), Answer::Done { .. }));
+        cluster.cut(first, second, true);
+        cluster.cut(first, third, true);
+        cluster.cut(first, other, true);
+        for node in [second, third, other] {
+            cluster.believe(node, first, Liveness::Dead);
+        }
+        let answer = cluster.ask(second, Request::Delete(three));
+        assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
+        let until = cluster.now().mono.tick_floor() + 1_000;
+        cluster.shard(first).questions.be_fresh(until);
+        for node in [second, third, other] {
+            cluster.cut(first, node, false);
+            cluster.believe(node, first, Liveness::Alive);
+        }
+        for node in [second, third, other] {
+            assert_eq!(cluster.ask(node, Request::Read(three)), Answer::NotFound, "{id:?} {node}");
+        }
+        cluster.shard(first).questions = super::questions::Questions::default();
+    }
+}
+
+/// Nobody else has what was written through it.
+#[test]
+fn what_only_a_node_holds_that_has_just_started_is_read_all_the_same() {
+    let mut cluster = Cluster::new(3, true);
+    let one = |id| Target { id, factor: Some(1), filter: None };
+    for id in IDS.map(TimerId) {
+        let holder = cluster.list(id)[0];
+        let until = cluster.now().mono.tick_floor() + 1_000;
+        cluster.shard(holder).questions.be_fresh(until);
+        let content = content();
+        let definition = definition((700, 700), 1, &content);
+        assert!(matches!(
+            cluster.ask(holder, Request::Update(one(id), definition)),
+            Answer::Done { .. }
+        ));
+        for node in 0..3 {
+            let answer = cluster.ask(node, Request::Read(one(id)));
+            assert!(matches!(answer, Answer::Found(_)), "{id:?} {node}: {answer:?}");
+        }
+        assert!(matches!(cluster.ask(holder, Request::Delete(one(id))), Answer::Done { .. }));
+        for node in 0..3 {
+            assert_eq!(cluster.ask(node, Request::Read(one(id))), Answer::NotFound);
+        }
+    }
 }
 
 /// The same when a node joins.
@@ -154,4 +241,46 @@ fn a_holder_that_has_missed_nothing_answers_reads_by_itself() {
     cluster.answers.clear();
     cluster.handle(0, Event::Request { from: FROM, request: Request::Read(target(id)) });
     assert!(matches!(cluster.answers[..], [Answer::Found(_)]), "{:?}", cluster.answers);
+}
+
+#[test]
+fn only_an_answer_of_whom_the_read_waits_for_counts() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let outside = cluster.list(id)[2];
+    let (now, request) = (cluster.now(), Request::Read(target(id)));
+    let shard = cluster.shard(outside);
+    let mut outbox = Outbox::default();
+    shard.handle(now, Event::Request { from: FROM, request }, &mut outbox);
+    let [asked] = &outbox.to_peers[..] else { panic!("one is asked first") };
+    let (peer, purpose) = (asked.peer, asked.purpose);
+    let Purpose::Read { place, generation } = purpose else { panic!("{purpose:?}") };
+    let earlier = Purpose::Read { place, generation: generation.wrapping_sub(1) };
+    let others = shard.peers.not_dead().without(peer).without(shard.peers.own());
+    let other = others.iter().next().expect("of three");
+    for (peer, purpose, counts) in
+        [(peer, earlier, false), (other, purpose, false), (peer, purpose, true)]
+    {
+        let mut outbox = Outbox::default();
+        let result = PeerResult::NotFound;
+        shard.handle(now, Event::PeerResult { peer, purpose, result }, &mut outbox);
+        let is_silent = outbox.replies.is_empty() && outbox.to_peers.is_empty();
+        assert_eq!(is_silent, !counts, "{purpose:?}");
+    }
+}
+
+/// A tombstone of before stays, on the list of those who hold the timer now.
+#[test]
+fn a_tombstone_is_left_to_those_that_hold_the_timer_now() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let [first, second, third] = cluster.list(id)[..] else { panic!("three") };
+    delete(&mut cluster, first, id);
+    let hashes = [second, third].map(|node| cluster.shard(node).peers.own_hash());
+    let shard = cluster.shard(first);
+    let placement = shard.placement(hashes.into_iter().collect(), Default::default(), 2);
+    shard.leave_to_others(id, &placement);
+    let record = *shard.records.get(shard.find(id).expect("a tombstone"));
+    assert!(!record.is_live());
+    assert_eq!(*shard.placements.get(record.placement), placement);
 }

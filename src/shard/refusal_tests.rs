@@ -275,3 +275,46 @@ fn a_create_that_one_replica_refuses_leaves_nothing_at_the_others() {
     assert_eq!(cluster.pops, []);
     cluster.audit();
 }
+
+#[test]
+fn who_stands_in_for_this_node_is_known_while_it_has_no_room() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let own = cluster.list(id)[0];
+    let (hash, now) = (cluster.shard(own).peers.own_hash(), cluster.now().mono.tick_floor());
+    let shard = cluster.shard(own);
+    assert_eq!(shard.standing_in_for_own(id, 2), None);
+    shard.full_at = Some(now);
+    let stand_ins = shard.standing_in_for_own(id, 2).expect("it has no room");
+    assert!(stand_ins.len() == 2 && !stand_ins.contains(hash), "{stand_ins:?}");
+}
+
+/// It is placed on one only where the others do not suffice.
+#[test]
+fn a_new_timer_is_not_offered_to_a_node_that_is_known_to_have_no_room() {
+    for (factor, is_asked) in [(2, false), (3, true)] {
+        let mut cluster = Cluster::new(3, true);
+        let full = cluster.peer(0, 2).expect("a member");
+        let until = cluster.now().mono.tick_floor() + 10_000;
+        cluster.shard(0).peers.note_full(full, until);
+        (0..20).for_each(|_| {
+            cluster.create(0, (100, 100), factor);
+        });
+        let told = cluster.shard(2).counters().peer_messages;
+        assert_eq!(told, if is_asked { 20 } else { 0 }, "factor {factor}");
+    }
+}
+
+/// What it has no room for is a tombstone.
+#[test]
+fn a_delete_of_a_timer_that_a_full_node_cannot_hold_is_done() {
+    let mut cluster = with_full(2, 1);
+    for id in (0..5).map(TimerId) {
+        let target = Target { id, factor: Some(2), filter: None };
+        let answer = cluster.ask(0, Request::Delete(target));
+        assert!(matches!(answer, Answer::Done { id: done, .. } if done == id), "{answer:?}");
+        let counters = *cluster.shard(0).counters();
+        assert_eq!((counters.replicated, counters.refused), (id.0 + 1, 0));
+        assert_eq!(cluster.shard(0).writes.len(), 0);
+    }
+}

@@ -37,7 +37,13 @@ impl Shard {
         request: Request<'_>,
         outbox: &mut Outbox,
     ) {
+        let is_clients = matches!(
+            request,
+            Request::Create(_) | Request::Update(..) | Request::Delete(_) | Request::Read(_)
+        );
         let answer = match request {
+            // What it took would be lost with it; what it does not hold, others may.
+            _ if is_clients && self.peers.view.has_left() => Err(Refusal::HasLeft),
             Request::Create(definition) => self.create(now, from, &definition, outbox),
             Request::Update(target, definition) => {
                 self.update(now, from, target, &definition, outbox)

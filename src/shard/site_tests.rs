@@ -438,3 +438,17 @@ fn what_a_site_is_told_goes_to_those_of_it_that_have_room() {
         assert_eq!(ids.iter().filter(|id| is_held(id)).count(), 20, "factor {factor}");
     }
 }
+
+/// Long after its sites were last away: they have heard of it.
+#[test]
+fn a_tombstone_ends_in_its_time_when_no_site_was_away() {
+    let mut sites = Sites::new();
+    sites.run_until(130);
+    let id = sites.create(0, (10, 10), 2);
+    sites.delete(0, id, 2);
+    let stays_s = sites.shards[0].tombstone_ms(10_000) / 1_000;
+    sites.run_until(129 + stays_s);
+    assert!(sites.shards.iter().all(|shard| shard.find(id).is_some()));
+    sites.run_until(132 + stays_s);
+    assert!(sites.shards.iter().all(|shard| shard.find(id).is_none()), "{stays_s}");
+}

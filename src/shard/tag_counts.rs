@@ -324,7 +324,7 @@ impl TagCounts {
             let counted = &self.tags[place];
             counted.held == 0 && !counted.is_changed
         })?;
-        self.hand = found % names;
+        self.hand = found;
         Some(found as u32)
     }
 

@@ -222,6 +222,24 @@ fn known_tags_cost_no_allocation() {
 }
 
 #[test]
+fn names_that_come_and_go_take_no_memory() {
+    let mut counts = TagCounts::new(4, 1);
+    let mut bytes = None;
+    for number in 1_000..2_000_u64 {
+        let name = format!("NAME-{number}");
+        enter(&mut counts, &[tag(&name, 1)], number);
+        changes(&mut counts);
+        counts.leave(ONE, &[tag(&name, 1)], Tick(number));
+        changes(&mut counts);
+        if number == 1_010 {
+            bytes = Some(counts.bytes());
+        }
+    }
+    assert_eq!((counts.overflow(), Some(counts.bytes())), (0, bytes));
+    assert_eq!(counts.name_bytes, 4 * "NAME-1000".len());
+}
+
+#[test]
 fn bytes_are_tables_lists_and_names() {
     let mut counts = TagCounts::new(8, 1);
     let changes_reserved = counts.changed.capacity();

@@ -208,6 +208,32 @@ fn a_node_that_has_just_started_answers_no_write_alone() {
     assert!(matches!(cluster.answers[..], [Answer::Done { .. }]), "{:?}", cluster.answers);
 }
 
+/// A node that is taken out of its cluster keeps nothing: it ends, and what it has with it.
+#[test]
+fn a_node_that_has_left_answers_no_write_alone() {
+    let mut cluster = Cluster::new(3, true);
+    let id = (1..).map(TimerId).find(|id| cluster.list(*id)[0] == 0).expect("one in three");
+    let content = content();
+    let update = || Request::Update(target(id, 1), definition((100, 100), 1, &content));
+    cluster.mute = Some(0);
+    cluster.handle(2, Event::Request { from: FROM, request: update() });
+    assert_eq!(cluster.answers, [], "it waits for the holder");
+    let former = cluster.nodes[2].view.clone();
+    cluster.nodes[2].view = cluster.view_of(2, 0, Some(&former));
+    let view = cluster.nodes[2].view.clone();
+    cluster.handle(2, Event::View(view));
+    for (at, peer, purpose, _) in std::mem::take(&mut cluster.unheard) {
+        cluster.handle(at, Event::PeerUnheard { peer, purpose });
+    }
+    assert_eq!(cluster.answers, [Answer::Refused(Refusal::NoReplica)], "the one that waited");
+    let create = Request::Create(definition((100, 100), 1, &content));
+    let (delete, read) = (Request::Delete(target(id, 1)), Request::Read(target(id, 1)));
+    for request in [update(), create, delete, read] {
+        assert_eq!(cluster.ask(2, request), Answer::Refused(Refusal::HasLeft));
+    }
+    assert_eq!(cluster.shard(2).counters().timers, 0);
+}
+
 /// By default 3 s until a node is declared dead, and 5 s more.
 #[test]
 fn a_write_waits_for_eight_seconds_and_not_a_millisecond_longer() {
@@ -222,6 +248,7 @@ fn a_write_waits_for_eight_seconds_and_not_a_millisecond_longer() {
     cluster.shard(0).end_writes(Tick(START_MS + 8_000), &mut outbox);
     let answers: Vec<_> = outbox.replies.into_iter().map(|reply| reply.answer).collect();
     assert_eq!(answers, [Answer::Refused(Refusal::Unanswered)]);
+    assert_eq!(cluster.shard(0).counters().refused, 1);
     let peer = cluster.peer(0, 1).expect("a member");
     let (liveness, dialect) = (Liveness::Dead, Dialect::Frames);
     cluster.handle(0, Event::Peer { peer, liveness, dialect, has_gaps: false });
@@ -309,5 +336,51 @@ fn a_peer_without_room_is_heard_of_from_others() {
         told(&mut cluster, 0, 1, &PeerMessage::NoRoom { id: TimerId(7), at });
         let now = cluster.now().mono.tick_floor();
         assert_eq!(cluster.shard(0).peers.full(now).iter().collect::<Vec<_>>(), full);
+    }
+}
+
+#[test]
+fn writes_that_others_have_are_counted() {
+    let mut cluster = Cluster::new(2, true);
+    for written in 1..=3 {
+        cluster.create(0, (100, 100), 2);
+        let counters = *cluster.shard(0).counters();
+        assert_eq!((counters.replicated, counters.refused), (written, 0));
+    }
+    // Of this timer the node is no holder, and the only one is dead.
+    let id = (0..100).map(TimerId).find(|id| cluster.list(*id)[0] == 1).expect("half of them");
+    cluster.mute = Some(1);
+    let content = content();
+    let request = Request::Update(target(id, 1), definition((100, 100), 1, &content));
+    cluster.answers.clear();
+    cluster.handle(0, Event::Request { from: FROM, request });
+    assert_eq!(cluster.answers, []);
+    cluster.end_of_silence(false);
+    assert!(matches!(cluster.answers[..], [Answer::Done { .. }]), "{:?}", cluster.answers);
+}
+
+/// It is as old as the delete, however many pops there had been. A node is away that may have a
+/// copy.
+#[test]
+fn the_tombstone_of_a_delete_is_held_from_the_delete_on() {
+    for (early_ms, stays) in [(1, true), (0, false)] {
+        let mut cluster = Cluster::new(2, true);
+        let (id, content) = (TimerId(7), content());
+        let request = Request::Update(target(id, 2), definition((10, 100), 2, &content));
+        cluster.ask(0, request);
+        cluster.run_until(12);
+        assert_eq!(cluster.pops.len(), 1);
+        cluster.ask(0, Request::Delete(target(id, 2)));
+        let deleted_ms = cluster.now_ms;
+        cluster.believe(0, 1, Liveness::Suspect);
+        let shard = cluster.shard(0);
+        let slot = shard.find(id).expect("a tombstone");
+        shard.wheel.remove(&mut shard.links, slot);
+        let held_ms = shard.tombstone_ms(10_000) + shard.config.cluster.tombstone_hold_ms;
+        cluster.now_ms = deleted_ms + held_ms - early_ms;
+        let now = cluster.now();
+        let shard = cluster.shard(0);
+        shard.end_tombstone(now, slot);
+        assert_eq!(shard.find(id).is_some(), stays, "{early_ms}");
     }
 }

@@ -499,6 +499,16 @@ impl Shard {
         outbox.replies.push(Reply { to, answer });
     }
 
+    /// Refuses a write when this node has left: those that were to hold the timer are no peers any
+    /// more, and this node is none of them.
+    fn leave_unwritten(&mut self, place: u32, outbox: &mut Outbox) {
+        let Some(mut write) = self.writes.take(place) else { return };
+        self.writes.recycle(std::mem::take(&mut write.message));
+        self.counters.refused += u64::from(write.from.is_some());
+        let answer = Answer::Refused(Refusal::NoReplica);
+        outbox.replies.extend(write.from.map(|to| Reply { to, answer }));
+    }
+
     /// Makes a write again, with the factor of the timer held: above the version `seen` that it
     /// lost against, or (`None`: those that were to hold it are dead) as the write that it is. For
     /// these may have it, and pop it, and be only cut off: then what all know of it is merged.
@@ -509,10 +519,12 @@ impl Shard {
         (seen, factor): (Option<Version>, u8),
         outbox: &mut Outbox,
     ) {
+        if self.peers.view.has_left() {
+            return self.leave_unwritten(place, outbox);
+        }
         let Some(mut write) = self.writes.take(place) else { return };
         let message = std::mem::take(&mut write.message);
-        let mut input = &message[..];
-        let Ok(PeerMessage::Copy(copy)) = decode_message(&mut input) else {
+        let Ok(PeerMessage::Copy(copy)) = decode_message(&mut &message[..]) else {
             unreachable!("the message was encoded here");
         };
         let made = Version(copy.standing.version);
@@ -592,3 +604,7 @@ impl NewWrite<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "waiting_tests.rs"]
+mod waiting_tests;

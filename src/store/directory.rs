@@ -7,17 +7,19 @@ const LEAF_LOG2: u32 = 9;
 const LEAF: usize = 1 << LEAF_LOG2;
 
 /// Elements numbered 0, 1, 2 ..., added at the end only.
-pub(super) struct Directory<T> {
+pub(crate) struct Directory<T> {
     leaves: Vec<Vec<T>>,
+    /// What they take.
+    bytes: usize,
 }
 
 impl<T> Directory<T> {
-    pub(super) const fn new() -> Self {
-        Self { leaves: Vec::new() }
+    pub(crate) const fn new() -> Self {
+        Self { leaves: Vec::new(), bytes: 0 }
     }
 
     /// Adds an element; moves fewer than 512 others.
-    pub(super) fn push(&mut self, element: T) {
+    pub(crate) fn push(&mut self, element: T) {
         match self.leaves.last_mut() {
             Some(leaf) if leaf.len() < LEAF => leaf.push(element),
             Some(_) => {
@@ -27,20 +29,22 @@ impl<T> Directory<T> {
             }
             None => self.leaves.push(vec![element]),
         }
+        let elements: usize = self.leaves.iter().map(Vec::capacity).sum();
+        self.bytes = self.leaves.capacity() * size_of::<Vec<T>>() + elements * size_of::<T>();
     }
 
     #[inline]
-    pub(super) fn get(&self, at: usize) -> Option<&T> {
+    pub(crate) fn get(&self, at: usize) -> Option<&T> {
         self.leaves.get(at >> LEAF_LOG2)?.get(at % LEAF)
     }
 
     #[inline]
-    pub(super) fn last_mut(&mut self) -> Option<&mut T> {
+    pub(crate) fn last_mut(&mut self) -> Option<&mut T> {
         self.leaves.last_mut()?.last_mut()
     }
 
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self.leaves.last() {
             Some(last) => (self.leaves.len() - 1) * LEAF + last.len(),
             None => 0,
@@ -48,9 +52,9 @@ impl<T> Directory<T> {
     }
 
     /// Bytes held, without what the elements own.
-    pub(super) fn bytes(&self) -> usize {
-        let leaves: usize = self.leaves.iter().map(Vec::capacity).sum();
-        self.leaves.capacity() * size_of::<Vec<T>>() + leaves * size_of::<T>()
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 

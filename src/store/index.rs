@@ -215,6 +215,15 @@ mod tests {
     }
 
     #[test]
+    fn neighbours_share_a_table() {
+        let index = Index::new(512, 43);
+        let block = |number: u64, at: u64| index.segment_of(number << NEIGHBOURS_BITS | at);
+        let last = (1 << NEIGHBOURS_BITS) - 1;
+        assert!((0..100).all(|number| block(number, 0) == block(number, last)));
+        assert!((0..100).any(|number| block(number, last) != block(number + 1, 0)));
+    }
+
+    #[test]
     fn the_seed_changes_the_order() {
         let (one, other) = (Index::new(1024, 1), Index::new(1024, 2));
         let keys = (0..1000_u64).map(|number| number << NEIGHBOURS_BITS);

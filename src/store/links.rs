@@ -326,6 +326,16 @@ mod tests {
         assert_eq!(links.bytes(), 3 * CHUNK_SLOTS * 16 + 2 * 4 * 24);
     }
 
+    #[test]
+    fn where_there_is_room_none_is_made() {
+        let mut links = links_for(CHUNK_SLOTS as u32 + 7);
+        let (bytes, slots) = (links.bytes(), [0, CHUNK_SLOTS as u32 - 1, CHUNK_SLOTS as u32 + 6]);
+        for _ in 0..CHUNK_SLOTS {
+            slots.into_iter().for_each(|slot| links.ensure(Slot(slot)));
+        }
+        assert_eq!(links.bytes(), bytes);
+    }
+
     proptest! {
            /// Slots wander between the wheel and two lists; each is in one place only, lists keep
            /// their order.

@@ -7,7 +7,7 @@ pub mod payloads;
 pub mod slab;
 pub mod wheel;
 
-mod directory;
+pub(crate) mod directory;
 mod occupancy;
 mod places;
 #[cfg(test)]

@@ -74,8 +74,8 @@ impl Payloads {
     /// What a payload of `len` bytes will add to [`used_bytes`](Self::used_bytes).
     pub fn cost_bytes(len: usize) -> usize {
         match len {
-            0 => 0,
             1..=CLASS_BYTES_MAX => class_bytes(class_of(len)),
+            // None, or a place of its own.
             _ => len,
         }
     }
@@ -279,6 +279,20 @@ mod tests {
         let payload = payloads.insert(b"once");
         payloads.remove(payload);
         payloads.get(payload);
+    }
+
+    #[test]
+    fn the_longest_of_the_classes_and_the_first_beyond_are_read_and_freed() {
+        let mut payloads = Payloads::new();
+        let of = |len: usize| (0..len).map(|at| at as u8).collect::<Vec<u8>>();
+        let lens = [CLASS_BYTES_MAX - 1, CLASS_BYTES_MAX, CLASS_BYTES_MAX + 1];
+        let held = lens.map(|len| payloads.insert(&of(len)));
+        for (payload, len) in held.into_iter().zip(lens) {
+            assert_eq!(payloads.get(payload), of(len));
+        }
+        assert_eq!(payloads.used_bytes(), 3 * CLASS_BYTES_MAX + 1);
+        held.into_iter().for_each(|payload| payloads.remove(payload));
+        assert_eq!(payloads.used_bytes(), 0);
     }
 
     #[test]

@@ -78,6 +78,7 @@ pub struct Wheel {
     /// Everything due before this tick is popped, and this tick's share of draining is done.
     tick: u64,
     len: u64,
+    bytes: usize,
 }
 
 impl Wheel {
@@ -97,14 +98,18 @@ impl Wheel {
             shift,
             occupied: Occupancy::new(2 * slots),
         };
+        let levels = [
+            level(0, g0, 0),
+            level(2 * g0, g1, g0.ilog2()),
+            level(2 * (g0 + g1), g2, g0.ilog2() + g1.ilog2()),
+        ];
+        let (heads, coarse_lens) = (vec![NIL; buckets], vec![0; buckets - 2 * g0]);
+        let bitmaps: usize = levels.iter().map(|level| level.occupied.bytes()).sum();
         Self {
-            levels: [
-                level(0, g0, 0),
-                level(2 * g0, g1, g0.ilog2()),
-                level(2 * (g0 + g1), g2, g0.ilog2() + g1.ilog2()),
-            ],
-            heads: vec![NIL; buckets].into(),
-            coarse_lens: vec![0; buckets - 2 * g0].into(),
+            bytes: bitmaps + (heads.len() + coarse_lens.len()) * size_of::<u32>(),
+            levels,
+            heads: heads.into(),
+            coarse_lens: coarse_lens.into(),
             tick: now.0,
             len: 0,
         }
@@ -212,8 +217,7 @@ impl Wheel {
 
     /// Bytes held, links not counted.
     pub fn bytes(&self) -> usize {
-        let bitmaps: usize = self.levels.iter().map(|level| level.occupied.bytes()).sum();
-        bitmaps + (self.heads.len() + self.coarse_lens.len()) * size_of::<u32>()
+        self.bytes
     }
 
     /// Pops what is due at the tick where the wheel stands and refiles what was re-armed to a later
@@ -252,13 +256,14 @@ impl Wheel {
         }
     }
 
-    /// The first tick after the present one at which there is something to pop or to drain. A drain
-    /// that goes on may skip at most `sleep_max` ticks, and as many as make no large step.
+    /// The first tick at which there is something to pop or to drain; the bucket of the present one
+    /// is empty. A drain that goes on may skip at most `sleep_max` ticks, and as many as make no
+    /// large step.
     #[inline]
     fn next_event(&self, sleep_max: u64) -> Option<u64> {
         let [finest, middle, coarsest] = &self.levels;
-        let next = self.tick + 1;
-        let due = finest.occupied.distance_from(finest.at(next)).map(|distance| next + distance);
+        let due = finest.occupied.distance_from(finest.at(self.tick));
+        let due = due.map(|distance| self.tick + distance);
         let drains = [middle, coarsest].map(|level| self.next_drain(level, sleep_max));
         [due, drains[0], drains[1]].into_iter().flatten().min()
     }

@@ -211,6 +211,15 @@ fn a_step_may_begin_a_window_of_two_levels() {
     run(Geometry::TINY, 0, vec![Step::Set(0, 512), Step::Sleep(20)]);
 }
 
+/// Windows are counted from tick 0, however far that is.
+#[test]
+fn a_wheel_may_stand_at_a_large_power_of_two() {
+    for shift in [32, 42, 47] {
+        let steps = vec![Step::Set(0, 3 << 22), Step::Set(1, 3 << 12), Step::Sleep(20)];
+        run(Geometry::PRODUCTION, 1 << shift, steps);
+    }
+}
+
 /// Entries moved by single ticks of a wheel that is kept at `timers` timers spread evenly over
 /// `horizon_ms`, from shortly before a window of level 2 begins.
 struct Load {
@@ -273,12 +282,14 @@ fn a_herd_trickles_down() {
         links.ensure(Slot(slot));
         wheel.insert(&mut links, Slot(slot), Tick(after));
     }
-    let mut due = Vec::new();
+    let (mut due, mut moved) = (Vec::new(), 0);
     for now in 1..after {
         let advanced = wheel.advance(&mut links, Tick(now), 256, &mut due);
         assert!(advanced.caught_up && due.is_empty());
         assert!(advanced.moved <= u64::from(timers).div_ceil(4096));
+        moved += advanced.moved;
     }
+    assert_eq!(moved, u64::from(timers), "each goes down a level once");
     for call in 1..=timers.div_ceil(256) {
         let advanced = wheel.advance(&mut links, Tick(after + u64::from(call)), 256, &mut due);
         assert_eq!(due.len(), timers.min(call * 256) as usize);

@@ -63,7 +63,7 @@ impl OwnedDefinition {
 pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut Vec<u8>) {
     assert!(target.len() <= URI_TOLD_BYTES_MAX, "the URI parser bounds the target");
     let tag_bytes: usize = tags.iter().map(|tag| TAG_HEADER_BYTES + tag.kind.len()).sum();
-    out.reserve(HEADER_BYTES + target.len() + tag_bytes + opaque.len());
+    out.reserve([HEADER_BYTES, target.len(), tag_bytes, opaque.len()].iter().sum());
     out.extend_from_slice(&(target.len() as u16).to_le_bytes());
     out.extend_from_slice(&(tag_bytes as u16).to_le_bytes());
     out.extend_from_slice(target.as_bytes());

@@ -136,4 +136,17 @@ mod tests {
         let second = minter.mint(WallMs(8_999_900)).expect("fresh");
         assert!(second > first);
     }
+
+    #[test]
+    fn every_bit_of_a_salt_below_the_ids_of_a_millisecond_counts() {
+        let first = |salt: u64| {
+            let minter = minters(1, WallMs(0)).remove(0);
+            minter.salted(salt).mint(WallMs(0)).expect("the first of many")
+        };
+        let bits = (0..IDS_PER_MS.ilog2()).map(|bit| first(1 << bit));
+        let mut seen: HashSet<TimerId> = bits.collect();
+        seen.insert(first(0));
+        assert_eq!(seen.len(), IDS_PER_MS.ilog2() as usize + 1);
+        assert_eq!(first(IDS_PER_MS), first(0));
+    }
 }

@@ -127,12 +127,12 @@ impl Clock {
                 self.forward(now.mono, told.0.saturating_mul(MS).min(least_ns));
                 return Seen::RefusedMs(step_ms);
             }
-        } else if followed_ns > most_ns {
+        } else if let Some(back_ns) = followed_ns.checked_sub(most_ns) {
             self.follow(now.mono, most_ns);
-            let step_ms = (followed_ns - most_ns) / MS;
+            let step_ms = back_ns / MS;
             // Less is what every clock does that is kept right.
             if step_ms > 0 {
-                self.set_back_ns = self.set_back_ns.saturating_add(followed_ns - most_ns);
+                self.set_back_ns = self.set_back_ns.saturating_add(back_ns);
                 return Seen::BackMs(step_ms);
             }
         }

@@ -472,4 +472,38 @@ mod tests {
         assert_eq!(server.take().expect("it serves").unix_ms(), first + 5_000);
         assert!(server.file.unix_ms() <= first + 5_000 + SETTINGS.window_ms / 6);
     }
+
+    #[test]
+    fn a_tick_before_its_time_does_nothing_and_one_on_time_does() {
+        let mut server = Server::start(0, Timestamp(7));
+        assert!(server.store());
+        let wake_at = server.keeper.wake_at();
+        for (at, is_done) in [(MonoNs(wake_at.0 - 1), false), (wake_at, true)] {
+            let now = Now { mono: at, ..server.now() };
+            let mut effects = Vec::new();
+            let last = server.oracle.last();
+            server.keeper.handle(now, FileEvent::Tick { last }, &mut effects);
+            assert_eq!(!effects.is_empty(), is_done, "{effects:?}");
+        }
+        assert!(server.keeper.wake_at() > wake_at);
+    }
+
+    #[test]
+    fn a_tick_before_the_file_is_read_does_nothing() {
+        let mut keeper = Standalone::new(SETTINGS);
+        let mut effects = Vec::new();
+        let now = Now { mono: keeper.wake_at(), wall: WallMs(WALL_MS) };
+        keeper.handle(now, FileEvent::Tick { last: Timestamp(0) }, &mut effects);
+        assert!(effects.is_empty(), "{effects:?}");
+    }
+
+    #[test]
+    fn a_store_that_takes_long_is_the_only_one() {
+        let mut server = Server::start(0, Timestamp(7));
+        let storing = server.storing;
+        assert!(storing.is_some());
+        server.run(20_000, false);
+        assert_eq!((server.storing, server.take()), (storing, Err(Refusal::NotServing)));
+        assert!(server.store() && server.take().is_err(), "its bound is of long ago");
+    }
 }

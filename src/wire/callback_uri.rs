@@ -93,16 +93,16 @@ fn parse(uri: &str) -> Result<CallbackUri<'_>, UriError> {
         return Err(UriError("expected visible ASCII, got a space, a control or another byte"));
     }
     let rest = after_scheme(uri)?;
-    let authority_bytes =
-        rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
-    let (authority, local) = rest.split_at(authority_bytes);
-    let target = match local.bytes().position(|byte| byte == b'#') {
-        Some(fragment_at) => &local[..fragment_at],
-        None => local,
-    };
-    if authority.bytes().any(|byte| byte == b'@') {
+    let is_end = |byte| matches!(byte, b'/' | b'?' | b'#' | b'@');
+    let (authority, local) = rest.split_at(rest.bytes().position(is_end).unwrap_or(rest.len()));
+    if local.starts_with('@') {
         return Err(UriError("user information is not allowed"));
     }
+    // As above: few have a fragment.
+    let target = match local.bytes().fold(false, |found, byte| found | (byte == b'#')) {
+        true => local.split_once('#').map_or(local, |(target, _)| target),
+        false => local,
+    };
     let (host, port) = split_authority(authority)?;
     Ok(CallbackUri { authority, host, port, target })
 }

@@ -133,6 +133,9 @@ fn nothing_is_lost_between_two_of_ours() {
     // An original reads whole seconds: 2 s, as often as 1.001 s fit into 60.06 s.
     let for_originals = r#""interval":2,"repeat-for":120,"#;
     assert!(written(&ours).contains(for_originals), "{}", written(&ours));
+    // Not even one interval fits into this.
+    let short = written(&InternalTimer { interval_ms: 1_500, repeat_for_ms: 1_200, ..watched() });
+    assert!(short.contains(r#""interval":2,"repeat-for":2,"#), "{short}");
     for ms in [1, 999, 1_000, INTERVAL_MS_MAX - 1, INTERVAL_MS_MAX] {
         let timer = InternalTimer { interval_ms: ms, repeat_for_ms: ms, ..watched() };
         with_document(&written(&timer), |document| {

@@ -263,6 +263,22 @@ mod tests {
     }
 
     #[test]
+    fn frames_without_a_body_are_read_however_they_are_cut() {
+        let bytes = frame(FrameKind::Messages, 0, 7, b"").repeat(3);
+        for cut in 0..bytes.len() {
+            let (mut reader, mut frames) = (FrameReader::default(), 0);
+            for part in [&bytes[..cut], &bytes[cut..]] {
+                let read = reader.read(part, |_| {
+                    frames += 1;
+                    Ok::<(), FrameError>(())
+                });
+                assert!(read.is_ok(), "{cut}");
+            }
+            assert_eq!(frames, 3, "{cut}");
+        }
+    }
+
+    #[test]
     fn every_bit_is_watched() {
         let bytes = frame(FrameKind::Messages, 1, 7, b"hello");
         for bit in 0..bytes.len() * 8 {

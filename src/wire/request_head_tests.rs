@@ -121,6 +121,13 @@ fn host() {
     assert_eq!(status("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n"), 400);
     assert!(parse("GET / HTTP/1.0\r\n\r\n").is_http10);
     assert_eq!(parse("GET / HTTP/1.1\r\nHost:\r\n\r\n").path, "/", "an empty Host is a Host");
+    let with_host = |host: &str| format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    for host in ["node-1.example:7253", "10.0.0.1", "[fe80::1]:80"] {
+        assert_eq!(parse(&with_host(host)).path, "/", "{host}");
+    }
+    for no_host in ["a b", "a/b", "a@b", "a,b", "a?b", "a#b", "\u{e9}"] {
+        assert_eq!(status(with_host(no_host)), 400, "{no_host}");
+    }
 }
 
 #[test]
@@ -228,6 +235,19 @@ fn empty_lines_before_the_request() {
     assert_eq!(parse(&text).head_bytes, text.len());
     assert_eq!(parse_request_head(b"\r\n\r", HEADER_BYTES_MAX), Ok(None));
     assert_eq!(status("\r\n".repeat(5)), 400);
+}
+
+#[test]
+fn a_method_has_so_many_letters_and_no_more() {
+    let request = |letters: usize| with("").replacen("POST", &"M".repeat(letters), 1);
+    assert_eq!(parse(&request(32)).method, Method::Other);
+    assert_eq!(status(request(33)), 400);
+    // Before it has ended; empty lines before it do not count.
+    for empty in ["", "\r\n\r\n"] {
+        let begun = |letters: usize| format!("{empty}{}", "M".repeat(letters));
+        assert_eq!(parse_request_head(begun(32).as_bytes(), HEADER_BYTES_MAX), Ok(None));
+        assert_eq!(status(begun(33)), 400);
+    }
 }
 
 #[test]

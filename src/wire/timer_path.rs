@@ -195,6 +195,7 @@ mod tests {
         assert_eq!(parse_path("/timers/"), TimerPath::Collection);
         assert_eq!(parse_path("/timers/references"), TimerPath::References);
         assert_eq!(parse_path("/ping"), TimerPath::Ping);
+        assert_eq!(parse_path("/timestamps"), TimerPath::Timestamps);
         for other in [
             "",
             "/",
@@ -207,6 +208,7 @@ mod tests {
             "/timers/references/",
             "/ping/",
             "/pingx",
+            "/timestamps/",
             "//timers",
             "/timers/../ping",
             "/timers/.",
@@ -227,6 +229,14 @@ mod tests {
             (format!("{ID}-1"), timer(Some(1), None)),
         ] {
             assert_eq!(parse_path(&format!("/timers/{text}")), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_number_of_digits_that_are_none_makes_an_id() {
+        for count in 1..=ID.len() {
+            let text = format!("/timers/{}{}-1", "z".repeat(count), &ID[count..]);
+            assert_eq!(parse_path(&text), TimerPath::Unknown, "{text}");
         }
     }
 

@@ -113,11 +113,15 @@ impl<'a> Faults<'a> {
         if self.members.len() < PLACES {
             let absent = (0..PLACES).find(|place| !self.members.contains(place));
             let absent = absent.expect("fewer than all");
-            self.nodes.spawn_alone(absent);
+            if self.draw.chance(50) {
+                self.nodes.spawn_alone(absent);
+            } else {
+                self.nodes.spawn_joining(absent, &self.members);
+            }
             self.nodes.await_answer(absent);
             self.order(self.members[0], &["join", &self.nodes.name(absent), "--timeout", "60"]);
             self.members.push(absent);
-            self.nodes.set_serving(absent, true);
+            self.nodes.has_joined(absent);
             return self.settle_by_resync(Kind::Join, absent, from);
         }
         self.nodes.set_serving(node, false);

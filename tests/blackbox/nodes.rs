@@ -29,6 +29,8 @@ pub struct Nodes {
     processes: Mutex<Vec<Option<Child>>>,
     /// Members that take requests: what clients know.
     serving: [AtomicBool; PLACES],
+    /// Runs as a cluster of its own: no client can mean it, however little it knows.
+    strangers: [AtomicBool; PLACES],
 }
 
 impl Drop for Nodes {
@@ -54,9 +56,10 @@ impl Nodes {
             binary,
             processes: Mutex::new((0..PLACES).map(|_| None).collect()),
             serving: [const { AtomicBool::new(false) }; PLACES],
+            strangers: [const { AtomicBool::new(false) }; PLACES],
         };
         let members: Vec<usize> = (0..MEMBERS_FIRST).collect();
-        members.iter().for_each(|place| nodes.write(*place, &members));
+        members.iter().for_each(|place| nodes.write(*place, &members, &[]));
         members.iter().for_each(|place| nodes.spawn(*place));
         members.iter().for_each(|place| nodes.await_ready(*place));
         nodes
@@ -80,7 +83,7 @@ impl Nodes {
     }
 
     /// Writes the file of a node; it is a cluster of its own if there are no members.
-    fn write(&self, place: usize, members: &[usize]) {
+    fn write(&self, place: usize, members: &[usize], joining: &[usize]) {
         let list = |of: &dyn Fn(usize) -> String, places: &[usize]| {
             let names: Vec<_> = places.iter().map(|place| format!("\"{}\"", of(*place))).collect();
             names.join(", ")
@@ -96,6 +99,7 @@ impl Nodes {
         );
         if !members.is_empty() {
             text += &format!("nodes = [{}]\n", list(&|place| self.name(place), members));
+            text += &format!("joining = [{}]\n", list(&|place| self.name(place), joining));
         }
         fs::write(self.file(place, "toml"), text).expect("a file in the run's folder");
     }
@@ -116,10 +120,23 @@ impl Nodes {
         self.processes.lock().expect("no thread panics with it")[place] = Some(process);
     }
 
-    /// Starts a node as a cluster of its own.
+    /// Starts a node as a cluster of its own: a stranger until [`Nodes::has_joined`].
     pub fn spawn_alone(&self, place: usize) {
-        self.write(place, &[]);
+        self.strangers[place].store(true, Ordering::SeqCst);
+        self.write(place, &[], &[]);
         self.spawn(place);
+    }
+
+    /// Starts a node that knows whom it joins, before these know it.
+    pub fn spawn_joining(&self, place: usize, members: &[usize]) {
+        self.write(place, members, &[place]);
+        self.spawn(place);
+    }
+
+    /// A node has joined.
+    pub fn has_joined(&self, place: usize) {
+        self.strangers[place].store(false, Ordering::SeqCst);
+        self.set_serving(place, true);
     }
 
     /// Waits until a node answers, and lets clients know it.
@@ -146,6 +163,11 @@ impl Nodes {
     /// Members that clients use.
     pub fn serving(&self) -> Vec<usize> {
         (0..PLACES).filter(|place| self.serving[*place].load(Ordering::SeqCst)).collect()
+    }
+
+    /// Whether a node is none of the cluster's.
+    pub fn is_stranger(&self, place: usize) -> bool {
+        self.strangers[place].load(Ordering::SeqCst)
     }
 
     /// SIGKILL.

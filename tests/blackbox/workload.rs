@@ -92,7 +92,10 @@ impl<'a> Worker<'a> {
     fn node(&mut self) -> usize {
         let serving = self.nodes.serving();
         if self.is_bold || serving.is_empty() {
-            return self.draw.range(0, PLACES as u64 - 2) as usize;
+            let place = self.draw.range(0, PLACES as u64 - 2) as usize;
+            if !self.nodes.is_stranger(place) || serving.is_empty() {
+                return place;
+            }
         }
         self.draw.pick(&serving)
     }

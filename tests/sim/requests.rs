@@ -211,6 +211,8 @@ impl World {
             Refusal::HostQueueFull => limits.host_queue,
             Refusal::CoreBusy => asker.limits_met().mesh,
             Refusal::IdsExhausted
+            | Refusal::HasLeft
+            | Refusal::Joining
             | Refusal::NoReplica
             | Refusal::Unanswered
             | Refusal::NoRoom

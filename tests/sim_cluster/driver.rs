@@ -31,7 +31,7 @@ pub enum Input {
     Bytes(ConnectionId, End, Vec<u8>),
     Closed(ConnectionId, End),
     /// A dial ended so.
-    RefusedAsTwin(ConnectionId),
+    Disowned(ConnectionId),
     Ended(usize),
     View(Arc<View>),
     Resynchronise,
@@ -175,7 +175,7 @@ impl CoreDriver {
             }
             Input::Bytes(id, end, bytes) => self.bytes(world, id, end, &bytes),
             Input::Closed(id, end) => self.closed(world, id, end),
-            Input::RefusedAsTwin(id) => {
+            Input::Disowned(id) => {
                 let peer = world.network.connections[id].peer;
                 if self.dialled.get(&peer) == Some(&id) {
                     self.core.peer_disowns(self.now, peer);
@@ -240,8 +240,10 @@ impl CoreDriver {
             Err(refusal) => {
                 world.trace.add(world.now_ns, "refused", [self.place.node as u64, id as u64, 0, 0]);
                 world.network.connections[id].is_open[End::Acceptor as usize] = false;
-                let is_twin = matches!(refusal, HelloRefusal::Twins(_));
-                let packet = if is_twin { Packet::RefusedAsTwin } else { Packet::Refused };
+                let packet = match refusal {
+                    HelloRefusal::Twins(_) | HelloRefusal::Stranger(..) => Packet::Disowned,
+                    _ => Packet::Refused,
+                };
                 world.send(id, End::Dialler, packet);
             }
         }

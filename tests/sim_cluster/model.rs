@@ -33,6 +33,10 @@ pub const RANK_NS: u64 = 2_000 * MS;
 pub const TALK_NS: u64 = 300 * MS;
 /// The same of sites, which tell each other one timer after the other.
 const SITE_TALK_NS: u64 = 1_500 * MS;
+/// The same over a link that holds a few messages: what does not fit is shown again when the link is
+/// empty.
+const SITE_TALK_OVER_SMALL_LINKS_NS: u64 = 4_000 * MS;
+const SMALL_LINK_BYTES: u64 = 10_000;
 /// Most that a start can be early after crossing nodes: each crossing converts clocks by offsets
 /// that drift for two windows of 2 s at 1 000 ppm.
 const CROSSINGS_NS: u64 = 3 * 4 * MS + MS;
@@ -167,7 +171,13 @@ pub struct Model {
 impl Model {
     pub fn new(hosts: usize, drift_ppm: u64, limits: &ClusterLimits, sites: Option<Sites>) -> Self {
         Self {
-            talk_ns: if sites.is_some() { SITE_TALK_NS } else { TALK_NS },
+            talk_ns: match sites {
+                Some(_) if limits.link_bytes_max < SMALL_LINK_BYTES => {
+                    SITE_TALK_OVER_SMALL_LINKS_NS
+                }
+                Some(_) => SITE_TALK_NS,
+                None => TALK_NS,
+            },
             has_sites: sites.is_some(),
             writes: BTreeMap::new(),
             timers: BTreeMap::new(),

@@ -46,7 +46,7 @@ pub enum Packet {
     /// There is nobody, or the Upgrade was refused.
     Refused,
     /// The Upgrade was refused because another process is the dialler.
-    RefusedAsTwin,
+    Disowned,
     Bytes(Vec<u8>),
     /// The connection is closed.
     Closed,

@@ -300,7 +300,7 @@ impl World {
         let is_open = connection.is_open[end as usize];
         let Some(place) = place.filter(|at| is_open && self.nodes[node].life == at.life) else {
             // Nobody has this connection: the sender is told, unless it has just told us so.
-            if !matches!(packet, Packet::Closed | Packet::Refused | Packet::RefusedAsTwin) {
+            if !matches!(packet, Packet::Closed | Packet::Refused | Packet::Disowned) {
                 self.send(id, end.other(), Packet::Closed);
             }
             return;
@@ -315,9 +315,9 @@ impl World {
                 self.carried(id, end, &bytes);
                 self.deliver(place, Input::Bytes(id, end, bytes));
             }
-            Packet::RefusedAsTwin => {
+            Packet::Disowned => {
                 connection.is_settled = true;
-                self.deliver(place, Input::RefusedAsTwin(id));
+                self.deliver(place, Input::Disowned(id));
             }
             Packet::Refused | Packet::Closed => {
                 connection.is_settled = true;

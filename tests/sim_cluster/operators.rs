@@ -144,7 +144,11 @@ impl World {
         let staying = members.lists.staying;
         let joining = joining & !staying;
         let leaving = leaving & staying;
-        if members.since_ns.is_some() || joining | leaving == 0 || staying & !leaving == 0 {
+        // A site without nodes is a site that failed.
+        let first_site = self.options.sites.map_or(u8::MAX, |sites| (1 << sites.second) - 1);
+        let is_emptied = |site: u8| staying & site != 0 && staying & !leaving & site == 0;
+        let empties_one = is_emptied(first_site) || is_emptied(!first_site);
+        if members.since_ns.is_some() || joining | leaving == 0 || empties_one {
             return;
         }
         members.lists = Lists { staying: staying & !leaving, joining, leaving };

@@ -252,4 +252,49 @@ mod tests {
         let messages_max = BLOCK_MESSAGES_MAX as u32;
         assert_eq!(blocks_of(1, messages_max + 1), [BLOCK_MESSAGES_MAX, 1]);
     }
+
+    /// Each message has a block of its own.
+    #[test]
+    fn what_is_taken_next_lies_where_it_lay_when_blocks_before_it_have_gone() {
+        let batch = Batch {
+            bytes_max: usize::MAX,
+            messages_max: 1,
+            cut_bytes: usize::MAX,
+            takes_any: true,
+        };
+        let message = |number: u8| vec![number; BLOCK_BYTES_MAX];
+        let mut queue = Queue::new();
+        (0..4).for_each(|number| queue.push(&message(number), number));
+        let taken = |queue: &mut Queue<u8>| {
+            queue.take(batch).map(|(count, body)| (count, first_of(body).1[0]))
+        };
+        assert_eq!(taken(&mut queue), Some((1, 0)));
+        assert_eq!(taken(&mut queue), Some((1, 1)));
+        assert_eq!(taken(&mut queue), Some((1, 2)));
+        queue.pop();
+        assert_eq!(queue.first(), (1, &message(1)[..]));
+        assert_eq!(taken(&mut queue), Some((1, 3)));
+        assert_eq!(taken(&mut queue), None);
+        (1..4).for_each(|_| queue.pop());
+        assert!(queue.is_empty());
+        queue.push(&message(9), 9);
+        assert_eq!(taken(&mut queue), Some((1, 9)));
+    }
+
+    #[test]
+    fn a_block_is_kept_unless_a_long_message_has_made_it_large() {
+        let batch = Batch {
+            bytes_max: usize::MAX,
+            messages_max: 1,
+            cut_bytes: usize::MAX,
+            takes_any: true,
+        };
+        for (message_bytes, is_kept) in [(100, true), (KEPT_BYTES_MAX + 1, false)] {
+            let mut queue = Queue::new();
+            queue.push(&vec![1; message_bytes], 0_u8);
+            assert!(queue.take(batch).is_some());
+            queue.pop();
+            assert_eq!(queue.held_bytes() > 0, is_kept, "{message_bytes}");
+        }
+    }
 }

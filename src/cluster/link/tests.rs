@@ -84,6 +84,30 @@ fn the_peers_wall_clock_goes_on_from_what_it_said_last() {
 }
 
 #[test]
+fn each_end_says_in_every_frame_which_members_its_node_sees() {
+    let (mut link, mut inbound) = (opened(LIMITS), Inbound::new());
+    let seen_in = |bytes: &[u8]| {
+        let (frame, _) = parse_frame(bytes).expect("a frame").expect("a whole one");
+        frame.view
+    };
+    assert_eq!(link.peer_view(), None);
+    for (ours, theirs) in [(0xaaaa, 0xbbbb), (0xcccc, 0xdddd)] {
+        link.set_view(ours);
+        inbound.set_view(theirs);
+        link.push(&[1], 0).expect("room");
+        let messages = written(&mut link, START);
+        assert_eq!(seen_in(&messages), ours);
+        for (number, _) in arrived(&mut inbound, &messages) {
+            inbound.answer(number, PeerResult::Held);
+        }
+        let results = answered(&mut inbound);
+        assert_eq!(seen_in(&results), theirs);
+        told(&mut link, START, &results);
+        assert_eq!(link.peer_view(), Some(theirs));
+    }
+}
+
+#[test]
 fn messages_go_and_results_come_back() {
     let (mut link, mut inbound) = (opened(LIMITS), Inbound::new());
     for purpose in 0..4 {
@@ -270,6 +294,15 @@ fn room_is_told_exactly() {
 }
 
 #[test]
+fn a_message_is_taken_that_costs_just_what_is_left() {
+    let bytes_max = Queue::<u32>::cost_bytes_of(10);
+    for (bytes_max, is_taken) in [(bytes_max, true), (bytes_max - 1, false)] {
+        let mut link = Link::<u32>::new(LinkLimits { bytes_max, ..LIMITS });
+        assert_eq!(link.push(&[1; 10], 0).is_ok(), is_taken);
+    }
+}
+
+#[test]
 fn what_has_no_result_goes_again_on_the_next_connection() {
     let (mut link, mut inbound) = (opened(LIMITS), Inbound::new());
     (0..5).for_each(|purpose| link.push(&[purpose as u8], purpose).expect("room"));
@@ -438,7 +471,10 @@ fn a_peer_that_sends_more_than_any_window_is_refused() {
     let one_more = frame(FrameKind::Messages, 1, 1 << 16, &[0]);
     assert_eq!(inbound.received(START, &one_more, |_, _, _| {}), expected);
     assert_eq!(inbound.unanswered(), WINDOW_MESSAGES_MAX);
-    assert!(inbound.held_bytes() <= 40 * WINDOW_MESSAGES_MAX);
+    let held = 16 * WINDOW_MESSAGES_MAX..=40 * WINDOW_MESSAGES_MAX;
+    assert!(held.contains(&inbound.held_bytes()), "each counts: {}", inbound.held_bytes());
+    (0..1 << 16).for_each(|number| inbound.answer(number, PeerResult::Held));
+    assert_eq!(counts_of(&answered(&mut inbound)), [u16::MAX, 1]);
 
     let mut inbound = Inbound::new();
     let mut body = Vec::new();
@@ -449,6 +485,10 @@ fn a_peer_that_sends_more_than_any_window_is_refused() {
         let refused = inbound.received(START, &bytes, |_, _, _| {});
         assert_eq!(refused, if first < 16 { Ok(()) } else { expected }, "{first}");
     }
+    (0..16).for_each(|number| inbound.answer(number, PeerResult::Held));
+    answered(&mut inbound);
+    let more = [16, 17].map(|first| frame(FrameKind::Messages, 1, first, &body)).concat();
+    assert_eq!(inbound.received(START, &more, |_, _, _| {}), Ok(()), "what was answered is gone");
 }
 
 #[test]
@@ -460,6 +500,19 @@ fn the_longest_copy_is_found_and_a_longer_one_refused() {
         inbound.answer(0, PeerResult::Found(&vec![7; bytes]));
         let results = told(&mut link, START, &answered(&mut inbound));
         assert!(results.len() == 1 && results[0].1.starts_with(expected), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn what_was_found_and_sent_leaves_room_for_more() {
+    let (mut link, mut inbound) = (opened(WIDE), Inbound::new());
+    let copy = vec![7; MESSAGE_BYTES_MAX];
+    for number in 0..5 {
+        link.push(&[1], number).expect("room");
+        arrived(&mut inbound, &written(&mut link, START));
+        inbound.answer(number, PeerResult::Found(&copy));
+        let results = told(&mut link, START, &answered(&mut inbound));
+        assert!(results.len() == 1 && results[0].1.starts_with("Found"), "{number}");
     }
 }
 

@@ -223,6 +223,26 @@ fn the_first_server_becomes_master_above_the_stored_bound() {
 /// Its node was deleted by hand, and another server has made it anew: the write shows only that
 /// there is one.
 #[test]
+fn a_server_that_knows_no_master_is_neither_master_nor_backup() {
+    let mut server = Server::start();
+    assert_eq!((server.role(), server.master.as_deref()), (Role::Starting, None));
+    server.open();
+    server.answer(&Ask::CreateMaster, Answer::Exists);
+    assert_eq!(server.role(), Role::Starting);
+    server.answer(&Ask::WatchMaster, node(OTHER));
+    assert_eq!(server.role(), Role::Backup);
+}
+
+#[test]
+fn a_master_is_one_until_its_lease_ends() {
+    let server = Server::master();
+    let role = |at: MonoNs| server.keeper.role(at);
+    let ends = (0..).map(|ms| MonoNs(0).plus_ms(ms)).find(|at| role(*at) != Role::Master);
+    let end = ends.expect("a lease has an end");
+    assert_eq!((role(MonoNs(end.0 - 1)), role(end)), (Role::Master, Role::Suspended));
+}
+
+#[test]
 fn a_candidate_whose_node_is_anothers_does_not_begin() {
     let mut server = Server::candidate(bound(500, 3));
     server.write();
@@ -261,6 +281,15 @@ fn a_change_that_comes_early_is_not_forgotten() {
 }
 
 #[test]
+fn a_master_looks_once_after_a_change() {
+    let mut server = Server::master();
+    server.tell(Event::MasterChanged);
+    server.answer(&Ask::WatchMaster, node(OWN));
+    server.pass_until_asked();
+    server.write();
+}
+
+#[test]
 fn without_acknowledgements_it_stops_by_the_clock_alone() {
     let mut server = Server::master();
     server.live(10_000);
@@ -276,6 +305,10 @@ fn without_acknowledgements_it_stops_by_the_clock_alone() {
     server.live(SESSION_MS / 2);
     assert_eq!(server.role(), Role::Master, "it goes on in the same session");
     assert_eq!(server.alarms.len(), 1);
+    server.live(2 * SESSION_MS);
+    server.pass_until_asked();
+    server.pass(SESSION_MS);
+    assert_eq!(server.alarms.len(), 2, "told again after a whole lease");
 }
 
 #[test]
@@ -400,12 +433,14 @@ fn an_orderly_stop_lowers_the_bound_and_leaves() {
 
 #[test]
 fn a_stop_with_an_unknown_outcome_does_not_lower_the_bound() {
-    let mut server = Server::master();
-    server.pass_until_asked();
-    server.tell(Event::Stop);
-    server.answer(&WRITE, Answer::Lost);
-    server.answer(&Ask::CloseSession, Answer::Lost);
-    assert!(server.is_stopped);
+    for answer in [Answer::Lost, Answer::Refused] {
+        let mut server = Server::master();
+        server.pass_until_asked();
+        server.tell(Event::Stop);
+        server.answer(&WRITE, Answer::Lost);
+        server.answer(&Ask::CloseSession, answer);
+        assert!(server.is_stopped);
+    }
 }
 
 #[test]

@@ -1,0 +1,374 @@
+//! What is asked about, whom, and what an answer ends; what counts as an absence.
+
+use super::super::HOLD_MS;
+use super::super::effects::{Dialect, Event};
+use super::super::harness_tests::Cluster;
+use super::*;
+use crate::cluster::detector::Liveness;
+
+const ID: TimerId = TimerId(7);
+
+fn cluster() -> (Cluster, usize, usize) {
+    Cluster::with_timer_of_two(ID)
+}
+
+fn held(shard: &Shard) -> (Slot, Record) {
+    let slot = shard.find(ID).expect("it is held");
+    (slot, *shard.records.get(slot))
+}
+
+fn only(peer: PeerIndex) -> PeerSet {
+    PeerSet::EMPTY.with(peer)
+}
+
+/// Another key than that of the record.
+fn other_key(record: &Record) -> StateKey {
+    StateKey { sequence: record.sequence + 1, ..record.key() }
+}
+
+/// Whoever has not ticked for longer than half of what a suspicion takes, or than two heartbeats.
+#[test]
+fn an_absence_is_told_from_a_pause_by_its_length() {
+    for (suspect_after_ms, heartbeat_ms, away_ms, is_away, is_long, is_held) in [
+        (1_000, 250, 500, false, false, false),
+        (1_000, 250, 501, true, false, false),
+        (1_000, 250, 1_000, true, false, false),
+        (1_000, 250, 1_001, true, false, true),
+        (1_000, 250, 2_999, true, false, true),
+        (1_000, 250, 3_000, true, true, true),
+        (2_000, 250, 1_000, false, false, false),
+        (2_000, 250, 1_001, true, false, false),
+        (1_000, 400, 800, false, false, false),
+        (1_000, 400, 801, true, false, false),
+    ] {
+        let (mut cluster, first, _) = cluster();
+        let shard = cluster.shard(first);
+        let limits = &mut shard.config.cluster;
+        (limits.suspect_after_ms, limits.heartbeat_ms) = (suspect_after_ms, heartbeat_ms);
+        shard.turn_at = shard.ticked_at + away_ms;
+        shard.notice_absence();
+        let (questions, case) = (&shard.questions, (suspect_after_ms, heartbeat_ms, away_ms));
+        assert_eq!(questions.walk.is_some(), is_away, "{case:?}");
+        assert_eq!(questions.life, u8::from(is_long), "{case:?}");
+        let until = if is_held { shard.turn_at + HOLD_MS } else { Tick(0) };
+        assert_eq!((shard.held_until, questions.fresh_until), (until, until), "{case:?}");
+    }
+}
+
+#[test]
+fn an_absence_is_noticed_once_and_by_a_node_with_peers() {
+    let (mut cluster, first, _) = cluster();
+    let shard = cluster.shard(first);
+    for (away_ms, is_noticed) in [(2_000, true), (2_001, false)] {
+        shard.questions.walk = None;
+        shard.turn_at = shard.ticked_at + away_ms;
+        shard.notice_absence();
+        assert_eq!(shard.questions.walk.is_some(), is_noticed, "{away_ms}");
+    }
+    let mut alone = Cluster::new(1, true);
+    let shard = alone.shard(0);
+    shard.turn_at = shard.ticked_at + 60_000;
+    shard.notice_absence();
+    assert!(shard.questions.walk.is_none());
+}
+
+#[test]
+fn of_two_with_two_lists_the_node_of_the_lower_hash_goes_on() {
+    let (mut cluster, first, second) = cluster();
+    for (own, other) in [(first, second), (second, first)] {
+        let asker = cluster.peer(own, other).expect("a member");
+        let shard = cluster.shard(own);
+        let (slot, record) = held(shard);
+        let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+        let question = Question { is_due: true, ..question };
+        let same = shard.standing_of(&record);
+        let elsewhere = Standing { list_digest: !same.list_digest, ..same };
+        let is_lower = shard.peers.own_hash() < shard.peers.view.hash_of(asker);
+        for (standing, goes_on) in [(same, own == first), (elsewhere, is_lower)] {
+            shard.questions.open.insert(ID.0, question);
+            assert_eq!(shard.is_on_it(slot, Some(asker), &standing), goes_on);
+            let waiting = if goes_on { PeerSet::EMPTY } else { only(asker) };
+            assert_eq!(shard.questions.open[&ID.0].waiting, waiting);
+        }
+    }
+}
+
+/// A rank that comes first goes on with what is due with it, and nobody waits for one that has
+/// begun.
+#[test]
+fn only_a_pop_that_is_due_or_runs_is_waited_for() {
+    let (mut cluster, first, second) = cluster();
+    let asker = cluster.peer(first, second).expect("a member");
+    let shard = cluster.shard(first);
+    let (slot, record) = held(shard);
+    let standing = shard.standing_of(&record);
+    assert!(!shard.is_on_it(slot, Some(asker), &standing), "nothing is due");
+    for is_due in [false, true] {
+        let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+        shard.questions.open.insert(ID.0, Question { is_due, ..question });
+        assert_eq!(shard.is_on_it(slot, Some(asker), &standing), is_due);
+    }
+    assert!(!shard.is_on_it(slot, None, &standing), "of nobody known");
+    shard.records.get_mut(slot).state = State::InFlight;
+    assert!(shard.is_on_it(slot, None, &standing));
+}
+
+/// It hears of a timer that is overdue from a rank that comes before it, and asks that one.
+#[test]
+fn an_earlier_rank_that_tells_of_an_overdue_timer_is_asked_about_it() {
+    for (is_later, early_ms, open, is_asked) in [
+        (true, 0, DUE_MAX - 1, true),
+        (true, 0, DUE_MAX, false),
+        (true, 1, 0, false),
+        (false, 0, 0, false),
+    ] {
+        let (mut cluster, first, second) = cluster();
+        let (own, other) = if is_later { (second, first) } else { (first, second) };
+        let asker = cluster.peer(own, other).expect("a member");
+        let shard = cluster.shard(own);
+        let (slot, record) = held(shard);
+        shard.turn_at = Tick(record.schedule().due(1).0 - early_ms);
+        let others = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+        shard.questions.open = (1_000..1_000 + open as u64).map(|id| (id, others)).collect();
+        let standing = shard.standing_of(&record);
+        assert!(!shard.is_on_it(slot, Some(asker), &standing));
+        let opened = shard.questions.open.get(&ID.0);
+        let opened = opened.map(|question| (question.waiting, question.told, question.since));
+        let expected = (only(asker), only(asker), shard.turn_at);
+        assert_eq!(opened, is_asked.then_some(expected), "{is_later} {early_ms} {open}");
+    }
+}
+
+/// What it was asked before does not tell what it does now.
+#[test]
+fn an_answer_that_was_under_way_when_its_rank_went_on_does_not_count() {
+    for was_asked in [false, true] {
+        let (mut cluster, first, second) = cluster();
+        let (now, asker) = (cluster.now(), cluster.peer(second, first).expect("a member"));
+        let shard = cluster.shard(second);
+        let (slot, record) = held(shard);
+        let asked = if was_asked { only(asker) } else { PeerSet::EMPTY };
+        let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+        shard.questions.open.insert(ID.0, Question { asked, is_due: true, ..question });
+        let standing = shard.standing_of(&record);
+        assert!(!shard.is_on_it(slot, Some(asker), &standing));
+        let question = shard.questions.open[&ID.0];
+        assert_eq!((question.outdated, question.waiting), (asked, only(asker)));
+        let life = shard.questions.life;
+        shard.question_result(now, asker, (ID, life), Some(PeerResult::Held));
+        let waiting = if was_asked { only(asker) } else { PeerSet::EMPTY };
+        assert_eq!(shard.questions.open[&ID.0].waiting, waiting);
+        assert!(shard.questions.open[&ID.0].outdated.is_empty(), "the next one counts");
+        shard.question_result(now, asker, (ID, life), Some(PeerResult::Held));
+        assert!(shard.questions.open[&ID.0].waiting.is_empty());
+    }
+}
+
+#[test]
+fn an_answer_ends_the_waiting_unless_it_says_that_more_is_to_be_told() {
+    for (life, result, is_answered) in [
+        (0, Some(PeerResult::Held), true),
+        (0, Some(PeerResult::Wanted), true),
+        (0, Some(PeerResult::Otherwise), true),
+        (0, Some(PeerResult::Ahead), false),
+        (0, None, false),
+        (1, Some(PeerResult::Held), false),
+    ] {
+        let (mut cluster, first, second) = cluster();
+        let (now, asked) = (cluster.now(), cluster.peer(first, second).expect("a member"));
+        let shard = cluster.shard(first);
+        let (_, record) = held(shard);
+        let question = Question::new(record.key(), only(asked), Tick(0));
+        shard.questions.open.insert(ID.0, Question { asked: only(asked), ..question });
+        shard.question_result(now, asked, (ID, life), result);
+        let open = shard.questions.open.get(&ID.0);
+        assert_eq!(open.is_none(), is_answered, "{life} {result:?}");
+        if let Some(question) = open {
+            assert_eq!(question.asked.is_empty(), life == 0, "it is asked again");
+        }
+    }
+}
+
+/// A timer that is due and waits for nothing else is looked at in this tick.
+#[test]
+fn the_last_answer_brings_a_timer_up_that_is_due() {
+    for (is_due, is_same, state, early_ms, comes_up) in [
+        (true, true, State::Armed, 0, true),
+        (true, true, State::BackingOff, 0, true),
+        (true, true, State::HandedOver, 0, false),
+        (true, true, State::Armed, 1, false),
+        (true, false, State::Armed, 0, false),
+        (false, true, State::Armed, 0, false),
+    ] {
+        let (mut cluster, first, _) = cluster();
+        let shard = cluster.shard(first);
+        let (slot, record) = held(shard);
+        let tick = Tick(record.schedule().due(1).0 - early_ms);
+        let later = tick + 5_000;
+        shard.wheel.rearm(&mut shard.links, slot, later);
+        shard.records.get_mut(slot).state = state;
+        let key = if is_same { record.key() } else { other_key(&record) };
+        let question = Question { is_due, ..Question::new(key, PeerSet::EMPTY, Tick(0)) };
+        shard.questions.open.insert(ID.0, question);
+        shard.question_answered(tick, ID);
+        let case = (is_due, is_same, state, early_ms);
+        let at = if comes_up { tick } else { later };
+        assert_eq!(shard.wheel.due(&shard.links, slot), at, "{case:?}");
+        assert_eq!(shard.questions.open.contains_key(&ID.0), is_due, "{case:?}");
+    }
+}
+
+/// What was asked before an absence is asked anew, and what is due stays so.
+#[test]
+fn after_an_absence_all_that_may_know_more_are_asked() {
+    for (former, is_due, absences) in [
+        (None, false, 0),
+        (Some((true, true)), true, 1),
+        (Some((true, false)), false, 1),
+        (Some((false, true)), false, 1),
+    ] {
+        let (mut cluster, first, _) = cluster();
+        let tick = cluster.now().mono.tick_floor();
+        let shard = cluster.shard(first);
+        let (slot, record) = held(shard);
+        if let Some((is_due, is_same)) = former {
+            let key = if is_same { record.key() } else { other_key(&record) };
+            let question = Question::new(key, PeerSet::EMPTY, Tick(0));
+            let question = Question { is_due, absences: 1, ..question };
+            shard.questions.open.insert(ID.0, question);
+        }
+        let mut outbox = Outbox::default();
+        shard.ask_about(tick, slot, &mut outbox);
+        let question = shard.questions.open[&ID.0];
+        assert_eq!((question.is_due, question.absences), (is_due, absences), "{former:?}");
+        assert!(question.is_unheard && question.since == tick && question.key == record.key());
+        // The third node may have stood in.
+        let others = shard.peers.not_dead().without(shard.peers.own());
+        assert_eq!((question.waiting, question.asked), (others, others));
+        let told = outbox.to_peers.iter().map(|message| message.peer);
+        assert_eq!(told.fold(PeerSet::EMPTY, PeerSet::with), others);
+    }
+}
+
+/// With nobody to ask: what is due stays open until it is looked at.
+#[test]
+fn what_nobody_else_can_know_is_not_asked_about() {
+    for (is_due, stays) in [(false, false), (true, true)] {
+        let (mut cluster, first, second) = cluster();
+        (0..3).filter(|node| *node != first).for_each(|node| {
+            cluster.believe(first, node, Liveness::Dead);
+        });
+        assert_ne!(first, second);
+        let tick = cluster.now().mono.tick_floor();
+        let shard = cluster.shard(first);
+        let (slot, record) = held(shard);
+        let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+        shard.questions.open.insert(ID.0, Question { is_due, ..question });
+        let mut outbox = Outbox::default();
+        shard.ask_about(tick, slot, &mut outbox);
+        assert_eq!(shard.questions.open.contains_key(&ID.0), stays);
+        assert!(outbox.to_peers.is_empty());
+    }
+}
+
+/// Who is asked again: those who have not answered, of what is still what was asked about.
+#[test]
+fn what_is_open_is_asked_again_or_closed() {
+    for (is_same, is_unheard, is_due, is_waiting, open) in [
+        (true, false, false, true, Some(false)),
+        (true, true, true, true, Some(true)),
+        (true, false, false, false, None),
+        (true, false, true, false, Some(true)),
+        (false, true, true, true, Some(false)),
+        (false, false, true, true, None),
+    ] {
+        let (mut cluster, first, second) = cluster();
+        let asked = cluster.peer(first, second).expect("a member");
+        let tick = cluster.now().mono.tick_floor();
+        let shard = cluster.shard(first);
+        let (_, record) = held(shard);
+        let key = if is_same { record.key() } else { other_key(&record) };
+        let waiting = if is_waiting { only(asked) } else { PeerSet::EMPTY };
+        let question = Question { is_unheard, is_due, ..Question::new(key, waiting, tick) };
+        shard.questions.open.insert(ID.0, question);
+        shard.questions.look = Some(0);
+        let mut outbox = Outbox::default();
+        shard.ask_again(tick, &mut outbox);
+        let case = (is_same, is_unheard, is_due, is_waiting);
+        let found = shard.questions.open.get(&ID.0);
+        assert_eq!(found.map(|question| question.is_due), open, "{case:?}");
+        assert!(found.is_none_or(|question| question.key == record.key()), "{case:?}");
+        let told = match open {
+            Some(_) if is_waiting && is_same => 1,
+            // Anew: of the third node, too, which may have stood in.
+            Some(_) if is_waiting => 2,
+            _ => 0,
+        };
+        assert_eq!(outbox.to_peers.len(), told, "{case:?}");
+        assert_eq!(shard.questions.look, None, "all have been looked at");
+        shard.questions.look = Some(0);
+        shard.ask_again(tick, &mut outbox);
+        assert_eq!(outbox.to_peers.len(), told, "an answer is under way");
+    }
+}
+
+#[test]
+fn what_is_open_is_looked_at_in_portions_and_closed_when_its_timer_has_gone() {
+    let (mut cluster, first, _) = cluster();
+    let shard = cluster.shard(first);
+    let (_, record) = held(shard);
+    let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+    let ids = 1_000..1_000 + LOOKS_PER_TICK as u64 + 4;
+    shard.questions.open = ids.clone().map(|id| (id, question)).collect();
+    shard.questions.look = Some(0);
+    shard.ask_again(Tick(1), &mut Outbox::default());
+    let left: Vec<u64> = shard.questions.open.keys().copied().collect();
+    assert_eq!(left, (ids.end - 4..ids.end).collect::<Vec<_>>());
+    assert_eq!(shard.questions.look, Some(ids.end - 4));
+    shard.ask_again(Tick(2), &mut Outbox::default());
+    assert!(shard.questions.open.is_empty() && shard.questions.look.is_none());
+}
+
+/// Once in a tick; those who have not answered every 50 ms.
+#[test]
+fn asking_goes_on_once_in_a_tick() {
+    let (mut cluster, first, second) = cluster();
+    let asked = cluster.peer(first, second).expect("a member");
+    let now = cluster.now();
+    let tick = now.mono.tick_floor();
+    let shard = cluster.shard(first);
+    let (_, record) = held(shard);
+    for (walked_ago_ms, looked_ago_ms, walks, looks) in [
+        (0, 1_000, false, false),
+        (1, ASK_AGAIN_MS - 1, true, false),
+        (1, ASK_AGAIN_MS, true, true),
+    ] {
+        let question = Question::new(record.key(), only(asked), tick);
+        shard.questions.open = [(ID.0, question)].into_iter().collect();
+        shard.questions.walk = Some(Slot(1_000));
+        shard.questions.walked_at = Tick(tick.0 - walked_ago_ms);
+        shard.questions.looked_at = Tick(tick.0 - looked_ago_ms);
+        let mut outbox = Outbox::default();
+        shard.ask_on(now, &mut outbox);
+        assert_eq!(shard.questions.walk.is_none(), walks, "{walked_ago_ms}");
+        assert_eq!(outbox.to_peers.len(), usize::from(looks), "{looked_ago_ms}");
+        assert_eq!(shard.questions.looked_at == tick, looks);
+    }
+}
+
+#[test]
+fn a_holder_that_is_told_whole_copies_cannot_be_asked() {
+    for dialect in [Dialect::Frames, Dialect::Http] {
+        for is_holder in [true, false] {
+            let (mut cluster, first, second) = cluster();
+            let third = (0..3).find(|node| ![first, second].contains(node)).expect("of three");
+            let about = if is_holder { second } else { third };
+            let (peer, liveness) = (cluster.peer(first, about).expect("one"), Liveness::Alive);
+            cluster.handle(first, Event::Peer { peer, liveness, dialect, has_gaps: false });
+            let shard = cluster.shard(first);
+            let (_, record) = held(shard);
+            let is_one = is_holder && dialect == Dialect::Http;
+            assert_eq!(shard.has_holder_of_copies(&record), is_one, "{dialect:?} {is_holder}");
+        }
+    }
+}
