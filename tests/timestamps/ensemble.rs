@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::checker::Checker;
 use super::runner::Story;
-use super::servers::{START, Servers};
+use super::servers::Servers;
 use super::zookeeper::Ensemble;
 
 pub const STORIES: &[Story] = &[
@@ -20,16 +20,17 @@ const SESSION_MS: u64 = 2_000;
 
 fn leader_is_killed() {
     let mut ensemble = Ensemble::start(TICK_MS);
+    let patience = Ensemble::election_max(TICK_MS);
     let servers = Servers::start(2, &ensemble.quorum(), SESSION_MS);
     let checker = Checker::of(&servers.addresses());
-    checker.await_reply(Instant::now(), START);
+    checker.await_reply(Instant::now(), patience);
     for round in 1..=3 {
         let leader = ensemble.leader();
         let begin = Instant::now();
         ensemble.all[leader].kill();
         // From here on what was stored before is of no use.
         sleep(Duration::from_millis(SESSION_MS));
-        checker.await_reply(Instant::now(), START);
+        checker.await_reply(Instant::now(), patience);
         let gap = checker.longest_gap(begin);
         println!("leader {round} killed: no answer for {} ms", gap.as_millis());
         ensemble.all[leader].run();
@@ -39,9 +40,10 @@ fn leader_is_killed() {
 
 fn servers_freeze() {
     let mut ensemble = Ensemble::start(TICK_MS);
+    let patience = Ensemble::election_max(TICK_MS);
     let servers = Servers::start(2, &ensemble.quorum(), SESSION_MS);
     let checker = Checker::of(&servers.addresses());
-    checker.await_reply(Instant::now(), START);
+    checker.await_reply(Instant::now(), patience);
     // Places behind the leader's.
     for frozen in [&[0][..], &[1], &[1, 2], &[0, 1], &[0, 1, 2]] {
         let leader = ensemble.leader();
@@ -54,10 +56,10 @@ fn servers_freeze() {
         signal(&mut ensemble, "STOP");
         sleep(Duration::from_millis(SESSION_MS * 2));
         if frozen.len() == 1 {
-            checker.await_reply(Instant::now(), START);
+            checker.await_reply(Instant::now(), patience);
         }
         signal(&mut ensemble, "CONT");
-        checker.await_reply(Instant::now(), START);
+        checker.await_reply(Instant::now(), patience);
         let gap = checker.longest_gap(begin);
         println!("leader + {frozen:?} frozen: no answer for {} ms", gap.as_millis());
     }

@@ -116,17 +116,23 @@ impl ZooKeeper {
 
     /// Whether it leads an ensemble, as it says. A frozen one must not be asked.
     fn leads(&self) -> bool {
-        let ask = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect(self.quorum())?;
-            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-            stream.write_all(b"srvr")?;
-            let mut told = String::new();
-            stream.read_to_string(&mut told)?;
-            Ok(told)
-        };
-        ask().is_ok_and(|told| told.contains("Mode: leader"))
+        self.told().is_ok_and(|told| told.contains("Mode: leader"))
+    }
+
+    /// What it says of itself.
+    fn told(&self) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(self.quorum())?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"srvr")?;
+        let mut told = String::new();
+        stream.read_to_string(&mut told)?;
+        Ok(told)
     }
 }
+
+/// How long a leader and its followers wait for each other. Two that do not agree who leads, as
+/// may be after a freeze, begin again only then.
+const INIT_LIMIT_TICKS: u32 = 100;
 
 /// Three servers of `ZooKeeper` that elect a leader.
 #[derive(Debug)]
@@ -134,10 +140,21 @@ pub struct Ensemble {
     pub all: Vec<ZooKeeper>,
 }
 
+/// Its logs are empty: the package brings nothing that writes them.
+impl Drop for Ensemble {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for server in &self.all {
+                eprintln!("-- {} of ZooKeeper says: {:?}", server.quorum(), server.told());
+            }
+        }
+    }
+}
+
 impl Ensemble {
     /// Running, with this tick.
     pub fn start(tick_ms: u64) -> Ensemble {
-        let mut more = "initLimit=100\nsyncLimit=20\n".to_owned();
+        let mut more = format!("initLimit={INIT_LIMIT_TICKS}\nsyncLimit=20\n");
         for id in 1..=3 {
             let (peers, election) = (free_port(), free_port());
             writeln!(more, "server.{id}=127.0.0.1:{peers}:{election}").expect("memory");
@@ -152,6 +169,12 @@ impl Ensemble {
         ensemble.all.iter_mut().for_each(ZooKeeper::spawn);
         ensemble.all.iter_mut().for_each(ZooKeeper::await_answer);
         ensemble
+    }
+
+    /// Within this time somebody leads again, unless something is wrong: some elections in which
+    /// the servers did not agree.
+    pub fn election_max(tick_ms: u64) -> Duration {
+        Duration::from_millis(tick_ms) * INIT_LIMIT_TICKS * 8
     }
 
     /// `host:port` of each, with commas.
