@@ -37,6 +37,20 @@ fn expect_none(findings: &[String]) {
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
 }
 
+/// All Rust sources below a folder.
+fn sources_below(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("a file").path();
+        if path.is_dir() {
+            all.push_str(&sources_below(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            all.push_str(&std::fs::read_to_string(&path).expect("UTF-8"));
+        }
+    }
+    all
+}
+
 /// Texts between backticks, outside blocks of code.
 fn quoted(document: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -246,6 +260,24 @@ fn references_lead_somewhere() {
         2
     );
     assert_eq!(dead_references("a.md", "[x](https://a/b) `src/lib.rs` `src/<room>`").len(), 0);
+}
+
+/// Tests, stories and planted bugs that a table of docs/testing.md names and nobody has.
+#[test]
+fn tests_in_the_documents_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = sources_below(&root.join("src")) + &sources_below(&root.join("tests"));
+    let document = read("docs/testing.md");
+    let rows: String = document.lines().filter(|line| line.starts_with("| ")).collect();
+    let is_name = |word: &String| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let names: BTreeSet<String> = quoted(&rows).into_iter().filter(is_name).collect();
+    assert!(names.len() > 30, "{names:?}");
+    let is_there = |name: &str| {
+        let forms = [format!("fn {name}()"), format!("\"{name}\""), format!(" {name} = ")];
+        forms.iter().any(|form| sources.contains(form))
+    };
+    let findings: Vec<String> = names.into_iter().filter(|name| !is_there(name)).collect();
+    expect_none(&findings);
 }
 
 #[test]
