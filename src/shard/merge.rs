@@ -6,6 +6,7 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::timer::definition::Content;
+use crate::timer::schedule::Schedule;
 use crate::timer::version::{StateKey, Version, supersedes};
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, START_MS_MAX, Standing, TimerCopy,
@@ -50,6 +51,14 @@ const FULL_TOLD_MS: u64 = FULL_MS / 2;
 /// Whether an original node sent a copy: over HTTP, without a version.
 fn is_of_original(teller: Teller, copy: &TimerCopy<'_>) -> bool {
     teller.peer.is_none() && Version(copy.standing.version).is_of_start()
+}
+
+/// Whether two states may be of one write that has two versions: one is made from the start that an
+/// original told, the other is about as old.
+fn may_be_one_write(one: StateKey, other: StateKey) -> bool {
+    one.version != other.version
+        && (one.version.is_of_start() || other.version.is_of_start())
+        && one.version.wall().0.abs_diff(other.version.wall().0) < SAME_START_MS
 }
 
 impl Shard {
@@ -131,6 +140,10 @@ impl Shard {
             return PeerResult::Wanted;
         }
         if !supersedes(key, Some(held.key())) && key != held.key() {
+            if may_be_one_write(key, held.key()) && key.sequence > held.sequence {
+                // The whole copy tells whether it is.
+                return PeerResult::Wanted;
+            }
             self.tell_back(slot, teller, outbox);
             return PeerResult::Ahead;
         }
@@ -205,7 +218,10 @@ impl Shard {
         }
         let key = match self.key_of(now, teller, copy, held.as_ref()) {
             Some(key) => key,
-            None => return PeerResult::Held,
+            None => {
+                found.into_iter().for_each(|slot| self.tell_back(slot, teller, outbox));
+                return PeerResult::Held;
+            }
         };
         if key.version.is_impossible() {
             self.counters.refused += 1;
@@ -237,10 +253,14 @@ impl Shard {
         }
         // Whose clock is wrong does not matter to a timer: its writes are in order all the same.
         self.counters.future_versions += u64::from(self.clock.is_far(now.wall, key.version));
-        match self.take_copy(now, teller, key, copy, held.as_ref(), outbox) {
-            Ok(()) => PeerResult::Held,
-            Err(_) => self.refuse_for_room(now, copy.standing.id, outbox),
+        if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
+            return self.refuse_for_room(now, copy.standing.id, outbox);
         }
+        if let Some(slot) = found.filter(|_| key.version.0 != copy.standing.version) {
+            // The teller knows the write by another version.
+            self.tell_back(slot, teller, outbox);
+        }
+        PeerResult::Held
     }
 
     /// Refuses a copy for lack of room. Everybody is told now and then: whoever moves timers is not
@@ -305,10 +325,14 @@ impl Shard {
         held: Option<&Record>,
     ) -> Option<StateKey> {
         let (told, sequence) = (Version(copy.standing.version), copy.standing.sequence);
-        if !is_of_original(teller, copy) {
-            return Some(StateKey { version: told, sequence });
-        }
         let start = teller.start(copy.start_ms);
+        if !is_of_original(teller, copy) {
+            return match held.filter(|held| self.is_one_write(start, copy, held)) {
+                None => Some(StateKey { version: told, sequence }),
+                Some(held) if sequence < held.sequence => None,
+                Some(held) => Some(StateKey { version: told.max(held.version), sequence }),
+            };
+        }
         let age_ms = now.mono.tick_floor() - start;
         // Its start counts among originals, and their wall clocks do not.
         let made = match self.clock.is_far(now.wall, told) {
@@ -353,6 +377,24 @@ impl Shard {
             && match copy.body {
                 None => copy.standing.sequence > held.sequence,
                 Some(_) if !held.is_live() => has_ended,
+                Some(body) => self.says_the_same(copy.interval_ms, body, held),
+            }
+    }
+
+    /// Whether a copy that one of ours sent tells of the write that is held, which one of the two
+    /// has heard of from an original, and so knows by a version of its own. Of one write the pops
+    /// done count, and not by which version they are told: those done would be done again.
+    fn is_one_write(&self, start: Tick, copy: &TimerCopy<'_>, held: &Record) -> bool {
+        let (version, sequence) = (Version(copy.standing.version), copy.standing.sequence);
+        let schedule =
+            Schedule { start, interval_ms: copy.interval_ms, repeat_for_ms: copy.repeat_for_ms };
+        let has_ended = |schedule: Schedule, sequence| sequence > 0 && schedule.is_last(sequence);
+        !copy.is_write
+            && may_be_one_write(StateKey { version, sequence }, held.key())
+            && start.0.abs_diff(held.start.0) < SAME_START_MS
+            && match copy.body {
+                None => held.is_live() && has_ended(schedule, sequence),
+                Some(_) if !held.is_live() => has_ended(held.schedule(), held.sequence),
                 Some(body) => self.says_the_same(copy.interval_ms, body, held),
             }
     }

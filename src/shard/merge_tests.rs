@@ -8,7 +8,7 @@ use super::effects::{
 };
 use super::record::Record;
 use super::{Shard, ShardConfig};
-use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
+use crate::base::ids::{NodeInstance, PeerIndex, PeerSet, ShardCount, ShardIndex, TimerId};
 use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::base::ranked::Replicas;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
@@ -30,7 +30,7 @@ const FROM: Requester =
     Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
 
 /// What an original node says of a timer, but for its callback.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Told {
     id: TimerId,
     sequence: u64,
@@ -185,6 +185,36 @@ impl Node {
         assert!(matches!(answered, Some(Answer::Done { .. })), "{answered:?}");
     }
 
+    /// One of ours tells of a timer that a client wrote at one of ours.
+    fn hear_of_write(&mut self, told: Told, version: Version, opaque: &str) {
+        let mut content = Vec::new();
+        encode_content("/pop", &[], opaque.as_bytes(), &mut content);
+        let replicas = self.list(&[0, 1]);
+        let standing = Standing {
+            id: told.id,
+            version: version.0,
+            sequence: told.sequence,
+            actives: replicas.all_ranks(),
+            list_digest: replicas.digest(),
+        };
+        let copy = TimerCopy {
+            standing,
+            is_write: true,
+            replicas,
+            factor: 2,
+            sites: Default::default(),
+            start_ms: told.start_ms,
+            interval_ms: told.interval_ms,
+            repeat_for_ms: told.repeat_for_ms,
+            body: Some(CopyBody { authority: "host:80", content: &content }),
+        };
+        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
+        let from = Some(self.peer(1 - self.own));
+        let message = PeerMessage::Copy(copy);
+        self.handle(Event::PeerMessage { ticket, from, clock_offset_ns: 0, message });
+        self.live(told.id);
+    }
+
     fn record(&self, id: TimerId) -> Option<Record> {
         self.shard.find(id).map(|slot| *self.shard.records.get(slot))
     }
@@ -253,6 +283,72 @@ fn both_holders_pop_once_what_an_original_took_whenever_its_copies_arrive() {
         }
         assert_eq!((&primary.pops[..], &backup.pops[..]), (&[1, 2, 3, 4][..], &[][..]));
         assert!(primary.is_over(id) && backup.is_over(id));
+    }
+}
+
+/// One of them took the write itself or was told by one that did, the other was told by an original
+/// as that left the timer to it; or two originals told it, each as late as it did.
+#[test]
+fn one_write_that_is_known_by_two_versions_pops_once() {
+    let id = id_of(&[0, 1]);
+    let ours = Version(Version::of_start(WallMs(WALL_AHEAD_MS + START_MS)).0 | 0x401);
+    for (first_is_ours, later_ms) in [(true, 0), (true, 47), (false, 0), (false, 1), (false, 300)] {
+        for popped in [0, 1] {
+            let mut nodes = [Node::new(0), Node::new(1)];
+            let known = usize::from(!first_is_ours);
+            let told = Told::at(id, START_MS, 0).popped(popped);
+            nodes[known].hear_of_write(told, ours, "one");
+            let late =
+                Told { wall_ms: told.wall_ms + later_ms, ..Told::at(id, START_MS, later_ms) };
+            nodes[1 - known].hear(late.popped(popped), &[0, 1], Some("one"));
+            let [primary, backup] = &mut nodes;
+            assert_ne!(primary.live(id).version, backup.live(id).version);
+            for pop in popped + 1..=4 {
+                let due_ms = START_MS + pop * 10_000;
+                let told = primary.pass_to(due_ms + 900);
+                backup.now_ms = due_ms + 900;
+                talk(primary, backup, &told);
+                let told = backup.pass_to(due_ms + 950);
+                primary.now_ms = due_ms + 950;
+                talk(backup, primary, &told);
+            }
+            let all: Vec<u64> = (popped + 1..=4).collect();
+            assert_eq!((&primary.pops, &backup.pops), (&all, &vec![]), "{known} {later_ms}");
+            assert!(primary.is_over(id) && backup.is_over(id));
+            assert_eq!(primary.record(id).map(|it| it.key()), backup.record(id).map(|it| it.key()));
+        }
+    }
+}
+
+/// The first version is of a start nearly as old, but the write is another one.
+#[test]
+fn another_write_of_nearly_the_same_start_is_done_from_its_beginning() {
+    let id = id_of(&[0, 1]);
+    let ours = Version(Version::of_start(WallMs(WALL_AHEAD_MS + START_MS)).0 | 0x401);
+    let told = Told::at(id, START_MS, 0);
+    let others = [
+        (Told { interval_ms: 20_000, ..told }, "one"),
+        (told, "two"),
+        (Told { start_ms: told.start_ms + 500, ..told }, "one"),
+        (Told { wall_ms: told.wall_ms - 500, ..told }, "one"),
+    ];
+    for (other, opaque) in others {
+        let (mut primary, mut backup) = (Node::new(0), Node::new(1));
+        primary.hear_of_write(told, ours, "one");
+        backup.hear(other.popped(1), &[0, 1], Some(opaque));
+        let from = backup.live(id);
+        let outbox = {
+            let mut outbox = Outbox::default();
+            let slot = backup.shard.find(id).expect("held");
+            let to = PeerSet::EMPTY.with(backup.peer(0));
+            backup.shard.tell(slot, to, false, &mut outbox);
+            outbox
+        };
+        talk(&mut backup, &mut primary, &outbox);
+        let (one, two) = (primary.live(id), backup.live(id));
+        assert_eq!(one.key(), two.key());
+        let newest = if from.version > ours { (from.version, 1) } else { (ours, 0) };
+        assert_eq!((one.version, one.sequence), newest, "{other:?} {opaque}");
     }
 }
 

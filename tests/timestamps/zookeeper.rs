@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use zookeeper_client::Client;
+use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::processes::{Process, free_port, until};
 
@@ -19,6 +19,8 @@ const JAR: &str = "/usr/share/java/zookeeper.jar";
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 /// A java virtual machine starts slowly where many share two cores.
 const START: Duration = Duration::from_secs(60);
+/// A session that writes takes milliseconds where an ensemble serves.
+const PROBE_MAX: Duration = Duration::from_secs(20);
 
 /// One server of `ZooKeeper`, ended with the value.
 #[derive(Debug)]
@@ -130,31 +132,16 @@ impl ZooKeeper {
     }
 }
 
-/// How long a leader and its followers wait for each other. Two that do not agree who leads, as
-/// may be after a freeze, begin again only then.
-const INIT_LIMIT_TICKS: u32 = 100;
-
 /// Three servers of `ZooKeeper` that elect a leader.
 #[derive(Debug)]
 pub struct Ensemble {
     pub all: Vec<ZooKeeper>,
 }
 
-/// Its logs are empty: the package brings nothing that writes them.
-impl Drop for Ensemble {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            for server in &self.all {
-                eprintln!("-- {} of ZooKeeper says: {:?}", server.quorum(), server.told());
-            }
-        }
-    }
-}
-
 impl Ensemble {
     /// Running, with this tick.
     pub fn start(tick_ms: u64) -> Ensemble {
-        let mut more = format!("initLimit={INIT_LIMIT_TICKS}\nsyncLimit=20\n");
+        let mut more = "initLimit=100\nsyncLimit=20\n".to_owned();
         for id in 1..=3 {
             let (peers, election) = (free_port(), free_port());
             writeln!(more, "server.{id}=127.0.0.1:{peers}:{election}").expect("memory");
@@ -171,10 +158,30 @@ impl Ensemble {
         ensemble
     }
 
-    /// Within this time somebody leads again, unless something is wrong: some elections in which
-    /// the servers did not agree.
-    pub fn election_max(tick_ms: u64) -> Duration {
-        Duration::from_millis(tick_ms) * INIT_LIMIT_TICKS * 8
+    /// Whether a new session can write.
+    pub fn serves(&self) -> bool {
+        let quorum = self.quorum();
+        let write = async {
+            let client = Client::connector().with_fail_eagerly().connect(&quorum).await?;
+            let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+            client.create("/probe-", b"", &options).await.map(drop)
+        };
+        block_on(async { tokio::time::timeout(PROBE_MAX, write).await.is_ok_and(|it| it.is_ok()) })
+    }
+
+    /// What its servers say of themselves: the package brings nothing that writes their logs.
+    pub fn told(&self) -> String {
+        let told = |server: &ZooKeeper| format!("{}: {:?}", server.quorum(), server.told());
+        self.all.iter().map(told).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Ends and starts all but these, which do not run.
+    pub fn start_anew(&mut self, away: &[usize]) {
+        let here = (0..self.all.len()).filter(|place| !away.contains(place));
+        let here: Vec<usize> = here.collect();
+        here.iter().for_each(|place| self.all[*place].kill());
+        here.iter().for_each(|place| self.all[*place].spawn());
+        here.iter().for_each(|place| self.all[*place].await_answer());
     }
 
     /// `host:port` of each, with commas.
