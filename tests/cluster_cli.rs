@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -218,6 +218,11 @@ impl Cluster {
 }
 
 impl Ended {
+    fn of(output: Output) -> Ended {
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        Ended { code: output.status.code(), out: text(output.stdout), errors: text(output.stderr) }
+    }
+
     #[track_caller]
     fn expect(&self, code: i32, told: &str) -> &Ended {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -228,6 +233,40 @@ impl Ended {
     }
 }
 
+/// A join under way, ended with the value.
+struct Joining(Option<Child>);
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            // An error means that it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Joining {
+    fn begin(cluster: &Cluster, place: usize, name: &str) -> Joining {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+        let admin = cluster.admin(place).to_string();
+        command.args(["cluster", "join", name, "--admin", &admin, "--timeout", "120"]);
+        command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Joining(Some(command.spawn().expect("the binary runs")))
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.0.as_ref().expect("it runs").id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        assert!(sent.success(), "kill -s {name} {pid}");
+    }
+
+    fn await_end(mut self) -> Ended {
+        let output = self.0.take().expect("it runs").wait_with_output().expect("it ends");
+        Ended::of(output)
+    }
+}
+
 fn run(words: &[&str]) -> Ended {
     let output = Command::new(env!("CARGO_BIN_EXE_chronos"))
         .args(words)
@@ -235,8 +274,7 @@ fn run(words: &[&str]) -> Ended {
         .stdin(Stdio::null())
         .output()
         .expect("the binary runs");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    Ended { code: output.status.code(), out: text(output.stdout), errors: text(output.stderr) }
+    Ended::of(output)
 }
 
 /// Looks until there is something to see.
@@ -424,6 +462,41 @@ fn what_was_interrupted_goes_on_or_is_taken_back() {
     let first = cluster.name(0);
     cluster.order(1, &["join", &first]).expect(0, "3 nodes");
     cluster.assert_members(&[0, 1, 2], &[0, 1, 2]);
+}
+
+/// Two operators: while one joins a node, the other takes it back.
+#[test]
+fn an_order_that_was_taken_back_meanwhile_ends_and_undoes_nothing() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    cluster.start_alone(2);
+    let third = cluster.name(2);
+    // One that has ended before it could be held up has not been disturbed: then once more.
+    let join = until("a join that is held up", || {
+        let join = Joining::begin(&cluster, 0, &third);
+        let is_joining = |place: &usize| {
+            let joining = &cluster.look(*place)["membership"]["joining"];
+            joining.as_array().is_some_and(|names| !names.is_empty())
+        };
+        let is_begun = until("the join to be under way or over", || {
+            let is_over = cluster.look(0)["membership"]["nodes"].as_array()?.len() == 3;
+            (is_over || (0..3).all(|place| is_joining(&place))).then_some(!is_over)
+        });
+        join.signal("STOP");
+        if is_begun && (0..3).all(|place| is_joining(&place)) {
+            return Some(join);
+        }
+        join.signal("CONT");
+        join.await_end().expect(0, "3 nodes");
+        cluster.order(1, &["leave", &third]).expect(0, "2 nodes");
+        None
+    });
+    cluster.order(1, &["leave", &third]).expect(0, "may be stopped now");
+    join.signal("CONT");
+    join.await_end().expect(1, "another order has changed the members");
+    cluster.assert_members(&[0, 1], &[0, 1]);
+    cluster.order(0, &["status"]).expect(0, "");
+    let (ready, _) = http(cluster.admin(2), "GET", "/readyz", "").expect("it runs");
+    assert_eq!(ready, 503, "it has left");
 }
 
 #[test]

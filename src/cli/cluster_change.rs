@@ -79,7 +79,7 @@ pub(super) fn resynchronise(context: &Context) -> Result<Outcome, String> {
     }
     let work = Work::of(context, &survey);
     let members = members_of(&survey);
-    let moved = work.resynchronise(&members, &[], &[])?;
+    let moved = work.resynchronise(&members, &[], None)?;
     let text = format!(
         "resynchronised: {} of {} nodes, {moved} copies of timers moved, {:.1} s",
         survey.reports.len(),
@@ -171,15 +171,19 @@ impl<'a> Work<'a> {
         };
         let leaving: &[String] = if kind == Kind::Leave { &plan.moves } else { &[] };
         self.context.say("2/3 moving timers");
-        self.resynchronise(&remain, leaving, &plan.moves)
+        self.resynchronise(&remain, leaving, Some(plan))
     }
 
     fn step_3(&self, plan: &Plan) -> Result<(), String> {
         self.context.say(&format!("3/3 {}", plan.after));
         for (name, lists) in plan.last_words() {
-            if self.admins.contains_key(&name) {
-                self.tell(&name, &lists, None)?;
-            }
+            let Some(admin) = self.admins.get(&name) else { continue };
+            let report = ask(admin).map_err(|error| {
+                format!("{name}: no answer from {admin}: {error}\nrun the same command again")
+            })?;
+            refuse_other(plan, &report)?;
+            // Another order may come in between.
+            self.tell(&name, &lists, Some(&report.lists))?;
         }
         Ok(())
     }
@@ -225,14 +229,15 @@ impl<'a> Work<'a> {
         &self,
         remain: &[String],
         leaving: &[String],
-        moves: &[String],
+        plan: Option<&Plan>,
     ) -> Result<u64, String> {
         let known = |names: &[String]| -> Vec<String> {
             names.iter().filter(|name| self.admins.contains_key(*name)).cloned().collect()
         };
         let (remain, leaving) = (known(remain), known(leaving));
         let all = [&remain[..], &leaving].concat();
-        let watch = Watch { work: self, all: &all, leaving: &leaving, moves };
+        let moves = plan.map_or(&[][..], |plan| &plan.moves);
+        let watch = Watch { work: self, all: &all, leaving: &leaving, moves, plan };
         watch.until("see each other", None, &|report| not_seen(report, &all))?;
         for name in &remain {
             self.order(name, "POST", "/cluster/resync", None)?;
@@ -247,6 +252,18 @@ impl<'a> Work<'a> {
         }
         moved
     }
+}
+
+/// Somebody else has given a node other members: a procedure that goes on would undo that.
+fn refuse_other(plan: &Plan, report: &Report) -> Result<(), String> {
+    let Report { name, lists, .. } = report;
+    if plan.is_under_way_at(name, lists) {
+        return Ok(());
+    }
+    Err(format!(
+        "another order has changed the members meanwhile: {name} has {lists}. This one ends here. \
+         See what there is with chronos cluster status, then run again the order that is wanted"
+    ))
 }
 
 /// Whom a node does not believe alive, of those that are waited for.
@@ -280,6 +297,8 @@ struct Watch<'a> {
     all: &'a [String],
     leaving: &'a [String],
     moves: &'a [String],
+    /// What all of them are to go by meanwhile, if nodes join or leave.
+    plan: Option<&'a Plan>,
 }
 
 impl Watch<'_> {
@@ -297,6 +316,9 @@ impl Watch<'_> {
         loop {
             match self.look() {
                 Ok(reports) => {
+                    let plan = self.plan.into_iter();
+                    plan.flat_map(|plan| reports.iter().map(move |it| refuse_other(plan, it)))
+                        .collect::<Result<(), String>>()?;
                     silent_since = None;
                     left = reports.iter().find_map(unrest);
                     if let Some(bar) = bar {

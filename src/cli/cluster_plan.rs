@@ -108,6 +108,13 @@ impl std::fmt::Display for Lists {
 }
 
 impl Plan {
+    /// Whether a node has the lists that this procedure gives it: those for the time of the change,
+    /// or already the last.
+    pub fn is_under_way_at(&self, name: &str, lists: &Lists) -> bool {
+        let has_left = self.during.leaving.iter().any(|node| node == name) && lists.is_alone(name);
+        has_left || lists.is_same(&self.during) || lists.is_same(&self.after)
+    }
+
     /// What to tell whom in step 3, in this order: nodes that left come last, and are told that
     /// they are alone.
     pub fn last_words(&self) -> Vec<(String, Lists)> {

@@ -118,6 +118,12 @@ async fn readyz(State(state): State<AdminState>) -> Response {
         NodeState::Serving if state.view.cluster.has_left() => {
             (StatusCode::SERVICE_UNAVAILABLE, "left its cluster\n").into_response()
         }
+        NodeState::Serving
+            if state.view.meters.iter().any(|core| core.writes_refused.get() > 0) =>
+        {
+            let told = "takes no writes: chronos cluster status and the log say why\n";
+            (StatusCode::SERVICE_UNAVAILABLE, told).into_response()
+        }
         NodeState::Serving => "ready\n".into_response(),
         other => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", other.name())).into_response(),
     }
@@ -249,6 +255,11 @@ mod tests {
         let alone = served(without, TIMES);
         assert!(get_path(alone, "/readyz").ends_with("left its cluster\n"));
         assert_eq!(&get_path(alone, "/healthz")[9..12], "200");
+        for (is_refused, status) in [(1, "503"), (0, "200"), (1, "503")] {
+            view.meters[0].writes_refused.set(is_refused);
+            assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", status));
+        }
+        assert!(get_path(address, "/readyz").contains("takes no writes"));
         view.set_state(NodeState::Stopping);
         assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", "503"));
         assert!(get_path(address, "/readyz").ends_with("stopping\n"));

@@ -46,7 +46,8 @@ pub fn render(view: &NodeView, process: ProcessUse) -> Value {
 
 /// Whether the node's figure is the largest of its cores instead of their sum.
 fn is_extreme(name: &str) -> bool {
-    let extremes = ["oldest_overdue_ms", "clocks_apart_ms", "clock_refused", "node_full"];
+    let extremes =
+        ["oldest_overdue_ms", "clocks_apart_ms", "clock_refused", "writes_refused", "node_full"];
     name.ends_with("_max") || extremes.contains(&name)
 }
 

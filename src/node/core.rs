@@ -252,6 +252,11 @@ impl Core {
         }
     }
 
+    /// Whether clients' writes are refused at present, for another reason than room.
+    pub fn refuses_writes(&self) -> bool {
+        self.peering.write_refusal().is_some() || self.view().has_left()
+    }
+
     /// What the members' wall clocks say of this node's.
     pub fn clock(&self) -> ClockVerdict {
         self.peering.clock()

@@ -19,6 +19,13 @@ impl Peer {
 impl Peering {
     /// Why this node takes no writes of clients at present, if it does not.
     pub fn refuses_writes(&mut self) -> Option<Refusal> {
+        // It stays known, however the lists change while it joins.
+        self.is_introduced = self.is_introduced();
+        self.write_refusal()
+    }
+
+    /// The same, for whoever only looks.
+    pub fn write_refusal(&self) -> Option<Refusal> {
         if self.known.is_empty() {
             None
         } else if self.is_disowned() {
@@ -31,15 +38,14 @@ impl Peering {
     }
 
     /// Whether the members know this node, if it is being added: others would not find what is
-    /// written here before. It stays known, however the lists change while it joins.
-    fn is_introduced(&mut self) -> bool {
+    /// written here before.
+    fn is_introduced(&self) -> bool {
         let is_there = |peer: &&Peer| peer.disowns || peer.detector.liveness() != Liveness::Dead;
-        let knows_it = |it: &Self| {
-            let mut there = it.members().filter(is_there).peekable();
-            there.peek().is_some() && there.all(|peer| peer.sees(it.digest))
+        let knows_it = || {
+            let mut there = self.members().filter(is_there).peekable();
+            there.peek().is_some() && there.all(|peer| peer.sees(self.digest))
         };
-        self.is_introduced = self.is_introduced || knows_it(self);
-        self.is_introduced
+        self.is_introduced || knows_it()
     }
 
     /// Whether nobody that can be reached takes this process for this node: what a client writes
