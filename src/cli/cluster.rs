@@ -128,6 +128,8 @@ pub(super) struct Survey {
     pub reports: BTreeMap<String, Report>,
     /// Members that gave no answer, and what was tried.
     pub missing: BTreeMap<String, String>,
+    /// The admin APIs that the operator named.
+    pub given: Vec<String>,
 }
 
 /// Runs one of the commands; returns the exit code.
@@ -196,7 +198,8 @@ impl Context {
     /// Asks the given admin APIs, then those of all members that they name and of `others`, but not
     /// of `without`. `Err`: nobody answers.
     pub fn survey(&self, others: &[String], without: &[String]) -> Result<Survey, String> {
-        let mut survey = Survey { reports: BTreeMap::new(), missing: BTreeMap::new() };
+        let (reports, missing) = (BTreeMap::new(), BTreeMap::new());
+        let mut survey = Survey { reports, missing, given: self.admin.clone() };
         let mut asked: BTreeMap<String, String> = BTreeMap::new();
         let mut to_ask: VecDeque<String> = self.admin.iter().cloned().collect();
         while asked.len() < ASKED_MAX {
@@ -267,12 +270,17 @@ impl Survey {
                 && !meant.contains(&report.name)
                 && !listed(&report.name)
         };
-        let strangers: Vec<String> =
+        let mut strangers: Vec<String> =
             self.reports.values().filter(is_stranger).map(|report| report.name.clone()).collect();
-        // One that is alone may be the cluster that others are to join.
         let mut rest = self.reports.keys().filter(|name| !strangers.contains(name));
         if !rest.any(|name| !meant.contains(name)) {
-            return Vec::new();
+            // One that is alone may be the cluster that others are to join: the one that was asked
+            // by the operator, if only others are known by their addresses alone.
+            let is_given = |name: &String| self.given.contains(&self.reports[name].admin);
+            if !strangers.iter().any(is_given) {
+                return Vec::new();
+            }
+            strangers.retain(|name| !is_given(name));
         }
         self.reports.retain(|name, _| !strangers.contains(name));
         strangers
@@ -365,7 +373,7 @@ mod tests {
             leaving: Vec::new(),
         };
         let report = Report {
-            admin: String::new(),
+            admin: format!("at {name}"),
             name: name.to_owned(),
             lists,
             believed: Vec::new(),
@@ -385,15 +393,18 @@ mod tests {
         let forgotten = |reports: Vec<(String, Report)>, meant: &[&str]| {
             let meant: Vec<String> = meant.iter().map(|&name| name.to_owned()).collect();
             let reports = reports.into_iter().collect();
-            Survey { reports, missing: BTreeMap::new() }.forget_strangers(&meant)
+            let given = vec!["at a".to_owned()];
+            Survey { reports, missing: BTreeMap::new(), given }.forget_strangers(&meant)
         };
         let left = || vec![report("a", &["a", "b"]), report("b", &["a", "b"]), report("c", &["c"])];
         assert_eq!(forgotten(left(), &[]), ["c"]);
         assert_eq!(forgotten(left(), &["c"]), [""; 0], "it is to join");
         let lost = vec![report("a", &["a", "c"]), report("c", &["c"])];
         assert_eq!(forgotten(lost, &[]), [""; 0], "it has lost its file");
-        let apart = vec![report("a", &["a"]), report("c", &["c"])];
-        assert_eq!(forgotten(apart, &[]), [""; 0], "nobody knows which is the cluster");
+        let apart = |one, other| vec![report(one, &[one]), report(other, &[other])];
+        assert_eq!(forgotten(apart("a", "c"), &[]), ["c"], "a was asked, and c is in its file");
+        assert_eq!(forgotten(apart("a", "c"), &["c"]), [""; 0], "it is to join");
+        assert_eq!(forgotten(apart("b", "c"), &[]), [""; 0], "nobody knows which is the cluster");
     }
 
     #[test]
