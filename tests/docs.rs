@@ -211,11 +211,7 @@ fn unsaid_reasons(document: &str, sources: &str) -> Vec<String> {
 fn answering_sources() -> String {
     let mut all = String::new();
     for room in ["wire", "timer", "shard", "node"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(room);
-        let entries = std::fs::read_dir(folder).expect("a room");
-        for path in entries.map(|entry| entry.expect("a file").path()).filter(|it| it.is_file()) {
-            all.push_str(&std::fs::read_to_string(path).expect("UTF-8"));
-        }
+        all += &sources_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(room));
     }
     let mut parts = all.split("\\\n");
     let mut joined = parts.next().unwrap_or_default().to_owned();

@@ -177,13 +177,14 @@ impl<'a> Work<'a> {
     fn step_3(&self, plan: &Plan) -> Result<(), String> {
         self.context.say(&format!("3/3 {}", plan.after));
         for (name, lists) in plan.last_words() {
-            let Some(admin) = self.admins.get(&name) else { continue };
-            let report = ask(admin).map_err(|error| {
-                format!("{name}: no answer from {admin}: {error}\nrun the same command again")
-            })?;
-            refuse_other(plan, &report)?;
-            // Another order may come in between.
-            self.tell(&name, &lists, Some(&report.lists))?;
+            if self.admins.contains_key(&name) {
+                let report = self.look_at(&name).map_err(|error| {
+                    format!("{error}\nrun the same command again when it is back: it goes on")
+                })?;
+                refuse_other(plan, &report)?;
+                // Another order may come in between.
+                self.tell(&name, &lists, Some(&report.lists))?;
+            }
         }
         Ok(())
     }
@@ -191,6 +192,11 @@ impl<'a> Work<'a> {
     fn admin(&self, name: &str) -> Result<&str, String> {
         let admin = self.admins.get(name).map(String::as_str);
         admin.ok_or_else(|| format!("{name} was not asked: no admin API of it is known"))
+    }
+
+    fn look_at(&self, name: &str) -> Result<Report, String> {
+        let admin = self.admin(name)?;
+        ask(admin).map_err(|error| format!("{name}: no answer from {admin}: {error}"))
     }
 
     /// Gives a node other members. `expected`: what it must have now.
@@ -236,8 +242,7 @@ impl<'a> Work<'a> {
         };
         let (remain, leaving) = (known(remain), known(leaving));
         let all = [&remain[..], &leaving].concat();
-        let moves = plan.map_or(&[][..], |plan| &plan.moves);
-        let watch = Watch { work: self, all: &all, leaving: &leaving, moves, plan };
+        let watch = Watch { work: self, all: &all, leaving: &leaving, plan };
         watch.until("see each other", None, &|report| not_seen(report, &all))?;
         for name in &remain {
             self.order(name, "POST", "/cluster/resync", None)?;
@@ -296,7 +301,6 @@ struct Watch<'a> {
     work: &'a Work<'a>,
     all: &'a [String],
     leaving: &'a [String],
-    moves: &'a [String],
     /// What all of them are to go by meanwhile, if nodes join or leave.
     plan: Option<&'a Plan>,
 }
@@ -316,9 +320,7 @@ impl Watch<'_> {
         loop {
             match self.look() {
                 Ok(reports) => {
-                    let plan = self.plan.into_iter();
-                    plan.flat_map(|plan| reports.iter().map(move |it| refuse_other(plan, it)))
-                        .collect::<Result<(), String>>()?;
+                    self.refuse_others(&reports)?;
                     silent_since = None;
                     left = reports.iter().find_map(unrest);
                     if let Some(bar) = bar {
@@ -346,6 +348,11 @@ impl Watch<'_> {
         }
     }
 
+    fn refuse_others(&self, reports: &[Report]) -> Result<(), String> {
+        let Some(plan) = self.plan else { return Ok(()) };
+        reports.iter().try_for_each(|report| refuse_other(plan, report))
+    }
+
     fn moved(&self, reports: &[Report]) -> u64 {
         let one = |report: &Report| {
             let before = self.work.moved.get(&report.name).copied().unwrap_or(0);
@@ -356,7 +363,8 @@ impl Watch<'_> {
     }
 
     fn give_up(&self, what: &str, left: &str) -> String {
-        let hint = if self.moves.is_empty() || self.leaving.len() == self.moves.len() {
+        let moves = self.plan.map_or(0, |plan| plan.moves.len());
+        let hint = if moves == 0 || self.leaving.len() == moves {
             "; nothing is lost: run the same command again, it goes on"
         } else {
             "; nothing is lost: run the same command again, it goes on, or take it back with the \
@@ -367,11 +375,7 @@ impl Watch<'_> {
     }
 
     fn look(&self) -> Result<Vec<Report>, String> {
-        let one = |name: &String| {
-            let admin = self.work.admin(name)?;
-            ask(admin).map_err(|error| format!("{name}: no answer from {admin}: {error}"))
-        };
-        self.all.iter().map(one).collect()
+        self.all.iter().map(|name| self.work.look_at(name)).collect()
     }
 
     fn show(&self, bar: &ProgressBar, reports: &[Report]) {

@@ -53,6 +53,38 @@ impl Told {
     fn popped(self, sequence: u64) -> Self {
         Self { sequence, ..self }
     }
+
+    fn copy<'a>(
+        &self,
+        version: Version,
+        replicas: Replicas,
+        body: Option<CopyBody<'a>>,
+    ) -> TimerCopy<'a> {
+        let standing = Standing {
+            id: self.id,
+            version: version.0,
+            sequence: self.sequence,
+            actives: replicas.all_ranks(),
+            list_digest: replicas.digest(),
+        };
+        TimerCopy {
+            standing,
+            is_write: false,
+            replicas,
+            factor: 2,
+            sites: Default::default(),
+            start_ms: self.start_ms,
+            interval_ms: self.interval_ms,
+            repeat_for_ms: self.repeat_for_ms,
+            body,
+        }
+    }
+}
+
+fn content_of(opaque: &str) -> Vec<u8> {
+    let mut content = Vec::new();
+    encode_content("/pop", &[], opaque.as_bytes(), &mut content);
+    content
 }
 
 /// One of ours.
@@ -159,27 +191,9 @@ impl Node {
 
     /// An original tells of a timer with this opaque data; `None`: a tombstone.
     fn hear(&mut self, told: Told, list: &[usize], opaque: Option<&str>) {
-        let mut content = Vec::new();
-        encode_content("/pop", &[], opaque.unwrap_or_default().as_bytes(), &mut content);
-        let replicas = self.list(list);
-        let standing = Standing {
-            id: told.id,
-            version: Version::of_start(WallMs(told.wall_ms)).0,
-            sequence: told.sequence,
-            actives: replicas.all_ranks(),
-            list_digest: replicas.digest(),
-        };
-        let copy = TimerCopy {
-            standing,
-            is_write: false,
-            replicas,
-            factor: 2,
-            sites: Default::default(),
-            start_ms: told.start_ms,
-            interval_ms: told.interval_ms,
-            repeat_for_ms: told.repeat_for_ms,
-            body: opaque.map(|_| CopyBody { authority: "host:80", content: &content }),
-        };
+        let content = content_of(opaque.unwrap_or_default());
+        let body = opaque.map(|_| CopyBody { authority: "host:80", content: &content });
+        let copy = told.copy(Version::of_start(WallMs(told.wall_ms)), self.list(list), body);
         let event = Event::Request { from: FROM, request: Request::Merge(copy) };
         let answered = self.handle(event).replies.pop().map(|reply| reply.answer);
         assert!(matches!(answered, Some(Answer::Done { .. })), "{answered:?}");
@@ -187,30 +201,12 @@ impl Node {
 
     /// One of ours tells of a timer that a client wrote at one of ours.
     fn hear_of_write(&mut self, told: Told, version: Version, opaque: &str) {
-        let mut content = Vec::new();
-        encode_content("/pop", &[], opaque.as_bytes(), &mut content);
-        let replicas = self.list(&[0, 1]);
-        let standing = Standing {
-            id: told.id,
-            version: version.0,
-            sequence: told.sequence,
-            actives: replicas.all_ranks(),
-            list_digest: replicas.digest(),
-        };
-        let copy = TimerCopy {
-            standing,
-            is_write: true,
-            replicas,
-            factor: 2,
-            sites: Default::default(),
-            start_ms: told.start_ms,
-            interval_ms: told.interval_ms,
-            repeat_for_ms: told.repeat_for_ms,
-            body: Some(CopyBody { authority: "host:80", content: &content }),
-        };
+        let content = content_of(opaque);
+        let body = Some(CopyBody { authority: "host:80", content: &content });
+        let copy = told.copy(version, self.list(&[0, 1]), body);
         let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
         let from = Some(self.peer(1 - self.own));
-        let message = PeerMessage::Copy(copy);
+        let message = PeerMessage::Copy(TimerCopy { is_write: true, ..copy });
         self.handle(Event::PeerMessage { ticket, from, clock_offset_ns: 0, message });
         self.live(told.id);
     }

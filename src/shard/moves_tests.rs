@@ -308,17 +308,23 @@ fn so_many_timers_are_offered_in_a_tick_and_no_more() {
     }
 }
 
+/// Three nodes with a timer of two of them, or its tombstone; the first two on its list.
+fn held(id: TimerId, is_deleted: bool) -> (Cluster, usize, usize) {
+    let mut cluster = Cluster::new(3, true);
+    let [first, second, _] = cluster.list(id)[..] else { panic!("three nodes") };
+    put(&mut cluster, first, id, (100, 100));
+    if is_deleted {
+        cluster.ask(first, Request::Delete(target(id)));
+    }
+    (cluster, first, second)
+}
+
 /// Nor is a timer offered to anybody but those whom the walk is for.
 #[test]
 fn a_tombstone_that_is_where_it_belongs_is_shown_to_nobody_else() {
     for (is_deleted, is_offered) in [(false, false), (false, true), (true, false), (true, true)] {
-        let mut cluster = Cluster::new(3, true);
         let id = TimerId(7);
-        let [first, second, _] = cluster.list(id)[..] else { panic!("three nodes") };
-        put(&mut cluster, first, id, (100, 100));
-        if is_deleted {
-            cluster.ask(first, Request::Delete(target(id)));
-        }
+        let (mut cluster, first, second) = held(id, is_deleted);
         let (tick, peer) = (cluster.now().mono.tick_floor(), cluster.peer(first, second));
         let peer = peer.expect("a member");
         let shard = shard(&mut cluster, first);
@@ -373,13 +379,8 @@ fn a_tombstone_lacks_no_copies() {
     for (is_deleted, is_lacking, is_all) in
         [(false, true, true), (false, false, false), (true, true, false)]
     {
-        let mut cluster = Cluster::new(3, true);
         let id = TimerId(7);
-        let [first, second, _] = cluster.list(id)[..] else { panic!("three nodes") };
-        put(&mut cluster, first, id, (100, 100));
-        if is_deleted {
-            cluster.ask(first, Request::Delete(target(id)));
-        }
+        let (mut cluster, first, second) = held(id, is_deleted);
         let (tick, peer) = (cluster.now().mono.tick_floor(), cluster.peer(first, second));
         let peer = PeerSet::EMPTY.with(peer.expect("a member"));
         let shard = shard(&mut cluster, first);

@@ -3,7 +3,7 @@
 //! that it still leads. No master may live on such an answer.
 //!
 //! Now and then servers that were frozen do not come to terms by themselves: they take connections
-//! and answer nothing for minutes. They are started anew then, as an operator would, and what is
+//! and answer nothing for more than half a minute. They are started anew then, as an operator would, and what is
 //! asserted stays: when the ensemble does what it is asked, timestamps are handed out.
 
 use std::thread::sleep;
