@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::time::MonoNs;
-use chronos::node::mesh::{MeshPort, Message, Remote, mesh};
+use chronos::core::mesh::{MeshPort, Message, Remote, mesh};
 use chronos::ring::{available_cores, pin_to_core};
 use chronos::shard::effects::{Answer, Reply, Request, Requester, Target};
 use chronos::timer::definition::Definition;

@@ -11,6 +11,7 @@ pub mod timer;
 pub mod cluster;
 pub mod timestamp;
 pub mod shard;
+pub mod core;
 #[allow(unsafe_code)]
 #[deny(clippy::undocumented_unsafe_blocks)]
 pub mod ring;

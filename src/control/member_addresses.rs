@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::cluster::view::View;
+use crate::core::gate::addresses;
 use crate::node::commands::Command;
-use crate::node::internal_api::addresses;
 
 /// How often the names are looked up, and at once when the members change.
 const EVERY: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::node::peer_address::{Place, place_of};
+use crate::core::peers::address::{Place, place_of};
 use crate::wire::answer_head::parse_answer_head;
 use crate::wire::chunked::{ChunkError, ChunkedDecoder};
 use crate::wire::request_head::Framing;

@@ -7,7 +7,7 @@ use crate::base::limits::RANK_DELAY_MS;
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
-use crate::node::internal_api::copy_of;
+use crate::core::internal_api::copy_of;
 use crate::timer::admission::{admit_told, start_of};
 use crate::wire::callback_uri::{escaped, parse_told_uri};
 use crate::wire::internal_json::{InternalCallback, InternalPart, InternalTimer, write_internal};

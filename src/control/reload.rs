@@ -10,7 +10,7 @@ use super::config::{Config, Loaded};
 use super::config_files::ConfigFiles;
 use super::config_keys::KEYS;
 use crate::cluster::view::View;
-use crate::node::peer_secret::Secrets;
+use crate::core::peers::secret::Secrets;
 
 /// Reads the configuration of a running node again.
 #[derive(Debug)]

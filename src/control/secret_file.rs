@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::node::peer_secret::{FILE_BYTES_MAX, SecretError, Secrets};
+use crate::core::peers::secret::{FILE_BYTES_MAX, SecretError, Secrets};
 use crate::ring::user_id;
 
 /// What is wrong with the file.

@@ -23,8 +23,8 @@ use super::reload::{self, Reloader};
 use super::timestamp_config::Coordination;
 use super::timestamp_keeper::{Keeper, Prepared, TimestampError};
 use super::view::{NodeState, NodeView};
+use crate::node::callbacks::listeners::Reserved;
 use crate::node::commands::Command;
-use crate::node::listeners::Reserved;
 use crate::node::{self, NodeHandle, StartError};
 
 /// How often the cores are looked at: 4 wake-ups a second, and a failed core is told within 250 ms.

@@ -1,20 +1,16 @@
 //! What the control thread asks of running cores, over one bounded lock-free queue per core.
 
 use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicU8, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_queue::ArrayQueue;
 
-use super::internal_api::Resolved;
-use super::meters::CoreMeters;
-use super::peer_secret::Secrets;
-use crate::base::ids::TimerId;
 use crate::cluster::view::View;
+use crate::core::copies::Copies;
+use crate::core::gate::Resolved;
+use crate::core::peers::secret::Secrets;
+use crate::node::meters::CoreMeters;
 use crate::ring::Waker;
-use crate::wire::peer_message::{PeerMessage, TimerCopy, decode_message};
 
 /// Commands that wait for a core. A core takes all of them in every turn, so that more than a few
 /// wait only for one that hangs.
@@ -35,62 +31,6 @@ pub enum Command {
     Secrets(Arc<Secrets>),
     /// Who hands out timestamps (`host:port`), for clients that are refused; `None`: nobody knows.
     TimestampMaster(Option<Arc<str>>),
-}
-
-/// Timers for the cores, and what became of them.
-#[derive(Debug)]
-pub struct Copies {
-    /// Encoded messages, each a copy.
-    copies: Vec<(TimerId, Box<[u8]>)>,
-    results: Vec<AtomicU8>,
-}
-
-/// Results of a copy.
-const WAITING: u8 = 0;
-const MERGED: u8 = 1;
-const REFUSED: u8 = 2;
-
-impl Copies {
-    /// Nothing has been done yet.
-    pub fn of<'a>(copies: impl Iterator<Item = TimerCopy<'a>>) -> Self {
-        let copies: Vec<_> = copies
-            .map(|copy| {
-                let mut bytes = Vec::new();
-                PeerMessage::Copy(copy).encode(&mut bytes);
-                (copy.standing.id, bytes.into_boxed_slice())
-            })
-            .collect();
-        let results = copies.iter().map(|_| AtomicU8::new(WAITING)).collect();
-        Self { copies, results }
-    }
-
-    /// Merges those that belong to the calling core, by `merge`, which tells whether it is done.
-    pub(super) fn merge(
-        &self,
-        is_own: impl Fn(TimerId) -> bool,
-        mut merge: impl FnMut(TimerCopy<'_>) -> bool,
-    ) {
-        for ((id, bytes), result) in self.copies.iter().zip(&self.results) {
-            if !is_own(*id) {
-                continue;
-            }
-            let is_merged = match decode_message(&mut &bytes[..]) {
-                Ok(PeerMessage::Copy(copy)) => merge(copy),
-                _ => false,
-            };
-            result.store(if is_merged { MERGED } else { REFUSED }, Release);
-        }
-    }
-
-    /// Whether all cores have taken theirs.
-    pub fn are_taken(&self) -> bool {
-        self.results.iter().all(|result| result.load(Acquire) != WAITING)
-    }
-
-    /// Whether the copy at a place, counted from 0, is merged.
-    pub fn is_merged(&self, place: usize) -> bool {
-        self.results[place].load(Acquire) == MERGED
-    }
 }
 
 /// The queue of one core, shared with those who command.
@@ -150,7 +90,7 @@ pub struct Commander {
 
 impl Commander {
     /// The cores and what wakes them, in shard order.
-    pub(super) fn of(commands: &[Commands], wakers: &[Waker]) -> Self {
+    pub(crate) fn of(commands: &[Commands], wakers: &[Waker]) -> Self {
         Self { cores: commands.iter().cloned().zip(wakers.iter().cloned()).collect() }
     }
 
@@ -173,8 +113,6 @@ impl Commander {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ranked::{Replicas, Sites};
-    use crate::wire::peer_message::Standing;
 
     #[test]
     fn a_core_that_hangs_finds_the_latest_commands() {
@@ -186,32 +124,5 @@ mod tests {
         let waiting = std::iter::from_fn(|| commands.next()).count();
         assert_eq!(waiting, WAITING_MAX);
         assert_eq!((commands.given(), commands.taken()), (128, 128));
-    }
-
-    #[test]
-    fn copies_are_taken_when_every_core_has_taken_its_own() {
-        let copy = |id| TimerCopy {
-            standing: Standing {
-                id: TimerId(id),
-                version: 1,
-                sequence: 0,
-                actives: 0,
-                list_digest: 0,
-            },
-            is_write: false,
-            replicas: Replicas::new(),
-            factor: 1,
-            sites: Sites::new(),
-            start_ms: 1,
-            interval_ms: 1,
-            repeat_for_ms: 1,
-            body: None,
-        };
-        let copies = Copies::of([1, 2, 3].map(copy).into_iter());
-        copies.merge(|id| id.0 != 2, |copy| copy.standing.id.0 != 3);
-        assert!(!copies.are_taken());
-        copies.merge(|id| id.0 == 2, |_| true);
-        assert!(copies.are_taken());
-        assert_eq!([0, 1, 2].map(|place| copies.is_merged(place)), [true, true, false]);
     }
 }

@@ -13,16 +13,16 @@ use crate::base::time::{MonoNs, Now};
 use crate::ring::{Completion, Mailbox, Ring, RingError, Wait, now};
 use crate::shard::effects::{Attempt, CallbackOutcome};
 
-use super::commands::{Command, Commands};
-use super::lanes::Lanes;
-use super::listeners::ClusterListeners;
-use super::meters::CoreMeters;
-use super::owner::Owner;
-use super::peer_sockets::PeerSockets;
-use super::publish::publish;
-use super::resolver::{Asker, Resolved, Resolver};
-use super::server::Server;
-use super::timestamp_server::TimestampServer;
+use crate::node::callbacks::lanes::Lanes;
+use crate::node::callbacks::listeners::ClusterListeners;
+use crate::node::clients::server::Server;
+use crate::node::commands::{Command, Commands};
+use crate::node::meters::CoreMeters;
+use crate::node::owner::Owner;
+use crate::node::peers::sockets::PeerSockets;
+use crate::node::publish::publish;
+use crate::node::resolver::threads::{Asker, Resolved, Resolver};
+use crate::node::timestamps::server::TimestampServer;
 
 /// Callbacks that still run at an orderly stop are waited for this long.
 const STOP_MS: u64 = 2_000;

@@ -1,9 +1,9 @@
 //! How the files that the process may open are shared out: one for each connection, of clients, to
 //! callback hosts, with peers. Without shares, clients that hold connections would stop callbacks.
 
-use super::resolver::LOOKUPS_MAX;
-use super::server::REFUSALS_MAX;
-use super::settings::NodeSettings;
+use crate::node::clients::server::REFUSALS_MAX;
+use crate::node::resolver::threads::LOOKUPS_MAX;
+use crate::node::settings::NodeSettings;
 
 /// Files of the process itself (log, configuration, admin API), and of each core (ring, listeners).
 const OWN_FILES: u64 = 24;

@@ -8,7 +8,7 @@ use crate::base::limits::PEERS_MAX;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::Dialect;
 
-use super::tag_feed::TagFeed;
+use crate::node::tag_feed::TagFeed;
 
 /// A number that one core writes and any thread reads.
 #[derive(Debug, Default)]

@@ -3,14 +3,14 @@
 use crate::cluster::detector::Liveness;
 use crate::ring::{Ring, thread_cpu_ns};
 
-use super::commands::Commands;
-use super::core::Core;
-use super::lanes::Lanes;
-use super::meters::CoreMeters;
-use super::peer_sockets::PeerSockets;
-use super::server::Server;
-use super::service::Service;
-use super::timestamp_server::TimestampServer;
+use crate::core::Core;
+use crate::node::callbacks::lanes::Lanes;
+use crate::node::clients::server::Server;
+use crate::node::clients::service::Service;
+use crate::node::commands::Commands;
+use crate::node::meters::CoreMeters;
+use crate::node::peers::sockets::PeerSockets;
+use crate::node::timestamps::server::TimestampServer;
 
 /// Publishes the present state of a core. Cost: some seventy relaxed stores, two per peer, and one
 /// clock read. True: more is to be told of statistics tags than the control thread takes; publish

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
 use crate::cluster::view::Membership;
 
-use super::listeners::Reserved;
-use super::peer_secret::Guard;
+use crate::core::peers::secret::Guard;
+use crate::node::callbacks::listeners::Reserved;
 
 /// Settings of the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]

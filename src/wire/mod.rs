@@ -3,6 +3,7 @@
 //! meaning: whether a negative interval is allowed is not its business.
 
 pub mod answer_head;
+pub mod answer_reader;
 pub mod callback_uri;
 pub mod chunked;
 pub mod internal_json;
@@ -12,6 +13,7 @@ pub mod peer_frame;
 pub mod peer_message;
 pub mod request_head;
 pub mod resync_json;
+pub mod text;
 pub mod thrift;
 pub mod timer_json;
 pub mod timer_path;

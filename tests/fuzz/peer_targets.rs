@@ -5,10 +5,10 @@
 use chronos::base::limits::{INTERVAL_MS_MAX, SITES_PER_TIMER_MAX};
 use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::cluster::link::{Inbound, Link, LinkError, LinkLimits};
-use chronos::node::peer_handshake::{
+use chronos::core::peers::handshake::{
     Answered, NoAnswer, Protocol, parse_answer, parse_request, write_acceptance, write_request,
 };
-use chronos::node::peer_secret::{SECRETS_MAX, Secrets};
+use chronos::core::peers::secret::{SECRETS_MAX, Secrets};
 use chronos::timer::definition::{Content, encode_content};
 use chronos::wire::callback_uri::parse_callback_uri;
 use chronos::wire::internal_json::{

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use chronos::base::ids::HostId;
 use chronos::base::time::{MonoNs, Now, Tick};
-use chronos::node::core::Core;
+use chronos::core::Core;
 use chronos::shard::ShardConfig;
 use chronos::shard::effects::{Attempt, CallbackOutcome, Reply, Ticket};
 

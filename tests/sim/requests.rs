@@ -2,7 +2,7 @@
 
 use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::time::Now;
-use chronos::node::core::Core;
+use chronos::core::Core;
 use chronos::shard::effects::{self, Answer, Refusal, Reply, Request, Requester};
 use chronos::timer::definition::{Definition, encode_content};
 use chronos::wire::timer_json::Tag;

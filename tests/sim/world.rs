@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use chronos::base::ids::ShardCount;
 use chronos::base::time::{MonoNs, Now, WallMs};
-use chronos::node::core::Core;
-use chronos::node::mesh::mesh;
+use chronos::core::Core;
+use chronos::core::mesh::mesh;
 use chronos::shard::counters::Counters;
 
 use super::callback_world::CallbackWorld;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use chronos::base::ids::{PeerIndex, ShardIndex, TimerId};
 use chronos::base::time::{Now, Tick};
 use chronos::cluster::view::View;
-use chronos::node::core::Core;
-use chronos::node::internal_api::Gate;
-use chronos::node::peering::{Connected, Hello, HelloRefusal, InboundId, PeerAction};
+use chronos::core::Core;
+use chronos::core::gate::Gate;
+use chronos::core::peers::actions::{InboundId, PeerAction};
+use chronos::core::peers::hello::{Connected, Hello, HelloRefusal};
 use chronos::shard::effects::{
     Attempt, CallbackOutcome, Dialect, Reply, Request, Requester, Target as TimerTarget, Ticket,
 };

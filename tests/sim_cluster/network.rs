@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 
 use chronos::base::ids::PeerIndex;
-use chronos::node::peering::{Hello, InboundId};
+use chronos::core::peers::actions::InboundId;
+use chronos::core::peers::hello::Hello;
 
 use super::options::PROCESSES_MAX;
 use super::random::Stream;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use chronos::base::ids::{PeerIndex, ShardCount};
 use chronos::cluster::view::{PeerKind, View};
-use chronos::node::core::Core;
-use chronos::node::mesh::mesh;
-use chronos::node::peering::{Hello, Identity};
+use chronos::core::Core;
+use chronos::core::mesh::mesh;
+use chronos::core::peers::hello::{Hello, Identity};
 
 use super::clocks::Clocks;
 use super::disturbances::Whom;

@@ -149,7 +149,7 @@ impl CoreDriver {
                 let factor = document.timer.replication_factor;
                 let (now, view) = (self.now, self.core.view());
                 let copy =
-                    chronos::node::internal_api::copy_of(now, view, named, factor, &part, told);
+                    chronos::core::internal_api::copy_of(now, view, named, factor, &part, told);
                 let from = Requester {
                     shard: ShardIndex(self.place.core),
                     connection: FROM_SITE,

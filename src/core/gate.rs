@@ -1,0 +1,289 @@
+//! Who may use the internal API, and who may connect as a peer: nodes at the addresses of members.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use crate::base::ids::PeerSet;
+use crate::base::planted::{Bug, is_planted};
+use crate::cluster::view::View;
+
+use crate::core::peers::address::{Place, place_of};
+use crate::core::peers::hello::HelloRefusal;
+use crate::core::peers::site_members::SiteMembers;
+
+/// Host names of members and sites that are configured by name and were looked up, each with the
+/// addresses that were found.
+pub type Resolved = Arc<[(String, Vec<IpAddr>)]>;
+
+/// Who may use the internal API: nodes whose address is that of a member, of another site as it is
+/// configured, or of a node that such a site has told to be a member of it. And who may connect as
+/// a peer: a node whose address is its own.
+#[derive(Debug)]
+pub struct Gate {
+    accepts_strangers: bool,
+    /// The view that the addresses are from.
+    view: Option<Arc<View>>,
+    members: Vec<IpAddr>,
+    /// Host names of members and sites; those that were looked up are in `resolved`.
+    names: Vec<String>,
+    resolved: Vec<(String, Vec<IpAddr>)>,
+    /// Requests refused.
+    pub refused: u64,
+}
+
+impl Gate {
+    /// Before any configuration is known.
+    pub fn new(accepts_strangers: bool) -> Self {
+        Self {
+            accepts_strangers,
+            view: None,
+            members: Vec::new(),
+            names: Vec::new(),
+            resolved: Vec::new(),
+            refused: 0,
+        }
+    }
+
+    /// The addresses of members that are configured by name.
+    pub fn set_resolved(&mut self, resolved: Resolved) {
+        self.resolved = resolved.to_vec();
+    }
+
+    /// A member's name was looked up to dial it: a node that moved is let in at once.
+    pub fn resolved(&mut self, name: &str, addresses: &[SocketAddr]) {
+        let found = addresses.iter().map(|address| address.ip().to_canonical()).collect();
+        // A name that fails keeps its last addresses.
+        if let Some(known) = self.resolved.iter_mut().find(|(known, _)| known == name)
+            && !addresses.is_empty()
+        {
+            known.1 = found;
+        }
+    }
+
+    /// Whether the node at `address` may ask; `Err` is the reason to refuse it with, 403. `told`
+    /// are the nodes of other sites, as these tell them. `address` is asked for only when it
+    /// matters.
+    pub fn admit(
+        &mut self,
+        view: &Arc<View>,
+        told: &[IpAddr],
+        address: impl FnOnce() -> Option<IpAddr>,
+    ) -> Result<(), String> {
+        if self.accepts_strangers {
+            return Ok(());
+        }
+        let address = address();
+        let is_told = |address: IpAddr| {
+            told.contains(&address.to_canonical()) && !is_planted(Bug::SiteMembersUnknown)
+        };
+        if self.knows(view, address) || address.is_some_and(is_told) {
+            return Ok(());
+        }
+        self.refused += 1;
+        Err(self.stranger(address))
+    }
+
+    /// As [`Gate::admit`], and nothing is counted.
+    pub fn admits(&mut self, view: &Arc<View>, address: Option<IpAddr>) -> bool {
+        self.accepts_strangers || self.knows(view, address)
+    }
+
+    /// Whether the node at `address` may connect as the peer `name`. Somebody at an address that is
+    /// no member's learns nothing of the members; somebody at another member's may not speak for
+    /// this one.
+    pub fn admit_peer(
+        &mut self,
+        view: &Arc<View>,
+        name: &str,
+        address: Option<IpAddr>,
+    ) -> Result<(), HelloRefusal> {
+        if self.accepts_strangers {
+            return Ok(());
+        }
+        if !self.knows(view, address) {
+            let is_known = |name| self.resolved.iter().any(|(known, _)| known == name);
+            return Err(if self.names.iter().all(is_known) {
+                HelloRefusal::Elsewhere(self.stranger(address))
+            } else {
+                HelloRefusal::Unresolved
+            });
+        }
+        let Some(peer) = view.node_named(name) else { return Ok(()) };
+        let at;
+        let its = match place_of(&view.peers()[peer.index()].address, 0) {
+            Place::At(address) => {
+                at = [address.ip().to_canonical()];
+                &at[..]
+            }
+            Place::Named(host, _) => match self.resolved.iter().find(|(known, _)| *known == host) {
+                Some((_, found)) => &found[..],
+                None => return Err(HelloRefusal::Unresolved),
+            },
+        };
+        let address = address.map(|address| address.to_canonical());
+        if address.is_some_and(|it| its.contains(&it) || is_local_call(it, its)) {
+            return Ok(());
+        }
+        let address = spoken(address);
+        Err(HelloRefusal::Elsewhere(format!(
+            "{name} does not have the address {address}, from which this node calls: let it have \
+             the one that it calls from in [cluster], or set cluster.accept_strangers = true"
+        )))
+    }
+
+    /// Appends who the members of this site are, for another one.
+    pub fn write_members(&self, view: &View, out: &mut Vec<u8>) {
+        let site = view.name_of_site(view.local_site()).expect("a site knows its own name");
+        let members = view.connected_nodes().with(view.own());
+        let nodes = members.iter().map(|peer| view.name_of(peer));
+        let (_, names) = addresses_in(view, members);
+        let found = names.iter().filter_map(|name| {
+            self.resolved.iter().find(|(known, _)| known == name).map(|(_, found)| found)
+        });
+        SiteMembers::write(site, nodes, found.flatten().copied(), out);
+    }
+
+    /// Whether this is the address of a member or site.
+    pub fn knows(&mut self, view: &Arc<View>, address: Option<IpAddr>) -> bool {
+        if self.view.as_ref().is_none_or(|known| !Arc::ptr_eq(known, view)) {
+            self.learn(view);
+        }
+        let Some(it) = address.map(|address| address.to_canonical()) else { return false };
+        let mut named = self.resolved.iter().map(|(_, found)| found);
+        self.members.contains(&it)
+            || named.any(|found| found.contains(&it) || is_local_call(it, found))
+    }
+
+    /// Why somebody at an address that is no member's is refused.
+    fn stranger(&self, address: Option<IpAddr>) -> String {
+        let address = spoken(address.map(|address| address.to_canonical()));
+        let names = if self.names.is_empty() { "" } else { " (some are configured by name)" };
+        format!(
+            "only for members of the cluster{names}, and {address} is none: add it to [cluster], \
+             or set cluster.accept_strangers = true"
+        )
+    }
+
+    fn learn(&mut self, view: &Arc<View>) {
+        let (members, names) = addresses(view);
+        self.members = members;
+        self.names = names;
+        self.view = Some(view.clone());
+    }
+}
+
+fn spoken(address: Option<IpAddr>) -> String {
+    address.map_or("the sender".to_owned(), |address| address.to_string())
+}
+
+/// The addresses of this node and of all nodes and sites that it is to be connected with, and the
+/// names of those that are configured by name.
+pub fn addresses(view: &View) -> (Vec<IpAddr>, Vec<String>) {
+    addresses_in(view, view.connected_nodes().union(view.connected_sites()).with(view.own()))
+}
+
+/// The addresses of some peers, and the names of those that are configured by name.
+fn addresses_in(view: &View, peers: PeerSet) -> (Vec<IpAddr>, Vec<String>) {
+    let (mut literal, mut named) = (Vec::new(), Vec::new());
+    for address in peers.iter().flat_map(|peer| view.addresses_of(peer)) {
+        match place_of(address, 0) {
+            Place::At(address) => literal.push(address.ip().to_canonical()),
+            Place::Named(name, _) => named.push(name),
+        }
+    }
+    if is_local_call(Ipv4Addr::LOCALHOST.into(), &literal) {
+        literal.push(Ipv4Addr::LOCALHOST.into());
+    }
+    (literal, named)
+}
+
+/// Whether `address` is where somebody with one of `its` addresses calls from on this machine: the
+/// kernel gives 127.0.0.1 to whoever does not choose, whatever loopback address is its own.
+fn is_local_call(address: IpAddr, its: &[IpAddr]) -> bool {
+    address == Ipv4Addr::LOCALHOST
+        && its.iter().any(|it| matches!(it, IpAddr::V4(it) if it.is_loopback()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::view::Membership;
+
+    fn view(nodes: &[&str]) -> Arc<View> {
+        let membership = Membership {
+            localhost: nodes[0].into(),
+            nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+            remote_sites: vec![("away".into(), "10.9.0.1:7253".into())],
+            ..Membership::default()
+        };
+        Arc::new(View::build(None, &membership).expect("a good configuration"))
+    }
+
+    #[test]
+    fn only_members_and_sites_pass_unless_told_otherwise() {
+        let view = view(&["10.0.0.1:7253", "10.0.0.2", "node-3:7253"]);
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let mut gate = Gate::new(false);
+        for member in ["10.0.0.1", "10.0.0.2", "10.9.0.1", "::ffff:10.0.0.2"] {
+            assert_eq!(gate.admit(&view, &[], || Some(ip(member))), Ok(()), "{member}");
+        }
+        let reason = gate.admit(&view, &[], || Some(ip("10.0.0.3"))).expect_err("a stranger");
+        assert!(reason.contains("10.0.0.3") && reason.contains("accept_strangers"), "{reason}");
+        assert!(gate.admit(&view, &[], || None).is_err());
+        assert_eq!(gate.refused, 2);
+        let told = [ip("10.9.0.2")];
+        assert_eq!(gate.admit(&view, &told, || Some(told[0])), Ok(()));
+        let its = gate.admit_peer(&view, "10.0.0.2", Some(told[0]));
+        assert!(its.is_err(), "it may tell copies, it is no peer");
+        gate.set_resolved(Arc::new([
+            ("node-3".into(), vec![ip("10.0.0.3")]),
+            ("of-another-site".into(), vec![ip("10.0.0.9")]),
+        ]));
+        let mut members = Vec::new();
+        gate.write_members(&view, &mut members);
+        let members = SiteMembers::parse(&members).expect("written here");
+        assert_eq!((members.nodes.len(), &members.addresses[..]), (3, &[ip("10.0.0.3")][..]));
+        assert_eq!(gate.admit(&view, &[], || Some(ip("10.0.0.3"))), Ok(()));
+        let other = self::view(&["10.0.0.1:7253", "10.0.0.4"]);
+        assert!(
+            gate.admit(&other, &[], || Some(ip("10.0.0.2"))).is_err(),
+            "it is no member any more"
+        );
+        let unasked = || unreachable!("everybody may");
+        assert_eq!(Gate::new(true).admit(&other, &[], unasked), Ok(()));
+    }
+
+    #[test]
+    fn a_peer_must_call_from_the_address_of_its_name() {
+        let nodes = ["10.0.0.1:7253", "10.0.0.2", "node-3:7253", "127.0.0.11:7253"];
+        let view = view(&nodes);
+        let ip = |text: &str| Some(text.parse::<IpAddr>().expect("an address"));
+        let mut gate = Gate::new(false);
+        let mut admit = |name: &str, from: &str| gate.admit_peer(&view, name, ip(from));
+        assert_eq!(admit("10.0.0.2", "10.0.0.66"), Err(HelloRefusal::Unresolved), "may be node-3");
+        gate.set_resolved(Arc::new([("node-3".into(), ip("10.0.0.3").into_iter().collect())]));
+        let mut admit = |name: &str, from: &str| gate.admit_peer(&view, name, ip(from));
+        let nobody = admit("10.0.0.2", "10.0.0.66");
+        let Err(HelloRefusal::Elsewhere(reason)) = &nobody else { panic!("{nobody:?}") };
+        assert!(!reason.contains("10.0.0.2"), "a stranger learns who is a member: {reason}");
+        assert_eq!(admit("10.0.0.77", "10.0.0.66"), nobody, "the same for any name");
+        for known in ["10.0.0.2 10.0.0.2", "10.0.0.2 ::ffff:10.0.0.2", "node-3:7253 10.0.0.3"] {
+            let (name, address) = known.split_once(' ').expect("two");
+            assert_eq!(admit(name, address), Ok(()), "{known}");
+        }
+        for other in ["10.0.0.1", "10.9.0.1", "10.0.0.3", "127.0.0.1"] {
+            assert!(matches!(admit("10.0.0.2", other), Err(HelloRefusal::Elsewhere(_))), "{other}");
+        }
+        assert_eq!(admit("127.0.0.11:7253", "127.0.0.1"), Ok(()), "on this machine");
+        assert!(admit("127.0.0.11:7253", "10.0.0.2").is_err());
+        assert!(admit("node-3:7253", "10.0.0.2").is_err());
+        assert!(admit("node-3:7253", "10.0.0.4").is_err());
+        assert_eq!(admit("10.0.0.77", "10.0.0.2"), Ok(()), "its name is looked at next");
+        assert!(gate.admit_peer(&view, "10.0.0.2", None).is_err());
+        gate.resolved("node-3", &["10.0.0.4:7253".parse().expect("an address")]);
+        gate.resolved("node-3", &[]);
+        assert_eq!(gate.admit_peer(&view, "node-3:7253", ip("10.0.0.4")), Ok(()), "it moved");
+        assert_eq!(gate.refused, 0, "that counts for the internal API");
+        assert_eq!(Gate::new(true).admit_peer(&view, "10.0.0.2", ip("10.0.0.66")), Ok(()));
+    }
+}

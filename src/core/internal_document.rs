@@ -1,0 +1,61 @@
+//! A copy of a timer in the terms of the internal HTTP API (compat section 5): told to an original
+//! node or another site, and read by one that asks for a page.
+
+use crate::base::ids::NodeHash;
+use crate::base::time::Now;
+use crate::cluster::view::View;
+use crate::timer::definition::Content;
+use crate::wire::internal_json::{InternalCallback, InternalTimer};
+use crate::wire::peer_message::TimerCopy;
+use crate::wire::timer_json::Tags;
+
+/// The names of nodes; those that were never members here have none.
+pub(crate) fn names<'v>(view: &'v View, nodes: &[NodeHash]) -> Vec<&'v str> {
+    let known = nodes.iter().filter_map(|node| view.peer_of(*node));
+    known.map(|peer| view.name_of(peer)).collect()
+}
+
+/// Writes a copy with the given replicas (to another site none are told), and the factor if the
+/// path does not tell it. Sites that are not configured any more are left out.
+pub(crate) fn with_document(
+    now: Now,
+    view: &View,
+    copy: &TimerCopy<'_>,
+    (replicas, factor): (&[&str], Option<u8>),
+    write: impl FnOnce(&InternalTimer<'_>),
+) {
+    let content = copy.body.map(|body| (body.authority, Content::decode(body.content)));
+    let tags = content.map_or(Tags::none(), |(_, content)| content.tags());
+    let text = |bytes| std::str::from_utf8(bytes).expect("timers are stored from text");
+    let callback = content.map(|(authority, content)| InternalCallback {
+        authority,
+        target: text(content.target),
+        opaque: text(content.opaque),
+    });
+    // An original always names its own site at least.
+    let local = [view.local_site()];
+    let sites = if copy.sites.is_empty() { &local[..] } else { copy.sites.as_slice() };
+    let sites: Vec<&str> = sites.iter().filter_map(|site| view.name_of_site(*site)).collect();
+    write(&InternalTimer {
+        now: now.wall,
+        // The present tick, not the next: told as later by a part of a tick, never as earlier. A
+        // start that was rounded up to the next tick is told as this one; the delay of the message
+        // makes up for it.
+        start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_floor().0 as i64).min(0),
+        sequence: copy.standing.sequence,
+        interval_ms: copy.interval_ms,
+        // An original takes the end of a tombstone from these two.
+        repeat_for_ms: match copy.body {
+            Some(_) => copy.repeat_for_ms,
+            None => copy.interval_ms.saturating_mul(copy.standing.sequence + 1),
+        },
+        callback,
+        view_id: view.id(),
+        replicas,
+        sites: &sites,
+        factor,
+        tags: tags.as_slice(),
+        version: Some(copy.standing.version),
+        actives: Some(copy.standing.actives),
+    });
+}

@@ -1,0 +1,531 @@
+//! The mesh between the cores of a node: for each pair one bounded lock-free queue of requests and
+//! one of replies.
+//!
+//! A core has at most as many requests under way to a sibling as a queue holds, so a reply always
+//! finds room and is never lost. Long replies that a sibling has not taken yet hold up its further
+//! requests. A sender wakes a sibling only when that has said that it sleeps.
+//! Pure memory: the waking itself is the driver's, so the simulator drives this same code.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+
+use crossbeam_queue::ArrayQueue;
+use crossbeam_utils::CachePadded;
+
+use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::MonoNs;
+use crate::shard::effects::{PageAsk, Reply, Request, Requester, Target};
+use crate::timer::definition::OwnedDefinition;
+use crate::wire::peer_message::{PeerMessage, decode_message};
+use crate::wire::resync_json::Reference;
+
+use crate::core::gather::PageAsked;
+use crate::core::peers::actions::InboundId;
+
+/// Replies with more content than this are counted.
+const LONG_BYTES_MIN: usize = 4 << 10;
+/// Bytes of counted replies on their way to a sibling above which its requests wait: memory is
+/// bounded by this for each ordered pair of cores, beside short replies.
+const LONG_REPLY_BYTES_MAX: usize = 1 << 20;
+
+/// A request on its way to the core that owns the timer.
+#[derive(Debug)]
+pub enum Remote {
+    /// PUT.
+    Update(Target, Box<OwnedDefinition>),
+    /// DELETE.
+    Delete(Target),
+    /// GET.
+    Read(Target),
+    /// A copy of the internal API, encoded as a message.
+    Merge(Box<[u8]>),
+    /// A part of a page of timers.
+    Collect(PageAsk),
+    /// Timers that another node has taken over.
+    Forget(Box<[Reference]>),
+    /// A whole page, of the core that keeps where the asking node is.
+    Page(PageAsked),
+}
+
+impl Remote {
+    /// Copies a request; a create never leaves its core.
+    pub fn copy(request: &Request<'_>) -> Self {
+        match *request {
+            Request::Create(_) => unreachable!("a create is served by the core that received it"),
+            Request::Update(target, ref definition) => {
+                Remote::Update(target, Box::new(OwnedDefinition::copy(definition)))
+            }
+            Request::Delete(target) => Remote::Delete(target),
+            Request::Read(target) => Remote::Read(target),
+            Request::Merge(copy) => {
+                let mut bytes = Vec::new();
+                PeerMessage::Copy(copy).encode(&mut bytes);
+                Remote::Merge(bytes.into())
+            }
+            Request::Collect(ask) => Remote::Collect(ask),
+            Request::Forget(references) => Remote::Forget(references.into()),
+        }
+    }
+
+    /// The request, borrowed.
+    pub fn borrow(&self) -> Request<'_> {
+        match self {
+            Remote::Update(target, definition) => Request::Update(*target, definition.borrow()),
+            Remote::Delete(target) => Request::Delete(*target),
+            Remote::Read(target) => Request::Read(*target),
+            Remote::Merge(bytes) => match decode_message(&mut &bytes[..]) {
+                Ok(PeerMessage::Copy(copy)) => Request::Merge(copy),
+                other => unreachable!("a copy was encoded by a sibling, not {other:?}"),
+            },
+            Remote::Collect(ask) => Request::Collect(*ask),
+            Remote::Forget(references) => Request::Forget(references),
+            Remote::Page(_) => unreachable!("a core puts a page together itself"),
+        }
+    }
+}
+
+/// Messages of one peer for timers of a sibling on their way there, and their results on the way
+/// back: one parcel each way, however many came in one portion.
+#[derive(Debug, Default)]
+pub struct PeerBatch {
+    /// The connection that they came over.
+    pub inbound: InboundId,
+    /// Own monotonic clock minus the sender's, in ns.
+    pub clock_offset_ns: i64,
+    /// Who sent them, as the view numbers it.
+    pub from: Option<PeerIndex>,
+    /// Of each its number on the connection, and where it ends in `bytes`.
+    pub entries: Vec<(u32, u32)>,
+    /// The encoded messages, or results.
+    pub bytes: Vec<u8>,
+}
+
+impl PeerBatch {
+    /// Adds what `write` appends under `number`.
+    pub fn push(&mut self, number: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        let end = u32::try_from(self.bytes.len()).expect("a batch is one turn's bytes of a socket");
+        self.entries.push((number, end));
+    }
+
+    /// Every entry: its number and its bytes.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        let mut begin = 0;
+        self.entries.iter().map(move |&(number, end)| {
+            let bytes = &self.bytes[begin..end as usize];
+            begin = end as usize;
+            (number, bytes)
+        })
+    }
+
+    /// Forgets all entries; their memory is kept.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes.clear();
+    }
+}
+
+/// What arrives from a sibling.
+#[derive(Debug)]
+pub enum Message {
+    /// To be served here and answered over the mesh; not earlier than the sender's clock said, for
+    /// a timer that is counted from a turn which began before the request was made would pop early.
+    Request(Requester, Remote, MonoNs),
+    /// For a client of this core.
+    Reply(Reply),
+    /// Messages of a peer, to be answered over the mesh by one batch of results.
+    PeerMessages(ShardIndex, Box<PeerBatch>),
+    /// Results for a peer that is connected with this core.
+    PeerResults(Box<PeerBatch>),
+}
+
+/// What waits in a queue of requests: each is answered by one [`Answered`].
+#[derive(Debug)]
+enum Asked {
+    Request(Requester, Remote, MonoNs),
+    Peer(Box<PeerBatch>),
+}
+
+/// What waits in a queue of replies.
+#[derive(Debug)]
+enum Answered {
+    Reply(Reply),
+    Peer(Box<PeerBatch>),
+}
+
+impl Answered {
+    /// Bytes that are counted while it is on its way.
+    fn long_bytes(&self) -> usize {
+        let bytes = match self {
+            Answered::Reply(reply) => reply.answer.heap_bytes(),
+            Answered::Peer(results) => results.bytes.len(),
+        };
+        if bytes > LONG_BYTES_MIN { bytes } else { 0 }
+    }
+}
+
+#[derive(Debug)]
+struct Channel {
+    requests: ArrayQueue<Asked>,
+    replies: ArrayQueue<Answered>,
+    /// Bytes of long replies in the queue.
+    long_bytes: CachePadded<AtomicUsize>,
+}
+
+impl Channel {
+    fn new(capacity: usize) -> Arc<Self> {
+        Arc::new(Self {
+            requests: ArrayQueue::new(capacity),
+            replies: ArrayQueue::new(capacity),
+            long_bytes: CachePadded::new(AtomicUsize::new(0)),
+        })
+    }
+
+    fn has_room_for_replies(&self) -> bool {
+        self.long_bytes.load(Relaxed) <= LONG_REPLY_BYTES_MAX
+    }
+}
+
+const _: () = assert!(size_of::<Asked>() <= 64 && size_of::<Answered>() <= 48);
+
+/// The sibling's queue is full: answer 503.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueFull;
+
+/// One core's end of the mesh.
+#[derive(Debug)]
+pub struct MeshPort {
+    own: ShardIndex,
+    outbound: Vec<Arc<Channel>>,
+    inbound: Vec<Arc<Channel>>,
+    asleep: Arc<[CachePadded<AtomicBool>]>,
+    /// Requests sent to each sibling and not answered.
+    under_way: Vec<u32>,
+    queue_max: u32,
+    /// Siblings to wake, at most once a turn each.
+    wakes: Vec<ShardIndex>,
+    /// Where the round through the siblings goes on, so that none is starved.
+    next: usize,
+    /// Messages sent.
+    pub sent: u64,
+    /// Requests refused because a queue was full.
+    pub refused: u64,
+    /// Most messages seen waiting here.
+    pub depth_max: u64,
+}
+
+/// Makes the ports of all cores of a node. Memory: about 110 B x `queue_max` per ordered pair.
+pub fn mesh(shards: ShardCount, queue_max: u32) -> Vec<MeshPort> {
+    let count = usize::from(shards.get());
+    let channel = || Channel::new(queue_max.max(1) as usize);
+    let alone = Channel::new(1);
+    let from_to: Vec<Vec<_>> = (0..count)
+        .map(|from| {
+            (0..count).map(|to| if from == to { alone.clone() } else { channel() }).collect()
+        })
+        .collect();
+    let asleep: Arc<[_]> = (0..count).map(|_| CachePadded::new(AtomicBool::new(false))).collect();
+    (0..count)
+        .map(|own| MeshPort {
+            own: ShardIndex(own as u16),
+            outbound: from_to[own].clone(),
+            inbound: from_to.iter().map(|row| row[own].clone()).collect(),
+            asleep: asleep.clone(),
+            under_way: vec![0; count],
+            queue_max: queue_max.max(1),
+            wakes: Vec::new(),
+            next: 0,
+            sent: 0,
+            refused: 0,
+            depth_max: 0,
+        })
+        .collect()
+}
+
+impl MeshPort {
+    /// Sends a request, that came no later than `at`, to the sibling that owns the timer.
+    pub fn send_request(
+        &mut self,
+        at: MonoNs,
+        to: ShardIndex,
+        from: Requester,
+        request: Remote,
+    ) -> Result<(), QueueFull> {
+        let sibling = usize::from(to.0);
+        if self.under_way[sibling] >= self.queue_max {
+            self.refused += 1;
+            return Err(QueueFull);
+        }
+        self.ask(to, Asked::Request(from, request, at));
+        Ok(())
+    }
+
+    /// Sends messages of a peer to the sibling that owns their timers. `Err` gives them back: its
+    /// queue is full.
+    pub fn send_peer_messages(
+        &mut self,
+        to: ShardIndex,
+        batch: Box<PeerBatch>,
+    ) -> Result<(), Box<PeerBatch>> {
+        if self.under_way[usize::from(to.0)] >= self.queue_max {
+            self.refused += 1;
+            return Err(batch);
+        }
+        self.ask(to, Asked::Peer(batch));
+        Ok(())
+    }
+
+    /// Sends a reply to the sibling that holds the client's connection.
+    pub fn send_reply(&mut self, reply: Reply) {
+        self.answer(reply.to.shard, Answered::Reply(reply));
+    }
+
+    /// Sends the results of a batch to the sibling that it came from.
+    pub fn send_peer_results(&mut self, to: ShardIndex, results: Box<PeerBatch>) {
+        self.answer(to, Answered::Peer(results));
+    }
+
+    /// The next message, taking turns between siblings.
+    pub fn receive(&mut self) -> Option<Message> {
+        for _ in 0..self.inbound.len() {
+            self.next = (self.next + 1) % self.inbound.len();
+            let channel = &self.inbound[self.next];
+            // A pop from an empty queue is a full fence, some 20 ns; a look at it is two loads.
+            if !channel.replies.is_empty()
+                && let Some(answered) = channel.replies.pop()
+            {
+                self.under_way[self.next] -= 1;
+                let long_bytes = answered.long_bytes();
+                if long_bytes > 0 {
+                    channel.long_bytes.fetch_sub(long_bytes, Relaxed);
+                }
+                return Some(match answered {
+                    Answered::Reply(reply) => Message::Reply(reply),
+                    Answered::Peer(results) => Message::PeerResults(results),
+                });
+            }
+            if !channel.requests.is_empty()
+                && self.outbound[self.next].has_room_for_replies()
+                && let Some(asked) = channel.requests.pop()
+            {
+                return Some(match asked {
+                    Asked::Request(from, request, at) => Message::Request(from, request, at),
+                    Asked::Peer(batch) => {
+                        Message::PeerMessages(ShardIndex(self.next as u16), batch)
+                    }
+                });
+            }
+        }
+        None
+    }
+
+    /// Messages waiting here.
+    pub fn depth(&mut self) -> u64 {
+        let waiting = |channel: &Arc<Channel>| channel.requests.len() + channel.replies.len();
+        let depth = self.inbound.iter().map(waiting).sum::<usize>() as u64;
+        self.depth_max = self.depth_max.max(depth);
+        depth
+    }
+
+    /// Says that this core is about to sleep, then looks once more: false means that something
+    /// arrived meanwhile (and that the core counts as awake). The order matters: a message pushed
+    /// before the flag is seen by this look, one pushed after it sees the flag and wakes.
+    pub fn may_sleep(&mut self) -> bool {
+        let asleep = &self.asleep[usize::from(self.own.0)];
+        asleep.store(true, SeqCst);
+        if is_planted(Bug::LostWakeUp) {
+            return true;
+        }
+        let is_empty = self
+            .inbound
+            .iter()
+            .all(|channel| channel.requests.is_empty() && channel.replies.is_empty());
+        if !is_empty {
+            asleep.store(false, SeqCst);
+        }
+        is_empty
+    }
+
+    /// Says that this core is awake again.
+    pub fn woke(&mut self) {
+        self.asleep[usize::from(self.own.0)].store(false, SeqCst);
+    }
+
+    /// Siblings to wake now; the list is left empty.
+    pub fn take_wakes(&mut self) -> std::vec::Drain<'_, ShardIndex> {
+        self.wakes.drain(..)
+    }
+
+    /// The caller has seen that the queue has room.
+    fn ask(&mut self, to: ShardIndex, asked: Asked) {
+        let sibling = usize::from(to.0);
+        self.under_way[sibling] += 1;
+        let pushed = self.outbound[sibling].requests.push(asked);
+        assert!(pushed.is_ok(), "no more requests are under way than the queue holds");
+        self.wake_if_asleep(to);
+    }
+
+    fn answer(&mut self, to: ShardIndex, answered: Answered) {
+        let channel = &self.outbound[usize::from(to.0)];
+        let long_bytes = answered.long_bytes();
+        if long_bytes > 0 {
+            channel.long_bytes.fetch_add(long_bytes, Relaxed);
+        }
+        let pushed = channel.replies.push(answered);
+        assert!(pushed.is_ok(), "a sibling has no more requests under way than replies find room");
+        self.wake_if_asleep(to);
+    }
+
+    /// The flag is cleared by the one sender that wakes, so that others do not wake again.
+    fn wake_if_asleep(&mut self, sibling: ShardIndex) {
+        self.sent += 1;
+        let asleep = &self.asleep[usize::from(sibling.0)];
+        std::sync::atomic::fence(SeqCst);
+        if asleep.load(SeqCst) && asleep.swap(false, SeqCst) {
+            self.wakes.push(sibling);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::TimerId;
+    use crate::shard::effects::{Answer, Internal};
+
+    fn read() -> Remote {
+        Remote::Read(Target { id: TimerId(1), factor: None, filter: None })
+    }
+
+    fn requester(shard: u16) -> Requester {
+        Requester { shard: ShardIndex(shard), connection: 0, generation: 0, request: 0 }
+    }
+
+    #[test]
+    fn a_full_queue_refuses_requests_and_still_has_room_for_every_reply() {
+        let mut ports = mesh(ShardCount::new(2), 2);
+        let mut second = ports.pop().expect("two ports");
+        let mut first = ports.pop().expect("two ports");
+        for _ in 0..2 {
+            first.send_request(MonoNs(0), ShardIndex(1), requester(0), read()).expect("room");
+        }
+        let third = first.send_request(MonoNs(0), ShardIndex(1), requester(0), read());
+        assert_eq!(third, Err(QueueFull));
+        while let Some(Message::Request(from, ..)) = second.receive() {
+            second.send_reply(Reply { to: from, answer: Answer::NotFound });
+            let still_under_way =
+                first.send_request(MonoNs(0), ShardIndex(1), requester(0), read());
+            assert_eq!(still_under_way, Err(QueueFull), "until the reply is taken");
+        }
+        assert!(matches!(first.receive(), Some(Message::Reply(_))));
+        first.send_request(MonoNs(0), ShardIndex(1), requester(0), read()).expect("room again");
+    }
+
+    #[test]
+    fn long_replies_that_are_not_taken_hold_up_further_requests() {
+        let mut ports = mesh(ShardCount::new(2), 1_024);
+        let mut second = ports.pop().expect("two ports");
+        let mut first = ports.pop().expect("two ports");
+        for _ in 0..100 {
+            first.send_request(MonoNs(0), ShardIndex(1), requester(0), read()).expect("room");
+        }
+        let body = vec![0; 300_000];
+        let page = Internal::Page { body, count: 1, has_more: false };
+        let answer = Answer::Internal(Box::new(page));
+        let serve = |second: &mut MeshPort| {
+            let mut served = 0;
+            while let Some(Message::Request(from, ..)) = second.receive() {
+                second.send_reply(Reply { to: from, answer: answer.clone() });
+                served += 1;
+            }
+            served
+        };
+        assert_eq!(serve(&mut second), 4, "a megabyte, and what makes it full");
+        assert!(matches!(first.receive(), Some(Message::Reply(_))));
+        assert_eq!(serve(&mut second), 1);
+        while let Some(Message::Reply(_)) = first.receive() {}
+        assert_eq!(serve(&mut second), 4);
+    }
+
+    #[test]
+    fn a_batch_of_a_peer_counts_as_one_request_and_comes_back_once() {
+        let mut ports = mesh(ShardCount::new(2), 1);
+        let mut second = ports.pop().expect("two ports");
+        let mut first = ports.pop().expect("two ports");
+        let mut batch = Box::new(PeerBatch::default());
+        for (number, bytes) in [(7, &b"one"[..]), (8, b""), (9, b"three")] {
+            batch.push(number, |out| out.extend_from_slice(bytes));
+        }
+        first.send_peer_messages(ShardIndex(1), batch).expect("room");
+        let second_batch = first.send_peer_messages(ShardIndex(1), Box::default());
+        assert!(second_batch.is_err(), "the queue holds one");
+        let Some(Message::PeerMessages(from, mut batch)) = second.receive() else {
+            panic!("a batch was sent")
+        };
+        assert_eq!(from, ShardIndex(0));
+        let entries: Vec<_> = batch.iter().collect();
+        assert_eq!(entries, [(7, &b"one"[..]), (8, b""), (9, b"three")]);
+        batch.clear();
+        second.send_peer_results(from, batch);
+        assert!(matches!(first.receive(), Some(Message::PeerResults(_))));
+        first.send_peer_messages(ShardIndex(1), Box::default()).expect("room again");
+    }
+
+    #[test]
+    fn a_sleeping_sibling_is_woken_once() {
+        let mut ports = mesh(ShardCount::new(3), 8);
+        assert!(ports[2].may_sleep());
+        for _ in 0..3 {
+            ports[0].send_request(MonoNs(0), ShardIndex(2), requester(0), read()).expect("room");
+        }
+        assert_eq!(ports[0].take_wakes().collect::<Vec<_>>(), [ShardIndex(2)]);
+        ports[1].send_request(MonoNs(0), ShardIndex(2), requester(1), read()).expect("room");
+        assert_eq!(ports[1].take_wakes().count(), 0, "it has been woken already");
+        assert!(!ports[2].may_sleep(), "messages wait");
+    }
+
+    #[test]
+    fn threads_that_sleep_only_when_allowed_lose_no_wake_up() {
+        const ROUNDS: u64 = 20_000;
+        let mut ports = mesh(ShardCount::new(2), 4);
+        let mut server = ports.pop().expect("two ports");
+        let mut client = ports.pop().expect("two ports");
+        let server_thread = std::thread::spawn(move || {
+            let mut served = 0;
+            while served < ROUNDS {
+                match server.receive() {
+                    Some(Message::Request(to, ..)) => {
+                        server.send_reply(Reply { to, answer: Answer::NotFound });
+                        served += 1;
+                    }
+                    Some(_) => unreachable!("the server asks nothing, and there are no peers"),
+                    None if server.may_sleep() => {
+                        std::thread::park_timeout(std::time::Duration::from_secs(20));
+                        server.woke();
+                    }
+                    None => {}
+                }
+            }
+        });
+        let mut answered = 0;
+        let mut sent = 0;
+        while answered < ROUNDS {
+            if sent < ROUNDS {
+                let request =
+                    Remote::Read(Target { id: TimerId(sent), factor: None, filter: None });
+                sent += u64::from(
+                    client.send_request(MonoNs(0), ShardIndex(1), requester(0), request).is_ok(),
+                );
+            }
+            if client.take_wakes().count() > 0 {
+                server_thread.thread().unpark();
+            }
+            while let Some(message) = client.receive() {
+                assert!(matches!(message, Message::Reply(_)));
+                answered += 1;
+            }
+        }
+        server_thread.join().expect("the server ends");
+    }
+}

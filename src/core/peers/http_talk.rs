@@ -1,0 +1,384 @@
+//! The talk to an original node or another site over one connection: the internal HTTP API, one
+//! request at a time. Bytes only: the messages are kept by a [`Link`], the socket is the driver's.
+//!
+//! Only whole copies can be told (`PUT /timers/<id>-<factor>`, compat section 5); between them
+//! `GET /ping` keeps the connection and the belief that the node lives. Another site is asked
+//! first, and with every ping, who its members are ([`super::site_members`]): one that refuses
+//! this node is not talked to.
+
+use std::fmt::Write;
+
+use crate::base::ids::PeerIndex;
+use crate::base::time::{MonoNs, Now};
+use crate::cluster::link::{Link, LinkError};
+use crate::cluster::view::View;
+use crate::shard::effects::Purpose;
+use crate::wire::internal_json::write_internal;
+use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, TimerCopy, decode_message};
+use crate::wire::text::Text;
+
+use crate::core::internal_document::{names, with_document};
+use crate::core::peers::actions::SITE_UNPROVEN;
+use crate::core::peers::handshake::UNPROVEN_HEADER;
+use crate::core::peers::site_members::{ANSWER_BYTES_MAX, SiteMembers};
+use crate::wire::answer_reader::{AnswerReader, Progress};
+
+const UNSAYABLE: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malformed);
+
+/// The request on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum UnderWay {
+    Nothing,
+    Ping,
+    /// The message that the link gave last.
+    Message,
+}
+
+/// Requests and answers on one connection.
+pub(crate) struct HttpTalk {
+    heartbeat_ms: u64,
+    /// The node belongs to another site.
+    to_site: bool,
+    under_way: UnderWay,
+    reader: AnswerReader,
+    ping_at: MonoNs,
+    /// The other end takes what this node says: that of another site has answered once.
+    is_greeted: bool,
+    /// The answer to a question for members, as far as it came.
+    answer: Vec<u8>,
+    /// What the last one told.
+    told: Option<SiteMembers>,
+    /// Messages that cannot be said in HTTP: refused with the next answer.
+    unsayable: Vec<Purpose>,
+}
+
+impl HttpTalk {
+    /// A fresh connection.
+    pub fn new(now: MonoNs, heartbeat_ms: u64, to_site: bool) -> Self {
+        Self {
+            heartbeat_ms,
+            to_site,
+            under_way: UnderWay::Nothing,
+            reader: AnswerReader::default(),
+            ping_at: now,
+            is_greeted: !to_site,
+            answer: Vec::new(),
+            told: None,
+            unsayable: Vec::new(),
+        }
+    }
+
+    /// Appends the next request, if none is under way.
+    pub fn write(
+        &mut self,
+        now: Now,
+        (view, to): (&View, PeerIndex),
+        link: &mut Link<Purpose>,
+        out: &mut Vec<u8>,
+    ) {
+        if self.under_way != UnderWay::Nothing {
+            return;
+        }
+        while self.is_greeted
+            && let Some(message) = link.next_message(now.mono)
+        {
+            if write_request(now, (view, to), self.to_site, message, out) {
+                self.under_way = UnderWay::Message;
+                return;
+            }
+            link.answered(now.mono, UNSAYABLE, |purpose, _| self.unsayable.push(purpose));
+        }
+        if now.mono >= self.ping_at || !self.unsayable.is_empty() {
+            let host = &view.peers()[to.index()].address;
+            let query = if self.to_site { "?members" } else { "" };
+            write!(Text(out), "GET /ping{query} HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("memory");
+            self.under_way = UnderWay::Ping;
+        }
+    }
+
+    /// When [`HttpTalk::write`] next has something to say although nothing happens.
+    pub fn next_wake(&self) -> Option<MonoNs> {
+        (self.under_way == UnderWay::Nothing).then_some(self.ping_at)
+    }
+
+    /// Whether the other end takes what this node says.
+    pub fn is_greeted(&self) -> bool {
+        self.is_greeted
+    }
+
+    /// What the other site has told of its members since it was last asked for.
+    pub fn take_told(&mut self) -> Option<SiteMembers> {
+        self.told.take()
+    }
+
+    /// Bytes of an answer. `Err`: the connection is of no more use.
+    pub fn received(
+        &mut self,
+        now: MonoNs,
+        bytes: &[u8],
+        link: &mut Link<Purpose>,
+        mut result: impl FnMut(Purpose, PeerResult<'_>),
+    ) -> Result<(), LinkError> {
+        let asked = self.under_way;
+        if asked == UnderWay::Nothing {
+            return Err(LinkError::Protocol("an answer to no request"));
+        }
+        let asks_members = asked == UnderWay::Ping && self.to_site;
+        if asks_members {
+            self.answer.extend_from_slice(bytes);
+            if self.answer.len() > ANSWER_BYTES_MAX {
+                return Err(LinkError::Protocol("a site tells too many members"));
+            }
+        }
+        let (status, reusable) = match self.reader.feed(bytes) {
+            Progress::Partial => return Ok(()),
+            Progress::Garbage => return Err(LinkError::Protocol("not an HTTP answer")),
+            Progress::Complete { status, reusable } => (status, reusable),
+        };
+        self.reader = AnswerReader::default();
+        if self.to_site && status == 403 && says_unproven(&self.answer) {
+            return Err(SITE_UNPROVEN);
+        }
+        if self.to_site && status == 403 {
+            // What was to be told waits for an end that takes it.
+            return Err(LinkError::Protocol("another site does not know this node"));
+        }
+        if asks_members {
+            self.is_greeted = true;
+            self.told = members_in(&self.answer).filter(|_| status == 200);
+            self.answer = Vec::new();
+        }
+        self.ping_at = now.plus_ms(self.heartbeat_ms);
+        self.under_way = UnderWay::Nothing;
+        if asked == UnderWay::Message {
+            let meaning = match status {
+                200..300 => PeerResult::Held,
+                // An original node refuses beyond its token rate (compat section 1).
+                503 => PeerResult::Busy,
+                500.. => PeerResult::Refused(PeerRefusal::Full),
+                _ => PeerResult::Refused(PeerRefusal::Malformed),
+            };
+            link.answered(now, meaning, &mut result);
+        }
+        self.unsayable.drain(..).for_each(|purpose| result(purpose, UNSAYABLE));
+        if reusable { Ok(()) } else { Err(LinkError::Protocol("closed after an answer")) }
+    }
+}
+
+/// Whether a whole answer refuses whoever does not prove that it knows the secret.
+fn says_unproven(answer: &[u8]) -> bool {
+    let line = UNPROVEN_HEADER.as_bytes();
+    answer.windows(line.len()).any(|bytes| bytes == line)
+}
+
+/// What a whole answer tells of members.
+fn members_in(answer: &[u8]) -> Option<SiteMembers> {
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
+    SiteMembers::parse(&answer[end + 4..])
+}
+
+/// Appends the request that tells a message. `false`: it cannot be told in HTTP.
+fn write_request(
+    now: Now,
+    (view, to): (&View, PeerIndex),
+    to_site: bool,
+    message: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
+    let Ok(PeerMessage::Copy(copy)) = decode_message(&mut &message[..]) else { return false };
+    let mut body = Vec::new();
+    if write_document(now, view, to_site, &copy, &mut body).is_none() {
+        return false;
+    }
+    let (id, factor, length) = (copy.standing.id, copy.factor, body.len());
+    let host = &view.peers()[to.index()].address;
+    write!(
+        Text(out),
+        "PUT /timers/{id}-{factor} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n"
+    )
+    .expect("writing to memory does not fail");
+    out.extend_from_slice(&body);
+    true
+}
+
+/// Appends a copy as an original node reads it; to another site without the nodes of this one.
+/// `None`: it names a node or site that is not configured any more.
+fn write_document(
+    now: Now,
+    view: &View,
+    to_site: bool,
+    copy: &TimerCopy<'_>,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let held = if to_site { &[][..] } else { copy.replicas.as_slice() };
+    let replicas = names(view, held);
+    let knows_sites = copy.sites.as_slice().iter().all(|site| view.name_of_site(*site).is_some());
+    if replicas.len() < held.len() || !knows_sites {
+        return None;
+    }
+    let factor = to_site.then_some(copy.factor);
+    with_document(now, view, copy, (&replicas, factor), |timer| write_internal(timer, out));
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::TimerId;
+    use crate::base::time::{TICK_NS, WallMs};
+    use crate::cluster::link::LinkLimits;
+    use crate::cluster::view::Membership;
+    use crate::timer::definition::encode_content;
+    use crate::wire::peer_message::{CopyBody, Standing};
+
+    const NOW: Now = Now { mono: MonoNs(20_000 * TICK_NS), wall: WallMs(1_700_000_000_000) };
+
+    fn view() -> View {
+        let membership = Membership {
+            localhost: "10.0.0.1:7253".into(),
+            nodes: vec!["10.0.0.1:7253".into(), "10.0.0.2:7253".into()],
+            local_site: "home".into(),
+            remote_sites: vec![("away".into(), "10.1.0.1:7253".into())],
+            replicate_across_sites: true,
+            ..Membership::default()
+        };
+        View::build(None, &membership).expect("a good configuration")
+    }
+
+    fn link() -> Link<Purpose> {
+        Link::new(LinkLimits { bytes_max: 1 << 20, window_bytes: 1 << 20, heartbeat_ms: 250 })
+    }
+
+    fn push_copy(link: &mut Link<Purpose>, view: &View, id: u64) {
+        let mut content = Vec::new();
+        encode_content("/path", &[], b"opaque", &mut content);
+        let replicas = view.place(TimerId(id), 2, view.new_nodes());
+        let standing =
+            Standing { id: TimerId(id), version: 7, sequence: 1, actives: 3, list_digest: 0 };
+        let copy = TimerCopy {
+            standing: Standing { list_digest: replicas.digest(), ..standing },
+            is_write: true,
+            replicas,
+            factor: 2,
+            sites: view.sites(),
+            start_ms: 15_996,
+            interval_ms: 2_000,
+            repeat_for_ms: 4_000,
+            body: Some(CopyBody { authority: "host:80", content: &content }),
+        };
+        let mut message = Vec::new();
+        PeerMessage::Copy(copy).encode(&mut message);
+        link.push(&message, Purpose::News(TimerId(id))).expect("room");
+    }
+
+    fn written(talk: &mut HttpTalk, now: Now, link: &mut Link<Purpose>) -> String {
+        let mut out = Vec::new();
+        let view = view();
+        let to = view.node_named("10.0.0.2:7253").expect("a member");
+        talk.write(now, (&view, to), link, &mut out);
+        String::from_utf8(out).expect("requests are text")
+    }
+
+    fn answered(talk: &mut HttpTalk, link: &mut Link<Purpose>, answer: &str) -> Vec<String> {
+        let mut results = Vec::new();
+        let bytes = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n");
+        talk.received(NOW.mono, bytes.as_bytes(), link, |_, result| {
+            results.push(format!("{result:?}"));
+        })
+        .expect("an answer");
+        results
+    }
+
+    #[test]
+    fn copies_are_put_one_at_a_time_and_pings_fill_the_silence() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, false));
+        push_copy(&mut link, &view(), 0x0004_d9f5_4810_0000);
+        push_copy(&mut link, &view(), 2);
+        let first = written(&mut talk, NOW, &mut link);
+        let (head, body) = first.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("PUT /timers/0004d9f548100000-2 HTTP/1.1\r\nHost: 10.0.0.2:7253"));
+        assert!(head.ends_with(&format!("\r\nContent-Length: {}", body.len())), "{head}");
+        for part in [
+            "\"start-time-delta\":-4004,\"sequence-number\":1,\"interval\":2,\"repeat-for\":4",
+            "\"uri\":\"http://host:80/path\",\"opaque\":\"opaque\"",
+            "\"sites\":[\"home\",\"away\"]",
+            "\"replicas\":[\"10.0.0.",
+        ] {
+            assert!(body.contains(part), "{part} not in {body}");
+        }
+        assert_eq!(written(&mut talk, NOW, &mut link), "", "one at a time");
+        assert_eq!(answered(&mut talk, &mut link, "200 OK"), ["Held"]);
+        assert!(written(&mut talk, NOW, &mut link).starts_with("PUT /timers/0000000000000002-2 "));
+        assert_eq!(answered(&mut talk, &mut link, "400 Bad Request"), ["Refused(Malformed)"]);
+        assert_eq!(written(&mut talk, NOW, &mut link), "", "it has been heard just now");
+        let later = Now { mono: NOW.mono.plus_ms(250), ..NOW };
+        assert_eq!(talk.next_wake(), Some(later.mono));
+        assert!(
+            written(&mut talk, later, &mut link)
+                .starts_with("GET /ping HTTP/1.1\r\nHost: 10.0.0.2:7253\r\n")
+        );
+        assert_eq!(answered(&mut talk, &mut link, "200 OK"), [""; 0]);
+    }
+
+    #[test]
+    fn another_site_is_not_told_the_nodes_of_this_one() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, true));
+        push_copy(&mut link, &view(), 1);
+        assert!(written(&mut talk, NOW, &mut link).starts_with("GET /ping?members HTTP/1.1\r\n"));
+        assert!(!talk.is_greeted());
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\nsite away\nnode 10.1.0.2:7\n";
+        for part in answer.chunks(20) {
+            talk.received(NOW.mono, part, &mut link, |_, _| ()).expect("an answer");
+        }
+        assert_eq!(talk.take_told().expect("told").nodes, ["10.1.0.2:7"]);
+        let request = written(&mut talk, NOW, &mut link);
+        assert!(!request.contains("replicas"), "{request}");
+        assert!(request.contains("\"sites\":[\"home\",\"away\"],\"replication-factor\":2"));
+    }
+
+    #[test]
+    fn a_site_that_does_not_know_this_node_is_told_nothing() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, true));
+        push_copy(&mut link, &view(), 1);
+        let refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
+        written(&mut talk, NOW, &mut link);
+        assert!(talk.received(NOW.mono, refusal, &mut link, |_, _| panic!("no result")).is_err());
+        // An original answers its ping to any question; later it may not know this node any more.
+        let mut talk = HttpTalk::new(NOW.mono, 250, true);
+        written(&mut talk, NOW, &mut link);
+        let pong = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
+        talk.received(NOW.mono, pong, &mut link, |_, _| ()).expect("an answer");
+        assert!(talk.is_greeted() && talk.take_told().is_none());
+        assert!(written(&mut talk, NOW, &mut link).starts_with("PUT "));
+        assert!(talk.received(NOW.mono, refusal, &mut link, |_, _| panic!("no result")).is_err());
+        link.closed();
+        assert!(!link.is_empty(), "it is told when there is an end that takes it");
+    }
+
+    #[test]
+    fn an_overloaded_node_is_asked_again_and_garbage_ends_the_connection() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, false));
+        push_copy(&mut link, &view(), 1);
+        assert!(written(&mut talk, NOW, &mut link).starts_with("PUT "));
+        assert_eq!(answered(&mut talk, &mut link, "503 Busy"), [""; 0]);
+        assert_eq!(written(&mut talk, NOW, &mut link), "", "after a pause");
+        let later = Now { mono: NOW.mono.plus_ms(100), ..NOW };
+        assert!(written(&mut talk, later, &mut link).starts_with("PUT "));
+        let garbage = talk.received(later.mono, b"\x16\x03\x01", &mut link, |_, _| ());
+        assert!(garbage.is_err());
+        let mut idle = HttpTalk::new(NOW.mono, 250, false);
+        assert!(idle.received(NOW.mono, b"HTTP/1.1 200 OK", &mut link, |_, _| ()).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_refused_with_the_next_answer() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, false));
+        let mut message = Vec::new();
+        PeerMessage::Fetch(TimerId(1)).encode(&mut message);
+        link.push(&message, Purpose::News(TimerId(1))).expect("room");
+        assert!(written(&mut talk, NOW, &mut link).starts_with("GET /ping "));
+        assert_eq!(answered(&mut talk, &mut link, "200 OK"), ["Refused(Malformed)"]);
+        assert!(link.is_empty());
+    }
+}

@@ -1,0 +1,511 @@
+//! Connections that peers dialled, on one core: what comes over them goes to the shards that own
+//! the timers, here or over the mesh, and the results back.
+
+use std::collections::BTreeMap;
+
+use crate::base::ids::{PeerIndex, PeerSet, ShardCount, ShardIndex};
+use crate::base::time::{MonoNs, Now};
+use crate::cluster::link::Inbound;
+use crate::cluster::view::View;
+use crate::shard::effects::{Event, PeerReply, PeerTicket};
+use crate::wire::peer_message::{
+    PeerMessage, PeerRefusal, PeerResult, decode_message, decode_result,
+};
+
+use crate::core::mesh::{MeshPort, PeerBatch};
+use crate::core::peers::actions::STALE;
+use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
+use crate::core::peers::behind::Behind;
+use crate::core::peers::counters::PeerCounters;
+use crate::core::peers::hello::{Hello, HelloRefusal};
+use crate::core::peers::peering::Peering;
+
+/// Connections on one core: all cores of 16 nodes of 256, if they all met the same one.
+const INBOUNDS_MAX: usize = 4_096;
+/// Of these, of one node: all of its cores, and as many that are not known to be gone yet.
+const INBOUNDS_PER_NODE_MAX: usize = 512;
+/// Memory that what peers have begun takes on one core: frames that are not complete, messages
+/// without a result, copies for them. Each turn brings 4 MiB at most, which are answered within
+/// a few turns.
+const HELD_BYTES_MAX: usize = 64 << 20;
+/// Batches kept for reuse.
+const SPARE_MAX: usize = 64;
+
+const MALFORMED: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malformed);
+
+/// One connection.
+struct Open {
+    inbound: Inbound,
+    name: String,
+    /// As the view numbers it; `None`: a stranger.
+    peer: Option<PeerIndex>,
+    incarnation: u64,
+    heard_at: MonoNs,
+    /// [`Inbound::held_bytes`] as last counted.
+    held_bytes: usize,
+    /// Stands in the list of those with something to send.
+    is_talking: bool,
+}
+
+#[derive(Default)]
+struct Place {
+    generation: u32,
+    open: Option<Open>,
+}
+
+/// Messages of a sibling's peer that this shard answers.
+struct Borrowed {
+    from: ShardIndex,
+    results: Box<PeerBatch>,
+    /// The number that each message has on the sibling's connection.
+    numbers: Vec<u32>,
+}
+
+/// The answering side of one core.
+pub(crate) struct Inbounds {
+    own: ShardIndex,
+    shards: ShardCount,
+    accepts_strangers: bool,
+    places: Vec<Place>,
+    free: Vec<u32>,
+    open: usize,
+    /// The sum over all that are open.
+    held_bytes: usize,
+    talking: Vec<InboundId>,
+    actions: Vec<PeerAction>,
+    /// By sibling: the batch that is being filled.
+    filling: Vec<Option<Box<PeerBatch>>>,
+    /// Batches of siblings without all of their results, by place.
+    borrowed: Vec<(u32, Option<Borrowed>)>,
+    borrowed_free: Vec<u32>,
+    spare: Vec<PeerBatch>,
+    /// When silent connections are next looked for.
+    wake_at: MonoNs,
+    /// Silence after which a connection is of no more use.
+    silence_ms_max: u64,
+}
+
+impl Inbounds {
+    /// No connection yet.
+    pub fn new(own: ShardIndex, shards: ShardCount, accepts_strangers: bool) -> Self {
+        Self {
+            own,
+            shards,
+            accepts_strangers,
+            places: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            held_bytes: 0,
+            talking: Vec::new(),
+            actions: Vec::new(),
+            filling: (0..shards.get()).map(|_| None).collect(),
+            borrowed: Vec::new(),
+            borrowed_free: Vec::new(),
+            spare: Vec::new(),
+            wake_at: MonoNs(u64::MAX),
+            silence_ms_max: u64::MAX,
+        }
+    }
+
+    /// A peer asks for an Upgrade.
+    pub fn opened(
+        &mut self,
+        now: MonoNs,
+        hello: &Hello,
+        peering: &mut Peering,
+    ) -> Result<InboundId, HelloRefusal> {
+        let refusal = self.refusal(now, hello, peering);
+        let counters = &mut peering.counters;
+        match refusal {
+            Some(HelloRefusal::Stranger(..)) => counters.strangers += 1,
+            Some(HelloRefusal::Twins(_)) => counters.twins += 1,
+            _ => {}
+        }
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        let own = peering.hello();
+        let (same_instance, other_view) =
+            (own.instance == hello.instance, own.view_id != hello.view_id);
+        peering.counters.same_instance += u64::from(same_instance);
+        peering.counters.other_view += u64::from(other_view);
+        let dead_after_ms = peering.limits().dead_after_ms;
+        self.silence_ms_max = dead_after_ms;
+        self.close_where(|open| open.name == hello.name && open.incarnation != hello.incarnation);
+        let mut inbound = Inbound::new();
+        inbound.set_view(peering.view().digest());
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            self.places.len() as u32 - 1
+        });
+        self.open += 1;
+        let at = &mut self.places[place as usize];
+        at.open = Some(Open {
+            inbound,
+            name: hello.name.clone(),
+            peer: peering.view().node_named(&hello.name),
+            incarnation: hello.incarnation,
+            heard_at: now,
+            held_bytes: 0,
+            is_talking: false,
+        });
+        self.wake_at = self.wake_at.min(now.plus_ms(dead_after_ms));
+        Ok(InboundId { place, generation: at.generation })
+    }
+
+    /// A process answered where its node is dialled: it is that node, whoever else dials as it. Or
+    /// both would be it at once, one heard and the other told.
+    pub fn answered_at_its_address(&mut self, hello: &Hello) {
+        self.close_where(|open| open.name == hello.name && open.incarnation != hello.incarnation);
+    }
+
+    fn refusal(&self, now: MonoNs, hello: &Hello, peering: &Peering) -> Option<HelloRefusal> {
+        let (own, view) = (peering.hello(), peering.view());
+        if hello.name == own.name {
+            return Some(HelloRefusal::Twins(own.name.clone()));
+        }
+        if !self.accepts_strangers && !is_member(view, view.connected_nodes(), &hello.name) {
+            return Some(HelloRefusal::Stranger(hello.name.clone(), own.name.clone()));
+        }
+        let suspect_ns = peering.limits().suspect_after_ms * 1_000_000;
+        let mut others = self.places.iter().filter_map(|place| place.open.as_ref());
+        let dials_as_another = others.any(|open| {
+            open.name == hello.name
+                && open.incarnation != hello.incarnation
+                && now.since_ns(open.heard_at) < suspect_ns
+        });
+        if dials_as_another || peering.answers_as_another(now, &hello.name, hello.incarnation) {
+            return Some(HelloRefusal::Twins(hello.name.clone()));
+        }
+        let others = self.places.iter().filter_map(|place| place.open.as_ref());
+        let of_node = others.filter(|open| open.name == hello.name).count();
+        (self.open >= INBOUNDS_MAX || of_node >= INBOUNDS_PER_NODE_MAX)
+            .then_some(HelloRefusal::TooMany)
+    }
+
+    /// Bytes over a connection. `Err`: it is to be closed.
+    pub fn received(
+        &mut self,
+        id: InboundId,
+        bytes: &[u8],
+        behind: &mut Behind<'_>,
+        mesh: &mut MeshPort,
+        counters: &mut PeerCounters,
+    ) -> Result<(), PeerError> {
+        let now = behind.now.mono;
+        let silence_ms_max = self.silence_ms_max;
+        let Some(place) = self.at(id) else { return Ok(()) };
+        if place.open.as_ref().is_some_and(|open| open.heard_at.plus_ms(silence_ms_max) <= now) {
+            return Err(STALE);
+        }
+        // Taken out of its place while messages are served: those change other parts of the core.
+        let Some(mut open) = place.open.take() else { return Ok(()) };
+        counters.bytes_received += bytes.len() as u64;
+        open.heard_at = now;
+        let (from, known) = (open.peer, open.inbound.clock_offset_ns());
+        let mut early = self.take_spare();
+        let taken = open.inbound.received(now, bytes, |number, sent_at, message| {
+            counters.messages_received += 1;
+            let apart = (now.0 as i64).wrapping_sub(sent_at.0 as i64);
+            let clock_offset_ns = known.map_or(apart, |known| known.min(apart));
+            let Ok(decoded) = decode_message(&mut &message[..]) else {
+                counters.messages_malformed += 1;
+                return early.push(number, |out| MALFORMED.encode(out));
+            };
+            let owner = self.shards.owner(id_of(&decoded));
+            if owner == self.own {
+                let connection = id.place;
+                let generation = id.generation;
+                let ticket = PeerTicket { shard: owner, connection, generation, number };
+                let message = decoded;
+                behind.tell(Event::PeerMessage { ticket, from, clock_offset_ns, message });
+                return;
+            }
+            let batch = self.filling[usize::from(owner.0)]
+                .get_or_insert_with(|| Box::new(self.spare.pop().unwrap_or_default()));
+            batch.inbound = id;
+            batch.from = from;
+            batch.clock_offset_ns = clock_offset_ns;
+            batch.push(number, |out| out.extend_from_slice(message));
+        });
+        self.send_batches(mesh, &mut early, counters);
+        for (number, bytes) in early.iter() {
+            let result = decode_result(&mut &bytes[..]).expect("encoded a few lines above");
+            open.inbound.answer(number, result);
+        }
+        self.put_spare(early);
+        counters.broken += u64::from(taken.is_err());
+        self.places[id.place as usize].open = Some(open);
+        self.talk(id);
+        self.recount(id);
+        self.shed(counters);
+        taken
+    }
+
+    /// Counts what a connection holds now.
+    fn recount(&mut self, id: InboundId) {
+        let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) else { return };
+        let held_bytes = open.inbound.held_bytes();
+        let before_bytes = std::mem::replace(&mut open.held_bytes, held_bytes);
+        self.held_bytes = self.held_bytes + held_bytes - before_bytes;
+    }
+
+    /// Keeps the sum within its limit: of the node that holds most, the connection that holds most
+    /// is closed, so that no node suffers from what another one sends.
+    fn shed(&mut self, counters: &mut PeerCounters) {
+        while self.held_bytes > HELD_BYTES_MAX {
+            let mut of_nodes = BTreeMap::<&str, usize>::new();
+            let opens = || self.places.iter().filter_map(|place| place.open.as_ref());
+            opens().for_each(|open| *of_nodes.entry(&open.name).or_default() += open.held_bytes);
+            let most = of_nodes.into_iter().max_by_key(|(_, held_bytes)| *held_bytes);
+            let (name, _) = most.expect("a sum above 0 has parts");
+            let most = opens().filter(|open| open.name == name).map(|open| open.held_bytes).max();
+            let is_largest = |open: &Open| open.name == name && Some(open.held_bytes) == most;
+            let place = self.places.iter().position(|it| it.open.as_ref().is_some_and(is_largest));
+            let place = place.expect("it was found a moment ago");
+            let generation = self.places[place].generation;
+            self.close(InboundId { place: place as u32, generation });
+            counters.shed += 1;
+        }
+    }
+
+    /// Sends the batches that were filled; what finds no room is answered `Busy` at once.
+    fn send_batches(
+        &mut self,
+        mesh: &mut MeshPort,
+        early: &mut PeerBatch,
+        counters: &mut PeerCounters,
+    ) {
+        for sibling in 0..self.shards.get() {
+            let Some(batch) = self.filling[usize::from(sibling)].take() else { continue };
+            if let Err(refused) = mesh.send_peer_messages(ShardIndex(sibling), batch) {
+                for (number, _) in refused.iter() {
+                    counters.messages_busy += 1;
+                    early.push(number, |out| PeerResult::Busy.encode(out));
+                }
+                self.put_spare(*refused);
+            }
+        }
+    }
+
+    /// Messages of a sibling's peer for this shard.
+    pub fn serve_batch(
+        &mut self,
+        from: ShardIndex,
+        batch: PeerBatch,
+        behind: &mut Behind<'_>,
+        mesh: &mut MeshPort,
+        counters: &mut PeerCounters,
+    ) {
+        let place = self.borrowed_free.pop().unwrap_or_else(|| {
+            self.borrowed.push((0, None));
+            self.borrowed.len() as u32 - 1
+        });
+        let mut results = Box::new(self.take_spare());
+        results.inbound = batch.inbound;
+        let numbers = batch.entries.iter().map(|&(number, _)| number).collect();
+        let (generation, borrowed) = &mut self.borrowed[place as usize];
+        let generation = *generation;
+        *borrowed = Some(Borrowed { from, results, numbers });
+        for (index, (_, message)) in (0_u32..).zip(batch.iter()) {
+            let ticket = PeerTicket { shard: from, connection: place, generation, number: index };
+            match decode_message(&mut &message[..]) {
+                Ok(message) => {
+                    let clock_offset_ns = batch.clock_offset_ns;
+                    let from = batch.from;
+                    behind.tell(Event::PeerMessage { ticket, from, clock_offset_ns, message });
+                }
+                Err(_) => {
+                    counters.messages_malformed += 1;
+                    let mut bytes = Vec::new();
+                    MALFORMED.encode(&mut bytes);
+                    self.give_back(ticket, &bytes, mesh);
+                }
+            }
+        }
+        self.put_spare(batch);
+    }
+
+    /// Results for a connection of this core.
+    pub fn take_results(&mut self, results: PeerBatch) {
+        let id = results.inbound;
+        if let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) {
+            for (number, bytes) in results.iter() {
+                let result = decode_result(&mut &bytes[..]).expect("encoded by a sibling");
+                open.inbound.answer(number, result);
+            }
+            self.talk(id);
+            self.recount(id);
+        }
+        self.put_spare(results);
+    }
+
+    /// The shard's results go to those who wait for them.
+    pub fn answer(&mut self, replies: &mut Vec<PeerReply>, bytes: &[u8], mesh: &mut MeshPort) {
+        for PeerReply { ticket, bytes: range } in replies.drain(..) {
+            let bytes = &bytes[range];
+            if ticket.shard != self.own {
+                self.give_back(ticket, bytes, mesh);
+                continue;
+            }
+            let id = InboundId { place: ticket.connection, generation: ticket.generation };
+            if let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) {
+                let result = decode_result(&mut &bytes[..]).expect("encoded by the shard");
+                open.inbound.answer(ticket.number, result);
+                self.talk(id);
+                self.recount(id);
+            }
+        }
+    }
+
+    /// One result of a sibling's batch; the batch goes back with the last.
+    fn give_back(&mut self, ticket: PeerTicket, bytes: &[u8], mesh: &mut MeshPort) {
+        let (generation, place) = &mut self.borrowed[ticket.connection as usize];
+        assert!(*generation == ticket.generation, "a batch is answered as often as it has entries");
+        let borrowed = place.as_mut().expect("of this generation");
+        let number = borrowed.numbers[ticket.number as usize];
+        borrowed.results.push(number, |out| out.extend_from_slice(bytes));
+        if borrowed.results.entries.len() == borrowed.numbers.len() {
+            let Borrowed { from, results, .. } = place.take().expect("it was there a moment ago");
+            *generation = generation.wrapping_add(1);
+            self.borrowed_free.push(ticket.connection);
+            mesh.send_peer_results(from, results);
+        }
+    }
+
+    /// Appends what is to be sent over a connection.
+    pub fn output(
+        &mut self,
+        now: Now,
+        id: InboundId,
+        out: &mut Vec<u8>,
+        counters: &mut PeerCounters,
+    ) {
+        if let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) {
+            let begins = out.len();
+            open.inbound.write(now, out);
+            counters.bytes_sent += (out.len() - begins) as u64;
+            self.recount(id);
+        }
+    }
+
+    /// A connection is gone.
+    pub fn closed(&mut self, id: InboundId) {
+        let Some(place) = self.at(id) else { return };
+        if let Some(open) = place.open.take() {
+            place.generation = place.generation.wrapping_add(1);
+            self.free.push(id.place);
+            self.open -= 1;
+            self.held_bytes -= open.held_bytes;
+        }
+    }
+
+    fn close(&mut self, id: InboundId) {
+        self.closed(id);
+        self.actions.push(PeerAction::CloseInbound(id));
+    }
+
+    /// Closes the connections of those who are no members any more.
+    pub fn set_view(&mut self, view: &View) {
+        for open in self.places.iter_mut().filter_map(|place| place.open.as_mut()) {
+            open.inbound.set_view(view.digest());
+        }
+        if !self.accepts_strangers {
+            let members = view.connected_nodes();
+            self.close_where(|open| !is_member(view, members, &open.name));
+        }
+    }
+
+    /// Whether nothing is open and nothing to be done.
+    pub fn is_idle(&self) -> bool {
+        self.open == 0 && self.actions.is_empty()
+    }
+
+    /// Connections open.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Memory that what peers have begun takes.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// When [`Inbounds::tick`] is next due.
+    pub fn wake_at(&self) -> MonoNs {
+        if self.is_idle() { MonoNs(u64::MAX) } else { self.wake_at }
+    }
+
+    /// Closes connections that have been silent for so long that their node counts as dead.
+    pub fn tick(&mut self, now: MonoNs, dead_after_ms: u64) {
+        if now < self.wake_at {
+            return;
+        }
+        self.close_where(|open| open.heard_at.plus_ms(dead_after_ms) <= now);
+        let heard = self.places.iter().filter_map(|place| Some(place.open.as_ref()?.heard_at));
+        self.wake_at = heard.min().map_or(MonoNs(u64::MAX), |at| at.plus_ms(dead_after_ms));
+    }
+
+    /// Appends what the driver is to do.
+    pub fn take_actions(&mut self, actions: &mut Vec<PeerAction>) {
+        actions.append(&mut self.actions);
+        for id in std::mem::take(&mut self.talking) {
+            if let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) {
+                open.is_talking = false;
+                actions.push(PeerAction::SendInbound(id));
+            }
+        }
+    }
+
+    fn close_where(&mut self, is_over: impl Fn(&Open) -> bool) {
+        for place in 0..self.places.len() as u32 {
+            let Place { generation, open: Some(open) } = &self.places[place as usize] else {
+                continue;
+            };
+            if is_over(open) {
+                let id = InboundId { place, generation: *generation };
+                self.close(id);
+            }
+        }
+    }
+
+    fn at(&mut self, id: InboundId) -> Option<&mut Place> {
+        let place = self.places.get_mut(id.place as usize);
+        place.filter(|place| place.generation == id.generation)
+    }
+
+    fn talk(&mut self, id: InboundId) {
+        if let Some(open) = self.at(id).and_then(|place| place.open.as_mut())
+            && !open.is_talking
+        {
+            open.is_talking = true;
+            self.talking.push(id);
+        }
+    }
+
+    fn take_spare(&mut self) -> PeerBatch {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    fn put_spare(&mut self, mut batch: PeerBatch) {
+        if self.spare.len() < SPARE_MAX {
+            batch.clear();
+            self.spare.push(batch);
+        }
+    }
+}
+
+/// The timer that a message is about.
+fn id_of(message: &PeerMessage<'_>) -> crate::base::ids::TimerId {
+    match message {
+        PeerMessage::Standing(standing) => standing.id,
+        PeerMessage::Copy(copy) => copy.standing.id,
+        PeerMessage::Fetch(id)
+        | PeerMessage::Missed { id, .. }
+        | PeerMessage::NoRoom { id, .. } => *id,
+    }
+}
+
+fn is_member(view: &View, members: PeerSet, name: &str) -> bool {
+    members.iter().any(|peer| view.name_of(peer) == name)
+}

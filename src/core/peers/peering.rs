@@ -1,0 +1,647 @@
+//! The peers of one core, without sockets: links, detectors, connections from others. The engine
+//! drives it over the ring, the simulator over a network of its own.
+//!
+//! Each core dials every peer node once and talks over that connection about the timers that it
+//! owns; what peers tell arrives over connections that they dialled, at whichever core accepted
+//! them ([`super::inbounds`]), and goes to the owners over the mesh. No clock, no socket, no random
+//! source: the drivers differ only in how bytes travel.
+
+mod write_refusals;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::base::ids::{PeerIndex, PeerSet, mix};
+use crate::base::limits::ClusterLimits;
+use crate::base::time::{MonoNs, Now, TICK_NS};
+use crate::cluster::detector::{Detector, Liveness, Verdict};
+use crate::cluster::link::{LinkError, LinkLimits};
+use crate::cluster::view::{PeerKind, View};
+use crate::cluster::wall_clocks::ClockVerdict;
+use crate::shard::effects::{Dialect, Event, Purpose, ToPeer};
+
+use crate::core::peers::actions::SITE_UNPROVEN;
+use crate::core::peers::actions::STALE;
+use crate::core::peers::actions::{PeerAction, PeerError};
+use crate::core::peers::behind::Behind;
+use crate::core::peers::counters::PeerCounters;
+use crate::core::peers::hello::Connected;
+use crate::core::peers::hello::Hello;
+use crate::core::peers::site_members::SiteBook;
+use crate::core::peers::voice::Voice;
+
+/// Room that a link must have before its peer is offered again what did not fit: the offers of a
+/// shard that wait for results, 1 024 of some 40 bytes, and the copies that are wanted of them.
+const GAPS_ROOM_BYTES: usize = 1 << 20;
+
+/// Pause between two looks at a peer that has something due and is not sent to.
+const LOOK_AGAIN_MS: u64 = 10;
+
+/// How far the connection to a peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Closed,
+    Dialling,
+    Open,
+}
+
+/// A peer that is to be connected with.
+struct Peer {
+    stage: Stage,
+    detector: Detector,
+    voice: Voice,
+    /// Of the process heard last.
+    incarnation: Option<u64>,
+    /// When it was last heard.
+    heard_at: MonoNs,
+    /// It may lack what it was told, and the shard has not been told so yet.
+    has_gaps: bool,
+    /// Lost connections, to spread dials.
+    losses: u64,
+    /// It refused the last dial: it does not take this process for this node, or knows no such
+    /// node.
+    disowns: bool,
+    /// Where it is dialled, if it is another site.
+    site: Option<SiteBook>,
+    /// Its end of the connection takes what this node says.
+    is_greeted: bool,
+}
+
+impl Peer {
+    /// The connection is gone, or its dial is given up.
+    fn close(&mut self) {
+        if self.stage == Stage::Open {
+            self.voice.closed();
+        }
+        self.stage = Stage::Closed;
+        self.disowns = false;
+        if let Some(site) = &mut self.site {
+            site.turn();
+        }
+    }
+}
+
+/// The dialled side of all peers of a core.
+pub(crate) struct Peering {
+    /// What this core says of itself.
+    hello: Hello,
+    limits: ClusterLimits,
+    view: Arc<View>,
+    /// By number.
+    peers: Vec<Option<Peer>>,
+    /// Those in `peers`.
+    known: PeerSet,
+    /// Those with something to send.
+    talking: PeerSet,
+    /// Those whose gaps the shard is to be told of.
+    gapped: PeerSet,
+    /// Digest of the members of the view, and those whose frames told another.
+    digest: u32,
+    other_views: PeerSet,
+    actions: Vec<PeerAction>,
+    /// When [`Peering::tick`] is next due.
+    wake_at: MonoNs,
+    /// When it was due at the latest, as the last one found.
+    expected_at: MonoNs,
+    unheard: Vec<(PeerIndex, Purpose)>,
+    /// The members know this node, or it is one of them.
+    is_introduced: bool,
+    /// What the members' wall clocks said of this node's at the last tick.
+    clock: ClockVerdict,
+    /// How far each is ahead; kept for its memory.
+    clocks_ahead_ms: Vec<i64>,
+    /// The addresses of nodes of other sites, as these have told them.
+    site_callers: Vec<IpAddr>,
+    /// What was counted.
+    pub counters: PeerCounters,
+}
+
+impl Peering {
+    /// The peers of a view, none heard of yet.
+    pub fn new(now: Now, hello: Hello, limits: &ClusterLimits, view: Arc<View>) -> Self {
+        let mut peering = Self {
+            hello,
+            limits: limits.clone(),
+            view: view.clone(),
+            peers: Vec::new(),
+            known: PeerSet::EMPTY,
+            talking: PeerSet::EMPTY,
+            gapped: PeerSet::EMPTY,
+            digest: view.digest(),
+            other_views: PeerSet::EMPTY,
+            actions: Vec::new(),
+            wake_at: MonoNs(u64::MAX),
+            expected_at: MonoNs(u64::MAX),
+            unheard: Vec::new(),
+            is_introduced: !view.is_joining(),
+            clock: ClockVerdict::default(),
+            clocks_ahead_ms: Vec::new(),
+            site_callers: Vec::new(),
+            counters: PeerCounters::default(),
+        };
+        peering.know(now.mono, view);
+        peering
+    }
+
+    /// What this core says of itself.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// The cluster as this node sees it.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    /// Bounds.
+    pub fn limits(&self) -> &ClusterLimits {
+        &self.limits
+    }
+
+    /// Takes a new configuration: the shard first, then the peers that are gone or new.
+    pub fn set_view(&mut self, behind: &mut Behind<'_>, view: Arc<View>) {
+        behind.tell(Event::View(view.clone()));
+        let gone = self.know(behind.now.mono, view);
+        for peer in gone.iter() {
+            let Some(mut former) = self.peers[peer.index()].take() else { continue };
+            if former.stage != Stage::Closed {
+                self.actions.push(PeerAction::Close(peer));
+            }
+            let dialect = former.voice.dialect();
+            former.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
+            behind.tell(Event::Peer { peer, liveness: Liveness::Dead, dialect, has_gaps: false });
+        }
+        let is_other = |peer: &PeerIndex| {
+            let voice = self.peers[peer.index()].as_ref().map(|peer| &peer.voice);
+            let seen = voice.and_then(Voice::peer_view);
+            seen.is_some_and(|seen| seen != self.digest)
+        };
+        let others = self.known.iter().filter(is_other);
+        self.other_views = others.fold(PeerSet::EMPTY, PeerSet::with);
+        behind.tell(Event::OtherViews(self.other_views));
+    }
+
+    /// Notes who is to be connected with, and returns those who no longer are.
+    fn know(&mut self, now: MonoNs, view: Arc<View>) -> PeerSet {
+        let wanted = view.connected_nodes().union(view.connected_sites());
+        let gone = self.known.minus(wanted);
+        if self.known.is_empty() {
+            // Without peers no tick was due.
+            self.expected_at = MonoNs(u64::MAX);
+        }
+        if self.peers.len() < view.peers().len() {
+            self.peers.resize_with(view.peers().len(), || None);
+        }
+        for peer in wanted.minus(self.known).iter() {
+            let is_site = matches!(view.peers()[peer.index()].kind, PeerKind::Site(_));
+            self.peers[peer.index()] = Some(Peer {
+                stage: Stage::Closed,
+                detector: Detector::new(now),
+                voice: Voice::new(self.link_limits(), is_site),
+                incarnation: None,
+                heard_at: now,
+                has_gaps: false,
+                losses: 0,
+                disowns: false,
+                site: is_site.then(|| SiteBook::new(view.addresses_of(peer))),
+                is_greeted: false,
+            });
+        }
+        for peer in view.connected_sites().iter() {
+            if let Some(site) = self.peers[peer.index()].as_mut().and_then(|it| it.site.as_mut()) {
+                site.configure(view.addresses_of(peer));
+            }
+        }
+        let digest = view.digest();
+        self.digest = digest;
+        let was_joining = self.view.is_joining();
+        self.is_introduced = !view.is_joining() || was_joining && self.is_introduced;
+        for peer in self.peers.iter_mut().flatten() {
+            peer.voice.set_view(digest);
+        }
+        self.known = wanted;
+        self.talking = self.talking.intersection(wanted);
+        self.gapped = self.gapped.intersection(wanted);
+        self.hello.view_id = view.id();
+        self.view = view;
+        if !wanted.is_empty() {
+            self.wake_at = now;
+        }
+        gone
+    }
+
+    fn link_limits(&self) -> LinkLimits {
+        LinkLimits {
+            bytes_max: self.limits.link_bytes_max as usize,
+            window_bytes: self.limits.link_window_bytes as usize,
+            heartbeat_ms: self.limits.heartbeat_ms,
+        }
+    }
+
+    /// A dialled connection is ready. Returns whether it is to be used.
+    pub fn connected(
+        &mut self,
+        behind: &mut Behind<'_>,
+        peer: PeerIndex,
+        connected: &Connected,
+    ) -> bool {
+        let now = behind.now.mono;
+        if let Some(hello) = &connected.hello
+            && !self.is_whom_was_dialled(peer, hello)
+        {
+            self.actions.push(PeerAction::Close(peer));
+            self.lost(behind, peer);
+            return false;
+        }
+        let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) else {
+            return false;
+        };
+        self.counters.connected += 1;
+        dialled.stage = Stage::Open;
+        dialled.disowns = false;
+        dialled.heard_at = now;
+        if dialled.voice.dialect() != Dialect::Http && connected.dialect == Dialect::Http {
+            // Not all that can be told in frames can be told in HTTP.
+            dialled.has_gaps |= !dialled.voice.is_empty();
+            dialled.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
+        }
+        let incarnation = connected.hello.as_ref().map(|hello| hello.incarnation);
+        match incarnation {
+            Some(heard) if dialled.incarnation != Some(heard) => {
+                dialled.incarnation = Some(heard);
+                dialled.has_gaps = true;
+            }
+            Some(_) => {}
+            // Nothing tells processes of an original node apart: the first contact counts as
+            // another one, and so does each after it was dead.
+            None if dialled.incarnation.is_none() => {
+                dialled.incarnation = Some(0);
+                dialled.has_gaps = true;
+            }
+            None => {}
+        }
+        if let Some(hello) = &connected.hello
+            && hello.view_id != self.hello.view_id
+        {
+            self.counters.other_view += 1;
+        }
+        dialled.voice.opened(now, connected.dialect);
+        self.talking = self.talking.with(peer);
+        dialled.is_greeted = false;
+        self.greet(behind, peer);
+        self.wake_at = now;
+        true
+    }
+
+    /// The peer lives if its end takes what this node says: another site must have answered that it
+    /// does.
+    fn greet(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
+        if !dialled.is_greeted && dialled.voice.is_greeted() {
+            dialled.is_greeted = true;
+            let verdict = dialled.detector.connected(behind.now.mono);
+            self.follow(behind, peer, verdict);
+        }
+    }
+
+    /// Another site told who its members are. `Err`: it is not the site that was dialled.
+    fn take_members(&mut self, peer: PeerIndex) -> Result<(), PeerError> {
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return Ok(()) };
+        let (Some(told), Some(site)) = (dialled.voice.take_told(), &mut dialled.site) else {
+            return Ok(());
+        };
+        if told.site != self.view.name_of(peer) {
+            self.counters.strangers += 1;
+            return Err(LinkError::Protocol("a site of another name answers"));
+        }
+        if site.take(told) {
+            let sites = self.peers.iter().flatten().filter_map(|peer| peer.site.as_ref());
+            self.site_callers = sites.flat_map(|site| site.told().callers()).collect();
+        }
+        Ok(())
+    }
+
+    /// The addresses that nodes of other sites call from, as these have told.
+    pub fn site_callers(&self) -> &[IpAddr] {
+        &self.site_callers
+    }
+
+    /// Where a peer is dialled.
+    pub fn address_of(&self, peer: PeerIndex) -> &str {
+        let known = self.peers.get(peer.index()).and_then(Option::as_ref);
+        match known.and_then(|peer| peer.site.as_ref()) {
+            Some(site) => site.address(),
+            None => &self.view.peers()[peer.index()].address,
+        }
+    }
+
+    /// A dial was refused because the peer does not take this process for this node.
+    pub fn disowned_by(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
+        self.lost(behind, peer);
+        if let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) {
+            dialled.disowns = true;
+        }
+    }
+
+    /// Whether the node that answered a dial is the one that was meant.
+    fn is_whom_was_dialled(&mut self, peer: PeerIndex, hello: &Hello) -> bool {
+        let is_meant = self.view.name_of(peer) == hello.name;
+        self.counters.strangers += u64::from(!is_meant);
+        let is_alike = hello.instance == self.hello.instance;
+        self.counters.same_instance += u64::from(is_meant && is_alike);
+        is_meant
+    }
+
+    /// A dial failed, or the connection is gone.
+    pub fn lost(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
+        let now = behind.now.mono;
+        let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) else {
+            return;
+        };
+        if dialled.stage == Stage::Closed {
+            return;
+        }
+        self.counters.lost += 1;
+        dialled.close();
+        dialled.losses += 1;
+        let seed = self.hello.incarnation ^ u64::from(peer.0) << 32;
+        let spread = mix(seed.wrapping_add(dialled.losses << 40 | u64::from(self.hello.shard)));
+        let verdict = dialled.detector.lost(now, spread);
+        self.follow(behind, peer, verdict);
+        self.wake_at = now;
+    }
+
+    /// Bytes over the dialled connection.
+    pub fn received(
+        &mut self,
+        behind: &mut Behind<'_>,
+        peer: PeerIndex,
+        bytes: &[u8],
+    ) -> Result<(), PeerError> {
+        let now = behind.now.mono;
+        let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        self.counters.bytes_received += bytes.len() as u64;
+        if dialled.stage != Stage::Open {
+            return Ok(());
+        }
+        if dialled.heard_at.plus_ms(self.limits.dead_after_ms) <= now {
+            return Err(STALE);
+        }
+        let frames = dialled.voice.frames();
+        let taken = dialled.voice.received(now, bytes, |purpose, result| {
+            behind.tell(Event::PeerResult { peer, purpose, result });
+        });
+        match taken {
+            Err(SITE_UNPROVEN) => self.counters.unproven += 1,
+            Err(_) => self.counters.broken += 1,
+            Ok(()) => {}
+        }
+        if taken.is_ok() {
+            self.take_members(peer)?;
+            self.greet(behind, peer);
+        }
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return taken };
+        // Results make room in the window.
+        if !dialled.voice.is_empty() {
+            self.talking = self.talking.with(peer);
+        }
+        if taken.is_ok() && dialled.voice.has_heard(frames) {
+            dialled.heard_at = now;
+            let is_other = dialled.voice.peer_view().is_some_and(|seen| seen != self.digest);
+            if is_other != self.other_views.contains(peer) {
+                self.other_views = self.other_views.without(peer);
+                if is_other {
+                    self.other_views = self.other_views.with(peer);
+                }
+                behind.tell(Event::OtherViews(self.other_views));
+            }
+            let Some(dialled) = self.peers[peer.index()].as_mut() else { return taken };
+            let verdict = dialled.detector.heard(now);
+            if verdict != Verdict::default() {
+                self.follow(behind, peer, verdict);
+            }
+        }
+        taken
+    }
+
+    /// Appends what is to be sent over the dialled connection.
+    pub fn output(&mut self, now: Now, peer: PeerIndex, out: &mut Vec<u8>) {
+        let dialled = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
+        let Some(dialled) = dialled.filter(|dialled| dialled.stage == Stage::Open) else { return };
+        let begins = out.len();
+        dialled.voice.write(now, &self.view, peer, out);
+        self.counters.bytes_sent += (out.len() - begins) as u64;
+        // A link may pause by itself (a receiver that was busy): it says when it goes on.
+        if let Some(wake) = dialled.voice.next_wake() {
+            self.wake_at = self.wake_at.min(wake);
+        }
+    }
+
+    /// Whether nothing is to be done until somebody dials us or the configuration changes.
+    pub fn is_idle(&self) -> bool {
+        self.known.is_empty() && self.actions.is_empty()
+    }
+
+    /// When [`Peering::tick`] is next due.
+    pub fn wake_at(&self) -> MonoNs {
+        // Without peers nothing is looked at, so a time that has come would come for ever.
+        if self.is_idle() { MonoNs(u64::MAX) } else { self.wake_at }
+    }
+
+    /// Asks for a tick in the next turn.
+    pub fn wake_now(&mut self) {
+        self.wake_at = MonoNs(0);
+    }
+
+    /// Time passed: suspicion, dials, heartbeats.
+    pub fn tick(&mut self, behind: &mut Behind<'_>) {
+        let now = behind.now.mono;
+        if now > self.expected_at.plus_ms(self.limits.suspect_after_ms) {
+            self.was_away(behind);
+        }
+        for peer in self.known.iter() {
+            let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
+            let is_open = dialled.stage == Stage::Open;
+            if is_open && dialled.voice.next_wake().is_some_and(|wake| wake <= now) {
+                self.talking = self.talking.with(peer);
+            }
+            let verdict = dialled.detector.tick(now, &self.limits);
+            self.follow(behind, peer, verdict);
+        }
+        self.judge_clock(behind.now);
+        self.wake_at = self.next_wake(now);
+        self.expected_at = self.wake_at;
+    }
+
+    /// This core got no time for longer than it takes to be suspected (its process was stopped, its
+    /// machine froze). It has heard nobody meanwhile: that says nothing of them. What was to be
+    /// told before is too old to be told now, as if they had been dead.
+    fn was_away(&mut self, behind: &mut Behind<'_>) {
+        let now = behind.now.mono;
+        let away_ns = now.since_ns(self.expected_at);
+        for peer in self.known.iter() {
+            let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
+            dialled.detector.was_away(now);
+            if away_ns >= self.limits.dead_after_ms * TICK_NS {
+                dialled.has_gaps = true;
+                self.gapped = self.gapped.with(peer);
+                dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
+                if dialled.stage != Stage::Closed {
+                    self.actions.push(PeerAction::Close(peer));
+                }
+                self.lost(behind, peer);
+            }
+        }
+        self.tell_unheard(behind);
+    }
+
+    fn next_wake(&self, now: MonoNs) -> MonoNs {
+        // What is due has been asked for; a driver that cannot send it now sends it when it can.
+        let soonest = now.plus_ms(LOOK_AGAIN_MS);
+        let wake_of = |peer: &Peer| {
+            let of_detector = peer.detector.next_wake(&self.limits);
+            match peer.voice.next_wake() {
+                Some(of_voice) if peer.stage == Stage::Open => {
+                    of_detector.min(of_voice.max(soonest))
+                }
+                _ => of_detector,
+            }
+        };
+        let wakes = self.peers.iter().flatten().map(wake_of);
+        wakes.min().unwrap_or(MonoNs(u64::MAX))
+    }
+
+    /// Gives the shard's messages to the links. Those that find no room are told as unheard, and
+    /// their peer is offered everything again when there is room; so are those for a dead peer:
+    /// told long afterwards, they would bring timers back that have ended and are forgotten since.
+    pub fn send(&mut self, behind: &mut Behind<'_>, messages: &mut Vec<ToPeer>, bytes: &[u8]) {
+        for ToPeer { peer, purpose, bytes: range } in messages.drain(..) {
+            let Some(Some(to)) = self.peers.get_mut(peer.index()) else {
+                self.unheard.push((peer, purpose));
+                continue;
+            };
+            let is_dead = to.detector.liveness() == Liveness::Dead;
+            if !is_dead && to.voice.push(&bytes[range], purpose).is_ok() {
+                self.counters.messages_sent += 1;
+                self.talking = self.talking.with(peer);
+            } else {
+                to.has_gaps = true;
+                self.gapped = self.gapped.with(peer);
+                self.unheard.push((peer, purpose));
+            }
+        }
+        self.tell_unheard(behind);
+    }
+
+    fn tell_unheard(&mut self, behind: &mut Behind<'_>) {
+        self.counters.messages_dropped += self.unheard.len() as u64;
+        let mut unheard = std::mem::take(&mut self.unheard);
+        for (peer, purpose) in unheard.drain(..) {
+            behind.tell(Event::PeerUnheard { peer, purpose });
+        }
+        self.unheard = unheard;
+    }
+
+    /// Tells the shard of peers that live and missed something, as soon as their links have room
+    /// for what follows from that.
+    pub fn tell_gaps(&mut self, behind: &mut Behind<'_>) {
+        let room_bytes = (self.limits.link_bytes_max as usize / 2).min(GAPS_ROOM_BYTES);
+        for peer in self.gapped.iter() {
+            let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
+            let has_room = dialled.voice.room_bytes() >= room_bytes;
+            let liveness = dialled.detector.liveness();
+            if liveness != Liveness::Alive || !has_room {
+                continue;
+            }
+            self.gapped = self.gapped.without(peer);
+            if std::mem::take(&mut dialled.has_gaps) {
+                let dialect = dialled.voice.dialect();
+                behind.tell(Event::Peer { peer, liveness, dialect, has_gaps: true });
+            }
+        }
+    }
+
+    /// Appends what the driver is to do.
+    pub fn take_actions(&mut self, actions: &mut Vec<PeerAction>) {
+        actions.append(&mut self.actions);
+        for peer in self.talking.iter() {
+            let is_open = self.peers[peer.index()]
+                .as_ref()
+                .is_some_and(|talking| talking.stage == Stage::Open);
+            if is_open {
+                actions.push(PeerAction::Send(peer));
+            }
+        }
+        self.talking = PeerSet::EMPTY;
+    }
+
+    /// Whether every message that could be delivered has its result.
+    pub fn is_settled(&self) -> bool {
+        let mut open = self.peers.iter().flatten().filter(|peer| peer.stage == Stage::Open);
+        open.all(|peer| peer.voice.is_empty())
+    }
+
+    /// What is believed of each.
+    pub fn believed(&self) -> impl Iterator<Item = (PeerIndex, Liveness, Dialect)> {
+        self.known.iter().filter_map(|index| {
+            let peer = self.peers[index.index()].as_ref()?;
+            Some((index, peer.detector.liveness(), peer.voice.dialect()))
+        })
+    }
+
+    /// Bytes kept for each, by number.
+    pub fn bytes_kept(&self) -> impl Iterator<Item = u64> {
+        let kept = |peer: &Peer| peer.voice.kept_bytes() as u64;
+        self.peers.iter().map(move |peer| peer.as_ref().map_or(0, kept))
+    }
+
+    /// Messages kept until peers have acknowledged them.
+    pub fn kept(&self) -> u64 {
+        self.peers.iter().flatten().map(|peer| peer.voice.len() as u64).sum()
+    }
+
+    /// Whether the process that answers our dials as `name` lives and is another one.
+    pub fn answers_as_another(&self, now: MonoNs, name: &str, incarnation: u64) -> bool {
+        let suspect_ns = self.limits.suspect_after_ms * 1_000_000;
+        self.known.iter().any(|peer| {
+            self.view.name_of(peer) == name
+                && self.peers[peer.index()].as_ref().is_some_and(|peer| {
+                    peer.stage == Stage::Open
+                        && peer.voice.dialect() == Dialect::Frames
+                        && peer.incarnation.is_some_and(|heard| heard != incarnation)
+                        && now.since_ns(peer.heard_at) < suspect_ns
+                })
+        })
+    }
+
+    /// Does what a detector says.
+    fn follow(&mut self, behind: &mut Behind<'_>, peer: PeerIndex, verdict: Verdict) {
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
+        if let Some(liveness) = verdict.changed {
+            let dialect = dialled.voice.dialect();
+            if liveness == Liveness::Dead {
+                // What is kept for long could come after the tombstones of what it tells: it is
+                // dropped, and those who still hold the timers offer them when the peer is back.
+                dialled.has_gaps = true;
+                dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
+            }
+            let has_gaps = liveness == Liveness::Alive && std::mem::take(&mut dialled.has_gaps);
+            if has_gaps {
+                self.gapped = self.gapped.without(peer);
+            }
+            behind.tell(Event::Peer { peer, liveness, dialect, has_gaps });
+            self.tell_unheard(behind);
+        }
+        let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
+        if verdict.close && dialled.stage != Stage::Closed {
+            dialled.close();
+            self.actions.push(PeerAction::Close(peer));
+        }
+        if verdict.dial && dialled.stage == Stage::Closed {
+            dialled.stage = Stage::Dialling;
+            self.actions.push(PeerAction::Dial(peer));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Whether this node takes clients' writes, by what its peers say and know of it: what it took
+//! alone would be lost with it, or not be found by others.
+
+use crate::base::time::Now;
+use crate::cluster::detector::Liveness;
+use crate::cluster::wall_clocks::{ClockVerdict, judge};
+use crate::shard::effects::{Dialect, Refusal};
+
+use super::{Peer, Peering, Stage};
+
+impl Peer {
+    /// Whether it is connected and has these members. Original nodes do not tell theirs.
+    fn sees(&self, digest: u32) -> bool {
+        let is_original = self.voice.dialect() == Dialect::Http;
+        self.stage == Stage::Open && (is_original || self.voice.peer_view() == Some(digest))
+    }
+}
+
+impl Peering {
+    /// Why this node takes no writes of clients at present, if it does not.
+    pub fn refuses_writes(&mut self) -> Option<Refusal> {
+        // It stays known, however the lists change while it joins.
+        self.is_introduced = self.is_introduced();
+        self.write_refusal()
+    }
+
+    /// The same, for whoever only looks.
+    pub fn write_refusal(&self) -> Option<Refusal> {
+        if self.known.is_empty() {
+            None
+        } else if self.is_disowned() {
+            Some(Refusal::Twin)
+        } else if self.clock.is_refused {
+            Some(Refusal::Clock)
+        } else {
+            (!self.is_introduced()).then_some(Refusal::Joining)
+        }
+    }
+
+    /// Whether the members know this node, if it is being added: others would not find what is
+    /// written here before.
+    fn is_introduced(&self) -> bool {
+        let is_there = |peer: &&Peer| peer.disowns || peer.detector.liveness() != Liveness::Dead;
+        let knows_it = || {
+            let mut there = self.members().filter(is_there).peekable();
+            there.peek().is_some() && there.all(|peer| peer.sees(self.digest))
+        };
+        self.is_introduced || knows_it()
+    }
+
+    /// Whether nobody that can be reached takes this process for this node: what a client writes
+    /// here would be in this process alone, and lost when it is stopped.
+    fn is_disowned(&self) -> bool {
+        // One that is being added may not know that yet.
+        self.members().any(|peer| peer.disowns)
+            && self.peers.iter().flatten().all(|peer| peer.stage != Stage::Open)
+    }
+
+    /// The other nodes that hold timers from before.
+    fn members(&self) -> impl Iterator<Item = &Peer> {
+        self.view.old_nodes().iter().filter_map(|peer| self.peers.get(peer.index())?.as_ref())
+    }
+
+    /// What the members' wall clocks say of this node's. Refused, it takes no writes.
+    pub fn clock(&self) -> ClockVerdict {
+        self.clock
+    }
+
+    /// Compares this node's wall clock with those of the members, as they said last; also of those
+    /// that cannot be reached: a node that is cut off does not believe a clock that was refused.
+    pub(crate) fn judge_clock(&mut self, now: Now) {
+        let walls = self.peers.iter().flatten().filter_map(|peer| peer.voice.peer_wall(now.mono));
+        self.clocks_ahead_ms.clear();
+        self.clocks_ahead_ms.extend(walls.map(|wall| wall.0.wrapping_sub(now.wall.0) as i64));
+        let (skew_max_ms, former) = (self.limits.clock_skew_max_ms, self.clock);
+        self.clock = judge(&mut self.clocks_ahead_ms, skew_max_ms);
+        let is_apart = |clock: ClockVerdict| clock.apart_ms > skew_max_ms;
+        self.counters.clocks_apart += u64::from(is_apart(self.clock) && !is_apart(former));
+        self.counters.clocks_refused += u64::from(self.clock.is_refused && !former.is_refused);
+    }
+}

@@ -1,0 +1,541 @@
+//! Callback lanes: per callback host the connections that carry its callbacks, one request at a
+//! time on each.
+//!
+//! A lane decides nothing about pops: the shard gives it no more attempts than the host has places,
+//! and is told how each ended. One attempt (name, connection, request, answer) has one deadline.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::base::ids::HostId;
+use crate::base::limits::CallbackLimits;
+use crate::base::time::{MonoNs, Now};
+use crate::ring::{Received, Ring, SocketId};
+use crate::shard::Shard;
+use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
+use crate::wire::callback_uri::{Host, parse_callback_uri};
+
+use crate::node::callbacks::listeners::ClusterListeners;
+use crate::node::deadlines::{Deadline, Deadlines};
+use crate::node::owner::Owner;
+use crate::node::resolver::threads::{Asker, Resolver};
+use crate::wire::answer_reader::{AnswerReader, Progress};
+
+/// Request buffers kept for reuse, and the largest kept.
+const POOL_MAX: usize = 1_024;
+const POOLED_BYTES_MAX: usize = 64 << 10;
+/// Connections looked at, at most, for one without a request.
+const LOOKS_MAX: usize = 64;
+
+/// An attempt waiting for its connection, with its request.
+#[derive(Debug)]
+struct Call {
+    ticket: Ticket,
+    request: Vec<u8>,
+    deadline: MonoNs,
+    /// Connections begun for it, each to another address of the host.
+    tries: usize,
+}
+
+/// Where a lane's host is.
+#[derive(Debug)]
+enum Location {
+    /// A literal.
+    Fixed(SocketAddr),
+    /// A name: its addresses, when they were asked for, and whether the answer is still to come.
+    Named {
+        name: String,
+        port: u16,
+        addresses: Vec<SocketAddr>,
+        asked: Option<MonoNs>,
+        is_open: bool,
+        next: usize,
+    },
+}
+
+#[derive(Debug)]
+struct Lane {
+    location: Location,
+    /// `" HTTP/1.1"`, `Host` and the other headers that all callbacks of the host share.
+    head: Vec<u8>,
+    /// Connections without a request, the most recently used last.
+    idle: Vec<u32>,
+    /// Calls that wait for the name.
+    unresolved: Vec<Call>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Its request waits for the connection.
+    Connecting(Call),
+    /// Its request has been sent.
+    Busy {
+        ticket: Ticket,
+        is_reused: bool,
+        reader: AnswerReader,
+    },
+    Idle,
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: SocketId,
+    host: HostId,
+    state: State,
+    is_sending: bool,
+    deadline: Deadline,
+}
+
+/// All lanes of one core.
+pub struct Lanes {
+    lanes: Vec<Option<Lane>>,
+    places: Vec<Option<Connection>>,
+    free: Vec<u32>,
+    open: usize,
+    open_max: usize,
+    /// Where the search for an idle connection goes on.
+    evict_at: usize,
+    deadlines: Deadlines,
+    due: Vec<u32>,
+    /// Deadlines of calls that wait for the name of this host, or did.
+    resolving: BTreeSet<(MonoNs, u32)>,
+    resolver: Resolver,
+    /// Where no callback goes.
+    pub listeners: Arc<ClusterListeners>,
+    limits: CallbackLimits,
+    pool: Vec<Vec<u8>>,
+    finished: Vec<(Ticket, CallbackOutcome)>,
+}
+
+impl Lanes {
+    /// No lane yet; `open_max`: connections, of all hosts.
+    pub fn new(resolver: Resolver, limits: &CallbackLimits, open_max: u32, now: MonoNs) -> Self {
+        Self {
+            lanes: Vec::new(),
+            places: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            open_max: open_max as usize,
+            evict_at: 0,
+            deadlines: Deadlines::new(now),
+            due: Vec::new(),
+            resolving: BTreeSet::new(),
+            resolver,
+            listeners: Arc::default(),
+            limits: limits.clone(),
+            pool: Vec::new(),
+            finished: Vec::new(),
+        }
+    }
+
+    /// Begins an attempt: copies its content from the shard into a request and sends it as soon as
+    /// there is a connection.
+    pub fn start(&mut self, now: Now, ring: &mut Ring, shard: &Shard, attempt: &Attempt) {
+        let host = attempt.ticket.host;
+        if self.lanes.len() <= host.0 as usize {
+            self.lanes.resize_with(host.0 as usize + 1, || None);
+        }
+        let lane = &mut self.lanes[host.0 as usize];
+        let lane = lane.get_or_insert_with(|| Lane::new(shard.authority(host)));
+        let mut request = self.pool.pop().unwrap_or_default();
+        write_request(&mut request, &lane.head, shard, attempt);
+        let deadline = now.mono.plus_ms(self.limits.timeout_ms);
+        let call = Call { ticket: attempt.ticket, request, deadline, tries: 0 };
+        match lane.idle.pop() {
+            Some(place) => self.send(ring, place, call, true),
+            None => self.open_connection(now, ring, call),
+        }
+    }
+
+    /// Whether the connection at this place is still the one of this socket.
+    pub fn has(&self, place: u32, socket: SocketId) -> bool {
+        self.places[place as usize].as_ref().is_some_and(|held| held.socket == socket)
+    }
+
+    /// A connection stands or failed. A name with several addresses has failed when all of them
+    /// have.
+    pub fn connected(&mut self, now: Now, ring: &mut Ring, place: u32, is_ok: bool) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let host = connection.host;
+        let State::Connecting(call) = std::mem::replace(&mut connection.state, State::Idle) else {
+            // The ring tells the end of a connect once, and of a socket that was closed nothing.
+            unreachable!("a connection is told once that it stands");
+        };
+        if is_ok {
+            ring.receive(connection.socket);
+            return self.send(ring, place, call, false);
+        }
+        self.drop_connection(ring, place);
+        let lane = self.lanes[host.0 as usize].as_ref().expect("a lane outlives its attempts");
+        if call.tries < lane.addresses() {
+            return self.open_connection(now, ring, call);
+        }
+        self.finished.push((call.ticket, CallbackOutcome::Unreachable));
+        self.recycle(call.request);
+    }
+
+    /// Bytes of a callback server. Whatever they are, they end this attempt and its connection at
+    /// the most: places are those of connections that stand (the engine leaves out what is late),
+    /// and a lane stays while the shard counts an attempt at its host, whose end it is told after
+    /// this.
+    pub fn received(&mut self, now: Now, ring: &mut Ring, place: u32, received: &Received) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let State::Busy { ticket, reader, .. } = &mut connection.state else {
+            // An answer to no request: nothing that follows on this connection can be trusted.
+            return self.drop_connection(ring, place);
+        };
+        let ticket = *ticket;
+        match reader.feed(ring.bytes_mut(received)) {
+            Progress::Partial => {}
+            Progress::Complete { status, reusable } => {
+                self.finished.push((ticket, outcome(status)));
+                if reusable && !connection.is_sending {
+                    self.make_idle(now, place);
+                } else {
+                    self.drop_connection(ring, place);
+                }
+            }
+            Progress::Garbage => {
+                self.finished.push((ticket, CallbackOutcome::Unreachable));
+                self.drop_connection(ring, place);
+            }
+        }
+    }
+
+    /// A callback server closed, or the connection broke.
+    pub fn ended(&mut self, ring: &mut Ring, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let host = connection.host;
+        match &connection.state {
+            State::Busy { ticket, is_reused, reader } => {
+                let ended = match reader.end() {
+                    Some(status) => outcome(status),
+                    None if *is_reused && !reader.has_begun => CallbackOutcome::Stale,
+                    None => CallbackOutcome::Unreachable,
+                };
+                self.finished.push((*ticket, ended));
+                if ended == CallbackOutcome::Stale {
+                    // The others have been idle for longer: the next attempt must not meet the
+                    // same.
+                    self.drop_idle(ring, host);
+                }
+            }
+            // Only what has been begun ends: receiving begins when the connection stands.
+            State::Connecting(_) => unreachable!("nothing is received before a connection stands"),
+            State::Idle => {}
+        }
+        self.drop_connection(ring, place);
+    }
+
+    /// A request was sent, or the connection broke under it (then its end is told as well).
+    pub fn sent(&mut self, place: u32, buffer: Vec<u8>) {
+        self.recycle(buffer);
+        if let Some(connection) = self.places[place as usize].as_mut() {
+            connection.is_sending = false;
+        }
+    }
+
+    /// The resolver has answered.
+    pub fn resolved(
+        &mut self,
+        now: Now,
+        ring: &mut Ring,
+        host: HostId,
+        (asked_for, found): (&str, Vec<SocketAddr>),
+    ) {
+        let lane = self.lanes.get_mut(host.0 as usize).and_then(Option::as_mut);
+        let Some(Lane { location, unresolved, .. }) = lane else { return };
+        let Location::Named { name, addresses, is_open, .. } = location else { return };
+        if *name != asked_for {
+            return;
+        }
+        *is_open = false;
+        // A name that no longer resolves keeps its last addresses: better an old one than none.
+        if !found.is_empty() {
+            *addresses = found;
+        }
+        for call in std::mem::take(unresolved) {
+            self.open_connection(now, ring, call);
+        }
+    }
+
+    /// Ends what is overdue: attempts without an answer, connections idle for too long.
+    pub fn expire(&mut self, now: Now, ring: &mut Ring) {
+        let mut due = std::mem::take(&mut self.due);
+        self.deadlines.advance(now.mono, &mut due);
+        for place in due.drain(..) {
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            if !self.deadlines.is_over(place, &mut connection.deadline, now.mono) {
+                continue;
+            }
+            match &connection.state {
+                State::Connecting(call) => {
+                    self.finished.push((call.ticket, CallbackOutcome::TimedOut));
+                }
+                State::Busy { ticket, reader, .. } => {
+                    let ended = reader.end().map_or(CallbackOutcome::TimedOut, outcome);
+                    self.finished.push((*ticket, ended));
+                }
+                State::Idle => {}
+            }
+            self.drop_connection(ring, place);
+        }
+        self.due = due;
+        self.expire_unresolved(now);
+    }
+
+    /// When [`Lanes::expire`] should next be called.
+    pub fn next_wake(&self) -> Option<MonoNs> {
+        let unresolved = self.resolving.first().map(|(deadline, _)| *deadline);
+        unresolved.into_iter().chain(self.deadlines.next_wake()).min()
+    }
+
+    /// Takes the next attempt that ended.
+    pub fn next_finished(&mut self) -> Option<(Ticket, CallbackOutcome)> {
+        self.finished.pop()
+    }
+
+    /// No timer names the host any more.
+    pub fn release(&mut self, ring: &mut Ring, host: HostId) {
+        self.drop_idle(ring, host);
+        if let Some(lane) = self.lanes.get_mut(host.0 as usize) {
+            *lane = None;
+        }
+    }
+
+    /// Connections open.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    fn open_connection(&mut self, now: Now, ring: &mut Ring, mut call: Call) {
+        let host = call.ticket.host;
+        let lane = self.lanes[host.0 as usize].as_mut().expect("made by the attempt");
+        let address = match lane.address(host, now.mono, &self.resolver, &self.limits) {
+            Found::Address(address) => address,
+            Found::Asked => {
+                self.resolving.insert((call.deadline, host.0));
+                return lane.unresolved.push(call);
+            }
+            Found::Nowhere => {
+                self.finished.push((call.ticket, CallbackOutcome::Unreachable));
+                return self.recycle(call.request);
+            }
+        };
+        if self.open >= self.open_max && !self.drop_one_idle(ring) {
+            self.finished.push((call.ticket, CallbackOutcome::Unreachable));
+            return self.recycle(call.request);
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        let owner = Owner::Callback(place).to_bits();
+        let is_ours = self.listeners.has(address);
+        let socket = if is_ours { None } else { ring.connect(address, owner).ok() };
+        let Some(socket) = socket else {
+            self.free.push(place);
+            self.finished.push((call.ticket, CallbackOutcome::Unreachable));
+            return self.recycle(call.request);
+        };
+        self.open += 1;
+        call.tries += 1;
+        let deadline = self.deadlines.begin(place, call.deadline);
+        let state = State::Connecting(call);
+        let connection = Connection { socket, host, state, is_sending: false, deadline };
+        self.places[place as usize] = Some(connection);
+    }
+
+    fn send(&mut self, ring: &mut Ring, place: u32, call: Call, is_reused: bool) {
+        let connection = self.places[place as usize].as_mut().expect("an idle connection is open");
+        let reader = AnswerReader::default();
+        connection.state = State::Busy { ticket: call.ticket, is_reused, reader };
+        connection.is_sending = true;
+        self.deadlines.set(place, &mut connection.deadline, call.deadline);
+        ring.send(connection.socket, call.request);
+    }
+
+    fn make_idle(&mut self, now: Now, place: u32) {
+        let connection = self.places[place as usize].as_mut().expect("it was busy just now");
+        connection.state = State::Idle;
+        let idle_until = now.mono.plus_ms(self.limits.idle_timeout_ms);
+        self.deadlines.set(place, &mut connection.deadline, idle_until);
+        let lane = self.lanes[connection.host.0 as usize].as_mut();
+        lane.expect("a lane outlives its attempts").idle.push(place);
+    }
+
+    fn drop_idle(&mut self, ring: &mut Ring, host: HostId) {
+        let lane = self.lanes.get_mut(host.0 as usize).and_then(Option::as_mut);
+        let idle = lane.map(|lane| std::mem::take(&mut lane.idle)).unwrap_or_default();
+        for place in idle {
+            self.drop_connection(ring, place);
+        }
+    }
+
+    /// Makes room for another connection, at the cost of one that waits for a request. False: none
+    /// was found.
+    fn drop_one_idle(&mut self, ring: &mut Ring) -> bool {
+        for _ in 0..LOOKS_MAX.min(self.places.len()) {
+            self.evict_at = (self.evict_at + 1) % self.places.len();
+            let connection = self.places[self.evict_at].as_ref();
+            if connection.is_some_and(|it| matches!(it.state, State::Idle)) {
+                self.drop_connection(ring, self.evict_at as u32);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn drop_connection(&mut self, ring: &mut Ring, place: u32) {
+        let Some(connection) = self.places[place as usize].take() else { return };
+        ring.close(connection.socket);
+        if matches!(connection.state, State::Idle)
+            && let Some(Some(lane)) = self.lanes.get_mut(connection.host.0 as usize)
+        {
+            lane.idle.retain(|idle| *idle != place);
+        }
+        self.open -= 1;
+        self.free.push(place);
+    }
+
+    /// Calls whose name did not come in time.
+    fn expire_unresolved(&mut self, now: Now) {
+        while let Some(&(deadline, host)) = self.resolving.first() {
+            if now.mono < deadline {
+                return;
+            }
+            self.resolving.pop_first();
+            let Some(Some(lane)) = self.lanes.get_mut(host as usize) else { continue };
+            for call in lane.unresolved.extract_if(.., |call| now.mono >= call.deadline) {
+                self.finished.push((call.ticket, CallbackOutcome::TimedOut));
+            }
+        }
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.pool.len() < POOL_MAX && buffer.capacity() <= POOLED_BYTES_MAX {
+            buffer.clear();
+            self.pool.push(buffer);
+        }
+    }
+}
+
+/// Where to connect to.
+enum Found {
+    Address(SocketAddr),
+    /// The resolver has been asked.
+    Asked,
+    /// The resolver knows no address, or takes no more questions.
+    Nowhere,
+}
+
+impl Lane {
+    fn new(authority: &str) -> Self {
+        let uri = format!("http://{authority}");
+        let uri = parse_callback_uri(&uri).expect("authorities are parsed before they are stored");
+        let location = match uri.host {
+            Host::Address(address) => Location::Fixed(SocketAddr::new(address, uri.port)),
+            Host::Name(name) => Location::Named {
+                name: name.to_owned(),
+                port: uri.port,
+                addresses: Vec::new(),
+                asked: None,
+                is_open: false,
+                next: 0,
+            },
+        };
+        let head = format!(
+            " HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/octet-stream\r\n\
+             X-Sequence-Number: "
+        );
+        Self { location, head: head.into_bytes(), idle: Vec::new(), unresolved: Vec::new() }
+    }
+
+    /// How many addresses the host is known to have.
+    fn addresses(&self) -> usize {
+        match &self.location {
+            Location::Fixed(_) => 1,
+            Location::Named { addresses, .. } => addresses.len(),
+        }
+    }
+
+    /// The address for the next connection; the addresses of a name take turns. A name is asked for
+    /// again, in the background, when its time has passed.
+    fn address(
+        &mut self,
+        host: HostId,
+        now: MonoNs,
+        resolver: &Resolver,
+        limits: &CallbackLimits,
+    ) -> Found {
+        let (name, port, addresses, asked, is_open, next) = match &mut self.location {
+            Location::Fixed(address) => return Found::Address(*address),
+            Location::Named { name, port, addresses, asked, is_open, next } => {
+                (name, *port, addresses, asked, is_open, next)
+            }
+        };
+        let ttl_ms = if addresses.is_empty() { limits.timeout_ms } else { limits.resolve_ttl_ms };
+        let is_fresh = asked.is_some_and(|asked| now < asked.plus_ms(ttl_ms));
+        if !is_fresh && !*is_open && resolver.ask(Asker::Host(host), name, port) {
+            (*asked, *is_open) = (Some(now), true);
+        }
+        if addresses.is_empty() {
+            return if *is_open { Found::Asked } else { Found::Nowhere };
+        }
+        *next = (*next + 1) % addresses.len();
+        Found::Address(addresses[*next])
+    }
+}
+
+fn outcome(status: u16) -> CallbackOutcome {
+    if (200..300).contains(&status) {
+        CallbackOutcome::Delivered
+    } else {
+        CallbackOutcome::Rejected
+    }
+}
+
+/// Appends the callback request (seeds/002 "Callback", compat section 1).
+fn write_request(out: &mut Vec<u8>, head: &[u8], shard: &Shard, attempt: &Attempt) {
+    let content = shard.content(attempt);
+    out.extend_from_slice(b"POST ");
+    if !content.target.starts_with(b"/") {
+        out.push(b'/');
+    }
+    out.extend_from_slice(content.target);
+    out.extend_from_slice(head);
+    write_decimal(out, attempt.ticket.sequence);
+    out.extend_from_slice(b"\r\nContent-Length: ");
+    write_decimal(out, content.opaque.len() as u64);
+    out.extend_from_slice(b"\r\n\r\n");
+    out.extend_from_slice(content.opaque);
+}
+
+fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut begins = digits.len();
+    loop {
+        begins -= 1;
+        digits[begins] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[begins..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_written() {
+        for number in [0, 7, 10, 12_345, u64::MAX] {
+            let mut out = Vec::new();
+            write_decimal(&mut out, number);
+            assert_eq!(out, number.to_string().as_bytes());
+        }
+    }
+}

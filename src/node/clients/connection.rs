@@ -1,0 +1,528 @@
+//! One client connection: bytes in, answers out, in the order of the requests.
+//!
+//! Memory stays bounded whatever the client does: a connection whose answers are not read, or that
+//! has many requests under way, or that sent more requests than a turn takes, is not read from
+//! until that has passed. Answers to reads that come from other cores and nodes are counted before
+//! they are there, each as much as those before it had.
+
+use std::collections::VecDeque;
+
+use crate::base::ids::ShardIndex;
+use crate::base::limits::Limits;
+use crate::base::time::{MonoNs, Now};
+use crate::ring::{FarEnds, SocketId};
+use crate::shard::effects::{Answer, Requester};
+use crate::wire::chunked::{ChunkError, ChunkedDecoder};
+use crate::wire::request_head::{Framing, HeadProgress, Method, parse_request_head};
+use crate::wire::timer_path::TimerPath;
+
+use crate::core::internal_api::PageHead;
+use crate::core::peers::handshake::{self, Asked};
+use crate::core::peers::hello::HelloRefusal;
+use crate::core::peers::secret::Word;
+use crate::node::clients::answer_room::AnswerRoom;
+use crate::node::clients::answers::{Persistence, write_continue};
+use crate::node::clients::service::{Caller, RequestLine, Served, Service, too_long};
+use crate::node::deadlines::Deadline;
+
+/// Requests under way on one connection above which no more are taken from it.
+const UNDER_WAY_MAX: usize = 1_024;
+/// An awaited answer to a read counts at least so much.
+const READ_BYTES_MIN: usize = 2 << 10;
+/// No read was answered yet: the first one is awaited alone.
+const READ_BYTES_UNKNOWN: usize = 1 << 40;
+
+/// Where the next byte belongs.
+#[derive(Debug)]
+enum Stage {
+    /// To a request head.
+    Head(HeadProgress),
+    /// To a body of known length.
+    Body { line: RequestLine, length: usize },
+    /// To a chunked body.
+    Chunked { line: RequestLine, decoder: Box<ChunkedDecoder>, body: Vec<u8> },
+}
+
+/// An answer that must wait for its turn.
+#[derive(Debug)]
+enum Pending {
+    /// The shard has not answered yet.
+    Awaited { persistence: Persistence, is_read: bool },
+    /// Answered, behind one that is still awaited.
+    Ready(Vec<u8>),
+}
+
+/// What the engine is to do with a connection after it was fed or answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Appetite {
+    /// Goes on reading.
+    Hungry,
+    /// Has enough for now: stop reading, feed again when answers left or in the next turn.
+    Full,
+    /// The core has read enough in this turn, and nothing was taken: as `Full`, and it is the first
+    /// in the next turn.
+    Deferred,
+}
+
+/// Where a connection lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Home {
+    /// Its socket.
+    pub socket: SocketId,
+    /// The core.
+    pub shard: ShardIndex,
+    /// Its place in the core's table.
+    pub place: u32,
+    /// Tells it from others that had the place.
+    pub generation: u32,
+}
+
+/// A client connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its socket.
+    pub socket: SocketId,
+    /// Tells it from others that had its place.
+    pub generation: u32,
+    /// Answers to be sent, in order.
+    pub out: Vec<u8>,
+    /// Bytes of the send that is under way, 0 when none is.
+    pub sending_bytes: usize,
+    /// The ring does not receive for it.
+    pub is_paused: bool,
+    /// No request is taken any more; to be closed when `out` is sent and nothing is awaited.
+    pub is_closing: bool,
+    /// All is sent and the end has been announced: what still comes is thrown away.
+    pub is_lingering: bool,
+    /// Bytes thrown away so far while lingering.
+    pub lingered_bytes: usize,
+    /// When something must have happened, else the connection closes.
+    pub deadline: Deadline,
+    /// Stands in the list of connections to be fed again.
+    pub is_resuming: bool,
+    /// Stands in the list of connections to be flushed.
+    pub is_dirty: bool,
+    /// Bytes of requests last accounted for it by the server.
+    pub accounted_bytes: usize,
+    /// Bytes of answers last accounted for it by the server.
+    pub accounted_unsent_bytes: usize,
+    /// When the send under way began.
+    pub sending_since: MonoNs,
+    /// The client sends nothing more.
+    pub has_ended: bool,
+    /// It is a peer and asks for an Upgrade: what comes behind its request is kept for the frames.
+    pub upgrade: Option<Box<Asked>>,
+    /// The nonce that it was challenged with, until it answers.
+    pub challenge: Option<Box<Word>>,
+    /// It is another site, which has proven that it knows the cluster's secret.
+    pub is_proven: bool,
+    /// The request that has begun asks for a page of timers.
+    page: Option<Box<PageHead>>,
+    own: ShardIndex,
+    place: u32,
+    stage: Stage,
+    /// Bytes received and not yet taken: part of a request, or requests beyond a turn's share.
+    partial: Vec<u8>,
+    pending: VecDeque<Pending>,
+    /// Number of the request that `pending[0]` answers.
+    first_pending: u32,
+    /// Bytes of the answers in `pending`.
+    ready_bytes: usize,
+    /// Reads in `pending` that are awaited.
+    reads_awaited: usize,
+    /// What one of them is expected to be answered with.
+    read_bytes: usize,
+    /// A read waits for the core's next turn.
+    is_deferred: bool,
+    /// When the request begun first arrived; its deadline does not move with more bytes.
+    began: Option<MonoNs>,
+}
+
+impl Connection {
+    /// A fresh connection.
+    pub fn new(home: Home, deadline: Deadline) -> Self {
+        Self {
+            socket: home.socket,
+            generation: home.generation,
+            out: Vec::new(),
+            sending_bytes: 0,
+            is_paused: false,
+            is_closing: false,
+            is_lingering: false,
+            lingered_bytes: 0,
+            deadline,
+            is_resuming: false,
+            is_dirty: false,
+            accounted_bytes: 0,
+            accounted_unsent_bytes: 0,
+            sending_since: MonoNs(0),
+            has_ended: false,
+            upgrade: None,
+            challenge: None,
+            is_proven: false,
+            page: None,
+            own: home.shard,
+            place: home.place,
+            stage: Stage::Head(HeadProgress::default()),
+            partial: Vec::new(),
+            pending: VecDeque::new(),
+            first_pending: 0,
+            ready_bytes: 0,
+            reads_awaited: 0,
+            read_bytes: READ_BYTES_UNKNOWN,
+            is_deferred: false,
+            began: None,
+        }
+    }
+
+    /// Takes the requests in `input`; what is left over is kept. Empty input takes what was kept
+    /// before.
+    pub fn feed(
+        &mut self,
+        now: Now,
+        (input, far_ends): (&mut [u8], FarEnds<'_>),
+        service: &mut Service,
+        limits: &Limits,
+    ) -> Appetite {
+        if self.is_closing {
+            return Appetite::Hungry;
+        }
+        if self.upgrade.is_some() {
+            self.partial.extend_from_slice(input);
+            return Appetite::Hungry;
+        }
+        let caller = Caller { far_ends, socket: self.socket, is_proven: self.is_proven };
+        let mut budget = limits.pipelined_requests_per_turn_max;
+        self.is_deferred = false;
+        if self.partial.is_empty() {
+            let taken = self.take(now, (&mut *input, caller), service, limits, &mut budget);
+            self.partial.extend_from_slice(&input[taken..]);
+        } else {
+            self.partial.extend_from_slice(input);
+            let mut kept = std::mem::take(&mut self.partial);
+            let taken = self.take(now, (&mut kept, caller), service, limits, &mut budget);
+            kept.drain(..taken);
+            self.partial = kept;
+        }
+        if self.is_closing || self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
+        self.set_deadline(now.mono, limits);
+        if self.is_deferred && budget == limits.pipelined_requests_per_turn_max {
+            return Appetite::Deferred;
+        }
+        let has_more = self.is_deferred || (budget == 0 && !self.partial.is_empty());
+        if has_more || self.is_backed_up(limits) { Appetite::Full } else { Appetite::Hungry }
+    }
+
+    /// Writes the answer of a shard to one request, and those after it that waited for it.
+    pub fn answer(&mut self, request: u32, answer: &Answer, room: &mut AnswerRoom) {
+        let held_bytes = self.unsent_bytes();
+        self.answer_by(request, |out, persistence| {
+            room.write(out, answer, persistence, held_bytes);
+        });
+    }
+
+    /// As [`Connection::answer`], with an answer from elsewhere.
+    pub fn answer_by(&mut self, request: u32, write: impl FnOnce(&mut Vec<u8>, Persistence)) {
+        let position = request.wrapping_sub(self.first_pending) as usize;
+        let Some(pending) = self.pending.get_mut(position) else {
+            unreachable!("request {request} was answered twice");
+        };
+        let Pending::Awaited { persistence, is_read } = *pending else {
+            unreachable!("request {request} was answered twice");
+        };
+        self.reads_awaited -= usize::from(is_read);
+        if position > 0 {
+            let mut bytes = Vec::new();
+            write(&mut bytes, persistence);
+            self.ready_bytes += bytes.len();
+            let answer_bytes = bytes.len();
+            *pending = Pending::Ready(bytes);
+            return self.has_read(is_read, answer_bytes);
+        }
+        let begins = self.out.len();
+        write(&mut self.out, persistence);
+        self.has_read(is_read, self.out.len() - begins);
+        self.pending.pop_front();
+        self.first_pending = self.first_pending.wrapping_add(1);
+        while let Some(Pending::Ready(bytes)) = self.pending.front() {
+            self.ready_bytes -= bytes.len();
+            self.out.extend_from_slice(bytes);
+            self.pending.pop_front();
+            self.first_pending = self.first_pending.wrapping_add(1);
+        }
+    }
+
+    /// What came behind the request for an Upgrade.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.partial)
+    }
+
+    /// Whether answers are still awaited from shards.
+    pub fn is_awaiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Whether a request has begun and is not complete.
+    pub fn is_mid_request(&self) -> bool {
+        self.began.is_some()
+    }
+
+    /// Bytes held for requests that are not complete.
+    pub fn partial_bytes(&self) -> usize {
+        let body = match &self.stage {
+            Stage::Chunked { body, .. } => body.capacity(),
+            _ => 0,
+        };
+        self.partial.capacity() + body
+    }
+
+    /// Bytes of answers that the client has not taken yet.
+    pub fn unsent_bytes(&self) -> usize {
+        self.out.len() + self.sending_bytes + self.ready_bytes
+    }
+
+    /// Whether so many answers are unsent or awaited that no more requests are taken.
+    pub fn is_backed_up(&self, limits: &Limits) -> bool {
+        let expected_bytes = self.reads_awaited * self.read_bytes;
+        self.unsent_bytes() + expected_bytes > limits.unsent_bytes_per_connection_max as usize
+            || self.pending.len() >= UNDER_WAY_MAX
+    }
+
+    /// Learns from an answer what the next reads may be answered with: as much, and if less, less
+    /// by and by.
+    fn has_read(&mut self, is_read: bool, answer_bytes: usize) {
+        if is_read {
+            let former = self.read_bytes - self.read_bytes / 4;
+            let former = if self.read_bytes == READ_BYTES_UNKNOWN { 0 } else { former };
+            self.read_bytes = answer_bytes.max(former).max(READ_BYTES_MIN);
+        }
+    }
+
+    /// Answers with an error after everything before it, and closes.
+    pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
+        self.in_order(|out| service.refuse(out, status, reason));
+        self.is_closing = true;
+        // Its last answer may be on its way: it does not become a peer's connection any more.
+        self.upgrade = None;
+        self.drop_partial();
+    }
+
+    /// Asks a peer to prove that it knows the cluster's secret.
+    pub fn challenge(&mut self, nonce: Word) {
+        self.challenge = Some(Box::new(nonce));
+        self.in_order(|out| handshake::write_challenge(out, nonce));
+    }
+
+    /// Answers a peer whose Upgrade is refused, and closes.
+    pub fn refuse_peer(&mut self, service: &mut Service, refusal: &HelloRefusal) {
+        let (status, header) = handshake::refusal_of(refusal);
+        self.in_order(|out| service.refuse_with(out, status, header, &refusal.to_string()));
+        self.is_closing = true;
+        self.drop_partial();
+    }
+
+    /// Forgets what has arrived of requests that are not served any more.
+    pub fn drop_partial(&mut self) {
+        self.began = None;
+        self.partial = Vec::new();
+        self.stage = Stage::Head(HeadProgress::default());
+    }
+
+    /// Takes complete requests from the front of `input` and returns how many bytes were used.
+    fn take(
+        &mut self,
+        now: Now,
+        (input, caller): (&mut [u8], Caller<'_>),
+        service: &mut Service,
+        limits: &Limits,
+        budget: &mut u32,
+    ) -> usize {
+        let mut at = 0;
+        while *budget > 0 && !self.is_closing && !self.is_backed_up(limits) {
+            let rest = &mut input[at..];
+            match &mut self.stage {
+                Stage::Head(progress) => {
+                    let bytes_max = limits.header_bytes_max as usize;
+                    if rest.is_empty() || !progress.is_worth_parsing(rest, bytes_max) {
+                        break;
+                    }
+                    match parse_request_head(rest, bytes_max) {
+                        Ok(Some(head)) => {
+                            let (line, used) = (RequestLine::of(&head), head.head_bytes);
+                            let (framing, waits) = (head.framing, head.expects_continue);
+                            let is_upgrade = head.path == handshake::PATH;
+                            if is_upgrade && line.path == TimerPath::Unknown {
+                                at += self.begin_upgrade(service, &rest[..used]);
+                                break;
+                            }
+                            self.page = page_head(&line, head.query, &rest[..used]);
+                            at += used;
+                            self.begin_body((service, caller), limits, line, framing);
+                            if waits && !self.is_closing && input.len() == at {
+                                self.in_order(write_continue);
+                            }
+                        }
+                        Ok(None) => break,
+                        Err(error) => self.fail(service, error.status, error.reason),
+                    }
+                }
+                Stage::Body { line, length } => {
+                    let (line, length) = (*line, *length);
+                    self.is_deferred = line.is_read() && !service.room.may_read();
+                    if rest.len() < length || self.is_deferred {
+                        break;
+                    }
+                    self.serve(now, (service, caller), line, &mut rest[..length]);
+                    at += length;
+                    *budget -= 1;
+                }
+                Stage::Chunked { line, decoder, body } => {
+                    if rest.is_empty() {
+                        break;
+                    }
+                    let line = *line;
+                    match decoder.decode(rest, |run| body.extend_from_slice(run)) {
+                        Ok((used, is_complete)) => {
+                            at += used;
+                            if is_complete {
+                                let mut body = std::mem::take(body);
+                                self.serve(now, (service, caller), line, &mut body);
+                                *budget -= 1;
+                            }
+                        }
+                        Err(error) => self.fail_chunk(service, error),
+                    }
+                }
+            }
+        }
+        at
+    }
+
+    fn fail_chunk(&mut self, service: &mut Service, error: ChunkError) {
+        let status = if error == ChunkError::TooLong { 413 } else { 400 };
+        self.fail(service, status, &error.to_string());
+    }
+
+    /// A request for an Upgrade ends the talk in requests and answers. Returns its bytes.
+    fn begin_upgrade(&mut self, service: &mut Service, head: &[u8]) -> usize {
+        // The answer to a challenge may be here before the kernel has told that the challenge left.
+        let is_sent = self.sending_bytes == 0 || self.challenge.is_some();
+        let is_first = self.pending.is_empty() && self.out.is_empty() && is_sent;
+        match handshake::parse_request(head) {
+            Ok(asked) if is_first => self.upgrade = Some(Box::new(asked)),
+            Ok(_) => self.fail(service, 400, "an Upgrade waits for all answers before it"),
+            Err((status, reason)) => self.fail(service, status, reason),
+        }
+        // Another head may follow a challenge, or the Upgrade of another site.
+        self.stage = Stage::Head(HeadProgress::default());
+        head.len()
+    }
+
+    fn begin_body(
+        &mut self,
+        (service, caller): (&mut Service, Caller<'_>),
+        limits: &Limits,
+        line: RequestLine,
+        framing: Framing,
+    ) {
+        self.stage = match framing {
+            Framing::Length(length) if length <= u64::from(limits.body_bytes_max) => {
+                Stage::Body { line, length: length as usize }
+            }
+            Framing::Length(length) => {
+                let bytes_max = service.body_bytes_max(caller, &line);
+                if let Some(reason) = too_long(length, bytes_max) {
+                    return self.fail(service, 413, &reason);
+                }
+                Stage::Body { line, length: length as usize }
+            }
+            Framing::Chunked => {
+                let bytes_max = u64::from(service.body_bytes_max(caller, &line));
+                let decoder = Box::new(ChunkedDecoder::new(bytes_max));
+                Stage::Chunked { line, decoder, body: Vec::new() }
+            }
+        };
+    }
+
+    fn serve(
+        &mut self,
+        now: Now,
+        (service, caller): (&mut Service, Caller<'_>),
+        line: RequestLine,
+        body: &mut [u8],
+    ) {
+        self.stage = Stage::Head(HeadProgress::default());
+        self.began = None;
+        let request = self.first_pending.wrapping_add(self.pending.len() as u32);
+        let from = Requester {
+            shard: self.own,
+            connection: self.place,
+            generation: self.generation,
+            request,
+        };
+        self.is_closing = !line.persistence.keep_alive;
+        let page = self.page.take();
+        let (persistence, is_read) = (line.persistence, line.is_read());
+        let held_bytes = self.unsent_bytes();
+        let mut serve = |out: &mut Vec<u8>| {
+            let served = match &page {
+                Some(head) => service.page(now, (from, caller), head, persistence, out),
+                None => service.serve(now, (from, caller), &line, body, out),
+            };
+            match served {
+                Served::Later => service.answer_at_once(from, persistence, held_bytes, out),
+                Served::Written => Served::Written,
+            }
+        };
+        let is_first = self.pending.is_empty();
+        let mut ready = Vec::new();
+        let out = if is_first { &mut self.out } else { &mut ready };
+        let begins = out.len();
+        let served = serve(out);
+        let answer_bytes = out.len() - begins;
+        match served {
+            Served::Later => {
+                self.reads_awaited += usize::from(is_read);
+                self.pending.push_back(Pending::Awaited { persistence, is_read });
+            }
+            Served::Written => {
+                self.has_read(is_read, answer_bytes);
+                if !is_first {
+                    self.ready_bytes += answer_bytes;
+                    self.pending.push_back(Pending::Ready(ready));
+                }
+            }
+        }
+    }
+
+    /// Appends an answer that is known at once behind those still awaited.
+    fn in_order(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.pending.is_empty() {
+            return write(&mut self.out);
+        }
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        self.ready_bytes += bytes.len();
+        self.pending.push_back(Pending::Ready(bytes));
+    }
+
+    /// A connection may be idle for the limit; a request once begun must be complete within it.
+    fn set_deadline(&mut self, now: MonoNs, limits: &Limits) {
+        let is_idle = self.partial.is_empty() && matches!(self.stage, Stage::Head(_));
+        if is_idle {
+            self.began = None;
+        } else if self.began.is_none() {
+            self.began = Some(now);
+        }
+        self.deadline.extend(self.began.unwrap_or(now).plus_ms(limits.idle_timeout_ms));
+    }
+}
+
+/// What a request that asks for a page of timers says in its head: a GET of the collection with a
+/// query (without one it is a client that errs).
+fn page_head(line: &RequestLine, query: Option<&str>, head: &[u8]) -> Option<Box<PageHead>> {
+    let is_page = line.path == TimerPath::Collection && line.method == Method::Get;
+    query.filter(|_| is_page).map(|query| Box::new(PageHead::of(query, head)))
+}

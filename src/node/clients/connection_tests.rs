@@ -1,0 +1,190 @@
+//! What a connection holds, however its requests are answered: beside a shard of its own, and a
+//! sibling that answers when the test says so.
+
+use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, TimerId};
+use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
+use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
+use crate::cluster::view::View;
+use crate::core::Core;
+use crate::core::mesh::{MeshPort, Message, mesh};
+use crate::node::clients::answers::Persistence;
+use crate::node::clients::connection::{Appetite, Connection, Home};
+use crate::node::clients::service::Service;
+use crate::node::deadlines::Deadlines;
+use crate::ring::{Ring, RingConfig, SocketId};
+use crate::shard::ShardConfig;
+use crate::shard::effects::{Answer, Reply};
+use crate::store::wheel::Geometry;
+use std::sync::Arc;
+
+const NOW: Now = Now { mono: MonoNs(50_000 * TICK_NS), wall: WallMs(1_700_000_000_000) };
+const OPAQUE_BYTES: usize = 20_000;
+
+struct Fixture {
+    ring: Ring,
+    service: Service,
+    connection: Connection,
+    limits: Limits,
+    /// The sibling's end of the mesh.
+    sibling: MeshPort,
+    shards: ShardCount,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let (shards, own) = (ShardCount::new(2), ShardIndex(0));
+        let limits = Limits::default();
+        let config = ShardConfig {
+            own,
+            shards,
+            instance: NodeInstance::new(1, 0),
+            geometry: Geometry::TINY,
+            index_segments: 4,
+            hash_seed: 5,
+            records_max: 1_000,
+            store_bytes_max: 1 << 30,
+            pops_per_turn_max: 256,
+            callbacks: CallbackLimits::default(),
+            cluster: ClusterLimits::default(),
+            view: Arc::new(View::alone("10.0.0.1:7253")),
+            tags_max: 16,
+        };
+        let mut ports = mesh(shards, 1_024);
+        let sibling = ports.pop().expect("two ports");
+        let core = Core::new(config, ports.pop().expect("two ports"), NOW);
+        let socket = SocketId { index: 0, generation: 0 };
+        let home = Home { socket, shard: own, place: 0, generation: 1 };
+        let deadline = Deadlines::new(NOW.mono).begin(0, NOW.mono);
+        Self {
+            ring: Ring::new(&RingConfig { entries: 8, buffers: 1, buffer_bytes: 64 })
+                .expect("io_uring"),
+            service: Service::new(core, &limits, false),
+            connection: Connection::new(home, deadline),
+            limits,
+            sibling,
+            shards,
+        }
+    }
+
+    fn feed(&mut self, text: &str) -> Appetite {
+        let mut bytes = text.as_bytes().to_vec();
+        let input = (&mut bytes[..], self.ring.far_ends());
+        self.connection.feed(NOW, input, &mut self.service, &self.limits)
+    }
+
+    /// Creates a timer here and returns the request that reads it.
+    fn created(&mut self) -> String {
+        let body = format!(
+            "{{\"timing\":{{\"interval\":60}},\"callback\":{{\"http\":{{\"uri\":\"http://h/\",\
+             \"opaque\":\"{}\"}}}}}}",
+            "\\u0000".repeat(OPAQUE_BYTES)
+        );
+        let length = body.len();
+        self.feed(&format!(
+            "POST /timers HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
+        let answer = String::from_utf8(std::mem::take(&mut self.connection.out)).expect("text");
+        let location = answer.split("Location: ").nth(1).expect("it was created at once");
+        let path = location.split("\r\n").next().expect("a line");
+        format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
+    }
+
+    /// The request that reads a timer of the sibling.
+    fn elsewhere(&self) -> String {
+        let is_there = |id: &u64| self.shards.owner(TimerId(*id)) == ShardIndex(1);
+        let id = (1..).find(is_there).expect("half of them");
+        format!("GET /timers/{id:016x}-1 HTTP/1.1\r\nHost: h\r\n\r\n")
+    }
+
+    /// Reads that have reached the sibling and that it answers now.
+    fn answer_as_sibling(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(Message::Request(from, ..)) = self.sibling.receive() {
+            self.sibling.send_reply(Reply { to: from, answer: Answer::NotFound });
+            count += 1;
+        }
+        self.service.core.inbox(NOW);
+        let mut replies = Vec::new();
+        self.service.core.replies(&mut replies);
+        for reply in replies {
+            let room = &mut self.service.room;
+            self.connection.answer(reply.to.request, &reply.answer, room);
+        }
+        count
+    }
+}
+
+#[test]
+fn answers_behind_one_that_is_awaited_are_counted() {
+    let mut fixture = Fixture::new();
+    let (here, there) = (fixture.created(), fixture.elsewhere());
+    fixture.feed(&there);
+    fixture.answer_as_sibling();
+    fixture.connection.out.clear();
+    fixture.feed(&(there + &here.repeat(100)));
+    assert!(fixture.connection.out.is_empty(), "the first is awaited");
+    let limit = fixture.limits.unsent_bytes_per_connection_max as usize;
+    let answer_bytes = OPAQUE_BYTES * 6 + 1_000;
+    let held = fixture.connection.unsent_bytes();
+    assert!((limit..limit + answer_bytes).contains(&held), "{held} bytes held");
+    assert_eq!(fixture.answer_as_sibling(), 1);
+    assert_eq!(fixture.connection.out.len(), fixture.connection.unsent_bytes(), "nothing waits");
+    assert!(fixture.connection.is_backed_up(&fixture.limits));
+}
+
+#[test]
+fn reads_from_elsewhere_are_expected_to_be_as_long_as_those_before() {
+    let mut fixture = Fixture::new();
+    let (here, there) = (fixture.created(), fixture.elsewhere());
+    assert_eq!(fixture.feed(&there.repeat(100)), Appetite::Full);
+    assert_eq!(fixture.answer_as_sibling(), 1, "nothing is known of them: one at a time");
+    fixture.connection.out.clear();
+    assert_eq!(fixture.feed(""), Appetite::Full);
+    let in_flight = fixture.answer_as_sibling();
+    assert!((20..=64).contains(&in_flight), "they were short: {in_flight} at a time");
+    fixture.connection.out.clear();
+    while fixture.connection.is_awaiting() || fixture.feed("") == Appetite::Full {
+        fixture.answer_as_sibling();
+        fixture.connection.out.clear();
+    }
+    assert_eq!(fixture.feed(&here), Appetite::Full, "a long one");
+    fixture.connection.out.clear();
+    fixture.feed(&there.repeat(100));
+    assert_eq!(fixture.answer_as_sibling(), 1, "the next may be as long");
+}
+
+#[test]
+fn a_core_that_has_read_enough_defers_reads_to_its_next_turn_and_nothing_else() {
+    let mut fixture = Fixture::new();
+    let here = fixture.created();
+    let answer = Answer::NotFound;
+    let keep = Persistence { keep_alive: true, is_http10: false };
+    while fixture.service.room.may_read() {
+        fixture.service.room.write(&mut Vec::new(), &answer, keep, 0);
+    }
+    let ping = "GET /ping HTTP/1.1\r\nHost: h\r\n\r\n";
+    assert_eq!(fixture.feed(&format!("{ping}{here}{ping}")), Appetite::Full);
+    let pong_bytes = fixture.connection.out.len();
+    assert!((1..1_000).contains(&pong_bytes), "the first ping alone is answered");
+    assert_eq!(fixture.feed(""), Appetite::Deferred, "first in the next turn");
+    fixture.service.room.begin_portion();
+    fixture.feed("");
+    assert!(fixture.connection.out.len() > OPAQUE_BYTES);
+    fixture.connection.out.clear();
+    assert_eq!(fixture.feed(""), Appetite::Hungry);
+    assert_eq!(fixture.connection.out.len(), pong_bytes);
+}
+
+/// Its answer may be on its way while the core is asked to take it as a peer.
+#[test]
+fn a_connection_that_was_refused_becomes_no_peer() {
+    let mut fixture = Fixture::new();
+    fixture.feed(
+        "GET /peer HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: chronos-peer/1\r\n\
+         X-Chronos-Name: 10.0.0.2:7253\r\nX-Chronos-Instance: 2\r\nX-Chronos-Incarnation: 1\r\n\
+         X-Chronos-View: 1\r\nX-Chronos-Shard: 0\r\nX-Chronos-Shards: 1\r\n\r\nframes",
+    );
+    assert!(fixture.connection.upgrade.is_some());
+    fixture.connection.fail(&mut fixture.service, 408, "too late");
+    assert!(fixture.connection.upgrade.is_none() && fixture.connection.is_closing);
+}

@@ -1,0 +1,9 @@
+//! One core's clients: connections, requests and answers.
+
+pub(crate) mod answer_room;
+pub(crate) mod answers;
+pub(crate) mod connection;
+#[cfg(test)]
+mod connection_tests;
+pub(crate) mod server;
+pub(crate) mod service;

@@ -1,0 +1,522 @@
+//! The client side of one core: its connections, from accept to close.
+
+use crate::base::ids::ShardIndex;
+use crate::base::limits::Limits;
+use crate::base::time::{MonoNs, Now};
+use crate::ring::{Received, Ring, SocketId, unpredictable};
+use crate::shard::effects::Reply;
+
+use crate::core::peers::handshake::{Protocol, write_acceptance};
+use crate::core::peers::secret::Word;
+use crate::node::clients::answer_room::SHORT_BYTES_MAX;
+use crate::node::clients::answers::{write_no_timestamps, write_timestamps};
+use crate::node::clients::connection::{Appetite, Connection, Home};
+use crate::node::clients::service::{Admitted, Caller, Service};
+use crate::node::deadlines::Deadlines;
+use crate::node::owner::Owner;
+use crate::node::peers::sockets::PeerSockets;
+use crate::node::timestamps::issuer::{Denial, Issued, Issuer};
+
+/// Connections beyond the limit that are answered 503; still more are closed without a word.
+pub const REFUSALS_MAX: usize = 64;
+/// Connections of peers beyond these that are served.
+const PEERS_BEYOND_MAX: usize = 64;
+/// How long a connection that was closed by us may still send, so that the client reads our answer
+/// before a reset.
+const LINGER_MS: u64 = 1_000;
+/// Bytes thrown away meanwhile, at most.
+const LINGER_BYTES_MAX: usize = 32 << 20;
+/// A client that takes longer than this over its answers gives way to others when there is no room
+/// for theirs.
+const STUCK_MS: u64 = 1_000;
+/// Send buffers kept for reuse, and the largest kept.
+const POOL_MAX: usize = 1_024;
+const POOLED_BYTES_MAX: usize = 64 << 10;
+
+/// The connections of one core and the service behind them.
+pub struct Server {
+    /// The API.
+    pub service: Service,
+    /// Connections accepted since start.
+    pub accepted: u64,
+    /// Connections refused at the limit.
+    pub refused: u64,
+    /// Requests answered since start, after they were served.
+    pub answered: u64,
+    /// Connections closed because their clients took no answers while others had no room for
+    /// theirs.
+    pub stuck_closed: u64,
+    own: ShardIndex,
+    limits: Limits,
+    places: Vec<Option<Connection>>,
+    free: Vec<u32>,
+    open: usize,
+    generation: u32,
+    /// Connections that may have something to send.
+    dirty: Vec<u32>,
+    /// Connections to be fed again in this turn.
+    resume: Vec<u32>,
+    /// Connections that asked for an Upgrade in this turn.
+    upgrading: Vec<u32>,
+    deadlines: Deadlines,
+    due: Vec<u32>,
+    pool: Vec<Vec<u8>>,
+    replies: Vec<Reply>,
+    partial_bytes: usize,
+    is_stopping: bool,
+}
+
+impl Server {
+    /// No connection yet.
+    pub fn new(service: Service, own: ShardIndex, limits: &Limits, now: MonoNs) -> Self {
+        Self {
+            service,
+            accepted: 0,
+            refused: 0,
+            answered: 0,
+            stuck_closed: 0,
+            own,
+            limits: limits.clone(),
+            places: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            generation: 0,
+            dirty: Vec::new(),
+            resume: Vec::new(),
+            upgrading: Vec::new(),
+            deadlines: Deadlines::new(now),
+            due: Vec::new(),
+            pool: Vec::new(),
+            replies: Vec::new(),
+            partial_bytes: 0,
+            is_stopping: false,
+        }
+    }
+
+    /// A client connected.
+    pub fn accept(&mut self, now: Now, ring: &mut Ring, socket: SocketId) {
+        let limit = self.limits.connections_per_core_max as usize;
+        let is_beyond = self.open >= limit;
+        // Peers connect here, too: clients cannot keep them out.
+        let is_peer = is_beyond && self.service.is_peer(ring.far_ends().of(socket));
+        let beyond_max = REFUSALS_MAX.min(limit) + if is_peer { PEERS_BEYOND_MAX } else { 0 };
+        if self.open >= limit + beyond_max || self.is_stopping {
+            self.refused += 1;
+            return ring.close(socket);
+        }
+        self.accepted += 1;
+        self.open += 1;
+        self.generation = self.generation.wrapping_add(1);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        let home = Home { socket, shard: self.own, place, generation: self.generation };
+        let idle_until = now.mono.plus_ms(self.limits.idle_timeout_ms);
+        let mut connection = Connection::new(home, self.deadlines.begin(place, idle_until));
+        ring.set_owner(socket, Owner::Client(place).to_bits());
+        ring.receive(socket);
+        if is_beyond && !is_peer {
+            self.refused += 1;
+            let reason = "too many connections (limits.connections_per_core_max)";
+            connection.fail(&mut self.service, 503, reason);
+        }
+        self.places[place as usize] = Some(connection);
+        self.mark_dirty(place);
+    }
+
+    /// Whether the connection at this place is still the one of this socket.
+    pub fn has(&self, place: u32, socket: SocketId) -> bool {
+        self.places[place as usize].as_ref().is_some_and(|held| held.socket == socket)
+    }
+
+    /// Bytes of a client.
+    pub fn received(&mut self, now: Now, ring: &mut Ring, place: u32, received: &Received) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if connection.is_lingering {
+            connection.lingered_bytes += received.len();
+            if connection.lingered_bytes > LINGER_BYTES_MAX {
+                self.close(ring, place);
+            }
+            return;
+        }
+        let input = ring.bytes_and_ends(received);
+        let appetite = connection.feed(now, input, &mut self.service, &self.limits);
+        self.after_feed(ring, place, appetite);
+    }
+
+    /// A client will send nothing more.
+    pub fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        connection.has_ended = true;
+        // A paused connection still holds requests beyond its share of the turn: they are answered
+        // first.
+        connection.is_closing |= !connection.is_paused;
+        if is_broken || connection.is_lingering {
+            return self.close(ring, place);
+        }
+        self.mark_dirty(place);
+    }
+
+    /// A send ended.
+    pub fn sent(&mut self, now: Now, ring: &mut Ring, place: u32, buffer: Vec<u8>, is_ok: bool) {
+        self.recycle(buffer);
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        connection.sending_bytes = 0;
+        if !is_ok {
+            return self.close(ring, place);
+        }
+        if !connection.is_mid_request() {
+            connection.deadline.extend(now.mono.plus_ms(self.limits.idle_timeout_ms));
+        }
+        self.recount(place);
+        self.resume_if_paused(place);
+        self.mark_dirty(place);
+    }
+
+    /// Feeds the connections that had more than their share in the last turn, or whose answers have
+    /// left since. Those that this turn has no room for are the first in the next.
+    pub fn resume(&mut self, now: Now, ring: &mut Ring) {
+        self.service.room.begin_portion();
+        let mut deferred = Vec::new();
+        for place in std::mem::take(&mut self.resume) {
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            connection.is_resuming = false;
+            let appetite =
+                connection.feed(now, (&mut [], ring.far_ends()), &mut self.service, &self.limits);
+            if appetite == Appetite::Deferred {
+                connection.is_resuming = true;
+                deferred.push(place);
+            }
+            self.after_feed(ring, place, appetite);
+        }
+        if !deferred.is_empty() {
+            deferred.append(&mut self.resume);
+            self.resume = deferred;
+        }
+        self.service.room.begin_portion();
+    }
+
+    /// Peers that asked for an Upgrade in this turn: those that the core accepts leave the server,
+    /// the others are told why not. Called when all completions of the turn have been taken, as
+    /// some of them may still name the client.
+    pub fn hand_over(&mut self, now: Now, ring: &mut Ring, peers: &mut PeerSockets) {
+        let mut unsent = Vec::new();
+        while let Some(place) = self.upgrading.pop() {
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            if connection.sending_bytes > 0 {
+                // The kernel has not told yet that the challenge left.
+                unsent.push(place);
+                continue;
+            }
+            let Some(asked) = connection.upgrade.take() else { continue };
+            if connection.has_ended {
+                self.close(ring, place);
+                continue;
+            }
+            let challenge = connection.challenge.take().map(|nonce| *nonce);
+            let (socket, is_proven) = (connection.socket, connection.is_proven);
+            let caller = Caller { far_ends: ring.far_ends(), socket, is_proven };
+            match self.service.admit_upgrade(now, &asked, challenge, caller) {
+                Ok(Admitted::Peer(inbound, proof)) => {
+                    let rest = connection.take_rest();
+                    self.forget(place);
+                    let core = &mut self.service.core;
+                    peers.adopt(now, ring, core, (inbound, socket), (&rest, proof));
+                    continue;
+                }
+                // Nobody goes on before the answer is there.
+                Ok(_) if !connection.take_rest().is_empty() => {
+                    let reason = "a request that waits for no answer came behind an Upgrade";
+                    connection.fail(&mut self.service, 400, reason);
+                }
+                Ok(Admitted::Challenged) => connection.challenge(Word(unpredictable())),
+                Ok(Admitted::Site(proof)) => {
+                    connection.is_proven = true;
+                    let own = self.service.core.hello();
+                    write_acceptance(&mut connection.out, Protocol::Site, &own, Some(proof));
+                }
+                Err(refusal) => connection.refuse_peer(&mut self.service, &refusal),
+            }
+            self.recount(place);
+            self.mark_dirty(place);
+        }
+        self.upgrading = unsent;
+    }
+
+    /// Whether connections wait for the next turn, so that the core must not sleep.
+    pub fn has_more(&self) -> bool {
+        !self.resume.is_empty()
+    }
+
+    /// Writes the answers that shards gave to the connections that wait for them.
+    pub fn deliver_replies(&mut self) {
+        let mut replies = std::mem::take(&mut self.replies);
+        self.service.core.replies(&mut replies);
+        for reply in replies.drain(..) {
+            let place = reply.to.connection;
+            let connection = self.places[place as usize].as_mut();
+            let Some(connection) = connection.filter(|to| to.generation == reply.to.generation)
+            else {
+                continue;
+            };
+            connection.answer(reply.to.request, &reply.answer, &mut self.service.room);
+            self.recount(place);
+            self.resume_if_paused(place);
+            self.answered += 1;
+            self.mark_dirty(place);
+        }
+        self.replies = replies;
+    }
+
+    /// Hands the requests for timestamps of this turn on.
+    pub fn ask_timestamps(&mut self, issuer: &mut Issuer) {
+        let Some(asks) = &mut self.service.timestamp_asks else { return };
+        asks.drain(..).for_each(|(from, count)| issuer.ask(from, count));
+    }
+
+    /// Writes the answers to requests for timestamps.
+    pub fn deliver_timestamps(&mut self, issuer: &mut Issuer, may_leave: bool) {
+        while let Some(Issued { to, count, result }) = issuer.next_issued(may_leave) {
+            let connection = self.places[to.connection as usize].as_mut();
+            let Some(connection) = connection.filter(|it| it.generation == to.generation) else {
+                continue;
+            };
+            connection.answer_by(to.request, |out, persistence| match result {
+                Ok(first) => write_timestamps(out, first, count, persistence),
+                Err(denial) => {
+                    let master = issuer.master().filter(|_| denial == Denial::NotServing);
+                    write_no_timestamps(out, &issuer.reason(denial), master, persistence);
+                }
+            });
+            self.resume_if_paused(to.connection);
+            self.answered += 1;
+            self.mark_dirty(to.connection);
+        }
+    }
+
+    /// Sends what the turn produced: one send per connection. Closes those that are done.
+    pub fn flush(&mut self, now: Now, ring: &mut Ring) {
+        for index in 0..self.dirty.len() {
+            let place = self.dirty[index];
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            connection.is_dirty = false;
+            if connection.sending_bytes > 0 {
+                continue;
+            }
+            if !connection.out.is_empty() {
+                let empty = self.pool.pop().unwrap_or_default();
+                connection.sending_bytes = connection.out.len();
+                connection.sending_since = now.mono;
+                ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
+            } else if connection.is_closing && !connection.is_awaiting() {
+                self.finish(now, ring, place);
+            }
+        }
+        self.dirty.clear();
+        if self.service.room.take_wanted() {
+            self.make_room(now, ring);
+        }
+    }
+
+    /// Answers had no room: of the connections whose clients take long over theirs, closes the one
+    /// that holds most. Cost: a look at every connection, once in a turn that refuses an answer.
+    #[cold]
+    fn make_room(&mut self, now: Now, ring: &mut Ring) {
+        let is_stuck = |connection: &Connection| {
+            connection.sending_bytes > 0
+                && connection.sending_since.plus_ms(STUCK_MS) <= now.mono
+                && connection.unsent_bytes() > SHORT_BYTES_MAX
+        };
+        let held = |place: &u32| {
+            let connection = self.places[*place as usize].as_ref().filter(|one| is_stuck(one));
+            connection.map(Connection::unsent_bytes)
+        };
+        let largest =
+            (0..self.places.len() as u32).max_by_key(held).filter(|at| held(at).is_some());
+        if let Some(place) = largest {
+            self.stuck_closed += 1;
+            self.close(ring, place);
+        }
+    }
+
+    /// Closes what is overdue.
+    pub fn expire(&mut self, now: Now, ring: &mut Ring) {
+        let mut due = std::mem::take(&mut self.due);
+        self.deadlines.advance(now.mono, &mut due);
+        for place in due.drain(..) {
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            if !self.deadlines.is_over(place, &mut connection.deadline, now.mono) {
+                continue;
+            }
+            if connection.is_mid_request() && connection.sending_bytes == 0 {
+                let reason = "the request was not complete in time (limits.idle_timeout_ms)";
+                connection.fail(&mut self.service, 408, reason);
+                let until = now.mono.plus_ms(LINGER_MS);
+                self.deadlines.set(place, &mut connection.deadline, until);
+                self.mark_dirty(place);
+            } else {
+                self.close(ring, place);
+            }
+        }
+        self.due = due;
+    }
+
+    /// When [`Server::expire`] should next be called.
+    pub fn next_wake(&self) -> Option<MonoNs> {
+        self.deadlines.next_wake()
+    }
+
+    /// No new connection, no new request; answers under way still leave.
+    pub fn stop(&mut self) {
+        self.is_stopping = true;
+        for place in 0..self.places.len() {
+            if let Some(connection) = self.places[place].as_mut() {
+                connection.is_closing = true;
+                self.mark_dirty(place as u32);
+            }
+        }
+    }
+
+    /// Connections open.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Bytes of requests that are not complete.
+    pub fn partial_bytes(&self) -> usize {
+        self.partial_bytes
+    }
+
+    /// Takes a buffer back for reuse.
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.pool.len() < POOL_MAX && buffer.capacity() <= POOLED_BYTES_MAX {
+            self.pool.push(buffer);
+        }
+    }
+
+    fn after_feed(&mut self, ring: &mut Ring, place: u32, appetite: Appetite) {
+        self.account(place);
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if connection.upgrade.is_some() && !self.upgrading.contains(&place) {
+            self.upgrading.push(place);
+        }
+        match appetite {
+            Appetite::Full | Appetite::Deferred => {
+                if !connection.is_paused {
+                    connection.is_paused = true;
+                    ring.pause(connection.socket);
+                }
+                if !connection.is_backed_up(&self.limits) {
+                    self.resume_if_paused(place);
+                }
+            }
+            Appetite::Hungry if connection.has_ended => {
+                connection.is_paused = false;
+                connection.is_closing = true;
+            }
+            // What still comes is thrown away once the last answer has left; until then TCP pushes
+            // back, or a client that never reads could send without end.
+            Appetite::Hungry if connection.is_closing && connection.sending_bytes > 0 => {
+                if !connection.is_paused {
+                    connection.is_paused = true;
+                    ring.pause(connection.socket);
+                }
+            }
+            Appetite::Hungry if connection.is_paused => {
+                connection.is_paused = false;
+                ring.receive(connection.socket);
+            }
+            Appetite::Hungry => {}
+        }
+        self.mark_dirty(place);
+        self.deliver_replies();
+    }
+
+    /// Keeps the sum of begun requests within its limit: the connection that holds most of it is
+    /// refused, so that nobody is refused for what others hold. Cost at the limit: a look at every
+    /// connection, for which the one refused must have sent at least the limit's average share.
+    fn account(&mut self, place: u32) {
+        self.recount(place);
+        while self.partial_bytes as u64 > self.limits.partial_bytes_per_core_max {
+            let accounted = |place: &usize| {
+                self.places[*place].as_ref().map_or(0, |connection| connection.accounted_bytes)
+            };
+            let largest = (0..self.places.len()).max_by_key(accounted);
+            let largest = largest.expect("a sum above 0 has parts") as u32;
+            if let Some(connection) = self.places[largest as usize].as_mut() {
+                if connection.is_closing {
+                    connection.drop_partial();
+                } else {
+                    let reason =
+                        "too many bytes of incomplete requests (limits.partial_bytes_per_core_max)";
+                    connection.fail(&mut self.service, 503, reason);
+                }
+            }
+            self.mark_dirty(largest);
+            self.recount(largest);
+        }
+    }
+
+    fn recount(&mut self, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let held = connection.partial_bytes();
+        self.partial_bytes = self.partial_bytes + held - connection.accounted_bytes;
+        connection.accounted_bytes = held;
+        let unsent = connection.unsent_bytes();
+        let room = &mut self.service.room;
+        room.held_bytes = room.held_bytes + unsent - connection.accounted_unsent_bytes;
+        connection.accounted_unsent_bytes = unsent;
+    }
+
+    /// A paused connection is fed again in the next turn.
+    fn resume_if_paused(&mut self, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if connection.is_paused && !connection.is_resuming {
+            connection.is_resuming = true;
+            self.resume.push(place);
+        }
+    }
+
+    fn mark_dirty(&mut self, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if !connection.is_dirty {
+            connection.is_dirty = true;
+            self.dirty.push(place);
+        }
+    }
+
+    /// All is sent: says so to the client, and closes when that has closed or after a moment.
+    fn finish(&mut self, now: Now, ring: &mut Ring, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if connection.has_ended || self.is_stopping {
+            return self.close(ring, place);
+        }
+        if !connection.is_lingering {
+            connection.is_lingering = true;
+            let until = now.mono.plus_ms(LINGER_MS);
+            self.deadlines.set(place, &mut connection.deadline, until);
+            if connection.is_paused {
+                connection.is_paused = false;
+                ring.receive(connection.socket);
+            }
+            ring.finish(connection.socket);
+        }
+    }
+
+    fn close(&mut self, ring: &mut Ring, place: u32) {
+        if let Some(socket) = self.forget(place) {
+            ring.close(socket);
+        }
+    }
+
+    /// Takes a connection out of its place.
+    fn forget(&mut self, place: u32) -> Option<SocketId> {
+        let connection = self.places[place as usize].take()?;
+        self.partial_bytes -= connection.accounted_bytes;
+        self.service.room.held_bytes -= connection.accounted_unsent_bytes;
+        self.open -= 1;
+        self.free.push(place);
+        Some(connection.socket)
+    }
+}

@@ -1,0 +1,525 @@
+//! From a complete request to a request for the shard, or to an answer at once.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::base::limits::{BODY_TOLD_BYTES_MAX, Limits};
+use crate::base::time::Now;
+use crate::ring::{FarEnds, SocketId};
+use crate::shard::effects::{Request, Requester, Target};
+use crate::timer::admission::{Rejection, admit, admit_told};
+use crate::timestamp::RANGE_MAX;
+use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
+use crate::wire::request_head::{Method, RequestHead};
+use crate::wire::resync_json::{Reference, parse_references};
+use crate::wire::timer_json::JsonScratch;
+use crate::wire::timer_path::{PublicId, TimerPath, parse_path};
+
+use crate::core::Core;
+use crate::core::gate::Gate;
+use crate::core::internal_api::{PageHead, copy_of};
+use crate::core::peers::actions::InboundId;
+use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
+use crate::core::peers::hello::HelloRefusal;
+use crate::core::peers::secret::{CLOSED, Guard, Verdict, Word};
+use crate::core::peers::site_members;
+use crate::node::callbacks::listeners::ClusterListeners;
+use crate::node::clients::answer_room::AnswerRoom;
+use crate::node::clients::answers::{
+    Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
+};
+
+/// Content buffers above this are given back to the allocator after use.
+const CONTENT_BYTES_KEPT: usize = 64 << 10;
+/// References whose memory is kept.
+const REFERENCES_KEPT: usize = 1_024;
+
+/// What is kept of a request's head once the head's bytes are gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestLine {
+    /// The method.
+    pub method: Method,
+    /// What the path names.
+    pub path: TimerPath,
+    /// How the connection goes on.
+    pub persistence: Persistence,
+    /// How many timestamps are asked for; 0 if the query cannot be understood.
+    pub count: u32,
+    /// Another site asks who the members are.
+    pub asks_members: bool,
+}
+
+impl RequestLine {
+    /// Takes from a head what the rest of the request needs.
+    pub fn of(head: &RequestHead<'_>) -> Self {
+        let persistence = Persistence { keep_alive: head.keep_alive, is_http10: head.is_http10 };
+        let path = parse_path(head.path);
+        let count = match head.query {
+            Some(query) if path == TimerPath::Timestamps => count_in(query),
+            _ => 1,
+        };
+        let asks_members = path == TimerPath::Ping && head.query == Some(site_members::QUERY);
+        Self { method: head.method, path, persistence, count, asks_members }
+    }
+
+    /// Whether the answer may be long: a timer, or a page of them.
+    pub fn is_read(&self) -> bool {
+        let has_content = matches!(self.path, TimerPath::Timer(_) | TimerPath::Collection);
+        self.method == Method::Get && has_content
+    }
+}
+
+/// Where a request comes from: asked only when another node may be there.
+#[derive(Clone, Copy)]
+pub struct Caller<'r> {
+    /// Of all sockets.
+    pub far_ends: FarEnds<'r>,
+    /// The connection's.
+    pub socket: SocketId,
+    /// The other end has proven that it knows the cluster's secret.
+    pub is_proven: bool,
+}
+
+/// What becomes of a request for an Upgrade.
+pub enum Admitted {
+    /// The connection carries frames from now on; this node's own proof, if one was asked for.
+    Peer(InboundId, Option<Word>),
+    /// The internal HTTP API is open on the connection; this node's own proof.
+    Site(Word),
+    /// The other end must prove that it knows the secret.
+    Challenged,
+}
+
+/// Where the answer to a request comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Served {
+    /// From the core's replies, in this turn or a later one.
+    Later,
+    /// It has been written.
+    Written,
+}
+
+/// The API of one core.
+pub struct Service {
+    /// The core that the requests go to.
+    pub core: Core,
+    /// Requests answered while they were served.
+    pub written: u64,
+    /// Requests answered 4xx.
+    pub bad: u64,
+    /// The room for answers.
+    pub room: AnswerRoom,
+    /// Who may use the internal API.
+    pub gate: Gate,
+    /// What other nodes must prove.
+    pub guard: Guard,
+    /// Where no callback goes.
+    pub listeners: Arc<ClusterListeners>,
+    /// What other nodes told and asked for.
+    pub internal: InternalCounters,
+    /// Requests for timestamps, to be taken from here in this turn; `None`: none are served.
+    pub timestamp_asks: Option<Vec<(Requester, u32)>>,
+    limits: Limits,
+    json: JsonScratch,
+    content: Vec<u8>,
+    references: Vec<Reference>,
+}
+
+/// What other nodes told and asked for over the internal API of one core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InternalCounters {
+    /// Timers told.
+    pub copies: u64,
+    /// Pages of timers asked for.
+    pub pages: u64,
+    /// Timers that others have taken over.
+    pub references: u64,
+    /// Statistics tags left out because they were malformed.
+    pub tags_dropped: u64,
+}
+
+impl Service {
+    /// The API before a core.
+    pub fn new(core: Core, limits: &Limits, accepts_strangers: bool) -> Self {
+        Self {
+            core,
+            written: 0,
+            bad: 0,
+            room: AnswerRoom::new(limits),
+            gate: Gate::new(accepts_strangers),
+            guard: Guard::default(),
+            listeners: Arc::default(),
+            internal: InternalCounters::default(),
+            timestamp_asks: None,
+            limits: limits.clone(),
+            json: JsonScratch::default(),
+            content: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+
+    /// Serves one complete request. An answer known at once is appended to `out`; `body` is used as
+    /// scratch.
+    pub fn serve(
+        &mut self,
+        now: Now,
+        (from, caller): (Requester, Caller<'_>),
+        line: &RequestLine,
+        body: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let begins = out.len();
+        let served = self.route(now, (from, caller), line, body, out);
+        if line.method == Method::Head {
+            cut_body(out, begins);
+        }
+        self.written += u64::from(served == Served::Written);
+        served
+    }
+
+    fn route(
+        &mut self,
+        now: Now,
+        (from, caller): (Requester, Caller<'_>),
+        line: &RequestLine,
+        body: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let persistence = line.persistence;
+        let request = match (line.path, line.method) {
+            (TimerPath::Collection, Method::Post) | (TimerPath::Timer(_), Method::Put) => {
+                return self.store(now, (from, caller), line, body, out);
+            }
+            (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
+            (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
+            (TimerPath::References, Method::Delete) => {
+                let forgotten = self.forget(now, (from, caller), body);
+                return self.settle(forgotten, persistence, out);
+            }
+            (TimerPath::Ping, Method::Get) if line.asks_members => {
+                let told = self.tell_members(caller, persistence, out);
+                let _ = self.settle(told, persistence, out);
+                return Served::Written;
+            }
+            (TimerPath::Ping, Method::Get) => {
+                write_pong(out, persistence);
+                return Served::Written;
+            }
+            (TimerPath::Timestamps, Method::Post) => {
+                let asked = self.ask_timestamps(from, line.count);
+                return self.settle(asked, persistence, out);
+            }
+            (TimerPath::Collection, _) => return self.not_allowed(out, "POST", persistence),
+            (TimerPath::Timer(_), _) => {
+                return self.not_allowed(out, "GET, PUT, DELETE", persistence);
+            }
+            (TimerPath::References, _) => return self.not_allowed(out, "DELETE", persistence),
+            (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
+            (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
+            (TimerPath::Unknown, _) => {
+                let reason = "no such path; expected /timers, /timers/<id>, /timestamps or /ping";
+                return self.settle(Err((404, reason.into())), persistence, out);
+            }
+        };
+        self.core.request(now, from, request);
+        Served::Later
+    }
+
+    /// Writes the answer to the request just served, if the shard has answered it already.
+    pub fn answer_at_once(
+        &mut self,
+        from: Requester,
+        persistence: Persistence,
+        held_bytes: usize,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let Some(answer) = self.core.take_answer(from) else { return Served::Later };
+        self.written += 1;
+        self.room.write(out, &answer, persistence, held_bytes);
+        Served::Written
+    }
+
+    /// POST of timestamps; the body, if any, means nothing.
+    fn ask_timestamps(&mut self, from: Requester, count: u32) -> Result<(), (u16, String)> {
+        let Some(asks) = &mut self.timestamp_asks else {
+            let reason = "timestamps are off; set enabled = true in [timestamp]";
+            return Err((404, reason.into()));
+        };
+        if count == 0 || count > RANGE_MAX {
+            return Err((400, format!("count: expected ?count=n with n from 1 to {RANGE_MAX}")));
+        }
+        asks.push((from, count));
+        Ok(())
+    }
+
+    /// POST and PUT: the body is a timer.
+    fn store(
+        &mut self,
+        now: Now,
+        (from, caller): (Requester, Caller<'_>),
+        line: &RequestLine,
+        body: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let target = match line.path {
+            TimerPath::Timer(target) => Some(target),
+            _ => None,
+        };
+        let body_bytes = body.len();
+        let document = match parse_any(body, &mut self.json) {
+            Ok(document) => document,
+            Err(error) => {
+                return self.settle(Err((400, error.0.into_owned())), line.persistence, out);
+            }
+        };
+        let factor_in_path = target.and_then(|target| target.factor);
+        if self.content.capacity() > CONTENT_BYTES_KEPT {
+            self.content = Vec::new();
+        }
+        if let (Some(named), Some(part)) = (target, &document.internal) {
+            let merged = self.merge(now, (from, caller), named, &document, part);
+            return self.settle(merged, line.persistence, out);
+        }
+        let (bytes, bytes_max) = (body_bytes as u64, self.limits.body_bytes_max);
+        if let Some(reason) = too_long(bytes, bytes_max) {
+            return self.settle(Err((413, reason)), line.persistence, out);
+        }
+        let opaque_bytes_max = self.limits.opaque_bytes_max;
+        match admit(&document.timer, factor_in_path, opaque_bytes_max, &mut self.content) {
+            Ok(definition) if self.listeners.has_authority(definition.authority) => {
+                let authority = definition.authority;
+                let reason = format!(
+                    "callback.http.uri: expected a callback server, got {authority}, where a node \
+                     of this cluster listens"
+                );
+                self.settle(Err((400, reason)), line.persistence, out)
+            }
+            Ok(definition) => {
+                let request = match target {
+                    Some(named) => Request::Update(target_of(named), definition),
+                    None => Request::Create(definition),
+                };
+                self.core.request(now, from, request);
+                Served::Later
+            }
+            Err(rejection) => self.settle(Err(refusal_of(&rejection)), line.persistence, out),
+        }
+    }
+
+    /// A PUT of another node: a copy of a timer, or its tombstone.
+    #[cold]
+    fn merge(
+        &mut self,
+        now: Now,
+        (from, caller): (Requester, Caller<'_>),
+        named: PublicId,
+        document: &AnyDocument<'_>,
+        part: &InternalPart<'_>,
+    ) -> Result<(), (u16, String)> {
+        self.admit(caller)?;
+        if part.origin == Origin::Peer && part.replicas.is_empty() {
+            return Err((400, "reliability.replicas: expected a name at least, got none".into()));
+        }
+        let told = admit_told(&document.timer, &mut self.content);
+        let told = told.map_err(|rejection| refusal_of(&rejection))?;
+        self.internal.copies += 1;
+        self.internal.tags_dropped += u64::from(part.tags_dropped);
+        let factor = document.timer.replication_factor;
+        let copy = copy_of(now, self.core.view(), named, factor, part, told);
+        self.core.request(now, from, Request::Merge(copy));
+        Ok(())
+    }
+
+    /// GET of a page of timers, by another node. `out` as in [`Service::serve`].
+    pub fn page(
+        &mut self,
+        now: Now,
+        (from, caller): (Requester, Caller<'_>),
+        head: &PageHead,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let asked = self.admit(caller).and_then(|()| head.read(self.core.view()));
+        let begun = asked.map(|asked| {
+            self.internal.pages += 1;
+            self.core.page(now, from, asked);
+        });
+        let served = self.settle(begun, persistence, out);
+        self.written += u64::from(served == Served::Written);
+        served
+    }
+
+    /// DELETE of references, by another node.
+    #[cold]
+    fn forget(
+        &mut self,
+        now: Now,
+        (from, caller): (Requester, Caller<'_>),
+        body: &mut [u8],
+    ) -> Result<(), (u16, String)> {
+        self.admit(caller)?;
+        self.references.clear();
+        parse_references(body, &mut self.json, &mut self.references)
+            .map_err(|error| (400, error.0.into_owned()))?;
+        self.internal.references += self.references.len() as u64;
+        self.core.forget(now, from, &mut self.references);
+        self.references.shrink_to(REFERENCES_KEPT);
+        Ok(())
+    }
+
+    /// Another site asks who the members of this one are.
+    #[cold]
+    fn tell_members(
+        &mut self,
+        caller: Caller<'_>,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> Result<(), (u16, String)> {
+        self.admit(caller)?;
+        let mut body = Vec::new();
+        self.gate.write_members(self.core.view(), &mut body);
+        write_text(out, &body, persistence);
+        Ok(())
+    }
+
+    /// Whether a connection from this address is that of another node of the cluster.
+    pub fn is_peer(&mut self, address: Option<SocketAddr>) -> bool {
+        let view = self.core.view();
+        let is_alone = view.connected_nodes().union(view.connected_sites()).is_empty();
+        !is_alone && self.gate.knows(view, address.map(|address| address.ip()))
+    }
+
+    /// Bytes that the body of a request may have, where it has more than clients may send: another
+    /// node may tell a longer timer.
+    pub fn body_bytes_max(&mut self, caller: Caller<'_>, line: &RequestLine) -> u32 {
+        let own = self.limits.body_bytes_max;
+        if line.method != Method::Put || !matches!(line.path, TimerPath::Timer(_)) {
+            return own;
+        }
+        let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
+        let is_open = caller.is_proven || !self.guard.is_required();
+        match is_open && self.gate.admits(self.core.view(), address) {
+            true => own.max(BODY_TOLD_BYTES_MAX),
+            false => own,
+        }
+    }
+
+    /// Whether the caller may use the internal API.
+    fn admit(&mut self, caller: Caller<'_>) -> Result<(), (u16, String)> {
+        self.admit_address(caller).map_err(|reason| (403, reason))?;
+        if self.guard.is_required() && !caller.is_proven {
+            self.core.inbound_refused(HelloRefusal::Unproven(CLOSED));
+            return Err((403, CLOSED.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether the caller has an address that may use the internal API.
+    fn admit_address(&mut self, caller: Caller<'_>) -> Result<(), String> {
+        let address = || caller.far_ends.of(caller.socket).map(|address| address.ip());
+        let told = self.core.site_callers();
+        self.gate.admit(self.core.view(), told, address)
+    }
+
+    /// The other end of a connection asks for an Upgrade; `challenge` is what it was asked to
+    /// prove its knowledge with. Who it says it is must be at its address, then it must know the
+    /// secret, then the core looks at it.
+    pub fn admit_upgrade(
+        &mut self,
+        now: Now,
+        asked: &Asked,
+        challenge: Option<Word>,
+        caller: Caller<'_>,
+    ) -> Result<Admitted, HelloRefusal> {
+        let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
+        let name = &asked.hello.name;
+        let is_at_home = match asked.protocol {
+            Protocol::Frames => self.gate.admit_peer(self.core.view(), name, address),
+            Protocol::Site if self.guard.secrets.is_none() => Err(HelloRefusal::NoSecret),
+            Protocol::Site => self.admit_address(caller).map_err(HelloRefusal::NoSite),
+        };
+        is_at_home.map_err(|refusal| self.core.inbound_refused(refusal))?;
+        let own = self.core.hello();
+        let view = self.core.view();
+        let meant = match asked.protocol {
+            Protocol::Frames => own.name.as_str(),
+            Protocol::Site => view.name_of_site(view.local_site()).unwrap_or_default(),
+        };
+        let of_this = (asked.protocol.name(), meant, &own);
+        let proof = match self.guard.judge(of_this, &asked.hello, asked.offer, challenge) {
+            Verdict::Unproven => None,
+            Verdict::Proven(proof) => Some(proof),
+            Verdict::Challenge => return Ok(Admitted::Challenged),
+            Verdict::Refused(reason) => {
+                return Err(self.core.inbound_refused(HelloRefusal::Unproven(reason)));
+            }
+        };
+        match (asked.protocol, proof) {
+            (Protocol::Frames, proof) => {
+                let inbound = self.core.inbound_opened(now, &asked.hello)?;
+                Ok(Admitted::Peer(inbound, proof))
+            }
+            (Protocol::Site, Some(proof)) => Ok(Admitted::Site(proof)),
+            // A site that offers nothing has the internal API open to it without an Upgrade.
+            (Protocol::Site, None) => Err(HelloRefusal::NoSecret),
+        }
+    }
+
+    /// Writes the refusal of what is not taken.
+    fn settle(
+        &mut self,
+        taken: Result<(), (u16, String)>,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let Err((status, reason)) = taken else { return Served::Later };
+        self.bad += 1;
+        let header = if reason == CLOSED { UNPROVEN_HEADER } else { "" };
+        write_error_with(out, status, header, &reason, persistence);
+        Served::Written
+    }
+
+    /// Appends the answer to bytes that are no request, or to a request that is not taken.
+    pub fn refuse(&mut self, out: &mut Vec<u8>, status: u16, reason: &str) {
+        self.refuse_with(out, status, "", reason);
+    }
+
+    /// The same with a header line of its own.
+    pub fn refuse_with(&mut self, out: &mut Vec<u8>, status: u16, header: &str, reason: &str) {
+        self.written += 1;
+        self.bad += u64::from(status < 500);
+        write_error_with(out, status, header, reason, Persistence::CLOSE);
+    }
+
+    fn not_allowed(&mut self, out: &mut Vec<u8>, allow: &str, persistence: Persistence) -> Served {
+        self.bad += 1;
+        write_not_allowed(out, allow, persistence);
+        Served::Written
+    }
+}
+
+/// Why a body of so many bytes is not taken; `None`: it is.
+pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
+    let is_too_long = bytes > u64::from(bytes_max);
+    is_too_long.then(|| {
+        format!("body: expected at most {bytes_max} bytes (limits.body_bytes_max), got {bytes}")
+    })
+}
+
+/// The number in `count=n`; 0 for any other query.
+fn count_in(query: &str) -> u32 {
+    let count = query.strip_prefix("count=").filter(|count| !count.starts_with('+'));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// Status and reason for a document that is no timer.
+fn refusal_of(rejection: &Rejection) -> (u16, String) {
+    let too_long =
+        matches!(rejection, Rejection::OpaqueTooLong { .. } | Rejection::OpaqueToldTooLong(_));
+    (if too_long { 413 } else { 400 }, rejection.to_string())
+}
+
+/// A timer as the path names it.
+fn target_of(named: PublicId) -> Target {
+    Target { id: named.id, factor: named.factor, filter: named.filter }
+}

@@ -1,0 +1,5 @@
+//! One core's connections with other nodes.
+
+pub(crate) mod sockets;
+#[cfg(test)]
+mod sockets_tests;

@@ -1,0 +1,334 @@
+//! Host names of callbacks and peers. The hosts file is read here; all other names are looked up by
+//! the system's resolver, which blocks, on threads of its own. What waits for what is decided by
+//! [`Names`].
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use crossbeam_queue::SegQueue;
+
+use crate::base::ids::{HostId, PeerIndex};
+use crate::base::time::MonoNs;
+use crate::ring::{Waker, now};
+
+use crate::node::resolver::hosts_file::HostsFile;
+use crate::node::resolver::names::Names;
+
+/// Lookups at once, at most: a thread each. A thread that waits for a name server costs some
+/// kilobytes.
+pub const LOOKUPS_MAX: usize = 256;
+/// Questions on their way to the thread that sorts them, which never waits for a name server; a
+/// core whose question finds no room asks again with the next callback.
+const EVENTS_MAX: usize = 8_192;
+/// Addresses kept of one name.
+const ADDRESSES_MAX: usize = 16;
+const HOSTS_FILE: &str = "/etc/hosts";
+
+/// For whom a core asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// A callback host.
+    Host(HostId),
+    /// A peer.
+    Peer(PeerIndex),
+}
+
+/// What a core wants to know.
+struct Question {
+    core: usize,
+    asker: Asker,
+    name: String,
+    port: u16,
+}
+
+/// What the system said: addresses, none if the name could not be resolved.
+#[derive(Debug)]
+pub struct Resolved {
+    /// For whom it was asked.
+    pub asker: Asker,
+    /// The name asked for: a host's number may have been given to another since.
+    pub name: String,
+    /// Where it is.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// What the sorting thread is told.
+enum Event {
+    Asked(Question),
+    LookedUp(Arc<str>, Vec<IpAddr>),
+    /// The last handle is gone.
+    End,
+}
+
+/// Answers for one core. Bounded by the questions that the core has open: one per host and peer.
+struct Inbox {
+    answers: SegQueue<Resolved>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// What all handles share.
+struct Shared {
+    events: SyncSender<Event>,
+    inboxes: Arc<[Inbox]>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // It fails when the thread is gone, which is what is asked for.
+        let _ = self.events.send(Event::End);
+    }
+}
+
+/// The resolver of a node; each core has one handle.
+#[derive(Clone)]
+pub struct Resolver {
+    core: usize,
+    shared: Arc<Shared>,
+}
+
+/// Blocks until the addresses of a name are found; none if there are none.
+type Lookup = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
+
+impl Resolver {
+    /// Starts the resolver and returns one handle per core, in the order of their wakers. Its
+    /// threads end with the last handle; as many names are looked up at once as `lookups_max`.
+    pub fn start(wakers: Vec<Waker>, lookups_max: usize) -> std::io::Result<Vec<Resolver>> {
+        let wakes = wakers.into_iter().map(|waker| Box::new(move || waker.wake()) as Box<_>);
+        Self::start_with(wakes.collect(), lookups_max, Arc::new(look_up))
+    }
+
+    fn start_with(
+        wakes: Vec<Box<dyn Fn() + Send + Sync>>,
+        lookups_max: usize,
+        lookup: Lookup,
+    ) -> std::io::Result<Vec<Resolver>> {
+        let cores = wakes.len();
+        let inboxes: Arc<[_]> =
+            wakes.into_iter().map(|wake| Inbox { answers: SegQueue::new(), wake }).collect();
+        let (events, taken) = sync_channel(EVENTS_MAX);
+        let (jobs, jobs_taken) = channel();
+        let mut sorter = Sorter {
+            names: Names::new(lookups_max),
+            hosts_file: HostsFile::new(HOSTS_FILE),
+            inboxes: inboxes.clone(),
+            jobs,
+            jobs_taken: Arc::new(Mutex::new(jobs_taken)),
+            events: events.clone(),
+            lookup,
+            running: 0,
+            threads: 0,
+        };
+        sorter.add_thread()?;
+        let thread = thread::Builder::new().name("chronos-names".to_owned());
+        thread.spawn(move || sorter.run(&taken))?;
+        let shared = Arc::new(Shared { events, inboxes });
+        Ok((0..cores).map(|core| Resolver { core, shared: shared.clone() }).collect())
+    }
+
+    /// Asks; the answer comes later from [`Resolver::next`]. False when too many questions wait.
+    pub fn ask(&self, asker: Asker, name: &str, port: u16) -> bool {
+        let question = Question { core: self.core, asker, name: name.to_owned(), port };
+        self.shared.events.try_send(Event::Asked(question)).is_ok()
+    }
+
+    /// The next answer for this core.
+    pub fn next(&self) -> Option<Resolved> {
+        self.shared.inboxes[self.core].answers.pop()
+    }
+}
+
+/// The thread that takes all questions and never waits for a name server.
+struct Sorter {
+    names: Names<Question>,
+    hosts_file: HostsFile,
+    inboxes: Arc<[Inbox]>,
+    jobs: Sender<Arc<str>>,
+    jobs_taken: Arc<Mutex<Receiver<Arc<str>>>>,
+    events: SyncSender<Event>,
+    lookup: Lookup,
+    /// Names given to threads.
+    running: usize,
+    threads: usize,
+}
+
+impl Sorter {
+    fn run(&mut self, taken: &Receiver<Event>) {
+        while let Ok(event) = taken.recv() {
+            if !self.take(now().mono, event) {
+                return;
+            }
+            while let Some(question) = self.names.refused() {
+                self.answer(question, &[]);
+            }
+            while let Some(name) = self.names.next() {
+                self.begin(name);
+            }
+        }
+    }
+
+    /// False: the end.
+    fn take(&mut self, now: MonoNs, event: Event) -> bool {
+        match event {
+            Event::Asked(question) => {
+                let name = question.name.to_ascii_lowercase();
+                if let Some(addresses) = self.hosts_file.find(now, &name) {
+                    let addresses = addresses.to_vec();
+                    self.answer(question, &addresses);
+                } else {
+                    let is_trusted = matches!(question.asker, Asker::Peer(_));
+                    self.names.ask(now, &name, is_trusted, question);
+                }
+            }
+            Event::LookedUp(name, addresses) => {
+                self.running -= 1;
+                for question in self.names.looked_up(now, &name, !addresses.is_empty()) {
+                    self.answer(question, &addresses);
+                }
+            }
+            Event::End => return false,
+        }
+        true
+    }
+
+    fn answer(&self, question: Question, addresses: &[IpAddr]) {
+        let Question { core, asker, name, port } = question;
+        let addresses = addresses.iter().take(ADDRESSES_MAX);
+        let addresses = addresses.map(|address| SocketAddr::new(*address, port)).collect();
+        self.inboxes[core].answers.push(Resolved { asker, name, addresses });
+        (self.inboxes[core].wake)();
+    }
+
+    fn begin(&mut self, name: Arc<str>) {
+        self.running += 1;
+        if self.running > self.threads {
+            // Without one more thread the name waits for those that there are.
+            let _ = self.add_thread();
+        }
+        // Never fails: this thread has the other end, too.
+        let _ = self.jobs.send(name);
+    }
+
+    /// One more thread that looks names up. It ends with this one.
+    fn add_thread(&mut self) -> std::io::Result<()> {
+        let (jobs, events) = (self.jobs_taken.clone(), self.events.clone());
+        let lookup = self.lookup.clone();
+        let thread = thread::Builder::new().name("chronos-lookup".to_owned());
+        thread.spawn(move || {
+            loop {
+                // Only the wait for the next name holds the lock, never a lookup.
+                let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Ok(name) = job else { return };
+                let addresses = lookup(&name);
+                if events.send(Event::LookedUp(name, addresses)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        self.threads += 1;
+        Ok(())
+    }
+}
+
+fn look_up(name: &str) -> Vec<IpAddr> {
+    let found = (name, 0).to_socket_addrs().into_iter().flatten();
+    found.map(|address| address.ip()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Condvar;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Names below `silent` hang until the gate opens.
+    #[derive(Default)]
+    struct Gate {
+        is_open: Mutex<bool>,
+        opened: Condvar,
+    }
+
+    impl Gate {
+        fn open(&self) {
+            *self.is_open.lock().expect("no panic") = true;
+            self.opened.notify_all();
+        }
+
+        fn look_up(&self, name: &str) -> Vec<IpAddr> {
+            if name.ends_with(".silent") {
+                let is_open = self.is_open.lock().expect("no panic");
+                let _open = self.opened.wait_while(is_open, |is_open| !*is_open).expect("no panic");
+                return Vec::new();
+            }
+            vec![IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2])]
+        }
+    }
+
+    fn start(cores: usize) -> (Vec<Resolver>, Arc<Gate>) {
+        let gate = Arc::new(Gate::default());
+        let lookup = gate.clone();
+        let wakes = (0..cores).map(|_| Box::new(|| ()) as Box<dyn Fn() + Send + Sync>).collect();
+        let lookup: Lookup = Arc::new(move |name: &str| lookup.look_up(name));
+        (Resolver::start_with(wakes, 32, lookup).expect("threads can be started"), gate)
+    }
+
+    fn answer(resolver: &Resolver) -> Resolved {
+        let began = Instant::now();
+        loop {
+            if let Some(resolved) = resolver.next() {
+                return resolved;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "no answer");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn ask(resolver: &Resolver, host: u32, name: &str) -> Resolved {
+        assert!(resolver.ask(Asker::Host(HostId(host)), name, 80));
+        let resolved = answer(resolver);
+        assert_eq!((resolved.asker, &*resolved.name), (Asker::Host(HostId(host)), name));
+        resolved
+    }
+
+    #[test]
+    fn names_that_hang_hold_up_no_other() {
+        const SILENT: u32 = 4_000;
+        let (resolvers, gate) = start(2);
+        let [one, other] = &resolvers[..] else { panic!("two cores") };
+        ask(one, 1, "known.example");
+        for number in 0..SILENT {
+            let (asker, name) = (Asker::Host(HostId(number)), format!("n{number}.all.silent"));
+            while !other.ask(asker, &name, 80) {
+                thread::yield_now();
+            }
+        }
+        for resolver in [one, other] {
+            assert!(ask(resolver, 1, "LocalHost").addresses[0].ip().is_loopback());
+            let resolved = ask(resolver, 2, "known.example");
+            let expected = ["10.0.0.1:80", "10.0.0.2:80"].map(|text| text.parse().expect("it is"));
+            assert_eq!(resolved.addresses, expected);
+            assert_eq!(ask(resolver, 3, "New.example.").addresses.len(), 2);
+        }
+        gate.open();
+        for _ in 0..SILENT {
+            assert_eq!(answer(other).addresses, []);
+        }
+        assert_eq!(ask(other, 5, "N5.all.silent").addresses, [], "refused at once");
+        assert!(one.next().is_none());
+    }
+
+    #[test]
+    fn threads_end_with_the_last_handle() {
+        let (resolvers, gate) = start(1);
+        ask(&resolvers[0], 1, "a.example");
+        let held = Arc::downgrade(&gate);
+        drop((resolvers, gate));
+        let began = Instant::now();
+        while held.strong_count() > 0 {
+            assert!(began.elapsed() < Duration::from_secs(30), "a thread goes on");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

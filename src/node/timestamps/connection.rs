@@ -1,0 +1,208 @@
+//! One connection for timestamps: Thrift requests in, replies out, in the order of the requests.
+//!
+//! A request that has to wait stays where it is, at the front of what was received and not taken;
+//! everything behind it waits with it. Memory stays bounded whatever the client does: what is not
+//! taken is not received for long, and what is not read is not made.
+
+use crate::base::time::MonoNs;
+use crate::ring::SocketId;
+use crate::wire::thrift::{
+    ExceptionKind, Form, Method, Request, parse_request, write_exception, write_unknown_method,
+    write_value,
+};
+
+use crate::node::deadlines::Deadline;
+use crate::node::timestamps::issuer::{Denial, Denied, Issuer};
+
+/// Requests taken from one connection in one turn: some 20 us of work.
+const REQUESTS_PER_TURN_MAX: u32 = 512;
+/// Bytes of replies that are not sent, above which no more requests are taken: more than a turn's
+/// requests make.
+const UNSENT_BYTES_MAX: usize = 32 << 10;
+/// Bytes received and not taken above which the connection is not received from: a whole request
+/// fits.
+const PARTIAL_BYTES_MAX: usize = 16 << 10;
+
+/// What is to be done with a connection after it was fed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Appetite {
+    /// Nothing but to go on receiving.
+    Hungry,
+    /// It has had its share of the turn: feed it again in the next.
+    HadItsShare,
+    /// Its first request waits: feed it again when that asks again.
+    Waits,
+    /// Its replies are not read: feed it again when some have left.
+    BackedUp,
+    /// Something came over it that is no request: send what is to be sent, then close.
+    Broken,
+}
+
+/// A connection for timestamps.
+#[derive(Debug)]
+pub struct TimestampConnection {
+    /// Its socket.
+    pub socket: SocketId,
+    /// Replies to be sent, in order.
+    pub out: Vec<u8>,
+    /// Bytes of the send that is under way, 0 when none is.
+    pub sending_bytes: usize,
+    /// Requests of this turn whose timestamps are in `out`.
+    pub fresh: u32,
+    /// The ring does not receive for it.
+    pub is_paused: bool,
+    /// To be closed when `out` is sent.
+    pub is_closing: bool,
+    /// The client sends nothing more.
+    pub has_ended: bool,
+    /// Stands in the list of connections to be fed again in the next turn.
+    pub is_resuming: bool,
+    /// Stands in the list of connections to be flushed.
+    pub is_dirty: bool,
+    /// Stands in the list of connections whose first request waits.
+    pub is_waiting: bool,
+    /// When its first request began to wait.
+    waits_since: Option<MonoNs>,
+    /// When something must have happened, else the connection closes.
+    pub deadline: Deadline,
+    /// Bytes last accounted for it by the server.
+    pub accounted_bytes: usize,
+    /// Bytes received and not taken.
+    partial: Vec<u8>,
+}
+
+impl TimestampConnection {
+    /// A fresh connection.
+    pub fn new(socket: SocketId, deadline: Deadline) -> Self {
+        Self {
+            socket,
+            out: Vec::new(),
+            sending_bytes: 0,
+            fresh: 0,
+            is_paused: false,
+            is_closing: false,
+            has_ended: false,
+            is_resuming: false,
+            is_dirty: false,
+            is_waiting: false,
+            waits_since: None,
+            deadline,
+            accounted_bytes: 0,
+            partial: Vec::new(),
+        }
+    }
+
+    /// Takes the requests in `input`; what is left over is kept. Empty input takes what was kept
+    /// before. Nothing is taken while the first request waits.
+    pub fn feed(&mut self, now: MonoNs, input: &[u8], issuer: &mut Issuer, form: Form) -> Appetite {
+        let appetite = if self.is_waiting {
+            self.partial.extend_from_slice(input);
+            Appetite::Waits
+        } else if self.partial.is_empty() {
+            let (appetite, taken) = self.take(now, input, issuer, form);
+            self.partial.extend_from_slice(&input[taken..]);
+            appetite
+        } else {
+            self.partial.extend_from_slice(input);
+            let mut kept = std::mem::take(&mut self.partial);
+            let (appetite, taken) = self.take(now, &kept, issuer, form);
+            kept.drain(..taken);
+            self.partial = kept;
+            appetite
+        };
+        if self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
+        appetite
+    }
+
+    /// Bytes held for requests that were not taken.
+    pub fn partial_bytes(&self) -> usize {
+        self.partial.capacity()
+    }
+
+    /// Whether so much has come that was not taken that nothing more should.
+    pub fn is_full(&self) -> bool {
+        self.partial.len() >= PARTIAL_BYTES_MAX
+    }
+
+    /// Forgets what was not taken.
+    pub fn drop_partial(&mut self) {
+        self.partial = Vec::new();
+    }
+
+    fn is_backed_up(&self) -> bool {
+        self.out.len() + self.sending_bytes > UNSENT_BYTES_MAX
+    }
+
+    /// Takes requests from the front of `input`; tells how many bytes were used.
+    fn take(
+        &mut self,
+        now: MonoNs,
+        input: &[u8],
+        issuer: &mut Issuer,
+        form: Form,
+    ) -> (Appetite, usize) {
+        let mut at = 0;
+        for _ in 0..REQUESTS_PER_TURN_MAX {
+            if at == input.len() {
+                return (Appetite::Hungry, at);
+            }
+            if self.is_backed_up() {
+                return (Appetite::BackedUp, at);
+            }
+            match parse_request(&input[at..]) {
+                Ok(Some((request, used))) => {
+                    if !self.serve(now, &request, issuer, form) {
+                        self.waits_since.get_or_insert(now);
+                        return (Appetite::Waits, at);
+                    }
+                    self.waits_since = None;
+                    at += used;
+                }
+                Ok(None) => return (Appetite::Hungry, at),
+                Err(_) => return (Appetite::Broken, input.len()),
+            }
+        }
+        (Appetite::HadItsShare, at)
+    }
+
+    /// Answers a request. False: it must wait.
+    #[inline]
+    fn serve(
+        &mut self,
+        now: MonoNs,
+        request: &Request<'_>,
+        issuer: &mut Issuer,
+        form: Form,
+    ) -> bool {
+        let count = match request.method {
+            Method::GetTimestamp => 1,
+            // Whatever is no count is out of range.
+            Method::GetTimestamps { range } => {
+                range.and_then(|range| u32::try_from(range).ok()).unwrap_or(0)
+            }
+            Method::Unknown => {
+                write_unknown_method(&mut self.out, form, request);
+                issuer.counters.unknown_methods += 1;
+                return true;
+            }
+        };
+        match issuer.take(now, count, self.waits_since) {
+            Ok(first) => {
+                self.fresh += 1;
+                write_value(&mut self.out, form, request, first.0 as i64);
+            }
+            Err(Denied::Wait) => return false,
+            Err(Denied::Refused(denial)) => {
+                let kind = match denial {
+                    Denial::Range => ExceptionKind::ProtocolError,
+                    Denial::NotServing | Denial::Waited => ExceptionKind::InternalError,
+                };
+                let reason = issuer.reason(denial);
+                write_exception(&mut self.out, form, request, (kind, &reason));
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,345 @@
+//! The connections for timestamps of one core, from accept to close.
+
+use std::collections::VecDeque;
+
+use crate::base::time::MonoNs;
+use crate::ring::{Received, Ring, SocketId};
+use crate::wire::thrift::Form;
+
+use crate::node::deadlines::Deadlines;
+use crate::node::owner::Owner;
+use crate::node::settings::TimestampSettings;
+use crate::node::timestamps::connection::{Appetite, TimestampConnection};
+use crate::node::timestamps::issuer::Issuer;
+
+/// Bytes of requests not taken, over all connections of a core; above it the connection that holds
+/// most of them is closed.
+const PARTIAL_BYTES_MAX: usize = 32 << 20;
+/// Send buffers kept for reuse, and the largest kept.
+const POOL_MAX: usize = 1_024;
+const POOLED_BYTES_MAX: usize = 64 << 10;
+
+/// How long a connection over which no request came may take to read the replies before it.
+const LINGER_MS: u64 = 1_000;
+
+/// The connections for timestamps of one core.
+#[derive(Debug)]
+pub struct TimestampServer {
+    /// Connections accepted since start.
+    pub accepted: u64,
+    /// Connections closed at a limit, or never accepted.
+    pub refused: u64,
+    /// Connections closed because something came that was no request.
+    pub protocol_errors: u64,
+    /// What requests are served from.
+    pub issuer: Issuer,
+    form: Form,
+    connections_max: usize,
+    idle_timeout_ms: u64,
+    places: Vec<Option<TimestampConnection>>,
+    free: Vec<u32>,
+    open: usize,
+    /// Connections that may have something to send.
+    dirty: Vec<u32>,
+    /// Connections to be fed again in the next turn.
+    resume: Vec<u32>,
+    /// Connections whose first request waits, in the order in which they began to. A place may have
+    /// a new owner since.
+    waiting: VecDeque<(u32, SocketId)>,
+    deadlines: Deadlines,
+    due: Vec<u32>,
+    pool: Vec<Vec<u8>>,
+    partial_bytes: usize,
+    is_stopping: bool,
+}
+
+impl TimestampServer {
+    /// No connection yet.
+    pub fn new(settings: &TimestampSettings, issuer: Issuer, now: MonoNs) -> Self {
+        Self {
+            issuer,
+            accepted: 0,
+            refused: 0,
+            protocol_errors: 0,
+            form: if settings.strict_replies { Form::Strict } else { Form::Old },
+            connections_max: settings.connections_per_core_max as usize,
+            idle_timeout_ms: settings.idle_timeout_ms,
+            places: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            dirty: Vec::new(),
+            resume: Vec::new(),
+            waiting: VecDeque::new(),
+            deadlines: Deadlines::new(now),
+            due: Vec::new(),
+            pool: Vec::new(),
+            partial_bytes: 0,
+            is_stopping: false,
+        }
+    }
+
+    /// A client connected.
+    pub fn accept(&mut self, now: MonoNs, ring: &mut Ring, socket: SocketId) {
+        if self.open >= self.connections_max || self.is_stopping {
+            self.refused += 1;
+            return ring.close(socket);
+        }
+        self.accepted += 1;
+        self.open += 1;
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        let deadline = self.deadlines.begin(place, now.plus_ms(self.idle_timeout_ms));
+        ring.set_owner(socket, Owner::Timestamp(place).to_bits());
+        ring.receive(socket);
+        self.places[place as usize] = Some(TimestampConnection::new(socket, deadline));
+    }
+
+    /// Bytes of a client.
+    pub fn received(
+        &mut self,
+        now: MonoNs,
+        ring: &mut Ring,
+        from: (u32, SocketId),
+        received: &Received,
+    ) {
+        let Some(connection) = of(&mut self.places, from) else { return };
+        if connection.is_closing {
+            return;
+        }
+        connection.deadline.extend(now.plus_ms(self.idle_timeout_ms));
+        let bytes = ring.bytes_mut(received);
+        let appetite = connection.feed(now, bytes, &mut self.issuer, self.form);
+        self.after_feed(now, ring, from.0, appetite);
+    }
+
+    /// A client will send nothing more.
+    pub fn ended(&mut self, ring: &mut Ring, from: (u32, SocketId), is_broken: bool) {
+        let Some(connection) = of(&mut self.places, from) else { return };
+        connection.has_ended = true;
+        // What was received and not taken is answered first.
+        let has_more = connection.is_waiting || connection.is_paused || connection.is_resuming;
+        connection.is_closing |= !has_more;
+        if is_broken {
+            return self.close(ring, from.0);
+        }
+        self.mark_dirty(from.0);
+    }
+
+    /// A send ended.
+    pub fn sent(
+        &mut self,
+        now: MonoNs,
+        ring: &mut Ring,
+        from: (u32, SocketId),
+        (buffer, is_ok): (Vec<u8>, bool),
+    ) {
+        if self.pool.len() < POOL_MAX && buffer.capacity() <= POOLED_BYTES_MAX {
+            self.pool.push(buffer);
+        }
+        let Some(connection) = of(&mut self.places, from) else { return };
+        connection.sending_bytes = 0;
+        if !is_ok {
+            return self.close(ring, from.0);
+        }
+        let has_output = !connection.out.is_empty() || connection.is_closing;
+        if !connection.is_closing {
+            connection.deadline.extend(now.plus_ms(self.idle_timeout_ms));
+        }
+        if connection.is_paused && !connection.is_waiting {
+            self.resume_later(from.0);
+        }
+        if has_output {
+            self.mark_dirty(from.0);
+        }
+    }
+
+    /// Begins a turn: those that had to wait ask again if it is time, in the order in which they
+    /// came, before what has come since.
+    pub fn begin_turn(&mut self, now: MonoNs, ring: &mut Ring) {
+        if !self.issuer.begin_retry(now) {
+            return;
+        }
+        for _ in 0..self.waiting.len() {
+            let Some(waiting) = self.waiting.pop_front() else { return };
+            let Some(connection) = of(&mut self.places, waiting) else { continue };
+            connection.is_waiting = false;
+            let appetite = connection.feed(now, &[], &mut self.issuer, self.form);
+            self.after_feed(now, ring, waiting.0, appetite);
+        }
+    }
+
+    /// Feeds the connections that had their share in the last turn, or whose replies have left
+    /// since.
+    pub fn resume(&mut self, now: MonoNs, ring: &mut Ring) {
+        for place in std::mem::take(&mut self.resume) {
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            // Another connection may have taken the place.
+            let is_wanted = std::mem::replace(&mut connection.is_resuming, false);
+            if is_wanted && !connection.is_closing && !connection.is_waiting {
+                let appetite = connection.feed(now, &[], &mut self.issuer, self.form);
+                self.after_feed(now, ring, place, appetite);
+            }
+        }
+    }
+
+    /// Sends what the turn produced: one send per connection. Closes those that are done, and if
+    /// what was made in this turn may not leave, those that it was made for.
+    pub fn flush(&mut self, ring: &mut Ring, may_leave: bool) {
+        for index in 0..self.dirty.len() {
+            let place = self.dirty[index];
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            connection.is_dirty = false;
+            let fresh = std::mem::replace(&mut connection.fresh, 0);
+            if fresh > 0 && !may_leave {
+                self.issuer.counters.withheld += u64::from(fresh);
+                self.close(ring, place);
+            } else if connection.sending_bytes > 0 {
+                continue;
+            } else if !connection.out.is_empty() {
+                let empty = self.pool.pop().unwrap_or_default();
+                connection.sending_bytes = connection.out.len();
+                ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
+            } else if connection.is_closing {
+                self.close(ring, place);
+            }
+        }
+        self.dirty.clear();
+    }
+
+    /// Closes what is overdue.
+    pub fn expire(&mut self, now: MonoNs, ring: &mut Ring) {
+        let mut due = std::mem::take(&mut self.due);
+        self.deadlines.advance(now, &mut due);
+        for place in due.drain(..) {
+            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            if self.deadlines.is_over(place, &mut connection.deadline, now) {
+                self.close(ring, place);
+            }
+        }
+        self.due = due;
+    }
+
+    /// When a turn should next begin although nothing happens.
+    pub fn next_wake(&self) -> Option<MonoNs> {
+        let retry_at = self.issuer.retry_at();
+        let retry_at = (retry_at != MonoNs(u64::MAX)).then_some(retry_at);
+        [retry_at, self.deadlines.next_wake()].into_iter().flatten().min()
+    }
+
+    /// Whether connections wait for the next turn, so that the core must not sleep.
+    pub fn has_more(&self) -> bool {
+        !self.resume.is_empty()
+    }
+
+    /// Connections whose first request waits.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// No new connection, no new request; replies under way still leave.
+    pub fn stop(&mut self) {
+        self.is_stopping = true;
+        for place in 0..self.places.len() as u32 {
+            if let Some(connection) = self.places[place as usize].as_mut() {
+                connection.is_closing = true;
+                connection.drop_partial();
+                self.mark_dirty(place);
+            }
+        }
+        self.waiting.clear();
+        self.resume.clear();
+    }
+
+    /// Connections open.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    fn after_feed(&mut self, now: MonoNs, ring: &mut Ring, place: u32, appetite: Appetite) {
+        self.account(ring, place);
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let must_pause = match appetite {
+            Appetite::Hungry => false,
+            Appetite::BackedUp => true,
+            Appetite::HadItsShare | Appetite::Waits => connection.is_full(),
+            Appetite::Broken => {
+                self.protocol_errors += 1;
+                connection.is_closing = true;
+                // What still comes is thrown away until the replies before it have left.
+                let until = now.plus_ms(LINGER_MS);
+                self.deadlines.set(place, &mut connection.deadline, until);
+                connection.is_paused
+            }
+        };
+        if must_pause != connection.is_paused {
+            connection.is_paused = must_pause;
+            if must_pause {
+                ring.pause(connection.socket);
+            } else {
+                ring.receive(connection.socket);
+            }
+        }
+        match appetite {
+            Appetite::Hungry => connection.is_closing |= connection.has_ended,
+            Appetite::HadItsShare => self.resume_later(place),
+            Appetite::Waits if !connection.is_waiting => {
+                connection.is_waiting = true;
+                self.waiting.push_back((place, connection.socket));
+            }
+            Appetite::Waits | Appetite::BackedUp | Appetite::Broken => {}
+        }
+        self.mark_dirty(place);
+    }
+
+    fn resume_later(&mut self, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if !connection.is_resuming {
+            connection.is_resuming = true;
+            self.resume.push(place);
+        }
+    }
+
+    fn mark_dirty(&mut self, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        if !connection.is_dirty {
+            connection.is_dirty = true;
+            self.dirty.push(place);
+        }
+    }
+
+    /// Keeps the sum of what was not taken within its limit.
+    fn account(&mut self, ring: &mut Ring, place: u32) {
+        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let held = connection.partial_bytes();
+        self.partial_bytes = self.partial_bytes + held - connection.accounted_bytes;
+        connection.accounted_bytes = held;
+        while self.partial_bytes > PARTIAL_BYTES_MAX {
+            let accounted = |place: &usize| {
+                self.places[*place].as_ref().map_or(0, |connection| connection.accounted_bytes)
+            };
+            let largest = (0..self.places.len()).max_by_key(accounted);
+            self.refused += 1;
+            self.close(ring, largest.expect("a sum above 0 has parts") as u32);
+        }
+    }
+
+    /// Closes a connection that has a place.
+    fn close(&mut self, ring: &mut Ring, place: u32) {
+        let Some(connection) = self.places[place as usize].take() else { return };
+        self.partial_bytes -= connection.accounted_bytes;
+        self.open -= 1;
+        self.free.push(place);
+        ring.close(connection.socket);
+    }
+}
+
+/// The connection at a place, unless another socket has taken the place since the completion that
+/// names it.
+fn of(
+    places: &mut [Option<TimestampConnection>],
+    (place, socket): (u32, SocketId),
+) -> Option<&mut TimestampConnection> {
+    places[place as usize].as_mut().filter(|connection| connection.socket == socket)
+}
