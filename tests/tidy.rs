@@ -11,7 +11,7 @@ mod panics;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use chronos::control::config_keys::{KEYS, SECTIONS};
+use chronos::control::config::keys::{KEYS, SECTIONS};
 
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;

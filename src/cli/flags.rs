@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use super::cluster::ClusterFlags;
-use super::timestamp::TimestampFlags;
-use crate::control::config_files::IniFiles;
-use crate::control::config_keys::find;
+use crate::cli::cluster::ClusterFlags;
+use crate::cli::timestamp::TimestampFlags;
+use crate::control::config::files::IniFiles;
+use crate::control::config::keys::find;
 use crate::control::launch::Launch;
 
 const EXAMPLES: &str = "\
@@ -208,7 +208,7 @@ pub fn help(section: &str, name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::config_keys::KEYS;
+    use crate::control::config::keys::KEYS;
     use clap::CommandFactory;
 
     fn settings(line: &str) -> Vec<((&'static str, &'static str), String)> {

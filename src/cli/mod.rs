@@ -1,30 +1,10 @@
 //! The command line of the one binary: subcommands, exit codes, and nothing else. What a command
-//! does lives in `control` (`serve`) or in a file of its own here (`demo`).
+//! does lives in `control` (`serve`) or in a folder of its own here (`demo`).
 
 mod cluster;
-mod cluster_change;
-mod cluster_http;
-mod cluster_plan;
-mod cluster_table;
 mod demo;
-mod demo_http;
 mod flags;
 mod timestamp;
-mod timestamp_bench;
-mod timestamp_bench_log;
-mod timestamp_bench_report;
-mod timestamp_bench_worker;
-mod timestamp_client;
-mod timestamp_directory;
-mod timestamp_get;
-mod timestamp_init;
-mod timestamp_order;
-mod timestamp_outages;
-mod timestamp_serve;
-mod timestamp_servers;
-mod timestamp_time;
-mod timestamp_translate;
-mod timestamp_watch;
 
 use std::io::Write;
 use std::path::Path;
@@ -32,9 +12,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::control::config::{Loaded, Origin, Problem};
-use crate::control::config_files::{self, ConfigFiles, IniFiles};
-use crate::control::config_text;
+use crate::control::config::files::{ConfigFiles, IniFiles, LOCAL_FILE};
+use crate::control::config::load::{Loaded, Origin, Problem};
+use crate::control::config::text::{print_effective, print_reference};
 use crate::control::launch::{self, Launch, LaunchError};
 use flags::{Command, Flags};
 
@@ -60,7 +40,7 @@ pub fn run() -> ExitCode {
 
 fn run_node(flags: &Flags) -> u8 {
     if flags.print_reference_config {
-        return print(&config_text::print_reference());
+        return print(&print_reference());
     }
     let mut files = match files_of(flags) {
         Ok(files) => files,
@@ -75,7 +55,7 @@ fn run_node(flags: &Flags) -> u8 {
             tell(&format!("warning: {warning}"));
         }
         if flags.print_config {
-            return print(&config_text::print_effective(&loaded.config));
+            return print(&print_effective(&loaded.config));
         }
         return print(&format!("configuration ok ({})\n", files.names()));
     }
@@ -95,7 +75,7 @@ fn launch_node(launch: &Launch, files: ConfigFiles, loaded: Loaded) -> u8 {
 fn files_of(flags: &Flags) -> Result<ConfigFiles, Problem> {
     let environment = environment()?;
     // A machine that has the files of the original service and no other is one of its deployment.
-    let is_found = || flags.config.is_none() && Path::new(config_files::LOCAL_FILE).exists();
+    let is_found = || flags.config.is_none() && Path::new(LOCAL_FILE).exists();
     let ini = flags.ini_files().or_else(|| is_found().then(IniFiles::default));
     Ok(ConfigFiles::new(flags.config.as_deref(), ini.as_ref(), environment, flags.settings()))
 }

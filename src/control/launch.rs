@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::config::Loaded;
-use super::config_files::ConfigFiles;
 use super::log;
 use super::pid_file::{LOCK_PATIENCE, PidFile, PidFileError};
 use super::serve::{self, ServeError};
+use crate::control::config::files::ConfigFiles;
+use crate::control::config::load::Loaded;
 use crate::ring::{Daemon, Launcher, daemonise};
 
 /// A lock that was waited for so long is told of.

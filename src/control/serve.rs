@@ -12,17 +12,17 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::{interval, timeout};
 use tracing::{error, info, warn};
 
-use super::admin::{self, AdminState};
-use super::alarms;
-use super::cluster_admin::Source;
-use super::config::Config;
-use super::config_files::ConfigFiles;
 use super::log;
-use super::originals::Originals;
-use super::reload::{self, Reloader};
-use super::timestamp_config::Coordination;
-use super::timestamp_keeper::{Keeper, Prepared, TimestampError};
-use super::view::{NodeState, NodeView};
+use crate::control::admin::alarms;
+use crate::control::admin::api::{self, AdminState};
+use crate::control::admin::node_view::{NodeState, NodeView};
+use crate::control::cluster::desk::Source;
+use crate::control::config::files::ConfigFiles;
+use crate::control::config::load::Config;
+use crate::control::config::reload::{self, Reloader};
+use crate::control::config::timestamp::Coordination;
+use crate::control::originals::reader::Originals;
+use crate::control::timestamp::keeper::{Keeper, Prepared, TimestampError};
 use crate::node::callbacks::listeners::Reserved;
 use crate::node::commands::Command;
 use crate::node::{self, NodeHandle, StartError};
@@ -110,7 +110,7 @@ async fn live(
     let admin_listener = match config.admin.enabled {
         true => {
             let address = config.admin.listen;
-            let bound = admin::bind(address).await;
+            let bound = api::bind(address).await;
             Some(bound.map_err(|source| ServeError::Admin { address, source })?)
         }
         false => None,
@@ -136,7 +136,7 @@ async fn live(
     if let Some(listener) = admin_listener {
         let state = AdminState::of(view.clone(), config.node.limits.tags_max, &config.admin.hosts);
         state.set_members(others(config, admin_address));
-        tokio::spawn(admin::serve(listener, state));
+        tokio::spawn(api::serve(listener, state));
     }
     tokio::spawn(alarms::watch(view.meters.clone()));
     if let Some(keeper) = &mut keeper {

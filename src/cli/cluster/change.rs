@@ -1,0 +1,398 @@
+//! `chronos cluster join`, `leave` and `resync`: the steps of seeds/001 ("active method"), over the
+//! admin APIs. Everything it knows it asks for anew, so that it can be stopped at any time and run
+//! again.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::http::{RequestError, request};
+use super::plan::{Decision, Kind, Lists, Plan, Procedure};
+use super::{Context, Outcome, Report, Survey, ask};
+
+/// Pause between two looks at all nodes: a look costs each some 100 us of its control thread.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Looks in a row that must find what is waited for. A node may have taken what another has just
+/// sent, and not counted it yet.
+const LOOKS: u32 = 3;
+/// How long a node may give no answer while it is waited for.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// Adds or removes nodes.
+pub(crate) fn change(
+    context: &Context,
+    procedure: &Procedure,
+    is_dead: bool,
+) -> Result<Outcome, String> {
+    let dead = if is_dead { &procedure.nodes[..] } else { &[] };
+    let others = if procedure.kind == Kind::Join { &procedure.nodes[..] } else { &[] };
+    let mut survey = context.survey(others, dead)?;
+    survey.forget_strangers(&procedure.nodes);
+    refuse_living(&survey, dead)?;
+    // Nodes that have left already, and were stopped as they may be, are asked in vain.
+    survey.refuse_missing()?;
+    let reports: Vec<(String, Lists)> =
+        survey.reports.values().map(|report| (report.name.clone(), report.lists.clone())).collect();
+    let plan = match procedure.decide(&reports)? {
+        Decision::Done(text) => {
+            let members = members_of(&survey);
+            return Ok(Outcome { text, is_change: false, moved: 0, members });
+        }
+        Decision::Go(plan) => plan,
+    };
+    refuse_dead(&survey, &plan, dead)?;
+    let work = Work::of(context, &survey);
+    work.step_1(&plan, &survey)?;
+    let moved = work.step_2(&plan, procedure.kind)?;
+    work.step_3(&plan)?;
+    let nodes = plan.after.nodes.len();
+    let (names, verb) = (
+        plan.moves.join(" "),
+        match procedure.kind {
+            Kind::Join => "joined",
+            Kind::Leave => "left",
+        },
+    );
+    let mut text = format!(
+        "{names} {verb}: {nodes} {}, {moved} copies of timers moved, {:.1} s",
+        if nodes == 1 { "node" } else { "nodes" },
+        work.began.elapsed().as_secs_f64()
+    );
+    if procedure.kind == Kind::Leave && !is_dead {
+        text += "; what left may be stopped now";
+    }
+    Ok(Outcome { text, is_change: true, moved, members: plan.after.nodes.clone() })
+}
+
+/// Compares all timers everywhere, where nobody joins or leaves.
+pub(crate) fn resynchronise(context: &Context) -> Result<Outcome, String> {
+    let mut survey = context.survey(&[], &[])?;
+    for name in survey.forget_strangers(&[]) {
+        context.say(&format!("{name} answers and is no member: left out"));
+    }
+    for (name, why) in &survey.missing {
+        context.say(&format!("{name} does not answer and is left out ({why})"));
+    }
+    let work = Work::of(context, &survey);
+    let members = members_of(&survey);
+    let moved = work.resynchronise(&members, &[], None)?;
+    let text = format!(
+        "resynchronised: {} of {} nodes, {moved} copies of timers moved, {:.1} s",
+        survey.reports.len(),
+        survey.reports.len() + survey.missing.len(),
+        work.began.elapsed().as_secs_f64()
+    );
+    Ok(Outcome { text, is_change: true, moved, members })
+}
+
+fn members_of(survey: &Survey) -> Vec<String> {
+    let mut members: Vec<String> = Vec::new();
+    for name in survey.reports.values().flat_map(|report| report.lists.everybody()) {
+        if !members.contains(name) {
+            members.push(name.clone());
+        }
+    }
+    members
+}
+
+/// A node that is called dead and answers would go on as if it were a member.
+fn refuse_living(survey: &Survey, dead: &[String]) -> Result<(), String> {
+    for name in dead {
+        let believes = |report: &&Report| {
+            report.believed.iter().any(|(other, belief)| other == name && belief == "alive")
+        };
+        let answers = survey.reports.get(name);
+        let witness = answers.or_else(|| survey.reports.values().find(believes));
+        if let Some(witness) = witness {
+            return Err(format!(
+                "{name} is not dead: {} says so. Stop it, or let it leave without --dead",
+                witness.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Timers cannot be moved to or from a node that others cannot reach.
+fn refuse_dead(survey: &Survey, plan: &Plan, dead: &[String]) -> Result<(), String> {
+    for report in survey.reports.values() {
+        for (name, belief) in &report.believed {
+            if belief == "dead" && plan.stays.contains(name) && !dead.contains(name) {
+                return Err(format!(
+                    "{} believes {name} dead, although its admin API answers: repair the network \
+                     between them (port of the node's name), then run this again",
+                    report.name
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A procedure under way.
+struct Work<'a> {
+    context: &'a Context,
+    /// Where each node is asked, by name.
+    admins: BTreeMap<String, String>,
+    began: Instant,
+    /// Copies that had been moved before, by name: nodes count since their start.
+    moved: BTreeMap<String, u64>,
+}
+
+impl<'a> Work<'a> {
+    fn of(context: &'a Context, survey: &Survey) -> Self {
+        let reports = survey.reports.values();
+        Self {
+            context,
+            admins: reports.clone().map(|r| (r.name.clone(), r.admin.clone())).collect(),
+            began: Instant::now(),
+            moved: reports.map(|r| (r.name.clone(), r.moved)).collect(),
+        }
+    }
+
+    fn step_1(&self, plan: &Plan, survey: &Survey) -> Result<(), String> {
+        let who = plan.tell_during.len();
+        self.context.say(&format!("1/3 {}: told to {who} of them", plan.during));
+        for name in &plan.tell_during {
+            let known = survey.reports.get(name).map(|report| &report.lists);
+            self.tell(name, &plan.during, known)?;
+        }
+        Ok(())
+    }
+
+    fn step_2(&self, plan: &Plan, kind: Kind) -> Result<u64, String> {
+        let remain = match kind {
+            Kind::Join => [&plan.stays[..], &plan.moves].concat(),
+            Kind::Leave => plan.stays.clone(),
+        };
+        let leaving: &[String] = if kind == Kind::Leave { &plan.moves } else { &[] };
+        self.context.say("2/3 moving timers");
+        self.resynchronise(&remain, leaving, Some(plan))
+    }
+
+    fn step_3(&self, plan: &Plan) -> Result<(), String> {
+        self.context.say(&format!("3/3 {}", plan.after));
+        for (name, lists) in plan.last_words() {
+            if self.admins.contains_key(&name) {
+                let report = self.look_at(&name).map_err(|error| {
+                    format!("{error}\nrun the same command again when it is back: it goes on")
+                })?;
+                refuse_other(plan, &report)?;
+                // Another order may come in between.
+                self.tell(&name, &lists, Some(&report.lists))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn admin(&self, name: &str) -> Result<&str, String> {
+        let admin = self.admins.get(name).map(String::as_str);
+        admin.ok_or_else(|| format!("{name} was not asked: no admin API of it is known"))
+    }
+
+    fn look_at(&self, name: &str) -> Result<Report, String> {
+        let admin = self.admin(name)?;
+        ask(admin).map_err(|error| format!("{name}: no answer from {admin}: {error}"))
+    }
+
+    /// Gives a node other members. `expected`: what it must have now.
+    fn tell(&self, name: &str, lists: &Lists, expected: Option<&Lists>) -> Result<(), String> {
+        let of = |lists: &Lists| {
+            let Lists { nodes, joining, leaving } = lists;
+            json!({ "nodes": nodes, "joining": joining, "leaving": leaving })
+        };
+        let mut body = of(lists);
+        if let Some(expected) = expected {
+            body["expected"] = of(expected);
+        }
+        self.order(name, "PUT", "/cluster/membership", Some(&body))
+    }
+
+    fn order(
+        &self,
+        name: &str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(), String> {
+        let admin = self.admin(name)?;
+        request(admin, method, path, body).map(|_| ()).map_err(|error| {
+            let text = match error {
+                RequestError::Refused { text, .. } => text,
+                RequestError::Unreachable(error) => format!("no answer from {admin}: {error}"),
+            };
+            format!("{name}: {text}\nrun the same command again when that is repaired: it goes on")
+        })
+    }
+
+    /// Waits until `remain` and `leaving` see each other, has `remain` compare everything, and
+    /// waits until nothing is left to do. Returns how many copies were moved.
+    fn resynchronise(
+        &self,
+        remain: &[String],
+        leaving: &[String],
+        plan: Option<&Plan>,
+    ) -> Result<u64, String> {
+        let known = |names: &[String]| -> Vec<String> {
+            names.iter().filter(|name| self.admins.contains_key(*name)).cloned().collect()
+        };
+        let (remain, leaving) = (known(remain), known(leaving));
+        let all = [&remain[..], &leaving].concat();
+        let watch = Watch { work: self, all: &all, leaving: &leaving, plan };
+        watch.until("see each other", None, &|report| not_seen(report, &all))?;
+        for name in &remain {
+            self.order(name, "POST", "/cluster/resync", None)?;
+        }
+        let bar = bar();
+        let moved = watch.until("move their timers", bar.as_ref(), &|report| {
+            let is_leaving = leaving.contains(&report.name);
+            unrest(report, is_leaving)
+        });
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        moved
+    }
+}
+
+/// Somebody else has given a node other members: a procedure that goes on would undo that.
+fn refuse_other(plan: &Plan, report: &Report) -> Result<(), String> {
+    let Report { name, lists, .. } = report;
+    if plan.is_under_way_at(name, lists) {
+        return Ok(());
+    }
+    Err(format!(
+        "another order has changed the members meanwhile: {name} has {lists}. This one ends here. \
+         See what there is with chronos cluster status, then run again the order that is wanted"
+    ))
+}
+
+/// Whom a node does not believe alive, of those that are waited for.
+fn not_seen(report: &Report, all: &[String]) -> Option<String> {
+    let mut others = all.iter().filter(|name| **name != report.name);
+    let unseen = others.find(|name| {
+        !report.believed.iter().any(|(other, belief)| other == *name && belief == "alive")
+    });
+    unseen.map(|name| format!("{} does not believe {name} alive", report.name))
+}
+
+/// What a node has left to do.
+fn unrest(report: &Report, is_leaving: bool) -> Option<String> {
+    let Report { name, misplaced, timers, seen, total, .. } = report;
+    if *misplaced > 0 {
+        Some(format!(
+            "{name} has {misplaced} timers to move (those due within 3 s move as they pop)"
+        ))
+    } else if report.is_running {
+        Some(format!("{name} has seen {seen} of {total}"))
+    } else if is_leaving && *timers > 0 {
+        Some(format!("{name} leaves and still holds {timers} timers"))
+    } else {
+        None
+    }
+}
+
+/// The wait for several nodes.
+struct Watch<'a> {
+    work: &'a Work<'a>,
+    all: &'a [String],
+    leaving: &'a [String],
+    /// What all of them are to go by meanwhile, if nodes join or leave.
+    plan: Option<&'a Plan>,
+}
+
+impl Watch<'_> {
+    /// Looks at all nodes until `unrest` finds nothing in some looks in a row. Returns how many
+    /// copies they have moved since the command began.
+    fn until(
+        &self,
+        what: &str,
+        bar: Option<&ProgressBar>,
+        unrest: &dyn Fn(&Report) -> Option<String>,
+    ) -> Result<u64, String> {
+        let mut quiet = 0;
+        let mut silent_since: Option<Instant> = None;
+        let mut left;
+        loop {
+            match self.look() {
+                Ok(reports) => {
+                    self.refuse_others(&reports)?;
+                    silent_since = None;
+                    left = reports.iter().find_map(unrest);
+                    if let Some(bar) = bar {
+                        self.show(bar, &reports);
+                    }
+                    quiet = if left.is_none() { quiet + 1 } else { 0 };
+                    if quiet == LOOKS {
+                        return Ok(self.moved(&reports));
+                    }
+                }
+                Err(error) => {
+                    quiet = 0;
+                    if silent_since.get_or_insert_with(Instant::now).elapsed() > SILENCE_MAX {
+                        return Err(format!(
+                            "{error}\nrun the same command again when it is back: it goes on"
+                        ));
+                    }
+                    left = Some(error);
+                }
+            }
+            if self.work.began.elapsed() > self.work.context.timeout {
+                return Err(self.give_up(what, &left.unwrap_or_default()));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn refuse_others(&self, reports: &[Report]) -> Result<(), String> {
+        let Some(plan) = self.plan else { return Ok(()) };
+        reports.iter().try_for_each(|report| refuse_other(plan, report))
+    }
+
+    fn moved(&self, reports: &[Report]) -> u64 {
+        let one = |report: &Report| {
+            let before = self.work.moved.get(&report.name).copied().unwrap_or(0);
+            // Less than before: it has been started anew.
+            report.moved.checked_sub(before).unwrap_or(report.moved)
+        };
+        reports.iter().map(one).sum()
+    }
+
+    fn give_up(&self, what: &str, left: &str) -> String {
+        let moves = self.plan.map_or(0, |plan| plan.moves.len());
+        let hint = if moves == 0 || self.leaving.len() == moves {
+            "; nothing is lost: run the same command again, it goes on"
+        } else {
+            "; nothing is lost: run the same command again, it goes on, or take it back with the \
+             opposite one"
+        };
+        let seconds = self.work.context.timeout.as_secs();
+        format!("the nodes did not {what} within {seconds} s: {left}{hint}")
+    }
+
+    fn look(&self) -> Result<Vec<Report>, String> {
+        self.all.iter().map(|name| self.work.look_at(name)).collect()
+    }
+
+    fn show(&self, bar: &ProgressBar, reports: &[Report]) {
+        let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+        let (seen, misplaced) = (sum(|report| report.seen), sum(|report| report.misplaced));
+        bar.set_length(sum(|report| report.total).max(1));
+        bar.set_position(seen.saturating_sub(misplaced));
+        bar.set_message(format!("{misplaced} to move, {} moved", self.moved(reports)));
+    }
+}
+
+/// A bar on a terminal, nothing elsewhere.
+fn bar() -> Option<ProgressBar> {
+    std::io::stderr().is_terminal().then(|| {
+        let style = ProgressStyle::with_template("    {bar:36.cyan/dim} {percent:>3} %  {msg}");
+        let bar = ProgressBar::new(1);
+        bar.set_style(style.expect("the template is a constant that parses"));
+        bar
+    })
+}

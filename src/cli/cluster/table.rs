@@ -1,0 +1,169 @@
+//! `chronos cluster status`: one line per member, and what is wrong.
+
+use serde_json::json;
+
+use super::{Context, Report, Survey};
+use crate::cli::{EXIT_FAILURE, EXIT_OK, print, tell};
+
+/// Shows the cluster. 0: all members answer, agree, and nobody is believed dead. A node that
+/// answers and is no member is told of, and is no problem.
+pub(crate) fn status(context: &Context) -> u8 {
+    let mut survey = match context.survey(&[], &[]) {
+        Ok(survey) => survey,
+        Err(error) => {
+            tell(&format!("error: {error}"));
+            if context.json {
+                print(&format!("{:#}\n", json!({ "outcome": "failed", "text": error })));
+            }
+            return EXIT_FAILURE;
+        }
+    };
+    let strangers = survey.forget_strangers(&[]);
+    let problems = problems(&survey);
+    let text = if context.json {
+        let nodes: Vec<_> = survey.reports.values().map(|report| &report.document).collect();
+        format!("{:#}\n", json!({ "nodes": nodes, "problems": problems, "strangers": strangers }))
+    } else {
+        let strangers = strangers
+            .iter()
+            .map(|name| format!("{name} answers and is no member: it has left, or is to join\n"));
+        let problems = problems.iter().map(|text| format!("problem: {text}\n"));
+        table(&survey) + &strangers.chain(problems).collect::<String>()
+    };
+    let code = if problems.is_empty() { EXIT_OK } else { EXIT_FAILURE };
+    code.max(print(&text))
+}
+
+/// What an operator should know; empty: all is well.
+fn problems(survey: &Survey) -> Vec<String> {
+    let mut problems: Vec<String> =
+        survey.missing.iter().map(|(name, why)| format!("{name} does not answer: {why}")).collect();
+    let mut reports = survey.reports.values();
+    let first = reports.next().expect("a survey has an answer");
+    for other in reports.filter(|other| !other.lists.is_same(&first.lists)) {
+        problems.push(format!(
+            "members disagree: {} has {}; {} has {}",
+            first.name, first.lists, other.name, other.lists
+        ));
+    }
+    for report in survey.reports.values() {
+        for (name, belief) in &report.believed {
+            if ["dead", "suspect"].contains(&belief.as_str()) {
+                let why = why_not_met(&report.document);
+                problems.push(format!("{} believes {name} {belief}{why}", report.name));
+            }
+        }
+        if report.document["clock"]["is_refused"] == true {
+            problems.push(format!(
+                "{}: its wall clock differs from that of most other nodes by more than \
+                 cluster.clock_skew_max_ms: it takes no writes until that is set",
+                report.name
+            ));
+        }
+        if report.document["is_full"] == true {
+            problems.push(format!(
+                "{}: it has no room for timers that it is to hold (limits.timers_max, \
+                 limits.store_bytes_max)",
+                report.name
+            ));
+        }
+        if let Some(lacking @ 1..) = report.document["timers_lacking"].as_u64() {
+            problems.push(format!(
+                "{}: {lacking} of its timers have fewer copies than they are to have, for no other \
+                 node has room",
+                report.name
+            ));
+        }
+        if let Some(error) = report.document["reload_error"]["text"].as_str() {
+            problems.push(format!("{}: the last reload failed: {error}", report.name));
+        }
+    }
+    problems
+}
+
+/// What may have kept a node from those that it does not reach.
+fn why_not_met(document: &serde_json::Value) -> String {
+    match document["peers_unproven"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!(
+            " (it has refused, or was refused, {count} times for want of a proof that both know \
+             the cluster's secret: give all nodes the same cluster.secret_file)"
+        ),
+    }
+}
+
+fn table(survey: &Survey) -> String {
+    let head = ["NODE", "ROLE", "LIVENESS", "TIMERS", "KEPT BYTES", "RESYNCHRONISATION"];
+    let mut rows = vec![head.map(str::to_owned)];
+    let mut names: Vec<&String> = Vec::new();
+    for name in survey.reports.values().flat_map(|report| report.lists.everybody()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for name in &names {
+        rows.push(row(survey, name));
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..head.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    let first = survey.reports.values().next().expect("a survey has an answer");
+    let site = first.document["site"].as_str().unwrap_or_default();
+    let view = first.document["view_id"].as_str().unwrap_or_default();
+    let nodes = if names.len() == 1 { "1 node" } else { &format!("{} nodes", names.len()) };
+    format!("{text}{nodes}, site {site}, cluster view {view}\n")
+}
+
+fn row(survey: &Survey, name: &str) -> [String; 6] {
+    let others = survey.reports.values().filter(|report| report.name != name);
+    let beliefs: Vec<&str> = others.clone().filter_map(|report| belief(report, name)).collect();
+    let answers = survey.reports.get(name);
+    let liveness = match beliefs.first() {
+        None if answers.is_some() => "answers",
+        None => "no answer",
+        Some(first) if beliefs.iter().all(|belief| belief == first) => first,
+        Some(_) => "disputed",
+    };
+    let kept: u64 = others.filter_map(|report| member(report, name)?["kept_bytes"].as_u64()).sum();
+    let role = survey.reports.values().find_map(|report| member(report, name)?["role"].as_str());
+    let (timers, work) = match answers {
+        Some(report) => (report.timers.to_string(), work(report)),
+        None => ("?".into(), "?".into()),
+    };
+    let role = role.unwrap_or("?").to_owned();
+    [name.to_owned(), role, liveness.to_owned(), timers, kept.to_string(), work]
+}
+
+fn work(report: &Report) -> String {
+    match (report.is_running, report.misplaced) {
+        (false, 0) => "at rest".into(),
+        (false, left) => format!("{left} to move"),
+        (true, left) => format!("{} of {} seen, {left} to move", report.seen, report.total),
+    }
+}
+
+fn belief<'a>(report: &'a Report, name: &str) -> Option<&'a str> {
+    report.believed.iter().find(|(other, _)| other == name).map(|(_, belief)| belief.as_str())
+}
+
+fn member<'a>(report: &'a Report, name: &str) -> Option<&'a serde_json::Value> {
+    report.document["members"].as_array()?.iter().find(|member| member["name"] == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_without_the_secret_is_told_of_where_it_is_not_reached() {
+        assert_eq!(why_not_met(&json!({})), "");
+        assert_eq!(why_not_met(&json!({ "peers_unproven": 0 })), "");
+        let text = why_not_met(&json!({ "peers_unproven": 3 }));
+        assert!(text.contains("3 times") && text.contains("cluster.secret_file"), "{text}");
+    }
+}

@@ -1,0 +1,415 @@
+//! `chronos demo`: a node and a callback receiver in one process, two timers created over real
+//! HTTP, every pop printed as it arrives. Ends by itself. It drives the node through its public API
+//! only, so the printed curl lines do the same.
+
+mod http;
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, Uri};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use self::http::post;
+use crate::cli::{EXIT_FAILURE, EXIT_OK, tell};
+use crate::node::settings::NodeSettings;
+use crate::node::{self, NodeHandle, StartError};
+
+/// Wait for pops beyond the last due time: one callback timeout and one retry.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Pops that the receiver holds while the terminal is slow; the demo has 7.
+const POPS_WAITING_MAX: usize = 1_024;
+
+/// Why the demo ended without showing what it should.
+#[derive(Debug, thiserror::Error)]
+enum DemoError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("{what}: {source}")]
+    Io { what: &'static str, source: std::io::Error },
+    #[error("the node refused the timer with status {status}: {reason}")]
+    Refused { status: u16, reason: String },
+    #[error("{0}")]
+    Pops(String),
+    #[error("the node did not stop in order: {0}")]
+    Stop(String),
+}
+
+/// One timer of the demo.
+#[derive(Clone, Debug)]
+struct Plan {
+    /// Path of its callback, and its name on the screen.
+    name: &'static str,
+    interval: Duration,
+    /// Zero: pops once.
+    repeat_for: Duration,
+}
+
+impl Plan {
+    /// Pops that it makes: at every multiple of the interval up to repeat-for, and at least one.
+    fn pops(&self) -> u128 {
+        (self.repeat_for.as_nanos() / self.interval.as_nanos()).max(1)
+    }
+
+    /// The body that creates it.
+    fn body(&self, receiver: SocketAddr) -> String {
+        let mut timing = format!("\"interval\":{}", self.interval.as_secs_f64());
+        if !self.repeat_for.is_zero() {
+            write!(timing, ",\"repeat-for\":{}", self.repeat_for.as_secs_f64())
+                .expect("writing to a String cannot fail");
+        }
+        let name = self.name;
+        format!(
+            "{{\"timing\":{{{timing}}},\
+             \"callback\":{{\"http\":{{\"uri\":\"http://{receiver}/{name}\",\
+             \"opaque\":\"hello from {name}\"}}}},\"reliability\":{{\"replication-factor\":1}}}}"
+        )
+    }
+}
+
+/// A callback as the receiver sees it.
+#[derive(Debug)]
+struct Pop {
+    at: Instant,
+    name: String,
+    sequence: Option<u64>,
+    opaque: String,
+}
+
+/// A timer that was created.
+struct Created {
+    plan: Plan,
+    /// Just before the request was sent, so that lateness is never understated: it includes the
+    /// request's way.
+    at: Instant,
+    sequences: Vec<u64>,
+}
+
+/// Runs the demo; returns the exit code.
+pub fn run() -> u8 {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tell(&format!("error: the demo cannot start its runtime: {error}"));
+            return EXIT_FAILURE;
+        }
+    };
+    let plans = [
+        Plan { name: "one-shot", interval: Duration::from_secs(1), repeat_for: Duration::ZERO },
+        Plan {
+            name: "repeating",
+            interval: Duration::from_millis(500),
+            repeat_for: Duration::from_secs(3),
+        },
+    ];
+    match runtime.block_on(with_own_node(&plans)) {
+        Ok(()) => EXIT_OK,
+        Err(error) => {
+            tell(&format!("error: {error}"));
+            EXIT_FAILURE
+        }
+    }
+}
+
+/// The demo on a node of its own: one unpinned shard on a free port of loopback.
+async fn with_own_node(plans: &[Plan]) -> Result<(), DemoError> {
+    let node = node::start(&NodeSettings {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        shards: Some(1),
+        pin: false,
+        ..NodeSettings::default()
+    })?;
+    let shown = show(node.address, plans, &mut std::io::stdout(), PATIENCE).await;
+    let stopped = stop(node);
+    shown.and(stopped)
+}
+
+fn stop(node: NodeHandle) -> Result<(), DemoError> {
+    node.stop();
+    node.join().map_err(DemoError::Stop)
+}
+
+/// Creates the timers on the node at `node` and prints until the last pop has arrived, at most
+/// `patience` after the last is due.
+async fn show(
+    node: SocketAddr,
+    plans: &[Plan],
+    output: &mut impl Write,
+    patience: Duration,
+) -> Result<(), DemoError> {
+    let (receiver, mut pops, serving) = receive().await?;
+    say(output, &format!("node       http://{node}\nreceiver   http://{receiver}"))?;
+    let mut created = Vec::new();
+    let serving = tokio::spawn(serving);
+    for plan in plans {
+        let body = plan.body(receiver);
+        say(output, &format!("\n$ curl -i http://{node}/timers -d '{body}'"))?;
+        let at = Instant::now();
+        let answer = post(node, "/timers", &body).await.map_err(|source| DemoError::Io {
+            what: "the node did not answer the demo's request",
+            source,
+        })?;
+        if answer.status != 200 {
+            let reason = answer.reason.unwrap_or_else(|| "no reason given".into());
+            return Err(DemoError::Refused { status: answer.status, reason });
+        }
+        let location = answer.location.unwrap_or_else(|| "no Location".into());
+        say(output, &format!("200 OK, Location: {location}"))?;
+        created.push(Created { plan: plan.clone(), at, sequences: Vec::new() });
+    }
+    say(output, "")?;
+    let lateness_us = watch(&mut created, &mut pops, output, patience).await;
+    serving.abort();
+    summarise(&created, lateness_us?, output)
+}
+
+/// Prints pops until all have come. Returns the lateness of each in microseconds.
+async fn watch(
+    created: &mut [Created],
+    pops: &mut mpsc::Receiver<Pop>,
+    output: &mut impl Write,
+    patience: Duration,
+) -> Result<Vec<i64>, DemoError> {
+    let begun = created.iter().map(|timer| timer.at).min().unwrap_or_else(Instant::now);
+    let ends = created.iter().map(|t| t.at + t.plan.interval.max(t.plan.repeat_for));
+    let end = ends.max().unwrap_or(begun) + patience;
+    let expected: u128 = created.iter().map(|timer| timer.plan.pops()).sum();
+    let mut lateness_us = Vec::new();
+    while (lateness_us.len() as u128) < expected {
+        let left = end.saturating_duration_since(Instant::now());
+        let Ok(Some(pop)) = timeout(left, pops.recv()).await else { break };
+        let timer = created.iter_mut().find(|timer| timer.plan.name == pop.name);
+        let (Some(timer), Some(sequence)) = (timer, pop.sequence) else {
+            return Err(DemoError::Pops(format!("a callback that nobody asked for: {pop:?}")));
+        };
+        if timer.sequences.contains(&sequence) {
+            let name = timer.plan.name;
+            return Err(DemoError::Pops(format!("pop {sequence} of {name} came twice")));
+        }
+        timer.sequences.push(sequence);
+        let due = timer.at + timer.plan.interval * u32::try_from(sequence).unwrap_or(u32::MAX);
+        let late_us = signed_us(pop.at, due);
+        lateness_us.push(late_us);
+        let line = format!(
+            "{:>7.3} s  {:<10} pop {sequence}  {:>6.2} ms late  body \"{}\"",
+            pop.at.duration_since(begun).as_secs_f64(),
+            timer.plan.name,
+            late_us as f64 / 1e3,
+            pop.opaque.escape_debug()
+        );
+        say(output, &line)?;
+    }
+    Ok(lateness_us)
+}
+
+/// Microseconds from `due` to `at`, negative if `at` is earlier.
+fn signed_us(at: Instant, due: Instant) -> i64 {
+    let late = at.saturating_duration_since(due).as_micros() as i64;
+    let early = due.saturating_duration_since(at).as_micros() as i64;
+    late - early
+}
+
+/// Prints what it came to; an error if pops are missing or one was early.
+fn summarise(
+    created: &[Created],
+    mut lateness_us: Vec<i64>,
+    output: &mut impl Write,
+) -> Result<(), DemoError> {
+    for Created { plan, sequences, .. } in created {
+        let missing: Vec<String> = (1..=plan.pops())
+            .filter(|&pop| !sequences.iter().any(|&sequence| u128::from(sequence) == pop))
+            .map(|pop| pop.to_string())
+            .collect();
+        if !missing.is_empty() {
+            let pops = missing.join(", ");
+            return Err(DemoError::Pops(format!("{}: pop {pops} never came", plan.name)));
+        }
+    }
+    lateness_us.sort_unstable();
+    if let Some(early) = lateness_us.first().filter(|&&us| us < 0) {
+        return Err(DemoError::Pops(format!("a pop came {} us early", -early)));
+    }
+    let ms = |index: usize| lateness_us[index] as f64 / 1e3;
+    let last = lateness_us.len() - 1;
+    say(
+        output,
+        &format!(
+            "\n{} of {} pops, each once and none early.\n\
+             Lateness: least {:.2}, median {:.2}, most {:.2} ms, counted from before the request\n\
+             was sent until the receiver's handler ran.\n\n\
+             Next: start a node with `chronos`, take anything that accepts a POST as receiver,\n\
+             and send the curl lines above to http://127.0.0.1:7253/timers with your own uri.\n\
+             `chronos --help` shows more.",
+            last + 1,
+            last + 1,
+            ms(0),
+            ms(last / 2),
+            ms(last)
+        ),
+    )
+}
+
+/// Opens the receiver: its address, the pops that it gets, and the future that serves it.
+async fn receive()
+-> Result<(SocketAddr, mpsc::Receiver<Pop>, impl Future<Output = ()> + use<>), DemoError> {
+    let what = "the callback receiver cannot listen on a free port of 127.0.0.1";
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await;
+    let listener = listener.map_err(|source| DemoError::Io { what, source })?;
+    let address = listener.local_addr().map_err(|source| DemoError::Io { what, source })?;
+    let (sender, pops) = mpsc::channel(POPS_WAITING_MAX);
+    let router = axum::Router::new().fallback(accept_pop).with_state(sender);
+    let serving = async move {
+        // Ends only when it is dropped: a failed accept is retried inside.
+        let _ = axum::serve(listener, router).await;
+    };
+    Ok((address, pops, serving))
+}
+
+/// Takes one callback; the time is read first.
+async fn accept_pop(
+    State(sender): State<mpsc::Sender<Pop>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) {
+    let at = Instant::now();
+    let sequence = headers.get("x-sequence-number").and_then(|value| value.to_str().ok());
+    let pop = Pop {
+        at,
+        name: uri.path().trim_start_matches('/').to_string(),
+        sequence: sequence.and_then(|digits| digits.parse().ok()),
+        opaque: String::from_utf8_lossy(&body).into_owned(),
+    };
+    // An error means that the demo has ended.
+    let _ = sender.send(pop).await;
+}
+
+fn say(output: &mut impl Write, line: &str) -> Result<(), DemoError> {
+    let written = writeln!(output, "{line}").and_then(|()| output.flush());
+    written.map_err(|source| DemoError::Io { what: "standard output is closed", source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// How the stand-in for a node behaves.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Fake {
+        Honest,
+        ForgetsTheSecondPop,
+        RepeatsTheFirstPop,
+        PopsEarly,
+        Refuses,
+    }
+
+    /// Answers POST /timers and calls back with tokio's timers, as a node would.
+    async fn fake_node(fake: Fake) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let create = move |body: String| async move {
+            if fake == Fake::Refuses {
+                let headers = [("reason", "full"), ("location", "")];
+                return (axum::http::StatusCode::SERVICE_UNAVAILABLE, headers);
+            }
+            tokio::spawn(pop_all(fake, body));
+            (axum::http::StatusCode::OK, [("location", "/timers/0-1"), ("reason", "")])
+        };
+        let router = axum::Router::new().route("/timers", axum::routing::post(create));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        address
+    }
+
+    async fn pop_all(fake: Fake, body: String) {
+        let start = tokio::time::Instant::now();
+        let timer: Value = serde_json::from_str(&body).expect("the demo sends JSON");
+        let interval = timer["timing"]["interval"].as_f64().expect("a number");
+        let repeat_for = timer["timing"]["repeat-for"].as_f64().unwrap_or(interval);
+        let uri: Uri = timer["callback"]["http"]["uri"].as_str().unwrap().parse().expect("a URI");
+        let receiver = uri.authority().expect("a host").as_str().parse().expect("an address");
+        for sequence in 1..=((repeat_for / interval).round() as u32) {
+            if fake != Fake::PopsEarly {
+                let due = start + Duration::from_secs_f64(interval * f64::from(sequence));
+                tokio::time::sleep_until(due).await;
+            }
+            if fake == Fake::ForgetsTheSecondPop && sequence == 2 {
+                continue;
+            }
+            let sent = if fake == Fake::RepeatsTheFirstPop { 1 } else { sequence };
+            // The demo's own client cannot send the header: it goes in as the end of the path's
+            // line.
+            let path = format!("{} HTTP/1.1\r\nX-Sequence-Number: {sent}\r\nX-Rest:", uri.path());
+            let _ = post(receiver, &path, "opaque").await;
+        }
+    }
+
+    fn shown(fake: Fake) -> (Result<(), DemoError>, String) {
+        // Early pops come at once: intervals of minutes keep a loaded machine from making them
+        // late.
+        let unit_ms = if fake == Fake::PopsEarly { 600_000 } else { 30 };
+        let unit = Duration::from_millis(unit_ms);
+        let plans = [
+            Plan { name: "one", interval: 2 * unit, repeat_for: Duration::ZERO },
+            Plan { name: "more", interval: unit, repeat_for: 4 * unit },
+        ];
+        // Only the missing pop is waited for to the end.
+        let patience_ms = if fake == Fake::ForgetsTheSecondPop { 300 } else { 20_000 };
+        let patience = Duration::from_millis(patience_ms);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let mut output = Vec::new();
+        let end = runtime.expect("a runtime").block_on(async {
+            let node = fake_node(fake).await;
+            show(node, &plans, &mut output, patience).await
+        });
+        (end, String::from_utf8(output).expect("text"))
+    }
+
+    #[test]
+    fn every_pop_is_shown_and_summed_up() {
+        let (end, text) = shown(Fake::Honest);
+        end.expect(&text);
+        assert_eq!(text.matches(" ms late").count(), 5, "{text}");
+        assert_eq!(text.matches("$ curl -i http://127.0.0.1:").count(), 2, "{text}");
+        assert_eq!(text.matches("Location: /timers/0-1").count(), 2, "{text}");
+        assert!(text.contains("5 of 5 pops") && text.contains("pop 4"), "{text}");
+    }
+
+    #[test]
+    fn missing_doubled_early_and_refused_pops_are_failures() {
+        for (fake, told) in [
+            (Fake::ForgetsTheSecondPop, "more: pop 2 never came"),
+            (Fake::RepeatsTheFirstPop, "pop 1 of more came twice"),
+            (Fake::PopsEarly, "early"),
+            (Fake::Refuses, "refused the timer with status 503: full"),
+        ] {
+            let (end, text) = shown(fake);
+            let error = end.expect_err(&text).to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn plans_pop_at_every_multiple_up_to_repeat_for() {
+        let plan = |interval, repeat_for| Plan {
+            name: "x",
+            interval: Duration::from_millis(interval),
+            repeat_for: Duration::from_millis(repeat_for),
+        };
+        assert_eq!(plan(1_000, 0).pops(), 1);
+        assert_eq!(plan(500, 3_000).pops(), 6);
+        assert_eq!(plan(500, 3_499).pops(), 6);
+        let body = plan(500, 3_000).body(SocketAddr::from(([127, 0, 0, 1], 9)));
+        let json: Value = serde_json::from_str(&body).expect("JSON");
+        assert_eq!(json["timing"]["interval"], 0.5);
+        assert_eq!(json["timing"]["repeat-for"], 3.0);
+        assert_eq!(json["callback"]["http"]["uri"], "http://127.0.0.1:9/x");
+    }
+}

@@ -1,0 +1,277 @@
+//! `chronos timestamp bench`: load for timestamp servers that checks every value it gets, and logs
+//! of the original's benchmark summed up.
+
+mod log;
+mod order;
+mod outages;
+mod report;
+mod worker;
+
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::sync::{mpsc, watch};
+
+use self::log::LogSummary;
+use self::order::Highest;
+use self::report::{Run, Summary};
+use self::worker::{Left, News, Plan};
+use crate::cli::timestamp::directory::follow_master;
+use crate::cli::timestamp::get::Finder;
+use crate::cli::timestamp::{Place, PlaceFlags, failed, on_runtime, wall_ms, wrong};
+use crate::cli::{EXIT_FAILURE, EXIT_OK, print, tell};
+use crate::timestamp::RANGE_MAX;
+
+/// News of threads that wait to be read.
+const NEWS_WAITING_MAX: usize = 256;
+/// Tries before the load begins.
+const FIRST_TRIES: u32 = 3;
+
+const EXAMPLES: &str = "\
+Examples:
+  chronos timestamp bench                                   10 connections to 127.0.0.1:7911, 10 s
+  chronos timestamp bench --zookeeper 10.0.0.1:2181 --connections 50 --duration 60
+  chronos timestamp bench --rate 20000 --range 100 --json   open loop: 20 000 calls per second
+  chronos timestamp bench --duration 0                      until Ctrl-C: kill masters meanwhile
+  chronos timestamp bench --read-log client.log             sums a log of the original's benchmark
+
+Closed loop: each connection calls again when it has its answer. Open loop (--rate): calls are due
+at fixed times; one that is late because the server was is measured from when it was due.
+
+Checked: every answer is above every answer that had arrived, on any connection, before its call was
+sent; no value comes twice. A failed call is made again, through ZooKeeper with whoever is master
+then, until it is answered; how long that took is told for each failover, from the last answer to
+the next, and from the first error as the original's benchmark counts.
+
+Exit codes: 0 every value was larger and none came twice; 1 not so, or no answers, or the log holds
+such an error; 2 wrong command line";
+
+/// Measure calls per second and latency, check the order of all values, time failovers
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BenchFlags {
+    #[command(flatten)]
+    place: PlaceFlags,
+
+    /// Connections, each with one call at a time
+    #[arg(long, short = 'c', value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections: u32,
+
+    /// Timestamps per call
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(RANGE_MAX)))]
+    range: u32,
+
+    /// How long; 0: until Ctrl-C
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
+    duration: u64,
+
+    /// Open loop: calls per second of all connections together
+    #[arg(long, value_name = "N", value_parser = rate)]
+    rate: Option<f64>,
+
+    /// Threads [default: one per core, not more than connections]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    threads: Option<u32>,
+
+    /// Longest wait for a connection, and for an answer
+    #[arg(long, value_name = "MS", default_value_t = 3_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    timeout_ms: u64,
+
+    /// Sum up this log of the original's benchmark instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "server", "zookeeper"])]
+    read_log: Option<PathBuf>,
+
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Calls per second.
+fn rate(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| (0.001..=1e9).contains(value));
+    value.ok_or_else(|| "expected calls per second, above 0".into())
+}
+
+/// Runs the command; returns the exit code.
+pub(crate) fn run(flags: &BenchFlags) -> u8 {
+    if let Some(file) = &flags.read_log {
+        return read_log(file, flags.json);
+    }
+    match flags.place.place() {
+        Ok(place) => on_runtime(bench(flags, place)),
+        Err(error) => wrong(&error),
+    }
+}
+
+fn read_log(file: &Path, is_json: bool) -> u8 {
+    let opened = std::fs::File::open(file);
+    match opened.and_then(|file| LogSummary::read(&mut BufReader::new(file))) {
+        Err(error) => failed(&format!("{}: {error}", file.display())),
+        Ok(summary) => {
+            let text = match is_json {
+                true => format!("{:#}\n", summary.document()),
+                false => summary.text(),
+            };
+            let is_good = summary.breaches == 0 && summary.qps.count + summary.failover_s.count > 0;
+            if summary.qps.count + summary.failover_s.count == 0 {
+                tell("error: nothing in it was written by the original's benchmark");
+            }
+            (if is_good { EXIT_OK } else { EXIT_FAILURE }).max(print(&text))
+        }
+    }
+}
+
+async fn bench(flags: &BenchFlags, place: Place) -> u8 {
+    let limit = Duration::from_millis(flags.timeout_ms);
+    let mut finder = Finder::new(place.clone());
+    // A place where nobody answers is told now, not after the whole run.
+    let server = match finder.take_patiently(flags.range, limit, FIRST_TRIES, |_| {}).await {
+        Ok((_, server)) => server,
+        Err(error) => return failed(&error),
+    };
+    let (master_sender, master) = watch::channel(Some(server));
+    let (stop_sender, stop) = watch::channel(None);
+    let begun = Instant::now();
+    let connections = flags.connections as usize;
+    let every = flags.rate.map(|rate| Duration::from_secs_f64(connections as f64 / rate));
+    let plan = Plan {
+        range: flags.range,
+        limit,
+        every,
+        begun,
+        master,
+        stop,
+        highest: Arc::new(Highest::default()),
+    };
+    let run = Run {
+        place: place.to_string(),
+        connections,
+        threads: threads(flags),
+        range: flags.range,
+        rate: flags.rate,
+        begun_ms: wall_ms(),
+    };
+    let (sender, news) = mpsc::channel(NEWS_WAITING_MAX);
+    let threads = match start(&run, &plan, &sender) {
+        Ok(threads) => threads,
+        Err(error) => {
+            stop_sender.send_replace(Some(begun));
+            return failed(&format!("a thread does not start: {error}"));
+        }
+    };
+    drop((sender, plan));
+    let summary = Summary::new(run);
+    let following = async {
+        if let Place::Cluster { quorum, cluster } = &place {
+            follow_master(quorum, cluster, &master_sender).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let mut summary = tokio::select! {
+        summary = collect(summary, news, flags, begun, &stop_sender) => summary,
+        () = following => unreachable!("it waits for ever"),
+    };
+    for thread in threads {
+        match thread.join() {
+            Ok(Ok(left)) => summary.leave(left),
+            Ok(Err(error)) => return failed(&error),
+            Err(_) => return failed(&"a thread of the benchmark panicked: this is a bug"),
+        }
+    }
+    let text = match flags.json {
+        true => format!("{:#}\n", summary.document()),
+        false => summary.text(),
+    };
+    let code = if summary.is_good() { EXIT_OK } else { EXIT_FAILURE };
+    code.max(print(&text))
+}
+
+fn threads(flags: &BenchFlags) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    flags.threads.map_or(cores, |threads| threads as usize).min(flags.connections as usize)
+}
+
+type Thread = std::thread::JoinHandle<std::io::Result<Left>>;
+
+fn start(run: &Run, plan: &Plan, news: &mpsc::Sender<News>) -> std::io::Result<Vec<Thread>> {
+    let thread = |thread: usize| {
+        let connections: Vec<usize> = (thread..run.connections).step_by(run.threads).collect();
+        let (plan, news, of_all) = (plan.clone(), news.clone(), run.connections);
+        std::thread::Builder::new()
+            .name(format!("bench-{thread}"))
+            .spawn(move || worker::run(thread, connections, of_all, &plan, &news))
+    };
+    (0..run.threads).map(thread).collect()
+}
+
+/// Reads news until all threads have ended; stops them when it is time.
+async fn collect(
+    mut summary: Summary,
+    mut news: mpsc::Receiver<News>,
+    flags: &BenchFlags,
+    begun: Instant,
+    stop: &watch::Sender<Option<Instant>>,
+) -> Summary {
+    let end = async {
+        match flags.duration {
+            0 => std::future::pending().await,
+            seconds => {
+                tokio::time::sleep_until((begun + Duration::from_secs(seconds)).into()).await;
+            }
+        }
+    };
+    let mut end = std::pin::pin!(end);
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+    let bar = progress(flags);
+    let mut is_ending = false;
+    let mut shown_at = begun;
+    loop {
+        tokio::select! {
+            told = news.recv() => match told {
+                Some(told) => summary.add(told),
+                None => break,
+            },
+            () = &mut end, if !is_ending => {
+                is_ending = true;
+                summary.stopped(stop_now(begun, stop));
+            }
+            _ = &mut interrupted, if !is_ending => {
+                is_ending = true;
+                summary.stopped(stop_now(begun, stop));
+            }
+        }
+        if shown_at.elapsed() >= Duration::from_secs(1) {
+            bar.set_message(summary.progress(shown_at.elapsed()));
+            bar.set_position(begun.elapsed().as_secs());
+            shown_at = Instant::now();
+        }
+    }
+    bar.finish_and_clear();
+    summary
+}
+
+/// Ends the load; returns how long it lasted.
+fn stop_now(begun: Instant, stop: &watch::Sender<Option<Instant>>) -> Duration {
+    let now = Instant::now();
+    stop.send_replace(Some(now));
+    now.duration_since(begun)
+}
+
+/// A line on a terminal, hidden elsewhere.
+fn progress(flags: &BenchFlags) -> ProgressBar {
+    let (bar, template) = match flags.duration {
+        0 => (ProgressBar::new_spinner(), "{elapsed:>4}  {msg}"),
+        seconds => (ProgressBar::new(seconds), "{bar:24.cyan/dim} {pos} of {len} s  {msg}"),
+    };
+    bar.set_style(ProgressStyle::with_template(template).expect("a constant that parses"));
+    bar
+}

@@ -1,0 +1,348 @@
+//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster` on a
+//! listener of its own. One request per connection, its head within 3 s, every connection over
+//! within 10 s: whoever talks to it can hold neither memory nor the control thread.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use tokio::net::TcpListener;
+
+use super::guard::{Guard, guard};
+use super::listener::{AdminListener, Times};
+use super::metrics;
+use super::node_view::{NodeState, NodeView};
+use super::process::{self, ProcessUse};
+use super::status;
+use crate::control::cluster::desk::OrderError;
+use crate::control::tags::board::TagBoard;
+
+/// A client sends its request as soon as it is connected, and a scrape takes milliseconds: whoever
+/// needs longer is stuck or hostile.
+const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_secs(10) };
+/// Bytes of a request's body: the longest is that of 128 members, each with a name of at most 255
+/// bytes, listed twice.
+const BODY_BYTES_MAX: usize = 128 << 10;
+
+const NOT_FOUND: &str =
+    "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /statistics/tags[/<TAG>]\n";
+
+/// What the handlers read.
+#[derive(Clone)]
+pub struct AdminState {
+    view: NodeView,
+    process: fn(Instant) -> ProcessUse,
+    tags: Arc<TagBoard>,
+    guard: Arc<Guard>,
+}
+
+impl AdminState {
+    /// The state of a running node; `tags_max` is `limits.tags_max`, `hosts` is `[admin] hosts`.
+    pub(crate) fn of(view: NodeView, tags_max: u32, hosts: &[String]) -> Self {
+        let tags = Arc::new(TagBoard::new(Arc::clone(&view.meters), tags_max));
+        let guard = Arc::new(Guard::new(hosts, Arc::clone(&view.cluster)));
+        Self { view, process: process::read, tags, guard }
+    }
+
+    /// Whom to ask for `/statistics/tags?scope=cluster`: `address:port` of the other members' admin
+    /// listeners, this node's left out. Before that, the request is answered 501.
+    pub fn set_members(&self, addresses: Vec<String>) {
+        self.tags.set_members(addresses);
+    }
+}
+
+/// Opens the admin listener. Errors are the kernel's.
+pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+/// Serves until the future is dropped. Must run inside the control thread's runtime.
+pub async fn serve(listener: TcpListener, state: AdminState) {
+    let listener = AdminListener::new(listener, TIMES);
+    let tags = Arc::clone(&state.tags);
+    tokio::select! {
+        // Ends only on a listener's error, and this listener has none: it retries.
+        _ = axum::serve(listener, router(state)) => {}
+        () = tags.listen() => {}
+    }
+}
+
+fn router(state: AdminState) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics_text))
+        .route("/status", get(status_json))
+        .route("/cluster", get(cluster_json))
+        .route("/cluster/reload", post(cluster_reload))
+        .route("/cluster/resync", post(cluster_resync))
+        .route("/cluster/membership", put(cluster_membership))
+        .route("/statistics/tags", get(all_tags))
+        .route("/statistics/tags/{*tag}", get(one_tag))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .fallback(async || (StatusCode::NOT_FOUND, NOT_FOUND))
+        .layer(from_fn_with_state(Arc::clone(&state.guard), guard))
+        .layer(map_response(close_after))
+        .with_state(state)
+}
+
+/// One request per connection, and nothing of it may be cached.
+async fn close_after(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// 200 while no core has failed: what a supervisor restarts on.
+async fn healthz(State(state): State<AdminState>) -> Response {
+    match state.view.state() {
+        NodeState::Failed => {
+            (StatusCode::SERVICE_UNAVAILABLE, "a core has failed; see the log\n").into_response()
+        }
+        _ => "ok\n".into_response(),
+    }
+}
+
+/// 200 while requests are served: what a load balancer routes on.
+async fn readyz(State(state): State<AdminState>) -> Response {
+    match state.view.state() {
+        NodeState::Serving if state.view.cluster.has_left() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "left its cluster\n").into_response()
+        }
+        NodeState::Serving
+            if state.view.meters.iter().any(|core| core.writes_refused.get() > 0) =>
+        {
+            let told = "takes no writes: chronos cluster status and the log say why\n";
+            (StatusCode::SERVICE_UNAVAILABLE, told).into_response()
+        }
+        NodeState::Serving => "ready\n".into_response(),
+        other => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", other.name())).into_response(),
+    }
+}
+
+async fn metrics_text(State(state): State<AdminState>) -> Response {
+    let tags = state.tags.report();
+    match metrics::render(&state.view, (state.process)(state.view.started), tags) {
+        Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn status_json(State(state): State<AdminState>) -> Response {
+    json_text(&status::render(&state.view, (state.process)(state.view.started)))
+}
+
+async fn cluster_json(State(state): State<AdminState>) -> Response {
+    json_text(&state.view.cluster.render(&state.view.meters))
+}
+
+/// As SIGHUP, but tells how it went.
+async fn cluster_reload(State(state): State<AdminState>) -> Response {
+    ordered(&state, state.view.cluster.reload())
+}
+
+/// As SIGUSR1.
+async fn cluster_resync(State(state): State<AdminState>) -> Response {
+    state.view.cluster.resynchronise();
+    ordered(&state, Ok(()))
+}
+
+async fn cluster_membership(State(state): State<AdminState>, body: Bytes) -> Response {
+    ordered(&state, state.view.cluster.change(&body))
+}
+
+/// The cluster as it is now, or why an order was refused.
+fn ordered(state: &AdminState, result: Result<(), OrderError>) -> Response {
+    match result {
+        Ok(()) => json_text(&state.view.cluster.render(&state.view.meters)),
+        Err(error) => {
+            let status = match &error {
+                OrderError::Wrong(_) => StatusCode::BAD_REQUEST,
+                OrderError::Refused(_) => StatusCode::CONFLICT,
+            };
+            (status, format!("{error}\n")).into_response()
+        }
+    }
+}
+
+fn json_text(document: &serde_json::Value) -> Response {
+    ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
+}
+
+/// Every statistics tag: of this node, or with `?scope=cluster` of all members.
+async fn all_tags(State(state): State<AdminState>, uri: Uri) -> Response {
+    tags_answer(&state, None, &uri).await
+}
+
+/// One statistics tag, percent-encoded in the path; one never seen is 0.
+async fn one_tag(State(state): State<AdminState>, Path(tag): Path<String>, uri: Uri) -> Response {
+    tags_answer(&state, Some(&tag), &uri).await
+}
+
+async fn tags_answer(state: &AdminState, tag: Option<&str>, uri: &Uri) -> Response {
+    match state.tags.document(tag, uri.query().unwrap_or("")).await {
+        Ok(document) => {
+            ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
+        }
+        Err((status, reason)) => (status, format!("{reason}\n")).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::view::{Membership, View};
+    use crate::control::cluster::desk::ClusterDesk;
+    use crate::shard::tag_counts::{TagCounts, TagGroup};
+    use crate::wire::timer_json::Tag;
+    use std::io::{Read, Write};
+
+    /// Serves a view on a free port of a thread of its own.
+    fn served(view: NodeView, times: Times) -> SocketAddr {
+        let (tell, hear) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+                tell.send(listener.local_addr().expect("bound")).expect("the test waits");
+                let process = |_| ProcessUse::default();
+                let state = AdminState { process, ..AdminState::of(view, 1_000, &[]) };
+                let _ = axum::serve(AdminListener::new(listener, times), router(state)).await;
+            });
+        });
+        hear.recv().expect("the server starts")
+    }
+
+    /// Everything that comes back for some bytes.
+    fn answer(address: SocketAddr, request: &[u8]) -> String {
+        let mut stream = std::net::TcpStream::connect(address).expect("connects");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.write_all(request).expect("writes");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn get_path(address: SocketAddr, path: &str) -> String {
+        answer(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+    }
+
+    #[test]
+    fn health_and_readiness_follow_the_node() {
+        let view = NodeView::with_meters(vec![], 1);
+        let address = served(view.clone(), TIMES);
+        let of = |path| get_path(address, path)[9..12].to_string();
+        assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", "200"));
+        let two = Membership {
+            localhost: "a".into(),
+            nodes: vec!["a".into(), "b".into()],
+            ..Membership::default()
+        };
+        let none = Membership { nodes: vec![], ..two.clone() };
+        let member = View::build(None, &two).expect("two members");
+        let left = Arc::new(View::build(Some(&member), &none).expect("none any more"));
+        let mut without = view.clone();
+        without.cluster = Arc::new(ClusterDesk::of(left, None));
+        let alone = served(without, TIMES);
+        assert!(get_path(alone, "/readyz").ends_with("left its cluster\n"));
+        assert_eq!(&get_path(alone, "/healthz")[9..12], "200");
+        for (is_refused, status) in [(1, "503"), (0, "200"), (1, "503")] {
+            view.meters[0].writes_refused.set(is_refused);
+            assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", status));
+        }
+        assert!(get_path(address, "/readyz").contains("takes no writes"));
+        view.set_state(NodeState::Stopping);
+        assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", "503"));
+        assert!(get_path(address, "/readyz").ends_with("stopping\n"));
+        view.set_state(NodeState::Failed);
+        assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("503", "503"));
+    }
+
+    #[test]
+    fn every_answer_ends_its_connection() {
+        let address = served(NodeView::with_meters(vec![], 2), TIMES);
+        let twice =
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+        assert_eq!(answer(address, twice).matches("HTTP/1.1 200").count(), 1);
+        let metrics = get_path(address, "/metrics");
+        assert!(metrics.contains("openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");
+        let status = get_path(address, "/status");
+        let body = status.split_once("\r\n\r\n").expect("a head").1;
+        let document: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(document["per_core"][1]["shard"], 1);
+        let post =
+            answer(address, b"POST /metrics HTTP/1.1\r\nHost: x\r\nX-Chronos-Order: 1\r\n\r\n");
+        assert!(post.starts_with("HTTP/1.1 405"), "{post}");
+        let callback = answer(address, b"POST /cluster/reload HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(callback.starts_with("HTTP/1.1 403"), "{callback}");
+        let rebound = answer(address, b"GET /cluster HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+        assert!(rebound.starts_with("HTTP/1.1 421"), "{rebound}");
+        assert!(get_path(address, "/nothing").starts_with("HTTP/1.1 404"));
+    }
+
+    #[test]
+    fn tags_are_told_by_name() {
+        let view = NodeView::with_meters(vec![], 2);
+        let address = served(view.clone(), TIMES);
+        let body = |path: &str| {
+            let answer = get_path(address, path);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            let body = answer.split_once("\r\n\r\n").expect("a head").1;
+            serde_json::from_str::<serde_json::Value>(body).expect("JSON")
+        };
+        assert_eq!(body("/statistics/tags")["tags"], serde_json::json!({}));
+        for (shard, kinds) in [(0, &["CALL"][..]), (1, &["CALL", "a/b c"])] {
+            let mut counts = TagCounts::new(8, 1);
+            let tags: Vec<_> = kinds.iter().map(|kind| Tag { kind, count: 3 }).collect();
+            counts.enter(TagGroup(0), &tags, crate::ring::now().mono.tick_floor(), || true);
+            assert!(!view.meters[shard].tags.tell(&mut counts));
+        }
+        assert_eq!(body("/statistics/tags")["tags"]["CALL"]["current"], 6);
+        let one = body("/statistics/tags/a%2Fb%20c");
+        assert_eq!((&one["tag"], &one["current"]), (&"a/b c".into(), &3.into()));
+        assert_eq!(body("/statistics/tags/a/b%20c")["current"], 3);
+        let never = body("/statistics/tags/never?scope=node");
+        assert_eq!((&never["current"], &never["scope"]), (&0.into(), &"node".into()));
+        assert_eq!(never["current_5_minutes"]["high"], 0);
+        assert!(get_path(address, "/metrics").contains("chronos_tag_current{tag=\"CALL\"} 6"));
+        assert!(get_path(address, "/statistics/tags?scope=world").starts_with("HTTP/1.1 400"));
+        let alone = get_path(address, "/statistics/tags?scope=cluster");
+        assert!(alone.starts_with("HTTP/1.1 501"), "{alone}");
+    }
+
+    #[test]
+    fn garbage_and_silence_hold_up_nobody() {
+        // None of them ends by itself while this runs.
+        let hour = Duration::from_secs(3_600);
+        let address = served(NodeView::with_meters(vec![], 1), Times { head: hour, life: hour });
+        let silent: Vec<_> = (0..200)
+            .map(|_| {
+                let mut stream = std::net::TcpStream::connect(address).expect("connects");
+                stream.write_all(b"GET /metrics HT").expect("writes");
+                stream
+            })
+            .collect();
+        assert!(get_path(address, "/healthz").starts_with("HTTP/1.1 200"));
+        drop(silent);
+        let short = Duration::from_millis(100);
+        let impatient = served(NodeView::with_meters(vec![], 1), Times { head: short, life: hour });
+        assert_eq!(answer(impatient, b"GET /healthz HTTP/1.1\r\nHost: x\r\n"), "", "cut off");
+        let garbage = answer(address, &[0xff; 4096]);
+        assert!(garbage.is_empty() || garbage.starts_with("HTTP/1.1 400"), "{garbage}");
+        let mut endless = b"GET / HTTP/1.1\r\n".to_vec();
+        endless.extend((0..200).flat_map(|i| format!("h{i}: x\r\n").into_bytes()));
+        endless.extend(b"\r\n");
+        assert!(answer(address, &endless).starts_with("HTTP/1.1 431"));
+        assert!(get_path(address, "/healthz").starts_with("HTTP/1.1 200"));
+    }
+}

@@ -1,0 +1,160 @@
+//! Which requests the admin API takes, until it has tokens: none that a web page makes its
+//! visitor's browser send, and no order in a form that a callback can have.
+//!
+//! A page can lead its own name to the address of a node and ask under that name (DNS rebinding); a
+//! name without a dot is nobody's on the internet. A form and a callback can send a body, but no
+//! header of their choice.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::control::cluster::desk::ClusterDesk;
+
+/// What an order must carry, with any value.
+pub const ORDER_HEADER: &str = "X-Chronos-Order";
+
+/// The names under which the admin API is asked for, beside addresses.
+pub(crate) struct Guard {
+    names: Vec<String>,
+    cluster: Arc<ClusterDesk>,
+}
+
+impl Guard {
+    /// With the names of `[admin] hosts`; this machine's own is added.
+    pub fn new(hosts: &[String], cluster: Arc<ClusterDesk>) -> Self {
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let names = hosts.iter().map(String::as_str).chain([own.trim()]);
+        let names = names.filter(|name| !name.is_empty()).map(|name| host_of(name).to_owned());
+        Self { names: names.collect(), cluster }
+    }
+
+    /// Why a request is not taken: status and text.
+    fn refusal(&self, is_order: bool, headers: &HeaderMap) -> Option<(StatusCode, String)> {
+        if headers.contains_key(ORIGIN) {
+            return Some((StatusCode::FORBIDDEN, "web pages are not served here\n".into()));
+        }
+        for host in headers.get_all(HOST) {
+            let host = host.to_str().unwrap_or("?");
+            if !self.knows(host_of(host)) {
+                let text = format!(
+                    "Host: {host} is no name of this node; use its address, or add the name to \
+                     [admin] hosts\n"
+                );
+                return Some((StatusCode::MISDIRECTED_REQUEST, text));
+            }
+        }
+        let has_order = headers.contains_key(ORDER_HEADER);
+        (is_order && !has_order).then(|| {
+            let text = format!("an order needs the header {ORDER_HEADER}: 1\n");
+            (StatusCode::FORBIDDEN, text)
+        })
+    }
+
+    fn knows(&self, host: &str) -> bool {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let is_address = bare.parse::<Ipv4Addr>().is_ok() || bare.parse::<Ipv6Addr>().is_ok();
+        let is_named = |name: &str| host_of(name).eq_ignore_ascii_case(host);
+        is_address
+            || !host.contains('.')
+            || self.names.iter().any(|name| is_named(name))
+            || self.cluster.names().iter().any(|name| is_named(name))
+    }
+}
+
+/// The host of `host`, `host:port` or `[address]:port`.
+fn host_of(text: &str) -> &str {
+    match text.rsplit_once(':') {
+        Some((host, _)) if host.ends_with(']') || !host.contains(':') => host,
+        _ => text,
+    }
+}
+
+/// Lets a request pass, or answers it.
+pub(crate) async fn guard(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match guard.refusal(!request.method().is_safe(), request.headers()) {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::view::{Membership, View};
+
+    fn guard_of() -> Guard {
+        let membership = Membership {
+            localhost: "10.0.0.1:7253".into(),
+            nodes: vec!["10.0.0.1:7253".into(), "node-2.example:7253".into()],
+            ..Membership::default()
+        };
+        let view = View::build(None, &membership).expect("a good configuration");
+        let cluster = Arc::new(ClusterDesk::of(Arc::new(view), None));
+        Guard::new(&["chronos.example".into()], cluster)
+    }
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in lines {
+            map.append(*name, value.parse().expect("a value"));
+        }
+        map
+    }
+
+    #[test]
+    fn hosts_that_a_page_could_have_are_refused() {
+        let guard = guard_of();
+        let is_taken = |host: &str| guard.refusal(false, &headers(&[("host", host)])).is_none();
+        for host in [
+            "127.0.0.1",
+            "10.9.9.9:7254",
+            "[::1]:7254",
+            "[fd00::1]",
+            "localhost:7254",
+            "LocalHost",
+            "chronos-0:7254",
+            "Chronos.Example:7254",
+            "node-2.example",
+        ] {
+            assert!(is_taken(host), "{host}");
+        }
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux");
+        assert!(is_taken(own.trim()));
+        for host in ["evil.example", "evil.example:7254", "127.0.0.1.evil.example", "a.b", "1.2.3"]
+        {
+            let (status, text) =
+                guard.refusal(false, &headers(&[("host", host)])).expect("refused");
+            assert_eq!(status, StatusCode::MISDIRECTED_REQUEST);
+            assert!(text.contains(host) && text.contains("[admin] hosts"), "{text}");
+        }
+        let two = headers(&[("host", "localhost"), ("host", "evil.example")]);
+        assert!(guard.refusal(false, &two).is_some());
+        assert!(guard.refusal(false, &headers(&[])).is_none(), "HTTP/1.0 has none");
+    }
+
+    #[test]
+    fn pages_are_refused_and_orders_need_their_header() {
+        let guard = guard_of();
+        let status = |is_order, lines: &[(&'static str, &str)]| {
+            guard.refusal(is_order, &headers(lines)).map(|(status, _)| status.as_u16())
+        };
+        let own = ("host", "127.0.0.1:7254");
+        assert_eq!(status(false, &[own, ("origin", "http://127.0.0.1:7254")]), Some(403));
+        assert_eq!(status(false, &[own, ("origin", "null")]), Some(403));
+        assert_eq!(status(true, &[own]), Some(403));
+        assert_eq!(status(true, &[own, ("content-type", "application/json")]), Some(403));
+        assert_eq!(status(true, &[own, ("x-chronos-order", "1")]), None);
+        let page = [own, ("x-chronos-order", "1"), ("origin", "http://evil.example")];
+        assert_eq!(status(true, &page), Some(403));
+    }
+}

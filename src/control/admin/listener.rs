@@ -1,0 +1,266 @@
+//! The connections of the admin API: each is accepted at once, 64 are held at a time, and the
+//! oldest that has not said what it wants gives way to the next. So whoever connects and keeps
+//! silent holds up nobody, least of all the supervisor that asks for `/healthz`.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+/// Connections held at a time. With the HTTP library's read buffer of at most 400 KiB each, hostile
+/// clients hold at most 25 MiB.
+pub(crate) const CONNECTIONS_MAX: usize = 64;
+/// Pause after a failed accept (out of file descriptors), so that the control thread does not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a connection may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// For the head of its request.
+    pub head: Duration,
+    /// For everything.
+    pub life: Duration,
+}
+
+/// Accepts, and lets the oldest go.
+pub(crate) struct AdminListener {
+    listener: TcpListener,
+    times: Times,
+    table: Arc<Mutex<Table>>,
+}
+
+/// The connections held, the oldest first.
+#[derive(Default)]
+struct Table {
+    places: VecDeque<Place>,
+    next: u64,
+}
+
+struct Place {
+    number: u64,
+    /// Its request's head is there.
+    has_asked: bool,
+    /// Dropped with the place: the connection ends.
+    _keep: oneshot::Sender<()>,
+}
+
+impl Table {
+    /// Takes a connection in.
+    fn insert(&mut self) -> (u64, oneshot::Receiver<()>) {
+        while self.places.len() >= CONNECTIONS_MAX {
+            self.let_go();
+        }
+        let (keep, kept) = oneshot::channel();
+        self.next += 1;
+        self.places.push_back(Place { number: self.next, has_asked: false, _keep: keep });
+        (self.next, kept)
+    }
+
+    /// Ends the oldest connection that has not asked yet, or else the oldest.
+    fn let_go(&mut self) {
+        let silent = self.places.iter().position(|place| !place.has_asked);
+        self.places.remove(silent.unwrap_or(0));
+    }
+
+    fn has_asked(&mut self, number: u64) {
+        if let Some(place) = self.places.iter_mut().find(|place| place.number == number) {
+            place.has_asked = true;
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.places.retain(|place| place.number != number);
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    // Every change is one call of the list: a panic leaves nothing half done.
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl AdminListener {
+    pub fn new(listener: TcpListener, times: Times) -> Self {
+        Self { listener, times, table: Arc::default() }
+    }
+}
+
+impl axum::serve::Listener for AdminListener {
+    type Io = AdminStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (AdminStream, SocketAddr) {
+        // Those accepted before are looked at once before the next can push them out.
+        tokio::task::yield_now().await;
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    let (number, kept) = lock(&self.table).insert();
+                    let accepted = Instant::now();
+                    let end = Box::pin(sleep_until(accepted + self.times.head));
+                    let table = Arc::clone(&self.table);
+                    let over = accepted + self.times.life;
+                    let head = HeadEnd::default();
+                    return (AdminStream { stream, number, table, kept, end, over, head }, peer);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the admin listener cannot accept; trying again");
+                    lock(&self.table).let_go();
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// Finds the empty line behind a head, in any portions.
+#[derive(Default)]
+struct HeadEnd {
+    matched: usize,
+}
+
+impl HeadEnd {
+    const MARK: &'static [u8] = b"\r\n\r\n";
+
+    /// Whether the head has ended, with these bytes or before.
+    fn see(&mut self, bytes: &[u8]) -> bool {
+        for &byte in bytes {
+            if self.is_over() {
+                break;
+            }
+            self.matched = match byte {
+                _ if byte == Self::MARK[self.matched] => self.matched + 1,
+                b'\r' => 1,
+                _ => 0,
+            };
+        }
+        self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.matched == Self::MARK.len()
+    }
+}
+
+/// A connection that fails every operation once its time is over or its place is gone.
+pub(crate) struct AdminStream {
+    stream: TcpStream,
+    number: u64,
+    table: Arc<Mutex<Table>>,
+    /// Over when the place is gone.
+    kept: oneshot::Receiver<()>,
+    /// When the head must be there; from then on, when all must be over.
+    end: Pin<Box<Sleep>>,
+    over: Instant,
+    head: HeadEnd,
+}
+
+impl Drop for AdminStream {
+    fn drop(&mut self) {
+        lock(&self.table).remove(self.number);
+    }
+}
+
+impl AdminStream {
+    /// An operation that cannot go on now wakes its task when the connection is to end.
+    fn or_end<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if poll.is_pending() {
+            let is_late = self.end.as_mut().poll(cx).is_ready();
+            if is_late || Pin::new(&mut self.kept).poll(cx).is_ready() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        poll
+    }
+}
+
+impl AsyncRead for AdminStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let poll = Pin::new(&mut self.stream).poll_read(cx, into);
+        if !self.head.is_over() && self.head.see(&into.filled()[before..]) {
+            let (number, over) = (self.number, self.over);
+            lock(&self.table).has_asked(number);
+            self.end.as_mut().reset(over);
+        }
+        self.or_end(cx, poll)
+    }
+}
+
+impl AsyncWrite for AdminStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.or_end(cx, poll)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.stream).poll_flush(cx);
+        self.or_end(cx, poll)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.or_end(cx, poll)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_that_is_silent_goes_first() {
+        let mut table = Table::default();
+        let mut kept: Vec<_> = (0..CONNECTIONS_MAX).map(|_| table.insert()).collect();
+        let is_gone = |one: &mut (u64, oneshot::Receiver<()>)| {
+            one.1.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+        };
+        assert!(!kept.iter_mut().any(is_gone));
+        table.has_asked(kept[0].0);
+        let newest = table.insert();
+        assert!(is_gone(&mut kept[1]) && !is_gone(&mut kept[0]));
+        table.remove(newest.0);
+        table.insert();
+        assert!(!is_gone(&mut kept[2]), "there was room");
+        let others: Vec<u64> = table.places.iter().map(|place| place.number).collect();
+        others.into_iter().for_each(|number| table.has_asked(number));
+        table.insert();
+        assert!(is_gone(&mut kept[0]), "all have asked");
+        assert_eq!(table.places.len(), CONNECTIONS_MAX);
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found_in_any_portions() {
+        let bytes = b"GET / HTTP/1.1\r\nHost: x\r\n\r\r\n\r\n\r\nrest";
+        let end = bytes.len() - b"\r\nrest".len();
+        for cut in 0..bytes.len() {
+            let mut head = HeadEnd::default();
+            assert_eq!(head.see(&bytes[..cut]), cut >= end, "{cut}");
+            assert!(head.see(&bytes[cut..]), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! `/metrics` in the OpenMetrics text format. Names, kinds and help come from the one list of
+//! meters; names end in base units (seconds, bytes) as Prometheus asks, so `_ms` and `_ns` meters
+//! are converted.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::node_view::NodeView;
+use super::process::ProcessUse;
+use crate::control::tags::history::{Report, WindowReport};
+use crate::control::tags::statistics::TagsReport;
+use crate::control::timestamp::board::{ROLES, TimestampBoard, role_name};
+use crate::node::meters::{BUCKETS_US, Histogram};
+
+/// The media type of [`render`]'s text.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How a meter appears in `/metrics`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Exposed {
+    /// The meter's name without its unit.
+    stem: &'static str,
+    /// What stands for the unit.
+    suffix: &'static str,
+    /// Meter units in one exposed unit.
+    divisor: f64,
+}
+
+/// `oldest_overdue_ms` is exposed as `oldest_overdue_seconds`, `cpu_ns` as `cpu_seconds`,
+/// everything else as it is.
+fn exposed(meter: &'static str) -> Exposed {
+    for (unit, divisor) in [("_ms", 1e3), ("_us", 1e6), ("_ns", 1e9)] {
+        if let Some(stem) = meter.strip_suffix(unit) {
+            return Exposed { stem, suffix: "_seconds", divisor };
+        }
+    }
+    Exposed { stem: meter, suffix: "", divisor: 1.0 }
+}
+
+/// Renders every metric. Reads each core's counters with plain loads: no core waits for it.
+pub fn render(
+    view: &NodeView,
+    process: ProcessUse,
+    tags: TagsReport,
+) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("chronos");
+    registry.register_collector(Box::new(Snapshot { view: view.clone(), process, tags }));
+    let mut text = String::with_capacity(16 << 10);
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// One scrape.
+#[derive(Debug)]
+struct Snapshot {
+    view: NodeView,
+    process: ProcessUse,
+    tags: TagsReport,
+}
+
+/// What a family of figures of tags takes from a window.
+type OfWindow = fn(&WindowReport) -> f64;
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        self.encode_meters(&mut encoder)?;
+        self.encode_histogram(
+            &mut encoder,
+            "lateness_seconds",
+            "From the due time to the loop turn that begins the first attempt, per pop",
+            |shard| &self.view.meters[shard].lateness,
+        )?;
+        self.encode_histogram(
+            &mut encoder,
+            "turn_seconds",
+            "Length of loop turns, waiting not counted",
+            |shard| &self.view.meters[shard].turn,
+        )?;
+        self.encode_cluster(&mut encoder)?;
+        self.encode_tags(&mut encoder)?;
+        if let Some(board) = &self.view.timestamps {
+            encode_timestamps(board, &mut encoder)?;
+        }
+        self.encode_process(&mut encoder)
+    }
+}
+
+impl Snapshot {
+    /// One family per meter, one sample per core.
+    fn encode_meters(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let cores: Vec<_> = self.view.meters.iter().map(|meters| meters.list()).collect();
+        let Some(first) = cores.first() else { return Ok(()) };
+        for (index, &(meter, is_counter, help, _)) in first.iter().enumerate() {
+            let Exposed { stem, suffix, divisor } = exposed(meter);
+            let name = format!("{stem}{suffix}");
+            let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
+            let mut family = encoder.encode_descriptor(&name, sentence(help), None, kind)?;
+            for (shard, meters) in cores.iter().enumerate() {
+                let labels = [("core", self.view.core_label(shard).to_string())];
+                let mut sample = family.encode_family(&labels)?;
+                let value = meters[index].3;
+                match (is_counter, divisor == 1.0) {
+                    (true, true) => sample.encode_counter::<NoLabelSet, u64, f64>(&value, None)?,
+                    (true, false) => {
+                        let converted = value as f64 / divisor;
+                        sample.encode_counter::<NoLabelSet, f64, f64>(&converted, None)?;
+                    }
+                    (false, _) => sample.encode_gauge(&(value as f64 / divisor))?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_histogram<'a>(
+        &'a self,
+        encoder: &mut DescriptorEncoder,
+        name: &str,
+        help: &str,
+        histogram: impl Fn(usize) -> &'a Histogram,
+    ) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for shard in 0..self.view.meters.len() {
+            let (counts, sum_us) = histogram(shard).read();
+            // The encoder makes the counts cumulative and writes f64::MAX as +Inf.
+            let bounds = BUCKETS_US.iter().map(|&bound| bound as f64 / 1e6).chain([f64::MAX]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+            let labels = [("core", self.view.core_label(shard).to_string())];
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+                sum_us as f64 / 1e6,
+                counts.iter().sum(),
+                &buckets,
+                None,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn encode_cluster(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let (reloads, failures) = self.view.cluster.reloads();
+        let counters = [
+            ("reloads", "Times that the configuration was read again", reloads),
+            ("reload_failures", "Reloads refused: the old configuration stays", failures),
+        ];
+        let originals = self.view.cluster.originals().counters();
+        for (name, help, value) in counters.into_iter().chain(originals) {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Counter)?
+                .encode_counter::<NoLabelSet, u64, f64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    /// At most 13 samples a tag, of at most `limits.tags_max` tags, and 13 of all others together.
+    fn encode_tags(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let tags = || self.tags.tags.iter().map(|(name, report)| (escaped(name), report));
+        let overflow = &self.tags.overflow;
+        let help = "Sum of a statistics tag's counts over the live timers held as primary";
+        let mut family = encoder.encode_descriptor("tag_current", help, None, MetricType::Gauge)?;
+        for (name, report) in tags() {
+            family.encode_family(&[("tag", name)])?.encode_gauge(&report.current)?;
+        }
+        let help = "Sum of the counts of all tags beyond limits.tags_max";
+        let kind = MetricType::Gauge;
+        encoder
+            .encode_descriptor("tags_overflow_current", help, None, kind)?
+            .encode_gauge(&overflow.current)?;
+        let families: [(&str, &str, OfWindow); 4] = [
+            ("tag_average", "Time-weighted mean of tag_current", |window| window.average),
+            ("tag_variance", "Time-weighted variance of tag_current", |window| window.variance),
+            ("tag_low", "Low water mark of tag_current", |window| window.low as f64),
+            ("tag_high", "High water mark of tag_current", |window| window.high as f64),
+        ];
+        for (name, help, figure) in families {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            let overflow = [(String::new(), overflow)].into_iter();
+            let overflow = overflow.filter(|(_, report)| **report != Report::default());
+            for (tag, report) in tags().chain(overflow) {
+                for (window, figures) in report.windows() {
+                    let labels = [("tag", tag.as_str()), ("window", window)];
+                    family.encode_family(&labels)?.encode_gauge(&figure(figures))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_process(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let process = &self.process;
+        let gauges = [
+            (
+                "process_resident_bytes",
+                "Resident memory of the process",
+                process.resident_bytes as f64,
+            ),
+            (
+                "process_open_files",
+                "Open file descriptors of the process",
+                process.open_files as f64,
+            ),
+            ("uptime_seconds", "Time since the node began to serve", process.uptime.as_secs_f64()),
+        ];
+        for (name, help, value) in gauges {
+            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
+        }
+        let cpu_seconds = process.cpu_ns as f64 / 1e9;
+        encoder
+            .encode_descriptor(
+                "process_cpu_seconds",
+                "User and system time of the process",
+                None,
+                MetricType::Counter,
+            )?
+            .encode_counter::<NoLabelSet, f64, f64>(&cpu_seconds, None)?;
+        encoder
+            .encode_descriptor("build", "Version that runs", None, MetricType::Info)?
+            .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+    }
+}
+
+/// What the keeper of timestamps knows. Figures that make no sense at present are 0.
+fn encode_timestamps(board: &TimestampBoard, encoder: &mut DescriptorEncoder) -> fmt::Result {
+    let figures = board.figures(crate::ring::now());
+    let seconds = |ms: u64| ms as f64 / 1e3;
+    let gauges = [
+        (
+            "timestamp_serving",
+            "Whether timestamps are handed out: 1 or 0",
+            f64::from(u8::from(figures.is_serving)),
+        ),
+        (
+            "timestamp_window_remaining_seconds",
+            "What is left of the stored window",
+            seconds(figures.window_remaining_ms),
+        ),
+        (
+            "timestamp_lease_remaining_seconds",
+            "What is left of the master's lease; 0 with coordination by file, which needs none",
+            seconds(figures.lease_remaining_ms.unwrap_or(0)),
+        ),
+        (
+            "timestamp_ahead_seconds",
+            "How far timestamps are ahead of the wall clock",
+            seconds(figures.ahead_ms),
+        ),
+        (
+            "timestamp_behind_seconds",
+            "How far timestamps are behind the wall clock",
+            seconds(figures.behind_ms),
+        ),
+        (
+            "timestamp_keeper_failed",
+            "Whether the keeper has ended on a broken invariant: 1 or 0",
+            f64::from(u8::from(board.has_ended())),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
+    }
+    let help = "What the server is: 1 for the role that it has";
+    let mut family = encoder.encode_descriptor("timestamp_role", help, None, MetricType::Gauge)?;
+    for role in ROLES {
+        let labels = [("role", role_name(role))];
+        let has_it = f64::from(u8::from(board.role() == role));
+        family.encode_family(&labels)?.encode_gauge(&has_it)?;
+    }
+    for (name, help, count) in board.counters.list() {
+        let name = format!("timestamp_{name}");
+        encoder
+            .encode_descriptor(&name, sentence(help), None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, u64, f64>(&count, None)?;
+    }
+    Ok(())
+}
+
+/// Doc comments begin with a space and end with a full stop; help texts do neither.
+fn sentence(help: &str) -> &str {
+    help.trim().trim_end_matches('.')
+}
+
+/// A label's value in the text format; the encoder writes it as it is.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    fn rendered() -> String {
+        let view = NodeView::with_meters(vec![3, 5], 2);
+        view.meters[0].creates.add(7);
+        view.meters[1].oldest_overdue_ms.set(1_500);
+        view.meters[1].cpu_ns.set(2_500_000_000);
+        for us in [40, 50, 51, 70_000_000] {
+            view.meters[0].lateness.record_us(us);
+        }
+        let process = ProcessUse {
+            resident_bytes: 4096,
+            cpu_ns: 1_000_000_000,
+            open_files: 9,
+            uptime: Duration::from_millis(1_500),
+        };
+        let figures = WindowReport { average: 2.5, variance: 0.25, low: 1, high: 4 };
+        let report = Report { current: 3, last_5_seconds: figures, ..Report::default() };
+        let names = ["CALL", "a\"b\\\n"];
+        let tags = names.map(|name| (name.to_owned(), report)).into();
+        let tags = TagsReport { tags, overflow: Report::default() };
+        render(&view, process, tags).expect("writing to a String cannot fail")
+    }
+
+    /// Names of all families, e.g. `chronos_creates`.
+    fn families(text: &str) -> BTreeSet<&str> {
+        text.lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "))
+            .filter_map(|rest| rest.split(' ').next())
+            .collect()
+    }
+
+    #[test]
+    fn meters_are_exposed_per_core_in_base_units() {
+        let text = rendered();
+        for line in [
+            "# HELP chronos_creates Timers created",
+            "# TYPE chronos_creates counter",
+            "chronos_creates_total{core=\"3\"} 7",
+            "chronos_creates_total{core=\"5\"} 0",
+            "chronos_oldest_overdue_seconds{core=\"5\"} 1.5",
+            "chronos_cpu_seconds_total{core=\"5\"} 2.5",
+            "chronos_process_resident_bytes 4096.0",
+            "chronos_process_cpu_seconds_total 1.0",
+            "chronos_uptime_seconds 1.5",
+            "chronos_tag_current{tag=\"CALL\"} 3",
+            "chronos_tag_current{tag=\"a\\\"b\\\\\\n\"} 3",
+            "chronos_tag_average{tag=\"CALL\",window=\"last_5_seconds\"} 2.5",
+            "chronos_tag_high{tag=\"CALL\",window=\"last_5_seconds\"} 4.0",
+            "chronos_tag_low{tag=\"CALL\",window=\"previous_5_minutes\"} 0.0",
+            "chronos_tags_overflow_current 0",
+            "chronos_timestamp_serving 0.0",
+            "chronos_timestamp_role{role=\"starting\"} 1.0",
+            "chronos_timestamp_role{role=\"master\"} 0.0",
+            "chronos_timestamp_foreign_bounds_total 0",
+            concat!("chronos_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} not in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn histogram_buckets_are_cumulative_and_end_at_infinity() {
+        let text = rendered();
+        for line in [
+            "chronos_lateness_seconds_bucket{le=\"0.00005\",core=\"3\"} 2",
+            "chronos_lateness_seconds_bucket{le=\"0.0001\",core=\"3\"} 3",
+            "chronos_lateness_seconds_bucket{le=\"60.0\",core=\"3\"} 3",
+            "chronos_lateness_seconds_bucket{le=\"+Inf\",core=\"3\"} 4",
+            "chronos_lateness_seconds_count{core=\"3\"} 4",
+            "chronos_lateness_seconds_sum{core=\"3\"} 70.000141",
+            "chronos_turn_seconds_count{core=\"5\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_metric_is_documented_and_no_document_outlives_its_metric() {
+        // The first column of each table of metrics; the table of alarms speaks of them in
+        // expressions.
+        let documented: BTreeSet<&str> = include_str!("../../../docs/metrics.md")
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once("` |").map(|(name, _)| name))
+            .filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+            .collect();
+        let text = rendered();
+        assert_eq!(families(&text), documented);
+    }
+}

@@ -1,0 +1,133 @@
+//! What the control thread knows of a running node: facts that do not change, the meters, and
+//! whether it still serves. Cloned into the admin API, which therefore never needs the node's
+//! handle.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Instant;
+
+#[cfg(test)]
+use crate::cluster::view::View;
+use crate::control::cluster::desk::ClusterDesk;
+use crate::control::timestamp::board::TimestampBoard;
+use crate::node::NodeHandle;
+use crate::node::meters::CoreMeters;
+
+/// Life of the node as the admin API tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum NodeState {
+    /// Every core serves.
+    Serving = 0,
+    /// An orderly stop has begun.
+    Stopping = 1,
+    /// A core ended without having been asked to.
+    Failed = 2,
+}
+
+impl NodeState {
+    /// One word for `/status` and `/readyz`.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeState::Serving => "serving",
+            NodeState::Stopping => "stopping",
+            NodeState::Failed => "failed",
+        }
+    }
+}
+
+/// The node as seen from outside its cores.
+#[derive(Clone, Debug)]
+pub struct NodeView {
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Cores pinned to, in shard order; empty when not pinned.
+    pub cores: Vec<usize>,
+    /// `uname -r`.
+    pub kernel_release: String,
+    /// Kernel features in use.
+    pub kernel_features: Vec<&'static str>,
+    /// One per core, written by the cores.
+    pub meters: Arc<[CoreMeters]>,
+    /// When the node had started.
+    pub started: Instant,
+    /// The cluster, and what may be asked of it.
+    pub cluster: Arc<ClusterDesk>,
+    /// Timestamps, if they are served.
+    pub timestamps: Option<Arc<TimestampBoard>>,
+    state: Arc<AtomicU8>,
+}
+
+impl NodeView {
+    /// The view of a node that has just started.
+    pub fn of(node: &NodeHandle) -> Self {
+        Self {
+            address: node.address,
+            cores: node.cores.clone(),
+            kernel_release: node.kernel.release.clone(),
+            kernel_features: node.kernel.features.clone(),
+            meters: Arc::clone(&node.meters),
+            started: Instant::now(),
+            cluster: Arc::new(ClusterDesk::of(node.view.clone(), Some(node.commander()))),
+            timestamps: None,
+            state: Arc::default(),
+        }
+    }
+
+    /// A view without a node, for tests of what is made from it.
+    #[cfg(test)]
+    pub fn with_meters(cores: Vec<usize>, shards: usize) -> Self {
+        Self {
+            address: SocketAddr::from(([127, 0, 0, 1], 7253)),
+            cores,
+            kernel_release: "6.1.0".into(),
+            kernel_features: vec!["buffer rings"],
+            meters: (0..shards).map(|_| CoreMeters::default()).collect(),
+            started: Instant::now(),
+            cluster: Arc::new(ClusterDesk::of(Arc::new(View::alone("127.0.0.1:7253")), None)),
+            timestamps: Some(Arc::new(TimestampBoard::new(Arc::default(), "file"))),
+            state: Arc::default(),
+        }
+    }
+
+    /// Whether the node serves, stops or has failed.
+    pub fn state(&self) -> NodeState {
+        match self.state.load(Ordering::Relaxed) {
+            0 => NodeState::Serving,
+            1 => NodeState::Stopping,
+            _ => NodeState::Failed,
+        }
+    }
+
+    /// Says so to every clone. A failure is never taken back by a stop that follows it.
+    pub fn set_state(&self, state: NodeState) {
+        self.state.fetch_max(state as u8, Ordering::Relaxed);
+    }
+
+    /// The label of a shard's meters: the core it is pinned to, or its index when not pinned.
+    pub fn core_label(&self, shard: usize) -> usize {
+        self.cores.get(shard).copied().unwrap_or(shard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_outlives_the_stop_that_follows() {
+        let view = NodeView::with_meters(vec![], 1);
+        let clone = view.clone();
+        assert_eq!(clone.state(), NodeState::Serving);
+        view.set_state(NodeState::Failed);
+        view.set_state(NodeState::Stopping);
+        assert_eq!(clone.state(), NodeState::Failed);
+    }
+
+    #[test]
+    fn labels_are_cores_when_pinned_and_shards_otherwise() {
+        assert_eq!(NodeView::with_meters(vec![4, 2], 2).core_label(1), 2);
+        assert_eq!(NodeView::with_meters(vec![], 2).core_label(1), 1);
+    }
+}

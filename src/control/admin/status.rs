@@ -1,0 +1,101 @@
+//! `/status`: everything about the node that is not hot, as one JSON document for people and
+//! scripts.
+
+use serde_json::{Map, Value, json};
+
+use super::node_view::NodeView;
+use super::process::ProcessUse;
+use crate::node::meters::{BUCKETS_US, CoreMeters, Histogram};
+
+/// Renders the document. Meters keep their own names and units here; durations of histograms are in
+/// microseconds.
+pub fn render(view: &NodeView, process: ProcessUse) -> Value {
+    let lists: Vec<_> = view.meters.iter().map(CoreMeters::list).collect();
+    let mut totals: Map<String, Value> = Map::new();
+    for list in &lists {
+        for &(name, _, _, value) in list {
+            let before = totals.get(name).and_then(Value::as_u64).unwrap_or(0);
+            let total =
+                if is_extreme(name) { before.max(value) } else { before.wrapping_add(value) };
+            totals.insert(name.into(), total.into());
+        }
+    }
+    let per_core: Vec<Value> =
+        (0..lists.len()).map(|shard| core_of(view, shard, &lists[shard])).collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "state": view.state().name(),
+        "uptime_ms": process.uptime.as_millis() as u64,
+        "address": view.address.to_string(),
+        "shards": view.meters.len(),
+        "cores": view.cores,
+        "pinned": !view.cores.is_empty(),
+        "kernel": { "release": view.kernel_release, "features": view.kernel_features },
+        "process": {
+            "resident_bytes": process.resident_bytes,
+            "cpu_ns": process.cpu_ns,
+            "open_files": process.open_files,
+        },
+        "cluster": view.cluster.render(&view.meters),
+        "timestamp": view.timestamps.as_ref().map(|board| board.render(crate::ring::now())),
+        "totals": totals,
+        "per_core": per_core,
+    })
+}
+
+/// Whether the node's figure is the largest of its cores instead of their sum.
+fn is_extreme(name: &str) -> bool {
+    let extremes =
+        ["oldest_overdue_ms", "clocks_apart_ms", "clock_refused", "writes_refused", "node_full"];
+    name.ends_with("_max") || extremes.contains(&name)
+}
+
+fn core_of(view: &NodeView, shard: usize, list: &[(&str, bool, &str, u64)]) -> Value {
+    let mut core: Map<String, Value> =
+        list.iter().map(|&(name, _, _, value)| (name.to_string(), value.into())).collect();
+    core.insert("shard".into(), shard.into());
+    core.insert("core".into(), view.core_label(shard).into());
+    core.insert("lateness".into(), histogram(&view.meters[shard].lateness));
+    core.insert("turn".into(), histogram(&view.meters[shard].turn));
+    core.into()
+}
+
+/// Only buckets that hold something; `le_us` is null for the one above the last bound.
+fn histogram(histogram: &Histogram) -> Value {
+    let (counts, sum_us) = histogram.read();
+    let buckets: Vec<Value> = counts
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+        .map(|(index, count)| json!({ "le_us": BUCKETS_US.get(index), "count": count }))
+        .collect();
+    json!({ "count": counts.iter().sum::<u64>(), "sum_us": sum_us, "buckets": buckets })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_sums_and_extremes_over_cores() {
+        let view = NodeView::with_meters(vec![2, 3], 2);
+        for (shard, n) in [(0, 5), (1, 3)] {
+            view.meters[shard].timers.set(n);
+            view.meters[shard].oldest_overdue_ms.set(n);
+            view.meters[shard].mesh_depth_max.set(n);
+        }
+        view.meters[1].lateness.record_us(120);
+        view.meters[1].lateness.record_us(90_000_000);
+        let status = render(&view, ProcessUse::default());
+        assert_eq!(status["totals"]["timers"], 8);
+        assert_eq!(status["totals"]["oldest_overdue_ms"], 5);
+        assert_eq!(status["totals"]["mesh_depth_max"], 5);
+        assert_eq!(status["per_core"][1]["core"], 3);
+        assert_eq!(status["per_core"][1]["timers"], 3);
+        let buckets = json!([{ "le_us": 200, "count": 1 }, { "le_us": null, "count": 1 }]);
+        assert_eq!(status["per_core"][1]["lateness"]["buckets"], buckets);
+        assert_eq!(status["state"], "serving");
+        assert_eq!(status["shards"], 2);
+    }
+}

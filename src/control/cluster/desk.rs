@@ -1,0 +1,529 @@
+//! The cluster as the admin API shows it, and the orders that it takes: reload, resynchronise,
+//! change the members. What a configuration means is decided by [`View::build`]; what is done about
+//! it, by the cores.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::membership_file::{Lists, MembershipFile};
+use crate::base::ids::PeerIndex;
+use crate::cluster::detector::Liveness;
+use crate::cluster::view::{Membership, PeerKind, View};
+use crate::control::originals::reader::Progress;
+use crate::node::commands::{Command, Commander};
+use crate::node::meters::{CoreMeters, Meter};
+
+/// Reads the configuration again, gives the cores what it says, and returns the view that they were
+/// given; or says what is wrong with it, and nothing has changed.
+pub type Reload = Box<dyn Fn() -> Result<Arc<View>, String> + Send + Sync>;
+
+/// Why an order is not carried out; the text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    /// The request makes no sense: 400.
+    #[error("{0}")]
+    Wrong(String),
+    /// It does, but not here and now: 409.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What only the configuration knows of the cluster.
+pub struct Source {
+    /// Where the members are written.
+    pub file: MembershipFile,
+    /// Admin listeners of other members, for `chronos cluster`.
+    pub admin_addresses: Vec<String>,
+    /// What SIGHUP does.
+    pub reload: Reload,
+    /// What SIGUSR1 does besides what the cores do: asks nodes that only answer.
+    pub resynchronise: Box<dyn Fn() + Send + Sync>,
+    /// What was read from nodes that only answer.
+    pub originals: Box<dyn Fn() -> Progress + Send + Sync>,
+}
+
+/// What the control thread knows of the cluster.
+pub struct ClusterDesk {
+    commander: Option<Commander>,
+    source: OnceLock<Source>,
+    state: Mutex<State>,
+}
+
+struct State {
+    view: Arc<View>,
+    reloads: u64,
+    reload_failures: u64,
+    /// The text and when; gone after a reload that succeeded.
+    reload_error: Option<(String, Instant)>,
+}
+
+impl fmt::Debug for ClusterDesk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterDesk").finish_non_exhaustive()
+    }
+}
+
+/// The body of `PUT /cluster/membership`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    nodes: Vec<String>,
+    #[serde(default)]
+    joining: Vec<String>,
+    #[serde(default)]
+    leaving: Vec<String>,
+    /// What the members must be now, lest two operators undo each other's work.
+    expected: Option<NamedLists>,
+}
+
+/// Three lists as JSON has them. None at all: this node alone.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedLists {
+    nodes: Vec<String>,
+    #[serde(default)]
+    joining: Vec<String>,
+    #[serde(default)]
+    leaving: Vec<String>,
+}
+
+impl ClusterDesk {
+    /// The desk of a node that has just started; without a commander, of no node.
+    pub fn of(view: Arc<View>, commander: Option<Commander>) -> Self {
+        let state = State { view, reloads: 0, reload_failures: 0, reload_error: None };
+        Self { commander, source: OnceLock::new(), state: Mutex::new(state) }
+    }
+
+    /// Says where the members come from; until then, and without it, nothing can be reloaded or
+    /// changed. Only the first call counts.
+    pub fn connect(&self, source: Source) {
+        // A second source would be a second owner of the configuration.
+        let _ = self.source.set(source);
+    }
+
+    /// Reads the configuration again, as SIGHUP does. How it went is kept for `/cluster`.
+    pub fn reload(&self) -> Result<(), OrderError> {
+        let source = self.source()?;
+        let result = (source.reload)();
+        let mut state = self.state();
+        match result {
+            Ok(view) => {
+                state.view = view;
+                state.reloads += 1;
+                state.reload_error = None;
+                Ok(())
+            }
+            Err(error) => {
+                state.reload_failures += 1;
+                state.reload_error = Some((error.clone(), Instant::now()));
+                Err(OrderError::Refused(format!("the configuration stays as it was: {error}")))
+            }
+        }
+    }
+
+    /// Has every core compare its timers with those who are to hold them, as SIGUSR1 does.
+    pub fn resynchronise(&self) {
+        if let Some(commander) = &self.commander {
+            commander.command(&Command::Resynchronise);
+        }
+        if let Some(source) = self.source.get() {
+            (source.resynchronise)();
+        }
+    }
+
+    /// Whether this node was taken out of its cluster and refuses requests.
+    pub fn has_left(&self) -> bool {
+        self.state().view.has_left()
+    }
+
+    /// Names of the nodes and of admin listeners, as they are configured.
+    pub fn names(&self) -> Vec<String> {
+        let view = Arc::clone(&self.state().view);
+        let nodes = view.peers().iter().map(|peer| peer.name.clone());
+        let source = self.source.get();
+        nodes.chain(source.iter().flat_map(|source| source.admin_addresses.clone())).collect()
+    }
+
+    /// What was read from original nodes so far.
+    pub fn originals(&self) -> Progress {
+        self.source.get().map_or_else(Progress::default, |source| (source.originals)())
+    }
+
+    /// Reloads that succeeded, and that did not.
+    pub fn reloads(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.reloads, state.reload_failures)
+    }
+
+    /// Other members, written into the file that the present ones came from, then reloaded. When
+    /// the reload fails, the file is as before.
+    pub fn change(&self, body: &[u8]) -> Result<(), OrderError> {
+        let change: Change = serde_json::from_slice(body).map_err(|error| {
+            OrderError::Wrong(format!(
+                "the members are no JSON of the form {{\"nodes\": [\"host:port\", ...], \
+                 \"joining\": [...], \"leaving\": [...]}}: {error}"
+            ))
+        })?;
+        let (view, held) = {
+            let state = self.state();
+            (state.view.clone(), lists_of(&state.view))
+        };
+        if change.expected.is_some_and(|lists| !is_same(&lists.lists(), &held)) {
+            return Err(OrderError::Refused(format!(
+                "the members have changed meanwhile: {}. Another procedure may be under way; look \
+                 with chronos cluster status",
+                told(&held)
+            )));
+        }
+        let wanted = [change.nodes, change.joining, change.leaving];
+        check(&view, &wanted)?;
+        let source = self.source()?;
+        let former = source.file.write(&wanted);
+        let former = former.map_err(|error| OrderError::Refused(error.to_string()))?;
+        let reloaded = self.reload().and_then(|()| {
+            let now = lists_of(&self.state().view);
+            if is_same(&now, &alone_or(&wanted, &view)) {
+                return Ok(());
+            }
+            Err(OrderError::Refused(format!(
+                "the members were written and are not what the node has read: {}. Something \
+                 overrides the file (a variable CHRONOS_CLUSTER_...?); remove that",
+                told(&now)
+            )))
+        });
+        if reloaded.is_err() {
+            let restored = source.file.restore(&former);
+            restored.map_err(|error| OrderError::Refused(error.to_string()))?;
+            // What the file said before has been valid once; if it is no more, that is told, too.
+            let _ = self.reload();
+        }
+        reloaded
+    }
+
+    /// The document of `GET /cluster`.
+    pub fn render(&self, meters: &[CoreMeters]) -> Value {
+        let state = self.state();
+        let view = &state.view;
+        let [nodes, joining, leaving] = lists_of(view);
+        let (members, sites) = (members_of(view, meters), sites_of(view, meters));
+        let reload_error = state
+            .reload_error
+            .as_ref()
+            .map(|(text, at)| json!({ "text": text, "seconds_ago": at.elapsed().as_secs() }));
+        let source = self.source.get();
+        json!({
+            "name": view.name_of(view.own()),
+            "site": view.name_of_site(view.local_site()),
+            "view_id": view.id().to_string(),
+            "membership": { "nodes": nodes, "joining": joining, "leaving": leaving },
+            "members": members,
+            "sites": sites,
+            "resynchronisation": self.progress(view, meters),
+            "timers": sum(meters, |core| &core.timers),
+            "is_full": sum(meters, |core| &core.node_full) > 0,
+            "timers_lacking": sum(meters, |core| &core.timers_lacking),
+            "clock": {
+                "is_refused": sum(meters, |core| &core.clock_refused) > 0,
+                "apart_ms": meters.iter().map(|core| core.clocks_apart_ms.get()).max(),
+            },
+            "peers_unproven": sum(meters, |core| &core.peer_unproven),
+            "reloads": state.reloads,
+            "reload_failures": state.reload_failures,
+            "reload_error": reload_error,
+            "admin_addresses": source.map_or(&[][..], |source| &source.admin_addresses),
+        })
+    }
+
+    /// How far the walks of all cores are. A core that has not begun yet counts as running; so do
+    /// offers without an answer, except while somebody is dead who will not answer.
+    fn progress(&self, view: &View, meters: &[CoreMeters]) -> Value {
+        let is_obeyed = self.commander.as_ref().is_none_or(|commander| commander.is_obeyed(meters));
+        let held = sum(meters, |core| &core.timers) + sum(meters, |core| &core.tombstones);
+        let mut members = view.new_nodes().union(view.old_nodes()).iter();
+        let is_anybody_dead = members.any(|peer| believed(meters, peer) == Some(Liveness::Dead));
+        let offers = sum(meters, |core| &core.offers_waiting);
+        let is_walking = meters.iter().any(|core| core.walks.get() > 0);
+        let walking = meters.iter().filter(|core| core.walks.get() > 0);
+        let left: u64 = walking
+            .map(|core| {
+                let held = core.timers.get() + core.tombstones.get();
+                held.saturating_sub(core.walk_seen.get())
+            })
+            .sum();
+        let originals = self.originals();
+        let is_offering = offers > 0 && !is_anybody_dead;
+        json!({
+            "is_running": !is_obeyed || is_walking || is_offering || originals.is_busy,
+            "originals": originals.render(),
+            "seen": if is_obeyed { held - left.min(held) } else { 0 },
+            "total": held,
+            "misplaced": sum(meters, |core| &core.timers_misplaced),
+            "moved": sum(meters, |core| &core.timers_moved),
+        })
+    }
+
+    fn source(&self) -> Result<&Source, OrderError> {
+        self.source.get().ok_or_else(|| {
+            OrderError::Refused("this node has no configuration that could be read again".into())
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is one assignment: a panic leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NamedLists {
+    fn lists(self) -> Lists {
+        [self.nodes, self.joining, self.leaving]
+    }
+}
+
+/// The lists that a view means. A node alone stands under the nodes, although no file says so.
+fn lists_of(view: &View) -> Lists {
+    let (new, old) = (view.new_nodes(), view.old_nodes());
+    [new.intersection(old), new.minus(old), old.minus(new)]
+        .map(|set| set.iter().map(|peer| view.name_of(peer).to_owned()).collect())
+}
+
+fn alone_or(wanted: &Lists, view: &View) -> Lists {
+    if wanted.iter().all(Vec::is_empty) {
+        return [vec![view.name_of(view.own()).to_owned()], vec![], vec![]];
+    }
+    wanted.clone()
+}
+
+/// Whether the same nodes are in the same lists; their order means nothing.
+fn is_same(a: &Lists, b: &Lists) -> bool {
+    let sorted = |list: &Vec<String>| {
+        let mut list = list.clone();
+        list.sort();
+        list
+    };
+    a.iter().map(sorted).eq(b.iter().map(sorted))
+}
+
+fn told([nodes, joining, leaving]: &Lists) -> String {
+    let mut text = format!("nodes {}", nodes.join(" "));
+    for (role, list) in [("joining", joining), ("leaving", leaving)] {
+        if !list.is_empty() {
+            text += &format!(", {role} {}", list.join(" "));
+        }
+    }
+    text
+}
+
+fn check(view: &View, [nodes, joining, leaving]: &Lists) -> Result<(), OrderError> {
+    let membership = Membership {
+        localhost: view.name_of(view.own()).to_owned(),
+        nodes: nodes.clone(),
+        joining: joining.clone(),
+        leaving: leaving.clone(),
+        ..Membership::default()
+    };
+    View::build(Some(view), &membership)
+        .map(|_| ())
+        .map_err(|error| OrderError::Wrong(error.to_string()))
+}
+
+fn members_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {
+    let (new, old) = (view.new_nodes(), view.old_nodes());
+    let role = |peer| match (old.contains(peer), new.contains(peer)) {
+        (true, true) => "staying",
+        (false, _) => "joining",
+        (true, false) => "leaving",
+    };
+    let all = new.union(old).iter();
+    all.map(|peer| {
+        let liveness = if peer == view.own() { "self" } else { word(believed(meters, peer)) };
+        json!({
+            "name": view.name_of(peer),
+            "role": role(peer),
+            "liveness": liveness,
+            "kept_bytes": kept_bytes(meters, peer),
+        })
+    })
+    .collect()
+}
+
+fn sites_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {
+    let all = view.connected_sites().iter();
+    all.map(|peer| {
+        let site = &view.peers()[peer.index()];
+        assert!(matches!(site.kind, PeerKind::Site(_)), "the view says so");
+        json!({
+            "name": site.name,
+            "address": view.addresses_of(peer).collect::<Vec<_>>().join(","),
+            "liveness": word(believed(meters, peer)),
+            "kept_bytes": kept_bytes(meters, peer),
+        })
+    })
+    .collect()
+}
+
+/// Alive or dead if all cores believe it, suspected if they disagree; `None`: no core has told.
+fn believed(meters: &[CoreMeters], peer: PeerIndex) -> Option<Liveness> {
+    let mut cores = meters.iter().map(|core| core.beliefs.get(peer).map(|(liveness, _)| liveness));
+    let first = cores.next()??;
+    let is_agreed = cores.all(|other| other == Some(first));
+    Some(if is_agreed { first } else { Liveness::Suspect })
+}
+
+fn word(liveness: Option<Liveness>) -> &'static str {
+    match liveness {
+        Some(Liveness::Alive) => "alive",
+        Some(Liveness::Suspect) => "suspect",
+        Some(Liveness::Dead) => "dead",
+        None => "unknown",
+    }
+}
+
+fn kept_bytes(meters: &[CoreMeters], peer: PeerIndex) -> u64 {
+    meters.iter().map(|core| core.kept_bytes[peer.index()].get()).sum()
+}
+
+fn sum(meters: &[CoreMeters], meter: impl Fn(&CoreMeters) -> &Meter) -> u64 {
+    meters.iter().map(|core| meter(core).get()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::effects::Dialect;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    const OWN: &str = "127.0.0.1:7253";
+
+    /// Reads the three lists as simply as can be: what the file says becomes the view.
+    fn reload_from(path: PathBuf) -> Reload {
+        Box::new(move || {
+            let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+            let document: toml::Table = text.parse().map_err(|_| "no TOML".to_owned())?;
+            let cluster = document.get("cluster").and_then(|section| section.as_table());
+            let list = |key: &str| -> Vec<String> {
+                let list = cluster.and_then(|cluster| cluster.get(key)?.as_array());
+                let names = list.into_iter().flatten();
+                names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+            };
+            if text.contains("broken = true") {
+                return Err("line 9: broken".into());
+            }
+            let membership = Membership {
+                localhost: OWN.into(),
+                nodes: list("nodes"),
+                joining: list("joining"),
+                leaving: list("leaving"),
+                ..Membership::default()
+            };
+            let view = View::build(None, &membership).map_err(|error| error.to_string())?;
+            Ok(Arc::new(view))
+        })
+    }
+
+    fn desk(path: &Path) -> ClusterDesk {
+        let desk = ClusterDesk::of(Arc::new(View::alone(OWN)), None);
+        desk.connect(Source {
+            file: MembershipFile::Toml(path.to_owned()),
+            admin_addresses: vec!["127.0.0.1:7254".into()],
+            reload: reload_from(path.to_owned()),
+            resynchronise: Box::new(|| {}),
+            originals: Box::new(Progress::default),
+        });
+        desk
+    }
+
+    fn put(desk: &ClusterDesk, body: &str) -> Result<(), String> {
+        desk.change(body.as_bytes()).map_err(|error| match error {
+            OrderError::Wrong(text) => format!("400 {text}"),
+            OrderError::Refused(text) => format!("409 {text}"),
+        })
+    }
+
+    #[test]
+    fn members_change_in_file_and_view_together() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("chronos.toml");
+        fs::write(&path, "# mine\n").expect("written");
+        let desk = desk(&path);
+        let during = r#"{"nodes":["127.0.0.1:7253"],"joining":["b:1"],
+            "expected":{"nodes":["127.0.0.1:7253"]}}"#;
+        put(&desk, during).expect("fine");
+        let shown = desk.render(&[CoreMeters::default()]);
+        assert_eq!(shown["membership"]["joining"], json!(["b:1"]));
+        assert_eq!(shown["members"][0]["liveness"], "self");
+        assert_eq!(shown["members"][1]["role"], "joining");
+        assert_eq!(shown["members"][1]["liveness"], "unknown");
+        assert_eq!(desk.reloads(), (1, 0));
+        let refused = put(&desk, during).expect_err("others are there now");
+        assert!(refused.starts_with("409 the members have changed meanwhile"), "{refused}");
+        put(&desk, r#"{"nodes":[]}"#).expect("alone");
+        assert_eq!(desk.render(&[])["membership"]["nodes"], json!([OWN]));
+        assert!(fs::read_to_string(&path).expect("there").starts_with("# mine"));
+    }
+
+    #[test]
+    fn wrong_members_change_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("chronos.toml");
+        fs::write(&path, "").expect("written");
+        let desk = desk(&path);
+        for (body, told) in [
+            ("{", "400 the members are no JSON"),
+            (r#"{"nodes":["a"],"node":[]}"#, "400 the members are no JSON"),
+            (r#"{"joining":["a"]}"#, "400 the members are no JSON"),
+            (r#"{"nodes":["a:1"]}"#, "400 this node is"),
+            (r#"{"nodes":["127.0.0.1:7253","127.0.0.1:7253"]}"#, "400 \"127.0.0.1:7253\" is l"),
+            (r#"{"nodes":["127.0.0.1:7253"],"joining":["a b"]}"#, "400 \"a b\" is no address"),
+            (r#"{"nodes":["127.0.0.1:7253"],"joining":["a\nb"]}"#, "400 \"a\\nb\" is no address"),
+        ] {
+            let refused = put(&desk, body).expect_err(body);
+            assert!(refused.starts_with(told), "{body}: {refused}");
+        }
+        assert_eq!(fs::read_to_string(&path).expect("there"), "");
+    }
+
+    #[test]
+    fn a_reload_that_fails_puts_the_file_back_and_is_shown() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("chronos.toml");
+        fs::write(&path, "broken = true\n").expect("written");
+        let desk = desk(&path);
+        let body = r#"{"nodes":["127.0.0.1:7253","b:1"]}"#;
+        let refused = put(&desk, body).expect_err("the file is broken");
+        assert!(refused.contains("stays as it was: line 9: broken"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).expect("there"), "broken = true\n");
+        let shown = desk.render(&[]);
+        assert_eq!(shown["reload_error"]["text"], "line 9: broken");
+        assert_eq!(shown["membership"]["nodes"], json!([OWN]));
+        fs::write(&path, "").expect("written");
+        desk.reload().expect("repaired");
+        assert_eq!(desk.render(&[])["reload_error"], Value::Null);
+        assert_eq!(desk.reloads().0, 1);
+        assert!(put(&ClusterDesk::of(Arc::new(View::alone(OWN)), None), body).is_err());
+    }
+
+    #[test]
+    fn a_peer_is_what_all_cores_believe() {
+        let cores = [CoreMeters::default(), CoreMeters::default()];
+        let peer = PeerIndex(1);
+        let say = |core: usize, liveness| cores[core].beliefs.set(peer, liveness, Dialect::Frames);
+        assert_eq!(believed(&cores, peer), None);
+        say(0, Liveness::Alive);
+        assert_eq!(believed(&cores, peer), Some(Liveness::Suspect));
+        say(1, Liveness::Alive);
+        assert_eq!(believed(&cores, peer), Some(Liveness::Alive));
+        say(0, Liveness::Dead);
+        assert_eq!(believed(&cores, peer), Some(Liveness::Suspect));
+        say(1, Liveness::Dead);
+        assert_eq!(believed(&cores, peer), Some(Liveness::Dead));
+        cores[0].kept_bytes[1].set(3);
+        cores[1].kept_bytes[1].set(4);
+        assert_eq!(kept_bytes(&cores, peer), 7);
+    }
+}

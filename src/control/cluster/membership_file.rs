@@ -1,0 +1,379 @@
+//! Writes the members of the cluster into the file that they came from, and changes nothing else in
+//! it: comments, other keys and their order stay. Decides nothing: what is written was checked
+//! before.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use toml_edit::{Array, DocumentMut, Item, Table, Value};
+
+use crate::control::config::error::CONFIG_BYTES_MAX;
+
+/// The keys of the three lists in `[cluster]` of a TOML file.
+const TOML_KEYS: [&str; 3] = ["nodes", "joining", "leaving"];
+/// The same in the file of an original node (compat section 2).
+const INI_KEYS: [&str; 3] = ["node", "joining", "leaving"];
+const SECTION: &str = "cluster";
+
+/// The three lists, in this order: nodes that stay, that join, that leave.
+pub type Lists = [Vec<String>; 3];
+
+/// Where this node has its members from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MembershipFile {
+    /// The configuration file.
+    Toml(PathBuf),
+    /// The cluster file of an original node. One that is missing is made.
+    Ini(PathBuf),
+    /// No file that could be written; the text says why, and what to do.
+    None(String),
+}
+
+/// Why the members cannot be written. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum MembershipFileError {
+    /// There is nothing to write to.
+    #[error("{0}")]
+    NoFile(String),
+    /// The file cannot be read or replaced.
+    #[error(
+        "{file}: {source}. The node's user must be able to write the file and its folder; or edit \
+         [cluster] there by hand and send SIGHUP"
+    )]
+    Io {
+        /// Its path.
+        file: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The file is not what the node once read.
+    #[error("{file}: {reason}. Repair the file by hand, then send SIGHUP")]
+    Content {
+        /// Its path.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl MembershipFile {
+    /// Writes the lists; returns the text that was there before, for [`MembershipFile::restore`].
+    pub fn write(&self, lists: &Lists) -> Result<String, MembershipFileError> {
+        let path = self.path()?;
+        let former = self.read(path)?;
+        let edited = match self {
+            MembershipFile::Toml(_) => edit_toml(&former, lists),
+            _ => Ok(edit_ini(&former, lists)),
+        };
+        let text = edited.map_err(|reason| MembershipFileError::Content {
+            file: path.display().to_string(),
+            reason,
+        })?;
+        replace(path, &text).map_err(|source| failed(path, source))?;
+        Ok(former)
+    }
+
+    /// Puts a former text back.
+    pub fn restore(&self, text: &str) -> Result<(), MembershipFileError> {
+        let path = self.path()?;
+        replace(path, text).map_err(|source| failed(path, source))
+    }
+
+    fn path(&self) -> Result<&Path, MembershipFileError> {
+        match self {
+            MembershipFile::Toml(path) | MembershipFile::Ini(path) => Ok(path),
+            MembershipFile::None(reason) => Err(MembershipFileError::NoFile(reason.clone())),
+        }
+    }
+
+    fn read(&self, path: &Path) -> Result<String, MembershipFileError> {
+        let file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && matches!(self, MembershipFile::Ini(_)) =>
+            {
+                return Ok(String::new());
+            }
+            Err(error) => return Err(failed(path, error)),
+        };
+        let mut text = String::new();
+        file.take(CONFIG_BYTES_MAX as u64 + 1)
+            .read_to_string(&mut text)
+            .map_err(|error| failed(path, error))?;
+        if text.len() > CONFIG_BYTES_MAX {
+            return Err(MembershipFileError::Content {
+                file: path.display().to_string(),
+                reason: format!("larger than {CONFIG_BYTES_MAX} bytes"),
+            });
+        }
+        Ok(text)
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> MembershipFileError {
+    MembershipFileError::Io { file: path.display().to_string(), source }
+}
+
+/// Replaces a file as a whole, so that whoever reads it, also after a loss of power, finds the old
+/// text or the new one. A link stays one; permissions stay. The file written aside is made here:
+/// what has its name is taken away first, and where somebody is quicker nothing is written.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".new");
+    let written = (|| {
+        match fs::remove_file(&aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::File::options().write(true).create_new(true).open(&aside)?;
+        if let Ok(former) = fs::metadata(&path) {
+            file.set_permissions(former.permissions())?;
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&aside, &path)
+    })();
+    if written.is_err() {
+        // The first error is told; what lies aside is taken away next time.
+        let _ = fs::remove_file(&aside);
+        return written;
+    }
+    fs::File::open(folder)?.sync_all()
+}
+
+fn edit_toml(text: &str, lists: &Lists) -> Result<String, String> {
+    let mut document: DocumentMut =
+        text.parse().map_err(|error: toml_edit::TomlError| error.message().replace('\n', ", "))?;
+    if !document.contains_key(SECTION) {
+        // Comments at the end stay where they are: before the section that follows them now.
+        let end = document.trailing().as_str().unwrap_or_default();
+        let mut table = Table::new();
+        table.decor_mut().set_prefix(format!("{end}{}", if text.is_empty() { "" } else { "\n" }));
+        document.set_trailing("");
+        document.insert(SECTION, Item::Table(table));
+    }
+    let cluster = document.get_mut(SECTION).expect("there, or inserted just now");
+    let cluster = cluster.as_table_like_mut().ok_or("[cluster] is no table")?;
+    for (key, wanted) in TOML_KEYS.into_iter().zip(lists) {
+        match cluster.get_mut(key).and_then(Item::as_array_mut) {
+            Some(array) => edit_array(array, wanted),
+            None if wanted.is_empty() => {
+                cluster.remove(key);
+            }
+            None => {
+                cluster.insert(key, Item::Value(wanted.iter().collect::<Array>().into()));
+            }
+        }
+    }
+    Ok(document.to_string())
+}
+
+/// Elements that stay keep the space and the comments around them: a comment on the line of an
+/// element is its own, and so are the lines above it.
+fn edit_array(array: &mut Array, wanted: &[String]) {
+    let ends_open = array.trailing_comma();
+    let after = array.trailing().as_str().unwrap_or_default().to_owned();
+    let mut spaces: Vec<String> = array.iter().map(space_before).collect();
+    spaces.push(after);
+    // What follows an element on its line belongs to it, and is parsed as space of the next.
+    let (mut tails, heads): (Vec<_>, Vec<_>) = spaces.iter().map(|space| cut(space)).unzip();
+    let opener = tails.remove(0);
+    let held = array.iter().map(|value| value.as_str().map(str::to_owned));
+    let held: Vec<_> = held.zip(heads.iter().copied().zip(tails)).collect();
+    let indent = held.last().map(|(_, (head, _))| head.rfind('\n').map_or(" ", |at| &head[at..]));
+    let mut edited = Array::new();
+    let mut former_tail = opener;
+    for name in wanted {
+        let known = held.iter().find(|(held, _)| held.as_deref() == Some(name));
+        let unknown =
+            if edited.is_empty() && indent == Some(" ") { "" } else { indent.unwrap_or("") };
+        let (head, tail) = known.map_or((unknown, ""), |(_, around)| *around);
+        let mut value = Value::from(name);
+        value.decor_mut().set_prefix(format!("{former_tail}{head}"));
+        edited.push_formatted(value);
+        former_tail = tail;
+    }
+    let closer = heads.last().copied().unwrap_or_default();
+    edited.set_trailing(format!("{former_tail}{closer}"));
+    edited.set_trailing_comma(ends_open && !wanted.is_empty());
+    *edited.decor_mut() = array.decor().clone();
+    *array = edited;
+}
+
+fn space_before(value: &Value) -> String {
+    let prefix = value.decor().prefix().and_then(|prefix| prefix.as_str());
+    prefix.unwrap_or_default().to_owned()
+}
+
+/// What still stands on the line before, and the rest.
+fn cut(space: &str) -> (&str, &str) {
+    space.find('\n').map_or(("", space), |at| space.split_at(at))
+}
+
+fn edit_ini(text: &str, lists: &Lists) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if !lines.iter().any(|line| section_of(line) == Some(SECTION)) {
+        lines.push(format!("[{SECTION}]"));
+    }
+    for (key, wanted) in INI_KEYS.into_iter().zip(lists) {
+        edit_ini_list(&mut lines, key, wanted);
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Lines of the key that stay keep their place and comments; the others go, new ones follow the
+/// last of the key, or of the keys before it.
+fn edit_ini_list(lines: &mut Vec<String>, key: &str, wanted: &[String]) {
+    let held = |lines: &[String]| -> Vec<(usize, String)> {
+        let listed = keyed_lines(lines).filter(|(_, found, _)| *found == key);
+        listed.map(|(at, _, value)| (at, value.to_owned())).collect()
+    };
+    let mut left = wanted.to_vec();
+    let mut gone = Vec::new();
+    for (at, value) in held(lines) {
+        match left.iter().position(|name| *name == value) {
+            Some(place) => {
+                left.remove(place);
+            }
+            None => gone.push(at),
+        }
+    }
+    let stays = held(lines).into_iter().filter(|(at, _)| !gone.contains(at)).map(|(_, name)| name);
+    if !stays.chain(left.iter().cloned()).eq(wanted.iter().cloned()) {
+        gone = held(lines).into_iter().map(|(at, _)| at).collect();
+        left = wanted.to_vec();
+    }
+    let at = |lines: &[String]| {
+        let before = INI_KEYS.iter().position(|known| *known == key).expect("one of the three");
+        let known = |found: &str| found == "localhost" || INI_KEYS[..=before].contains(&found);
+        let last = keyed_lines(lines).filter(|(_, found, _)| known(found)).map(|(at, ..)| at).max();
+        let head = lines.iter().position(|line| section_of(line) == Some(SECTION));
+        1 + last.or(head).expect("the section was found or made")
+    };
+    let place = at(lines);
+    for name in left.into_iter().rev() {
+        lines.insert(place, format!("{key} = {name}"));
+    }
+    // Those that go stand before the place, if at all: their numbers have not changed.
+    for at in gone.into_iter().rev() {
+        lines.remove(at);
+    }
+}
+
+/// Lines of the section that set a key: where, the key, the value.
+fn keyed_lines(lines: &[String]) -> impl Iterator<Item = (usize, &str, &str)> {
+    let mut is_inside = false;
+    lines.iter().enumerate().filter_map(move |(at, line)| {
+        if let Some(section) = section_of(line) {
+            is_inside = section == SECTION;
+            return None;
+        }
+        let (key, value) = line.split('#').next().unwrap_or_default().split_once('=')?;
+        is_inside.then(|| (at, key.trim(), value.trim()))
+    })
+}
+
+fn section_of(line: &str) -> Option<&str> {
+    line.trim().strip_prefix('[')?.split_once(']').map(|(name, _)| name.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn lists(nodes: &str, joining: &str, leaving: &str) -> Lists {
+        [names(nodes), names(joining), names(leaving)]
+    }
+
+    #[test]
+    fn only_the_lists_of_a_toml_file_change() {
+        let text = "# ours\n[node]\nlisten = \"a:1\" # here\n\n[cluster]\nnodes = [\n    \"a:1\", \
+                    # first\n    \"b:1\",\n]\nacknowledge = \"first\" # fast\n\n[log]\nlevel = \
+                    \"warn\"\n";
+        let during = edit_toml(text, &lists("a:1 b:1", "c:1", "")).expect("TOML");
+        let expected = text.replace("fast\n", "fast\njoining = [\"c:1\"]\n");
+        assert_eq!(during, expected);
+        let after = edit_toml(&during, &lists("a:1 b:1 c:1", "", "")).expect("TOML");
+        assert!(after.contains("\"a:1\", # first\n    \"b:1\",\n    \"c:1\",\n]"), "{after}");
+        assert!(after.contains("joining = []"), "{after}");
+        let back = edit_toml(&after, &lists("a:1", "", "b:1 c:1")).expect("TOML");
+        assert!(back.contains("nodes = [\n    \"a:1\", # first"), "{back}");
+        assert!(back.contains("leaving = [\"b:1\", \"c:1\"]"), "{back}");
+        for kept in ["# ours", "# here", "# fast", "level = \"warn\""] {
+            assert!(back.contains(kept), "{kept} is gone:\n{back}");
+        }
+        let turned = edit_toml(text, &lists("b:1 a:1", "", "")).expect("TOML");
+        assert!(turned.contains("\n    \"b:1\",\n    \"a:1\", # first\n]"), "{turned}");
+    }
+
+    #[test]
+    fn a_toml_file_without_the_section_gets_it() {
+        let text = "[node]\npin = false\n";
+        let edited = edit_toml(text, &lists("a:1", "b:1", "")).expect("TOML");
+        let cluster = "\n[cluster]\nnodes = [\"a:1\"]\njoining = [\"b:1\"]\n";
+        assert_eq!(edited, format!("{text}{cluster}"));
+        assert!(edit_toml("[node", &lists("a:1", "", "")).is_err());
+        assert!(edit_toml("cluster = 1", &lists("a:1", "", "")).is_err());
+    }
+
+    #[test]
+    fn only_the_lists_of_an_ini_file_change() {
+        let text = "# ours\n[cluster]\nlocalhost = a\nnode = a # first\nnode = b\n\n[sites]\n\
+                    node = no member\n";
+        let during = edit_ini(text, &lists("a b", "c d", ""));
+        assert_eq!(during, text.replace("node = b\n", "node = b\njoining = c\njoining = d\n"));
+        assert_eq!(edit_ini(&during, &lists("a b", "", "")), text);
+        let leaving = edit_ini(text, &lists("b", "", "a"));
+        let expected = text.replace("node = a # first\nnode = b", "node = b\nleaving = a");
+        assert_eq!(leaving, expected);
+        let turned = edit_ini(text, &lists("b a", "", ""));
+        assert_eq!(turned, text.replace("node = a # first\nnode = b", "node = b\nnode = a"));
+        let none = edit_ini(text, &lists("", "", ""));
+        assert_eq!(none, text.replace("node = a # first\nnode = b\n", ""));
+        assert_eq!(edit_ini("", &lists("a", "b", "")), "[cluster]\nnode = a\njoining = b\n");
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_can_be_put_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("chronos.toml");
+        let text = "[cluster]\nnodes = [\"a:1\"]\n";
+        fs::write(&path, text).expect("written");
+        let file = MembershipFile::Toml(path.clone());
+        let former = file.write(&lists("a:1 b:1", "", "")).expect("writable");
+        assert_eq!(former, text);
+        assert_eq!(fs::read_to_string(&path).expect("there").matches("b:1").count(), 1);
+        file.restore(&former).expect("writable");
+        assert_eq!(fs::read_to_string(&path).expect("there"), text);
+        let entries = fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(entries, 1, "nothing is left beside it");
+        // A link laid in its way leads nowhere, and permissions stay.
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "precious").expect("written");
+        let aside = folder.path().join("chronos.toml.new");
+        std::os::unix::fs::symlink(&precious, &aside).expect("a link");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("ours");
+        file.write(&lists("a:1 c:1", "", "")).expect("writable");
+        assert_eq!(fs::read_to_string(&precious).expect("there"), "precious");
+        let written = fs::symlink_metadata(&path).expect("there");
+        assert!(written.is_file() && written.permissions().mode() & 0o777 == 0o640);
+        assert!(!aside.exists() && fs::read_to_string(&path).expect("there").contains("c:1"));
+        fs::remove_file(&precious).expect("there");
+        let gone = MembershipFile::Toml(folder.path().join("none.toml"));
+        let error = gone.write(&lists("a", "", "")).expect_err("no file").to_string();
+        assert!(error.contains("none.toml") && error.contains("SIGHUP"), "{error}");
+        let nowhere = MembershipFile::None("give a file with --config".into());
+        assert!(nowhere.write(&lists("a", "", "")).is_err());
+    }
+}

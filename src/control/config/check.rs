@@ -1,0 +1,201 @@
+//! Checks across keys: values that are fine alone and cannot hold together. Each conflict names
+//! every value that takes part, where it came from, and the way out.
+
+use std::collections::HashSet;
+
+use super::load::{Config, Problem};
+use super::timestamp;
+use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
+
+/// Every conflict of a configuration whose single values are fine.
+pub fn check(config: &Config) -> Vec<Problem> {
+    let mut conflicts = Vec::new();
+    check_cores(config, &mut conflicts);
+    check_limits(config, &mut conflicts);
+    check_addresses(config, &mut conflicts);
+    check_cluster(config, &mut conflicts);
+    timestamp::check(config, &mut conflicts);
+    conflicts.into_iter().map(Problem::Conflict).collect()
+}
+
+fn check_cores(config: &Config, conflicts: &mut Vec<String>) {
+    let cores = || config.describe("node", "cores");
+    let shards = || config.describe("node", "shards");
+    let pin = || config.describe("node", "pin");
+    if let Some(named) = &config.node.cores {
+        let mut seen = HashSet::new();
+        if let Some(twice) = named.iter().find(|core| !seen.insert(**core)) {
+            conflicts.push(format!("[node] cores names core {twice} twice; name each core once"));
+        }
+        if config.node.shards.is_some() {
+            conflicts.push(format!(
+                "{} and {} exclude each other: cores gives one shard per core; leave one of them \
+                 out",
+                cores(),
+                shards()
+            ));
+        } else if !config.node.pin {
+            conflicts.push(format!(
+                "{} needs pinning, but {}; leave one of them out, or use shards for unpinned \
+                 shards",
+                cores(),
+                pin()
+            ));
+        }
+    }
+    if config.node.shards.is_some() && config.node.pin {
+        conflicts.push(format!(
+            "{} needs {}; add --no-pin, or choose cores instead",
+            shards(),
+            "[node] pin = false"
+        ));
+    }
+}
+
+fn check_limits(config: &Config, conflicts: &mut Vec<String>) {
+    let limits = &config.node.limits;
+    if limits.opaque_bytes_max > limits.body_bytes_max {
+        conflicts.push(format!(
+            "{} is above {}: opaque data is part of the body; lower the first or raise the second",
+            config.describe("limits", "opaque_bytes_max"),
+            config.describe("limits", "body_bytes_max")
+        ));
+    }
+    let largest_request = u64::from(limits.body_bytes_max) + u64::from(limits.header_bytes_max);
+    if limits.partial_bytes_per_core_max < largest_request {
+        conflicts.push(format!(
+            "{} is below the largest request of {largest_request} bytes ({} + {}), which could \
+             never be received; \
+             raise it",
+            config.describe("limits", "partial_bytes_per_core_max"),
+            config.describe("limits", "body_bytes_max"),
+            config.describe("limits", "header_bytes_max")
+        ));
+    }
+    if limits.opaque_bytes_max > OPAQUE_TOLD_BYTES_MAX && !config.membership.nodes.is_empty() {
+        conflicts.push(format!(
+            "{} is above {OPAQUE_TOLD_BYTES_MAX} bytes, the most that is told between the nodes of \
+             a cluster; lower it",
+            config.describe("limits", "opaque_bytes_max")
+        ));
+    }
+    let callbacks = &config.node.callbacks;
+    if callbacks.retry_first_ms > callbacks.retry_max_ms {
+        conflicts.push(format!(
+            "{} is above {}; lower the first or raise the second",
+            config.describe("callbacks", "retry_first_ms"),
+            config.describe("callbacks", "retry_max_ms")
+        ));
+    }
+}
+
+fn check_addresses(config: &Config, conflicts: &mut Vec<String>) {
+    let (clients, admin) = (config.node.listen, config.admin.listen);
+    let overlap = clients.ip() == admin.ip()
+        || (clients.ip().is_unspecified() || admin.ip().is_unspecified());
+    let are_open = config.admin.enabled && config.node.serves_timers;
+    if are_open && clients.port() != 0 && clients.port() == admin.port() && overlap {
+        conflicts.push(format!(
+            "{} and {} take the same port; give one of them another port, or switch the admin API \
+             off with --admin off",
+            config.describe("node", "listen"),
+            config.describe("admin", "listen")
+        ));
+    }
+}
+
+fn check_cluster(config: &Config, conflicts: &mut Vec<String>) {
+    let limits = &config.node.cluster;
+    let mut below = |low: (&str, u64), high: (&str, u64), reason: &str| {
+        if low.1 >= high.1 {
+            conflicts.push(format!(
+                "{} is not below {}: {reason}; lower the first or raise the second",
+                config.describe("cluster", low.0),
+                config.describe("cluster", high.0)
+            ));
+        }
+    };
+    let heartbeat = ("heartbeat_ms", limits.heartbeat_ms);
+    let suspect = ("suspect_after_ms", limits.suspect_after_ms);
+    let dead = ("dead_after_ms", limits.dead_after_ms);
+    below(heartbeat, suspect, "a peer that is well would be suspected between two signs of life");
+    below(suspect, dead, "a peer is suspected before it is declared dead");
+    if limits.link_window_bytes > limits.link_bytes_max {
+        conflicts.push(format!(
+            "{} is above {}: what is under way is kept; lower the first or raise the second",
+            config.describe("cluster", "link_window_bytes"),
+            config.describe("cluster", "link_bytes_max")
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::control::config::load::parse_config;
+
+    /// The text of the one conflict in a configuration.
+    fn conflict(text: &str) -> String {
+        let error = parse_config(text, "c.toml").expect_err(text);
+        assert_eq!(error.problems.len(), 1, "{error}");
+        assert_eq!(error.problems[0].code(), "conflict");
+        error.to_string()
+    }
+
+    #[test]
+    fn cores_shards_and_pinning_go_together_or_say_why_not() {
+        assert!(conflict("[node]\ncores = [0, 1, 0]").contains("names core 0 twice"));
+        assert!(conflict("[node]\nshards = 4").contains("[node] shards = 4 (c.toml:2)"));
+        assert!(conflict("[node]\ncores = [0]\npin = false").contains("needs pinning"));
+        let both = conflict("[node]\ncores = [0]\nshards = 2\npin = false");
+        assert!(both.contains("exclude each other"), "{both}");
+        assert!(parse_config("[node]\nshards = 16\npin = false", "c.toml").is_ok());
+        assert!(parse_config("[node]\ncores = [1, 0]", "c.toml").is_ok());
+        assert!(parse_config("[node]\npin = false", "c.toml").is_ok());
+    }
+
+    #[test]
+    fn limits_that_contradict_each_other_are_refused() {
+        let opaque = conflict("[limits]\nopaque_bytes_max = 2_000_000");
+        assert!(opaque.contains("body_bytes_max = 1_048_576 (default)"), "{opaque}");
+        let body = "[limits]\nbody_bytes_max = 8_000_000\nopaque_bytes_max";
+        assert!(parse_config(&format!("{body} = 7_000_000"), "c.toml").is_ok());
+        let nodes = "[cluster]\nlocalhost = 'a:1'\nnodes = ['a:1', 'b:1']\n";
+        let told = conflict(&format!("{nodes}{body} = 2_097_152"));
+        assert!(told.contains("the most that is told between the nodes"), "{told}");
+        assert!(parse_config(&format!("{nodes}{body} = 1_900_000"), "c.toml").is_ok());
+        assert!(conflict("[limits]\npartial_bytes_per_core_max = 70_000").contains("1064960"));
+        assert!(conflict("[callbacks]\nretry_first_ms = 6_000").contains("retry_max_ms = 5_000"));
+    }
+
+    #[test]
+    fn admin_and_clients_never_share_a_port() {
+        assert!(conflict("[admin]\nlisten = \"127.0.0.1:7253\"").contains("--admin off"));
+        assert!(conflict("[node]\nlisten = \"0.0.0.0:7254\"").contains("same port"));
+        let off = "[node]\nlisten = \"0.0.0.0:7254\"\n[admin]\nenabled = false";
+        assert!(parse_config(off, "c.toml").is_ok());
+        let free = "[node]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"";
+        assert!(parse_config(free, "c.toml").is_ok());
+    }
+
+    #[test]
+    fn silence_grows_from_heartbeat_to_death() {
+        assert!(conflict("[cluster]\nheartbeat_ms = 1_000").contains("would be suspected"));
+        let dead = conflict("[cluster]\ndead_after_ms = 1_000");
+        assert!(dead.contains("[cluster] suspect_after_ms = 1_000 (default)"), "{dead}");
+        assert!(conflict("[cluster]\nlink_bytes_max = 65_536").contains("link_window_bytes"));
+    }
+
+    #[test]
+    fn members_that_are_no_cluster_are_refused() {
+        let stranger = conflict("[cluster]\nlocalhost = 'a:1'\nnodes = ['b:1']");
+        assert!(stranger.contains("no list has that address"), "{stranger}");
+        assert!(conflict("[cluster]\nnodes = ['127.0.0.1:7253', 'b', 'b']").contains("twice"));
+        assert!(conflict("[sites]\nremote = ['site1=b']").contains("named twice"));
+        let good = "[cluster]\nlocalhost = 'a:1'\nnodes = ['a:1', 'b:1']\n[sites]\n\
+                    local = 'x'\nremote = ['y=c:1']\nreplicate_across = true";
+        let membership = parse_config(good, "c.toml").expect("fine").node.membership;
+        let membership = membership.expect("always one");
+        assert_eq!(membership.remote_sites, [("y".to_owned(), "c:1".to_owned())]);
+        assert!(membership.replicate_across_sites);
+    }
+}

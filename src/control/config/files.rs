@@ -1,0 +1,191 @@
+//! Where the configuration is read from, again and again: once at start, and once for each SIGHUP.
+//! The only reader of configuration files; judges nothing that is in them.
+
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::load::{CONFIG_BYTES_MAX, ConfigError, Loaded, Problem, Sources, load};
+use super::secret_file;
+use crate::control::cluster::membership_file::MembershipFile;
+
+/// Files of an existing deployment, where no flag names others (compat section 2).
+pub const LOCAL_FILE: &str = "/etc/chronos/chronos.conf";
+const CLUSTER_FILE: &str = "/etc/chronos/chronos_cluster.conf";
+const SHARED_FILE: &str = "/etc/chronos/chronos_shared.conf";
+
+/// The INI files of an existing deployment; those left out are at their defaults under `/etc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IniFiles {
+    /// This node alone: addresses, identity, log.
+    pub local: Option<PathBuf>,
+    /// The members of the site.
+    pub cluster: Option<PathBuf>,
+    /// What is the same on all nodes: sites.
+    pub shared: Option<PathBuf>,
+}
+
+/// Everything that the configuration comes from.
+#[derive(Clone, Debug, Default)]
+pub struct ConfigFiles {
+    toml: Option<PathBuf>,
+    /// In the order in which they are read, and whether a flag named them.
+    ini: Option<Vec<(PathBuf, bool)>>,
+    environment: Vec<(String, String)>,
+    flags: Vec<((&'static str, &'static str), String)>,
+    timestamps_alone: bool,
+    /// Files that were there once: a missing one means defaults at a start, and a mistake later.
+    seen: BTreeSet<PathBuf>,
+}
+
+impl ConfigFiles {
+    /// Nothing is read yet. Paths are made absolute, so that they mean the same in a daemon.
+    pub fn new(
+        toml: Option<&Path>,
+        ini: Option<&IniFiles>,
+        environment: Vec<(String, String)>,
+        flags: Vec<((&'static str, &'static str), String)>,
+    ) -> Self {
+        // An error means an empty path; it will be told when it is opened.
+        let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let ini = ini.map(|IniFiles { local, cluster, shared }| {
+            let files = [(local, LOCAL_FILE), (shared, SHARED_FILE), (cluster, CLUSTER_FILE)];
+            let one = |(named, default): (&Option<PathBuf>, &str)| match named {
+                Some(path) => (whole(path), true),
+                None => (PathBuf::from(default), false),
+            };
+            files.map(one).to_vec()
+        });
+        let (timestamps_alone, seen) = (false, BTreeSet::new());
+        Self { toml: toml.map(whole), ini, environment, flags, timestamps_alone, seen }
+    }
+
+    /// The same for a process that serves timestamps and no timers.
+    pub fn timestamps_alone(self) -> Self {
+        Self { timestamps_alone: true, ..self }
+    }
+
+    /// Whether there is any file that could have changed.
+    pub fn is_empty(&self) -> bool {
+        self.toml.is_none() && self.ini.is_none()
+    }
+
+    /// The file that says who the members are, to be written when they change: that of the original
+    /// service, if this is one of its deployments.
+    pub fn members(&self) -> MembershipFile {
+        let cluster = self.ini.iter().flatten().next_back();
+        match (cluster, &self.toml) {
+            (Some((path, _)), _) => MembershipFile::Ini(path.clone()),
+            (None, Some(path)) => MembershipFile::Toml(path.clone()),
+            (None, None) => MembershipFile::None(
+                "this node has no file that members could be written into; start it with --config"
+                    .into(),
+            ),
+        }
+    }
+
+    /// Their names, for people.
+    pub fn names(&self) -> String {
+        let ini = self.ini.iter().flatten().map(|(path, _)| path);
+        let names: Vec<_> = self.toml.iter().chain(ini).map(|p| p.display().to_string()).collect();
+        if names.is_empty() { "no file".into() } else { names.join(", ") }
+    }
+
+    /// Reads all of them and puts the configuration together.
+    pub fn load(&mut self) -> Result<Loaded, ConfigError> {
+        let mut missing = Vec::new();
+        let file = match &self.toml {
+            Some(path) => Some((path.display().to_string(), read_file(path)?)),
+            None => None,
+        };
+        let mut ini = self.ini.as_ref().map(|_| Vec::new());
+        let mut seen = BTreeSet::new();
+        for (path, is_named) in self.ini.iter().flatten() {
+            let name = path.display().to_string();
+            match std::fs::metadata(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    if self.seen.contains(path) {
+                        let reason = "it was there at the start and is gone".into();
+                        return Err(Problem::Unreadable { file: name, reason }.into());
+                    }
+                    if *is_named {
+                        missing.push(format!("{name}: no such file; its defaults hold"));
+                    }
+                }
+                _ => {
+                    let text = read_file(path)?;
+                    ini.get_or_insert_default().push((name, text));
+                    seen.insert(path.clone());
+                }
+            }
+        }
+        let sources = Sources {
+            file,
+            ini,
+            environment: self.environment.clone(),
+            flags: self.flags.clone(),
+            timestamps_alone: self.timestamps_alone,
+        };
+        let mut loaded = load(&sources)?;
+        let config = &mut loaded.config;
+        let timestamp = &mut config.timestamp;
+        let passwords = &mut timestamp.zookeeper_password_file;
+        for path in [&mut timestamp.file, passwords, &mut config.secret_file] {
+            // A daemon works in another folder. An error means an empty path, which stays so.
+            if let Ok(whole) = std::path::absolute(&*path) {
+                *path = whole.display().to_string();
+            }
+        }
+        if !config.secret_file.is_empty() {
+            let secrets = secret_file::read(Path::new(&config.secret_file));
+            config.node.guard.secrets = Some(Arc::new(secrets.map_err(Problem::Secret)?));
+        }
+        self.seen.append(&mut seen);
+        loaded.warnings.splice(0..0, missing);
+        Ok(loaded)
+    }
+}
+
+/// The text of a file; reads at most one byte more than a configuration may have.
+fn read_file(path: &Path) -> Result<String, Problem> {
+    let file = path.display().to_string();
+    let unreadable = |reason: String| Problem::Unreadable { file: file.clone(), reason };
+    let opened = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    let mut bytes = Vec::new();
+    opened
+        .take(CONFIG_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() > CONFIG_BYTES_MAX {
+        return Err(Problem::TooLarge { file });
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        unreadable(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(folder: &Path) -> ConfigFiles {
+        let named = |name: &str| Some(folder.join(name));
+        let ini = IniFiles { local: named("l"), cluster: named("c"), shared: named("s") };
+        ConfigFiles::new(None, Some(&ini), Vec::new(), Vec::new())
+    }
+
+    #[test]
+    fn a_missing_file_means_defaults_until_it_has_been_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut files = files(folder.path());
+        assert_eq!(files.load().expect("defaults").warnings.len(), 3);
+        let cluster = folder.path().join("c");
+        std::fs::write(&cluster, "[cluster]\nlocalhost = a\n").expect("written");
+        let loaded = files.load().expect("read");
+        assert_eq!((loaded.config.node.name.as_str(), loaded.warnings.len()), ("a", 2));
+        std::fs::remove_file(&cluster).expect("there");
+        let error = files.load().expect_err("a cluster does not vanish with its file");
+        assert!(error.to_string().contains("is gone"), "{error}");
+    }
+}

@@ -1,0 +1,624 @@
+//! The one table of configuration keys. Parser, suggestions, ranges, environment variables,
+//! `--print-config`, `tuning/reference.toml` and the help of the flags are all made from it;
+//! defaults come from the settings' own `Default`. Nothing about a key may be written down anywhere
+//! else.
+
+use std::fmt;
+
+use super::load::Config;
+use super::timestamp::{Authentication, Coordination};
+use super::value::{Kind, Value};
+use crate::base::limits::{
+    Acknowledge, HOSTS_PER_CORE_MAX, INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN,
+};
+
+/// One section of the file: `[name]`, and what it is for.
+#[derive(Debug)]
+pub struct Section {
+    /// As written between the brackets.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+}
+
+/// Every section, in the order in which they are printed.
+pub const SECTIONS: [Section; 8] = [
+    Section { name: "node", help: "Where this node listens and what it runs on." },
+    Section { name: "limits", help: "Bounds; at each, requests are refused with 503, 413 or 431." },
+    Section { name: "callbacks", help: "How callbacks are made, retried and given up." },
+    Section {
+        name: "cluster",
+        help: "The nodes of this site, read again on SIGHUP, and how they watch each other.",
+    },
+    Section { name: "sites", help: "Other sites that hold the same timers, read again on SIGHUP." },
+    Section {
+        name: "timestamp",
+        help: "Strictly increasing timestamps, beside timers or alone (chronos timestamp serve).",
+    },
+    Section { name: "admin", help: "Health, metrics and status, for operators only." },
+    Section { name: "log", help: "Logs go to standard error, those of a daemon to a file." },
+];
+
+/// One key.
+pub struct Key {
+    /// The section that it stands in.
+    pub section: &'static str,
+    /// Its name; the unit of a number comes last.
+    pub name: &'static str,
+    /// What it accepts.
+    pub kind: Kind,
+    /// The flag that overrides it, if there is one.
+    pub flag: Option<&'static str>,
+    /// What it does, for the reader of the reference file and of `--help`.
+    pub help: &'static str,
+    /// Reads the setting.
+    pub get: fn(&Config) -> Value,
+    /// Writes the setting; `Value` must come from [`Key::kind`].
+    pub set: fn(&mut Config, &Value),
+}
+
+impl Key {
+    /// The variable that overrides it, e.g. `CHRONOS_LIMITS_TIMERS_MAX`.
+    pub fn variable(&self) -> String {
+        format!("CHRONOS_{}_{}", self.section, self.name).to_ascii_uppercase()
+    }
+}
+
+/// Writes `[section] name`.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}] {}", self.section, self.name)
+    }
+}
+
+macro_rules! integer {
+    (
+        $section:literal, $name:ident in $($path:ident).+: $type:ty,
+        $min:expr, $max:expr, $unit:literal, $help:literal
+    ) => {
+        Key {
+            section: $section,
+            name: stringify!($name),
+            kind: Kind::Integer { min: $min, max: $max, unit: $unit },
+            flag: None,
+            help: $help,
+            get: |config| Value::Integer(u64::from(config.$($path).+.$name)),
+            set: |config, value| {
+                config.$($path).+.$name =
+                    <$type>::try_from(value.integer()).expect("the key's range fits its field")
+            },
+        }
+    };
+}
+
+macro_rules! limit {
+    ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
+        integer!("limits", $name in node.limits: $type, $min, $max, $unit, $help)
+    };
+}
+
+macro_rules! cluster {
+    ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
+        integer!("cluster", $name in node.cluster: $type, $min, $max, $unit, $help)
+    };
+}
+
+macro_rules! timestamp {
+    ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
+        integer!("timestamp", $name in timestamp: $type, $min, $max, $unit, $help)
+    };
+    (text $name:ident, $help:literal) => {
+        Key {
+            section: "timestamp",
+            name: stringify!($name),
+            kind: Kind::Text { bytes_max: 4_096 },
+            flag: None,
+            help: $help,
+            get: |config| Value::Text(config.timestamp.$name.clone()),
+            set: |config, value| config.timestamp.$name = value.text().into(),
+        }
+    };
+}
+
+/// A list of the cluster's file.
+macro_rules! members {
+    ($name:ident, $help:literal) => {
+        Key {
+            section: "cluster",
+            name: stringify!($name),
+            kind: Kind::Names,
+            flag: None,
+            help: $help,
+            get: |config| Value::Texts(config.membership.$name.clone()),
+            set: |config, value| config.membership.$name = value.texts().to_vec(),
+        }
+    };
+}
+
+macro_rules! callback {
+    ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
+        integer!("callbacks", $name in node.callbacks: $type, $min, $max, $unit, $help)
+    };
+}
+
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+
+/// Every key, in the order of the reference file.
+pub static KEYS: [Key; 76] = [
+    Key {
+        section: "node",
+        name: "listen",
+        kind: Kind::Address,
+        flag: Some("--listen"),
+        help: "Where clients connect. Port 0 takes a free port and logs it.",
+        get: |config| Value::Address(config.node.listen),
+        set: |config, value| config.node.listen = value.address(),
+    },
+    Key {
+        section: "node",
+        name: "cores",
+        kind: Kind::Cores,
+        flag: Some("--cores"),
+        help: "CPU cores to run on, one pinned thread and one shard each. \"all\": every core that \
+               the process may use.",
+        get: |config| Value::Cores(config.node.cores.clone()),
+        set: |config, value| config.node.cores = value.cores(),
+    },
+    Key {
+        section: "node",
+        name: "shards",
+        kind: Kind::Integer { min: 0, max: SHARDS_MAX as u64, unit: "shards" },
+        flag: Some("--shards"),
+        help: "Shards when not one per core, for tests; needs pin = false. 0: one per core.",
+        get: |config| Value::Integer(config.node.shards.unwrap_or(0).into()),
+        set: |config, value| {
+            let shards = u16::try_from(value.integer()).expect("the key's range fits its field");
+            config.node.shards = (shards > 0).then_some(shards);
+        },
+    },
+    Key {
+        section: "node",
+        name: "pin",
+        kind: Kind::Boolean,
+        flag: Some("--no-pin"),
+        help: "Whether each thread stays on its own core.",
+        get: |config| Value::Boolean(config.node.pin),
+        set: |config, value| config.node.pin = value.boolean(),
+    },
+    integer!("node", spin_us in node: u32, 0, 1_000, "microseconds",
+        "Wake this much before a due time and spin, for lateness below the kernel's wake-up time. \
+         60 costs about 2.5 % of a core. 0: sleep."),
+    integer!("node", prefault_bytes in node: u64, 0, 1 << 44, "bytes",
+        "Memory taken and touched at start, so that the first timers pay no page faults. 1 GiB is \
+         good for about 6 million timers of a few dozen bytes. 0: taken as timers come."),
+    integer!("node", instance_id in node: u8, 0, 127, "",
+        "Tells the nodes of a deployment apart in timer ids and versions: no two nodes of a \
+         deployment may share one. Where it is not set and this node has a name or others, it is \
+         made from the name."),
+    integer!("node", deployment_id in node: u8, 0, 7, "",
+        "Tells deployments apart in timer ids. Where neither it nor instance_id is set, it is made \
+         from the name as well."),
+    limit!(timers_max: u64, 1, 4_000_000_000, "timers",
+        "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: \
+         503."),
+    limit!(store_bytes_max: u64, 1 << 20, 1 << 44, "bytes",
+        "Memory for timers (records, index, payloads) of the node, shared out evenly to its cores. \
+         Above it: 503."),
+    limit!(body_bytes_max: u32, 256, 64 << 20, "bytes",
+        "Request body after removal of chunk framing. Above it: 413."),
+    limit!(header_bytes_max: u32, 1_024, 1 << 20, "bytes",
+        "Request line and headers together. Above it: 431."),
+    limit!(opaque_bytes_max: u32, 0, 64 << 20, "bytes",
+        "Opaque data of one timer after JSON unescaping. Above it: 413."),
+    limit!(connections_per_core_max: u32, 1, 1_000_000, "connections",
+        "Client connections of one core."),
+    limit!(pipelined_requests_per_turn_max: u32, 1, 65_536, "requests",
+        "Requests taken from one connection in one loop turn; the rest wait for the next, so that \
+         one client cannot hold up the others."),
+    limit!(unsent_bytes_per_connection_max: u32, 4_096, 64 << 20, "bytes",
+        "Answers not yet taken by the client's connection above which nothing more is read from \
+         it."),
+    limit!(unsent_bytes_per_core_max: u64, 64 << 10, 1 << 40, "bytes",
+        "Answers not yet taken by their clients, over all connections of one core. Above it: 503 \
+         to a GET of a large timer."),
+    limit!(partial_bytes_per_core_max: u64, 64 << 10, 1 << 40, "bytes",
+        "Requests begun but not complete, over all connections of one core. Above it: 503 to \
+         the connection that holds most of them."),
+    limit!(idle_timeout_ms: u64, 100, HOUR_MS, "milliseconds",
+        "Silence after which a client connection closes, and the time in which a request must be \
+         complete."),
+    limit!(mesh_queue_max: u32, 16, 1 << 20, "messages", "Queue from one core to another."),
+    limit!(pops_per_turn_max: u32, 1, 65_536, "pops",
+        "Pops that come due in one loop turn; the rest follow in the next, so that a herd of \
+         timers never blocks requests."),
+    limit!(turn_budget_us: u64, 10, 1_000_000, "microseconds",
+        "A loop turn longer than this is counted in chronos_turns_over_budget_total."),
+    limit!(tags_max: u32, 0, 100_000, "tags",
+        "Statistics tags that have figures of their own; those beyond are counted together."),
+    callback!(timeout_ms: u64, 10, 60_000, "milliseconds",
+        "Whole time of one attempt: name resolution, connection, request, status line."),
+    callback!(connections_per_host_max: u32, 1, 65_535, "connections",
+        "Connections to one callback host from one core; each carries one callback at a time."),
+    callback!(hosts_per_core_max: u32, 1, HOSTS_PER_CORE_MAX as u64, "hosts",
+        "Callback hosts of one core whose pops run or wait at the same time. A pop for one more is \
+         put off for at least 500 ms; a quarter is kept for hosts that answered when called last."),
+    callback!(queue_per_host_max: u32, 1, u32::MAX as u64, "pops",
+        "Pops that wait for one host on one core. Above it new timers for that host: 503."),
+    callback!(retry_first_ms: u64, 1, HOUR_MS, "milliseconds",
+        "Pause after a failed callback; doubled after every further failure."),
+    callback!(retry_max_ms: u64, 1, HOUR_MS, "milliseconds", "Longest pause between two attempts."),
+    callback!(give_up_ms: u64, 0, DAY_MS, "milliseconds",
+        "How long the last pop of a timer is retried before it is given up and counted. 0: one \
+         attempt."),
+    callback!(idle_timeout_ms: u64, 100, HOUR_MS, "milliseconds",
+        "Idle time after which a callback connection closes."),
+    callback!(resolve_ttl_ms: u64, 100, DAY_MS, "milliseconds",
+        "How long a resolved host name is used before it is asked for again."),
+    callback!(tombstone_ms_max: u64, TOMBSTONE_MS_MIN, INTERVAL_MS_MAX, "milliseconds",
+        "Longest life of a deleted timer's tombstone, whatever the timer's interval."),
+    Key {
+        section: "cluster",
+        name: "localhost",
+        kind: Kind::Name,
+        flag: None,
+        help: "This node's name, which is its address exactly as every member writes it: it is \
+               hashed to place timers. Empty: the address of [node] listen.",
+        get: |config| Value::Text(config.membership.localhost.clone()),
+        set: |config, value| config.membership.localhost = value.text().into(),
+    },
+    members!(
+        nodes,
+        "Nodes that are members and stay, by name. No node in any of the three lists: this node \
+         alone. An address without a port is dialled at this node's port."
+    ),
+    members!(joining, "Nodes that are being added."),
+    members!(leaving, "Nodes that are being removed."),
+    cluster!(heartbeat_ms: u64, 10, 60_000, "milliseconds",
+        "Pause between two signs of life to a peer."),
+    cluster!(suspect_after_ms: u64, 20, HOUR_MS, "milliseconds",
+        "Silence after which a peer is suspected: writes no longer wait for it."),
+    cluster!(dead_after_ms: u64, 30, HOUR_MS, "milliseconds",
+        "Silence after which a peer is declared dead: others move up for it, and no new timer is \
+         placed on it."),
+    cluster!(tombstone_hold_ms: u64, 0, DAY_MS, "milliseconds",
+        "How much longer a deleted timer's tombstone stays while a node that is to hold the timer \
+         cannot be reached: it may come back with a copy."),
+    Key {
+        section: "cluster",
+        name: "promotion",
+        kind: Kind::Boolean,
+        flag: None,
+        help: "Whether surviving replicas move up for a dead one, so that only the first pop \
+               after a death is late. false: as in the original service, every one is.",
+        get: |config| Value::Boolean(config.node.cluster.promotion),
+        set: |config, value| config.node.cluster.promotion = value.boolean(),
+    },
+    cluster!(clock_skew_max_ms: u64, 100, DAY_MS, "milliseconds",
+        "How far apart two wall clocks may be. A node takes no writes whose clock is further from \
+         that of most members."),
+    cluster!(link_bytes_max: u64, 1 << 16, 1 << 40, "bytes",
+        "What one core keeps for one peer until that has acknowledged it. Above it the peer is \
+         offered everything again."),
+    cluster!(link_window_bytes: u64, 1 << 16, 1 << 32, "bytes",
+        "What one core has under way to one peer and not acknowledged."),
+    cluster!(writes_waiting_max: u32, 1, 16 << 20, "requests",
+        "Client writes of one core that wait for replicas. Above it: 503."),
+    Key {
+        section: "cluster",
+        name: "acknowledge",
+        kind: Kind::Choice(&["replicas", "first"]),
+        flag: None,
+        help: "When a write is answered: when all replicas that are believed alive have it, or as \
+               soon as the first one has (what the original service does).",
+        get: |config| {
+            Value::Text(match config.node.cluster.acknowledge {
+                Acknowledge::Replicas => "replicas".into(),
+                Acknowledge::First => "first".into(),
+            })
+        },
+        set: |config, value| {
+            config.node.cluster.acknowledge = match value.text() {
+                "first" => Acknowledge::First,
+                _ => Acknowledge::Replicas,
+            };
+        },
+    },
+    Key {
+        section: "cluster",
+        name: "accept_strangers",
+        kind: Kind::Boolean,
+        flag: None,
+        help: "Whether nodes at addresses of no member may connect and use the internal API.",
+        get: |config| Value::Boolean(config.node.accept_strangers),
+        set: |config, value| config.node.accept_strangers = value.boolean(),
+    },
+    Key {
+        section: "cluster",
+        name: "secret_file",
+        kind: Kind::Text { bytes_max: 4_096 },
+        flag: None,
+        help: "The file of a secret that the nodes of the cluster, and those of its other sites, \
+               prove to each other that they know: one of 32 bytes or more a line, of which the \
+               first proves and all are accepted. Readable by this user alone, and read again on \
+               SIGHUP. Empty: addresses are believed.",
+        get: |config| Value::Text(config.secret_file.clone()),
+        set: |config, value| config.secret_file = value.text().into(),
+    },
+    Key {
+        section: "cluster",
+        name: "secret_required",
+        kind: Kind::Boolean,
+        flag: None,
+        help: "Whether nodes are refused that do not prove that they know the secret of \
+               secret_file, those of the original service among them. false: while the file is \
+               given to one node after the other.",
+        get: |config| Value::Boolean(!config.node.guard.accepts_unproven),
+        set: |config, value| config.node.guard.accepts_unproven = !value.boolean(),
+    },
+    Key {
+        section: "cluster",
+        name: "admin_addresses",
+        kind: Kind::Names,
+        flag: None,
+        help: "Admin listeners of the members, for figures of the whole cluster and for `chronos \
+               cluster`.",
+        get: |config| Value::Texts(config.admin.cluster.clone()),
+        set: |config, value| config.admin.cluster = value.texts().to_vec(),
+    },
+    Key {
+        section: "sites",
+        name: "local",
+        kind: Kind::Site,
+        flag: None,
+        help: "The name of this site, as every other site writes it. Empty: site1.",
+        get: |config| Value::Text(config.membership.local_site.clone()),
+        set: |config, value| config.membership.local_site = value.text().into(),
+    },
+    Key {
+        section: "sites",
+        name: "remote",
+        kind: Kind::Sites,
+        flag: None,
+        help: "Other sites, each as name=address: the address of a node there, which tells of the \
+               others, or a host name that means any of its nodes. Named again with the address \
+               of another node, a site is found also while the first one is away.",
+        get: |config| {
+            let sites = config.membership.remote_sites.iter();
+            Value::Texts(sites.map(|(name, address)| format!("{name}={address}")).collect())
+        },
+        set: |config, value| {
+            let halves = |site: &String| {
+                let (name, address) = site.split_once('=').expect("checked by its kind");
+                (name.to_owned(), address.to_owned())
+            };
+            config.membership.remote_sites = value.texts().iter().map(halves).collect();
+        },
+    },
+    Key {
+        section: "sites",
+        name: "replicate_across",
+        kind: Kind::Boolean,
+        flag: None,
+        help: "Whether new timers are replicated to the other sites.",
+        get: |config| Value::Boolean(config.membership.replicate_across_sites),
+        set: |config, value| config.membership.replicate_across_sites = value.boolean(),
+    },
+    Key {
+        section: "timestamp",
+        name: "enabled",
+        kind: Kind::Boolean,
+        flag: None,
+        help: "Whether timestamps are served: Thrift on listen, POST /timestamps on [node] listen.",
+        get: |config| Value::Boolean(config.timestamp.enabled),
+        set: |config, value| config.timestamp.enabled = value.boolean(),
+    },
+    Key {
+        section: "timestamp",
+        name: "listen",
+        kind: Kind::Address,
+        flag: None,
+        help: "Where Thrift clients connect.",
+        get: |config| Value::Address(config.timestamp.served.listen),
+        set: |config, value| config.timestamp.served.listen = value.address(),
+    },
+    Key {
+        section: "timestamp",
+        name: "replies",
+        kind: Kind::Choice(&["strict", "old"]),
+        flag: None,
+        help: "Form of replies: strict is what every Thrift client reads; old is what the original \
+               server writes and clients built for strict reading refuse.",
+        get: |config| {
+            let is_strict = config.timestamp.served.strict_replies;
+            Value::Text(if is_strict { "strict" } else { "old" }.into())
+        },
+        set: |config, value| {
+            config.timestamp.served.strict_replies = value.text() == "strict";
+        },
+    },
+    integer!("timestamp", connections_per_core_max in timestamp.served: u32, 1, 1_000_000,
+        "connections", "Thrift connections of one core; more are closed."),
+    integer!("timestamp", idle_timeout_ms in timestamp.served: u64, 100, DAY_MS, "milliseconds",
+        "Silence after which a Thrift connection closes."),
+    Key {
+        section: "timestamp",
+        name: "coordination",
+        kind: Kind::Choice(&["file", "zookeeper"]),
+        flag: None,
+        help: "What keeps the bound above all timestamps handed out: a file of this one server, \
+               or ZooKeeper, which makes one of several servers the master.",
+        get: |config| {
+            Value::Text(match config.timestamp.coordination {
+                Coordination::File => "file".into(),
+                Coordination::ZooKeeper => "zookeeper".into(),
+            })
+        },
+        set: |config, value| {
+            config.timestamp.coordination = match value.text() {
+                "zookeeper" => Coordination::ZooKeeper,
+                _ => Coordination::File,
+            };
+        },
+    },
+    timestamp!(text file,
+        "The file of coordination = \"file\". It is made by `chronos timestamp init`, never by a \
+         server: one that is lost must not be replaced by an empty one."),
+    timestamp!(text advertise,
+        "host:port under which clients reach this server, written into ZooKeeper. Empty: listen."),
+    timestamp!(text zookeeper_quorum,
+        "Servers of ZooKeeper as host:port,host:port, with /folder at the end if all lies in one."),
+    timestamp!(text zookeeper_cluster,
+        "Servers with the same name here are backups of each other; a folder of /chronos."),
+    Key {
+        section: "timestamp",
+        name: "zookeeper_auth",
+        kind: Kind::Choice(&["none", "digest", "sasl-digest"]),
+        flag: None,
+        help: "How this server proves who it is. With any but none the nodes are written by the \
+               user alone and read by all, as in the original's secure mode.",
+        get: |config| {
+            Value::Text(match config.timestamp.zookeeper_auth {
+                Authentication::None => "none".into(),
+                Authentication::Digest => "digest".into(),
+                Authentication::SaslDigest => "sasl-digest".into(),
+            })
+        },
+        set: |config, value| {
+            config.timestamp.zookeeper_auth = match value.text() {
+                "digest" => Authentication::Digest,
+                "sasl-digest" => Authentication::SaslDigest,
+                _ => Authentication::None,
+            };
+        },
+    },
+    timestamp!(text zookeeper_user, "The user of zookeeper_auth, the same on all servers."),
+    timestamp!(text zookeeper_password_file,
+        "The file whose first line is that user's password; readable by this user alone."),
+    timestamp!(session_timeout_ms: u64, 200, HOUR_MS, "milliseconds",
+        "How long the master may be silent before another takes over. The ensemble grants no less \
+         than two of its ticks (tickTime, 2 s by default)."),
+    timestamp!(window_ms: u64, 200, HOUR_MS, "milliseconds",
+        "How far ahead of the clock the bound is stored; after a crash timestamps are ahead of the \
+         clock by at most about as much. With ZooKeeper at least session_timeout_ms."),
+    timestamp!(clock_jump_max_ms: u64, 10, DAY_MS, "milliseconds",
+        "A wall clock that steps forward by more is not followed, and raises an alarm, unless it \
+         corrects a step back or ZooKeeper's clock tells the same."),
+    Key {
+        section: "admin",
+        name: "enabled",
+        kind: Kind::Boolean,
+        flag: Some("--admin"),
+        help: "Whether the admin API is served at all; --admin off is the same as false.",
+        get: |config| Value::Boolean(config.admin.enabled),
+        set: |config, value| config.admin.enabled = value.boolean(),
+    },
+    Key {
+        section: "admin",
+        name: "listen",
+        kind: Kind::Address,
+        flag: Some("--admin"),
+        help: "Where /healthz, /readyz, /metrics and /status are served. It has no authentication: \
+               keep it on loopback or a management network.",
+        get: |config| Value::Address(config.admin.listen),
+        set: |config, value| config.admin.listen = value.address(),
+    },
+    Key {
+        section: "admin",
+        name: "hosts",
+        kind: Kind::Names,
+        flag: None,
+        help: "Names under which the admin API is asked for, beside addresses, names without a \
+               dot, this machine's name, the members' and admin_addresses. Under any other: 421, \
+               for a web page may lead its own name here.",
+        get: |config| Value::Texts(config.admin.hosts.clone()),
+        set: |config, value| config.admin.hosts = value.texts().to_vec(),
+    },
+    Key {
+        section: "log",
+        name: "level",
+        kind: Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+        flag: Some("--log-level"),
+        help: "Least serious line that is written. There is no line per request or pop at any \
+            level above trace.",
+        get: |config| Value::Text(config.log.level.clone()),
+        set: |config, value| config.log.level = value.text().into(),
+    },
+    Key {
+        section: "log",
+        name: "format",
+        kind: Kind::Choice(&["auto", "text", "json"]),
+        flag: Some("--log-format"),
+        help: "Shape of a line. auto: text on a terminal, JSON otherwise.",
+        get: |config| Value::Text(config.log.format.clone()),
+        set: |config, value| config.log.format = value.text().into(),
+    },
+    Key {
+        section: "log",
+        name: "folder",
+        kind: Kind::Text { bytes_max: 4_096 },
+        flag: None,
+        help: "Where a node started with --daemon logs: chronos_current.txt there, opened again \
+               on SIGHUP.",
+        get: |config| Value::Text(config.log.folder.clone()),
+        set: |config, value| config.log.folder = value.text().into(),
+    },
+];
+
+/// The key `name` of `section`.
+pub fn find(section: &str, name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.section == section && key.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
+
+    /// Field names in the `Debug` text of a plain struct.
+    fn fields(debug: &str) -> Vec<String> {
+        let lines = debug.lines().filter_map(|line| line.split_once(": "));
+        lines.map(|(name, _)| name.trim().to_string()).collect()
+    }
+
+    #[test]
+    fn every_limit_has_a_key_and_every_key_a_limit() {
+        let of = |section| -> Vec<String> {
+            KEYS.iter().filter(|k| k.section == section).map(|k| k.name.to_string()).collect()
+        };
+        assert_eq!(of("limits"), fields(&format!("{:#?}", Limits::default())));
+        assert_eq!(of("callbacks"), fields(&format!("{:#?}", CallbackLimits::default())));
+        let cluster = of("cluster");
+        let first = cluster.iter().position(|name| name == "heartbeat_ms").expect("a limit");
+        let limits = fields(&format!("{:#?}", ClusterLimits::default()));
+        assert_eq!(cluster[first..][..limits.len()], limits);
+    }
+
+    #[test]
+    fn bounds_and_defaults_of_every_key_reach_its_own_field() {
+        let defaults = Config::default();
+        for key in &KEYS {
+            let default = (key.get)(&defaults);
+            let Kind::Integer { min, max, .. } = key.kind else { continue };
+            assert!((min..=max).contains(&default.integer()), "{key}: default out of range");
+            for number in [min, max] {
+                let mut config = Config::default();
+                (key.set)(&mut config, &Value::Integer(number));
+                assert_eq!((key.get)(&config), Value::Integer(number), "{key}");
+                for other in KEYS.iter().filter(|other| other.variable() != key.variable()) {
+                    assert_eq!((other.get)(&config), (other.get)(&defaults), "{key} moved {other}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_sections_known() {
+        for (index, key) in KEYS.iter().enumerate() {
+            assert!(SECTIONS.iter().any(|section| section.name == key.section), "{key}");
+            let twin = KEYS[..index].iter().find(|other| other.variable() == key.variable());
+            assert!(twin.is_none(), "{key} stands in the table twice");
+            assert!(key.help.ends_with('.'), "{key}: help is not a sentence");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The configuration: its keys, its files, what can be wrong with it, and how a running node
+//! reads it again.
+
+mod check;
+mod drop_in;
+pub mod error;
+pub(crate) mod files;
+mod identity;
+pub mod ini;
+pub mod keys;
+pub mod load;
+pub(crate) mod reload;
+pub(crate) mod secret_file;
+mod suggest;
+pub mod text;
+pub(crate) mod timestamp;
+mod value;

@@ -1,0 +1,239 @@
+//! Reading the configuration again while the node runs (SIGHUP): the members, the sites and the
+//! lines of the secret file change, everything else waits for a restart. What cannot be read
+//! changes nothing.
+
+use std::sync::Arc;
+
+use tracing::{error, info, warn};
+
+use super::files::ConfigFiles;
+use super::keys::KEYS;
+use super::load::{Config, Loaded};
+use crate::cluster::view::View;
+use crate::core::peers::secret::Secrets;
+
+/// Reads the configuration of a running node again.
+#[derive(Debug)]
+pub struct Reloader {
+    files: ConfigFiles,
+    /// What the node runs with.
+    config: Config,
+    /// The last cluster that was given to the cores.
+    view: Arc<View>,
+    /// The secrets are other ones than the cores have.
+    has_secrets: bool,
+}
+
+impl Reloader {
+    /// For a node that was started with `config` from `files` and has this view.
+    pub fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
+        Self { files, config, view, has_secrets: false }
+    }
+
+    /// The cluster that the cores were given last.
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    /// The secrets that the cores are to have, if they have others. They have them then.
+    pub fn take_secrets(&mut self) -> Option<Arc<Secrets>> {
+        let secrets = self.config.node.guard.secrets.clone();
+        secrets.filter(|_| std::mem::take(&mut self.has_secrets))
+    }
+
+    /// Reads the files again. A view that differs from the last one is to be given to all cores;
+    /// `Ok(None)`: the members are the same. `Err`: nothing has changed, for this reason, which is
+    /// logged.
+    pub fn reload(&mut self) -> Result<Option<Arc<View>>, String> {
+        let result = self.read();
+        if let Err(reason) = &result {
+            for line in reason.lines() {
+                error!("not reloaded: {line}");
+            }
+        }
+        result
+    }
+
+    fn read(&mut self) -> Result<Option<Arc<View>>, String> {
+        if self.files.is_empty() {
+            return Err(
+                "there is no file to read again; start with --config or with the INI files \
+                        of the original service"
+                    .into(),
+            );
+        }
+        let Loaded { config, warnings } = self.files.load().map_err(|error| error.to_string())?;
+        for warning in warnings {
+            warn!("{warning}");
+        }
+        for key in changed(&self.config, &config) {
+            warn!("{key}: changed; it takes effect at the next start");
+        }
+        if config.membership == self.config.membership {
+            info!("reloaded: the members are the same");
+            self.read_secrets(&config);
+            return Ok(None);
+        }
+        let view = View::build(Some(&self.view), &config.membership);
+        let view = Arc::new(view.map_err(|error| error.to_string())?);
+        if view.has_left() && !self.view.has_left() {
+            warn!(
+                "the lists name no member any more: this node has left its cluster, and refuses \
+                 requests until it is stopped, restarted, or added to a cluster"
+            );
+        }
+        self.view = view;
+        self.read_secrets(&config);
+        self.config.membership = config.membership;
+        announce(&self.config);
+        Ok(Some(self.view.clone()))
+    }
+}
+
+impl Reloader {
+    /// Takes the secrets of the file that the node was started with. Another file waits for a
+    /// restart, as does having one at all.
+    fn read_secrets(&mut self, read: &Config) {
+        let (running, read_secrets) = (&mut self.config.node.guard, &read.node.guard.secrets);
+        let is_same_file = self.config.secret_file == read.secret_file;
+        if !is_same_file || running.secrets == *read_secrets {
+            return;
+        }
+        running.secrets.clone_from(read_secrets);
+        self.has_secrets = true;
+        let count = read_secrets.as_ref().map_or(0, |secrets| secrets.count());
+        info!(count, "reloaded: the cluster's secrets have changed; connections that stand stay");
+    }
+}
+
+/// Says who the members are.
+pub(crate) fn announce(config: &Config) {
+    let members = &config.membership;
+    info!(
+        localhost = members.localhost,
+        nodes = ?members.nodes,
+        joining = ?members.joining,
+        leaving = ?members.leaving,
+        site = members.local_site,
+        remote_sites = ?members.remote_sites,
+        "the cluster has {} nodes, {} joining, {} leaving",
+        members.nodes.len(),
+        members.joining.len(),
+        members.leaving.len()
+    );
+}
+
+/// Keys outside the members and sites that differ.
+fn changed(running: &Config, read: &Config) -> Vec<String> {
+    // What a reload takes is compared as a whole; keys of it would be told here by mistake.
+    let members = ["localhost", "nodes", "joining", "leaving"];
+    KEYS.iter()
+        .filter(|key| key.section != "sites")
+        .filter(|key| key.section != "cluster" || !members.contains(&key.name))
+        // The address follows the files only at a start, and so does what is made from the name.
+        .filter(|key| !matches!(read.origin(key), crate::control::config::load::Origin::OwnName))
+        .filter(|key| (key.get)(running) != (key.get)(read))
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::config::files::IniFiles;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    fn begin(folder: &Path, cluster: &str) -> Reloader {
+        let path = folder.join("cluster");
+        std::fs::write(&path, cluster).expect("written");
+        let absent = Some(folder.join("absent"));
+        let ini = IniFiles { local: absent.clone(), cluster: Some(path), shared: absent };
+        let mut files = ConfigFiles::new(None, Some(&ini), Vec::new(), Vec::new());
+        let config = files.load().expect("a cluster").config;
+        let view = View::build(None, &config.membership).expect("a cluster");
+        Reloader::new(files, config, Arc::new(view))
+    }
+
+    #[test]
+    fn members_change_and_mistakes_change_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cluster");
+        let write = |text: &str| std::fs::write(&path, text).expect("written");
+        let mut reloader = begin(folder.path(), "[cluster]\nlocalhost = a\nnode = a\n");
+        assert_eq!(reloader.reload().expect("the same").map(|_| ()), None);
+        write("[cluster]\nlocalhost = a\nnode = a\njoining = b\n");
+        let view = reloader.reload().expect("fine").expect("another");
+        assert!(view.is_changing() && view.node_named("b").is_some());
+        for (text, told) in [
+            ("[cluster]\nlocalhost = a\nnode a\n", "cluster:3: not valid INI"),
+            ("[cluster]\nlocalhost = c\nnode = c\n", "restart it to give it another address"),
+            ("[cluster]\nlocalhost = a\nnode = b\n", "no list has that address"),
+        ] {
+            write(text);
+            let error = reloader.reload().expect_err(text);
+            assert!(error.contains(told), "{error}");
+            assert!(Arc::ptr_eq(reloader.view(), &view));
+        }
+        write("[cluster]\nlocalhost = a\nnode = a\nnode = b\n");
+        let later = reloader.reload().expect("fine").expect("another");
+        assert_eq!(later.node_named("b"), view.node_named("b"), "peers keep their numbers");
+    }
+
+    #[test]
+    fn other_keys_are_told_to_wait() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut reloader = begin(folder.path(), "[cluster]\nlocalhost = a\nnode = a\n");
+        let before = reloader.config.clone();
+        let text = "[cluster]\nlocalhost = a\nnode = a\nnode = b\npromotion = no\n";
+        std::fs::write(folder.path().join("cluster"), text).expect("written");
+        let config = reloader.files.load().expect("fine").config;
+        assert_eq!(changed(&before, &config), ["[cluster] promotion"]);
+    }
+
+    #[test]
+    fn secrets_are_read_again_and_never_taken_away() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let secret = folder.path().join("secret");
+        let write = |lines: &str, mode: u32| {
+            std::fs::write(&secret, lines).expect("written");
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&secret, permissions).expect("its own file");
+        };
+        let (one, two) =
+            ("the first secret of this cluster, ok", "the second secret of this one ok");
+        write(one, 0o600);
+        let with = |file: &Path| {
+            format!("[cluster]\nlocalhost = a\nnode = a\nsecret_file = {}\n", file.display())
+        };
+        let mut reloader = begin(folder.path(), &with(&secret));
+        let count = |reloader: &mut Reloader| reloader.take_secrets().map(|them| them.count());
+        assert!(reloader.reload().is_ok() && count(&mut reloader).is_none(), "the same");
+        write(&format!("{one}\n{two}"), 0o600);
+        assert!(reloader.reload().is_ok());
+        assert_eq!((count(&mut reloader), count(&mut reloader)), (Some(2), None));
+        for (lines, mode) in [(two, 0o640), ("", 0o600), ("short", 0o600)] {
+            write(lines, mode);
+            let error = reloader.reload().expect_err(lines);
+            assert!(error.contains("secret_file") && !error.contains(two), "{error}");
+            assert_eq!(count(&mut reloader), None);
+        }
+        // Another file waits for the next start.
+        let other = folder.path().join("other");
+        write(two, 0o600);
+        std::fs::rename(&secret, &other).expect("renamed");
+        std::fs::write(folder.path().join("cluster"), with(&other)).expect("written");
+        assert!(reloader.reload().is_ok() && count(&mut reloader).is_none());
+        std::fs::write(folder.path().join("cluster"), "[cluster]\nlocalhost = a\nnode = a\n")
+            .expect("written");
+        assert!(reloader.reload().is_ok() && count(&mut reloader).is_none());
+    }
+
+    #[test]
+    fn without_files_there_is_nothing_to_read() {
+        let config = Config::default();
+        let view = Arc::new(View::alone("a"));
+        let mut reloader = Reloader::new(ConfigFiles::default(), config, view);
+        assert!(reloader.reload().is_err_and(|reason| reason.contains("no file to read again")));
+    }
+}

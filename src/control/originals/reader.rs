@@ -1,0 +1,457 @@
+//! Reads timers from original nodes: at the start, on SIGUSR1, and when one of them is heard again
+//! (seeds/001 "active method", seeds/002 "Resynchronization requests"). Between two of ours frames
+//! do this; an original only answers.
+//!
+//! One node is read at a time, page by page. What is read is given to the cores, and only what they
+//! hold is told to others as taken over. A round ends, whatever the other node answers: each page
+//! must bring something new. Never waited for by a core.
+
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ahash::AHashSet;
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tracing::{info, warn};
+
+use super::client::Client;
+use super::page::{Page, read_page};
+use crate::base::ids::{PeerIndex, PeerSet};
+use crate::cluster::detector::Liveness;
+use crate::cluster::view::{PeerKind, View};
+use crate::control::cluster::member_addresses;
+use crate::core::copies::Copies;
+use crate::node::commands::Command;
+use crate::node::meters::CoreMeters;
+use crate::shard::effects::Dialect;
+use crate::wire::resync_json::{Reference, ResyncQuery, write_references, write_target};
+
+/// How often it is looked at who is there.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often a round is begun with a node that fails, and the pause after a failure.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(1);
+/// Timers asked for at a time, unless they are so long that an answer would be too long.
+const PAGE_TIMERS: u32 = 100;
+/// Pages of one round: 100 million timers.
+const PAGES_MAX: u64 = 1 << 20;
+/// Pages in a row that bring nothing new; each asks from twice as far on as the one before:
+/// together 4 s and more.
+const BARREN_MAX: u32 = 12;
+/// How long the cores may take for a page before it is given to them again, and how often.
+const MERGE_PATIENCE: Duration = Duration::from_secs(5);
+const MERGE_TRIES: u32 = 3;
+/// How often it is looked whether they have.
+const MERGE_LOOK: Duration = Duration::from_millis(2);
+
+/// What has been read so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Whether a node is being read, or will be at once.
+    pub is_busy: bool,
+    /// The node that is being read.
+    pub reading: Option<String>,
+    /// Nodes read to the end.
+    pub rounds: u64,
+    /// Nodes given up after all tries.
+    pub failures: u64,
+    /// Pages read.
+    pub pages: u64,
+    /// Timers on them.
+    pub timers: u64,
+    /// Timers merged by the cores.
+    pub merged: u64,
+    /// Timers that the cores refused, as when memory is full.
+    pub refused: u64,
+    /// Timers that could not be read.
+    pub malformed: u64,
+    /// Timers told to other original nodes.
+    pub told: u64,
+    /// Timers ended at original nodes that hold them no more.
+    pub ended: u64,
+}
+
+impl Progress {
+    /// What only grows: name, help, number.
+    pub fn counters(&self) -> [(&'static str, &'static str, u64); 9] {
+        [
+            ("originals_rounds", "Original nodes read to the end", self.rounds),
+            ("originals_failures", "Original nodes given up after all tries", self.failures),
+            ("originals_pages", "Pages of timers read from original nodes", self.pages),
+            ("originals_timers", "Timers on these pages", self.timers),
+            ("originals_merged", "Timers of these that the cores took", self.merged),
+            ("originals_refused", "Timers of these that found no room", self.refused),
+            ("originals_malformed", "Timers of these that made no sense", self.malformed),
+            ("originals_told", "Timers of these told to other original nodes", self.told),
+            ("originals_ended", "Timers of these ended at their former holders", self.ended),
+        ]
+    }
+
+    /// For `/cluster`.
+    pub fn render(&self) -> Value {
+        let prefix = "originals_".len();
+        let counters = self.counters().map(|(name, _, value)| (name[prefix..].to_owned(), value));
+        let mut rendered: Value = counters.into_iter().collect();
+        rendered["reading"] = self.reading.clone().into();
+        rendered
+    }
+}
+
+/// The task that reads, as others see it.
+#[derive(Clone, Debug)]
+pub struct Originals {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    wanted: Notify,
+    /// For the task that looks up the names of members.
+    views: watch::Sender<Arc<View>>,
+}
+
+#[derive(Debug)]
+struct State {
+    view: Arc<View>,
+    /// Set until the task has seen it.
+    is_wanted: bool,
+    progress: Progress,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked with it has left numbers behind, which are whole at any time.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Originals {
+    /// Starts the task on the runtime of the caller. What the cores are to do comes out of the
+    /// receiver. `port` is meant where a member's name has none.
+    pub fn start(
+        view: Arc<View>,
+        meters: Arc<[CoreMeters]>,
+        port: u16,
+    ) -> (Self, mpsc::Receiver<Command>) {
+        let (commands, receiver) = mpsc::channel(1);
+        let (views, changes) = watch::channel(view.clone());
+        tokio::spawn(member_addresses::tell(changes, commands.clone()));
+        let state = State { view, is_wanted: false, progress: Progress::default() };
+        let shared = Arc::new(Shared { state: Mutex::new(state), wanted: Notify::new(), views });
+        let reader =
+            Reader { shared: shared.clone(), commands, meters, port, known: PeerSet::EMPTY };
+        tokio::spawn(reader.run());
+        (Self { shared }, receiver)
+    }
+
+    /// The cores have another view now.
+    pub fn set_view(&self, view: Arc<View>) {
+        self.shared.lock().view = view.clone();
+        // An error means that the node stops.
+        let _ = self.shared.views.send(view);
+        self.shared.wanted.notify_one();
+    }
+
+    /// Reads every original node once more.
+    pub fn resynchronise(&self) {
+        self.shared.lock().is_wanted = true;
+        self.shared.wanted.notify_one();
+    }
+
+    /// What has been read so far.
+    pub fn progress(&self) -> Progress {
+        let state = self.shared.lock();
+        let is_busy = state.is_wanted || state.progress.reading.is_some();
+        Progress { is_busy, ..state.progress.clone() }
+    }
+}
+
+/// The task.
+struct Reader {
+    shared: Arc<Shared>,
+    commands: mpsc::Sender<Command>,
+    meters: Arc<[CoreMeters]>,
+    port: u16,
+    /// Original nodes that were alive at the last look.
+    known: PeerSet,
+}
+
+impl Reader {
+    async fn run(mut self) {
+        let mut look = interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.commands.is_closed() {
+            tokio::select! {
+                _ = look.tick() => {}
+                () = self.shared.wanted.notified() => {}
+            }
+            let view = self.shared.lock().view.clone();
+            let alive = self.originals(&view);
+            if std::mem::take(&mut self.shared.lock().is_wanted) {
+                self.known = PeerSet::EMPTY;
+            }
+            let fresh = alive.minus(self.known);
+            self.known = alive;
+            for peer in fresh.iter() {
+                self.read(&view, peer).await;
+            }
+        }
+    }
+
+    /// Original nodes that some core believes alive.
+    fn originals(&self, view: &View) -> PeerSet {
+        self.alive(view, Dialect::Http)
+    }
+
+    /// Nodes of this service: this one, and those that are not known to be dead or originals. One
+    /// that has not let this node in yet may hold timers, and moves them when it has.
+    fn ours(&self, view: &View) -> PeerSet {
+        let is_dead =
+            |core: &CoreMeters, peer| matches!(core.beliefs.get(peer), Some((Liveness::Dead, _)));
+        let may_live = |peer: &PeerIndex| self.meters.iter().any(|core| !is_dead(core, *peer));
+        let living = view.connected_nodes().iter().filter(may_live);
+        let living = living.fold(PeerSet::EMPTY, PeerSet::with);
+        living.minus(self.alive(view, Dialect::Http)).with(view.own())
+    }
+
+    fn alive(&self, view: &View, dialect: Dialect) -> PeerSet {
+        let is_alive = |peer: &PeerIndex| {
+            let believed = |core: &CoreMeters| core.beliefs.get(*peer);
+            matches!(view.peers()[peer.index()].kind, PeerKind::Node(_))
+                && self.meters.iter().any(|core| believed(core) == Some((Liveness::Alive, dialect)))
+        };
+        view.connected_nodes().iter().filter(is_alive).fold(PeerSet::EMPTY, PeerSet::with)
+    }
+
+    async fn command(&self, command: Command) {
+        // An error means that the node stops: this task is ended with it.
+        let _ = self.commands.send(command).await;
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut self.shared.lock().progress);
+    }
+
+    /// Reads one node, trying again after a failure.
+    async fn read(&self, view: &View, peer: PeerIndex) {
+        let name = view.name_of(peer);
+        info!("reading the timers of {name}, which speaks the internal HTTP API");
+        self.count(|progress| progress.reading = Some(name.to_owned()));
+        for tried in 1..=TRIES {
+            let mut round = Round {
+                reader: self,
+                view,
+                peer,
+                clients: view.peers().iter().map(|_| None).collect(),
+                references_refused: PeerSet::EMPTY,
+                page_timers: PAGE_TIMERS,
+            };
+            match round.run().await {
+                Ok((pages, timers)) => {
+                    info!(pages, timers, "read all timers of {name} that are this node's, too");
+                    self.count(|progress| progress.rounds += 1);
+                    break;
+                }
+                Err(reason) => warn!("reading the timers of {name} failed: {reason}"),
+            }
+            if tried == TRIES {
+                self.count(|progress| progress.failures += 1);
+            } else {
+                sleep(PAUSE).await;
+            }
+        }
+        self.count(|progress| progress.reading = None);
+    }
+
+    /// Gives copies to the cores and waits until they have taken them.
+    async fn merge(&self, copies: Arc<Copies>) -> Result<(), String> {
+        for _ in 0..MERGE_TRIES {
+            self.command(Command::Copies(copies.clone())).await;
+            let began = Instant::now();
+            while began.elapsed() < MERGE_PATIENCE {
+                if copies.are_taken() {
+                    return Ok(());
+                }
+                sleep(MERGE_LOOK).await;
+            }
+        }
+        Err("the cores do not take the timers".into())
+    }
+}
+
+/// One node read from its first page to its last.
+struct Round<'a> {
+    reader: &'a Reader,
+    view: &'a View,
+    peer: PeerIndex,
+    /// By number of the peer.
+    clients: Vec<Option<Client>>,
+    /// Nodes that know no references, as originals do not.
+    references_refused: PeerSet,
+    /// Timers asked for at a time.
+    page_timers: u32,
+}
+
+/// Where the next page begins.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    from_ms: Option<u64>,
+    barren: u32,
+}
+
+impl Round<'_> {
+    async fn run(&mut self) -> Result<(u64, u64), String> {
+        let mut next = Next { from_ms: None, barren: 0 };
+        let mut former: AHashSet<u64> = AHashSet::new();
+        let (mut pages, mut timers) = (0, 0);
+        while pages < PAGES_MAX {
+            let asked_at = Instant::now();
+            let (page, has_more) = self.page(next.from_ms).await?;
+            let took_ms = asked_at.elapsed().as_millis() as u64 + 1;
+            pages += 1;
+            let ids: AHashSet<u64> = page.timers.iter().map(|timer| timer.id.0).collect();
+            let is_barren = ids.iter().all(|id| former.contains(id));
+            timers += ids.difference(&former).count() as u64;
+            self.reader.count(|progress| {
+                progress.pages += 1;
+                progress.timers += page.timers.len() as u64;
+                progress.malformed += page.malformed;
+            });
+            self.take(&page).await?;
+            if !has_more {
+                return Ok((pages, timers));
+            }
+            next.barren = if is_barren { next.barren + 1 } else { 0 };
+            let Some(last) = page.last else {
+                return Err("a page without timers says that there are more".into());
+            };
+            if next.barren > BARREN_MAX {
+                return Err("the same timers are served again and again".into());
+            }
+            let ahead_ms = if next.barren == 0 { 0 } else { took_ms << next.barren };
+            // Told as time from the moment at which the other node reads it: the time that an
+            // answer and a question take is left out, so that no timer is. What comes twice is
+            // merged once.
+            let now = crate::ring::now().mono.tick_floor();
+            let left_ms = (last - now).saturating_sub(took_ms);
+            next.from_ms = Some(left_ms.saturating_add(ahead_ms));
+            former = ids;
+        }
+        Err("it has more timers than a node can hold".into())
+    }
+
+    /// Asks for a page; returns whether there are more.
+    async fn page(&mut self, from_ms: Option<u64>) -> Result<(Page, bool), String> {
+        let (own, other) = (self.view.name_of(self.view.own()), self.view.name_of(self.peer));
+        let query =
+            ResyncQuery { node: own.into(), view_id: self.view.id(), time_from_ms: from_ms };
+        let mut request = b"GET ".to_vec();
+        write_target(&query, &mut request);
+        let mut answered = loop {
+            let count = self.page_timers;
+            let rest = format!(" HTTP/1.1\r\nHost: {other}\r\nRange: {count}\r\n\r\n");
+            let whole = [&request[..], rest.as_bytes()].concat();
+            match self.client(self.peer).ask(&whole).await {
+                Err(error) if error.kind() == ErrorKind::FileTooLarge && count > 1 => {
+                    // Its timers are long ones.
+                    self.page_timers = count.div_ceil(8);
+                }
+                answered => break answered.map_err(|error| error.to_string())?,
+            }
+        };
+        let has_more = match answered.status {
+            200 => false,
+            206 => true,
+            400 => return Err("it answered 400; is it configured with the same members?".into()),
+            status => return Err(format!("it answered {status}")),
+        };
+        let ours = self.reader.ours(self.view);
+        let page = read_page(crate::ring::now(), self.view, other, ours, &mut answered.body)?;
+        Ok((page, has_more))
+    }
+
+    /// Does with a page what is to be done: holds what is to be held here, then tells others.
+    async fn take(&mut self, page: &Page) -> Result<(), String> {
+        let added: Vec<usize> =
+            (0..page.timers.len()).filter(|&place| page.timers[place].adds).collect();
+        let copies = Copies::of(added.iter().map(|&place| page.timers[place].copy()));
+        let copies = Arc::new(copies);
+        self.reader.merge(copies.clone()).await?;
+        let is_refused = |place: &usize| !copies.is_merged(*place);
+        let refused: AHashSet<usize> =
+            (0..added.len()).filter(is_refused).map(|place| added[place]).collect();
+        self.reader.count(|progress| {
+            progress.refused += refused.len() as u64;
+            progress.merged += (added.len() - refused.len()) as u64;
+        });
+        let mut references = Vec::new();
+        for (place, timer) in page.timers.iter().enumerate() {
+            if refused.contains(&place) {
+                continue;
+            }
+            references.push(Reference { id: timer.id, rank: timer.rank });
+            for (name, body) in timer.told.iter().chain(&timer.ended) {
+                self.put(name, &timer.path, body).await;
+            }
+            self.reader.count(|progress| {
+                progress.told += timer.told.len() as u64;
+                progress.ended += timer.ended.len() as u64;
+            });
+        }
+        self.refer(&references).await;
+        Ok(())
+    }
+
+    /// Tells an original node a timer. One that cannot be told is told by others, or asks itself.
+    async fn put(&mut self, name: &str, path: &str, body: &[u8]) {
+        let Some(peer) = self.view.node_named(name) else { return };
+        if !self.reader.known.contains(peer) {
+            return;
+        }
+        let head = format!(
+            "PUT {path} HTTP/1.1\r\nHost: {name}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let request = [head.as_bytes(), body].concat();
+        match self.client(peer).ask(&request).await {
+            Ok(answered) if answered.status < 300 => {}
+            Ok(answered) => warn!("{name} answered {} to {path}", answered.status),
+            Err(error) => warn!("{name} cannot be told {path}: {error}"),
+        }
+    }
+
+    /// Tells leaving nodes what has been taken over.
+    async fn refer(&mut self, references: &[Reference]) {
+        let leaving = self.view.connected_nodes().minus(self.view.new_nodes());
+        let to = leaving.intersection(self.reader.known).minus(self.references_refused);
+        if references.is_empty() {
+            return;
+        }
+        let mut body = Vec::new();
+        write_references(references, &mut body);
+        for peer in to.iter() {
+            let name = self.view.name_of(peer);
+            let head = format!(
+                "DELETE /timers/references HTTP/1.1\r\nHost: {name}\r\n\
+                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                body.len()
+            );
+            let request = [head.as_bytes(), &body].concat();
+            let answered = self.client(peer).ask(&request).await;
+            if !answered.is_ok_and(|answered| answered.status < 300) {
+                self.references_refused = self.references_refused.with(peer);
+                info!("{name} takes no references; it is told the end of each timer instead");
+            }
+        }
+    }
+
+    fn client(&mut self, peer: PeerIndex) -> &mut Client {
+        let address = &self.view.peers()[peer.index()].address;
+        let port = self.reader.port;
+        self.clients[peer.index()].get_or_insert_with(|| Client::of(address, port))
+    }
+}

@@ -1,0 +1,270 @@
+//! Where the statistics tags of a running node are looked up: hears the cores, and asks the other
+//! members for theirs when the whole cluster is wanted.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+
+use super::statistics::{TagStatistics, TagsReport};
+use crate::node::meters::CoreMeters;
+use crate::ring;
+
+/// How often the cores are heard; what changed meanwhile comes with its own time.
+const HEAR_EVERY: Duration = Duration::from_millis(250);
+/// How long a member may take for its answer: an admin connection lives 10 s, and two members in a
+/// row must not outlast it.
+const MEMBER_LIMIT: Duration = Duration::from_secs(3);
+/// Bytes of a member's answer: 1 000 tags with names of 64 bytes take some 600 KB.
+const MEMBER_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes asked of the kernel at once.
+const READ_BYTES: usize = 16 << 10;
+
+/// The statistics tags of one node, for the admin API.
+pub(crate) struct TagBoard {
+    meters: Arc<[CoreMeters]>,
+    statistics: Mutex<TagStatistics>,
+    /// Admin addresses of the other members; `None`: not told.
+    members: Mutex<Option<Vec<String>>>,
+}
+
+/// Why there is no document: the status and a sentence.
+pub(crate) type Unanswered = (StatusCode, String);
+
+impl TagBoard {
+    /// Begins to hear the cores that write these meters.
+    pub fn new(meters: Arc<[CoreMeters]>, tags_max: u32) -> Self {
+        meters.iter().for_each(|meters| meters.tags.listen());
+        let statistics = TagStatistics::new(meters.len(), tags_max as usize, ring::now());
+        Self { meters, statistics: Mutex::new(statistics), members: Mutex::new(None) }
+    }
+
+    /// Whom to ask for the tags of the whole cluster: `address:port` of the other members' admin
+    /// listeners, this node's left out.
+    pub fn set_members(&self, addresses: Vec<String>) {
+        *self.members.lock().expect("nobody panics with the list in hand") = Some(addresses);
+    }
+
+    /// Hears the cores again and again, until dropped.
+    pub async fn listen(&self) {
+        let mut tick = interval(HEAR_EVERY);
+        loop {
+            tick.tick().await;
+            drop(self.hear());
+        }
+    }
+
+    /// All figures of this node now.
+    pub fn report(&self) -> TagsReport {
+        self.hear().report(ring::now().mono.tick_floor())
+    }
+
+    /// The JSON document for a request: of one tag or of all, of this node or, with
+    /// `scope=cluster`, of all members that answer. Errors: 400 for another scope, 501 when members
+    /// are not configured.
+    pub async fn document(&self, tag: Option<&str>, query: &str) -> Result<Value, Unanswered> {
+        let scope = query.split('&').find_map(|pair| pair.strip_prefix("scope="));
+        let mut report = self.report();
+        let (mut nodes, mut unreachable) = (1, Vec::new());
+        match scope.unwrap_or("node") {
+            "node" => {}
+            "cluster" => {
+                let members = self.members().ok_or_else(no_members)?;
+                for (address, answer) in ask(members).await {
+                    match answer {
+                        Ok(other) => {
+                            nodes += 1;
+                            report.add(&other);
+                        }
+                        Err(error) => unreachable.push(format!("{address}: {error}")),
+                    }
+                }
+            }
+            other => {
+                let reason = format!("scope: expected node or cluster, got {other}");
+                return Err((StatusCode::BAD_REQUEST, reason));
+            }
+        }
+        let mut document = match tag {
+            None => json!(report),
+            Some(name) => {
+                let mut one = json!(report.of(name));
+                one["tag"] = name.into();
+                one
+            }
+        };
+        document["scope"] = scope.unwrap_or("node").into();
+        document["nodes"] = nodes.into();
+        document["unreachable"] = unreachable.into();
+        Ok(document)
+    }
+
+    fn members(&self) -> Option<Vec<String>> {
+        self.members.lock().expect("nobody panics with the list in hand").clone()
+    }
+
+    fn hear(&self) -> MutexGuard<'_, TagStatistics> {
+        let mut statistics =
+            self.statistics.lock().expect("nobody panics with the figures in hand");
+        let mut changes = Vec::new();
+        for (core, meters) in self.meters.iter().enumerate() {
+            changes.extend(std::iter::from_fn(|| meters.tags.hear()).map(|change| (core, change)));
+        }
+        statistics.take(&mut changes);
+        statistics
+    }
+}
+
+fn no_members() -> Unanswered {
+    let reason = "the admin addresses of the other members are not configured: ask each of them \
+                  for its own /statistics/tags";
+    (StatusCode::NOT_IMPLEMENTED, reason.to_owned())
+}
+
+/// Asks all of them at once.
+async fn ask(members: Vec<String>) -> Vec<(String, io::Result<TagsReport>)> {
+    let mut asked = JoinSet::new();
+    for address in members {
+        asked.spawn(async move {
+            let answer = timeout(MEMBER_LIMIT, ask_one(&address)).await;
+            let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            (address, answer)
+        });
+    }
+    let mut answers = asked.join_all().await;
+    answers.sort_by(|(one, _), (other, _)| one.cmp(other));
+    answers
+}
+
+async fn ask_one(address: &str) -> io::Result<TagsReport> {
+    let stream = TcpStream::connect(address).await?;
+    let request = format!("GET /statistics/tags HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    write_all(&stream, request.as_bytes()).await?;
+    parse(&read_to_end(&stream).await?)
+}
+
+async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn read_to_end(stream: &TcpStream) -> io::Result<Vec<u8>> {
+    let mut answer = Vec::new();
+    while answer.len() < MEMBER_BYTES_MAX {
+        stream.readable().await?;
+        let length = answer.len();
+        answer.resize(length + READ_BYTES, 0);
+        match stream.try_read(&mut answer[length..]) {
+            Ok(read) => {
+                answer.truncate(length + read);
+                if read == 0 {
+                    return Ok(answer);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => answer.truncate(length),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "the answer does not end"))
+}
+
+/// The document in an answer that ends with its connection, as all of the admin API do.
+fn parse(answer: &[u8]) -> io::Result<TagsReport> {
+    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
+    let mut headers = [httparse::EMPTY_HEADER; 16];
+    let mut head = httparse::Response::new(&mut headers);
+    let parsed = head.parse(answer).map_err(|_| invalid("the answer is not HTTP"))?;
+    let httparse::Status::Complete(length) = parsed else {
+        return Err(invalid("the answer ends in its head"));
+    };
+    if head.code != Some(200) {
+        return Err(invalid("the answer's status is not 200"));
+    }
+    let document = serde_json::from_slice(&answer[length..]);
+    document.map_err(|error| invalid(&format!("the answer is not its tags: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::tag_counts::{TagCounts, TagGroup};
+    use crate::wire::timer_json::Tag;
+    use std::net::SocketAddr;
+    use tokio::net::TcpListener;
+
+    fn board(calls: u32) -> TagBoard {
+        let meters: Arc<[CoreMeters]> = [CoreMeters::default()].into();
+        let board = TagBoard::new(Arc::clone(&meters), 8);
+        let mut counts = TagCounts::new(8, 1);
+        let tags = [Tag { kind: "CALL", count: calls }];
+        counts.enter(TagGroup(0), &tags, ring::now().mono.tick_floor(), || true);
+        meters[0].tags.tell(&mut counts);
+        board
+    }
+
+    /// A member that answers once, with these bytes.
+    async fn member(answer: String) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.expect("asked");
+            let mut request = vec![0; 1_024];
+            let length = loop {
+                stream.readable().await.expect("a request");
+                match stream.try_read(&mut request) {
+                    // Readiness may be told in vain.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => break read.expect("a request"),
+                }
+            };
+            assert!(request[..length].starts_with(b"GET /statistics/tags HTTP/1.1\r\n"));
+            write_all(&stream, answer.as_bytes()).await.expect("answers");
+        });
+        address
+    }
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(work)
+    }
+
+    #[test]
+    fn a_cluster_is_the_sum_of_those_that_answer() {
+        run(async {
+            let other = board(4).document(None, "scope=node").await.expect("its own");
+            let good = member(format!("HTTP/1.1 200 OK\r\nx: y\r\n\r\n{other}")).await;
+            let bad = member("HTTP/1.1 503 No\r\n\r\n".to_owned()).await;
+            let none = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let gone = none.local_addr().expect("bound");
+            drop(none);
+            let board = board(3);
+            board.set_members([good, bad, gone].map(|address| address.to_string()).into());
+            let all = board.document(Some("CALL"), "a=b&scope=cluster").await.expect("a sum");
+            assert_eq!((&all["current"], &all["nodes"]), (&7.into(), &2.into()), "{all}");
+            let unreachable = all["unreachable"].as_array().expect("a list");
+            assert_eq!(unreachable.len(), 2, "{all}");
+            assert!(unreachable.iter().any(|u| u.to_string().contains("status is not 200")));
+        });
+    }
+
+    #[test]
+    fn nonsense_from_a_member_is_an_error() {
+        for answer in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\n\r\n{", "\u{1}\u{2}\r\n\r\n"]
+        {
+            assert!(parse(answer.as_bytes()).is_err(), "{answer:?}");
+        }
+    }
+}

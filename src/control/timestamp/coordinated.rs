@@ -1,0 +1,279 @@
+//! Drives the coordinator with a session of `ZooKeeper`. Decides nothing: what is asked is done,
+//! one thing at a time, and what becomes of it is told, with the time at which it was asked.
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tracing::{error, info, warn};
+use zookeeper_client::{SessionState, StateWatcher};
+
+use super::keeper::{Desk, pause_until};
+use super::told::Told;
+use super::zookeeper::{Asked, Session, ZooKeeperSettings, closed};
+use crate::base::time::MonoNs;
+use crate::ring::now;
+use crate::timestamp::coordinator::{
+    Alarm, Answer, Ask, Coordinator, CoordinatorSettings, Effect, Event, Role, SessionId,
+};
+
+/// Runs until the coordinator has stopped.
+pub(crate) async fn drive(
+    zookeeper: ZooKeeperSettings,
+    settings: CoordinatorSettings,
+    desk: Desk,
+    mut stop: oneshot::Receiver<()>,
+) {
+    let mut driver = Driver {
+        session: Session::new(zookeeper),
+        machine: Coordinator::new(settings),
+        desk,
+        asking: None,
+        watching: None,
+        state: None,
+        problem_told: Told::default(),
+        lost_told: Told::default(),
+        is_stopping: false,
+        has_stopped: false,
+    };
+    driver.take(Event::Start);
+    while !driver.has_stopped {
+        let pause = sleep(pause_until(driver.machine.wake_at()));
+        let is_stopping = driver.is_stopping;
+        tokio::select! {
+            biased;
+            // A keeper that nobody holds any more stops, too.
+            _ = &mut stop, if !is_stopping => {
+                driver.is_stopping = true;
+                driver.take(Event::Stop);
+            }
+            state = changed(&mut driver.state) => driver.state_is(state),
+            asked = answered(&mut driver.asking) => driver.answer(asked),
+            () = fired(&mut driver.watching) => {
+                driver.watching = None;
+                driver.take(Event::MasterChanged);
+            }
+            () = pause => {
+                let last = driver.desk.oracle().last();
+                driver.take(Event::Tick { last });
+            }
+        }
+    }
+}
+
+/// What is asked, since when.
+struct Asking {
+    ask: Ask,
+    sent: MonoNs,
+    task: JoinHandle<Asked>,
+}
+
+/// Ends when the watched node changes.
+type Watching = Pin<Box<dyn Future<Output = ()>>>;
+
+struct Driver {
+    session: Session,
+    machine: Coordinator,
+    desk: Desk,
+    asking: Option<Asking>,
+    watching: Option<Watching>,
+    /// The session's, until it is over.
+    state: Option<(SessionId, StateWatcher)>,
+    problem_told: Told,
+    lost_told: Told,
+    is_stopping: bool,
+    has_stopped: bool,
+}
+
+impl Driver {
+    fn take(&mut self, event: Event) {
+        let is_loss = matches!(event, Event::SessionExpired)
+            || matches!(event, Event::Answered { answer: Answer::Expired, .. });
+        let was_master = matches!(self.desk.board().role(), Role::Master | Role::Suspended);
+        if is_loss && was_master {
+            self.desk.board().counters.masterships_lost.fetch_add(1, Relaxed);
+        }
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let mut effects = Vec::new();
+            self.machine.handle(now(), event, &mut effects);
+            for effect in effects {
+                if let Some(answer) = self.apply(effect) {
+                    assert!(next.is_none(), "one revocation for each event");
+                    next = Some(answer);
+                }
+            }
+        }
+        let role = self.machine.role(now().mono);
+        self.desk.set_role(if self.is_stopping { Role::Stopped } else { role });
+    }
+
+    fn apply(&mut self, effect: Effect) -> Option<Event> {
+        match effect {
+            Effect::Ask(ask) => self.ask(ask),
+            Effect::Begin(floor, terms) => self.desk.begin(floor, &terms),
+            Effect::Publish(terms) => self.desk.oracle().publish(&terms),
+            Effect::Revoke => return Some(Event::Revoked { last: self.desk.oracle().revoke() }),
+            Effect::MasterIs(address) => self.desk.master_is(address),
+            Effect::Clock(seen) => self.desk.clock_seen(seen),
+            Effect::Alarm(alarm) => self.alarm(alarm),
+            Effect::Stopped => self.has_stopped = true,
+        }
+        None
+    }
+
+    fn alarm(&mut self, alarm: Alarm) {
+        let counters = &self.desk.board().counters;
+        match alarm {
+            Alarm::ForeignBound(stored) => {
+                counters.foreign_bounds.fetch_add(1, Relaxed);
+                error!(
+                    bound = stored.bound.0,
+                    "another server wrote the bound while this one was master: an original server \
+                     that had been frozen does so; timestamps go on above it"
+                );
+            }
+            Alarm::BoundLost(stored) => {
+                counters.bounds_missing.fetch_add(1, Relaxed);
+                if self.lost_told.is_due() {
+                    error!("{}", self.session.lost_bound_told(stored));
+                }
+            }
+            Alarm::Deposed => {
+                counters.masterships_lost.fetch_add(1, Relaxed);
+                error!(
+                    "the master's node was taken from this server: it stands for election again"
+                );
+            }
+            Alarm::LeaseOver => {
+                counters.suspensions.fetch_add(1, Relaxed);
+                error!(
+                    "ZooKeeper has acknowledged nothing for so long that another server may be \
+                     master soon: no timestamp is handed out until it does"
+                );
+            }
+        }
+    }
+
+    /// Begins what is asked.
+    fn ask(&mut self, ask: Ask) {
+        assert!(self.asking.is_none(), "one thing is asked at a time");
+        let sent = now().mono;
+        let task = match &ask {
+            Ask::CloseSession => {
+                // The last handle: the library closes the session.
+                let state = self.let_go();
+                tokio::spawn(async {
+                    if let Some((_, state)) = state {
+                        closed(state).await;
+                    }
+                    Asked::of(Answer::Done)
+                })
+            }
+            _ => {
+                if matches!(ask, Ask::OpenSession) {
+                    self.let_go();
+                }
+                if matches!(ask, Ask::WatchMaster) {
+                    // One watch at a time, and the former one first.
+                    self.watching = None;
+                }
+                let (session, ask) = (self.session.clone(), ask.clone());
+                tokio::spawn(async move { session.ask(&ask).await })
+            }
+        };
+        self.asking = Some(Asking { ask, sent, task });
+    }
+
+    fn let_go(&mut self) -> Option<(SessionId, StateWatcher)> {
+        self.watching = None;
+        self.session.set_client(None);
+        self.state.take()
+    }
+
+    /// Tells how it ended.
+    fn answer(&mut self, asked: Asked) {
+        let Asking { ask, sent, .. } = self.asking.take().expect("it was asked");
+        let Asked { answer, watcher, opened, problem } = asked;
+        if let Some(problem) = problem {
+            self.tell(&ask, &answer, &problem);
+        } else if self.problem_told.reset() {
+            info!("ZooKeeper answers again");
+        }
+        if matches!(ask, Ask::OpenSession) {
+            if opened.is_none() && !self.is_stopping {
+                return self.ask(Ask::OpenSession);
+            }
+            self.session.set_client(opened);
+            self.state = self.session.state();
+            if let Answer::Session { session, timeout_ms } = &answer {
+                self.desk.board().counters.sessions.fetch_add(1, Relaxed);
+                info!(timeout_ms, "session {:#x} of ZooKeeper", session.0);
+            }
+        }
+        let is_store = matches!(ask, Ask::WriteBound { .. } | Ask::Release { .. });
+        if is_store && !matches!(answer, Answer::Done | Answer::Written(_)) {
+            self.desk.board().counters.store_errors.fetch_add(1, Relaxed);
+        }
+        if let Some(watcher) = watcher {
+            self.watching = Some(Box::pin(async {
+                watcher.changed().await;
+            }));
+        }
+        self.take(Event::Answered { sent, answer });
+    }
+
+    fn tell(&mut self, ask: &Ask, answer: &Answer, problem: &str) {
+        if !self.problem_told.is_due() {
+            return;
+        }
+        match answer {
+            Answer::Refused => error!("ZooKeeper refuses {ask:?}: {problem}; tried again"),
+            _ => warn!("ZooKeeper did not answer {ask:?}: {problem}; tried again"),
+        }
+    }
+
+    fn state_is(&mut self, state: SessionState) {
+        match state {
+            SessionState::Disconnected => warn!("the connection to ZooKeeper is lost"),
+            state if state.is_terminated() => {
+                let (session, _) = self.state.take().expect("its state changed");
+                warn!("session {:#x} of ZooKeeper is over: {state}", session.0);
+                self.watching = None;
+                self.take(Event::SessionExpired);
+            }
+            _ => info!("connected to ZooKeeper again"),
+        }
+    }
+}
+
+/// The session's next state; never, without a session.
+async fn changed(state: &mut Option<(SessionId, StateWatcher)>) -> SessionState {
+    match state {
+        Some((_, watcher)) => watcher.changed().await,
+        None => pending().await,
+    }
+}
+
+/// What became of what was asked; never, if nothing was. A panic of the library is an answer that
+/// got lost.
+async fn answered(asking: &mut Option<Asking>) -> Asked {
+    match asking {
+        Some(asking) => match (&mut asking.task).await {
+            Ok(asked) => asked,
+            Err(panic) => Asked { problem: Some(panic.to_string()), ..Asked::of(Answer::Lost) },
+        },
+        None => pending().await,
+    }
+}
+
+/// Returns when the watched node has changed; never, if none is watched.
+async fn fired(watching: &mut Option<Watching>) {
+    match watching {
+        Some(watching) => watching.await,
+        None => pending().await,
+    }
+}

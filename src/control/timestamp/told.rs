@@ -1,0 +1,39 @@
+//! Lines of the log that would come again and again come once a minute.
+
+use std::time::{Duration, Instant};
+
+/// Pause between two lines about the same thing.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// When something was told last.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Option<Instant>);
+
+impl Told {
+    /// Whether to tell it (again); if so, that is noted.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let is_due = self.0.is_none_or(|told| told.elapsed() >= TELL_EVERY);
+        if is_due {
+            self.0 = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// It is over: the next time is news. Returns whether it had been told.
+    pub(crate) fn reset(&mut self) -> bool {
+        self.0.take().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_are_told_at_once_and_then_seldom() {
+        let mut told = Told::default();
+        assert!(told.is_due() && !told.is_due());
+        assert!(told.reset() && !told.reset());
+        assert!(told.is_due());
+    }
+}
