@@ -352,9 +352,9 @@ impl MeshPort {
         self.asleep[usize::from(self.own.0)].store(false, SeqCst);
     }
 
-    /// Siblings to wake now; the list is left empty.
-    pub fn take_wakes(&mut self) -> std::vec::Drain<'_, ShardIndex> {
-        self.wakes.drain(..)
+    /// The next sibling to wake now.
+    pub fn next_wake(&mut self) -> Option<ShardIndex> {
+        self.wakes.pop()
     }
 
     /// The caller has seen that the queue has room.
@@ -479,9 +479,10 @@ mod tests {
         for _ in 0..3 {
             ports[0].send_request(MonoNs(0), ShardIndex(2), requester(0), read()).expect("room");
         }
-        assert_eq!(ports[0].take_wakes().collect::<Vec<_>>(), [ShardIndex(2)]);
+        assert_eq!(ports[0].next_wake(), Some(ShardIndex(2)));
+        assert_eq!(ports[0].next_wake(), None);
         ports[1].send_request(MonoNs(0), ShardIndex(2), requester(1), read()).expect("room");
-        assert_eq!(ports[1].take_wakes().count(), 0, "it has been woken already");
+        assert_eq!(ports[1].next_wake(), None, "it has been woken already");
         assert!(!ports[2].may_sleep(), "messages wait");
     }
 
@@ -518,7 +519,7 @@ mod tests {
                     client.send_request(MonoNs(0), ShardIndex(1), requester(0), request).is_ok(),
                 );
             }
-            if client.take_wakes().count() > 0 {
+            if client.next_wake().is_some() {
                 server_thread.thread().unpark();
             }
             while let Some(message) = client.receive() {

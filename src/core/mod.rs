@@ -8,6 +8,7 @@ pub mod internal_api;
 pub(crate) mod internal_document;
 pub mod mesh;
 pub mod peers;
+pub mod turn;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -51,6 +52,9 @@ pub struct Core {
     peering: Peering,
     inbounds: Inbounds,
     gathers: Gathers,
+    /// Kept for their memory.
+    attempts: Vec<Attempt>,
+    actions: Vec<PeerAction>,
     /// The last [`Core::tick`].
     now: Now,
 }
@@ -86,6 +90,8 @@ impl Core {
             inbounds: Inbounds::new(own, shards, identity.accepts_strangers),
             shard: Shard::new(config, now),
             gathers: Gathers::default(),
+            attempts: Vec::new(),
+            actions: Vec::new(),
             now,
             mesh,
             outbox: Outbox::default(),
@@ -182,8 +188,8 @@ impl Core {
         }
     }
 
-    /// Takes what siblings sent. Returns whether more may be waiting.
-    pub fn inbox(&mut self, now: Now) -> bool {
+    /// Takes what siblings sent.
+    pub(crate) fn inbox(&mut self, now: Now) {
         let mut budget = INBOX_PER_TURN_MAX;
         while budget > 0 {
             let messages = match self.mesh.receive() {
@@ -211,29 +217,21 @@ impl Core {
                     self.inbounds.take_results(*results);
                     messages
                 }
-                None => return false,
+                None => return,
             };
             budget = budget.saturating_sub(messages.max(1));
         }
-        true
     }
 
-    /// Turns the wheel. The attempts that follow must be taken before anything else happens here.
-    pub fn tick(&mut self, now: Now) {
+    /// Turns the wheel. What follows is taken by the turn that calls this ([`turn`]).
+    fn tick(&mut self, now: Now) {
         self.now = now;
         self.shard.tick(now, &mut self.outbox);
     }
 
-    /// A callback ended. The attempts that follow must be taken before anything else happens here.
-    pub fn callback_finished(&mut self, now: Now, ticket: Ticket, outcome: CallbackOutcome) {
+    /// A callback ended. What follows is taken by the turn that calls this ([`turn`]).
+    fn callback_finished(&mut self, now: Now, ticket: Ticket, outcome: CallbackOutcome) {
         self.shard.handle(now, Event::CallbackFinished { ticket, outcome }, &mut self.outbox);
-    }
-
-    /// Moves the callbacks to make into `attempts` (empty); copy their contents
-    /// ([`Shard::content`]) before the next call that changes the shard.
-    pub fn attempts(&mut self, attempts: &mut Vec<Attempt>) {
-        assert!(attempts.is_empty(), "attempts are made as soon as they are taken");
-        std::mem::swap(attempts, &mut self.outbox.attempts);
     }
 
     /// The answer to the request just made, if it was given at once.
@@ -271,12 +269,7 @@ impl Core {
         self.peering.clock()
     }
 
-    /// The outbox, for what is drained rarely (hosts released).
-    pub fn outbox(&mut self) -> &mut Outbox {
-        &mut self.outbox
-    }
-
-    /// When [`Core::tick`] and [`Core::peers`] should next be called although nothing happens.
+    /// When the next turn should begin although nothing happens.
     pub fn next_wake(&self) -> Option<Tick> {
         let peers = self.peering.wake_at().min(self.inbounds.wake_at());
         let peers = (peers != MonoNs(u64::MAX)).then(|| peers.tick_ceil());
@@ -406,7 +399,7 @@ impl Core {
     /// Heartbeats, suspicion, dialling, messages and results of this turn handed to links: once per
     /// turn, after everything else that changes the shard (answers to clients may follow from it).
     /// The actions that follow are appended. Cost without peers: a few loads.
-    pub fn peers(&mut self, now: Now, actions: &mut Vec<PeerAction>) {
+    fn peers(&mut self, now: Now, actions: &mut Vec<PeerAction>) {
         let is_silent = self.outbox.to_peers.is_empty() && self.outbox.peer_replies.is_empty();
         if is_silent && self.peering.is_idle() && self.inbounds.is_idle() {
             return;

@@ -1,7 +1,7 @@
 //! How the files that the process may open are shared out: one for each connection, of clients, to
 //! callback hosts, with peers. Without shares, clients that hold connections would stop callbacks.
 
-use crate::node::clients::server::REFUSALS_MAX;
+use crate::node::clients::table::REFUSALS_MAX;
 use crate::node::resolver::threads::LOOKUPS_MAX;
 use crate::node::settings::NodeSettings;
 

@@ -7,6 +7,7 @@ pub mod commands;
 pub(crate) mod deadlines;
 mod engine;
 mod files;
+pub(crate) mod io;
 pub mod meters;
 pub(crate) mod owner;
 pub(crate) mod peers;

@@ -1,13 +1,11 @@
 //! Copies what a core counts into its meters, for other threads to read.
 
 use crate::cluster::detector::Liveness;
-use crate::ring::{Ring, thread_cpu_ns};
-
 use crate::core::Core;
-use crate::node::callbacks::lanes::Lanes;
-use crate::node::clients::server::Server;
+use crate::ring::thread_cpu_ns;
+
 use crate::node::clients::service::Service;
-use crate::node::commands::Commands;
+use crate::node::engine::Engine;
 use crate::node::meters::CoreMeters;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::server::TimestampServer;
@@ -15,15 +13,11 @@ use crate::node::timestamps::server::TimestampServer;
 /// Publishes the present state of a core. Cost: some seventy relaxed stores, two per peer, and one
 /// clock read. True: more is to be told of statistics tags than the control thread takes; publish
 /// again soon.
-pub fn publish(
-    meters: &CoreMeters,
-    server: &mut Server,
-    (lanes, sockets, timestamps): (&Lanes, &PeerSockets, &TimestampServer),
-    ring: &Ring,
-    commands: &Commands,
-) -> bool {
-    let is_behind = meters.tags.tell(server.service.core.shard_mut().tags_mut());
-    let shard = server.service.core.shard();
+pub fn publish(engine: &mut Engine) -> bool {
+    let Engine { core, clients, callbacks, peers, timestamps, ring, commands, .. } = engine;
+    let meters = &engine.meters[engine.own];
+    let is_behind = meters.tags.tell(core.shard_mut().tags_mut());
+    let shard = core.shard();
     let counted = shard.counters();
     meters.timers.set(counted.timers);
     meters.tombstones.set(counted.tombstones);
@@ -59,20 +53,20 @@ pub fn publish(
     meters.callback_hosts.set(shard.hosts_known());
     meters.callback_lanes.set(shard.lanes());
     meters.pops_without_lane.set(counted.without_lane);
-    meters.requests.set(server.answered + server.service.written);
-    meters.requests_bad.set(server.service.bad);
-    meters.connections.set(server.open() as u64);
-    meters.connections_accepted.set(server.accepted);
-    meters.connections_refused.set(server.refused);
-    meters.partial_bytes.set(server.partial_bytes() as u64);
-    meters.unsent_bytes.set(server.service.room.held_bytes as u64);
-    meters.answers_refused.set(server.service.room.refused);
-    meters.stuck_closed.set(server.stuck_closed);
-    meters.callback_connections.set(lanes.open() as u64);
-    publish_peers(meters, &server.service.core, sockets);
-    publish_internal(meters, &server.service);
+    meters.requests.set(clients.answered + clients.service.written);
+    meters.requests_bad.set(clients.service.bad);
+    meters.connections.set(clients.open() as u64);
+    meters.connections_accepted.set(clients.accepted);
+    meters.connections_refused.set(clients.refused);
+    meters.partial_bytes.set(clients.partial_bytes() as u64);
+    meters.unsent_bytes.set(clients.service.room.held_bytes as u64);
+    meters.answers_refused.set(clients.service.room.refused);
+    meters.stuck_closed.set(clients.stuck_closed);
+    meters.callback_connections.set(callbacks.open() as u64);
+    publish_peers(meters, core, peers);
+    publish_internal(meters, &clients.service, core);
     publish_timestamps(meters, timestamps);
-    let mesh = server.service.core.mesh();
+    let mesh = core.mesh();
     mesh.depth();
     meters.mesh_sent.set(mesh.sent);
     meters.mesh_full.set(mesh.refused);
@@ -125,8 +119,8 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     meters.clock_refusals.set(peers.clocks_refused);
 }
 
-fn publish_internal(meters: &CoreMeters, service: &Service) {
-    let (internal, counted) = (service.internal, service.core.shard().counters());
+fn publish_internal(meters: &CoreMeters, service: &Service, core: &Core) {
+    let (internal, counted) = (service.internal, core.shard().counters());
     meters.internal_copies.set(internal.copies);
     meters.internal_tags_dropped.set(internal.tags_dropped);
     meters.internal_pages.set(internal.pages);

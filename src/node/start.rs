@@ -23,8 +23,8 @@ use crate::core::mesh::{MeshPort, mesh};
 use crate::core::peers::hello::Identity;
 use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::listeners::ClusterListeners;
-use crate::node::clients::server::Server;
 use crate::node::clients::service::Service;
+use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commander, Commands};
 use crate::node::engine::Engine;
 use crate::node::files::FileShares;
@@ -374,7 +374,7 @@ impl Seat {
         let settings = &self.settings;
         let began = now();
         let core = Core::with_identity(self.shard_config(), self.mesh, self.identity, began);
-        let mut service = Service::new(core, &settings.limits, settings.accept_strangers);
+        let mut service = Service::new(&settings.limits, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
         service.guard = settings.guard.clone();
         service.timestamp_asks = self.oracle.as_ref().map(|_| Vec::new());
@@ -390,10 +390,12 @@ impl Seat {
         reserved.own.extend(settings.serves_timers.then_some(listen));
         let listeners = ClusterListeners::new(reserved, listen.port(), &self.view);
         let mut engine = Engine {
+            core,
             ring,
-            server: Server::new(service, own, &settings.limits, began.mono),
+            completions: Vec::new(),
+            clients: Clients::new(service, own, &settings.limits, began.mono),
             timestamps: TimestampServer::new(&timestamp, issuer, began.mono),
-            lanes: Lanes::new(
+            callbacks: Lanes::new(
                 resolver.clone(),
                 &settings.callbacks,
                 self.connections_max,

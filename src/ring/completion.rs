@@ -106,6 +106,20 @@ pub enum Completion {
     Woken,
 }
 
+impl Completion {
+    /// Whose it is; `None`: the whole ring's.
+    pub fn owner(&self) -> Option<u64> {
+        match self {
+            Completion::Accepted { owner, .. }
+            | Completion::Connected { owner, .. }
+            | Completion::Received { owner, .. }
+            | Completion::Ended { owner, .. }
+            | Completion::Sent { owner, .. } => Some(*owner),
+            Completion::AcceptFailed(_) | Completion::Woken => None,
+        }
+    }
+}
+
 /// How long [`Ring::turn`](super::Ring::turn) may wait when nothing has completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {

@@ -169,7 +169,7 @@ impl Network {
                 core.tick(now);
                 core.peers(now, &mut actions);
                 core.replies(&mut replies);
-                core.mesh().take_wakes();
+                while core.mesh().next_wake().is_some() {}
                 self.replies.append(&mut replies);
                 for action in actions {
                     self.act(node, at, action);

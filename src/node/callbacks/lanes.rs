@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use crate::base::ids::HostId;
 use crate::base::limits::CallbackLimits;
-use crate::base::time::{MonoNs, Now};
-use crate::ring::{Received, Ring, SocketId};
+use crate::base::time::MonoNs;
+use crate::ring::{Completion, Received, Ring, SocketId};
 use crate::shard::Shard;
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
 use crate::wire::callback_uri::{Host, parse_callback_uri};
 
 use crate::node::callbacks::listeners::ClusterListeners;
 use crate::node::deadlines::{Deadline, Deadlines};
+use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::resolver::threads::{Asker, Resolver};
 use crate::wire::answer_reader::{AnswerReader, Progress};
@@ -131,7 +132,7 @@ impl Lanes {
 
     /// Begins an attempt: copies its content from the shard into a request and sends it as soon as
     /// there is a connection.
-    pub fn start(&mut self, now: Now, ring: &mut Ring, shard: &Shard, attempt: &Attempt) {
+    pub fn start(&mut self, io: &mut Io<'_>, shard: &Shard, attempt: &Attempt) {
         let host = attempt.ticket.host;
         if self.lanes.len() <= host.0 as usize {
             self.lanes.resize_with(host.0 as usize + 1, || None);
@@ -140,22 +141,42 @@ impl Lanes {
         let lane = lane.get_or_insert_with(|| Lane::new(shard.authority(host)));
         let mut request = self.pool.pop().unwrap_or_default();
         write_request(&mut request, &lane.head, shard, attempt);
-        let deadline = now.mono.plus_ms(self.limits.timeout_ms);
+        let deadline = io.now.mono.plus_ms(self.limits.timeout_ms);
         let call = Call { ticket: attempt.ticket, request, deadline, tries: 0 };
         match lane.idle.pop() {
-            Some(place) => self.send(ring, place, call, true),
-            None => self.open_connection(now, ring, call),
+            Some(place) => self.send(io.ring, place, call, true),
+            None => self.open_connection(io, call),
+        }
+    }
+
+    /// Something happened to the connection at a place. What is told of a connection that was
+    /// closed earlier in this turn is left out: its place may have another by now.
+    pub fn on(&mut self, io: &mut Io<'_>, place: u32, completion: Completion) {
+        match completion {
+            Completion::Connected { socket, result, .. } if self.has(place, socket) => {
+                self.connected(io, place, result.is_ok());
+            }
+            Completion::Received { socket, bytes, .. } if self.has(place, socket) => {
+                self.received(io, place, &bytes);
+            }
+            Completion::Ended { socket, .. } if self.has(place, socket) => {
+                self.ended(io.ring, place);
+            }
+            Completion::Sent { socket, buffer, .. } if self.has(place, socket) => {
+                self.sent(place, buffer);
+            }
+            _ => {}
         }
     }
 
     /// Whether the connection at this place is still the one of this socket.
-    pub fn has(&self, place: u32, socket: SocketId) -> bool {
+    fn has(&self, place: u32, socket: SocketId) -> bool {
         self.places[place as usize].as_ref().is_some_and(|held| held.socket == socket)
     }
 
     /// A connection stands or failed. A name with several addresses has failed when all of them
     /// have.
-    pub fn connected(&mut self, now: Now, ring: &mut Ring, place: u32, is_ok: bool) {
+    fn connected(&mut self, io: &mut Io<'_>, place: u32, is_ok: bool) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         let host = connection.host;
         let State::Connecting(call) = std::mem::replace(&mut connection.state, State::Idle) else {
@@ -163,13 +184,13 @@ impl Lanes {
             unreachable!("a connection is told once that it stands");
         };
         if is_ok {
-            ring.receive(connection.socket);
-            return self.send(ring, place, call, false);
+            io.ring.receive(connection.socket);
+            return self.send(io.ring, place, call, false);
         }
-        self.drop_connection(ring, place);
+        self.drop_connection(io.ring, place);
         let lane = self.lanes[host.0 as usize].as_ref().expect("a lane outlives its attempts");
         if call.tries < lane.addresses() {
-            return self.open_connection(now, ring, call);
+            return self.open_connection(io, call);
         }
         self.finished.push((call.ticket, CallbackOutcome::Unreachable));
         self.recycle(call.request);
@@ -179,32 +200,32 @@ impl Lanes {
     /// the most: places are those of connections that stand (the engine leaves out what is late),
     /// and a lane stays while the shard counts an attempt at its host, whose end it is told after
     /// this.
-    pub fn received(&mut self, now: Now, ring: &mut Ring, place: u32, received: &Received) {
+    fn received(&mut self, io: &mut Io<'_>, place: u32, received: &Received) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         let State::Busy { ticket, reader, .. } = &mut connection.state else {
             // An answer to no request: nothing that follows on this connection can be trusted.
-            return self.drop_connection(ring, place);
+            return self.drop_connection(io.ring, place);
         };
         let ticket = *ticket;
-        match reader.feed(ring.bytes_mut(received)) {
+        match reader.feed(io.ring.bytes_mut(received)) {
             Progress::Partial => {}
             Progress::Complete { status, reusable } => {
                 self.finished.push((ticket, outcome(status)));
                 if reusable && !connection.is_sending {
-                    self.make_idle(now, place);
+                    self.make_idle(io.now.mono, place);
                 } else {
-                    self.drop_connection(ring, place);
+                    self.drop_connection(io.ring, place);
                 }
             }
             Progress::Garbage => {
                 self.finished.push((ticket, CallbackOutcome::Unreachable));
-                self.drop_connection(ring, place);
+                self.drop_connection(io.ring, place);
             }
         }
     }
 
     /// A callback server closed, or the connection broke.
-    pub fn ended(&mut self, ring: &mut Ring, place: u32) {
+    fn ended(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         let host = connection.host;
         match &connection.state {
@@ -229,7 +250,7 @@ impl Lanes {
     }
 
     /// A request was sent, or the connection broke under it (then its end is told as well).
-    pub fn sent(&mut self, place: u32, buffer: Vec<u8>) {
+    fn sent(&mut self, place: u32, buffer: Vec<u8>) {
         self.recycle(buffer);
         if let Some(connection) = self.places[place as usize].as_mut() {
             connection.is_sending = false;
@@ -239,8 +260,7 @@ impl Lanes {
     /// The resolver has answered.
     pub fn resolved(
         &mut self,
-        now: Now,
-        ring: &mut Ring,
+        io: &mut Io<'_>,
         host: HostId,
         (asked_for, found): (&str, Vec<SocketAddr>),
     ) {
@@ -256,17 +276,18 @@ impl Lanes {
             *addresses = found;
         }
         for call in std::mem::take(unresolved) {
-            self.open_connection(now, ring, call);
+            self.open_connection(io, call);
         }
     }
 
     /// Ends what is overdue: attempts without an answer, connections idle for too long.
-    pub fn expire(&mut self, now: Now, ring: &mut Ring) {
+    pub fn expire(&mut self, io: &mut Io<'_>) {
+        let now = io.now.mono;
         let mut due = std::mem::take(&mut self.due);
-        self.deadlines.advance(now.mono, &mut due);
+        self.deadlines.advance(now, &mut due);
         for place in due.drain(..) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
-            if !self.deadlines.is_over(place, &mut connection.deadline, now.mono) {
+            if !self.deadlines.is_over(place, &mut connection.deadline, now) {
                 continue;
             }
             match &connection.state {
@@ -279,7 +300,7 @@ impl Lanes {
                 }
                 State::Idle => {}
             }
-            self.drop_connection(ring, place);
+            self.drop_connection(io.ring, place);
         }
         self.due = due;
         self.expire_unresolved(now);
@@ -309,10 +330,11 @@ impl Lanes {
         self.open
     }
 
-    fn open_connection(&mut self, now: Now, ring: &mut Ring, mut call: Call) {
+    fn open_connection(&mut self, io: &mut Io<'_>, mut call: Call) {
+        let (now, ring) = (io.now.mono, &mut *io.ring);
         let host = call.ticket.host;
         let lane = self.lanes[host.0 as usize].as_mut().expect("made by the attempt");
-        let address = match lane.address(host, now.mono, &self.resolver, &self.limits) {
+        let address = match lane.address(host, now, &self.resolver, &self.limits) {
             Found::Address(address) => address,
             Found::Asked => {
                 self.resolving.insert((call.deadline, host.0));
@@ -356,10 +378,10 @@ impl Lanes {
         ring.send(connection.socket, call.request);
     }
 
-    fn make_idle(&mut self, now: Now, place: u32) {
+    fn make_idle(&mut self, now: MonoNs, place: u32) {
         let connection = self.places[place as usize].as_mut().expect("it was busy just now");
         connection.state = State::Idle;
-        let idle_until = now.mono.plus_ms(self.limits.idle_timeout_ms);
+        let idle_until = now.plus_ms(self.limits.idle_timeout_ms);
         self.deadlines.set(place, &mut connection.deadline, idle_until);
         let lane = self.lanes[connection.host.0 as usize].as_mut();
         lane.expect("a lane outlives its attempts").idle.push(place);
@@ -400,14 +422,14 @@ impl Lanes {
     }
 
     /// Calls whose name did not come in time.
-    fn expire_unresolved(&mut self, now: Now) {
+    fn expire_unresolved(&mut self, now: MonoNs) {
         while let Some(&(deadline, host)) = self.resolving.first() {
-            if now.mono < deadline {
+            if now < deadline {
                 return;
             }
             self.resolving.pop_first();
             let Some(Some(lane)) = self.lanes.get_mut(host as usize) else { continue };
-            for call in lane.unresolved.extract_if(.., |call| now.mono >= call.deadline) {
+            for call in lane.unresolved.extract_if(.., |call| now >= call.deadline) {
                 self.finished.push((call.ticket, CallbackOutcome::TimedOut));
             }
         }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use crate::base::ids::ShardIndex;
 use crate::base::limits::Limits;
-use crate::base::time::{MonoNs, Now};
+use crate::base::time::MonoNs;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Requester};
 use crate::wire::chunked::{ChunkError, ChunkedDecoder};
@@ -22,7 +22,7 @@ use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::secret::Word;
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{Persistence, write_continue};
-use crate::node::clients::service::{Caller, RequestLine, Served, Service, too_long};
+use crate::node::clients::service::{Api, Caller, RequestLine, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
 
 /// Requests under way on one connection above which no more are taken from it.
@@ -179,10 +179,8 @@ impl Connection {
     /// before.
     pub fn feed(
         &mut self,
-        now: Now,
+        api: &mut Api<'_>,
         (input, far_ends): (&mut [u8], FarEnds<'_>),
-        service: &mut Service,
-        limits: &Limits,
     ) -> Appetite {
         if self.is_closing {
             return Appetite::Hungry;
@@ -192,22 +190,23 @@ impl Connection {
             return Appetite::Hungry;
         }
         let caller = Caller { far_ends, socket: self.socket, is_proven: self.is_proven };
+        let limits = api.limits;
         let mut budget = limits.pipelined_requests_per_turn_max;
         self.is_deferred = false;
         if self.partial.is_empty() {
-            let taken = self.take(now, (&mut *input, caller), service, limits, &mut budget);
+            let taken = self.take(api, (&mut *input, caller), &mut budget);
             self.partial.extend_from_slice(&input[taken..]);
         } else {
             self.partial.extend_from_slice(input);
             let mut kept = std::mem::take(&mut self.partial);
-            let taken = self.take(now, (&mut kept, caller), service, limits, &mut budget);
+            let taken = self.take(api, (&mut kept, caller), &mut budget);
             kept.drain(..taken);
             self.partial = kept;
         }
         if self.is_closing || self.partial.is_empty() {
             self.partial = Vec::new();
         }
-        self.set_deadline(now.mono, limits);
+        self.set_deadline(api.now.mono, limits);
         if self.is_deferred && budget == limits.pipelined_requests_per_turn_max {
             return Appetite::Deferred;
         }
@@ -333,12 +332,11 @@ impl Connection {
     /// Takes complete requests from the front of `input` and returns how many bytes were used.
     fn take(
         &mut self,
-        now: Now,
+        api: &mut Api<'_>,
         (input, caller): (&mut [u8], Caller<'_>),
-        service: &mut Service,
-        limits: &Limits,
         budget: &mut u32,
     ) -> usize {
+        let limits = api.limits;
         let mut at = 0;
         while *budget > 0 && !self.is_closing && !self.is_backed_up(limits) {
             let rest = &mut input[at..];
@@ -354,27 +352,27 @@ impl Connection {
                             let (framing, waits) = (head.framing, head.expects_continue);
                             let is_upgrade = head.path == handshake::PATH;
                             if is_upgrade && line.path == TimerPath::Unknown {
-                                at += self.begin_upgrade(service, &rest[..used]);
+                                at += self.begin_upgrade(api.service, &rest[..used]);
                                 break;
                             }
                             self.page = page_head(&line, head.query, &rest[..used]);
                             at += used;
-                            self.begin_body((service, caller), limits, line, framing);
+                            self.begin_body(api, caller, line, framing);
                             if waits && !self.is_closing && input.len() == at {
                                 self.in_order(write_continue);
                             }
                         }
                         Ok(None) => break,
-                        Err(error) => self.fail(service, error.status, error.reason),
+                        Err(error) => self.fail(api.service, error.status, error.reason),
                     }
                 }
                 Stage::Body { line, length } => {
                     let (line, length) = (*line, *length);
-                    self.is_deferred = line.is_read() && !service.room.may_read();
+                    self.is_deferred = line.is_read() && !api.service.room.may_read();
                     if rest.len() < length || self.is_deferred {
                         break;
                     }
-                    self.serve(now, (service, caller), line, &mut rest[..length]);
+                    self.serve(api, caller, line, &mut rest[..length]);
                     at += length;
                     *budget -= 1;
                 }
@@ -388,11 +386,11 @@ impl Connection {
                             at += used;
                             if is_complete {
                                 let mut body = std::mem::take(body);
-                                self.serve(now, (service, caller), line, &mut body);
+                                self.serve(api, caller, line, &mut body);
                                 *budget -= 1;
                             }
                         }
-                        Err(error) => self.fail_chunk(service, error),
+                        Err(error) => self.fail_chunk(api.service, error),
                     }
                 }
             }
@@ -422,37 +420,32 @@ impl Connection {
 
     fn begin_body(
         &mut self,
-        (service, caller): (&mut Service, Caller<'_>),
-        limits: &Limits,
+        api: &mut Api<'_>,
+        caller: Caller<'_>,
         line: RequestLine,
         framing: Framing,
     ) {
+        let bytes_max = api.limits.body_bytes_max;
         self.stage = match framing {
-            Framing::Length(length) if length <= u64::from(limits.body_bytes_max) => {
+            Framing::Length(length) if length <= u64::from(bytes_max) => {
                 Stage::Body { line, length: length as usize }
             }
             Framing::Length(length) => {
-                let bytes_max = service.body_bytes_max(caller, &line);
+                let bytes_max = api.service.body_bytes_max(api.core, caller, &line);
                 if let Some(reason) = too_long(length, bytes_max) {
-                    return self.fail(service, 413, &reason);
+                    return self.fail(api.service, 413, &reason);
                 }
                 Stage::Body { line, length: length as usize }
             }
             Framing::Chunked => {
-                let bytes_max = u64::from(service.body_bytes_max(caller, &line));
+                let bytes_max = u64::from(api.service.body_bytes_max(api.core, caller, &line));
                 let decoder = Box::new(ChunkedDecoder::new(bytes_max));
                 Stage::Chunked { line, decoder, body: Vec::new() }
             }
         };
     }
 
-    fn serve(
-        &mut self,
-        now: Now,
-        (service, caller): (&mut Service, Caller<'_>),
-        line: RequestLine,
-        body: &mut [u8],
-    ) {
+    fn serve(&mut self, api: &mut Api<'_>, caller: Caller<'_>, line: RequestLine, body: &mut [u8]) {
         self.stage = Stage::Head(HeadProgress::default());
         self.began = None;
         let request = self.first_pending.wrapping_add(self.pending.len() as u32);
@@ -467,12 +460,15 @@ impl Connection {
         let (persistence, is_read) = (line.persistence, line.is_read());
         let held_bytes = self.unsent_bytes();
         let mut serve = |out: &mut Vec<u8>| {
+            let (now, core, service) = (api.now, &mut *api.core, &mut *api.service);
             let served = match &page {
-                Some(head) => service.page(now, (from, caller), head, persistence, out),
-                None => service.serve(now, (from, caller), &line, body, out),
+                Some(head) => service.page((now, core), (from, caller), head, persistence, out),
+                None => service.serve((now, core), (from, caller), &line, body, out),
             };
             match served {
-                Served::Later => service.answer_at_once(from, persistence, held_bytes, out),
+                Served::Later => {
+                    service.answer_at_once(api.core, from, persistence, held_bytes, out)
+                }
                 Served::Written => Served::Written,
             }
         };

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::core::mesh::{MeshPort, Message, mesh};
 use crate::node::clients::answers::Persistence;
 use crate::node::clients::connection::{Appetite, Connection, Home};
-use crate::node::clients::service::Service;
+use crate::node::clients::service::{Api, Service};
 use crate::node::deadlines::Deadlines;
 use crate::ring::{Ring, RingConfig, SocketId};
 use crate::shard::ShardConfig;
@@ -22,6 +22,7 @@ const OPAQUE_BYTES: usize = 20_000;
 
 struct Fixture {
     ring: Ring,
+    core: Core,
     service: Service,
     connection: Connection,
     limits: Limits,
@@ -58,7 +59,8 @@ impl Fixture {
         Self {
             ring: Ring::new(&RingConfig { entries: 8, buffers: 1, buffer_bytes: 64 })
                 .expect("io_uring"),
-            service: Service::new(core, &limits, false),
+            core,
+            service: Service::new(&limits, false),
             connection: Connection::new(home, deadline),
             limits,
             sibling,
@@ -69,7 +71,8 @@ impl Fixture {
     fn feed(&mut self, text: &str) -> Appetite {
         let mut bytes = text.as_bytes().to_vec();
         let input = (&mut bytes[..], self.ring.far_ends());
-        self.connection.feed(NOW, input, &mut self.service, &self.limits)
+        let (core, service, limits) = (&mut self.core, &mut self.service, &self.limits);
+        self.connection.feed(&mut Api { now: NOW, core, service, limits }, input)
     }
 
     /// Creates a timer here and returns the request that reads it.
@@ -103,9 +106,9 @@ impl Fixture {
             self.sibling.send_reply(Reply { to: from, answer: Answer::NotFound });
             count += 1;
         }
-        self.service.core.inbox(NOW);
+        self.core.inbox(NOW);
         let mut replies = Vec::new();
-        self.service.core.replies(&mut replies);
+        self.core.replies(&mut replies);
         for reply in replies {
             let room = &mut self.service.room;
             self.connection.answer(reply.to.request, &reply.answer, room);

@@ -5,5 +5,5 @@ pub(crate) mod answers;
 pub(crate) mod connection;
 #[cfg(test)]
 mod connection_tests;
-pub(crate) mod server;
+pub(crate) mod table;
 pub(crate) mod service;

@@ -90,6 +90,18 @@ pub enum Admitted {
     Challenged,
 }
 
+/// What a request is served with: the API of a core and the core behind it.
+pub struct Api<'a> {
+    /// The present.
+    pub now: Now,
+    /// The core that the requests go to.
+    pub core: &'a mut Core,
+    /// The API.
+    pub service: &'a mut Service,
+    /// Bounds.
+    pub limits: &'a Limits,
+}
+
 /// Where the answer to a request comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
@@ -101,8 +113,6 @@ pub enum Served {
 
 /// The API of one core.
 pub struct Service {
-    /// The core that the requests go to.
-    pub core: Core,
     /// Requests answered while they were served.
     pub written: u64,
     /// Requests answered 4xx.
@@ -139,10 +149,9 @@ pub struct InternalCounters {
 }
 
 impl Service {
-    /// The API before a core.
-    pub fn new(core: Core, limits: &Limits, accepts_strangers: bool) -> Self {
+    /// The API, nothing asked yet.
+    pub fn new(limits: &Limits, accepts_strangers: bool) -> Self {
         Self {
-            core,
             written: 0,
             bad: 0,
             room: AnswerRoom::new(limits),
@@ -162,14 +171,14 @@ impl Service {
     /// scratch.
     pub fn serve(
         &mut self,
-        now: Now,
+        (now, core): (Now, &mut Core),
         (from, caller): (Requester, Caller<'_>),
         line: &RequestLine,
         body: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Served {
         let begins = out.len();
-        let served = self.route(now, (from, caller), line, body, out);
+        let served = self.route((now, core), (from, caller), line, body, out);
         if line.method == Method::Head {
             cut_body(out, begins);
         }
@@ -179,7 +188,7 @@ impl Service {
 
     fn route(
         &mut self,
-        now: Now,
+        (now, core): (Now, &mut Core),
         (from, caller): (Requester, Caller<'_>),
         line: &RequestLine,
         body: &mut [u8],
@@ -188,16 +197,16 @@ impl Service {
         let persistence = line.persistence;
         let request = match (line.path, line.method) {
             (TimerPath::Collection, Method::Post) | (TimerPath::Timer(_), Method::Put) => {
-                return self.store(now, (from, caller), line, body, out);
+                return self.store((now, core), (from, caller), line, body, out);
             }
             (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
             (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
             (TimerPath::References, Method::Delete) => {
-                let forgotten = self.forget(now, (from, caller), body);
+                let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
             }
             (TimerPath::Ping, Method::Get) if line.asks_members => {
-                let told = self.tell_members(caller, persistence, out);
+                let told = self.tell_members(core, caller, persistence, out);
                 let _ = self.settle(told, persistence, out);
                 return Served::Written;
             }
@@ -221,19 +230,20 @@ impl Service {
                 return self.settle(Err((404, reason.into())), persistence, out);
             }
         };
-        self.core.request(now, from, request);
+        core.request(now, from, request);
         Served::Later
     }
 
     /// Writes the answer to the request just served, if the shard has answered it already.
     pub fn answer_at_once(
         &mut self,
+        core: &mut Core,
         from: Requester,
         persistence: Persistence,
         held_bytes: usize,
         out: &mut Vec<u8>,
     ) -> Served {
-        let Some(answer) = self.core.take_answer(from) else { return Served::Later };
+        let Some(answer) = core.take_answer(from) else { return Served::Later };
         self.written += 1;
         self.room.write(out, &answer, persistence, held_bytes);
         Served::Written
@@ -255,7 +265,7 @@ impl Service {
     /// POST and PUT: the body is a timer.
     fn store(
         &mut self,
-        now: Now,
+        (now, core): (Now, &mut Core),
         (from, caller): (Requester, Caller<'_>),
         line: &RequestLine,
         body: &mut [u8],
@@ -277,7 +287,7 @@ impl Service {
             self.content = Vec::new();
         }
         if let (Some(named), Some(part)) = (target, &document.internal) {
-            let merged = self.merge(now, (from, caller), named, &document, part);
+            let merged = self.merge((now, core), (from, caller), named, &document, part);
             return self.settle(merged, line.persistence, out);
         }
         let (bytes, bytes_max) = (body_bytes as u64, self.limits.body_bytes_max);
@@ -299,7 +309,7 @@ impl Service {
                     Some(named) => Request::Update(target_of(named), definition),
                     None => Request::Create(definition),
                 };
-                self.core.request(now, from, request);
+                core.request(now, from, request);
                 Served::Later
             }
             Err(rejection) => self.settle(Err(refusal_of(&rejection)), line.persistence, out),
@@ -310,13 +320,13 @@ impl Service {
     #[cold]
     fn merge(
         &mut self,
-        now: Now,
+        (now, core): (Now, &mut Core),
         (from, caller): (Requester, Caller<'_>),
         named: PublicId,
         document: &AnyDocument<'_>,
         part: &InternalPart<'_>,
     ) -> Result<(), (u16, String)> {
-        self.admit(caller)?;
+        self.admit(core, caller)?;
         if part.origin == Origin::Peer && part.replicas.is_empty() {
             return Err((400, "reliability.replicas: expected a name at least, got none".into()));
         }
@@ -325,24 +335,24 @@ impl Service {
         self.internal.copies += 1;
         self.internal.tags_dropped += u64::from(part.tags_dropped);
         let factor = document.timer.replication_factor;
-        let copy = copy_of(now, self.core.view(), named, factor, part, told);
-        self.core.request(now, from, Request::Merge(copy));
+        let copy = copy_of(now, core.view(), named, factor, part, told);
+        core.request(now, from, Request::Merge(copy));
         Ok(())
     }
 
     /// GET of a page of timers, by another node. `out` as in [`Service::serve`].
     pub fn page(
         &mut self,
-        now: Now,
+        (now, core): (Now, &mut Core),
         (from, caller): (Requester, Caller<'_>),
         head: &PageHead,
         persistence: Persistence,
         out: &mut Vec<u8>,
     ) -> Served {
-        let asked = self.admit(caller).and_then(|()| head.read(self.core.view()));
+        let asked = self.admit(core, caller).and_then(|()| head.read(core.view()));
         let begun = asked.map(|asked| {
             self.internal.pages += 1;
-            self.core.page(now, from, asked);
+            core.page(now, from, asked);
         });
         let served = self.settle(begun, persistence, out);
         self.written += u64::from(served == Served::Written);
@@ -353,16 +363,16 @@ impl Service {
     #[cold]
     fn forget(
         &mut self,
-        now: Now,
+        (now, core): (Now, &mut Core),
         (from, caller): (Requester, Caller<'_>),
         body: &mut [u8],
     ) -> Result<(), (u16, String)> {
-        self.admit(caller)?;
+        self.admit(core, caller)?;
         self.references.clear();
         parse_references(body, &mut self.json, &mut self.references)
             .map_err(|error| (400, error.0.into_owned()))?;
         self.internal.references += self.references.len() as u64;
-        self.core.forget(now, from, &mut self.references);
+        core.forget(now, from, &mut self.references);
         self.references.shrink_to(REFERENCES_KEPT);
         Ok(())
     }
@@ -371,54 +381,54 @@ impl Service {
     #[cold]
     fn tell_members(
         &mut self,
+        core: &mut Core,
         caller: Caller<'_>,
         persistence: Persistence,
         out: &mut Vec<u8>,
     ) -> Result<(), (u16, String)> {
-        self.admit(caller)?;
+        self.admit(core, caller)?;
         let mut body = Vec::new();
-        self.gate.write_members(self.core.view(), &mut body);
+        self.gate.write_members(core.view(), &mut body);
         write_text(out, &body, persistence);
         Ok(())
     }
 
     /// Whether a connection from this address is that of another node of the cluster.
-    pub fn is_peer(&mut self, address: Option<SocketAddr>) -> bool {
-        let view = self.core.view();
+    pub fn is_peer(&mut self, core: &Core, address: Option<SocketAddr>) -> bool {
+        let view = core.view();
         let is_alone = view.connected_nodes().union(view.connected_sites()).is_empty();
         !is_alone && self.gate.knows(view, address.map(|address| address.ip()))
     }
 
     /// Bytes that the body of a request may have, where it has more than clients may send: another
     /// node may tell a longer timer.
-    pub fn body_bytes_max(&mut self, caller: Caller<'_>, line: &RequestLine) -> u32 {
+    pub fn body_bytes_max(&mut self, core: &Core, caller: Caller<'_>, line: &RequestLine) -> u32 {
         let own = self.limits.body_bytes_max;
         if line.method != Method::Put || !matches!(line.path, TimerPath::Timer(_)) {
             return own;
         }
         let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
         let is_open = caller.is_proven || !self.guard.is_required();
-        match is_open && self.gate.admits(self.core.view(), address) {
+        match is_open && self.gate.admits(core.view(), address) {
             true => own.max(BODY_TOLD_BYTES_MAX),
             false => own,
         }
     }
 
     /// Whether the caller may use the internal API.
-    fn admit(&mut self, caller: Caller<'_>) -> Result<(), (u16, String)> {
-        self.admit_address(caller).map_err(|reason| (403, reason))?;
+    fn admit(&mut self, core: &mut Core, caller: Caller<'_>) -> Result<(), (u16, String)> {
+        self.admit_address(core, caller).map_err(|reason| (403, reason))?;
         if self.guard.is_required() && !caller.is_proven {
-            self.core.inbound_refused(HelloRefusal::Unproven(CLOSED));
+            core.inbound_refused(HelloRefusal::Unproven(CLOSED));
             return Err((403, CLOSED.to_owned()));
         }
         Ok(())
     }
 
     /// Whether the caller has an address that may use the internal API.
-    fn admit_address(&mut self, caller: Caller<'_>) -> Result<(), String> {
+    fn admit_address(&mut self, core: &Core, caller: Caller<'_>) -> Result<(), String> {
         let address = || caller.far_ends.of(caller.socket).map(|address| address.ip());
-        let told = self.core.site_callers();
-        self.gate.admit(self.core.view(), told, address)
+        self.gate.admit(core.view(), core.site_callers(), address)
     }
 
     /// The other end of a connection asks for an Upgrade; `challenge` is what it was asked to
@@ -426,7 +436,7 @@ impl Service {
     /// secret, then the core looks at it.
     pub fn admit_upgrade(
         &mut self,
-        now: Now,
+        (now, core): (Now, &mut Core),
         asked: &Asked,
         challenge: Option<Word>,
         caller: Caller<'_>,
@@ -434,13 +444,13 @@ impl Service {
         let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
         let name = &asked.hello.name;
         let is_at_home = match asked.protocol {
-            Protocol::Frames => self.gate.admit_peer(self.core.view(), name, address),
+            Protocol::Frames => self.gate.admit_peer(core.view(), name, address),
             Protocol::Site if self.guard.secrets.is_none() => Err(HelloRefusal::NoSecret),
-            Protocol::Site => self.admit_address(caller).map_err(HelloRefusal::NoSite),
+            Protocol::Site => self.admit_address(core, caller).map_err(HelloRefusal::NoSite),
         };
-        is_at_home.map_err(|refusal| self.core.inbound_refused(refusal))?;
-        let own = self.core.hello();
-        let view = self.core.view();
+        is_at_home.map_err(|refusal| core.inbound_refused(refusal))?;
+        let own = core.hello();
+        let view = core.view();
         let meant = match asked.protocol {
             Protocol::Frames => own.name.as_str(),
             Protocol::Site => view.name_of_site(view.local_site()).unwrap_or_default(),
@@ -451,12 +461,12 @@ impl Service {
             Verdict::Proven(proof) => Some(proof),
             Verdict::Challenge => return Ok(Admitted::Challenged),
             Verdict::Refused(reason) => {
-                return Err(self.core.inbound_refused(HelloRefusal::Unproven(reason)));
+                return Err(core.inbound_refused(HelloRefusal::Unproven(reason)));
             }
         };
         match (asked.protocol, proof) {
             (Protocol::Frames, proof) => {
-                let inbound = self.core.inbound_opened(now, &asked.hello)?;
+                let inbound = core.inbound_opened(now, &asked.hello)?;
                 Ok(Admitted::Peer(inbound, proof))
             }
             (Protocol::Site, Some(proof)) => Ok(Admitted::Site(proof)),

@@ -5,9 +5,9 @@
 use std::net::SocketAddr;
 
 use crate::base::ids::PeerIndex;
-use crate::base::time::{MonoNs, Now};
+use crate::base::time::MonoNs;
 use crate::cluster::view::PeerKind;
-use crate::ring::{Received, Ring, SocketId, unpredictable};
+use crate::ring::{Completion, Received, Ring, SocketId, unpredictable};
 use crate::shard::effects::Dialect;
 
 use crate::core::Core;
@@ -17,6 +17,7 @@ use crate::core::peers::greeting::{Greeting, Step};
 use crate::core::peers::handshake::{Answered, Protocol, write_acceptance};
 use crate::core::peers::hello::Connected;
 use crate::core::peers::secret::{Guard, Word};
+use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::resolver::threads::{Asker, Resolver};
 
@@ -113,7 +114,6 @@ pub struct PeerSockets {
     sending_bytes: usize,
     resolver: Resolver,
     pool: Vec<Vec<u8>>,
-    actions: Vec<PeerAction>,
 }
 
 impl PeerSockets {
@@ -130,31 +130,69 @@ impl PeerSockets {
             sending_bytes: 0,
             resolver,
             pool: Vec::new(),
-            actions: Vec::new(),
         }
     }
 
-    /// Does what the core wants done for its peers. Once per turn.
-    pub fn act(&mut self, now: Now, ring: &mut Ring, core: &mut Core) {
-        let mut actions = std::mem::take(&mut self.actions);
-        core.peers(now, &mut actions);
-        for action in actions.drain(..) {
-            match action {
-                PeerAction::Dial(peer) => self.dial(now, ring, core, peer),
-                PeerAction::Close(peer) => self.close(ring, peer),
-                PeerAction::Send(peer) => self.send(now, ring, core, peer),
-                PeerAction::SendInbound(inbound) => self.send_inbound(now, ring, core, inbound),
-                PeerAction::CloseInbound(inbound) => self.close_inbound(ring, inbound),
-            }
+    /// Does what the core wants done for a peer.
+    pub fn act(&mut self, io: &mut Io<'_>, core: &mut Core, action: PeerAction) {
+        match action {
+            PeerAction::Dial(peer) => self.dial(io, core, peer),
+            PeerAction::Close(peer) => self.close(io.ring, peer),
+            PeerAction::Send(peer) => self.send(io, core, peer),
+            PeerAction::SendInbound(inbound) => self.send_inbound(io, core, inbound),
+            PeerAction::CloseInbound(inbound) => self.close_inbound(io.ring, inbound),
         }
-        self.actions = actions;
+    }
+
+    /// Something happened to a connection that was dialled.
+    pub fn on_dialled(
+        &mut self,
+        io: &mut Io<'_>,
+        core: &mut Core,
+        peer: PeerIndex,
+        completion: Completion,
+    ) {
+        match completion {
+            Completion::Connected { socket, result, .. } => {
+                self.connected(io, core, (peer, socket), result.is_ok());
+            }
+            Completion::Received { socket, bytes, .. } => {
+                self.received(io, core, (peer, socket), &bytes);
+            }
+            Completion::Ended { socket, .. } => self.ended(io, core, (peer, socket)),
+            Completion::Sent { socket, buffer, result, .. } => {
+                self.sent(io, core, (peer, socket), (buffer, result.is_ok()));
+            }
+            Completion::Accepted { .. } | Completion::AcceptFailed(_) | Completion::Woken => {}
+        }
+    }
+
+    /// Something happened to a connection that a peer dialled.
+    pub fn on_inbound(
+        &mut self,
+        io: &mut Io<'_>,
+        core: &mut Core,
+        place: u32,
+        completion: Completion,
+    ) {
+        match completion {
+            Completion::Received { socket, bytes, .. } => {
+                self.inbound_received(io, core, (place, socket), &bytes);
+            }
+            Completion::Ended { socket, .. } => {
+                self.inbound_ended(io.ring, core, (place, socket));
+            }
+            Completion::Sent { socket, buffer, result, .. } => {
+                self.inbound_sent(io, core, (place, socket), (buffer, result.is_ok()));
+            }
+            _ => unreachable!("a peer that dialled is not connected to"),
+        }
     }
 
     /// A connection stands or failed.
-    pub fn connected(
+    fn connected(
         &mut self,
-        now: Now,
-        ring: &mut Ring,
+        io: &mut Io<'_>,
         core: &mut Core,
         (peer, socket): (PeerIndex, SocketId),
         is_ok: bool,
@@ -165,15 +203,15 @@ impl PeerSockets {
         }
         if !is_ok {
             dialled.stage = Stage::Idle;
-            return core.peer_lost(now, peer);
+            return core.peer_lost(io.now, peer);
         }
-        ring.receive(socket);
+        io.ring.receive(socket);
         let is_site = matches!(core.view().peers()[peer.index()].kind, PeerKind::Site(_));
         let protocol = if is_site { Protocol::Site } else { Protocol::Frames };
         if dialled.is_original || (is_site && self.guard.secrets.is_none()) {
             let connected = Connected { dialect: Dialect::Http, hello: None };
             dialled.stage = Stage::Open(Socket::new(socket));
-            return core.peer_connected(now, peer, &connected);
+            return core.peer_connected(io.now, peer, &connected);
         }
         let (view, nonce) = (core.view(), Word(unpredictable()));
         let greeting =
@@ -182,14 +220,13 @@ impl PeerSockets {
         greeting.write(&view.peers()[peer.index()].address, &mut request);
         let greeting = Box::new(greeting);
         dialled.stage = Stage::Greeting { socket, greeting, is_sent: false };
-        ring.send(socket, request);
+        io.ring.send(socket, request);
     }
 
     /// Bytes over a connection that was dialled.
-    pub fn received(
+    fn received(
         &mut self,
-        now: Now,
-        ring: &mut Ring,
+        io: &mut Io<'_>,
         core: &mut Core,
         (peer, socket): (PeerIndex, SocketId),
         received: &Received,
@@ -197,25 +234,25 @@ impl PeerSockets {
         let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
         match &mut dialled.stage {
             Stage::Open(open) if open.id == socket => {
-                let taken = core.peer_received(now, peer, ring.bytes_mut(received));
+                let taken = core.peer_received(io.now, peer, io.ring.bytes_mut(received));
                 if taken.is_err() {
-                    self.lose(now, ring, core, peer);
+                    self.lose(io, core, peer);
                 }
             }
             Stage::Greeting { socket: greeted, greeting, is_sent } if *greeted == socket => {
-                match greeting.received(ring.bytes_mut(received)) {
+                match greeting.received(io.ring.bytes_mut(received)) {
                     Step::Wait => {}
                     // A peer may answer before it has read the request: one of ours does not.
-                    Step::Say if !*is_sent => self.lose(now, ring, core, peer),
+                    Step::Say if !*is_sent => self.lose(io, core, peer),
                     Step::Say => {
                         *is_sent = false;
                         let mut request = self.pool.pop().unwrap_or_default();
                         let host = &core.view().peers()[peer.index()].address;
                         greeting.write(host, &mut request);
-                        ring.send(socket, request);
+                        io.ring.send(socket, request);
                     }
-                    Step::Ended(answered) => self.greeted(now, ring, core, peer, answered),
-                    Step::Broken => self.lose(now, ring, core, peer),
+                    Step::Ended(answered) => self.greeted(io, core, peer, answered),
+                    Step::Broken => self.lose(io, core, peer),
                 }
             }
             _ => {}
@@ -223,23 +260,16 @@ impl PeerSockets {
     }
 
     /// A connection that was dialled has ended.
-    pub fn ended(
-        &mut self,
-        now: Now,
-        ring: &mut Ring,
-        core: &mut Core,
-        (peer, socket): (PeerIndex, SocketId),
-    ) {
+    fn ended(&mut self, io: &mut Io<'_>, core: &mut Core, (peer, socket): (PeerIndex, SocketId)) {
         if self.socket_of(peer) == Some(socket) {
-            self.lose(now, ring, core, peer);
+            self.lose(io, core, peer);
         }
     }
 
     /// A send over a connection that was dialled has ended.
-    pub fn sent(
+    fn sent(
         &mut self,
-        now: Now,
-        ring: &mut Ring,
+        io: &mut Io<'_>,
         core: &mut Core,
         (peer, socket): (PeerIndex, SocketId),
         (buffer, is_ok): (Vec<u8>, bool),
@@ -249,13 +279,13 @@ impl PeerSockets {
             return;
         }
         if !is_ok {
-            return self.lose(now, ring, core, peer);
+            return self.lose(io, core, peer);
         }
         match &mut self.dialled[peer.index()].stage {
             Stage::Open(open) => {
                 open.is_sending = false;
                 if open.has_output {
-                    self.send(now, ring, core, peer);
+                    self.send(io, core, peer);
                 }
             }
             Stage::Greeting { is_sent, .. } => *is_sent = true,
@@ -266,8 +296,7 @@ impl PeerSockets {
     /// The resolver has answered.
     pub fn resolved(
         &mut self,
-        now: Now,
-        ring: &mut Ring,
+        io: &mut Io<'_>,
         core: &mut Core,
         peer: PeerIndex,
         (name, addresses): (&str, Vec<SocketAddr>),
@@ -282,7 +311,7 @@ impl PeerSockets {
             dialled.addresses = addresses;
         }
         if matches!(dialled.stage, Stage::Resolving) {
-            self.connect(now, ring, core, peer);
+            self.connect(io, core, peer);
         }
     }
 
@@ -290,8 +319,7 @@ impl PeerSockets {
     /// what came behind its request, `proof` that this node knows the cluster's secret.
     pub fn adopt(
         &mut self,
-        now: Now,
-        ring: &mut Ring,
+        io: &mut Io<'_>,
         core: &mut Core,
         (inbound, socket): (InboundId, SocketId),
         (rest, proof): (&[u8], Option<Word>),
@@ -300,39 +328,38 @@ impl PeerSockets {
         if self.inbounds.len() <= place {
             self.inbounds.resize_with(place + 1, || None);
         }
-        ring.set_owner(socket, Owner::Inbound(inbound.place).to_bits());
+        io.ring.set_owner(socket, Owner::Inbound(inbound.place).to_bits());
         let mut acceptance = self.pool.pop().unwrap_or_default();
         write_acceptance(&mut acceptance, Protocol::Frames, &core.hello(), proof);
-        ring.send(socket, acceptance);
-        let adopted = Socket { is_sending: true, began: now.mono, ..Socket::new(socket) };
+        io.ring.send(socket, acceptance);
+        let adopted = Socket { is_sending: true, began: io.now.mono, ..Socket::new(socket) };
         if let Some((_, former)) = self.inbounds[place].replace((inbound, adopted)) {
             // The core has given it up in this turn; its place was free at once.
             self.sending_bytes -= former.sending_bytes;
-            ring.close(former.id);
+            io.ring.close(former.id);
         }
-        if !rest.is_empty() && core.inbound_received(now, inbound, rest).is_err() {
-            self.lose_inbound(ring, core, inbound);
+        if !rest.is_empty() && core.inbound_received(io.now, inbound, rest).is_err() {
+            self.lose_inbound(io.ring, core, inbound);
         }
     }
 
     /// Bytes over a connection that a peer dialled.
-    pub fn inbound_received(
+    fn inbound_received(
         &mut self,
-        now: Now,
-        ring: &mut Ring,
+        io: &mut Io<'_>,
         core: &mut Core,
         (place, socket): (u32, SocketId),
         received: &Received,
     ) {
         let Some((inbound, _)) = self.inbound_at(place, socket) else { return };
         let inbound = *inbound;
-        if core.inbound_received(now, inbound, ring.bytes_mut(received)).is_err() {
-            self.lose_inbound(ring, core, inbound);
+        if core.inbound_received(io.now, inbound, io.ring.bytes_mut(received)).is_err() {
+            self.lose_inbound(io.ring, core, inbound);
         }
     }
 
     /// A connection that a peer dialled has ended.
-    pub fn inbound_ended(
+    fn inbound_ended(
         &mut self,
         ring: &mut Ring,
         core: &mut Core,
@@ -345,10 +372,9 @@ impl PeerSockets {
     }
 
     /// A send over a connection that a peer dialled has ended.
-    pub fn inbound_sent(
+    fn inbound_sent(
         &mut self,
-        now: Now,
-        ring: &mut Ring,
+        io: &mut Io<'_>,
         core: &mut Core,
         (place, socket): (u32, SocketId),
         (buffer, is_ok): (Vec<u8>, bool),
@@ -360,22 +386,22 @@ impl PeerSockets {
         self.sending_bytes -= sent_bytes;
         let Some((_, open)) = self.inbound_at(place, socket) else { return };
         if !is_ok {
-            return self.lose_inbound(ring, core, inbound);
+            return self.lose_inbound(io.ring, core, inbound);
         }
         open.is_sending = false;
         if std::mem::take(&mut open.is_paused) {
-            ring.receive(open.id);
+            io.ring.receive(open.id);
         }
         if open.has_output {
-            self.send_inbound(now, ring, core, inbound);
+            self.send_inbound(io, core, inbound);
         }
     }
 
-    fn dial(&mut self, now: Now, ring: &mut Ring, core: &mut Core, peer: PeerIndex) {
+    fn dial(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
         while self.dialled.len() <= peer.index() {
             self.dialled.push(Dialled {
                 stage: Stage::Idle,
-                began: now.mono,
+                began: io.now.mono,
                 shard_tries: 0,
                 is_original: false,
                 asked: None,
@@ -386,7 +412,7 @@ impl PeerSockets {
         let dialled = &mut self.dialled[peer.index()];
         assert!(matches!(dialled.stage, Stage::Idle), "a peer is dialled once at a time");
         (dialled.shard_tries, dialled.is_original) = (0, false);
-        dialled.began = now.mono;
+        dialled.began = io.now.mono;
         match place_of(core.address_of(peer), self.listen.port()) {
             Place::At(address) => dialled.addresses = vec![address],
             Place::Named(name, port) => {
@@ -399,11 +425,11 @@ impl PeerSockets {
                 }
             }
         }
-        self.connect(now, ring, core, peer);
+        self.connect(io, core, peer);
     }
 
     /// Connects with the next address of a peer.
-    fn connect(&mut self, now: Now, ring: &mut Ring, core: &mut Core, peer: PeerIndex) {
+    fn connect(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
         let dialled = &mut self.dialled[peer.index()];
         dialled.next = dialled.next.wrapping_add(1);
         let addresses = &dialled.addresses;
@@ -412,26 +438,19 @@ impl PeerSockets {
         let connect = |address: SocketAddr| {
             let view = core.view();
             let own = &view.peers()[view.own().index()].address;
-            ring.connect_from(&sources(own, self.listen.ip(), address.ip()), address, owner)
+            io.ring.connect_from(&sources(own, self.listen.ip(), address.ip()), address, owner)
         };
         match address.map(connect) {
             Some(Ok(socket)) => dialled.stage = Stage::Connecting(socket),
             None | Some(Err(_)) => {
                 dialled.stage = Stage::Idle;
-                core.peer_lost(now, peer);
+                core.peer_lost(io.now, peer);
             }
         }
     }
 
     /// A node has answered to the Upgrade.
-    fn greeted(
-        &mut self,
-        now: Now,
-        ring: &mut Ring,
-        core: &mut Core,
-        peer: PeerIndex,
-        answered: Answered,
-    ) {
+    fn greeted(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex, answered: Answered) {
         let dialled = &mut self.dialled[peer.index()];
         let Stage::Greeting { socket, greeting, is_sent } =
             std::mem::replace(&mut dialled.stage, Stage::Idle)
@@ -445,59 +464,59 @@ impl PeerSockets {
             Answered::Upgraded { .. } if is_site => {
                 dialled.stage = Stage::Open(open);
                 let connected = Connected { dialect: Dialect::Http, hello: None };
-                core.peer_connected(now, peer, &connected);
+                core.peer_connected(io.now, peer, &connected);
             }
             Answered::Upgraded { hello, head_bytes, .. } => {
                 let own = core.hello();
                 if hello.shards == own.shards
                     && hello.shard != own.shard
                     && dialled.shard_tries < SHARD_TRIES_MAX
-                    && now.mono < dialled.began.plus_ms(SHARD_TRIES_MS)
+                    && io.now.mono < dialled.began.plus_ms(SHARD_TRIES_MS)
                 {
                     dialled.shard_tries += 1;
-                    ring.close(socket);
+                    io.ring.close(socket);
                     // Another connection to the same address.
                     dialled.next = dialled.next.wrapping_sub(1);
-                    return self.connect(now, ring, core, peer);
+                    return self.connect(io, core, peer);
                 }
                 dialled.stage = Stage::Open(open);
                 let connected = Connected { dialect: Dialect::Frames, hello: Some(hello) };
-                core.peer_connected(now, peer, &connected);
+                core.peer_connected(io.now, peer, &connected);
                 let rest = greeting.rest(head_bytes);
-                if !rest.is_empty() && core.peer_received(now, peer, rest).is_err() {
-                    self.lose(now, ring, core, peer);
+                if !rest.is_empty() && core.peer_received(io.now, peer, rest).is_err() {
+                    self.lose(io, core, peer);
                 }
             }
             Answered::Original => {
                 dialled.is_original = true;
-                ring.close(socket);
-                self.connect(now, ring, core, peer);
+                io.ring.close(socket);
+                self.connect(io, core, peer);
             }
             // Two sites that do not know each other yet tell each other who they are.
             Answered::Refused if !is_site => {
                 self.refused += 1;
-                ring.close(socket);
-                core.peer_lost(now, peer);
+                io.ring.close(socket);
+                core.peer_lost(io.now, peer);
             }
             Answered::Refused
             | Answered::Busy
             | Answered::Challenged { .. }
             | Answered::Unproven => {
                 self.unproven += u64::from(answered == Answered::Unproven);
-                ring.close(socket);
-                core.peer_lost(now, peer);
+                io.ring.close(socket);
+                core.peer_lost(io.now, peer);
             }
             Answered::Disowned => {
                 self.refused += 1;
-                ring.close(socket);
-                core.peer_disowns(now, peer);
+                io.ring.close(socket);
+                core.peer_disowns(io.now, peer);
             }
         }
     }
 
     /// Says what the core has to say, unless a send is under way: then when that has ended, so that
     /// what gathers meanwhile goes into one.
-    fn send(&mut self, now: Now, ring: &mut Ring, core: &mut Core, peer: PeerIndex) {
+    fn send(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
         let Some(Dialled { stage: Stage::Open(open), .. }) = self.dialled.get_mut(peer.index())
         else {
             return;
@@ -507,39 +526,39 @@ impl PeerSockets {
             return;
         }
         let mut output = self.pool.pop().unwrap_or_default();
-        core.peer_output(now, peer, &mut output);
+        core.peer_output(io.now, peer, &mut output);
         if output.is_empty() {
             return self.recycle(output);
         }
         open.is_sending = true;
-        ring.send(open.id, output);
+        io.ring.send(open.id, output);
     }
 
     /// As [`PeerSockets::send`]. A peer that does not take the results is not listened to either:
     /// so many results wait at most as one turn's messages ask for.
-    fn send_inbound(&mut self, now: Now, ring: &mut Ring, core: &mut Core, inbound: InboundId) {
+    fn send_inbound(&mut self, io: &mut Io<'_>, core: &mut Core, inbound: InboundId) {
         let Some(Some((id, open))) = self.inbounds.get_mut(inbound.place as usize) else { return };
         if *id != inbound {
             return;
         }
         open.has_output = open.is_sending;
         if open.is_sending {
-            let is_taken_at_once = open.began == now.mono;
+            let is_taken_at_once = open.began == io.now.mono;
             if !is_taken_at_once && !std::mem::replace(&mut open.is_paused, true) {
-                ring.pause(open.id);
+                io.ring.pause(open.id);
             }
             return;
         }
         let mut output = self.pool.pop().unwrap_or_default();
-        core.inbound_output(now, inbound, &mut output);
+        core.inbound_output(io.now, inbound, &mut output);
         if output.is_empty() {
             return self.recycle(output);
         }
-        (open.is_sending, open.began) = (true, now.mono);
+        (open.is_sending, open.began) = (true, io.now.mono);
         open.sending_bytes = output.len();
         self.sending_bytes += output.len();
-        ring.send(open.id, output);
-        self.shed(ring, core);
+        io.ring.send(open.id, output);
+        self.shed(io.ring, core);
     }
 
     /// Keeps what is on its way within its limit: the connection that takes most of it is closed.
@@ -563,9 +582,9 @@ impl PeerSockets {
         }
     }
 
-    fn lose(&mut self, now: Now, ring: &mut Ring, core: &mut Core, peer: PeerIndex) {
-        self.close(ring, peer);
-        core.peer_lost(now, peer);
+    fn lose(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
+        self.close(io.ring, peer);
+        core.peer_lost(io.now, peer);
     }
 
     fn close_inbound(&mut self, ring: &mut Ring, inbound: InboundId) {

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use crate::base::time::MonoNs;
-use crate::ring::{Received, Ring, SocketId};
+use crate::ring::{Completion, Received, Ring, SocketId};
 use crate::wire::thrift::Form;
 
 use crate::node::deadlines::Deadlines;
+use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::settings::TimestampSettings;
 use crate::node::timestamps::connection::{Appetite, TimestampConnection};
@@ -78,8 +79,25 @@ impl TimestampServer {
         }
     }
 
-    /// A client connected.
-    pub fn accept(&mut self, now: MonoNs, ring: &mut Ring, socket: SocketId) {
+    /// Something happened to the connection at a place.
+    pub fn on(&mut self, io: &mut Io<'_>, place: u32, completion: Completion) {
+        match completion {
+            Completion::Accepted { socket, .. } => self.accept(io, socket),
+            Completion::Received { socket, bytes, .. } => {
+                self.received(io, (place, socket), &bytes);
+            }
+            Completion::Ended { socket, error, .. } => {
+                self.ended(io.ring, (place, socket), error.is_some());
+            }
+            Completion::Sent { socket, buffer, result, .. } => {
+                self.sent(io, (place, socket), (buffer, result.is_ok()));
+            }
+            _ => unreachable!("clients connect to us"),
+        }
+    }
+
+    fn accept(&mut self, io: &mut Io<'_>, socket: SocketId) {
+        let (now, ring) = (io.now.mono, &mut *io.ring);
         if self.open >= self.connections_max || self.is_stopping {
             self.refused += 1;
             return ring.close(socket);
@@ -97,25 +115,20 @@ impl TimestampServer {
     }
 
     /// Bytes of a client.
-    pub fn received(
-        &mut self,
-        now: MonoNs,
-        ring: &mut Ring,
-        from: (u32, SocketId),
-        received: &Received,
-    ) {
+    fn received(&mut self, io: &mut Io<'_>, from: (u32, SocketId), received: &Received) {
+        let now = io.now.mono;
         let Some(connection) = of(&mut self.places, from) else { return };
         if connection.is_closing {
             return;
         }
         connection.deadline.extend(now.plus_ms(self.idle_timeout_ms));
-        let bytes = ring.bytes_mut(received);
+        let bytes = io.ring.bytes_mut(received);
         let appetite = connection.feed(now, bytes, &mut self.issuer, self.form);
-        self.after_feed(now, ring, from.0, appetite);
+        self.after_feed(io, from.0, appetite);
     }
 
     /// A client will send nothing more.
-    pub fn ended(&mut self, ring: &mut Ring, from: (u32, SocketId), is_broken: bool) {
+    fn ended(&mut self, ring: &mut Ring, from: (u32, SocketId), is_broken: bool) {
         let Some(connection) = of(&mut self.places, from) else { return };
         connection.has_ended = true;
         // What was received and not taken is answered first.
@@ -128,24 +141,18 @@ impl TimestampServer {
     }
 
     /// A send ended.
-    pub fn sent(
-        &mut self,
-        now: MonoNs,
-        ring: &mut Ring,
-        from: (u32, SocketId),
-        (buffer, is_ok): (Vec<u8>, bool),
-    ) {
+    fn sent(&mut self, io: &mut Io<'_>, from: (u32, SocketId), (buffer, is_ok): (Vec<u8>, bool)) {
         if self.pool.len() < POOL_MAX && buffer.capacity() <= POOLED_BYTES_MAX {
             self.pool.push(buffer);
         }
         let Some(connection) = of(&mut self.places, from) else { return };
         connection.sending_bytes = 0;
         if !is_ok {
-            return self.close(ring, from.0);
+            return self.close(io.ring, from.0);
         }
         let has_output = !connection.out.is_empty() || connection.is_closing;
         if !connection.is_closing {
-            connection.deadline.extend(now.plus_ms(self.idle_timeout_ms));
+            connection.deadline.extend(io.now.mono.plus_ms(self.idle_timeout_ms));
         }
         if connection.is_paused && !connection.is_waiting {
             self.resume_later(from.0);
@@ -157,7 +164,8 @@ impl TimestampServer {
 
     /// Begins a turn: those that had to wait ask again if it is time, in the order in which they
     /// came, before what has come since.
-    pub fn begin_turn(&mut self, now: MonoNs, ring: &mut Ring) {
+    pub fn begin_turn(&mut self, io: &mut Io<'_>) {
+        let now = io.now.mono;
         if !self.issuer.begin_retry(now) {
             return;
         }
@@ -166,20 +174,20 @@ impl TimestampServer {
             let Some(connection) = of(&mut self.places, waiting) else { continue };
             connection.is_waiting = false;
             let appetite = connection.feed(now, &[], &mut self.issuer, self.form);
-            self.after_feed(now, ring, waiting.0, appetite);
+            self.after_feed(io, waiting.0, appetite);
         }
     }
 
     /// Feeds the connections that had their share in the last turn, or whose replies have left
     /// since.
-    pub fn resume(&mut self, now: MonoNs, ring: &mut Ring) {
+    pub fn resume(&mut self, io: &mut Io<'_>) {
         for place in std::mem::take(&mut self.resume) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
             // Another connection may have taken the place.
             let is_wanted = std::mem::replace(&mut connection.is_resuming, false);
             if is_wanted && !connection.is_closing && !connection.is_waiting {
-                let appetite = connection.feed(now, &[], &mut self.issuer, self.form);
-                self.after_feed(now, ring, place, appetite);
+                let appetite = connection.feed(io.now.mono, &[], &mut self.issuer, self.form);
+                self.after_feed(io, place, appetite);
             }
         }
     }
@@ -209,13 +217,14 @@ impl TimestampServer {
     }
 
     /// Closes what is overdue.
-    pub fn expire(&mut self, now: MonoNs, ring: &mut Ring) {
+    pub fn expire(&mut self, io: &mut Io<'_>) {
+        let now = io.now.mono;
         let mut due = std::mem::take(&mut self.due);
         self.deadlines.advance(now, &mut due);
         for place in due.drain(..) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
             if self.deadlines.is_over(place, &mut connection.deadline, now) {
-                self.close(ring, place);
+                self.close(io.ring, place);
             }
         }
         self.due = due;
@@ -257,7 +266,8 @@ impl TimestampServer {
         self.open
     }
 
-    fn after_feed(&mut self, now: MonoNs, ring: &mut Ring, place: u32, appetite: Appetite) {
+    fn after_feed(&mut self, io: &mut Io<'_>, place: u32, appetite: Appetite) {
+        let (now, ring) = (io.now.mono, &mut *io.ring);
         self.account(ring, place);
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         let must_pause = match appetite {

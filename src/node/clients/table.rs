@@ -1,9 +1,10 @@
-//! The client side of one core: its connections, from accept to close.
+//! The connections of one core's clients, from accept to close.
 
 use crate::base::ids::ShardIndex;
 use crate::base::limits::Limits;
-use crate::base::time::{MonoNs, Now};
-use crate::ring::{Received, Ring, SocketId, unpredictable};
+use crate::base::time::MonoNs;
+use crate::core::Core;
+use crate::ring::{Completion, Received, Ring, SocketId, unpredictable};
 use crate::shard::effects::Reply;
 
 use crate::core::peers::handshake::{Protocol, write_acceptance};
@@ -11,8 +12,9 @@ use crate::core::peers::secret::Word;
 use crate::node::clients::answer_room::SHORT_BYTES_MAX;
 use crate::node::clients::answers::{write_no_timestamps, write_timestamps};
 use crate::node::clients::connection::{Appetite, Connection, Home};
-use crate::node::clients::service::{Admitted, Caller, Service};
+use crate::node::clients::service::{Admitted, Api, Caller, Service};
 use crate::node::deadlines::Deadlines;
+use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::issuer::{Denial, Issued, Issuer};
@@ -33,8 +35,8 @@ const STUCK_MS: u64 = 1_000;
 const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
 
-/// The connections of one core and the service behind them.
-pub struct Server {
+/// The connections of one core's clients, and the API that they ask.
+pub struct Clients {
     /// The API.
     pub service: Service,
     /// Connections accepted since start.
@@ -66,7 +68,7 @@ pub struct Server {
     is_stopping: bool,
 }
 
-impl Server {
+impl Clients {
     /// No connection yet.
     pub fn new(service: Service, own: ShardIndex, limits: &Limits, now: MonoNs) -> Self {
         Self {
@@ -93,12 +95,30 @@ impl Server {
         }
     }
 
-    /// A client connected.
-    pub fn accept(&mut self, now: Now, ring: &mut Ring, socket: SocketId) {
+    /// Something happened to the connection at a place. What is told of a connection that was
+    /// closed earlier in this turn is left out: its place may have another by now.
+    pub fn on(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32, completion: Completion) {
+        match completion {
+            Completion::Accepted { socket, .. } => self.accept(io, core, socket),
+            Completion::Received { socket, bytes, .. } if self.has(place, socket) => {
+                self.received(io, core, place, &bytes);
+            }
+            Completion::Ended { socket, error, .. } if self.has(place, socket) => {
+                self.ended(io.ring, place, error.is_some());
+            }
+            Completion::Sent { socket, buffer, result, .. } if self.has(place, socket) => {
+                self.sent(io, place, buffer, result.is_ok());
+            }
+            _ => {}
+        }
+    }
+
+    fn accept(&mut self, io: &mut Io<'_>, core: &mut Core, socket: SocketId) {
+        let (now, ring) = (io.now, &mut *io.ring);
         let limit = self.limits.connections_per_core_max as usize;
         let is_beyond = self.open >= limit;
         // Peers connect here, too: clients cannot keep them out.
-        let is_peer = is_beyond && self.service.is_peer(ring.far_ends().of(socket));
+        let is_peer = is_beyond && self.service.is_peer(core, ring.far_ends().of(socket));
         let beyond_max = REFUSALS_MAX.min(limit) + if is_peer { PEERS_BEYOND_MAX } else { 0 };
         if self.open >= limit + beyond_max || self.is_stopping {
             self.refused += 1;
@@ -126,27 +146,28 @@ impl Server {
     }
 
     /// Whether the connection at this place is still the one of this socket.
-    pub fn has(&self, place: u32, socket: SocketId) -> bool {
+    fn has(&self, place: u32, socket: SocketId) -> bool {
         self.places[place as usize].as_ref().is_some_and(|held| held.socket == socket)
     }
 
     /// Bytes of a client.
-    pub fn received(&mut self, now: Now, ring: &mut Ring, place: u32, received: &Received) {
+    fn received(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32, received: &Received) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         if connection.is_lingering {
             connection.lingered_bytes += received.len();
             if connection.lingered_bytes > LINGER_BYTES_MAX {
-                self.close(ring, place);
+                self.close(io.ring, place);
             }
             return;
         }
-        let input = ring.bytes_and_ends(received);
-        let appetite = connection.feed(now, input, &mut self.service, &self.limits);
-        self.after_feed(ring, place, appetite);
+        let (service, limits) = (&mut self.service, &self.limits);
+        let mut api = Api { now: io.now, core, service, limits };
+        let appetite = connection.feed(&mut api, io.ring.bytes_and_ends(received));
+        self.after_feed(io.ring, core, place, appetite);
     }
 
     /// A client will send nothing more.
-    pub fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
+    fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         connection.has_ended = true;
         // A paused connection still holds requests beyond its share of the turn: they are answered
@@ -159,15 +180,15 @@ impl Server {
     }
 
     /// A send ended.
-    pub fn sent(&mut self, now: Now, ring: &mut Ring, place: u32, buffer: Vec<u8>, is_ok: bool) {
+    fn sent(&mut self, io: &mut Io<'_>, place: u32, buffer: Vec<u8>, is_ok: bool) {
         self.recycle(buffer);
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         connection.sending_bytes = 0;
         if !is_ok {
-            return self.close(ring, place);
+            return self.close(io.ring, place);
         }
         if !connection.is_mid_request() {
-            connection.deadline.extend(now.mono.plus_ms(self.limits.idle_timeout_ms));
+            connection.deadline.extend(io.now.mono.plus_ms(self.limits.idle_timeout_ms));
         }
         self.recount(place);
         self.resume_if_paused(place);
@@ -176,19 +197,20 @@ impl Server {
 
     /// Feeds the connections that had more than their share in the last turn, or whose answers have
     /// left since. Those that this turn has no room for are the first in the next.
-    pub fn resume(&mut self, now: Now, ring: &mut Ring) {
+    pub fn resume(&mut self, io: &mut Io<'_>, core: &mut Core) {
         self.service.room.begin_portion();
         let mut deferred = Vec::new();
         for place in std::mem::take(&mut self.resume) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
             connection.is_resuming = false;
-            let appetite =
-                connection.feed(now, (&mut [], ring.far_ends()), &mut self.service, &self.limits);
+            let (service, limits) = (&mut self.service, &self.limits);
+            let mut api = Api { now: io.now, core, service, limits };
+            let appetite = connection.feed(&mut api, (&mut [], io.ring.far_ends()));
             if appetite == Appetite::Deferred {
                 connection.is_resuming = true;
                 deferred.push(place);
             }
-            self.after_feed(ring, place, appetite);
+            self.after_feed(io.ring, core, place, appetite);
         }
         if !deferred.is_empty() {
             deferred.append(&mut self.resume);
@@ -200,7 +222,7 @@ impl Server {
     /// Peers that asked for an Upgrade in this turn: those that the core accepts leave the server,
     /// the others are told why not. Called when all completions of the turn have been taken, as
     /// some of them may still name the client.
-    pub fn hand_over(&mut self, now: Now, ring: &mut Ring, peers: &mut PeerSockets) {
+    pub fn hand_over(&mut self, io: &mut Io<'_>, core: &mut Core, peers: &mut PeerSockets) {
         let mut unsent = Vec::new();
         while let Some(place) = self.upgrading.pop() {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
@@ -211,18 +233,18 @@ impl Server {
             }
             let Some(asked) = connection.upgrade.take() else { continue };
             if connection.has_ended {
-                self.close(ring, place);
+                self.close(io.ring, place);
                 continue;
             }
             let challenge = connection.challenge.take().map(|nonce| *nonce);
             let (socket, is_proven) = (connection.socket, connection.is_proven);
-            let caller = Caller { far_ends: ring.far_ends(), socket, is_proven };
-            match self.service.admit_upgrade(now, &asked, challenge, caller) {
+            let caller = Caller { far_ends: io.ring.far_ends(), socket, is_proven };
+            let admitted = self.service.admit_upgrade((io.now, core), &asked, challenge, caller);
+            match admitted {
                 Ok(Admitted::Peer(inbound, proof)) => {
                     let rest = connection.take_rest();
                     self.forget(place);
-                    let core = &mut self.service.core;
-                    peers.adopt(now, ring, core, (inbound, socket), (&rest, proof));
+                    peers.adopt(io, core, (inbound, socket), (&rest, proof));
                     continue;
                 }
                 // Nobody goes on before the answer is there.
@@ -233,7 +255,7 @@ impl Server {
                 Ok(Admitted::Challenged) => connection.challenge(Word(unpredictable())),
                 Ok(Admitted::Site(proof)) => {
                     connection.is_proven = true;
-                    let own = self.service.core.hello();
+                    let own = core.hello();
                     write_acceptance(&mut connection.out, Protocol::Site, &own, Some(proof));
                 }
                 Err(refusal) => connection.refuse_peer(&mut self.service, &refusal),
@@ -250,9 +272,9 @@ impl Server {
     }
 
     /// Writes the answers that shards gave to the connections that wait for them.
-    pub fn deliver_replies(&mut self) {
+    pub fn deliver_replies(&mut self, core: &mut Core) {
         let mut replies = std::mem::take(&mut self.replies);
-        self.service.core.replies(&mut replies);
+        core.replies(&mut replies);
         for reply in replies.drain(..) {
             let place = reply.to.connection;
             let connection = self.places[place as usize].as_mut();
@@ -296,7 +318,7 @@ impl Server {
     }
 
     /// Sends what the turn produced: one send per connection. Closes those that are done.
-    pub fn flush(&mut self, now: Now, ring: &mut Ring) {
+    pub fn flush(&mut self, io: &mut Io<'_>) {
         for index in 0..self.dirty.len() {
             let place = self.dirty[index];
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
@@ -307,25 +329,25 @@ impl Server {
             if !connection.out.is_empty() {
                 let empty = self.pool.pop().unwrap_or_default();
                 connection.sending_bytes = connection.out.len();
-                connection.sending_since = now.mono;
-                ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
+                connection.sending_since = io.now.mono;
+                io.ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
             } else if connection.is_closing && !connection.is_awaiting() {
-                self.finish(now, ring, place);
+                self.finish(io, place);
             }
         }
         self.dirty.clear();
         if self.service.room.take_wanted() {
-            self.make_room(now, ring);
+            self.make_room(io);
         }
     }
 
     /// Answers had no room: of the connections whose clients take long over theirs, closes the one
     /// that holds most. Cost: a look at every connection, once in a turn that refuses an answer.
     #[cold]
-    fn make_room(&mut self, now: Now, ring: &mut Ring) {
+    fn make_room(&mut self, io: &mut Io<'_>) {
         let is_stuck = |connection: &Connection| {
             connection.sending_bytes > 0
-                && connection.sending_since.plus_ms(STUCK_MS) <= now.mono
+                && connection.sending_since.plus_ms(STUCK_MS) <= io.now.mono
                 && connection.unsent_bytes() > SHORT_BYTES_MAX
         };
         let held = |place: &u32| {
@@ -336,33 +358,34 @@ impl Server {
             (0..self.places.len() as u32).max_by_key(held).filter(|at| held(at).is_some());
         if let Some(place) = largest {
             self.stuck_closed += 1;
-            self.close(ring, place);
+            self.close(io.ring, place);
         }
     }
 
     /// Closes what is overdue.
-    pub fn expire(&mut self, now: Now, ring: &mut Ring) {
+    pub fn expire(&mut self, io: &mut Io<'_>) {
+        let now = io.now.mono;
         let mut due = std::mem::take(&mut self.due);
-        self.deadlines.advance(now.mono, &mut due);
+        self.deadlines.advance(now, &mut due);
         for place in due.drain(..) {
             let Some(connection) = self.places[place as usize].as_mut() else { continue };
-            if !self.deadlines.is_over(place, &mut connection.deadline, now.mono) {
+            if !self.deadlines.is_over(place, &mut connection.deadline, now) {
                 continue;
             }
             if connection.is_mid_request() && connection.sending_bytes == 0 {
                 let reason = "the request was not complete in time (limits.idle_timeout_ms)";
                 connection.fail(&mut self.service, 408, reason);
-                let until = now.mono.plus_ms(LINGER_MS);
+                let until = now.plus_ms(LINGER_MS);
                 self.deadlines.set(place, &mut connection.deadline, until);
                 self.mark_dirty(place);
             } else {
-                self.close(ring, place);
+                self.close(io.ring, place);
             }
         }
         self.due = due;
     }
 
-    /// When [`Server::expire`] should next be called.
+    /// When [`Clients::expire`] should next be called.
     pub fn next_wake(&self) -> Option<MonoNs> {
         self.deadlines.next_wake()
     }
@@ -395,7 +418,7 @@ impl Server {
         }
     }
 
-    fn after_feed(&mut self, ring: &mut Ring, place: u32, appetite: Appetite) {
+    fn after_feed(&mut self, ring: &mut Ring, core: &mut Core, place: u32, appetite: Appetite) {
         self.account(place);
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         if connection.upgrade.is_some() && !self.upgrading.contains(&place) {
@@ -430,7 +453,7 @@ impl Server {
             Appetite::Hungry => {}
         }
         self.mark_dirty(place);
-        self.deliver_replies();
+        self.deliver_replies(core);
     }
 
     /// Keeps the sum of begun requests within its limit: the connection that holds most of it is
@@ -487,14 +510,15 @@ impl Server {
     }
 
     /// All is sent: says so to the client, and closes when that has closed or after a moment.
-    fn finish(&mut self, now: Now, ring: &mut Ring, place: u32) {
+    fn finish(&mut self, io: &mut Io<'_>, place: u32) {
+        let ring = &mut *io.ring;
         let Some(connection) = self.places[place as usize].as_mut() else { return };
         if connection.has_ended || self.is_stopping {
             return self.close(ring, place);
         }
         if !connection.is_lingering {
             connection.is_lingering = true;
-            let until = now.mono.plus_ms(LINGER_MS);
+            let until = io.now.mono.plus_ms(LINGER_MS);
             self.deadlines.set(place, &mut connection.deadline, until);
             if connection.is_paused {
                 connection.is_paused = false;

@@ -1,0 +1,158 @@
+//! The order of one turn of a core, for the engine under io_uring and for the simulators in virtual
+//! time: what is done is the driver's, when it is done is decided here.
+
+use crate::base::ids::{HostId, ShardIndex};
+use crate::base::time::Now;
+use crate::core::Core;
+use crate::core::peers::actions::PeerAction;
+use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
+
+/// A turn that has taken so long begins no callback any more: the process got no time, and what is
+/// due is decided anew. Well below the delay of a rank.
+const FROZEN_NS: u64 = 500_000_000;
+
+/// What stands around a core: sockets and clocks in production, a world in the simulators.
+pub trait Driver {
+    /// The core that is driven.
+    fn core(&mut self) -> &mut Core;
+
+    /// Hands the core what has arrived since the last turn: requests, what peers say, orders.
+    fn arrivals(&mut self, now: Now);
+
+    /// The next callback that has ended.
+    fn next_ended(&mut self) -> Option<(Ticket, CallbackOutcome)>;
+
+    /// The present, read again; `began` is when the turn began.
+    fn present(&self, began: Now) -> Now;
+
+    /// Begins a callback. The content of the attempt is to be copied from the shard at once: it
+    /// may change as soon as this returns.
+    fn call(&mut self, now: Now, attempt: &Attempt);
+
+    /// A host has lost its lane: no timer that is due names it.
+    fn release(&mut self, host: HostId);
+
+    /// Ends what is overdue, callbacks among it.
+    fn expire(&mut self, now: Now);
+
+    /// Does what the core wants done for a peer.
+    fn act(&mut self, now: Now, action: PeerAction);
+
+    /// Sends what the turn has produced: answers to clients leave here, after the messages for
+    /// peers that they stand on have been handed to their links.
+    fn answer(&mut self, now: Now);
+
+    /// Wakes a sibling that sleeps and was sent something.
+    fn wake(&mut self, sibling: ShardIndex);
+}
+
+/// A part of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// What has arrived is handed to the core.
+    Arrivals,
+    /// Requests and replies of sibling cores.
+    Siblings,
+    /// Callbacks that ended, and those that get their places.
+    Ended,
+    /// The wheel: what is due is called.
+    Wheel,
+    /// What is overdue ends.
+    Overdue,
+    /// Messages for peers go to their links, peers are dialled and watched.
+    Peers,
+    /// Answers leave.
+    Answers,
+    /// Siblings are woken.
+    Wakes,
+}
+
+/// The steps of a turn, in order.
+pub const STEPS: [Step; 8] = [
+    Step::Arrivals,
+    Step::Siblings,
+    Step::Ended,
+    Step::Wheel,
+    Step::Overdue,
+    Step::Peers,
+    Step::Answers,
+    Step::Wakes,
+];
+
+/// One whole turn.
+#[inline]
+pub fn turn(driver: &mut impl Driver, now: Now) {
+    for step in STEPS {
+        take(step, driver, now);
+    }
+}
+
+/// One step of a turn; `now` is when the turn began.
+#[inline]
+pub fn take(step: Step, driver: &mut impl Driver, now: Now) {
+    match step {
+        Step::Arrivals => {
+            driver.core().mesh().woke();
+            driver.arrivals(now);
+        }
+        Step::Siblings => driver.core().inbox(now),
+        Step::Ended => callbacks_ended(driver, now),
+        Step::Wheel => {
+            driver.core().tick(now);
+            // Before the callbacks: they may go to hosts that got the lanes.
+            while let Some(host) = driver.core().outbox.released.pop() {
+                driver.release(host);
+            }
+            begin_callbacks(driver, now);
+        }
+        Step::Overdue => {
+            driver.expire(now);
+            callbacks_ended(driver, now);
+        }
+        Step::Peers => {
+            let mut actions = std::mem::take(&mut driver.core().actions);
+            driver.core().peers(now, &mut actions);
+            for action in actions.drain(..) {
+                driver.act(now, action);
+            }
+            driver.core().actions = actions;
+        }
+        Step::Answers => driver.answer(now),
+        Step::Wakes => {
+            while let Some(sibling) = driver.core().mesh().next_wake() {
+                driver.wake(sibling);
+            }
+        }
+    }
+}
+
+/// Tells the shard which callbacks ended, and begins those that get their places, until none is
+/// left.
+fn callbacks_ended(driver: &mut impl Driver, now: Now) {
+    while let Some((ticket, outcome)) = driver.next_ended() {
+        driver.core().callback_finished(now, ticket, outcome);
+        begin_callbacks(driver, now);
+    }
+}
+
+/// Begins the callbacks that the shard has asked for, before anything else changes the shard.
+fn begin_callbacks(driver: &mut impl Driver, now: Now) {
+    if driver.core().outbox.attempts.is_empty() {
+        return;
+    }
+    let core = driver.core();
+    let empty = std::mem::take(&mut core.attempts);
+    let mut attempts = std::mem::replace(&mut core.outbox.attempts, empty);
+    let present = driver.present(now);
+    if present.mono.since_ns(now.mono) >= FROZEN_NS {
+        // The process was stopped in this turn: others may have done these pops by now.
+        for attempt in attempts.drain(..) {
+            driver.core().callback_finished(present, attempt.ticket, CallbackOutcome::Stale);
+            begin_callbacks(driver, present);
+        }
+    }
+    for attempt in attempts.drain(..) {
+        driver.call(now, &attempt);
+    }
+    driver.core().attempts = attempts;
+}

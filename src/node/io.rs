@@ -1,0 +1,12 @@
+//! What every part of a core works with in a turn: the present and the ring.
+
+use crate::base::time::Now;
+use crate::ring::Ring;
+
+/// The present of a turn, and the ring that the turn writes to.
+pub struct Io<'a> {
+    /// When the turn began.
+    pub now: Now,
+    /// The ring of the core.
+    pub ring: &'a mut Ring,
+}
