@@ -55,6 +55,8 @@ pub struct Core {
     /// Kept for their memory.
     attempts: Vec<Attempt>,
     actions: Vec<PeerAction>,
+    /// See [`Core::withheld`].
+    withheld: u64,
     /// The last [`Core::tick`].
     now: Now,
 }
@@ -92,6 +94,7 @@ impl Core {
             gathers: Gathers::default(),
             attempts: Vec::new(),
             actions: Vec::new(),
+            withheld: 0,
             now,
             mesh,
             outbox: Outbox::default(),
@@ -267,6 +270,11 @@ impl Core {
     /// What the members' wall clocks say of this node's.
     pub fn clock(&self) -> ClockVerdict {
         self.peering.clock()
+    }
+
+    /// Callbacks that were not begun because their turn had taken too long.
+    pub fn withheld(&self) -> u64 {
+        self.withheld
     }
 
     /// When the next turn should begin although nothing happens.

@@ -147,6 +147,7 @@ fn begin_callbacks(driver: &mut impl Driver, now: Now) {
     if present.mono.since_ns(now.mono) >= FROZEN_NS {
         // The process was stopped in this turn: others may have done these pops by now.
         for attempt in attempts.drain(..) {
+            driver.core().withheld += 1;
             driver.core().callback_finished(present, attempt.ticket, CallbackOutcome::Stale);
             begin_callbacks(driver, present);
         }

@@ -4,6 +4,7 @@
 use chronos::base::limits::INTERVAL_MS_MAX;
 
 use super::callback_world::Behaviour;
+use super::driver::PHASES;
 use super::options::Options;
 use super::random::{Purpose, Stream};
 
@@ -198,7 +199,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
         }
         if options.has_stalls && draw.chance(40) {
             let core = draw.range(0, u64::from(options.shards) - 1) as u16;
-            let (phase, ms) = (draw.range(0, 7), draw.pick(&[1, 20, 300, 3_000]));
+            let (phase, ms) = (draw.range(0, PHASES - 1), draw.pick(&[1, 20, 300, 3_000]));
             let stall = Fault::Stall { core, phase, ms };
             made.push((draw.range(0, end_ns), stall));
         }

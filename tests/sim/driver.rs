@@ -1,11 +1,13 @@
-//! Drives one production core through its turns, in the order of the engine. A turn may be cut into
-//! steps, between which time passes and other cores act.
+//! Drives one production core through its turns, which `chronos::core::turn` orders. A turn may be
+//! cut into its steps, between which time passes and other cores act.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use chronos::base::ids::HostId;
+use chronos::base::ids::{HostId, ShardIndex};
 use chronos::base::time::{MonoNs, Now, Tick};
 use chronos::core::Core;
+use chronos::core::peers::actions::PeerAction;
+use chronos::core::turn::{Driver, STEPS, Step, take};
 use chronos::shard::ShardConfig;
 use chronos::shard::effects::{Attempt, CallbackOutcome, Reply, Ticket};
 
@@ -32,15 +34,28 @@ pub struct Running {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Begin,
-    Requests,
-    Inbox,
-    Results,
-    Tick,
-    Replies,
-    Wakes,
+    /// One of [`STEPS`].
+    Turn(usize),
     Sleep,
     Asleep,
 }
+
+impl Phase {
+    /// As stalls name it.
+    fn number(self) -> u64 {
+        match self {
+            Phase::Begin => 0,
+            Phase::Turn(at) => 1 + at as u64,
+            Phase::Sleep => 1 + STEPS.len() as u64,
+            Phase::Asleep => u64::MAX,
+        }
+    }
+}
+
+/// Phases before which a core may stall.
+pub const PHASES: u64 = STEPS.len() as u64 + 2;
+/// The one in which requests are taken.
+pub const REQUESTS: u64 = 1;
 
 /// When each limit was last seen met.
 #[derive(Clone, Copy, Default)]
@@ -68,7 +83,6 @@ pub struct CoreDriver {
     is_cut: bool,
     /// The phase before which the core will get no time, and for how long.
     stall: Option<(u64, u64)>,
-    attempts: Vec<Attempt>,
     replies: Vec<Reply>,
     limits_met: LimitsMet,
     records_max: u64,
@@ -98,7 +112,6 @@ impl CoreDriver {
             is_woken: false,
             is_cut: false,
             stall: None,
-            attempts: Vec::new(),
             replies: Vec::new(),
             limits_met: LimitsMet::default(),
             records_max: config.records_max,
@@ -122,6 +135,11 @@ impl CoreDriver {
 
     pub fn limits_met(&self) -> LimitsMet {
         self.limits_met
+    }
+
+    /// Callbacks that the turn gave back because the process had been stopped in it.
+    pub fn withheld(&self) -> u64 {
+        self.core.withheld()
     }
 
     /// Requests refused because the queue to a sibling was full.
@@ -171,8 +189,8 @@ impl CoreDriver {
     /// One step of the turn, or the whole of it.
     pub fn step(&mut self, world: &mut World) -> Checked {
         loop {
-            if let Some((_, for_ns)) = self.stall.take_if(|(phase, _)| *phase == self.phase as u64)
-            {
+            let number = self.phase.number();
+            if let Some((_, for_ns)) = self.stall.take_if(|(phase, _)| *phase == number) {
                 self.next_step(world, world.now_ns + for_ns);
                 return Ok(());
             }
@@ -195,21 +213,20 @@ impl CoreDriver {
 
     fn phase(&mut self, world: &mut World) -> Checked {
         // Limits are looked at around what can meet them: a turn may come away from a limit again.
-        let serves = matches!(self.phase, Phase::Requests | Phase::Inbox);
+        let step = match self.phase {
+            Phase::Turn(at) => Some(STEPS[at]),
+            _ => None,
+        };
+        let serves = matches!(step, Some(Step::Arrivals | Step::Siblings));
         if serves {
             self.see_limits(world);
         }
         let next = match self.phase {
             Phase::Begin | Phase::Asleep => self.begin(world),
-            Phase::Requests => self.requests(world),
-            Phase::Inbox => {
-                self.core.inbox(self.now);
-                Phase::Results
+            Phase::Turn(at) => {
+                self.turn(world, STEPS[at])?;
+                if at + 1 < STEPS.len() { Phase::Turn(at + 1) } else { Phase::Sleep }
             }
-            Phase::Results => self.results(world)?,
-            Phase::Tick => self.tick(world)?,
-            Phase::Replies => self.replies(world)?,
-            Phase::Wakes => self.wakes(world),
             Phase::Sleep => self.sleep(world)?,
         };
         if serves {
@@ -220,78 +237,55 @@ impl CoreDriver {
     }
 
     fn begin(&mut self, world: &mut World) -> Phase {
-        self.core.mesh().woke();
         self.is_woken = false;
         self.now = Now { mono: MonoNs(world.now_ns), wall: world.wall() };
         self.is_cut = world.interleaving.chance(world.options.interleaved_percent);
         (self.requests_now, self.results_now) = (self.requests.len(), self.results.len());
-        Phase::Requests
+        Phase::Turn(0)
     }
 
-    fn requests(&mut self, world: &mut World) -> Phase {
-        for name in self.requests.drain(..self.requests_now) {
-            world.hand_over(&mut self.core, self.own, self.now, name);
+    /// One step of the turn, and what must hold after it.
+    fn turn(&mut self, world: &mut World, step: Step) -> Checked {
+        let now = self.now;
+        let mut turn = Turn { driver: self, world, step, begun: 0, results_left: 0, broken: None };
+        if step == Step::Ended {
+            turn.results_left = std::mem::take(&mut turn.driver.results_now);
         }
-        Phase::Inbox
+        take(step, &mut turn, now);
+        let Turn { begun, broken, .. } = turn;
+        if let Some(violation) = broken {
+            return Err(violation);
+        }
+        if step == Step::Wheel { self.has_ticked(world, begun) } else { Ok(()) }
     }
 
-    fn results(&mut self, world: &mut World) -> Result<Phase, Violation> {
-        for _ in 0..self.results_now {
-            let at = self.results.pop_front().expect("counted when the turn began");
-            let Running { ticket, name, host, outcome } = world.running[at];
-            let tick = self.now.mono.tick_floor().0;
-            world.trace.add(
-                world.now_ns,
-                "ended",
-                [name as u64, ticket.sequence, outcome as u64, 0],
-            );
-            world.model.ending(self.own, ticket.id.0, name, host, outcome, tick);
-            self.core.callback_finished(self.now, ticket, outcome);
-            let begun = self.begin_attempts(world)?;
-            if begun > world.options.callbacks.connections_per_host_max as usize {
-                broken("R3", format!("{begun} callbacks begin as one ends"))?;
-            }
-        }
-        Ok(Phase::Tick)
-    }
-
-    fn tick(&mut self, world: &mut World) -> Result<Phase, Violation> {
-        self.core.tick(self.now);
-        self.forget_hosts(world)?;
-        let without_lane = self.core.shard().counters().without_lane;
-        let is_crowded = without_lane > self.without_lane;
-        self.without_lane = without_lane;
-        if is_crowded {
-            world.model.put_off(self.own, self.now.mono.tick_floor().0);
-        }
-        let begun = self.begin_attempts(world)?;
-        if is_crowded {
+    fn has_ticked(&mut self, world: &mut World, begun: usize) -> Checked {
+        if self.is_crowded(world) {
             world.model.is_crowded(self.own, self.hosts_max)?;
         }
         if begun > world.options.pops_per_turn_max + MOVED_BACK_MAX {
             broken("R3", format!("{begun} pops in a turn"))?;
         }
-        let moved = self.core.shard().counters().wheel_moved;
+        let counters = self.core.shard().counters();
+        self.without_lane = counters.without_lane;
+        let moved = counters.wheel_moved;
         if moved - self.moved > WHEEL_MOVES_MAX {
             broken("R3", format!("the wheel moved {} in a turn", moved - self.moved))?;
         }
         self.moved = moved;
-        Ok(Phase::Replies)
+        Ok(())
     }
 
-    /// Takes the attempts, holds each against the model and lets its host decide.
-    fn begin_attempts(&mut self, world: &mut World) -> Result<usize, Violation> {
-        let mut attempts = std::mem::take(&mut self.attempts);
-        self.core.attempts(&mut attempts);
-        let begun = attempts.len();
-        for attempt in attempts.drain(..) {
-            self.begin_attempt(world, &attempt)?;
+    /// Whether pops were put off for want of a lane in this tick.
+    fn is_crowded(&self, world: &mut World) -> bool {
+        let is_crowded = self.core.shard().counters().without_lane > self.without_lane;
+        if is_crowded {
+            world.model.put_off(self.own, self.now.mono.tick_floor().0);
         }
-        self.attempts = attempts;
-        Ok(begun)
+        is_crowded
     }
 
-    fn begin_attempt(&mut self, world: &mut World, attempt: &Attempt) -> Checked {
+    fn begin_attempt(&mut self, world: &mut World, now: Now, attempt: &Attempt) -> Checked {
         let ticket = attempt.ticket;
         let shard = self.core.shard();
         let content = shard.content(attempt);
@@ -302,7 +296,7 @@ impl CoreDriver {
         };
         world.created_by_pop(name, ticket.id.0, self.own)?;
         let moment = world.next_moment();
-        let (now, core) = (self.now, self.own);
+        let core = self.own;
         let opaque = content.opaque;
         let begun = Begun { core, now, moment, attempt, name, opaque, authority };
         world.model.attempt(&begun, world.options.callbacks.connections_per_host_max)?;
@@ -321,34 +315,6 @@ impl CoreDriver {
         let attempt = world.running.len() - 1;
         world.schedule(world.now_ns + ending.after_ns, Event::Ended { core, attempt });
         Ok(())
-    }
-
-    /// R4: a host that loses its lane has no callback, and its health is forgotten with it.
-    fn forget_hosts(&mut self, world: &mut World) -> Checked {
-        while let Some(host) = self.core.outbox().released.pop() {
-            world.trace.add(world.now_ns, "released", [u64::from(host.0), 0, 0, 0]);
-            let Some(number) = self.hosts.remove(&host) else { continue };
-            world.model.forgotten(self.own, number, self.now.mono.tick_floor().0)?;
-        }
-        Ok(())
-    }
-
-    fn replies(&mut self, world: &mut World) -> Result<Phase, Violation> {
-        let mut replies = std::mem::take(&mut self.replies);
-        self.core.replies(&mut replies);
-        for reply in replies.drain(..) {
-            world.answered(self, &reply)?;
-        }
-        self.replies = replies;
-        Ok(Phase::Wakes)
-    }
-
-    fn wakes(&mut self, world: &mut World) -> Phase {
-        for sibling in self.core.mesh().take_wakes() {
-            world.trace.add(world.now_ns, "wake", [u64::from(sibling.0), 0, 0, 0]);
-            world.wake(sibling.0);
-        }
-        Phase::Sleep
     }
 
     fn sleep(&mut self, world: &mut World) -> Result<Phase, Violation> {
@@ -415,5 +381,107 @@ impl CoreDriver {
             &mut limits.mesh,
             world.remote_under_way[usize::from(self.own)] >= world.options.mesh_queue_max,
         );
+    }
+}
+
+/// A core in a step of its turn, and the world around it.
+struct Turn<'a> {
+    driver: &'a mut CoreDriver,
+    world: &'a mut World,
+    step: Step,
+    /// Callbacks begun in this step, or since the last one ended.
+    begun: usize,
+    /// Callbacks that ended before the turn began, and are still to be told.
+    results_left: usize,
+    /// The first violation; nothing is looked at after it.
+    broken: Option<Violation>,
+}
+
+impl Turn<'_> {
+    fn note(&mut self, checked: Checked) {
+        if let Err(violation) = checked {
+            self.broken.get_or_insert(violation);
+        }
+    }
+
+    /// R3: one callback that ends lets no more begin than its host has connections.
+    fn few_have_begun(&mut self) {
+        let begun = std::mem::take(&mut self.begun);
+        if begun > self.world.options.callbacks.connections_per_host_max as usize {
+            self.note(broken("R3", format!("{begun} callbacks begin as one ends")));
+        }
+    }
+}
+
+impl Driver for Turn<'_> {
+    fn core(&mut self) -> &mut Core {
+        &mut self.driver.core
+    }
+
+    fn arrivals(&mut self, now: Now) {
+        let driver = &mut *self.driver;
+        for name in driver.requests.drain(..driver.requests_now) {
+            self.world.hand_over(&mut driver.core, driver.own, now, name);
+        }
+    }
+
+    fn next_ended(&mut self) -> Option<(Ticket, CallbackOutcome)> {
+        self.few_have_begun();
+        self.results_left = self.results_left.checked_sub(1)?;
+        let at = self.driver.results.pop_front().expect("counted when the turn began");
+        let Running { ticket, name, host, outcome } = self.world.running[at];
+        let numbers = [name as u64, ticket.sequence, outcome as u64, 0];
+        self.world.trace.add(self.world.now_ns, "ended", numbers);
+        let tick = self.driver.now.mono.tick_floor().0;
+        self.world.model.ending(self.driver.own, ticket.id.0, name, host, outcome, tick);
+        Some((ticket, outcome))
+    }
+
+    fn present(&self, _began: Now) -> Now {
+        Now { mono: MonoNs(self.world.now_ns), wall: self.world.wall() }
+    }
+
+    fn call(&mut self, now: Now, attempt: &Attempt) {
+        if self.broken.is_none() {
+            if self.step == Step::Wheel {
+                // The model must know before it looks at the callbacks.
+                self.driver.is_crowded(self.world);
+            }
+            self.begun += 1;
+            let begun = self.driver.begin_attempt(self.world, now, attempt);
+            self.note(begun);
+        }
+    }
+
+    /// R4: a host that loses its lane has no callback, and its health is forgotten with it.
+    fn release(&mut self, host: HostId) {
+        self.world.trace.add(self.world.now_ns, "released", [u64::from(host.0), 0, 0, 0]);
+        let Some(number) = self.driver.hosts.remove(&host) else { return };
+        let tick = self.driver.now.mono.tick_floor().0;
+        let forgotten = self.world.model.forgotten(self.driver.own, number, tick);
+        self.note(forgotten);
+    }
+
+    fn expire(&mut self, _now: Now) {
+        // The world ends callbacks by itself.
+    }
+
+    fn act(&mut self, _now: Now, action: PeerAction) {
+        unreachable!("a node alone has no peer: {action:?}");
+    }
+
+    fn answer(&mut self, _now: Now) {
+        let mut replies = std::mem::take(&mut self.driver.replies);
+        self.driver.core.replies(&mut replies);
+        for reply in replies.drain(..) {
+            let answered = self.world.answered(self.driver, &reply);
+            self.note(answered);
+        }
+        self.driver.replies = replies;
+    }
+
+    fn wake(&mut self, sibling: ShardIndex) {
+        self.world.trace.add(self.world.now_ns, "wake", [u64::from(sibling.0), 0, 0, 0]);
+        self.world.wake(sibling.0);
     }
 }

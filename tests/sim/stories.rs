@@ -5,12 +5,11 @@ use chronos::base::limits::CallbackLimits;
 
 use super::callback_world::Behaviour;
 use super::clients::{Fault, Kind, Operation, Story, Target, Wish};
+use super::driver::REQUESTS;
 use super::options::Options;
 use super::shrink::judge;
 
 const MS: u64 = 1_000_000;
-/// Phases of a turn before which a core can stall.
-const REQUESTS: u64 = 1;
 
 fn options() -> Options {
     let callbacks = CallbackLimits {

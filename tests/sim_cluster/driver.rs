@@ -1,22 +1,23 @@
-//! Drives one production core through its turns, in the order of the engine.
+//! Drives one production core through its turns, which `chronos::core::turn` orders.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use chronos::base::ids::{PeerIndex, ShardIndex, TimerId};
+use chronos::base::ids::{HostId, PeerIndex, ShardIndex, TimerId};
 use chronos::base::time::{Now, Tick};
 use chronos::cluster::view::View;
 use chronos::core::Core;
 use chronos::core::gate::Gate;
 use chronos::core::peers::actions::{InboundId, PeerAction};
 use chronos::core::peers::hello::{Connected, Hello, HelloRefusal};
+use chronos::core::turn::{Driver, turn};
 use chronos::shard::effects::{
     Attempt, CallbackOutcome, Dialect, Reply, Request, Requester, Target as TimerTarget, Ticket,
 };
 use chronos::timer::definition::{Definition, encode_content};
 use chronos::wire::timer_json::Tag;
 
-use super::model::{Checked, broken};
+use super::model::{Checked, Violation, broken};
 use super::network::{ConnectionId, End, Packet, Place};
 use super::requests::Ask;
 use super::sites::FROM_SITE;
@@ -68,9 +69,9 @@ pub struct CoreDriver {
     pub moved: u64,
     dialled: BTreeMap<PeerIndex, ConnectionId>,
     inbounds: BTreeMap<(u32, u32), ConnectionId>,
-    attempts: Vec<Attempt>,
+    /// Callbacks that ended, and that the core has not been told of.
+    ended: VecDeque<usize>,
     replies: Vec<Reply>,
-    actions: Vec<PeerAction>,
 }
 
 impl CoreDriver {
@@ -88,55 +89,29 @@ impl CoreDriver {
             now,
             dialled: BTreeMap::new(),
             inbounds: BTreeMap::new(),
-            attempts: Vec::new(),
+            ended: VecDeque::new(),
             replies: Vec::new(),
-            actions: Vec::new(),
         }
     }
 
     /// A whole turn.
     pub fn turn(&mut self, world: &mut World) -> Checked {
-        self.core.mesh().woke();
-        self.now = world.nodes[self.place.node].clocks.now(world.now_ns);
-        for _ in 0..self.inputs.len() {
-            let input = self.inputs.pop_front().expect("counted before");
-            self.take(world, input)?;
-            self.begin_attempts(world)?;
+        let now = world.nodes[self.place.node].clocks.now(world.now_ns);
+        self.now = now;
+        let mut around = Turn { driver: self, world, broken: None };
+        turn(&mut around, now);
+        if let Some(violation) = around.broken {
+            return Err(violation);
         }
-        let has_more = self.core.inbox(self.now);
-        self.begin_attempts(world)?;
-        self.core.tick(self.now);
-        self.begin_attempts(world)?;
-        let mut actions = std::mem::take(&mut self.actions);
-        self.core.peers(self.now, &mut actions);
-        self.begin_attempts(world)?;
-        for action in actions.drain(..) {
-            self.act(world, action);
-        }
-        self.actions = actions;
-        self.core.outbox().released.clear();
-        let mut replies = std::mem::take(&mut self.replies);
-        self.core.replies(&mut replies);
-        for reply in replies.drain(..) {
-            match reply.to.connection {
-                FROM_SITE => self.site_reply(world, &reply),
-                _ => world.answered(self.place, &reply)?,
-            }
-        }
-        self.replies = replies;
-        let siblings: Vec<ShardIndex> = self.core.mesh().take_wakes().collect();
-        for sibling in siblings {
-            world.wake(Place { core: sibling.0, ..self.place });
-        }
-        self.sleep(world, has_more);
+        self.sleep(world);
         Ok(())
     }
 
-    fn sleep(&mut self, world: &mut World, has_more: bool) {
+    fn sleep(&mut self, world: &mut World) {
         let may_sleep = self.core.mesh().may_sleep();
         let busy_ns = world.interleaving.range(500, 50_000);
         let until_ns = match self.core.next_wake().map(Tick::begins) {
-            _ if has_more || !may_sleep || !self.inputs.is_empty() => world.now_ns + busy_ns,
+            _ if !may_sleep || !self.inputs.is_empty() => world.now_ns + busy_ns,
             None => u64::MAX,
             Some(until) => {
                 let late_ns = world.interleaving.range(0, 60_000);
@@ -160,7 +135,7 @@ impl CoreDriver {
         }
     }
 
-    fn take(&mut self, world: &mut World, input: Input) -> Checked {
+    fn take(&mut self, world: &mut World, input: Input) {
         match input {
             Input::Ask(ask) => self.ask(&ask),
             Input::Dialled(id, hello) => self.dialled(world, id, &hello),
@@ -184,12 +159,11 @@ impl CoreDriver {
                 // Nothing is left for the core to lose.
                 self.closed(world, id, End::Dialler);
             }
-            Input::Ended(attempt) => return self.ended(world, attempt),
+            Input::Ended(attempt) => self.ended.push_back(attempt),
             Input::View(view) => self.core.set_view(self.now, view),
             Input::Resynchronise => self.core.resynchronise(self.now),
             Input::StopPopping => self.core.shard_mut().stop_popping(),
         }
-        Ok(())
     }
 
     fn ask(&mut self, ask: &Ask) {
@@ -344,36 +318,103 @@ impl CoreDriver {
             }
         }
     }
+}
 
-    fn ended(&mut self, world: &mut World, attempt: usize) -> Checked {
-        let Running { ticket, name, outcome, at, .. } = world.running[attempt];
-        let numbers = [name as u64, ticket.sequence, outcome as u64, self.place.node as u64];
-        world.trace.add(world.now_ns, "told", numbers);
-        world.model.told(name, ticket.sequence, at, world.now_ns, outcome);
-        self.core.callback_finished(self.now, ticket, outcome);
-        if outcome == CallbackOutcome::Delivered {
-            world.doom(self.place.node, Doom::Delivered);
+/// A core in its turn, and the world around it.
+struct Turn<'a> {
+    driver: &'a mut CoreDriver,
+    world: &'a mut World,
+    /// The first violation; nothing is looked at after it.
+    broken: Option<Violation>,
+}
+
+impl Turn<'_> {
+    fn note(&mut self, checked: Checked) {
+        if let Err(violation) = checked {
+            self.broken.get_or_insert(violation);
         }
-        Ok(())
     }
 
-    /// Takes the attempts, holds each against the model and lets its host decide.
-    fn begin_attempts(&mut self, world: &mut World) -> Checked {
-        let mut attempts = std::mem::take(&mut self.attempts);
-        self.core.attempts(&mut attempts);
-        for attempt in attempts.drain(..) {
-            let content = self.core.shard().content(&attempt);
-            let name = std::str::from_utf8(content.target)
-                .ok()
-                .and_then(|path| path.strip_prefix('/'))
-                .and_then(|name| name.parse::<usize>().ok());
-            let Some(name) = name.filter(|_| content.opaque == b"opaque") else {
-                return broken("T7", format!("{:?} carries what nobody asked for", attempt.ticket));
-            };
-            world.attempt(self.place, attempt.ticket, name)?;
+    /// Holds a callback against the model and lets its host decide.
+    fn begin(&mut self, attempt: &Attempt) -> Checked {
+        let content = self.driver.core.shard().content(attempt);
+        let name = std::str::from_utf8(content.target)
+            .ok()
+            .and_then(|path| path.strip_prefix('/'))
+            .and_then(|name| name.parse::<usize>().ok());
+        let Some(name) = name.filter(|_| content.opaque == b"opaque") else {
+            return broken("T7", format!("{:?} carries what nobody asked for", attempt.ticket));
+        };
+        self.world.attempt(self.driver.place, attempt.ticket, name)
+    }
+}
+
+impl Driver for Turn<'_> {
+    fn core(&mut self) -> &mut Core {
+        &mut self.driver.core
+    }
+
+    fn arrivals(&mut self, _now: Now) {
+        for _ in 0..self.driver.inputs.len() {
+            let input = self.driver.inputs.pop_front().expect("counted before");
+            self.driver.take(self.world, input);
         }
-        self.attempts = attempts;
-        Ok(())
+    }
+
+    fn next_ended(&mut self) -> Option<(Ticket, CallbackOutcome)> {
+        let attempt = self.driver.ended.pop_front()?;
+        let (world, node) = (&mut *self.world, self.driver.place.node);
+        let Running { ticket, name, outcome, at, .. } = world.running[attempt];
+        let numbers = [name as u64, ticket.sequence, outcome as u64, node as u64];
+        world.trace.add(world.now_ns, "told", numbers);
+        world.model.told(name, ticket.sequence, at, world.now_ns, outcome);
+        if outcome == CallbackOutcome::Delivered {
+            world.doom(node, Doom::Delivered);
+        }
+        Some((ticket, outcome))
+    }
+
+    fn present(&self, began: Now) -> Now {
+        // No time passes in a turn.
+        began
+    }
+
+    fn call(&mut self, _now: Now, attempt: &Attempt) {
+        if self.broken.is_none() {
+            let begun = self.begin(attempt);
+            self.note(begun);
+        }
+    }
+
+    fn release(&mut self, _host: HostId) {
+        // Hosts have no connections here.
+    }
+
+    fn expire(&mut self, _now: Now) {
+        // The world ends callbacks by itself.
+    }
+
+    fn act(&mut self, _now: Now, action: PeerAction) {
+        self.driver.act(self.world, action);
+    }
+
+    fn answer(&mut self, _now: Now) {
+        let mut replies = std::mem::take(&mut self.driver.replies);
+        self.driver.core.replies(&mut replies);
+        for reply in replies.drain(..) {
+            match reply.to.connection {
+                FROM_SITE => self.driver.site_reply(self.world, &reply),
+                _ => {
+                    let answered = self.world.answered(self.driver.place, &reply);
+                    self.note(answered);
+                }
+            }
+        }
+        self.driver.replies = replies;
+    }
+
+    fn wake(&mut self, sibling: ShardIndex) {
+        self.world.wake(Place { core: sibling.0, ..self.driver.place });
     }
 }
 
