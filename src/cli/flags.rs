@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::cli::cluster::ClusterFlags;
-use crate::cli::timestamp::TimestampFlags;
+use super::cluster::ClusterFlags;
+use super::key_flags::{admin_settings, help};
+use super::timestamp::TimestampFlags;
 use crate::control::config::files::IniFiles;
-use crate::control::config::keys::find;
 use crate::control::launch::Launch;
 
 const EXAMPLES: &str = "\
@@ -189,26 +189,10 @@ impl Flags {
     }
 }
 
-/// The keys that `--admin` sets.
-pub fn admin_settings(flag: Option<&str>) -> Vec<((&'static str, &'static str), String)> {
-    match flag {
-        Some("off") => vec![(("admin", "enabled"), "false".into())],
-        Some(address) => {
-            vec![(("admin", "enabled"), "true".into()), (("admin", "listen"), address.into())]
-        }
-        None => Vec::new(),
-    }
-}
-
-/// The key's sentence, without the full stop as is the custom in help texts.
-pub fn help(section: &str, name: &str) -> &'static str {
-    find(section, name).expect("flags name keys of the table").help.trim_end_matches('.')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::config::keys::KEYS;
+    use crate::control::config::keys::{KEYS, find};
     use clap::CommandFactory;
 
     fn settings(line: &str) -> Vec<((&'static str, &'static str), String)> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::control::config::load::LogSettings;
+use crate::control::config::settings::LogSettings;
 use crate::ring::redirect_standard_error;
 
 /// The name of the log file, as that of the original service.

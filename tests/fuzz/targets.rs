@@ -9,8 +9,10 @@ use std::net::IpAddr;
 
 use chronos::base::ids::TimerId;
 use chronos::base::limits::{HEADERS_MAX, INTERVAL_MS_MAX, TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
+use chronos::control::config::error::ConfigError;
 use chronos::control::config::ini::{Entry, parse_ini};
-use chronos::control::config::load::{Config, ConfigError, Sources, load, parse_config};
+use chronos::control::config::load::{Sources, load, parse_config};
+use chronos::control::config::settings::Config;
 use chronos::control::config::text::print_effective;
 use chronos::timer::admission::{Rejection, admit};
 use chronos::timer::definition::{Content, OwnedDefinition};

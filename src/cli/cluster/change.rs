@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+use super::context::{Context, Outcome};
 use super::http::{RequestError, request};
 use super::plan::{Decision, Kind, Lists, Plan, Procedure};
-use super::{Context, Outcome, Report, Survey, ask};
+use super::survey::{Report, Survey, ask};
 
 /// Pause between two looks at all nodes: a look costs each some 100 us of its control thread.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -2,8 +2,10 @@
 
 use serde_json::json;
 
-use super::{Context, Report, Survey};
-use crate::cli::{EXIT_FAILURE, EXIT_OK, print, tell};
+use super::context::Context;
+use super::survey::{Report, Survey};
+use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
+use crate::cli::terminal::{print, tell};
 
 /// Shows the cluster. 0: all members answer, agree, and nobody is believed dead. A node that
 /// answers and is no member is told of, and is no problem.

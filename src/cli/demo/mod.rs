@@ -18,7 +18,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use self::http::post;
-use crate::cli::{EXIT_FAILURE, EXIT_OK, tell};
+use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
+use crate::cli::terminal::tell;
 use crate::node::settings::NodeSettings;
 use crate::node::{self, NodeHandle, StartError};
 

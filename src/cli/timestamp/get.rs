@@ -11,8 +11,10 @@ use tokio::time::sleep;
 use super::client::{CallError, Connection};
 use super::directory::{Directory, DirectoryError, address_of};
 use super::time::{human, rfc3339, zone};
-use super::{Place, PlaceFlags, failed, on_runtime, wall_ms, wrong};
-use crate::cli::{print, tell};
+use crate::cli::exit::{EXIT_FAILURE, EXIT_USAGE};
+use crate::cli::runtime::{on_runtime, wall_ms};
+use crate::cli::terminal::{fail, print, tell};
+use crate::cli::timestamp::target::{Target, TargetFlags};
 use crate::timestamp::{RANGE_MAX, Timestamp};
 
 /// Pause before the second try, doubled before each further one.
@@ -40,7 +42,7 @@ Exit codes: 0 here they are, 1 no server gave any, 2 wrong command line";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GetFlags {
     #[command(flatten)]
-    place: PlaceFlags,
+    target: TargetFlags,
 
     /// How many, one after the other
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
@@ -80,21 +82,21 @@ pub(crate) enum TryError {
 /// Finds the server, and keeps what can be used again.
 #[derive(Debug)]
 pub(crate) struct Finder {
-    place: Place,
+    target: Target,
     directory: Option<Directory>,
 }
 
 impl Finder {
     /// Nobody is asked yet.
-    pub fn new(place: Place) -> Self {
-        Self { place, directory: None }
+    pub fn new(target: Target) -> Self {
+        Self { target, directory: None }
     }
 
     /// The address to connect to.
     pub async fn address(&mut self) -> Result<Arc<str>, TryError> {
-        let (quorum, cluster) = match &self.place {
-            Place::Server(address) => return Ok(address.clone()),
-            Place::Cluster { quorum, cluster } => (quorum, cluster),
+        let (quorum, cluster) = match &self.target {
+            Target::Server(address) => return Ok(address.clone()),
+            Target::Cluster { quorum, cluster } => (quorum, cluster),
         };
         let directory = match self.directory.take() {
             Some(directory) => directory,
@@ -133,7 +135,7 @@ impl Finder {
                 Ok(taken) => return Ok(taken),
                 // A server that answers so does not change its mind while it is asked alone.
                 Err(TryError::Call(error @ CallError::Refused { .. }))
-                    if matches!(self.place, Place::Server(_)) =>
+                    if matches!(self.target, Target::Server(_)) =>
                 {
                     return Err(error.into());
                 }
@@ -148,17 +150,17 @@ impl Finder {
 
 /// Runs the command; returns the exit code.
 pub(crate) fn run(flags: &GetFlags) -> u8 {
-    let place = match flags.place.place() {
-        Ok(place) => place,
-        Err(error) => return wrong(&error),
+    let target = match flags.target.chosen() {
+        Ok(target) => target,
+        Err(error) => return fail(&error, EXIT_USAGE),
     };
     on_runtime(async {
-        let mut finder = Finder::new(place);
+        let mut finder = Finder::new(target);
         let limit = Duration::from_millis(flags.timeout_ms);
         let again = |error: &TryError| tell(&format!("again: {error}"));
         match finder.take_patiently(flags.count, limit, flags.tries, again).await {
             Ok((first, server)) => print(&told(flags, first, &server, wall_ms())),
-            Err(error) => failed(&error),
+            Err(error) => fail(&error, EXIT_FAILURE),
         }
     })
 }
@@ -233,15 +235,15 @@ mod tests {
 
     #[test]
     fn the_place_is_checked() {
-        let place = |line| flags(line).place.place();
-        assert_eq!(place(""), Ok(Place::Server("127.0.0.1:7911".into())));
-        assert_eq!(place("--server [::1]:7"), Ok(Place::Server("[::1]:7".into())));
+        let target = |line| flags(line).target.chosen();
+        assert_eq!(target(""), Ok(Target::Server("127.0.0.1:7911".into())));
+        assert_eq!(target("--server [::1]:7"), Ok(Target::Server("[::1]:7".into())));
         let cluster =
-            Place::Cluster { quorum: "z:1,y:2".into(), cluster: "default-cluster".into() };
-        assert_eq!(place("--zookeeper z:1,y:2"), Ok(cluster));
+            Target::Cluster { quorum: "z:1,y:2".into(), cluster: "default-cluster".into() };
+        assert_eq!(target("--zookeeper z:1,y:2"), Ok(cluster));
         for wrong in ["--server x", "--server :7", "--server x:0", "--server x:70000"] {
-            assert!(place(wrong).is_err(), "{wrong}");
+            assert!(target(wrong).is_err(), "{wrong}");
         }
-        assert!(place("--zookeeper z:1 --cluster a/b").is_err());
+        assert!(target("--zookeeper z:1 --cluster a/b").is_err());
     }
 }

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::directory::wrong_cluster;
-use super::on_runtime;
 use crate::base::time::WallMs;
-use crate::cli::{EXIT_FAILURE, EXIT_USAGE, environment, fail, print};
+use crate::cli::exit::{EXIT_FAILURE, EXIT_USAGE};
+use crate::cli::node::environment;
+use crate::cli::runtime::on_runtime;
+use crate::cli::terminal::{fail, print};
 use crate::control::config::files::ConfigFiles;
 use crate::control::config::timestamp::{Coordination, TimestampConfig};
 use crate::control::timestamp::bound_file::TimestampFile;

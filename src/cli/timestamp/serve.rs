@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::flags::help;
-use crate::cli::{environment, fail, launch_node};
+use crate::cli::exit::EXIT_USAGE;
+use crate::cli::key_flags::{admin_settings, help};
+use crate::cli::node::{environment, launch_node};
+use crate::cli::terminal::fail;
 use crate::control::config::files::ConfigFiles;
 use crate::control::launch::Launch;
-
-use crate::cli::EXIT_USAGE;
 
 /// Serve timestamps and no timers
 #[derive(Debug, Args)]
@@ -90,7 +90,7 @@ impl ServeFlags {
         if self.no_pin {
             settings.push((("node", "pin"), "false".into()));
         }
-        settings.extend(crate::cli::flags::admin_settings(self.admin.as_deref()));
+        settings.extend(admin_settings(self.admin.as_deref()));
         settings
     }
 }

@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 
 use super::directory::{Directory, DirectoryError, Picture, address_of, wrong_cluster};
 use super::time::{human_seconds, rfc3339, zone};
-use super::{ClusterFlags, failed, on_runtime, wall_ms, wrong};
-use crate::cli::{EXIT_FAILURE, EXIT_OK, print};
+use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use crate::cli::runtime::{on_runtime, wall_ms};
+use crate::cli::terminal::{fail, print};
+use crate::cli::timestamp::target::ZooKeeperFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +31,7 @@ command line";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServersFlags {
     #[command(flatten)]
-    cluster: ClusterFlags,
+    cluster: ZooKeeperFlags,
 
     /// Print a JSON object
     #[arg(long)]
@@ -38,9 +40,9 @@ pub(crate) struct ServersFlags {
 
 /// Runs the command; returns the exit code.
 pub(crate) fn run(flags: &ServersFlags) -> u8 {
-    let ClusterFlags { zookeeper, cluster } = &flags.cluster;
+    let ZooKeeperFlags { zookeeper, cluster } = &flags.cluster;
     if let Some(error) = wrong_cluster(cluster) {
-        return wrong(&error);
+        return fail(&error, EXIT_USAGE);
     }
     on_runtime(async {
         let looked = async {
@@ -65,7 +67,7 @@ pub(crate) fn run(flags: &ServersFlags) -> u8 {
 
 /// The original tells its failures on standard output.
 fn told_failure(flags: &ServersFlags, error: &DirectoryError) -> u8 {
-    let ClusterFlags { zookeeper, cluster } = &flags.cluster;
+    let ZooKeeperFlags { zookeeper, cluster } = &flags.cluster;
     let line = match error {
         _ if flags.json => format!("{:#}\n", json!({ "error": error.to_string() })),
         DirectoryError::NoCluster { base } => {
@@ -73,7 +75,7 @@ fn told_failure(flags: &ServersFlags, error: &DirectoryError) -> u8 {
         }
         _ => format!("Error to list {cluster} chronos servers with ZooKeeper {zookeeper}\n"),
     };
-    failed(error).max(print(&line))
+    fail(error, EXIT_FAILURE).max(print(&line))
 }
 
 /// The lines of the original's `list_servers.rb`, to the letter, its misspelt one included.

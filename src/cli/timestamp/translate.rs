@@ -8,8 +8,8 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::time::{NumberIs, Written, human, read, rfc3339, zone};
-use super::{failed, wrong};
-use crate::cli::{EXIT_FAILURE, EXIT_OK, tell};
+use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use crate::cli::terminal::{fail, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,7 +57,7 @@ pub(crate) fn run(flags: &TranslateFlags) -> u8 {
     let name = if flags.utc { Some("UTC") } else { flags.zone.as_deref() };
     let zone = match zone(name) {
         Ok(zone) => zone,
-        Err(error) => return wrong(&error),
+        Err(error) => return fail(&error, EXIT_USAGE),
     };
     let mut output = std::io::stdout().lock();
     let result = if flags.values.is_empty() {
@@ -66,7 +66,7 @@ pub(crate) fn run(flags: &TranslateFlags) -> u8 {
         // All are read before the first is told: a wrong command line does nothing.
         let read = flags.values.iter().map(|value| read(value, flags.numbers, &zone));
         match read.collect::<Result<Vec<_>, _>>() {
-            Err(error) => return wrong(&error),
+            Err(error) => return fail(&error, EXIT_USAGE),
             Ok(all) => all
                 .iter()
                 .try_for_each(|one| writeln!(output, "{}", told(*one, &zone, flags.json)))
@@ -77,7 +77,7 @@ pub(crate) fn run(flags: &TranslateFlags) -> u8 {
         Ok(code) => code,
         // A reader that has gone is no failure of ours.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => EXIT_OK,
-        Err(error) => failed(&error),
+        Err(error) => fail(&error, EXIT_FAILURE),
     }
 }
 

@@ -15,8 +15,10 @@ use super::directory::{Directory, DirectoryError, Picture, address_of, wrong_clu
 use super::get::against_clock;
 use super::servers::document;
 use super::time::{human, rfc3339, zone};
-use super::{ClusterFlags, failed, on_runtime, wall_ms, wrong};
-use crate::cli::{EXIT_FAILURE, EXIT_OK};
+use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use crate::cli::runtime::{on_runtime, wall_ms};
+use crate::cli::terminal::fail;
+use crate::cli::timestamp::target::ZooKeeperFlags;
 use crate::timestamp::Timestamp;
 
 /// How often `ZooKeeper` is looked at.
@@ -43,7 +45,7 @@ Exit codes: 0 stopped, 1 no ZooKeeper at the start, or nobody reads any more, 2 
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WatchFlags {
     #[command(flatten)]
-    cluster: ClusterFlags,
+    cluster: ZooKeeperFlags,
 
     /// Least time between two lines about the bound
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
@@ -76,14 +78,14 @@ struct Watch {
 
 /// Runs the command; returns the exit code.
 pub(crate) fn run(flags: &WatchFlags) -> u8 {
-    let ClusterFlags { zookeeper, cluster } = &flags.cluster;
+    let ZooKeeperFlags { zookeeper, cluster } = &flags.cluster;
     if let Some(error) = wrong_cluster(cluster) {
-        return wrong(&error);
+        return fail(&error, EXIT_USAGE);
     }
     on_runtime(async {
         let directory = match Directory::open(zookeeper, cluster).await {
             Ok(directory) => directory,
-            Err(error) => return failed(&error),
+            Err(error) => return fail(&error, EXIT_FAILURE),
         };
         let end = async {
             match flags.length {
@@ -146,7 +148,7 @@ async fn watch(flags: &WatchFlags, directory: Directory) -> u8 {
 /// One look, with a new session if the last one is of no more use.
 async fn look(
     directory: &mut Option<Directory>,
-    flags: &ClusterFlags,
+    flags: &ZooKeeperFlags,
 ) -> Result<Picture, DirectoryError> {
     let session = match directory.take() {
         Some(session) => session,
@@ -227,7 +229,7 @@ impl Watch {
 
     fn picture(
         &self,
-        flags: &ClusterFlags,
+        flags: &ZooKeeperFlags,
         seen: &Result<Picture, String>,
         answer: &Result<(Timestamp, i64), String>,
     ) -> String {
@@ -312,7 +314,7 @@ mod tests {
         assert_eq!(object["master"], "a:1");
         assert_eq!(object["changed"], json!(["master"]));
         assert!(object["ahead_ms"].is_null(), "{object}");
-        let flags = ClusterFlags { zookeeper: "z:1".into(), cluster: "c".into() };
+        let flags = ZooKeeperFlags { zookeeper: "z:1".into(), cluster: "c".into() };
         let picture = watch(None).picture(&flags, &seen, &Err("silent".into()));
         assert_eq!(picture.lines().count(), 6);
         assert!(picture.contains("\ntimestamps  unknown: silent\n"), "{picture}");

@@ -3,8 +3,9 @@
 
 use std::collections::HashSet;
 
-use super::load::{Config, Problem};
-use super::timestamp;
+use super::check_timestamp;
+use super::error::Problem;
+use super::settings::Config;
 use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
 
 /// Every conflict of a configuration whose single values are fine.
@@ -14,7 +15,7 @@ pub fn check(config: &Config) -> Vec<Problem> {
     check_limits(config, &mut conflicts);
     check_addresses(config, &mut conflicts);
     check_cluster(config, &mut conflicts);
-    timestamp::check(config, &mut conflicts);
+    check_timestamp::check(config, &mut conflicts);
     conflicts.into_iter().map(Problem::Conflict).collect()
 }
 

@@ -4,11 +4,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use super::error::{CONFIG_BYTES_MAX, Origin, Problem};
 use super::ini::{Entry, parse_ini};
 use super::keys::{KEYS, find};
-use super::load::{CONFIG_BYTES_MAX, Config, Loader, Origin, Problem};
+use super::loader::Loader;
+use super::settings::Config;
 use super::suggest;
-use super::value::{Mismatch, Value, quote};
+use super::value::{Kind, Mismatch, Value, quote};
 
 /// Port of the original service.
 const PORT: u16 = 7253;
@@ -71,10 +73,7 @@ pub(crate) fn defaults() -> Config {
 /// Several nodes share a machine in existing deployments, and none of them expects a second port:
 /// the admin API is served where its address is configured.
 pub(crate) fn open_admin_if_asked(config: &mut Config) {
-    let is_set = |name| {
-        let key = find("admin", name).expect("a key of the table");
-        *config.origin(key) != Origin::Default
-    };
+    let is_set = |name| *config.origin("admin", name) != Origin::Default;
     if is_set("listen") && !is_set("enabled") {
         config.admin.enabled = true;
     }
@@ -157,12 +156,8 @@ impl Found {
             let key = find(named.0, named.1).expect("meanings are keys of the table");
             let value = match entry.value {
                 // The words of the original for truth.
-                "yes" | "on" | "1" if key.kind == crate::control::config::value::Kind::Boolean => {
-                    "true"
-                }
-                "no" | "off" | "0" if key.kind == crate::control::config::value::Kind::Boolean => {
-                    "false"
-                }
+                "yes" | "on" | "1" if key.kind == Kind::Boolean => "true",
+                "no" | "off" | "0" if key.kind == Kind::Boolean => "false",
                 value => value,
             };
             loader.put_read(key, key.kind.read_text(value), origin);
@@ -276,7 +271,8 @@ fn unknown(entry: &Entry<'_>, origin: &Origin) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::config::load::{ConfigError, Loaded, Sources, load};
+    use crate::control::config::error::ConfigError;
+    use crate::control::config::load::{Loaded, Sources, load};
 
     fn drop_in(files: &[&str]) -> Result<Loaded, ConfigError> {
         let named = files.iter().enumerate().map(|(n, text)| (format!("{n}.conf"), (*text).into()));

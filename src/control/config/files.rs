@@ -6,7 +6,8 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::load::{CONFIG_BYTES_MAX, ConfigError, Loaded, Problem, Sources, load};
+use super::error::{CONFIG_BYTES_MAX, ConfigError, Problem};
+use super::load::{Loaded, Sources, load};
 use super::secret_file;
 use crate::control::cluster::membership_file::MembershipFile;
 

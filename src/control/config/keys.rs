@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::load::Config;
+use super::settings::Config;
 use super::timestamp::{Authentication, Coordination};
 use super::value::{Kind, Value};
 use crate::base::limits::{
@@ -68,6 +68,14 @@ impl Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}] {}", self.section, self.name)
+    }
+}
+
+impl Config {
+    /// A setting and its origin, for messages: `[node] pin = true (default)`.
+    pub(crate) fn describe(&self, section: &str, name: &str) -> String {
+        let key = find(section, name).expect("checks name keys of the table");
+        format!("{key} = {} ({})", (key.get)(self), self.origin(section, name))
     }
 }
 

@@ -3,96 +3,18 @@
 //! from. Values go in through the table of keys only. Reads no file and no environment by itself:
 //! text and variables come in as arguments, so that [`load`] can be fuzzed.
 
-use std::net::SocketAddr;
-
 use toml::de::{DeTable, DeValue};
 
 use super::check;
 use super::drop_in;
+use super::error::{CONFIG_BYTES_MAX, ConfigError, Origin, Problem};
 use super::identity;
 use super::keys::{KEYS, Key, SECTIONS, find};
+use super::loader::{Loader, PROBLEMS_MAX};
+use super::settings::Config;
 use super::suggest::{remedy, unknown_key, unknown_section};
-use super::timestamp::TimestampConfig;
-use super::value::{Mismatch, Value, quote};
-use crate::cluster::view::{Membership, View};
-pub use crate::control::config::error::{CONFIG_BYTES_MAX, ConfigError, Origin, Problem};
-use crate::node::settings::NodeSettings;
-
-/// Problems told at once: enough to repair a file in one go, bounded against a hostile one.
-const PROBLEMS_MAX: usize = 20;
-/// Warnings told: as many, and one that counts the rest.
-const WARNINGS_MAX: usize = 20;
-
-/// Where the admin API listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdminSettings {
-    /// Whether it is served.
-    pub enabled: bool,
-    /// Its own address, never the clients'.
-    pub listen: SocketAddr,
-    /// Where the members' admin APIs are, this node's included.
-    pub cluster: Vec<String>,
-    /// Names under which it is asked for, beside those that are known otherwise.
-    pub hosts: Vec<String>,
-}
-
-impl Default for AdminSettings {
-    fn default() -> Self {
-        let listen = SocketAddr::from(([127, 0, 0, 1], 7254));
-        Self { enabled: true, listen, cluster: Vec::new(), hosts: Vec::new() }
-    }
-}
-
-/// What is logged and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogSettings {
-    /// `error`, `warn`, `info`, `debug` or `trace`.
-    pub level: String,
-    /// `auto`, `text` or `json`.
-    pub format: String,
-    /// Where a daemon's log file is.
-    pub folder: String,
-}
-
-impl Default for LogSettings {
-    fn default() -> Self {
-        Self { level: "info".into(), format: "auto".into(), folder: "/var/log/chronos".into() }
-    }
-}
-
-/// The settings of the whole process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The data plane.
-    pub node: NodeSettings,
-    /// Timestamps; [`NodeSettings::timestamp`] is made from it.
-    pub timestamp: TimestampConfig,
-    /// Where [`NodeSettings::guard`] has its secrets from; empty: from nowhere.
-    pub secret_file: String,
-    /// The admin API.
-    pub admin: AdminSettings,
-    /// Logs.
-    pub log: LogSettings,
-    /// The nodes and sites as configured; [`NodeSettings::membership`] is made from it.
-    pub membership: Membership,
-    /// One per entry of [`KEYS`], in its order.
-    origins: Vec<Origin>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            // The name follows the listen address unless it is set: see `finish`.
-            node: NodeSettings { name: String::new(), ..NodeSettings::default() },
-            timestamp: TimestampConfig::default(),
-            secret_file: String::new(),
-            admin: AdminSettings::default(),
-            log: LogSettings::default(),
-            membership: Membership::default(),
-            origins: vec![Origin::Default; KEYS.len()],
-        }
-    }
-}
+use super::value::{Value, quote};
+use crate::cluster::view::View;
 
 /// What the configuration is made from besides the defaults.
 #[derive(Clone, Debug, Default)]
@@ -131,8 +53,7 @@ pub fn parse_config(text: &str, source_name: &str) -> Result<Config, ConfigError
 pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let is_drop_in = sources.ini.is_some();
     let config = if is_drop_in { drop_in::defaults() } else { Config::default() };
-    let mut loader =
-        Loader { config, problems: Vec::new(), warnings: Vec::new(), warnings_left_out: 0 };
+    let mut loader = Loader::new(config);
     if let Some((name, text)) = &sources.file {
         loader.read_file(name, text);
     }
@@ -161,27 +82,6 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         loader.config.node.serves_timers = false;
     }
     loader.finish()
-}
-
-impl Config {
-    /// Where the value of `key` came from.
-    pub fn origin(&self, key: &Key) -> &Origin {
-        &self.origins[position(key)]
-    }
-
-    /// A setting and its origin, for messages: `[node] pin = true (default)`.
-    pub fn describe(&self, section: &str, name: &str) -> String {
-        let key = find(section, name).expect("checks name keys of the table");
-        format!("{key} = {} ({})", (key.get)(self), self.origin(key))
-    }
-}
-
-/// A configuration that is being put together.
-pub(crate) struct Loader {
-    pub(crate) config: Config,
-    problems: Vec<Problem>,
-    warnings: Vec<String>,
-    warnings_left_out: usize,
 }
 
 impl Loader {
@@ -259,40 +159,6 @@ impl Loader {
         }
     }
 
-    /// Takes a value that was read, or the problem that it was.
-    pub(crate) fn put_read(
-        &mut self,
-        key: &'static Key,
-        read: Result<Value, Mismatch>,
-        origin: Origin,
-    ) {
-        match read {
-            Ok(value) => {
-                (key.set)(&mut self.config, &value);
-                self.config.origins[position(key)] = origin;
-            }
-            Err(Mismatch { expected, found }) => {
-                self.put(Problem::Value { origin, key: key.to_string(), expected, found });
-            }
-        }
-    }
-
-    /// Takes a problem, unless there are many already.
-    pub(crate) fn put(&mut self, problem: Problem) {
-        if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(problem);
-        }
-    }
-
-    /// Takes a warning, or counts it where there are many already.
-    pub(crate) fn warn(&mut self, warning: String) {
-        if self.warnings.len() < WARNINGS_MAX {
-            self.warnings.push(warning);
-        } else {
-            self.warnings_left_out += 1;
-        }
-    }
-
     fn finish(mut self) -> Result<Loaded, ConfigError> {
         if self.config.membership.localhost.is_empty() {
             self.config.membership.localhost = self.config.node.listen.to_string();
@@ -324,8 +190,7 @@ impl Loader {
     fn warn_of_secret(&mut self) {
         let config = &self.config;
         let has_file = !config.secret_file.is_empty();
-        let required = find("cluster", "secret_required").expect("a key of the table");
-        let is_meant = *config.origin(required) != Origin::Default;
+        let is_meant = *config.origin("cluster", "secret_required") != Origin::Default;
         let told = config.describe("cluster", "secret_required");
         match (has_file, config.node.guard.accepts_unproven) {
             (true, true) => self.warn(format!(
@@ -342,10 +207,7 @@ impl Loader {
     /// Fills in the numbers that tell nodes apart where none is set: in a cluster, and in a node
     /// that has a name, as others may join it while it runs.
     fn identify(&mut self, view: &View) {
-        let is_set = |section, name| {
-            let key = find(section, name).expect("a key of the table");
-            *self.config.origin(key) != Origin::Default
-        };
+        let is_set = |section, name| *self.config.origin(section, name) != Origin::Default;
         let is_alone = view.connected_nodes().union(view.connected_sites()).is_empty();
         let stays_alone = is_alone && !is_set("cluster", "localhost");
         if stays_alone || is_set("node", "instance_id") {
@@ -356,9 +218,8 @@ impl Loader {
         self.config.node.instance_id = identity.instance_id;
         self.config.node.deployment_id = identity.deployment_id;
         for name in ["instance_id", "deployment_id"] {
-            let key = find("node", name).expect("a key of the table");
-            if *self.config.origin(key) == Origin::Default {
-                self.config.origins[position(key)] = Origin::OwnName;
+            if *self.config.origin("node", name) == Origin::Default {
+                self.config.set_origin(("node", name), Origin::OwnName);
             }
         }
         if let Some(warning) = identity.warning {
@@ -381,11 +242,6 @@ impl Lines<'_> {
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
         Origin::File { name: self.name.to_string(), line }
     }
-}
-
-fn position(key: &Key) -> usize {
-    let is_it = |other: &Key| other.section == key.section && other.name == key.name;
-    KEYS.iter().position(is_it).expect("the key is one of the table")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! reads it again.
 
 mod check;
+mod check_timestamp;
 mod drop_in;
 pub mod error;
 pub(crate) mod files;
@@ -9,8 +10,10 @@ mod identity;
 pub mod ini;
 pub mod keys;
 pub mod load;
+mod loader;
 pub(crate) mod reload;
 pub(crate) mod secret_file;
+pub mod settings;
 mod suggest;
 pub mod text;
 pub(crate) mod timestamp;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use tracing::{error, info, warn};
 
+use super::error::Origin;
 use super::files::ConfigFiles;
 use super::keys::KEYS;
-use super::load::{Config, Loaded};
+use super::load::Loaded;
+use super::settings::Config;
 use crate::cluster::view::View;
 use crate::core::peers::secret::Secrets;
 
@@ -131,7 +133,7 @@ fn changed(running: &Config, read: &Config) -> Vec<String> {
         .filter(|key| key.section != "sites")
         .filter(|key| key.section != "cluster" || !members.contains(&key.name))
         // The address follows the files only at a start, and so does what is made from the name.
-        .filter(|key| !matches!(read.origin(key), crate::control::config::load::Origin::OwnName))
+        .filter(|key| !matches!(read.origin(key.section, key.name), Origin::OwnName))
         .filter(|key| (key.get)(running) != (key.get)(read))
         .map(ToString::to_string)
         .collect()

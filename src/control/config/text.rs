@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::keys::{KEYS, Key, SECTIONS, Section};
-use super::load::Config;
+use super::settings::Config;
 
 /// Width at which help texts of the reference file wrap.
 const WIDTH: usize = 100;
@@ -18,7 +18,10 @@ pub fn print_effective(config: &Config) -> String {
             .map(|key| {
                 let setting = format!("{} = {}", key.name, (key.get)(config));
                 // A file name may hold anything: nothing in it may end the comment.
-                (setting, config.origin(key).to_string().replace(char::is_control, "?"))
+                (
+                    setting,
+                    config.origin(key.section, key.name).to_string().replace(char::is_control, "?"),
+                )
             })
             .collect();
         let width = settings.iter().map(|(setting, _)| setting.chars().count()).max().unwrap_or(0);
@@ -80,7 +83,8 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::config::load::{Origin, Sources, load, parse_config};
+    use crate::control::config::error::Origin;
+    use crate::control::config::load::{Sources, load, parse_config};
 
     /// The reference with every `#key = value` line made active; prose lines begin with `# `.
     fn uncommented(reference: &str) -> String {
@@ -98,7 +102,10 @@ mod tests {
         let read = parse_config(&text, "reference").expect("the reference parses");
         for key in &KEYS {
             assert_eq!((key.get)(&read), (key.get)(&defaults), "{key}");
-            assert!(matches!(read.origin(key), Origin::File { .. }), "{key} is not in the file");
+            assert!(
+                matches!(read.origin(key.section, key.name), Origin::File { .. }),
+                "{key} is not in the file"
+            );
         }
         let commented = parse_config(&print_reference(), "reference").expect("comments parse");
         assert_eq!(commented, defaults);

@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use tracing::{error, info, warn};
 use zookeeper_client::{SessionState, StateWatcher};
 
-use super::keeper::{Desk, pause_until};
-use super::told::Told;
+use super::once_a_minute::OnceAMinute;
+use super::outlets::{Outlets, pause_until};
 use super::zookeeper::{Asked, Session, ZooKeeperSettings, closed};
 use crate::base::time::MonoNs;
 use crate::ring::now;
@@ -24,18 +24,18 @@ use crate::timestamp::coordinator::{
 pub(crate) async fn drive(
     zookeeper: ZooKeeperSettings,
     settings: CoordinatorSettings,
-    desk: Desk,
+    outlets: Outlets,
     mut stop: oneshot::Receiver<()>,
 ) {
     let mut driver = Driver {
         session: Session::new(zookeeper),
         machine: Coordinator::new(settings),
-        desk,
+        outlets,
         asking: None,
         watching: None,
         state: None,
-        problem_told: Told::default(),
-        lost_told: Told::default(),
+        problem_told: OnceAMinute::default(),
+        lost_told: OnceAMinute::default(),
         is_stopping: false,
         has_stopped: false,
     };
@@ -57,7 +57,7 @@ pub(crate) async fn drive(
                 driver.take(Event::MasterChanged);
             }
             () = pause => {
-                let last = driver.desk.oracle().last();
+                let last = driver.outlets.oracle().last();
                 driver.take(Event::Tick { last });
             }
         }
@@ -77,13 +77,13 @@ type Watching = Pin<Box<dyn Future<Output = ()>>>;
 struct Driver {
     session: Session,
     machine: Coordinator,
-    desk: Desk,
+    outlets: Outlets,
     asking: Option<Asking>,
     watching: Option<Watching>,
     /// The session's, until it is over.
     state: Option<(SessionId, StateWatcher)>,
-    problem_told: Told,
-    lost_told: Told,
+    problem_told: OnceAMinute,
+    lost_told: OnceAMinute,
     is_stopping: bool,
     has_stopped: bool,
 }
@@ -92,9 +92,9 @@ impl Driver {
     fn take(&mut self, event: Event) {
         let is_loss = matches!(event, Event::SessionExpired)
             || matches!(event, Event::Answered { answer: Answer::Expired, .. });
-        let was_master = matches!(self.desk.board().role(), Role::Master | Role::Suspended);
+        let was_master = matches!(self.outlets.board().role(), Role::Master | Role::Suspended);
         if is_loss && was_master {
-            self.desk.board().counters.masterships_lost.fetch_add(1, Relaxed);
+            self.outlets.board().counters.masterships_lost.fetch_add(1, Relaxed);
         }
         let mut next = Some(event);
         while let Some(event) = next.take() {
@@ -108,17 +108,17 @@ impl Driver {
             }
         }
         let role = self.machine.role(now().mono);
-        self.desk.set_role(if self.is_stopping { Role::Stopped } else { role });
+        self.outlets.set_role(if self.is_stopping { Role::Stopped } else { role });
     }
 
     fn apply(&mut self, effect: Effect) -> Option<Event> {
         match effect {
             Effect::Ask(ask) => self.ask(ask),
-            Effect::Begin(floor, terms) => self.desk.begin(floor, &terms),
-            Effect::Publish(terms) => self.desk.oracle().publish(&terms),
-            Effect::Revoke => return Some(Event::Revoked { last: self.desk.oracle().revoke() }),
-            Effect::MasterIs(address) => self.desk.master_is(address),
-            Effect::Clock(seen) => self.desk.clock_seen(seen),
+            Effect::Begin(floor, terms) => self.outlets.begin(floor, &terms),
+            Effect::Publish(terms) => self.outlets.oracle().publish(&terms),
+            Effect::Revoke => return Some(Event::Revoked { last: self.outlets.oracle().revoke() }),
+            Effect::MasterIs(address) => self.outlets.master_is(address),
+            Effect::Clock(seen) => self.outlets.clock_seen(seen),
             Effect::Alarm(alarm) => self.alarm(alarm),
             Effect::Stopped => self.has_stopped = true,
         }
@@ -126,7 +126,7 @@ impl Driver {
     }
 
     fn alarm(&mut self, alarm: Alarm) {
-        let counters = &self.desk.board().counters;
+        let counters = &self.outlets.board().counters;
         match alarm {
             Alarm::ForeignBound(stored) => {
                 counters.foreign_bounds.fetch_add(1, Relaxed);
@@ -210,13 +210,13 @@ impl Driver {
             self.session.set_client(opened);
             self.state = self.session.state();
             if let Answer::Session { session, timeout_ms } = &answer {
-                self.desk.board().counters.sessions.fetch_add(1, Relaxed);
+                self.outlets.board().counters.sessions.fetch_add(1, Relaxed);
                 info!(timeout_ms, "session {:#x} of ZooKeeper", session.0);
             }
         }
         let is_store = matches!(ask, Ask::WriteBound { .. } | Ask::Release { .. });
         if is_store && !matches!(answer, Answer::Done | Answer::Written(_)) {
-            self.desk.board().counters.store_errors.fetch_add(1, Relaxed);
+            self.outlets.board().counters.store_errors.fetch_add(1, Relaxed);
         }
         if let Some(watcher) = watcher {
             self.watching = Some(Box::pin(async {

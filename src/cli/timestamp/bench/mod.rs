@@ -20,10 +20,12 @@ use self::log::LogSummary;
 use self::order::Highest;
 use self::report::{Run, Summary};
 use self::worker::{Left, News, Plan};
+use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use crate::cli::runtime::{on_runtime, wall_ms};
+use crate::cli::terminal::{fail, print, tell};
 use crate::cli::timestamp::directory::follow_master;
 use crate::cli::timestamp::get::Finder;
-use crate::cli::timestamp::{Place, PlaceFlags, failed, on_runtime, wall_ms, wrong};
-use crate::cli::{EXIT_FAILURE, EXIT_OK, print, tell};
+use crate::cli::timestamp::target::{Target, TargetFlags};
 use crate::timestamp::RANGE_MAX;
 
 /// News of threads that wait to be read.
@@ -55,7 +57,7 @@ such an error; 2 wrong command line";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchFlags {
     #[command(flatten)]
-    place: PlaceFlags,
+    target: TargetFlags,
 
     /// Connections, each with one call at a time
     #[arg(long, short = 'c', value_name = "N", default_value_t = 10)]
@@ -106,16 +108,16 @@ pub(crate) fn run(flags: &BenchFlags) -> u8 {
     if let Some(file) = &flags.read_log {
         return read_log(file, flags.json);
     }
-    match flags.place.place() {
-        Ok(place) => on_runtime(bench(flags, place)),
-        Err(error) => wrong(&error),
+    match flags.target.chosen() {
+        Ok(target) => on_runtime(bench(flags, target)),
+        Err(error) => fail(&error, EXIT_USAGE),
     }
 }
 
 fn read_log(file: &Path, is_json: bool) -> u8 {
     let opened = std::fs::File::open(file);
     match opened.and_then(|file| LogSummary::read(&mut BufReader::new(file))) {
-        Err(error) => failed(&format!("{}: {error}", file.display())),
+        Err(error) => fail(&format!("{}: {error}", file.display()), EXIT_FAILURE),
         Ok(summary) => {
             let text = match is_json {
                 true => format!("{:#}\n", summary.document()),
@@ -130,13 +132,13 @@ fn read_log(file: &Path, is_json: bool) -> u8 {
     }
 }
 
-async fn bench(flags: &BenchFlags, place: Place) -> u8 {
+async fn bench(flags: &BenchFlags, target: Target) -> u8 {
     let limit = Duration::from_millis(flags.timeout_ms);
-    let mut finder = Finder::new(place.clone());
-    // A place where nobody answers is told now, not after the whole run.
+    let mut finder = Finder::new(target.clone());
+    // A target where nobody answers is told now, not after the whole run.
     let server = match finder.take_patiently(flags.range, limit, FIRST_TRIES, |_| {}).await {
         Ok((_, server)) => server,
-        Err(error) => return failed(&error),
+        Err(error) => return fail(&error, EXIT_FAILURE),
     };
     let (master_sender, master) = watch::channel(Some(server));
     let (stop_sender, stop) = watch::channel(None);
@@ -153,7 +155,7 @@ async fn bench(flags: &BenchFlags, place: Place) -> u8 {
         highest: Arc::new(Highest::default()),
     };
     let run = Run {
-        place: place.to_string(),
+        target: target.to_string(),
         connections,
         threads: threads(flags),
         range: flags.range,
@@ -165,13 +167,13 @@ async fn bench(flags: &BenchFlags, place: Place) -> u8 {
         Ok(threads) => threads,
         Err(error) => {
             stop_sender.send_replace(Some(begun));
-            return failed(&format!("a thread does not start: {error}"));
+            return fail(&format!("a thread does not start: {error}"), EXIT_FAILURE);
         }
     };
     drop((sender, plan));
     let summary = Summary::new(run);
     let following = async {
-        if let Place::Cluster { quorum, cluster } = &place {
+        if let Target::Cluster { quorum, cluster } = &target {
             follow_master(quorum, cluster, &master_sender).await;
         }
         std::future::pending::<()>().await;
@@ -183,8 +185,10 @@ async fn bench(flags: &BenchFlags, place: Place) -> u8 {
     for thread in threads {
         match thread.join() {
             Ok(Ok(left)) => summary.leave(left),
-            Ok(Err(error)) => return failed(&error),
-            Err(_) => return failed(&"a thread of the benchmark panicked: this is a bug"),
+            Ok(Err(error)) => return fail(&error, EXIT_FAILURE),
+            Err(_) => {
+                return fail(&"a thread of the benchmark panicked: this is a bug", EXIT_FAILURE);
+            }
         }
     }
     let text = match flags.json {

@@ -19,7 +19,7 @@ const OUTAGES_MAX: usize = 100_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// Who was asked.
-    pub place: String,
+    pub target: String,
     pub connections: usize,
     pub threads: usize,
     /// Values per call.
@@ -138,7 +138,7 @@ impl Summary {
 
     /// For people.
     pub fn text(&self) -> String {
-        let Run { place, connections, threads, range, rate, .. } = &self.run;
+        let Run { target, connections, threads, range, rate, .. } = &self.run;
         let plural = |count: usize, word: &str| {
             format!("{count} {word}{}", if count == 1 { "" } else { "s" })
         };
@@ -147,7 +147,7 @@ impl Summary {
             None => "closed loop".into(),
         };
         let mut text = format!(
-            "{}, {}, to {place}, getTimestamps({range}), {:.1} s, {kind}\n",
+            "{}, {}, to {target}, getTimestamps({range}), {:.1} s, {kind}\n",
             plural(*connections, "connection"),
             plural(*threads, "thread"),
             self.length.as_secs_f64(),
@@ -219,7 +219,7 @@ impl Summary {
 
     /// For programs.
     pub fn document(&self) -> Value {
-        let Run { place, connections, threads, range, rate, begun_ms } = &self.run;
+        let Run { target, connections, threads, range, rate, begun_ms } = &self.run;
         let us = |ns: u64| ns as f64 / 1e3;
         let at = |quantile: f64| us(self.latency.value_at_quantile(quantile));
         let failovers = failovers(&self.outages);
@@ -231,7 +231,7 @@ impl Summary {
         };
         let example = self.disjoint.example.map(|(one, other)| [one.0, other.0]);
         json!({
-            "place": place, "connections": connections, "threads": threads, "range": range,
+            "place": target, "connections": connections, "threads": threads, "range": range,
             "loop": if rate.is_some() { "open" } else { "closed" }, "rate_wanted": rate,
             "begun": rfc3339(Timestamp::of_unix_ms(*begun_ms), &self.zone),
             "duration_s": self.length.as_secs_f64(),
@@ -273,8 +273,8 @@ fn length(ns: u64) -> String {
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(' ');
         }
         text.push(digit);
@@ -287,8 +287,8 @@ mod tests {
     use super::*;
 
     fn summary(threads: usize) -> Summary {
-        let place = "a:1".into();
-        Summary::new(Run { place, connections: 4, threads, range: 2, rate: None, begun_ms: 0 })
+        let target = "a:1".into();
+        Summary::new(Run { target, connections: 4, threads, range: 2, rate: None, begun_ms: 0 })
     }
 
     fn news(thread: usize, firsts: &[u64], floor: u64) -> News {

@@ -108,12 +108,12 @@ pub(crate) fn run(
     }));
     LocalSet::new().block_on(&runtime, async {
         let mut tasks = Vec::new();
-        for (place, number) in connections.into_iter().enumerate() {
+        for (index, number) in connections.into_iter().enumerate() {
             // Spread over the interval, so that they do not call all at once.
             let offset = plan.every.map(|every| every.mul_f64(number as f64 / of_all as f64));
             let caller = Caller {
                 number,
-                place,
+                index,
                 offset: offset.unwrap_or_default(),
                 plan: plan.clone(),
                 state: state.clone(),
@@ -161,7 +161,7 @@ impl State {
 /// One connection.
 struct Caller {
     number: usize,
-    place: usize,
+    index: usize,
     offset: Duration,
     plan: Plan,
     state: Rc<RefCell<State>>,
@@ -204,7 +204,7 @@ impl Caller {
                     self.answered(begun);
                     return true;
                 }
-                Err(error) => self.failed(&error),
+                Err(error) => self.fail(&error),
             }
             tokio::select! {
                 _ = stop.wait_for(|stop| stop.is_some()) => return false,
@@ -228,7 +228,7 @@ impl Caller {
         };
         // Read before the call is sent; nothing comes between this and the sending.
         let floor = self.plan.highest.floor();
-        self.state.borrow_mut().floors[self.place] = floor;
+        self.state.borrow_mut().floors[self.index] = floor;
         let result = self.take(&mut connection).await;
         if let Ok(first) = &result {
             self.judge(*first, floor, &connection);
@@ -237,7 +237,7 @@ impl Caller {
             self.state.borrow_mut().news.firsts.push(first.0);
             self.connection = Some(connection);
         }
-        self.state.borrow_mut().floors[self.place] = Timestamp(u64::MAX);
+        self.state.borrow_mut().floors[self.index] = Timestamp(u64::MAX);
         let failed = |error: Option<CallError>| {
             error.map_or("another is master".into(), |error| error.to_string())
         };
@@ -298,7 +298,7 @@ impl Caller {
         self.last_answer_ns = Some(answer_ns);
     }
 
-    fn failed(&mut self, error: &str) {
+    fn fail(&mut self, error: &str) {
         self.state.borrow_mut().news.errors += 1;
         let now_ns = self.now_ns();
         let outage = self.outage.get_or_insert_with(|| Outage {

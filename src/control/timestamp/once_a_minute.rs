@@ -7,11 +7,11 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// When something was told last.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Option<Instant>);
+pub(super) struct OnceAMinute(Option<Instant>);
 
-impl Told {
+impl OnceAMinute {
     /// Whether to tell it (again); if so, that is noted.
-    pub(crate) fn is_due(&mut self) -> bool {
+    pub(super) fn is_due(&mut self) -> bool {
         let is_due = self.0.is_none_or(|told| told.elapsed() >= TELL_EVERY);
         if is_due {
             self.0 = Some(Instant::now());
@@ -20,7 +20,7 @@ impl Told {
     }
 
     /// It is over: the next time is news. Returns whether it had been told.
-    pub(crate) fn reset(&mut self) -> bool {
+    pub(super) fn reset(&mut self) -> bool {
         self.0.take().is_some()
     }
 }
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn news_are_told_at_once_and_then_seldom() {
-        let mut told = Told::default();
+        let mut told = OnceAMinute::default();
         assert!(told.is_due() && !told.is_due());
         assert!(told.reset() && !told.reset());
         assert!(told.is_due());

@@ -1,0 +1,258 @@
+//! A survey of a cluster: what every node says that can be found and asked.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::Value;
+
+use super::context::Context;
+use super::http::{RequestError, request};
+use super::plan::Lists;
+
+/// Addresses asked in one survey: every member at two, and some that are wrong.
+const ASKED_MAX: usize = 512;
+
+/// What one node says.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    /// Where it was asked.
+    pub admin: String,
+    /// Its own name.
+    pub name: String,
+    pub lists: Lists,
+    /// What it believes of each member.
+    pub believed: Vec<(String, String)>,
+    pub is_running: bool,
+    pub seen: u64,
+    pub total: u64,
+    pub misplaced: u64,
+    pub moved: u64,
+    pub timers: u64,
+    /// The whole document.
+    pub document: Value,
+}
+
+/// What all nodes that could be asked say.
+pub(crate) struct Survey {
+    /// By name.
+    pub reports: BTreeMap<String, Report>,
+    /// Members that gave no answer, and what was tried.
+    pub missing: BTreeMap<String, String>,
+    /// The admin APIs that the operator named.
+    pub given: Vec<String>,
+}
+
+impl Context {
+    /// Asks the given admin APIs, then those of all members that they name and of `others`, but not
+    /// of `without`. `Err`: nobody answers.
+    pub fn survey(&self, others: &[String], without: &[String]) -> Result<Survey, String> {
+        let (reports, missing) = (BTreeMap::new(), BTreeMap::new());
+        let mut survey = Survey { reports, missing, given: self.admin.clone() };
+        let mut asked: BTreeMap<String, String> = BTreeMap::new();
+        let mut to_ask: VecDeque<String> = self.admin.iter().cloned().collect();
+        while asked.len() < ASKED_MAX {
+            if let Some(admin) = to_ask.pop_front() {
+                if asked.contains_key(&admin) {
+                    continue;
+                }
+                let result = ask(&admin);
+                let said = result.as_ref().err().map_or("another node".into(), ToString::to_string);
+                asked.insert(admin, said);
+                if let Ok(report) = result {
+                    to_ask.extend(addresses_of(&report.document));
+                    survey.reports.entry(report.name.clone()).or_insert(report);
+                }
+                continue;
+            }
+            survey.missing = survey.find_missing(others, without);
+            let guesses = survey.missing.keys().filter_map(|name| self.guess(name));
+            let fresh: Vec<_> = guesses.filter(|guess| !asked.contains_key(guess)).collect();
+            if fresh.is_empty() {
+                break;
+            }
+            to_ask.extend(fresh);
+        }
+        if survey.reports.is_empty() {
+            let tried: Vec<_> = asked.iter().map(|(at, why)| format!("{at}: {why}")).collect();
+            return Err(format!(
+                "no node answers ({}). Name the admin API of a live member with --admin",
+                tried.join("; ")
+            ));
+        }
+        for (name, told) in &mut survey.missing {
+            let guess = self.guess(name).unwrap_or_default();
+            *told =
+                format!("tried {guess}: {}", asked.get(&guess).map_or("not asked", String::as_str));
+        }
+        Ok(survey)
+    }
+
+    /// Where a member's admin API may be: at its host, at the port of the first that was given.
+    fn guess(&self, name: &str) -> Option<String> {
+        let (_, port) = self.admin.first()?.rsplit_once(':')?;
+        Some(format!("{}:{port}", host_of(name)))
+    }
+}
+
+impl Survey {
+    /// Members named by anybody that have not answered.
+    fn find_missing(&self, others: &[String], without: &[String]) -> BTreeMap<String, String> {
+        let members = self.reports.values().flat_map(|report| report.lists.everybody());
+        let wanted: BTreeSet<&String> = members.chain(others).collect();
+        wanted
+            .into_iter()
+            .filter(|name| !without.contains(name) && !self.reports.contains_key(*name))
+            .map(|name| (name.clone(), String::new()))
+            .collect()
+    }
+
+    /// Drops nodes that answered under a given address and are neither members nor among those
+    /// meant: such as have left and run on, or are to join. Returns their names.
+    pub fn forget_strangers(&mut self, meant: &[String]) -> Vec<String> {
+        let listed = |name: &String| {
+            let mut others = self.reports.values().filter(|report| report.name != *name);
+            others.any(|report| report.lists.everybody().any(|member| member == name))
+        };
+        let is_stranger = |report: &&Report| {
+            report.lists.everybody().all(|member| *member == report.name)
+                && !meant.contains(&report.name)
+                && !listed(&report.name)
+        };
+        let mut strangers: Vec<String> =
+            self.reports.values().filter(is_stranger).map(|report| report.name.clone()).collect();
+        let mut rest = self.reports.keys().filter(|name| !strangers.contains(name));
+        if !rest.any(|name| !meant.contains(name)) {
+            // One that is alone may be the cluster that others are to join: the one that was asked
+            // by the operator, if only others are known by their addresses alone.
+            let is_given = |name: &String| self.given.contains(&self.reports[name].admin);
+            if !strangers.iter().any(is_given) {
+                return Vec::new();
+            }
+            strangers.retain(|name| !is_given(name));
+        }
+        self.reports.retain(|name, _| !strangers.contains(name));
+        strangers
+    }
+
+    /// `Err` if a member has not answered.
+    pub fn refuse_missing(&self) -> Result<(), String> {
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        let told: Vec<_> =
+            self.missing.iter().map(|(name, why)| format!("{name} ({why})")).collect();
+        let names: Vec<_> = self.missing.keys().map(String::as_str).collect();
+        Err(format!(
+            "not all nodes answer: {}. Start them; or say where their admin APIs are with further \
+             --admin, or [cluster] admin_addresses; or, if they will never run again, first \
+             chronos cluster leave --dead {}",
+            told.join("; "),
+            names.join(" ")
+        ))
+    }
+}
+
+/// Asks one admin API for its cluster.
+pub(crate) fn ask(admin: &str) -> Result<Report, RequestError> {
+    let document = request(admin, "GET", "/cluster", None)?;
+    let lists = |name: &str| names(&document["membership"][name]);
+    let count = |name: &str| document["resynchronisation"][name].as_u64().unwrap_or(0);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let members = document["members"].as_array().into_iter().flatten();
+    Ok(Report {
+        admin: admin.to_owned(),
+        name: text(&document["name"]),
+        lists: Lists {
+            nodes: lists("nodes"),
+            joining: lists("joining"),
+            leaving: lists("leaving"),
+        },
+        believed: members.map(|m| (text(&m["name"]), text(&m["liveness"]))).collect(),
+        // A node that does not say so is not known to be at rest.
+        is_running: document["resynchronisation"]["is_running"].as_bool().unwrap_or(true),
+        seen: count("seen"),
+        total: count("total"),
+        misplaced: count("misplaced"),
+        moved: count("moved"),
+        timers: document["timers"].as_u64().unwrap_or(0),
+        document,
+    })
+}
+
+fn addresses_of(document: &Value) -> Vec<String> {
+    names(&document["admin_addresses"])
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let names = list.as_array().into_iter().flatten();
+    names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+/// The host of `host`, `host:port` or `[address]:port`.
+fn host_of(name: &str) -> &str {
+    match name.rsplit_once(':') {
+        Some((host, _)) if host.ends_with(']') || !host.contains(':') => host,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_admin_api_is_looked_for_at_the_host_of_its_node() {
+        let admin = vec!["10.0.0.1:7254".into()];
+        let context = Context { admin, json: false, timeout: Duration::from_secs(1) };
+        for (name, guess) in [
+            ("10.0.0.2:7253", "10.0.0.2:7254"),
+            ("node-2", "node-2:7254"),
+            ("[fd00::2]:7253", "[fd00::2]:7254"),
+            ("[fd00::2]", "[fd00::2]:7254"),
+        ] {
+            assert_eq!(context.guess(name).as_deref(), Some(guess));
+        }
+    }
+
+    fn report(name: &str, nodes: &[&str]) -> (String, Report) {
+        let lists = Lists {
+            nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
+            joining: Vec::new(),
+            leaving: Vec::new(),
+        };
+        let report = Report {
+            admin: format!("at {name}"),
+            name: name.to_owned(),
+            lists,
+            believed: Vec::new(),
+            is_running: false,
+            seen: 0,
+            total: 0,
+            misplaced: 0,
+            moved: 0,
+            timers: 0,
+            document: Value::Null,
+        };
+        (name.to_owned(), report)
+    }
+
+    #[test]
+    fn a_node_that_has_left_is_no_member_and_one_that_is_listed_is() {
+        let forgotten = |reports: Vec<(String, Report)>, meant: &[&str]| {
+            let meant: Vec<String> = meant.iter().map(|&name| name.to_owned()).collect();
+            let reports = reports.into_iter().collect();
+            let given = vec!["at a".to_owned()];
+            Survey { reports, missing: BTreeMap::new(), given }.forget_strangers(&meant)
+        };
+        let left = || vec![report("a", &["a", "b"]), report("b", &["a", "b"]), report("c", &["c"])];
+        assert_eq!(forgotten(left(), &[]), ["c"]);
+        assert_eq!(forgotten(left(), &["c"]), [""; 0], "it is to join");
+        let lost = vec![report("a", &["a", "c"]), report("c", &["c"])];
+        assert_eq!(forgotten(lost, &[]), [""; 0], "it has lost its file");
+        let apart = |one, other| vec![report(one, &[one]), report(other, &[other])];
+        assert_eq!(forgotten(apart("a", "c"), &[]), ["c"], "a was asked, and c is in its file");
+        assert_eq!(forgotten(apart("a", "c"), &["c"]), [""; 0], "it is to join");
+        assert_eq!(forgotten(apart("b", "c"), &[]), [""; 0], "nobody knows which is the cluster");
+    }
+}

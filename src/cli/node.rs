@@ -1,0 +1,38 @@
+//! A node as the command line starts one: the variables of the environment, and the node's life.
+
+use super::exit::{EXIT_FAILURE, EXIT_OK};
+use super::terminal::fail;
+use crate::control::config::error::{Origin, Problem};
+use crate::control::config::files::ConfigFiles;
+use crate::control::config::load::Loaded;
+use crate::control::launch::{self, Launch, LaunchError};
+
+/// Runs a node to its end.
+pub(super) fn launch_node(launch: &Launch, files: ConfigFiles, loaded: Loaded) -> u8 {
+    match launch::launch(launch, files, loaded) {
+        Ok(()) => EXIT_OK,
+        Err(LaunchError::Told) => EXIT_FAILURE,
+        Err(error) => fail(&error, EXIT_FAILURE),
+    }
+}
+
+/// The variables that are ours.
+pub(super) fn environment() -> Result<Vec<(String, String)>, Problem> {
+    let mut environment = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("CHRONOS_") {
+            environment.push((name.clone(), value.into_string().map_err(|_| not_utf8(name))?));
+        }
+    }
+    Ok(environment)
+}
+
+fn not_utf8(variable: String) -> Problem {
+    Problem::Value {
+        key: "value of a variable".into(),
+        origin: Origin::Environment(variable),
+        expected: "UTF-8 text".into(),
+        found: "other bytes".into(),
+    }
+}

@@ -1,0 +1,85 @@
+//! Who is asked for timestamps: one server, or the master of a cluster.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::directory::wrong_cluster;
+
+/// Where a server listens, and `ZooKeeper`, unless said otherwise.
+const SERVER: &str = "127.0.0.1:7911";
+/// The original's default.
+const CLUSTER: &str = "default-cluster";
+
+/// Who is asked for timestamps.
+#[derive(Debug, Args)]
+pub(crate) struct TargetFlags {
+    /// A server [default: 127.0.0.1:7911]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "zookeeper")]
+    server: Option<String>,
+
+    /// The master of a cluster, as ZooKeeper tells it there
+    #[arg(long, value_name = "HOST:PORT,...")]
+    zookeeper: Option<String>,
+
+    /// The cluster's name [default: default-cluster]
+    #[arg(long, value_name = "NAME", requires = "zookeeper")]
+    cluster: Option<String>,
+}
+
+/// A cluster as `ZooKeeper` knows it.
+#[derive(Debug, Args)]
+pub(crate) struct ZooKeeperFlags {
+    /// ZooKeeper
+    #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:2181")]
+    pub zookeeper: String,
+
+    /// The cluster's name
+    #[arg(long, value_name = "NAME", default_value = CLUSTER)]
+    pub cluster: String,
+}
+
+/// Who is asked for timestamps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// One server.
+    Server(Arc<str>),
+    /// Whoever is master.
+    Cluster {
+        /// `host:port,host:port`.
+        quorum: String,
+        /// The cluster's name.
+        cluster: String,
+    },
+}
+
+impl TargetFlags {
+    /// `Err`: what is wrong with the command line.
+    pub fn chosen(&self) -> Result<Target, String> {
+        let Some(quorum) = &self.zookeeper else {
+            let server = self.server.as_deref().unwrap_or(SERVER);
+            let is_address = server.rsplit_once(':').is_some_and(|(host, port)| {
+                !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+            });
+            return match is_address {
+                true => Ok(Target::Server(server.into())),
+                false => Err(format!("--server `{server}`: expected host:port such as {SERVER}")),
+            };
+        };
+        let cluster = self.cluster.as_deref().unwrap_or(CLUSTER);
+        let target = Target::Cluster { quorum: quorum.clone(), cluster: cluster.to_owned() };
+        wrong_cluster(cluster).map_or(Ok(target), Err)
+    }
+}
+
+impl Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Server(address) => write!(f, "{address}"),
+            Target::Cluster { quorum, cluster } => {
+                write!(f, "the master of {cluster} (ZooKeeper {quorum})")
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Checks across the keys of `[timestamp]`, and with the addresses of the other sections.
+
+use super::settings::Config;
+use super::timestamp::{Authentication, Coordination, split_address};
+
+/// Values that are fine alone and cannot hold together.
+pub(crate) fn check(config: &Config, conflicts: &mut Vec<String>) {
+    if !config.timestamp.enabled {
+        return;
+    }
+    check_ports(config, conflicts);
+    if config.timestamp.coordination == Coordination::ZooKeeper {
+        check_addresses(config, conflicts);
+        check_authentication(config, conflicts);
+        check_times(config, conflicts);
+    } else if config.timestamp.file.is_empty() {
+        conflicts.push("[timestamp] file is empty; name the file that keeps the bound".into());
+    }
+}
+
+fn check_ports(config: &Config, conflicts: &mut Vec<String>) {
+    let own = config.timestamp.served.listen;
+    let others = [
+        ("node", config.node.listen, config.node.serves_timers),
+        ("admin", config.admin.listen, config.admin.enabled),
+    ];
+    for (section, other, is_open) in others {
+        let overlap =
+            own.ip() == other.ip() || own.ip().is_unspecified() || other.ip().is_unspecified();
+        if is_open && own.port() != 0 && own.port() == other.port() && overlap {
+            conflicts.push(format!(
+                "{} and {} take the same port; give one of them another port",
+                config.describe("timestamp", "listen"),
+                config.describe(section, "listen")
+            ));
+        }
+    }
+}
+
+fn check_addresses(config: &Config, conflicts: &mut Vec<String>) {
+    let settings = &config.timestamp;
+    if let Err(reason) = settings.host_port() {
+        let from = if settings.advertise.is_empty() { "listen" } else { "advertise" };
+        conflicts.push(format!(
+            "{} cannot be told to clients: {reason}; set [timestamp] advertise to the host:port \
+             under which they reach this server",
+            config.describe("timestamp", from)
+        ));
+    }
+    if let Some(problem) = quorum_problem(&settings.zookeeper_quorum) {
+        conflicts.push(format!(
+            "{}: {problem}; write \"host:2181,host:2181\", with /folder at the end if all lies in \
+             one",
+            config.describe("timestamp", "zookeeper_quorum")
+        ));
+    }
+    if !is_node_name(&settings.zookeeper_cluster) {
+        conflicts.push(format!(
+            "{} cannot name a node of ZooKeeper; use letters, digits and hyphens",
+            config.describe("timestamp", "zookeeper_cluster")
+        ));
+    }
+}
+
+fn check_authentication(config: &Config, conflicts: &mut Vec<String>) {
+    let settings = &config.timestamp;
+    let is_used = settings.zookeeper_auth != Authentication::None;
+    let (user, file) = (&settings.zookeeper_user, &settings.zookeeper_password_file);
+    if is_used && (user.is_empty() || file.is_empty()) {
+        conflicts.push(format!(
+            "{} needs a user and a password; set [timestamp] zookeeper_user and \
+             zookeeper_password_file",
+            config.describe("timestamp", "zookeeper_auth")
+        ));
+    }
+    if !is_used && !user.is_empty() {
+        conflicts.push(format!(
+            "{} and {}: nothing would be protected; set zookeeper_auth to \"digest\" or \
+             \"sasl-digest\", or leave the user out",
+            config.describe("timestamp", "zookeeper_user"),
+            config.describe("timestamp", "zookeeper_auth")
+        ));
+    }
+    if is_used && user.contains(':') {
+        conflicts.push(format!(
+            "{} has a colon, which ends the name of a user in ZooKeeper; choose another user",
+            config.describe("timestamp", "zookeeper_user")
+        ));
+    }
+}
+
+fn check_times(config: &Config, conflicts: &mut Vec<String>) {
+    let settings = &config.timestamp;
+    if settings.window_ms < settings.session_timeout_ms {
+        conflicts.push(format!(
+            "{} is below {}: what is stored would be used up before a master whose ZooKeeper does \
+             not answer has to give way; raise the first or lower the second",
+            config.describe("timestamp", "window_ms"),
+            config.describe("timestamp", "session_timeout_ms")
+        ));
+    }
+}
+
+/// What is wrong with a list of `ZooKeeper` servers.
+fn quorum_problem(quorum: &str) -> Option<&'static str> {
+    let (servers, folder) = match quorum.split_once('/') {
+        Some((servers, folder)) => (servers, Some(folder)),
+        None => (quorum, None),
+    };
+    let is_bad = |server: &str| {
+        let named = if server.contains(':') { server.to_owned() } else { format!("{server}:2181") };
+        // A host name with "_" is nobody's business but the resolver's.
+        split_address(&named.replace('_', "-")).is_err()
+    };
+    if servers.split(',').any(is_bad) {
+        return Some("it is no list of host:port");
+    }
+    let is_bad_name = |name: &str| !is_node_name(name);
+    match folder {
+        Some(folder) if folder.split('/').any(is_bad_name) => Some("its folder is no path"),
+        _ => None,
+    }
+}
+
+/// Whether a text can name a node of `ZooKeeper`.
+fn is_node_name(text: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
+    !text.is_empty() && text != "." && text != ".." && text.bytes().all(is_fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::control::config::load::parse_config;
+    use crate::control::config::timestamp::address_of;
+
+    const ZOOKEEPER: &str = "[timestamp]\nenabled = true\ncoordination = \"zookeeper\"\n";
+
+    fn conflict(text: &str) -> String {
+        let error = parse_config(text, "c.toml").expect_err(text);
+        assert_eq!(error.problems.len(), 1, "{error}");
+        assert_eq!(error.problems[0].code(), "conflict");
+        error.to_string()
+    }
+
+    #[test]
+    fn addresses_that_others_cannot_reach_are_refused() {
+        for (line, reason) in [
+            ("listen = \"0.0.0.0:7911\"", "every address of this machine"),
+            ("listen = \"[::]:7911\"", "every address of this machine"),
+            ("listen = \"127.0.0.1:0\"", "any port"),
+            ("advertise = \"0.0.0.0:7911\"", "every address of this machine"),
+            ("advertise = \"a_b:7911\"", "readers split it at \"_\""),
+            ("advertise = \"host\"", "no port"),
+            ("advertise = \"host:x\"", "no number"),
+            ("advertise = \"ho/st:1\"", "neither a name nor an address"),
+            ("advertise = \"::1:7911\"", "neither a name nor an address"),
+        ] {
+            let told = conflict(&format!("{ZOOKEEPER}{line}"));
+            assert!(told.contains(reason) && told.contains("set [timestamp] advertise"), "{told}");
+        }
+        let fine = format!("{ZOOKEEPER}listen = \"0.0.0.0:7911\"\nadvertise = \"ts1.lan:7911\"");
+        let config = parse_config(&fine, "c.toml").expect("fine");
+        assert_eq!(config.timestamp.host_port(), Ok("ts1.lan_7911".into()));
+        assert_eq!(config.node.timestamp.expect("served").listen.port(), 7911);
+        let six = format!("{ZOOKEEPER}listen = \"[::1]:7911\"");
+        let config = parse_config(&six, "c.toml").expect("fine");
+        assert_eq!(config.timestamp.host_port(), Ok("::1_7911".into()));
+        assert_eq!(address_of("::1_7911"), "[::1]:7911");
+        assert_eq!(address_of("a_1"), "a:1");
+        assert_eq!(address_of("?"), "?");
+    }
+
+    #[test]
+    fn what_zookeeper_could_not_read_is_refused() {
+        for (line, reason) in [
+            ("zookeeper_quorum = \"\"", "no list of host:port"),
+            ("zookeeper_quorum = \"a:1,,b:2\"", "no list of host:port"),
+            ("zookeeper_quorum = \"a:1 b:2\"", "no list of host:port"),
+            ("zookeeper_quorum = \"a:1/x/\"", "folder is no path"),
+            ("zookeeper_cluster = \"a/b\"", "cannot name a node"),
+            ("zookeeper_cluster = \"..\"", "cannot name a node"),
+            ("window_ms = 2_000", "session_timeout_ms = 3_000 (default)"),
+            ("zookeeper_auth = \"digest\"", "needs a user"),
+            ("zookeeper_user = \"x\"", "nothing would be protected"),
+        ] {
+            let told = conflict(&format!("{ZOOKEEPER}{line}"));
+            assert!(told.contains(reason), "{told}");
+        }
+        for line in ["a:1,b", "z_1:2181,[::1]:2181", "a/one/two"] {
+            let text = format!("{ZOOKEEPER}zookeeper_quorum = \"{line}\"");
+            assert!(parse_config(&text, "c.toml").is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn ports_are_not_shared_and_nothing_is_checked_that_is_off() {
+        let on = "[timestamp]\nenabled = true\n";
+        assert!(conflict(&format!("{on}listen = \"0.0.0.0:7253\"")).contains("same port"));
+        assert!(conflict(&format!("{on}listen = \"127.0.0.1:7254\"")).contains("[admin] listen"));
+        assert!(conflict(&format!("{on}file = \"\"")).contains("keeps the bound"));
+        let off = "[timestamp]\nlisten = \"0.0.0.0:7253\"\nadvertise = \"_\"";
+        let config = parse_config(off, "c.toml").expect("fine");
+        assert_eq!(config.node.timestamp, None);
+    }
+}
