@@ -11,13 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::ports;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-#[path = "cluster/ports.rs"]
-mod ports;
-#[path = "cluster/until.rs"]
-mod until;
 
 /// Places of a cluster: 127.0.0.21 to 127.0.0.24.
 const PLACES: usize = 4;
@@ -279,7 +275,7 @@ fn run(words: &[&str]) -> Ended {
 
 /// Looks until there is something to see.
 fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    until::until(what, PATIENCE, look)
+    kit::until::until(what, PATIENCE, look)
 }
 
 /// One request; status and body. Reads to the length that the head says.

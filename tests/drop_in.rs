@@ -8,12 +8,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use kit::ports;
 use tempfile::TempDir;
-
-#[path = "cluster/ports.rs"]
-mod ports;
-#[path = "cluster/until.rs"]
-mod until;
 
 /// Longest wait for anything here; an orderly stop takes at most 2 s.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -44,7 +40,7 @@ impl Drop for Node {
 }
 
 fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    until::until(what, PATIENCE, look)
+    kit::until::until(what, PATIENCE, look)
 }
 
 /// The status and the rest of an answer; `None`: nobody listens.

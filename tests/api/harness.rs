@@ -178,7 +178,7 @@ fn address_after(phrase: &str, line: &str) -> Option<SocketAddr> {
 
 /// Looks until there is something to see, at most for [`PATIENCE`].
 pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    super::until::until(what, PATIENCE, look)
+    kit::until::until(what, PATIENCE, look)
 }
 
 /// A one-shot or repeating timer's document.

@@ -8,11 +8,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use kit::ports;
+use kit::until::until;
 use tempfile::TempDir;
 
 use super::client::Client;
-use super::ports;
-use super::until::until;
 
 /// Places of a cluster: 127.0.0.61 to 127.0.0.64. Three are members at first.
 pub const PLACES: usize = 4;

@@ -11,12 +11,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use kit::client::{Answer, request};
+use kit::ports;
 use tempfile::TempDir;
 
-use super::client::{Answer, request};
 use super::files::{Roles, cluster_file, replace};
-use super::ports;
-pub use super::until::until;
+pub use kit::until::until;
 
 /// Places of a cluster: 127.0.0.11 to 127.0.0.14.
 pub const PLACES: usize = 4;

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use chronos::wire::peer_frame::{FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES};
 use chronos::wire::peer_message::{PeerRefusal, PeerResult};
+use kit::noise;
+use kit::runner::Story;
 
 use super::files::{Roles, replace};
 use super::harness::{Cluster, until};
 use super::hostile_peer::{
     Claim, Forged, Line, frame, hash, silent_member, upgrade, upgrade_as, version_ahead,
 };
-use super::noise;
 use super::placement;
-use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{Order, QUIET, Timers};
 

@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+use kit::runner::cannot_run;
+
 use super::harness::{Cluster, PLACES, Setup};
-use super::runner::cannot_run;
 
 /// A hardware address that nobody has.
 const NOBODY: &str = "02:00:00:00:00:99";

@@ -2,10 +2,10 @@
 //! it shorter.
 
 use chronos::base::limits::INTERVAL_MS_MAX;
+use kit::simulator::callback_world::Behaviour;
+use kit::simulator::random::{Purpose, Stream};
 
-use super::callback_world::Behaviour;
 use super::options::Options;
-use super::random::{Purpose, Stream};
 
 /// A timer that a client asks for.
 #[derive(Clone, Copy, Debug)]

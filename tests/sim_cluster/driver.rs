@@ -139,7 +139,7 @@ impl CoreDriver {
             None => u64::MAX,
             Some(until) => {
                 let late_ns = world.interleaving.range(0, 60_000);
-                let due_ns = world.nodes[self.place.node].clocks.mono.when(until);
+                let due_ns = world.nodes[self.place.node].clocks.mono.when(until.0);
                 due_ns.max(world.now_ns + busy_ns).saturating_add(late_ns)
             }
         };

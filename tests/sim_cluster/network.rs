@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use chronos::base::ids::PeerIndex;
 use chronos::node::peering::{Hello, InboundId};
+use kit::simulator::random::Stream;
 
 use super::options::PROCESSES_MAX;
-use super::random::Stream;
 
 /// Number of a connection.
 pub type ConnectionId = usize;

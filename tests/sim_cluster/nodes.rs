@@ -7,6 +7,7 @@ use chronos::cluster::view::{PeerKind, View};
 use chronos::node::core::Core;
 use chronos::node::mesh::mesh;
 use chronos::node::peering::{Hello, Identity};
+use kit::simulator::random::Stream;
 
 use super::clocks::Clocks;
 use super::disturbances::Whom;
@@ -14,7 +15,6 @@ use super::driver::{CoreDriver, Input};
 use super::model::MS;
 use super::network::{ConnectionId, End, Packet, Place};
 use super::options::Options;
-use super::random::Stream;
 use super::story_plan::{Death, Doom};
 use super::world::{Event, World};
 

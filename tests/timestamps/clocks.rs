@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use kit::runner::{Story, cannot_run};
+
 use super::checker::Checker;
 use super::processes::until;
-use super::runner::{Story, cannot_run};
 use super::servers::{START, Server};
 
 pub const STORIES: &[Story] =

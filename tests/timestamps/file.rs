@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use kit::runner::Story;
 use tempfile::TempDir;
 
 use super::checker::Checker;
 use super::processes::until;
-use super::runner::Story;
 use super::servers::{START, Server};
 
 pub const STORIES: &[Story] = &[
@@ -94,7 +94,7 @@ fn a_file_that_cannot_be_written() {
 fn a_full_disk() {
     let may_mount = Command::new("unshare").args(["-m", "true"]).output();
     if !may_mount.is_ok_and(|output| output.status.success()) {
-        super::runner::cannot_run("mounting takes the rights of root");
+        kit::runner::cannot_run("mounting takes the rights of root");
     }
     let folder = folder();
     let disk = folder.path().join("disk");

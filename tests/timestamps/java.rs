@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use chronos::timestamp::RANGE_MAX;
+use kit::runner::{Story, cannot_run};
 
-use super::runner::{Story, cannot_run};
 use super::servers::Servers;
 use super::zookeeper::shared;
 

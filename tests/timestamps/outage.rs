@@ -3,11 +3,12 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use kit::client::request;
+use kit::noise;
+use kit::runner::Story;
+
 use super::checker::Checker;
-use super::client::request;
-use super::noise;
 use super::processes::{Process, free_port, until};
-use super::runner::Story;
 use super::servers::{START, Servers};
 use super::zookeeper::ZooKeeper;
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use kit::client::request;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::client::request;
 use super::processes::{Process, free_port, until};
 
 /// How long a server may take to start where many share two cores.

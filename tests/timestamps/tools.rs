@@ -4,11 +4,11 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use chronos::timestamp::COUNTER_BITS;
+use kit::runner::Story;
 use serde_json::Value;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::processes::{Process, until};
-use super::runner::Story;
 use super::servers::{START, Server, Servers};
 use super::zookeeper::{block_on, shared};
 

@@ -3,4 +3,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod callbacks;
+pub mod client;
 pub mod documents;
+pub mod http;
+pub mod noise;
+pub mod ports;
+pub mod random;
+pub mod runner;
+pub mod simulator;
+pub mod until;

@@ -1,8 +1,10 @@
 //! A client that expects nodes to be slow, or gone.
 
-use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::io::{Error, ErrorKind, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+use super::http::{Message, header, read_message};
 
 /// Longest wait for an answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,8 +23,7 @@ pub struct Answer {
 impl Answer {
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.split("\r\n").filter_map(|line| line.split_once(": "));
-        lines.filter(|line| line.0.eq_ignore_ascii_case(name)).map(|line| line.1).next()
+        header(&self.head, name)
     }
 
     /// The path of the timer that was created or changed.
@@ -60,36 +61,9 @@ pub fn request_with(
 
 /// The next answer on this connection.
 pub fn read_answer(stream: &mut TcpStream) -> Result<Answer> {
-    let mut bytes = Vec::new();
-    let head_bytes = loop {
-        if let Some(end) = find(&bytes, b"\r\n\r\n") {
-            break end + 4;
-        }
-        fill(stream, &mut bytes)?;
-    };
+    let Message { head, body } = read_message(stream, &mut Vec::new())?;
     let wrong = || Error::new(ErrorKind::InvalidData, "no HTTP answer");
-    let head = String::from_utf8(bytes.drain(..head_bytes).collect()).map_err(|_| wrong())?;
     let status = head.split(' ').nth(1).and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
-    let mut answer = Answer { status, head, body: String::new() };
-    let length = answer.header("Content-Length").and_then(|text| text.parse().ok()).unwrap_or(0);
-    while bytes.len() < length {
-        fill(stream, &mut bytes)?;
-    }
-    answer.body = String::from_utf8(bytes).map_err(|_| wrong())?;
-    Ok(answer)
-}
-
-/// Where a piece first stands in the bytes.
-pub fn find(bytes: &[u8], piece: &[u8]) -> Option<usize> {
-    bytes.windows(piece.len()).position(|window| window == piece)
-}
-
-fn fill(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<()> {
-    let mut piece = [0; 16 << 10];
-    let count = stream.read(&mut piece)?;
-    if count == 0 {
-        return Err(ErrorKind::UnexpectedEof.into());
-    }
-    bytes.extend_from_slice(&piece[..count]);
-    Ok(())
+    let body = String::from_utf8(body).map_err(|_| wrong())?;
+    Ok(Answer { status, head, body })
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 const KEPT: usize = 60;
 
 /// A running hash over every event, and the newest of them.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Trace {
     hash: u64,
     events: u64,
@@ -21,10 +21,12 @@ impl Trace {
         Self { is_kept, ..Self::default() }
     }
 
+    /// The hash over all events.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
+    /// How many events there were.
     pub fn events(&self) -> u64 {
         self.events
     }

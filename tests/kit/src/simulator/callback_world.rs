@@ -1,9 +1,6 @@
 //! Callback hosts: what each does with the attempts that reach it, and when. A host's behaviour
 //! changes over time.
 
-use chronos::base::limits::CallbackLimits;
-use chronos::shard::effects::CallbackOutcome;
-
 use super::random::{Purpose, Stream};
 
 /// What a host does.
@@ -30,6 +27,7 @@ pub enum Behaviour {
 }
 
 impl Behaviour {
+    /// All of them.
     pub const ALL: [Behaviour; 10] = [
         Behaviour::Well(1),
         Behaviour::Well(60),
@@ -44,14 +42,32 @@ impl Behaviour {
     ];
 }
 
+/// How an attempt ends, as the node under test sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered with a status from 200 to 299.
+    Delivered,
+    /// Answered with another status.
+    Rejected,
+    /// No answer in time.
+    TimedOut,
+    /// No connection, or one that broke before the answer was whole.
+    Unreachable,
+    /// A kept-alive connection that the host closed as it was used.
+    Stale,
+}
+
 /// How and after how long an attempt ends, as the driver sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
+    /// From the beginning of the attempt.
     pub after_ns: u64,
-    pub outcome: CallbackOutcome,
+    /// How the attempt ends.
+    pub outcome: Outcome,
 }
 
 /// All callback hosts.
+#[derive(Clone, Debug)]
 pub struct CallbackWorld {
     seed: u64,
     timeout_ms: u64,
@@ -59,16 +75,19 @@ pub struct CallbackWorld {
 }
 
 impl CallbackWorld {
-    pub fn new(seed: u64, hosts: u32, limits: &CallbackLimits) -> Self {
+    /// So many hosts that answer well; a node waits `timeout_ms` for an answer.
+    pub fn new(seed: u64, hosts: u32, timeout_ms: u64) -> Self {
         let behaviours = vec![Behaviour::Well(3); hosts as usize];
-        Self { seed, timeout_ms: limits.timeout_ms, behaviours }
+        Self { seed, timeout_ms, behaviours }
     }
 
+    /// From here on a host does something else.
     pub fn change(&mut self, host: u32, behaviour: Behaviour) {
         let host = host as usize % self.behaviours.len();
         self.behaviours[host] = behaviour;
     }
 
+    /// From here on all hosts answer well.
     pub fn heal(&mut self) {
         self.behaviours.fill(Behaviour::Well(3));
     }
@@ -83,14 +102,14 @@ impl CallbackWorld {
         }
         let short_ns = draw.range(20_000, 3_000_000);
         let (outcome, after_ns) = match behaviour {
-            Behaviour::Well(ms) => (CallbackOutcome::Delivered, draw.range(50_000, ms * 1_000_000)),
-            Behaviour::NotFound | Behaviour::Broken => (CallbackOutcome::Rejected, short_ns),
+            Behaviour::Well(ms) => (Outcome::Delivered, draw.range(50_000, ms * 1_000_000)),
+            Behaviour::NotFound | Behaviour::Broken => (Outcome::Rejected, short_ns),
             Behaviour::Hangs | Behaviour::AnswersLate => {
-                (CallbackOutcome::TimedOut, self.timeout_ms * 1_000_000)
+                (Outcome::TimedOut, self.timeout_ms * 1_000_000)
             }
-            Behaviour::Refuses | Behaviour::Closes => (CallbackOutcome::Unreachable, short_ns),
-            Behaviour::ClosesIdle if stale_in_a_row < 2 => (CallbackOutcome::Stale, short_ns),
-            Behaviour::ClosesIdle | Behaviour::Mixed => (CallbackOutcome::Delivered, short_ns),
+            Behaviour::Refuses | Behaviour::Closes => (Outcome::Unreachable, short_ns),
+            Behaviour::ClosesIdle if stale_in_a_row < 2 => (Outcome::Stale, short_ns),
+            Behaviour::ClosesIdle | Behaviour::Mixed => (Outcome::Delivered, short_ns),
         };
         Ending { after_ns, outcome }
     }

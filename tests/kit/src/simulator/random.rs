@@ -1,28 +1,35 @@
-//! The only source of chance: small streams, one per subsystem, all made from the seed. One more
-//! draw in one stream does not shift the others.
+//! The only source of chance of a simulator: small streams, one per subsystem, all made from the
+//! seed. One more draw in one stream does not shift the others.
+
+use crate::random::Random;
 
 /// Which subsystem draws. No simulator has all of them.
-#[allow(dead_code)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Purpose {
+    /// What a run is like.
     Options = 1,
+    /// What clients ask for.
     Clients = 2,
+    /// What goes wrong.
     Faults = 3,
+    /// Whose step comes next.
     Interleaving = 4,
+    /// What callback hosts do.
     Callbacks = 5,
+    /// When records are cleaned away.
     Cleaning = 6,
-    /// Options and faults that were added later: known seeds stay as they were without them.
-    #[allow(dead_code, reason = "the simulator of one node has none")]
+    /// Rare options and faults: seeds without them draw the same as if there were none.
     Rarities = 7,
 }
 
-/// SplitMix64.
-#[derive(Clone)]
-pub struct Stream(u64);
+/// The numbers of one subsystem.
+#[derive(Clone, Debug)]
+pub struct Stream(Random);
 
 impl Stream {
+    /// The stream of a subsystem.
     pub fn new(seed: u64, purpose: Purpose) -> Self {
-        let mut stream = Self(seed ^ (purpose as u64) << 56);
+        let mut stream = Self(Random::new(seed ^ (purpose as u64) << 56));
         stream.next();
         stream
     }
@@ -31,17 +38,15 @@ impl Stream {
     /// nothing here.
     pub fn keyed(seed: u64, purpose: Purpose, key: u64) -> Self {
         let mut stream = Self::new(seed, purpose);
-        stream.0 ^= key.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        stream.0.turn_to(key.wrapping_mul(0xd6e8_feb8_6659_fd93));
         stream.next();
         stream
     }
 
+    /// Any number.
+    #[allow(clippy::should_implement_trait, reason = "an endless draw, not an iterator")]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ bits >> 31
+        self.0.next()
     }
 
     /// From `low` to `high`, both included.
@@ -50,10 +55,12 @@ impl Stream {
         low + self.next() % (high - low + 1)
     }
 
+    /// Whether something of this chance happens.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.next() % 100 < percent
     }
 
+    /// One of some.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.range(0, from.len() as u64 - 1) as usize]
     }

@@ -1,16 +1,20 @@
-//! Walks over seeds, as the environment asks for them. All simulators use it.
+//! Walks over seeds, as the environment asks for them.
 
 use std::time::{Duration, Instant};
 
-use super::options::Options;
-use super::planted::number;
 use super::shrink::{explain, judge_seed};
-use super::world::Report;
+use super::story::{Report, Simulator};
 
 /// Failed seeds after which a walk ends.
 const FAILED_MAX: usize = 5;
 
+/// A number from the environment.
+pub fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 /// What came of a walk, its reports apart.
+#[derive(Debug)]
 pub struct Walk {
     began: Instant,
     ran: u64,
@@ -23,10 +27,10 @@ impl Walk {
     /// Runs `usual` seeds from 0 on, or `CHRONOS_SIM_SEEDS`, or as many as `CHRONOS_SIM_MINUTES`
     /// allow, from `CHRONOS_SIM_FIRST` on; those alone that are wanted. Each good one is reported,
     /// each that fails is explained at once.
-    pub fn run(
+    pub fn run<S: Simulator>(
         usual: u64,
-        is_wanted: impl Fn(&Options) -> bool,
-        mut report: impl FnMut(Report),
+        is_wanted: impl Fn(&S::Options) -> bool,
+        mut report: impl FnMut(S::Report),
     ) -> Walk {
         let mut walk = Walk { began: Instant::now(), ran: 0, virtual_ns: 0, failed: Vec::new() };
         let minutes = number("CHRONOS_SIM_MINUTES");
@@ -38,17 +42,17 @@ impl Walk {
             if is_late || walk.failed.len() >= FAILED_MAX {
                 break;
             }
-            if !is_wanted(&Options::draw(seed)) {
+            if !is_wanted(&S::options(seed)) {
                 continue;
             }
             walk.ran += 1;
-            match judge_seed(seed) {
+            match judge_seed::<S>(seed) {
                 Ok(good) => {
-                    walk.virtual_ns += good.virtual_ns;
+                    walk.virtual_ns += good.virtual_ns();
                     report(good);
                 }
                 Err(failure) => {
-                    eprintln!("seed {seed}: {}", explain(seed, &failure));
+                    eprintln!("seed {seed}: {}", explain::<S>(seed, &failure));
                     walk.failed.push((seed, failure.by));
                 }
             }
@@ -67,11 +71,11 @@ impl Walk {
 }
 
 /// Fails unless each of so many seeds gives the same events whenever it is run.
-pub fn give_one_trace(seeds: u64) {
+pub fn give_one_trace<S: Simulator>(seeds: u64) {
     for seed in 0..seeds {
-        let first = judge_seed(seed).expect("a good seed");
-        let second = judge_seed(seed).expect("a good seed");
-        assert_eq!(first.trace.hash(), second.trace.hash(), "seed {seed}");
-        assert!(first.trace.events() > 0);
+        let first = judge_seed::<S>(seed).expect("a good seed");
+        let second = judge_seed::<S>(seed).expect("a good seed");
+        assert_eq!(first.trace().hash(), second.trace().hash(), "seed {seed}");
+        assert!(first.trace().events() > 0);
     }
 }
