@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use kit::children::{Tied, signal};
 use kit::ports;
 
 pub use kit::until::until;
@@ -40,7 +41,7 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a second handle"))
             .stderr(file)
-            .spawn()
+            .spawn_tied()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         Process { child, log: log.to_owned() }
     }
@@ -63,8 +64,8 @@ impl Process {
     /// Sends a signal by name.
     pub fn signal(&mut self, name: &str) {
         assert!(self.ended().is_none(), "it has ended:\n{}", self.logged());
-        let pid = self.pid().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        let pid = self.pid();
+        let sent = signal(pid, name);
         assert!(sent.success(), "kill -s {name} {pid}");
     }
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod callbacks;
+pub mod children;
 pub mod client;
 pub mod documents;
 pub mod http;
