@@ -1,6 +1,6 @@
 //! An allocator that counts what the present thread asks of it, for benches that count work beside
-//! time. Everything is done by the allocator of the product, mimalloc. Included with `#[path]` by
-//! each bench that counts.
+//! time. Everything is done by the allocator of the product, mimalloc. Every bench that counts includes
+//! this file.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;

@@ -2,7 +2,6 @@
 //! poll; messages per second, allocations per message, and two `sync_channel`s of the standard
 //! library doing the same in the same run.
 
-#[path = "counting.rs"]
 mod counting;
 
 use std::hint::{black_box, spin_loop};

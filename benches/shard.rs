@@ -2,7 +2,6 @@
 //! 000 and at 1 000 000 timers in virtual time, bytes per timer, and the most work of a single
 //! create while growing from nothing. `CHRONOS_BENCH_TIMERS` sets the larger number.
 
-#[path = "counting.rs"]
 mod counting;
 
 use std::sync::Arc;

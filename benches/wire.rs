@@ -1,7 +1,6 @@
 //! From the bytes of a `POST /timers` to an admitted timer and back to its id: time, bytes and
 //! allocations of each step, and the JSON parser against a typed serde_json in the same run.
 
-#[path = "counting.rs"]
 mod counting;
 
 use std::borrow::Cow;

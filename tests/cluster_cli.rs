@@ -11,13 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::children;
+use kit::children::{Tied, signal};
+use kit::ports;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-#[path = "cluster/ports.rs"]
-mod ports;
-#[path = "cluster/until.rs"]
-mod until;
 
 /// Places of a cluster: 127.0.0.21 to 127.0.0.24.
 const PLACES: usize = 4;
@@ -130,11 +128,11 @@ impl Cluster {
 
     fn spawn_with(&mut self, place: usize, set: impl FnOnce(&mut Command)) {
         let log = File::create(self.file(place, "log")).expect("a file in the test's folder");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+        let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
         command.arg("--config").arg(self.file(place, "toml")).env_clear();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         set(&mut command);
-        self.processes[place] = Some(command.spawn().expect("the binary runs"));
+        self.processes[place] = Some(command.spawn_tied().expect("the binary runs"));
     }
 
     fn kill(&mut self, place: usize) {
@@ -248,16 +246,16 @@ impl Drop for Joining {
 
 impl Joining {
     fn begin(cluster: &Cluster, place: usize, name: &str) -> Joining {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+        let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
         let admin = cluster.admin(place).to_string();
         command.args(["cluster", "join", name, "--admin", &admin, "--timeout", "120"]);
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Joining(Some(command.spawn().expect("the binary runs")))
+        Joining(Some(command.spawn_tied().expect("the binary runs")))
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.0.as_ref().expect("it runs").id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        let pid = self.0.as_ref().expect("it runs").id();
+        let sent = signal(pid, name);
         assert!(sent.success(), "kill -s {name} {pid}");
     }
 
@@ -268,18 +266,18 @@ impl Joining {
 }
 
 fn run(words: &[&str]) -> Ended {
-    let output = Command::new(env!("CARGO_BIN_EXE_chronos"))
+    let output = children::command(env!("CARGO_BIN_EXE_chronos"))
         .args(words)
         .env_clear()
         .stdin(Stdio::null())
-        .output()
+        .output_tied()
         .expect("the binary runs");
     Ended::of(output)
 }
 
 /// Looks until there is something to see.
 fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    until::until(what, PATIENCE, look)
+    kit::until::until(what, PATIENCE, look)
 }
 
 /// One request; status and body. Reads to the length that the head says.

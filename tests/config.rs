@@ -4,15 +4,17 @@
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
+use kit::children;
+use kit::children::Tied;
 use tempfile::NamedTempFile;
 
 /// Runs the binary without any `CHRONOS_` variable but those given.
 fn chronos(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+    let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.args(arguments).stdin(Stdio::null()).env_clear();
-    command.envs(variables.iter().copied()).output().expect("the binary runs")
+    command.envs(variables.iter().copied()).output_tied().expect("the binary runs")
 }
 
 fn file(text: &str) -> NamedTempFile {
@@ -133,10 +135,10 @@ fn the_environment_can_name_the_file_and_bad_variables_are_refused() {
     let misspelt = [("CHRONOS_LIMITS_TIMER_MAX", "1")];
     let errors = failure(&chronos(&["--check-config"], &misspelt), 2);
     assert!(errors.contains("did you mean CHRONOS_LIMITS_TIMERS_MAX?"), "{errors}");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+    let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     let not_utf8 = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff");
     command.arg("--check-config").env_clear().env("CHRONOS_CLUSTER_LOCALHOST", not_utf8);
-    let errors = failure(&command.output().expect("the binary runs"), 2);
+    let errors = failure(&command.output_tied().expect("the binary runs"), 2);
     assert!(errors.contains("environment CHRONOS_CLUSTER_LOCALHOST"), "{errors}");
     let of_an_orchestrator = [("CHRONOS_PORT", "tcp://10.0.0.1:7253")];
     let output = chronos(&["--check-config"], &of_an_orchestrator);

@@ -6,6 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use kit::children;
+use kit::children::{Tied, signal};
+
 /// Longest wait for anything here; an orderly stop takes at most 2 s.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -26,7 +29,7 @@ impl Drop for Node {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+    let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.args(arguments).env_clear().stdin(Stdio::null());
     command
 }
@@ -43,7 +46,7 @@ fn start() -> Node {
         .arg("--no-pin")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .spawn()
+        .spawn_tied()
         .expect("the binary runs");
     let mut errors = BufReader::new(process.stderr.take().expect("piped"));
     let (mut clients, mut admin) = (None, None);
@@ -73,8 +76,8 @@ fn start() -> Node {
 
 impl Node {
     fn signal(&self, name: &str) {
-        let pid = self.process.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        let pid = self.process.id();
+        let sent = signal(pid, name);
         assert!(sent.success());
     }
 
@@ -84,11 +87,11 @@ impl Node {
         let mut logged = String::new();
         // The end of standard error is the end of the process; the deadline is for a process that
         // hangs.
-        let pid = self.process.id().to_string();
+        let pid = self.process.id();
         let watchdog = std::thread::spawn(move || {
             std::thread::park_timeout(deadline.saturating_duration_since(Instant::now()));
             if Instant::now() >= deadline {
-                let _ = Command::new("kill").args(["-s", "KILL", &pid]).status();
+                signal(pid, "KILL");
             }
         });
         self.errors.read_to_string(&mut logged).expect("text");
@@ -149,7 +152,7 @@ fn signals_of_the_original_do_not_end_the_node() {
 #[test]
 fn a_core_that_the_machine_does_not_have_is_told() {
     let output = command(&["--listen", "127.0.0.1:0", "--admin", "off", "--cores", "8191"])
-        .output()
+        .output_tied()
         .expect("the binary runs");
     let errors = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(1), "{errors}");
@@ -163,7 +166,7 @@ fn an_address_in_use_is_told() {
     // A socket without SO_REUSEPORT keeps others out, whatever they ask for.
     let strange = taken.local_addr().expect("bound").to_string();
     let output = command(&["--listen", &strange, "--admin", "off", "--shards", "1", "--no-pin"])
-        .output()
+        .output_tied()
         .expect("the binary runs");
     let errors = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(1), "{errors}");
@@ -172,7 +175,7 @@ fn an_address_in_use_is_told() {
 
 #[test]
 fn the_demo_shows_every_pop_and_ends() {
-    let output = command(&["demo"]).output().expect("the binary runs");
+    let output = command(&["demo"]).output_tied().expect("the binary runs");
     let shown = String::from_utf8(output.stdout).expect("UTF-8");
     let errors = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(0), "{shown}\n{errors}");

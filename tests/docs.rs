@@ -4,37 +4,17 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
 use chronos::control::config::keys::KEYS;
 use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
+use kit::documents::{DOCUMENTS, Program, commands, expect_none, read, unknown_flags};
 
-const DOCUMENTS: [&str; 10] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "docs/api.md",
-    "docs/guarantees.md",
-    "docs/metrics.md",
-    "docs/operations.md",
-    "docs/panics.md",
-    "docs/performance.md",
-    "docs/testing.md",
-    "docs/timestamps.md",
-];
-
-fn read(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
+const CHRONOS: Program = Program { name: "chronos", binary: env!("CARGO_BIN_EXE_chronos") };
 
 fn exists(name: &str) -> bool {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name).exists()
-}
-
-fn expect_none(findings: &[String]) {
-    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
 }
 
 /// All Rust sources below a folder.
@@ -114,73 +94,6 @@ fn wrong_defaults(document: &str, reference: &str) -> Vec<String> {
         let default = line.expect("every key stands in it").replace('_', " ");
         if cells[2] != default {
             findings.push(format!("{section}.{key}: {} in the document, {default}", cells[2]));
-        }
-    }
-    findings
-}
-
-/// Lines of blocks of code that call a program of ours, with its continuation lines.
-fn commands(document: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    let mut goes_on = false;
-    for line in document.lines() {
-        let code = line.strip_prefix("    ").map(|line| line.trim_start_matches("$ ").trim());
-        let Some(code) = code.or(goes_on.then_some(line.trim())) else { continue };
-        if goes_on {
-            let last = found.last_mut().expect("a command that goes on");
-            last.push(' ');
-            last.push_str(code.trim_end_matches('\\'));
-        } else if code.split_whitespace().any(|word| program(word).is_some()) {
-            found.push(code.trim_end_matches('\\').to_owned());
-        } else {
-            continue;
-        }
-        goes_on = code.ends_with('\\');
-    }
-    found
-}
-
-/// The program that a word of a command names.
-fn program(word: &str) -> Option<&'static str> {
-    match word.rsplit('/').next() {
-        Some("chronos") => Some(env!("CARGO_BIN_EXE_chronos")),
-        Some("chronos-loadgen") => Some(env!("CARGO_BIN_EXE_chronos-loadgen")),
-        _ => None,
-    }
-}
-
-fn help(program: &str, subcommands: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(subcommands).arg("--help").env_clear().output();
-    let output = output.expect("the program runs");
-    output.status.success().then(|| String::from_utf8(output.stdout).expect("UTF-8"))
-}
-
-/// Flags of commands that the program does not have.
-fn unknown_flags(name: &str, document: &str) -> Vec<String> {
-    let mut findings = Vec::new();
-    for command in commands(document) {
-        let command = command.split(" # ").next().unwrap_or_default().trim();
-        let words: Vec<&str> = command.split_whitespace().collect();
-        // Of `taskset -c 0 chronos --x` and `cargo run -- demo` the last program and what follows.
-        let at = words.iter().rposition(|word| program(word).is_some());
-        let at = at.expect("a command names a program");
-        let program = program(words[at]).expect("found just now");
-        let after = &words[at + 1..];
-        // Of `chronos cluster join NODE` the words that are commands.
-        let mut known = 0;
-        let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
-        while after.get(known).is_some_and(|word| is_word(word))
-            && help(program, &after[..=known]).is_some()
-        {
-            known += 1;
-        }
-        let help = help(program, &after[..known]).expect("every program has help");
-        let flags = after.iter().filter(|word| word.starts_with("--"));
-        for flag in flags.map(|word| word.split('=').next().unwrap_or_default()) {
-            let is_known = help.split(|c: char| c.is_whitespace() || c == ',').any(|w| w == flag);
-            if !is_known {
-                findings.push(format!("{name}: `{command}`: no {flag}"));
-            }
         }
     }
     findings
@@ -297,15 +210,17 @@ fn keys_and_defaults_are_those_of_the_program() {
 fn commands_use_flags_that_exist() {
     let mut count = 0;
     for name in DOCUMENTS {
-        expect_none(&unknown_flags(name, &read(name)));
+        expect_none(&unknown_flags(name, &read(name), CHRONOS));
         count += commands(&read(name)).len();
     }
     assert!(count > 10, "{count} commands are found");
-    assert_eq!(unknown_flags("a", "    chronos --port 1\n").len(), 1);
-    assert_eq!(unknown_flags("a", "    chronos-loadgen post \\\n        --interval 1\n").len(), 1);
-    assert_eq!(unknown_flags("a", "    x/chronos --cores 0 --no-pin\n").len(), 0);
-    assert_eq!(unknown_flags("a", "    chronos cluster leave a --dead --admin b\n").len(), 0);
-    assert_eq!(unknown_flags("a", "    chronos cluster join a --dead\n").len(), 1);
+    assert_eq!(unknown_flags("a", "    chronos --port 1\n", CHRONOS).len(), 1);
+    assert_eq!(unknown_flags("a", "    x/chronos --cores 0 --no-pin\n", CHRONOS).len(), 0);
+    assert_eq!(
+        unknown_flags("a", "    chronos cluster leave a --dead --admin b\n", CHRONOS).len(),
+        0
+    );
+    assert_eq!(unknown_flags("a", "    chronos cluster join a --dead\n", CHRONOS).len(), 1);
 }
 
 #[test]

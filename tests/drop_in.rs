@@ -8,12 +8,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use kit::children;
+use kit::children::{Guard, Tied, signal};
+use kit::ports;
 use tempfile::TempDir;
-
-#[path = "cluster/ports.rs"]
-mod ports;
-#[path = "cluster/until.rs"]
-mod until;
 
 /// Longest wait for anything here; an orderly stop takes at most 2 s.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -25,7 +23,7 @@ struct Node {
     admin: SocketAddr,
     process: Option<Child>,
     /// Its pid file names a daemon that this test started and has not seen end.
-    is_daemon: bool,
+    daemon: Option<Guard>,
 }
 
 impl Drop for Node {
@@ -34,8 +32,8 @@ impl Drop for Node {
             // An error means that it has ended already.
             let _ = process.kill();
             let _ = process.wait();
-        } else if let Some(pid) = self.pid().filter(|_| self.is_daemon) {
-            let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+        } else if let Some(pid) = self.pid().filter(|_| self.daemon.is_some()) {
+            signal(pid, "KILL");
         }
         if std::thread::panicking() {
             eprintln!("-- the node on {} said:\n{}", self.bind, self.logged());
@@ -44,7 +42,7 @@ impl Drop for Node {
 }
 
 fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    until::until(what, PATIENCE, look)
+    kit::until::until(what, PATIENCE, look)
 }
 
 /// The status and the rest of an answer; `None`: nobody listens.
@@ -66,7 +64,7 @@ impl Node {
         let free = || SocketAddr::new(host, ports::free_port(&[host]));
         let (bind, admin) = (free(), free());
         let folder = tempfile::Builder::new().prefix("chronos-drop-in-").tempdir().expect("room");
-        let node = Node { folder, bind, admin, process: None, is_daemon: false };
+        let node = Node { folder, bind, admin, process: None, daemon: None };
         let (ip, port) = (bind.ip(), bind.port());
         node.write(
             "local",
@@ -99,7 +97,7 @@ impl Node {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+        let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
         for (flag, what) in [
             ("--local-config-file", "local"),
             ("--cluster-config-file", "cluster"),
@@ -116,7 +114,7 @@ impl Node {
     fn start(&mut self) {
         let log = std::fs::File::options().create(true).append(true).open(self.file("log"));
         let log = log.expect("a file in the test's folder");
-        let process = self.command().stdout(Stdio::null()).stderr(log).spawn();
+        let process = self.command().stdout(Stdio::null()).stderr(log).spawn_tied();
         self.process = Some(process.expect("the binary runs"));
         self.await_ping();
         // Written before the port opened.
@@ -143,8 +141,8 @@ impl Node {
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.pid().expect("a pid file").to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        let pid = self.pid().expect("a pid file");
+        let sent = signal(pid, name);
         assert!(sent.success(), "kill -s {name} {pid}");
     }
 
@@ -170,7 +168,7 @@ impl Node {
             Ok(stat) => stat.contains(") Z ").then_some(()),
             Err(_) => Some(()),
         });
-        self.is_daemon = false;
+        self.daemon = None;
         assert!(request(self.bind, "GET", "/ping", "").is_none());
     }
 
@@ -293,21 +291,21 @@ fn a_pid_file_has_one_process() {
     let pid = node.pid().expect("a pid file");
     let other = Node::new(6);
     std::fs::copy(other.file("local"), node.file("local")).expect("copied");
-    let refused = failure(&node.command().output().expect("the binary runs"), 1);
+    let refused = failure(&node.command().output_tied().expect("the binary runs"), 1);
     assert!(refused.contains(&format!("process {pid} runs already")), "{refused}");
     assert_eq!(node.pid(), Some(pid));
     assert!(request(other.bind, "GET", "/ping", "").is_none(), "the port was never opened");
     assert!(node.end().success());
     other.write("local", &format!("[http]\nbind-address = {}\n", other.bind.ip()));
-    let nowhere = other.command().arg("--check-config").output().expect("the binary runs");
+    let nowhere = other.command().arg("--check-config").output_tied().expect("the binary runs");
     assert!(nowhere.status.success() && other.pid().is_none(), "a check takes no pid file");
 }
 
 #[test]
 fn a_daemon_is_ready_when_its_launcher_ends() {
     let mut node = Node::new(7);
-    node.is_daemon = true;
-    let output = node.command().arg("--daemon").output().expect("the binary runs");
+    node.daemon = Some(Guard::of_daemon(&node.file("pid")));
+    let output = node.command().arg("--daemon").output_tied().expect("the binary runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!((output.stdout.len(), text(&output.stderr)), (0, String::new()));
     assert_eq!(request(node.bind, "GET", "/ping", "").map(|(status, _)| status), Some(200));
@@ -315,7 +313,7 @@ fn a_daemon_is_ready_when_its_launcher_ends() {
     let logged = || std::fs::read_to_string(&log).unwrap_or_default();
     assert!(logged().contains("clients connect to"), "{}", logged());
     // As a second one is started: refused while the first goes on.
-    let refused = node.command().arg("--daemon").output().expect("the binary runs");
+    let refused = node.command().arg("--daemon").output_tied().expect("the binary runs");
     assert!(failure(&refused, 1).contains("runs already"));
     // As a log is rotated.
     std::fs::rename(&log, node.file("chronos_before.txt")).expect("renamed");
@@ -335,17 +333,17 @@ fn a_daemon_that_cannot_start_says_why() {
     let node = Node::new(8);
     // A socket without SO_REUSEPORT keeps others out, whatever they ask for.
     let taken = TcpListener::bind(node.bind).expect("a free port");
-    let errors = failure(&node.command().arg("--daemon").output().expect("it runs"), 1);
+    let errors = failure(&node.command().arg("--daemon").output_tied().expect("it runs"), 1);
     assert!(errors.contains(&format!("cannot listen on {}", node.bind)), "{errors}");
     assert!(node.pid().is_none());
     drop(taken);
     std::fs::write(node.file("folder"), "a file").expect("written");
     let folder = node.file("folder").display().to_string();
     node.write("local", &format!("[logging]\nfolder = {folder}\n"));
-    let errors = failure(&node.command().arg("--daemon").output().expect("it runs"), 1);
+    let errors = failure(&node.command().arg("--daemon").output_tied().expect("it runs"), 1);
     assert!(errors.contains("cannot log to") && errors.contains(&folder), "{errors}");
     node.write("local", "[http]\nbind-port = many\n");
-    let errors = failure(&node.command().arg("--daemon").output().expect("it runs"), 2);
+    let errors = failure(&node.command().arg("--daemon").output_tied().expect("it runs"), 2);
     assert!(errors.contains("local:2: [http] bind-port"), "{errors}");
     assert!(node.pid().is_none());
 }
@@ -353,7 +351,7 @@ fn a_daemon_that_cannot_start_says_why() {
 #[test]
 fn files_are_judged_before_anything_starts() {
     let node = Node::new(9);
-    let check = || node.command().arg("--check-config").output().expect("the binary runs");
+    let check = || node.command().arg("--check-config").output_tied().expect("the binary runs");
     assert!(check().status.success());
     node.write("shared", "[sites]\nlocal_sit = x\n");
     let warned = check();
@@ -363,14 +361,16 @@ fn files_are_judged_before_anything_starts() {
     assert!(errors.contains("did you mean local_site?"), "{errors}");
     node.write("shared", "[sites\n");
     node.write("cluster", "[cluster]\nlocalhost = a\nnode = b\n\u{1}\n");
-    for errors in [failure(&check(), 2), failure(&node.command().output().expect("it runs"), 2)] {
+    for errors in
+        [failure(&check(), 2), failure(&node.command().output_tied().expect("it runs"), 2)]
+    {
         for told in ["shared:1: not valid INI: expected a \"]\"", "cluster:4: not valid INI"] {
             assert!(errors.contains(told), "{told} not in {errors}");
         }
     }
     std::fs::remove_file(node.file("shared")).expect("there");
     std::fs::remove_file(node.file("cluster")).expect("there");
-    let printed = node.command().arg("--print-config").output().expect("the binary runs");
+    let printed = node.command().arg("--print-config").output_tied().expect("the binary runs");
     let shown = text(&printed.stdout);
     for setting in
         [&format!("listen = \"{}\"", node.bind), "localhost = \"127.0.0.1:7253\"", "pin = false"]
@@ -392,14 +392,14 @@ fn toml_nodes_reload_their_members_too() {
     };
     node.write("toml", &toml(""));
     let log = std::fs::File::create(node.file("log")).expect("a file in the test's folder");
-    let process = Command::new(env!("CARGO_BIN_EXE_chronos"))
+    let process = children::command(env!("CARGO_BIN_EXE_chronos"))
         .arg("--config")
         .arg(node.file("toml"))
         .env_clear()
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
-        .spawn()
+        .spawn_tied()
         .expect("the binary runs");
     node.write("toml2", &toml("'127.0.0.49:1'"));
     let pid = process.id();
@@ -424,16 +424,16 @@ fn the_files_of_an_installed_original_are_taken_without_a_flag() {
                   && cp \"$1\" /etc/chronos/chronos.conf \
                   && cp \"$2\" /etc/chronos/chronos_cluster.conf && exec \"$3\"";
     let log = std::fs::File::create(node.file("log")).expect("a file in the test's folder");
-    let mut command = Command::new("unshare");
+    let mut command = children::command("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]);
     command.arg(node.file("local")).arg(node.file("cluster")).arg(env!("CARGO_BIN_EXE_chronos"));
-    let may = Command::new("unshare").args(["--mount", "true"]).output();
+    let may = children::command("unshare").args(["--mount", "true"]).output_tied();
     if !may.is_ok_and(|output| output.status.success()) {
         eprintln!("CANNOT RUN HERE: unshare --mount is refused; run the tests as root");
         return;
     }
     command.env("PATH", std::env::var_os("PATH").expect("a path")).stdin(Stdio::null());
-    let process = command.stdout(Stdio::null()).stderr(log).spawn().expect("unshare runs");
+    let process = command.stdout(Stdio::null()).stderr(log).spawn_tied().expect("unshare runs");
     let pid = process.id();
     node.process = Some(process);
     node.await_ping();

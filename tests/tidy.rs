@@ -382,7 +382,7 @@ fn leftovers(sources: &[Source]) -> Vec<String> {
 }
 
 /// Dependencies without a reason on their line.
-fn unexplained_dependencies(manifest: &str) -> Vec<String> {
+fn unexplained_dependencies(name: &str, manifest: &str) -> Vec<String> {
     let mut is_dependency = false;
     let mut findings = Vec::new();
     for (number, line) in manifest.lines().enumerate() {
@@ -391,7 +391,7 @@ fn unexplained_dependencies(manifest: &str) -> Vec<String> {
         } else if is_dependency && line.contains('=') && !line.trim_start().starts_with('#') {
             let reason = line.rsplit_once(" # ").map_or("", |(_, reason)| reason.trim());
             if reason.len() < 10 {
-                findings.push(format!("Cargo.toml:{}: no reason: {line}", number + 1));
+                findings.push(format!("{name}:{}: no reason: {line}", number + 1));
             }
         }
     }
@@ -539,11 +539,14 @@ fn a_leftover_is_found() {
 
 #[test]
 fn every_dependency_says_why() {
-    expect_none(&unexplained_dependencies(&read("Cargo.toml")));
-    assert_eq!(unexplained_dependencies("[dependencies]\na = \"1\"\n").len(), 1);
-    assert_eq!(unexplained_dependencies("[dev-dependencies]\na = \"1\" # ok\n").len(), 1);
-    assert_eq!(unexplained_dependencies("[dependencies]\na = \"1\" # for its hash\n").len(), 0);
-    assert_eq!(unexplained_dependencies("[package]\na = \"1\"\n").len(), 0);
+    for name in ["Cargo.toml", "loadgen/Cargo.toml", "tests/kit/Cargo.toml"] {
+        expect_none(&unexplained_dependencies(name, &read(name)));
+    }
+    let planted = |manifest| unexplained_dependencies("a", manifest).len();
+    assert_eq!(planted("[dependencies]\na = \"1\"\n"), 1);
+    assert_eq!(planted("[dev-dependencies]\na = \"1\" # ok\n"), 1);
+    assert_eq!(planted("[dependencies]\na = \"1\" # for its hash\n"), 0);
+    assert_eq!(planted("[package]\na = \"1\"\n"), 0);
 }
 
 #[test]

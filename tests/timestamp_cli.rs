@@ -4,12 +4,14 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::SystemTime;
 
+use kit::children;
+use kit::children::Tied;
 use serde_json::Value;
 
 /// How a server answers.
@@ -145,10 +147,10 @@ impl Ended {
 }
 
 fn run_with(arguments: &[&str], input: &[u8]) -> Ended {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+    let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.arg("timestamp").args(arguments).env_clear().env("TZ", "UTC");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut process = command.spawn().expect("the binary runs");
+    let mut process = command.spawn_tied().expect("the binary runs");
     // A command that does not read its input may have ended already.
     let _ = process.stdin.take().expect("piped").write_all(input);
     let Output { status, stdout, stderr } = process.wait_with_output().expect("it ends");

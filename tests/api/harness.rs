@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
+use kit::children;
+use kit::children::{Tied, signal};
 use tempfile::NamedTempFile;
 
 /// Longest wait for anything that must happen; nothing waits for it to pass.
@@ -46,12 +48,12 @@ impl Drop for Node {
 impl Node {
     /// A node with so many unpinned shards and this configuration (TOML, may be empty).
     pub fn start(shards: u16, config: &str) -> Node {
-        Node::launch(Command::new(env!("CARGO_BIN_EXE_chronos")), shards, config)
+        Node::launch(children::command(env!("CARGO_BIN_EXE_chronos")), shards, config)
     }
 
     /// A node whose process may open so many files.
     pub fn start_with_open_files(shards: u16, config: &str, files_max: u32) -> Node {
-        let mut shell = Command::new("sh");
+        let mut shell = children::command("sh");
         let script = format!("ulimit -n {files_max}; exec \"$0\" \"$@\"");
         shell.args(["-c", &script, env!("CARGO_BIN_EXE_chronos")]);
         Node::launch(shell, shards, config)
@@ -69,7 +71,7 @@ impl Node {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            .spawn()
+            .spawn_tied()
             .expect("the binary runs");
         let mut errors = BufReader::new(process.stderr.take().expect("piped"));
         let (mut address, mut admin) = (None, None);
@@ -158,8 +160,8 @@ impl Node {
 
     /// Sends a signal by name.
     pub fn signal(&self, name: &str) {
-        let pid = self.pid.to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        let pid = self.pid;
+        let sent = signal(pid, name);
         assert!(sent.success());
     }
 
@@ -178,7 +180,7 @@ fn address_after(phrase: &str, line: &str) -> Option<SocketAddr> {
 
 /// Looks until there is something to see, at most for [`PATIENCE`].
 pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    super::until::until(what, PATIENCE, look)
+    kit::until::until(what, PATIENCE, look)
 }
 
 /// A one-shot or repeating timer's document.

@@ -16,5 +16,3 @@ mod memory;
 mod semantics;
 mod sink;
 mod stop;
-#[path = "../cluster/until.rs"]
-mod until;

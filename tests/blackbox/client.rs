@@ -1,8 +1,10 @@
 //! One HTTP client with a connection to each node. Written from docs/api.md alone.
 
-use std::io::{ErrorKind, Read, Result, Write};
+use std::io::{ErrorKind, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+use kit::http::{Message, header, read_message};
 
 /// Longest wait for an answer: a write is refused after 8 s by a node that runs, and no node is
 /// frozen for longer than 8 s.
@@ -19,8 +21,7 @@ pub struct Answer {
 impl Answer {
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.split("\r\n").filter_map(|line| line.split_once(": "));
-        lines.filter(|line| line.0.eq_ignore_ascii_case(name)).map(|line| line.1).next()
+        header(&self.head, name)
     }
 }
 
@@ -89,31 +90,8 @@ fn has_ended(stream: &TcpStream) -> bool {
 }
 
 fn read_answer(stream: &mut TcpStream) -> Result<Answer> {
-    let mut bytes = Vec::new();
-    let head_bytes = loop {
-        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-            break end + 4;
-        }
-        fill(stream, &mut bytes)?;
-    };
+    let Message { head, body } = read_message(stream, &mut Vec::new())?;
     let wrong = || std::io::Error::new(ErrorKind::InvalidData, "no HTTP answer");
-    let head = String::from_utf8(bytes.drain(..head_bytes).collect()).map_err(|_| wrong())?;
     let status = head.split(' ').nth(1).and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
-    let mut answer = Answer { status, head, body: Vec::new() };
-    let length = answer.header("Content-Length").and_then(|text| text.parse().ok()).unwrap_or(0);
-    while bytes.len() < length {
-        fill(stream, &mut bytes)?;
-    }
-    answer.body = bytes;
-    Ok(answer)
-}
-
-fn fill(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<()> {
-    let mut piece = [0; 16 << 10];
-    let count = stream.read(&mut piece)?;
-    if count == 0 {
-        return Err(ErrorKind::UnexpectedEof.into());
-    }
-    bytes.extend_from_slice(&piece[..count]);
-    Ok(())
+    Ok(Answer { status, head, body })
 }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::simulator::random::Stream;
+
 use super::history::{Fault, Kind, Ns, Recorder};
 use super::nodes::{MEMBERS_FIRST, Nodes, PLACES};
-use super::random::Stream;
 
 /// How long the cluster may take to say that all is well after a fault.
 const SETTLES: Duration = Duration::from_secs(120);

@@ -11,14 +11,8 @@ mod judge;
 mod judge_checks;
 mod nodes;
 mod options;
-#[path = "../cluster/ports.rs"]
-mod ports;
-#[path = "../sim/random.rs"]
-mod random;
 mod run;
 mod sink;
-#[path = "../cluster/until.rs"]
-mod until;
 mod workload;
 
 use std::panic::catch_unwind;

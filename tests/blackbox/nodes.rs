@@ -3,16 +3,17 @@
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use kit::children::{Tied, command, signal};
+use kit::ports;
+use kit::until::until;
 use tempfile::TempDir;
 
 use super::client::Client;
-use super::ports;
-use super::until::until;
 
 /// Places of a cluster: 127.0.0.61 to 127.0.0.64. Three are members at first.
 pub const PLACES: usize = 4;
@@ -108,14 +109,14 @@ impl Nodes {
     pub fn spawn(&self, place: usize) {
         let log = File::options().create(true).append(true).open(self.file(place, "log"));
         let log = log.expect("a file in the run's folder");
-        let process = Command::new(&self.binary)
+        let process = command(&self.binary)
             .arg("--config")
             .arg(self.file(place, "toml"))
             .env_clear()
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
-            .spawn()
+            .spawn_tied()
             .expect("the binary runs");
         self.processes.lock().expect("no thread panics with it")[place] = Some(process);
     }
@@ -192,9 +193,9 @@ impl Nodes {
     /// Sends a signal by name.
     pub fn signal(&self, place: usize, name: &str) {
         let processes = self.processes.lock().expect("no thread panics with it");
-        let pid = processes[place].as_ref().expect("it runs").id().to_string();
+        let pid = processes[place].as_ref().expect("it runs").id();
         drop(processes);
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        let sent = signal(pid, name);
         assert!(sent.success(), "kill -s {name} {pid}");
     }
 
@@ -214,13 +215,13 @@ impl Nodes {
     /// Runs `chronos cluster` against the admin API of a node.
     pub fn order(&self, at: usize, words: &[&str]) -> Output {
         let admin = self.admin(at).to_string();
-        Command::new(&self.binary)
+        command(&self.binary)
             .arg("cluster")
             .args(words)
             .args(["--admin", &admin])
             .env_clear()
             .stdin(Stdio::null())
-            .output()
+            .output_tied()
             .expect("the binary runs")
     }
 

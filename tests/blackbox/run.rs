@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::simulator::random::{Purpose, Stream};
+
 use super::faults::Faults;
 use super::history::{Clock, Counted, History, Kind, MS, Ns, Outcome, Recorder, SECOND, Wish};
 use super::judge::{self, Violation};
 use super::nodes::Nodes;
 use super::options::Options;
-use super::random::{Purpose, Stream};
 use super::sink::Sink;
 use super::workload::{INTERVAL_MS_MAX, LONG_MS, Worker};
 

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use kit::simulator::random::Stream;
 use serde_json::{Value, json};
 
 use super::client::{Client, Failure};
 use super::history::{Outcome, Read, Recorder, TimerNumber, Wish, Write};
 use super::nodes::{Nodes, PLACES};
-use super::random::Stream;
 use super::sink;
 
 /// Timers of one client that are not deleted.

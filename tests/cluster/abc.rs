@@ -4,11 +4,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::noise;
+use kit::runner::Story;
+
 use super::harness::{Setup, until};
-use super::noise;
 use super::placement;
 use super::proxies::{Network, Way};
-use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{Order, PROMPT};
 

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use kit::runner::Story;
+
 use super::harness::Setup;
-use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{Order, PROMPT, Timers};
 use super::wires::Switch;

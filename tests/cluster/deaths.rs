@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::request;
+use kit::client::request;
+use kit::runner::Story;
+
 use super::harness::Cluster;
-use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{Order, PROMPT, RANK_DELAY, Timer, Timers};
 

@@ -7,16 +7,17 @@ use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use kit::children::{Tied, command, signal};
+use kit::client::{Answer, request};
+use kit::ports;
 use tempfile::TempDir;
 
-use super::client::{Answer, request};
 use super::files::{Roles, cluster_file, replace};
-use super::ports;
-pub use super::until::until;
+pub use kit::until::until;
 
 /// Places of a cluster: 127.0.0.11 to 127.0.0.14.
 pub const PLACES: usize = 4;
@@ -213,7 +214,7 @@ impl Cluster {
         let binary = env!("CARGO_BIN_EXE_chronos").to_owned();
         let mut words = self.setup.starters.get(place).cloned().unwrap_or_default();
         words.push(binary);
-        let process = Command::new(&words[0])
+        let process = command(&words[0])
             .args(&words[1..])
             .arg("--local-config-file")
             .arg(self.file(place, "local"))
@@ -228,7 +229,7 @@ impl Cluster {
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
-            .spawn()
+            .spawn_tied()
             .expect("the binary runs");
         self.processes[place] = Some(process);
     }
@@ -313,8 +314,8 @@ impl Cluster {
 
     /// Sends a signal by name.
     pub fn signal(&self, place: usize, name: &str) {
-        let pid = self.pid(place).to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        let pid = self.pid(place);
+        let sent = signal(pid, name);
         assert!(sent.success(), "kill -s {name} {pid}");
     }
 

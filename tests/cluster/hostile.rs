@@ -1,22 +1,22 @@
 //! Peers that lie, babble or keep silent, and operators' mistakes.
 
 use std::net::SocketAddr;
-use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use chronos::wire::peer_frame::{FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES};
 use chronos::wire::peer_message::{PeerRefusal, PeerResult};
+use kit::children::{SETPRIV, Tied, command};
+use kit::noise;
+use kit::runner::Story;
 
 use super::files::{Roles, replace};
 use super::harness::{Cluster, until};
 use super::hostile_peer::{
     Claim, Forged, Line, frame, hash, silent_member, upgrade, upgrade_as, version_ahead,
 };
-use super::noise;
 use super::placement;
-use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{Order, QUIET, Timers};
 
@@ -256,14 +256,16 @@ fn impossible_clusters_do_not_start() {
         let local = format!("[http]\nbind-address = {}\nbind-port = {}\n", bind.ip(), bind.port());
         let local_file = cluster.cluster_file(0).with_extension("local");
         replace(&local_file, &local);
-        let output = Command::new("timeout")
-            .args(["10", env!("CARGO_BIN_EXE_chronos"), "--local-config-file"])
+        let output = command("timeout")
+            .arg("10")
+            .args(SETPRIV)
+            .args([env!("CARGO_BIN_EXE_chronos"), "--local-config-file"])
             .arg(&local_file)
             .arg("--cluster-config-file")
             .arg(cluster.cluster_file(0))
             .args(["--shared-config-file", "/nonexistent", "--pidfile"])
             .arg(local_file.with_extension("pid"))
-            .output()
+            .output_tied()
             .expect("timeout runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{text}\n{said}");

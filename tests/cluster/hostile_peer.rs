@@ -15,9 +15,8 @@ use chronos::timer::definition::encode_content;
 use chronos::wire::leb128::write_leb128;
 use chronos::wire::peer_frame::{FrameKind, begin_frame, end_frame, parse_frame};
 use chronos::wire::peer_message::{CopyBody, PeerMessage, Standing, TimerCopy};
+use kit::client::{Answer, PATIENCE, read_answer};
 use socket2::{Domain, Socket, Type};
-
-use super::client::{Answer, PATIENCE, read_answer};
 
 /// How long a node may take to close a connection that is of no more use.
 const CLOSE: Duration = Duration::from_secs(5);

@@ -5,21 +5,19 @@
 //! for that alone. It takes a filter, `--exact`, `--list` and `--test-threads` as other test
 //! targets do. A story that cannot run on this machine says why, and is counted as ignored.
 
-mod client;
+use kit::runner::Story;
+use kit::{noise, runner};
+
 mod files;
 mod harness;
 mod hostile_peer;
-mod noise;
 mod nonsense_lines;
 mod nonsense_peer;
 mod original;
 mod placement;
-mod ports;
 mod proxies;
-mod runner;
 mod sink;
 mod timers;
-mod until;
 mod wires;
 
 mod abc;
@@ -33,8 +31,6 @@ mod scaling;
 mod secrets;
 mod sites;
 mod splits;
-
-use runner::Story;
 
 /// The longest first: they decide how long all take.
 const STORIES: &[&[Story]] = &[

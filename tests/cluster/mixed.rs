@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use kit::runner::Story;
 use serde_json::{Value, json};
 
 use super::harness::{Cluster, until};
 use super::original::{Message, Original, ask_from, page_target};
 use super::placement;
-use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{Order, PROMPT, QUIET, Timer, Timers};
 

@@ -16,16 +16,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chronos::cluster::view::{Membership, View};
+use kit::client::{Answer, request};
+use kit::noise;
+use kit::random::Random;
+use kit::runner::Story;
 
-use super::client::{Answer, request};
 use super::files::Roles;
 use super::harness::{Cluster, until};
 use super::hostile_peer::{Claim, hash};
-use super::noise;
 use super::nonsense_lines::{ask, listen, tell};
-use super::nonsense_peer::{Liar, Random, SPARED};
+use super::nonsense_peer::{Liar, SPARED};
 use super::placement;
-use super::runner::Story;
 use super::sink::{Pop, Sink};
 use super::timers::{Order, QUIET};
 
@@ -155,7 +156,7 @@ fn begin(cluster: &Cluster, seed: u64) -> Arc<Liar> {
     let liar = Arc::new(Liar::new(members, &view));
     let claim = Claim::member(&cluster.names[IT], IT);
     let own = cluster.address(IT);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     listen(&liar, claim.clone(), own, random.next());
     for place in HONEST {
         for _ in 0..LINES {
@@ -218,13 +219,13 @@ fn write_spared(cluster: &Cluster, sink: &Sink, told: &Told, is_over: &AtomicBoo
 
 /// Timers of all three nodes: nothing is promised of them but an answer.
 fn write_others(cluster: &Cluster, told: &Told, is_over: &AtomicBool, seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut known = Vec::new();
     while !is_over.load(SeqCst) {
-        let to = cluster.address(random.of(&HONEST));
-        let order = Order::once(random.of(&[0, 50, 3_000, 100_000])).times(random.of(&[1, 3]));
+        let to = cluster.address(random.pick(&HONEST));
+        let order = Order::once(random.pick(&[0, 50, 3_000, 100_000])).times(random.pick(&[1, 3]));
         let (method, path, order) = match random.below(5) {
-            0 | 1 => ("POST", "/timers".to_owned(), order.factor(random.of(&[1, 2, 3]))),
+            0 | 1 => ("POST", "/timers".to_owned(), order.factor(random.pick(&[1, 2, 3]))),
             kind if !known.is_empty() => {
                 let at = random.below(known.len());
                 (["PUT", "DELETE", "GET"][kind - 2], known.swap_remove(at), order)

@@ -11,10 +11,12 @@ use std::time::Duration;
 use chronos::wire::leb128::{read_leb128, write_leb128};
 use chronos::wire::peer_frame::{Frame, FrameKind, parse_frame};
 use chronos::wire::peer_message::decode_message;
+use kit::client::request;
+use kit::http::find;
+use kit::random::Random;
 
-use super::client::{find, request};
 use super::hostile_peer::{Claim, upgrade};
-use super::nonsense_peer::{Liar, Random, SPARED, id_of};
+use super::nonsense_peer::{Liar, SPARED, id_of};
 
 /// Pause of a connection between two frames: other stories share the machine.
 const PAUSE: Duration = Duration::from_millis(8);
@@ -34,7 +36,7 @@ const BODIES: [&str; 6] = [
 pub fn tell(liar: &Arc<Liar>, claim: Claim, from: SocketAddr, to: SocketAddr, seed: u64) {
     let liar = liar.clone();
     thread::spawn(move || {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         while !liar.is_over.load(SeqCst) {
             match upgrade(from, to, &headers(&claim, &mut random)) {
                 Ok((stream, answer)) if answer.status == 101 => {
@@ -53,7 +55,7 @@ pub fn tell(liar: &Arc<Liar>, claim: Claim, from: SocketAddr, to: SocketAddr, se
 pub fn ask(liar: &Arc<Liar>, names: Vec<String>, to: SocketAddr, seed: u64) {
     let liar = liar.clone();
     thread::spawn(move || {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         while !liar.is_over.load(SeqCst) {
             let (method, path, body) = liar.request(&mut random, &names);
             if request(to, method, &path, &body).is_ok() {
@@ -67,9 +69,9 @@ pub fn ask(liar: &Arc<Liar>, names: Vec<String>, to: SocketAddr, seed: u64) {
 /// What the peer says of itself; seldom it is another process, or one of many cores.
 fn headers(claim: &Claim, random: &mut Random) -> String {
     let incarnation = if random.one_in(16) { random.next() } else { claim.incarnation };
-    let view = random.of(&[1, 0, u64::MAX]);
-    let shard = random.of(&[0, 1, u16::MAX]);
-    let shards = random.of(&[1, 0, 2, u16::MAX]);
+    let view = random.pick(&[1, 0, u64::MAX]);
+    let shard = random.pick(&[0, 1, u16::MAX]);
+    let shards = random.pick(&[1, 0, 2, u16::MAX]);
     format!(
         "Connection: Upgrade\r\nUpgrade: chronos-peer/1\r\nX-Chronos-Name: {}\r\n\
          X-Chronos-Instance: {}\r\nX-Chronos-Incarnation: {incarnation:016x}\r\n\
@@ -80,12 +82,12 @@ fn headers(claim: &Claim, random: &mut Random) -> String {
 
 /// Frames over one connection, until it breaks or the die says so.
 fn tell_over(liar: &Liar, mut stream: TcpStream, random: &mut Random) -> std::io::Result<()> {
-    let mut number = random.of(&[0, 0, 0, 0, 0, 0, 0, 1, u32::MAX]);
+    let mut number = random.pick(&[0, 0, 0, 0, 0, 0, 0, 1, u32::MAX]);
     let mut answered = vec![0; 64 << 10];
     stream.set_read_timeout(Some(PAUSE))?;
     stream.set_write_timeout(Some(Duration::from_secs(1)))?;
     while !liar.is_over.load(SeqCst) && !random.one_in(500) {
-        let count = random.of(&[0, 1, 1, 1, 2, 5, 20]);
+        let count = random.pick(&[0, 1, 1, 1, 2, 5, 20]);
         let mut body = Vec::new();
         for _ in 0..count {
             let message = liar.message(random);
@@ -110,13 +112,13 @@ fn tell_over(liar: &Liar, mut stream: TcpStream, random: &mut Random) -> std::io
 pub fn listen(liar: &Arc<Liar>, claim: Claim, at: SocketAddr, seed: u64) {
     let (liar, listener) = (liar.clone(), TcpListener::bind(at).expect("a free port"));
     thread::spawn(move || {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         for stream in listener.incoming().map_while(Result::ok) {
             if liar.is_over.load(SeqCst) {
                 return;
             }
             let (liar, claim, seed) = (liar.clone(), claim.clone(), random.next());
-            thread::spawn(move || answer(&liar, &claim, stream, &mut Random(seed)));
+            thread::spawn(move || answer(&liar, &claim, stream, &mut Random::new(seed)));
         }
     });
 }
@@ -135,7 +137,7 @@ fn answer(
     match random.below(32) {
         0 => {
             let refusals = ["403 No", "409 No", "503 No", "200 OK", "101 What", "999 X"];
-            write!(stream, "HTTP/1.1 {}\r\nContent-Length: 0\r\n\r\n", random.of(&refusals))
+            write!(stream, "HTTP/1.1 {}\r\nContent-Length: 0\r\n\r\n", random.pick(&refusals))
         }
         1 | 2 => {
             write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?;
@@ -230,7 +232,8 @@ fn answer_as_original(
     while !liar.is_over.load(SeqCst) && !random.one_in(50) {
         read_head(&mut stream, &mut bytes)?;
         // Bodies of requests are read with the next head, if at all: they end nothing here.
-        let (status, body) = (random.of(&[200, 200, 202, 206, 404, 503, 999]), random.of(&BODIES));
+        let (status, body) =
+            (random.pick(&[200, 200, 202, 206, 404, 503, 999]), random.pick(&BODIES));
         let length = body.len();
         write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n{body}")?;
     }

@@ -23,6 +23,7 @@ use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, SEQUENCE_MAX, START_MS_MAX, Standing,
     TimerCopy, decode_message,
 };
+use kit::random::Random;
 
 /// Ids that the peer never names.
 pub const SPARED: Range<u64> = 0x0009_0000_0000_0000..0x000a_0000_0000_0000;
@@ -34,39 +35,10 @@ const HEARD_MAX: usize = 512;
 const HOUR_MS: u64 = 3_600_000;
 const CENTURY_MS: u64 = 100 * 366 * 24 * HOUR_MS;
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Random(pub u64);
-
-impl Random {
-    /// Any number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    /// Whether a die of so many sides shows its first.
-    pub fn one_in(&mut self, sides: usize) -> bool {
-        self.below(sides) == 0
-    }
-
-    /// One of some.
-    pub fn of<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())]
-    }
-
-    /// A number up to `max`: an edge, or anything.
-    fn number(&mut self, max: u64) -> u64 {
-        let edges = [0, 1, 2, 127, 128, 999, 1_000, 10_000, max / 2, max / 2 + 1, max - 1, max];
-        if self.one_in(3) { self.next() % (max + 1) } else { self.of(&edges).min(max) }
-    }
+/// A number up to `max`: an edge, or anything.
+fn number(random: &mut Random, max: u64) -> u64 {
+    let edges = [0, 1, 2, 127, 128, 999, 1_000, 10_000, max / 2, max / 2 + 1, max - 1, max];
+    if random.one_in(3) { random.next() % (max + 1) } else { random.pick(&edges).min(max) }
 }
 
 /// What all connections of the peer share.
@@ -137,8 +109,8 @@ impl Liar {
             return message;
         }
         let mut content = Vec::new();
-        let path = random.of(&["/nonsense", "", "?a=b", "/%00%ff/../"]);
-        let opaque = "x".repeat(random.of(&[0, 1, 100, 3_000]));
+        let path = random.pick(&["/nonsense", "", "?a=b", "/%00%ff/../"]);
+        let opaque = "x".repeat(random.pick(&[0, 1, 100, 3_000]));
         encode_content(path, &[], opaque.as_bytes(), &mut content);
         let message = match random.below(10) {
             0 => PeerMessage::Fetch(self.id(random)),
@@ -163,7 +135,7 @@ impl Liar {
         }
         let mut message = heard[random.below(heard.len())].clone();
         drop(heard);
-        for _ in 0..random.of(&[0, 1, 1, 2, 8]) {
+        for _ in 0..random.pick(&[0, 1, 1, 2, 8]) {
             let at = random.below(message.len());
             message[at] ^= 1 << random.below(8);
         }
@@ -180,19 +152,19 @@ impl Liar {
             return id_of(&decoded);
         }
         let edges = [0, 1, i64::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX];
-        let id = if random.one_in(6) { random.of(&edges) } else { OWN + random.next() % OWN_IDS };
+        let id = if random.one_in(6) { random.pick(&edges) } else { OWN + random.next() % OWN_IDS };
         TimerId(id)
     }
 
     fn node(&self, random: &mut Random) -> NodeHash {
         let edges = [0, 1, i32::MAX as u32, 1 << 31, u32::MAX - 1, u32::MAX];
-        if random.one_in(5) { NodeHash(random.of(&edges)) } else { random.of(&self.members) }
+        if random.one_in(5) { NodeHash(random.pick(&edges)) } else { random.pick(&self.members) }
     }
 
     /// From nobody to as many as there can be; a node comes twice on no list that decodes.
     fn list(&self, random: &mut Random) -> Replicas {
         let mut list = Replicas::new();
-        for _ in 0..random.of(&[0, 1, 2, 2, 3, 3, 5, 16, 40]) {
+        for _ in 0..random.pick(&[0, 1, 2, 2, 3, 3, 5, 16, 40]) {
             let node =
                 if random.one_in(9) { NodeHash(random.next() as u32) } else { self.node(random) };
             if !list.contains(node) && !list.is_full() {
@@ -206,9 +178,9 @@ impl Liar {
         Standing {
             id: self.id(random),
             version: version(random),
-            sequence: random.number(SEQUENCE_MAX),
-            actives: random.of(&[0, 1, 2, 3, list.all_ranks(), 0x7fff, 0x8000, 0xfffe, 0xffff]),
-            list_digest: random.of(&[list.digest(), list.digest(), 0, u32::MAX]),
+            sequence: number(random, SEQUENCE_MAX),
+            actives: random.pick(&[0, 1, 2, 3, list.all_ranks(), 0x7fff, 0x8000, 0xfffe, 0xffff]),
+            list_digest: random.pick(&[list.digest(), list.digest(), 0, u32::MAX]),
         }
     }
 
@@ -220,8 +192,8 @@ impl Liar {
         let edges = [0, 1, own_ms + 5, own_ms + HOUR_MS, START_MS_MAX - 1, START_MS_MAX];
         let hosts = ["127.0.0.1:1", "127.0.0.1:9", "[::1]:1", "127.0.0.2:65535"];
         let mut sites = Sites::new();
-        (0..random.of(&[0, 0, 1, 8])).for_each(|site| sites.push(SiteHash(site)));
-        let body = CopyBody { authority: random.of(&hosts), content };
+        (0..random.pick(&[0, 0, 1, 8])).for_each(|site| sites.push(SiteHash(site)));
+        let body = CopyBody { authority: random.pick(&hosts), content };
         TimerCopy {
             standing: Standing {
                 actives: standing.actives & replicas.all_ranks(),
@@ -230,11 +202,11 @@ impl Liar {
             },
             is_write: random.one_in(3),
             replicas,
-            factor: random.of(&[1, 2, 3, 15, 16]),
+            factor: random.pick(&[1, 2, 3, 15, 16]),
             sites,
-            start_ms: if random.one_in(2) { near } else { random.of(&edges) },
-            interval_ms: random.number(INTERVAL_MS_MAX),
-            repeat_for_ms: random.number(INTERVAL_MS_MAX),
+            start_ms: if random.one_in(2) { near } else { random.pick(&edges) },
+            interval_ms: number(random, INTERVAL_MS_MAX),
+            repeat_for_ms: number(random, INTERVAL_MS_MAX),
             body: (!random.one_in(4)).then_some(body),
         }
     }
@@ -252,12 +224,12 @@ impl Liar {
             }
             3 => PeerResult::Wanted,
             4 => {
-                let factor = random.of(&[1, 2, 16]);
+                let factor = random.pick(&[1, 2, 16]);
                 PeerResult::Superseded { version: version(random), factor }
             }
             5 => PeerResult::Busy,
             6 => PeerResult::Refused(PeerRefusal::FutureVersion),
-            7 => PeerResult::Refused(random.of(&[PeerRefusal::Full, PeerRefusal::Malformed])),
+            7 => PeerResult::Refused(random.pick(&[PeerRefusal::Full, PeerRefusal::Malformed])),
             8 => PeerResult::Found(&copy),
             9 => PeerResult::NotFound,
             10 => PeerResult::Ahead,
@@ -274,12 +246,12 @@ impl Liar {
         let name = &names[random.below(names.len())];
         match random.below(4) {
             0 => {
-                let rank = random.of(&[0, 0, 1, 15, 16]);
+                let rank = random.pick(&[0, 0, 1, 15, 16]);
                 let body = format!("{{\"IDs\":[{{\"ID\":{id},\"ReplicaIndex\":{rank}}}]}}");
                 ("DELETE", "/timers/references".to_owned(), body)
             }
             1 => {
-                let from = random.number(u64::MAX - 1);
+                let from = number(random, u64::MAX - 1);
                 let path = format!(
                     "/timers?node-for-replicas={name}&cluster-view-id={}&time-from={from}",
                     self.view_id
@@ -287,7 +259,7 @@ impl Liar {
                 ("GET", path, String::new())
             }
             _ => {
-                let path = format!("/timers/{id:016x}-{}", random.of(&[1, 2, 16]));
+                let path = format!("/timers/{id:016x}-{}", random.pick(&[1, 2, 16]));
                 ("PUT", path, self.document(random, names))
             }
         }
@@ -295,12 +267,12 @@ impl Liar {
 
     /// A timer as a node tells it in JSON.
     fn document(&self, random: &mut Random, names: &[String]) -> String {
-        let (start_ms, sequence) = (random.number(START_MS_MAX), random.number(SEQUENCE_MAX));
+        let (start_ms, sequence) = (number(random, START_MS_MAX), number(random, SEQUENCE_MAX));
         let (interval_ms, repeat_ms) =
-            (random.number(INTERVAL_MS_MAX), random.number(INTERVAL_MS_MAX));
+            (number(random, INTERVAL_MS_MAX), number(random, INTERVAL_MS_MAX));
         let version = version(random);
-        let actives = random.of(&[0_u16, 1, 3, 0xffff]);
-        let uri = random.of(&["", "http://127.0.0.1:1/told", "HTTP://[::1]:1?a b"]);
+        let actives = random.pick(&[0_u16, 1, 3, 0xffff]);
+        let uri = random.pick(&["", "http://127.0.0.1:1/told", "HTTP://[::1]:1?a b"]);
         let mut replicas: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
         replicas.truncate(random.below(names.len() + 1));
         format!(
@@ -336,7 +308,7 @@ impl Liar {
 fn version(random: &mut Random) -> u64 {
     let at = |wall_ms: u64| wall_ms << 22;
     let (wall_ms, low) = (chronos::ring::now().wall.0, random.next() & 0x3f_ffff);
-    random.of(&[
+    random.pick(&[
         0,
         1,
         at(wall_ms),
@@ -359,7 +331,7 @@ fn clocks(random: &mut Random) -> Now {
         11 => truth.wrapping_sub(HOUR_MS * unit),
         12 => truth.wrapping_add(CENTURY_MS * unit),
         13 => truth.wrapping_sub(CENTURY_MS * unit),
-        _ => random.of(&[0, 1, i64::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX]),
+        _ => random.pick(&[0, 1, i64::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX]),
     };
     Now { mono: MonoNs(lie(random, now.mono.0, TICK_NS)), wall: WallMs(lie(random, now.wall.0, 1)) }
 }

@@ -10,10 +10,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::client::{Answer, PATIENCE, read_answer};
+use kit::http::find;
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
-
-use super::client::{Answer, PATIENCE, find, read_answer};
 
 /// Timers in one page.
 const PAGE: usize = 100;

@@ -13,7 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::find;
+use kit::http::find;
+
 use super::harness::{Cluster, PLACES, Setup};
 
 /// Pieces that one direction of a connection holds back; then its sender meets a full window.

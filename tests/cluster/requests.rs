@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::runner::Story;
 use serde_json::Value;
 
 use super::harness::{Cluster, Setup};
-use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{HUNDRED, Order, QUIET, Timers};
 

@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
+use kit::runner::Story;
+
 use super::files::Roles;
 use super::harness::Cluster;
-use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{Order, PROMPT, Timers};
 

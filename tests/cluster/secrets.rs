@@ -5,11 +5,12 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-use super::client::{read_answer, request_with};
+use kit::client::{read_answer, request_with};
+use kit::runner::Story;
+
 use super::files::Roles;
 use super::harness::{Cluster, Setup, until};
 use super::hostile_peer::{Claim, Forged, frame, hash, upgrade, upgrade_as};
-use super::runner::Story;
 use super::sink::Sink;
 use super::sites::{lose_the_configured_nodes, two_sites_with};
 use super::timers::{Order, QUIET, Timers};

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::runner::Story;
+
 use super::harness::{Cluster, Setup, until};
-use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{HUNDRED, Order, PROMPT, Timers};
 use super::wires::Switch;

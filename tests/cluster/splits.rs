@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::runner::Story;
+
 use super::harness::Setup;
 use super::proxies::{Network, Way};
-use super::runner::Story;
 use super::sink::Sink;
 use super::timers::{Judgement, Order, PROMPT, Timers};
 

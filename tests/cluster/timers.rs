@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::noise;
+
 use super::harness::Cluster;
-use super::noise;
 use super::sink::{Pop, Sink};
 
 /// Timers of a story.

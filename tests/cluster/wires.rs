@@ -1,12 +1,14 @@
 //! Network namespaces: each node on a machine of its own as far as its packets know, all on one
 //! switch, of which a story may pull cables. Needs root and the tools of iproute2.
 
+use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+use kit::children::{Guard, Tied, command};
+use kit::runner::cannot_run;
+
 use super::harness::{Cluster, PLACES, Setup};
-use super::runner::cannot_run;
 
 /// A hardware address that nobody has.
 const NOBODY: &str = "02:00:00:00:00:99";
@@ -18,13 +20,14 @@ pub struct Switch {
     /// Where nodes reach the sinks.
     pub sinks: IpAddr,
     nodes: Vec<IpAddr>,
+    _guard: Guard,
 }
 
 impl Drop for Switch {
     fn drop(&mut self) {
         // With a namespace go its interfaces, and with each of them the other end.
         for place in 0..PLACES {
-            let _ = ip(&["netns", "del", &self.namespace(place)]);
+            let _ = ip(&["netns", "del", &namespace(&self.name, place)]);
         }
         let _ = ip(&["netns", "del", &self.name]);
     }
@@ -37,8 +40,10 @@ impl Switch {
         // The range for measuring between networks (RFC 2544); a third octet of this process's own.
         let number = std::process::id() * 4 + NUMBER.fetch_add(1, SeqCst);
         let host = |last| IpAddr::V4(Ipv4Addr::new(198, 18, number as u8, last));
+        let name = format!("chr{number}");
         let switch = Switch {
-            name: format!("chr{number}"),
+            _guard: guard(&name),
+            name,
             sinks: host(1),
             nodes: (0..PLACES).map(|place| host(11 + place as u8)).collect(),
         };
@@ -47,7 +52,7 @@ impl Switch {
         }
         let starters = (0..PLACES)
             .map(|place| {
-                ["ip", "netns", "exec", &switch.namespace(place)].map(str::to_owned).to_vec()
+                ["ip", "netns", "exec", &namespace(&switch.name, place)].map(str::to_owned).to_vec()
             })
             .collect();
         let hosts = switch.nodes.clone();
@@ -66,7 +71,7 @@ impl Switch {
         ip(&["link", "set", root, "up"])?;
         self.plug("sinks")?;
         for (place, address) in self.nodes.iter().enumerate() {
-            let node = &self.namespace(place);
+            let node = &namespace(&self.name, place);
             let port = &port(place);
             ip(&["netns", "add", node])?;
             ip(&[
@@ -83,10 +88,6 @@ impl Switch {
 
     fn plug(&self, port: &str) -> Result<(), String> {
         ip(&["-n", &self.name, "link", "set", port, "master", "switch", "up"])
-    }
-
-    fn namespace(&self, place: usize) -> String {
-        format!("{}-{}", self.name, place + 1)
     }
 
     /// Pulls the cable of a node: no packet to it or from it arrives, to or from whomever.
@@ -106,7 +107,7 @@ impl Switch {
     /// Packets of one node to another are lost from now on; those of the other still arrive.
     pub fn lose(&self, from: usize, to: usize) {
         let address = self.nodes[to].to_string();
-        let node = self.namespace(from);
+        let node = namespace(&self.name, from);
         let wrong = [
             "-n",
             &node,
@@ -126,7 +127,7 @@ impl Switch {
     /// They arrive again.
     pub fn find(&self, from: usize, to: usize) {
         let address = self.nodes[to].to_string();
-        let node = self.namespace(from);
+        let node = namespace(&self.name, from);
         ip(&["-n", &node, "neigh", "del", &address, "dev", "eth0"]).expect("it could be built");
     }
 
@@ -141,6 +142,19 @@ impl Switch {
     }
 }
 
+/// The namespace of a place on a switch.
+fn namespace(switch: &str, place: usize) -> String {
+    format!("{switch}-{}", place + 1)
+}
+
+/// Removes the namespaces of a switch if the process ends before the switch does.
+fn guard(switch: &str) -> Guard {
+    let names = (0..PLACES).map(|place| namespace(switch, place)).chain([switch.to_owned()]);
+    let names: Vec<OsString> = names.map(OsString::from).collect();
+    let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
+    Guard::with("for name; do ip netns del \"$name\"; done", &names)
+}
+
 fn port(place: usize) -> String {
     format!("port{}", place + 1)
 }
@@ -151,7 +165,7 @@ fn ip(words: &[&str]) -> Result<(), String> {
 
 fn tool(name: &str, words: &[&str]) -> Result<(), String> {
     let told = |text: &str| format!("{name} {}: {}", words.join(" "), text.trim());
-    match Command::new(name).args(words).output() {
+    match command(name).args(words).output_tied() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(told(&String::from_utf8_lossy(&output.stderr))),
         Err(error) => Err(told(&error.to_string())),

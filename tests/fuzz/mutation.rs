@@ -1,6 +1,8 @@
 //! Inputs for the targets: seeds, changed at random. The same seed number makes the same inputs on
 //! every machine.
 
+use kit::random::Random;
+
 /// Longest input made: beyond it a change only shortens.
 const INPUT_BYTES_MAX: usize = 2_048;
 /// Changes to one input at most.
@@ -9,35 +11,6 @@ const CHANGES_MAX: usize = 6;
 const KEPT_MAX: usize = 64;
 /// Bytes that mean something to one parser or another, or lie at an edge.
 const EDGE_BYTES: &[u8] = b"\0\t\n\r \"#%&'*+,-./019:;=?@AFZ[\\]_afz{|}~\x7f\x80\xff";
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Random(u64);
-
-impl Random {
-    /// The same numbers from the same seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Any number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    /// A number below `bound`, 0 for none.
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    /// One of some.
-    pub fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.below(items.len())]
-    }
-}
 
 /// Makes the inputs of one target.
 pub struct Mutator {
@@ -51,7 +24,7 @@ impl Mutator {
     /// Begins with `seeds`; `tokens` are words of the format, put in whole.
     pub fn new(number: u64, seeds: Vec<Vec<u8>>, tokens: &'static [&'static [u8]]) -> Self {
         assert!(!seeds.is_empty() && !tokens.is_empty(), "there is something to change");
-        Self { random: Random(number), seeds, kept: Vec::new(), tokens }
+        Self { random: Random::new(number), seeds, kept: Vec::new(), tokens }
     }
 
     /// The next input.

@@ -27,8 +27,7 @@ use chronos::wire::peer_message::{
     TimerCopy, decode_message, decode_result,
 };
 use chronos::wire::resync_json::Reference;
-
-use crate::mutation::Random;
+use kit::random::Random;
 
 /// Events of one story, and stories of a test run.
 const EVENTS: u32 = 4_000;

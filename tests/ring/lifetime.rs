@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use chronos::ring::{Completion, Errno, Listener, SocketId, Wait};
+use kit::children::{Tied, command};
 
 use super::harness::*;
 
@@ -253,13 +253,13 @@ fn a_second_send_is_a_bug_of_the_caller() {
 /// descriptors.
 fn run_child(test: &str, open_files_max: u32) {
     let program = std::env::current_exe().expect("a test knows its program");
-    let output = Command::new("sh")
+    let output = command("sh")
         .args(["-c", "ulimit -n \"$1\" && exec \"$2\" --exact \"$3\" --test-threads 1", "sh"])
         .arg(open_files_max.to_string())
         .arg(program)
         .arg(test)
         .env(CHILD, test)
-        .output()
+        .output_tied()
         .expect("there is a shell");
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && told.contains("1 passed"), "{test} alone: {told}");

@@ -2,11 +2,11 @@
 //! it shorter.
 
 use chronos::base::limits::INTERVAL_MS_MAX;
+use kit::simulator::callback_world::Behaviour;
+use kit::simulator::random::{Purpose, Stream};
 
-use super::callback_world::Behaviour;
 use super::driver::PHASES;
 use super::options::Options;
-use super::random::{Purpose, Stream};
 
 /// A timer that a client asks for.
 #[derive(Clone, Copy, Debug)]

@@ -10,9 +10,11 @@ use chronos::core::peers::actions::PeerAction;
 use chronos::core::turn::{Driver, STEPS, Step, take};
 use chronos::shard::ShardConfig;
 use chronos::shard::effects::{Attempt, CallbackOutcome, Reply, Ticket};
+use kit::simulator::callback_world::{Ending, Outcome};
+use kit::simulator::story::Violation;
 
 use super::invariants::{Begun, name_of};
-use super::model::{Checked, Moment, Violation, broken};
+use super::model::{Checked, Moment, broken};
 use super::world::{Event, World};
 
 /// Waiting pops of hosts in trouble that one tick may look at, besides those that come due.
@@ -310,7 +312,7 @@ impl CoreDriver {
             "pop",
             [ticket.id.0, name as u64, ticket.sequence, ticket.version.0],
         );
-        let outcome = ending.outcome;
+        let outcome = outcome_of(&ending);
         world.running.push(Running { ticket, name, host, outcome });
         let attempt = world.running.len() - 1;
         world.schedule(world.now_ns + ending.after_ns, Event::Ended { core, attempt });
@@ -381,6 +383,17 @@ impl CoreDriver {
             &mut limits.mesh,
             world.remote_under_way[usize::from(self.own)] >= world.options.mesh_queue_max,
         );
+    }
+}
+
+/// How an attempt ends, in the words of the shard.
+fn outcome_of(ending: &Ending) -> CallbackOutcome {
+    match ending.outcome {
+        Outcome::Delivered => CallbackOutcome::Delivered,
+        Outcome::Rejected => CallbackOutcome::Rejected,
+        Outcome::TimedOut => CallbackOutcome::TimedOut,
+        Outcome::Unreachable => CallbackOutcome::Unreachable,
+        Outcome::Stale => CallbackOutcome::Stale,
     }
 }
 

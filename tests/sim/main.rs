@@ -5,39 +5,96 @@
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`; one seed:
 //! `CHRONOS_SIM_SEED=7`.
 
-mod callback_world;
 mod clients;
 mod driver;
 mod invariants;
 mod model;
 mod options;
-mod planted;
-mod random;
 mod requests;
-mod seeds;
-mod shrink;
 mod stories;
-mod trace;
 mod world;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use chronos::base::planted::Bug;
+use chronos::base::planted::{Bug, plant};
+use kit::simulator::planted;
+use kit::simulator::seeds::{Walk, give_one_trace};
+use kit::simulator::shrink::judge;
+use kit::simulator::story::{self as kit_story, Simulator, Violation};
+use kit::simulator::trace::Trace;
 
-use clients::Story;
+use clients::{Fault, Operation, Story};
 use options::Options;
-use planted::find_all;
-use seeds::Walk;
-use shrink::judge;
+use world::{Report, run};
 
 /// Seeds of a usual test run.
 const SEEDS: u64 = 400;
 
+/// This simulator, as the kit drives it.
+struct OneNode;
+
+impl Simulator for OneNode {
+    type Options = Options;
+    type Story = Story;
+    type Operation = Operation;
+    type Fault = (u64, Fault);
+    type Report = Report;
+    type Bug = Bug;
+
+    const TARGET: &'static str = env!("CARGO_CRATE_NAME");
+
+    fn options(seed: u64) -> Options {
+        Options::draw(seed)
+    }
+
+    fn draw(options: Options) -> Story {
+        Story::draw(options)
+    }
+
+    fn options_of(story: &Story) -> &Options {
+        &story.options
+    }
+
+    fn operations(story: &mut Story) -> &mut Vec<Operation> {
+        &mut story.operations
+    }
+
+    fn faults(story: &mut Story) -> &mut Vec<(u64, Fault)> {
+        &mut story.faults
+    }
+
+    fn run(story: &Story, keep_trace: bool) -> Report {
+        run(story, keep_trace)
+    }
+
+    fn plant(bug: Option<Bug>) {
+        plant(bug);
+    }
+
+    fn bug(name: &str) -> Option<Bug> {
+        Bug::named(name)
+    }
+}
+
+impl kit_story::Report for Report {
+    fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    fn virtual_ns(&self) -> u64 {
+        self.virtual_ns
+    }
+
+    fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+}
+
 #[test]
 fn no_seed_breaks_an_invariant() {
     let (mut pops, mut requests, mut refusals) = (0, 0, BTreeMap::new());
-    let walk = Walk::run(
+    let walk = Walk::run::<OneNode>(
         SEEDS,
         |_| true,
         |report| {
@@ -53,7 +110,7 @@ fn no_seed_breaks_an_invariant() {
 
 #[test]
 fn one_seed_gives_one_trace() {
-    seeds::give_one_trace(20);
+    give_one_trace::<OneNode>(20);
 }
 
 /// Ten thousand timers of call sessions on two cores, among hosts that fail. Prints how much faster
@@ -62,7 +119,7 @@ fn one_seed_gives_one_trace() {
 fn a_crowd_of_timers_runs_fast() {
     let began = Instant::now();
     let options = Options::crowd(1, 10_000, 1_800_000);
-    let report = judge(&Story::draw(options)).expect("no invariant is broken");
+    let report = judge::<OneNode>(&Story::draw(options)).expect("no invariant is broken");
     let (real, virtual_s) = (began.elapsed().as_secs_f64(), report.virtual_ns as f64 / 1e9);
     eprintln!(
         "10 000 timers: {virtual_s:.0} s in {real:.2} s ({:.0} x), {} pops",
@@ -74,10 +131,10 @@ fn a_crowd_of_timers_runs_fast() {
 
 #[test]
 fn replay() {
-    planted::replay();
+    planted::replay::<OneNode>();
 }
 
 #[test]
 fn every_planted_bug_is_found() {
-    find_all(&Bug::ONE_NODE);
+    planted::find_all::<OneNode>(&Bug::ONE_NODE);
 }

@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kit::simulator::story::Violation;
+
 use super::clients::Wish;
 
 /// Order of events across all cores; virtual time alone does not order them.
@@ -17,14 +19,6 @@ pub type Moment = u64;
 pub const TROUBLE_FAILURES: u32 = 8;
 /// Least life of a tombstone, less what a turn may be long.
 const TOMBSTONE_MS: u64 = 10_000 - 10;
-
-/// What a run found wrong.
-#[derive(Clone, Debug)]
-pub struct Violation {
-    /// Which invariant of the list.
-    pub invariant: &'static str,
-    pub what: String,
-}
 
 pub type Checked = Result<(), Violation>;
 

@@ -8,8 +8,7 @@ use chronos::base::time::Now;
 use chronos::cluster::view::View;
 use chronos::shard::{Shard, ShardConfig};
 use chronos::store::wheel::Geometry;
-
-use super::random::{Purpose, Stream};
+use kit::simulator::random::{Purpose, Stream};
 
 /// What a run is like.
 #[derive(Clone, Debug)]

@@ -2,12 +2,13 @@
 
 use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::limits::CallbackLimits;
+use kit::simulator::callback_world::Behaviour;
+use kit::simulator::shrink::judge;
 
-use super::callback_world::Behaviour;
+use super::OneNode;
 use super::clients::{Fault, Kind, Operation, Story, Target, Wish};
 use super::driver::REQUESTS;
 use super::options::Options;
-use super::shrink::judge;
 
 const MS: u64 = 1_000_000;
 
@@ -48,7 +49,7 @@ fn a_core_that_stalls_within_its_turn_pops_nothing_early() {
         ],
         faults: vec![(900 * MS, Fault::Stall { core: 1, phase: REQUESTS, ms: 300 })],
     };
-    let report = judge(&story).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let report = judge::<OneNode>(&story).unwrap_or_else(|failure| panic!("{failure:?}"));
     assert_eq!(report.pops, 1);
 }
 
@@ -70,6 +71,6 @@ fn a_pop_that_is_overdue_when_first_looked_at_is_tried() {
             (29_000 * MS, Fault::Stall { core: 0, phase: REQUESTS, ms: 3_000 }),
         ],
     };
-    let report = judge(&story).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let report = judge::<OneNode>(&story).unwrap_or_else(|failure| panic!("{failure:?}"));
     assert_eq!((report.delivered, report.given_up), (1, 3));
 }

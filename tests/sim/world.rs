@@ -8,15 +8,16 @@ use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::core::Core;
 use chronos::core::mesh::mesh;
 use chronos::shard::counters::Counters;
+use kit::simulator::callback_world::CallbackWorld;
+use kit::simulator::random::{Purpose, Stream};
+use kit::simulator::story::Violation;
+use kit::simulator::trace::Trace;
 
-use super::callback_world::CallbackWorld;
 use super::clients::{Fault, Kind, Operation, Story, Target};
 use super::driver::{CoreDriver, Running};
-use super::model::{Checked, Model, Moment, Violation, Write, broken};
+use super::model::{Checked, Model, Moment, Write, broken};
 use super::options::Options;
-use super::random::{Purpose, Stream};
 use super::requests::Asked;
-use super::trace::Trace;
 
 /// Virtual monotonic time at which runs begin: not on a tick.
 const START_NS: u64 = 12_345_678_901;
@@ -128,7 +129,7 @@ impl World {
             now_ns: START_NS,
             moment: 0,
             model: Model::new(shards, hosts, limits.give_up_ms, limits.retry_max_ms),
-            callbacks: CallbackWorld::new(options.seed, options.hosts, limits),
+            callbacks: CallbackWorld::new(options.seed, options.hosts, limits.timeout_ms),
             trace: Trace::new(keep_trace),
             interleaving: Stream::new(options.seed, Purpose::Interleaving),
             running: Vec::new(),

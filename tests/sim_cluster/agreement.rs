@@ -7,10 +7,10 @@ use super::clocks::WALL_MS;
 use super::disturbances::{Disturbances, RECOVERY_NS};
 use super::model::{Checked, MS, Write, broken};
 use super::network::Place;
-use super::random::{Purpose, Stream};
 use super::story_plan::{Kind, Operation, Target};
 use super::world::World;
 use chronos::shard::effects::CallbackOutcome;
+use kit::simulator::random::{Purpose, Stream};
 
 /// Most that clocks are off which are not wrong.
 const SKEW_MS: i64 = 40_000;

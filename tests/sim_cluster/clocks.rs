@@ -1,9 +1,8 @@
 //! The clocks of one node: a monotonic one, and a wall clock that is off and steps.
 
-use chronos::base::time::{Now, WallMs};
-
-use super::mono_clock::MonoClock;
-use super::random::Stream;
+use chronos::base::time::{MonoNs, Now, WallMs};
+use kit::simulator::mono_clock::MonoClock;
+use kit::simulator::random::Stream;
 
 /// Wall clock at which runs begin.
 pub const WALL_MS: i64 = 1_800_000_000_000;
@@ -43,7 +42,7 @@ impl Clocks {
         let wall_ms = WALL_MS + (world_ns / 1_000_000) as i64 + self.ahead_ms;
         self.highest_ms = self.highest_ms.max(wall_ms);
         let wall = WallMs((wall_ms + self.wrong_ms) as u64);
-        Now { mono: self.mono.at(world_ns), wall }
+        Now { mono: MonoNs(self.mono.at(world_ns)), wall }
     }
 
     /// Small steps of all time sum up to at most 20 s, far below `cluster.clock_skew_max_ms`.

@@ -17,12 +17,13 @@ use chronos::shard::effects::{
 use chronos::timer::definition::{Definition, encode_content};
 use chronos::wire::timer_json::Tag;
 
-use super::model::{Checked, Violation, broken};
+use super::model::{Checked, broken};
 use super::network::{ConnectionId, End, Packet, Place};
 use super::requests::Ask;
 use super::sites::FROM_SITE;
 use super::story_plan::Doom;
 use super::world::{Event, World};
+use kit::simulator::story::Violation;
 
 /// What waits for a core.
 pub enum Input {
@@ -115,7 +116,7 @@ impl CoreDriver {
             None => u64::MAX,
             Some(until) => {
                 let late_ns = world.interleaving.range(0, 60_000);
-                let due_ns = world.nodes[self.place.node].clocks.mono.when(until);
+                let due_ns = world.nodes[self.place.node].clocks.mono.when(until.0);
                 due_ns.max(world.now_ns + busy_ns).saturating_add(late_ns)
             }
         };

@@ -7,47 +7,97 @@
 //! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`.
 
 mod agreement;
-#[path = "../sim/callback_world.rs"]
-mod callback_world;
 mod clocks;
 mod disturbances;
 mod driver;
 mod model;
-mod mono_clock;
 mod network;
 mod nodes;
 mod operators;
 mod options;
 mod pauses;
-#[path = "../sim/planted.rs"]
-mod planted;
-#[path = "../sim/random.rs"]
-mod random;
 mod rarities;
 mod requests;
-#[path = "../sim/seeds.rs"]
-mod seeds;
-#[path = "../sim/shrink.rs"]
-mod shrink;
 mod sites;
 mod story;
 mod story_plan;
-#[path = "../sim/trace.rs"]
-mod trace;
 mod twins;
 mod world;
 
 use std::collections::BTreeMap;
 
-use chronos::base::planted::Bug;
+use chronos::base::planted::{Bug, plant};
+use kit::simulator::planted;
+use kit::simulator::seeds::{Walk, give_one_trace};
+use kit::simulator::story::{self as kit_story, Simulator, Violation};
+use kit::simulator::trace::Trace;
 
 use options::Options;
-use planted::find_all;
-use seeds::Walk;
-use story_plan::Story;
+use story_plan::{Fault, Operation, Story};
+use world::{Report, run};
 
 /// Seeds of a usual test run.
 const SEEDS: u64 = 300;
+
+/// This simulator, as the kit drives it.
+struct Cluster;
+
+impl Simulator for Cluster {
+    type Options = Options;
+    type Story = Story;
+    type Operation = Operation;
+    type Fault = (u64, Fault);
+    type Report = Report;
+    type Bug = Bug;
+
+    const TARGET: &'static str = env!("CARGO_CRATE_NAME");
+
+    fn options(seed: u64) -> Options {
+        Options::draw(seed)
+    }
+
+    fn draw(options: Options) -> Story {
+        Story::draw(options)
+    }
+
+    fn options_of(story: &Story) -> &Options {
+        &story.options
+    }
+
+    fn operations(story: &mut Story) -> &mut Vec<Operation> {
+        &mut story.operations
+    }
+
+    fn faults(story: &mut Story) -> &mut Vec<(u64, Fault)> {
+        &mut story.faults
+    }
+
+    fn run(story: &Story, keep_trace: bool) -> Report {
+        run(story, keep_trace)
+    }
+
+    fn plant(bug: Option<Bug>) {
+        plant(bug);
+    }
+
+    fn bug(name: &str) -> Option<Bug> {
+        Bug::named(name)
+    }
+}
+
+impl kit_story::Report for Report {
+    fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    fn virtual_ns(&self) -> u64 {
+        self.virtual_ns
+    }
+
+    fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+}
 
 #[test]
 fn no_seed_breaks_an_invariant() {
@@ -55,7 +105,7 @@ fn no_seed_breaks_an_invariant() {
     let is_wanted = |options: &Options| rarity.iter().all(|name| options.rarities.has(name));
     let (mut attempts, mut delivered, mut doubled, mut requests) = (0, 0, 0, 0);
     let mut refusals = BTreeMap::new();
-    let walk = Walk::run(SEEDS, is_wanted, |report| {
+    let walk = Walk::run::<Cluster>(SEEDS, is_wanted, |report| {
         attempts += report.attempts;
         delivered += report.delivered;
         doubled += report.doubled;
@@ -72,15 +122,15 @@ fn no_seed_breaks_an_invariant() {
 
 #[test]
 fn one_seed_gives_one_trace() {
-    seeds::give_one_trace(10);
+    give_one_trace::<Cluster>(10);
 }
 
 #[test]
 fn replay() {
-    planted::replay();
+    planted::replay::<Cluster>();
 }
 
 #[test]
 fn every_planted_bug_is_found() {
-    find_all(&Bug::CLUSTER);
+    planted::find_all::<Cluster>(&Bug::CLUSTER);
 }

@@ -5,18 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chronos::base::limits::{Acknowledge, ClusterLimits, TOMBSTONE_MS_MIN};
 use chronos::shard::effects::CallbackOutcome;
+use kit::simulator::story::Violation;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
 use super::network::Place;
 use super::sites::Sites;
 use super::story_plan::Wish;
-
-/// What was broken.
-#[derive(Clone, Debug)]
-pub struct Violation {
-    pub invariant: &'static str,
-    pub what: String,
-}
 
 /// Whether all is well.
 pub type Checked = Result<(), Violation>;

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use chronos::base::ids::PeerIndex;
 use chronos::core::peers::actions::InboundId;
 use chronos::core::peers::hello::Hello;
+use kit::simulator::random::Stream;
 
 use super::options::PROCESSES_MAX;
-use super::random::Stream;
 
 /// Number of a connection.
 pub type ConnectionId = usize;

@@ -7,6 +7,7 @@ use chronos::cluster::view::{PeerKind, View};
 use chronos::core::Core;
 use chronos::core::mesh::mesh;
 use chronos::core::peers::hello::{Hello, Identity};
+use kit::simulator::random::Stream;
 
 use super::clocks::Clocks;
 use super::disturbances::Whom;
@@ -14,7 +15,6 @@ use super::driver::{CoreDriver, Input};
 use super::model::MS;
 use super::network::{ConnectionId, End, Packet, Place};
 use super::options::Options;
-use super::random::Stream;
 use super::story_plan::{Death, Doom};
 use super::world::{Event, World};
 

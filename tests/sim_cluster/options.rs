@@ -7,8 +7,8 @@ use chronos::base::limits::{Acknowledge, CallbackLimits, ClusterLimits};
 use chronos::cluster::view::View;
 use chronos::shard::ShardConfig;
 use chronos::store::wheel::Geometry;
+use kit::simulator::random::{Purpose, Stream};
 
-use super::random::{Purpose, Stream};
 use super::rarities::Rarities;
 use super::sites::Sites;
 

@@ -2,8 +2,9 @@
 //! just then what they wrote before: deletes, updates, and ids that existed. Timers come due around
 //! each return. Nothing else is wrong, so that little is excused.
 
+use kit::simulator::random::{Purpose, Stream};
+
 use super::options::Options;
-use super::random::{Purpose, Stream};
 use super::story_plan::{Death, Fault, Kind, Operation, Story, Target, Wish};
 
 const MS: u64 = 1_000_000;

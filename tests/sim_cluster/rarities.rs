@@ -1,10 +1,11 @@
 //! Faults that most seeds do without, each with an option and a random stream of its own: adding
 //! one changes no seed that has not drawn it.
 
+use kit::simulator::random::{Purpose, Stream};
+
 use super::disturbances::Whom;
 use super::nodes::Starved;
 use super::options::{Options, Trouble};
-use super::random::{Purpose, Stream};
 use super::story_plan::{Death, Fault};
 use super::world::World;
 

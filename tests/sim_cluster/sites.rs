@@ -9,12 +9,12 @@ use chronos::timer::admission::admit_told;
 use chronos::wire::internal_json::parse_any;
 use chronos::wire::timer_json::JsonScratch;
 use chronos::wire::timer_path::{TimerPath, parse_path};
+use kit::simulator::random::{Purpose, Stream};
 
 use super::driver::CoreDriver;
 use super::network::{ConnectionId, End, Packet};
 use super::nodes::node_name;
 use super::options::{NODES_MAX, Options, Trouble};
-use super::random::{Purpose, Stream};
 use super::rarities::Rarity;
 use super::story_plan::Fault;
 use super::world::World;

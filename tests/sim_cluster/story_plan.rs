@@ -1,10 +1,11 @@
 //! What clients do, what operators do and what goes wrong, as a list made before the run. The
 //! shrinker makes it shorter.
 
-use super::callback_world::Behaviour;
+use kit::simulator::callback_world::Behaviour;
+use kit::simulator::random::{Purpose, Stream};
+
 use super::options::{Options, Trouble};
 use super::pauses::pauses;
-use super::random::{Purpose, Stream};
 use super::rarities::{Rarity, rare_faults};
 
 /// A timer that a client asks for.

@@ -3,11 +3,12 @@
 //! life, a memory and clocks of its own. Some of the others reach it under the node's name; it
 //! reaches all of them.
 
+use kit::simulator::random::{Purpose, Stream};
+
 use super::clocks::Clocks;
 use super::disturbances::Whom;
 use super::model::{Checked, MS, broken};
 use super::nodes::{Node, node_name};
-use super::random::{Purpose, Stream};
 use super::story_plan::Death;
 use super::world::{Event, World};
 

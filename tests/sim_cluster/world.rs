@@ -4,19 +4,20 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use chronos::shard::effects::{CallbackOutcome, Ticket};
+use kit::simulator::callback_world::{Behaviour, CallbackWorld, Ending, Outcome};
+use kit::simulator::random::{Purpose, Stream};
+use kit::simulator::story::Violation;
+use kit::simulator::trace::Trace;
 
-use super::callback_world::{Behaviour, CallbackWorld};
 use super::disturbances::Whom;
 use super::driver::{CoreDriver, Input, Running};
-use super::model::{Attempted, Checked, MS, Model, Violation, broken};
+use super::model::{Attempted, Checked, MS, Model, broken};
 use super::network::{ConnectionId, End, Network, Place, Spoil};
 use super::nodes::{Node, Starved};
 use super::operators::{Members, Step as OperatorStep};
 use super::options::{NODES_MAX, Options};
-use super::random::{Purpose, Stream};
 use super::requests::Asked;
 use super::story_plan::{Death, Doom, Fault, Story};
-use super::trace::Trace;
 use super::twins::Twin;
 
 /// After the end of faults, what still lives is deleted so late, and all is gone so late.
@@ -142,7 +143,11 @@ impl World {
         let mut world = Self {
             now_ns: 0,
             model: Model::new(hosts, drift_ppm, &options.cluster, options.sites),
-            callbacks: CallbackWorld::new(options.seed, options.hosts, &options.callbacks),
+            callbacks: CallbackWorld::new(
+                options.seed,
+                options.hosts,
+                options.callbacks.timeout_ms,
+            ),
             trace: Trace::new(keep_trace),
             interleaving: draw.clone(),
             network,
@@ -349,10 +354,10 @@ impl World {
         let key = (name as u64) << 32 ^ ticket.sequence << 12 ^ at as u64;
         let ending = self.callbacks.attempt(host, key, (at % 3) as u32);
         let ended_ns = self.now_ns + ending.after_ns;
-        let served_ns = (ending.outcome == CallbackOutcome::Delivered).then_some(ended_ns);
+        let served_ns = (ending.outcome == Outcome::Delivered).then_some(ended_ns);
         self.model.doubled += u64::from(is_doubled);
         pops.push(Attempted { place, begun_ns: self.now_ns, served_ns, told: None });
-        self.running.push(Running { ticket, name, outcome: ending.outcome, at });
+        self.running.push(Running { ticket, name, outcome: outcome_of(&ending), at });
         let attempt = self.running.len() - 1;
         self.schedule(ended_ns, Event::Ended { place, attempt });
         self.doom(place.node, Doom::Callback);
@@ -525,5 +530,16 @@ impl World {
         self.model.disturbances.heal(self.now_ns + 1_500 * MS);
         self.model.healed_ns = Some(self.now_ns + 1_500 * MS);
         Ok(())
+    }
+}
+
+/// How an attempt ends, in the words of the shard.
+fn outcome_of(ending: &Ending) -> CallbackOutcome {
+    match ending.outcome {
+        Outcome::Delivered => CallbackOutcome::Delivered,
+        Outcome::Rejected => CallbackOutcome::Rejected,
+        Outcome::TimedOut => CallbackOutcome::TimedOut,
+        Outcome::Unreachable => CallbackOutcome::Unreachable,
+        Outcome::Stale => CallbackOutcome::Stale,
     }
 }

@@ -43,7 +43,7 @@ pub enum Told {
 
 impl World {
     pub fn client_asks(&mut self, server: usize, op: Op) {
-        let sent = self.servers[server].clocks.mono.at(self.now_ns);
+        let sent = MonoNs(self.servers[server].clocks.mono.at(self.now_ns));
         self.trace.add(self.now_ns, op.name(), [server as u64, 0, 0, 0]);
         let asks_wait = self.options.asks_wait;
         let client = &mut self.servers[server].client;

@@ -1,9 +1,8 @@
 //! The clocks of one server: a monotonic one, and a wall clock that is off and steps.
 
-use chronos::base::time::{Now, WallMs};
-
-use super::mono_clock::MonoClock;
-use super::random::Stream;
+use chronos::base::time::{MonoNs, Now, WallMs};
+use kit::simulator::mono_clock::MonoClock;
+use kit::simulator::random::Stream;
 
 /// The true time at which runs begin.
 pub const TRUE_MS: u64 = 1_800_000_000_000;
@@ -32,7 +31,7 @@ impl Clocks {
     /// Both clocks at a time of the world.
     pub fn now(&self, world_ns: u64) -> Now {
         let wall_ms = TRUE_MS as i64 + (world_ns / 1_000_000) as i64 + self.ahead_ms;
-        Now { mono: self.mono.at(world_ns), wall: WallMs(wall_ms as u64) }
+        Now { mono: MonoNs(self.mono.at(world_ns)), wall: WallMs(wall_ms as u64) }
     }
 
     pub fn step(&mut self, ms: i64, world_ns: u64) {

@@ -3,9 +3,9 @@
 
 use chronos::timestamp::Timestamp;
 use chronos::timestamp::standalone::{FileEffect, FileEvent};
+use kit::simulator::random::Stream;
 
 use super::model::MS;
-use super::random::Stream;
 use super::servers::{Decided, Keeper, News};
 use super::world::World;
 

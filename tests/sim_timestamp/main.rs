@@ -10,39 +10,91 @@ mod clocks;
 mod disk;
 mod ensemble;
 mod model;
-#[path = "../sim_cluster/mono_clock.rs"]
-mod mono_clock;
 mod options;
-#[path = "../sim/planted.rs"]
-mod planted;
 mod original;
-#[path = "../sim/random.rs"]
-mod random;
 mod servers;
-#[path = "../sim/seeds.rs"]
-mod seeds;
-#[path = "../sim/shrink.rs"]
-mod shrink;
 mod story;
-#[path = "../sim/trace.rs"]
-mod trace;
 mod users;
 mod world;
 
-use chronos::base::planted::Bug;
+use chronos::base::planted::{Bug, plant};
+use kit::simulator::planted;
+use kit::simulator::seeds::{Walk, give_one_trace};
+use kit::simulator::story::{self as kit_story, Simulator, Violation};
+use kit::simulator::trace::Trace;
 
-use planted::find_all;
-use seeds::Walk;
-use story::Story;
+use options::Options;
+use story::{Fault, Operation, Story};
+use world::{Report, run};
 
 /// Seeds of a usual test run.
 const SEEDS: u64 = 300;
+
+/// This simulator, as the kit drives it.
+struct Timestamps;
+
+impl Simulator for Timestamps {
+    type Options = Options;
+    type Story = Story;
+    type Operation = Operation;
+    type Fault = (u64, Fault);
+    type Report = Report;
+    type Bug = Bug;
+
+    const TARGET: &'static str = env!("CARGO_CRATE_NAME");
+
+    fn options(seed: u64) -> Options {
+        Options::draw(seed)
+    }
+
+    fn draw(options: Options) -> Story {
+        Story::draw(options)
+    }
+
+    fn options_of(story: &Story) -> &Options {
+        &story.options
+    }
+
+    fn operations(story: &mut Story) -> &mut Vec<Operation> {
+        &mut story.operations
+    }
+
+    fn faults(story: &mut Story) -> &mut Vec<(u64, Fault)> {
+        &mut story.faults
+    }
+
+    fn run(story: &Story, keep_trace: bool) -> Report {
+        run(story, keep_trace)
+    }
+
+    fn plant(bug: Option<Bug>) {
+        plant(bug);
+    }
+
+    fn bug(name: &str) -> Option<Bug> {
+        Bug::named(name)
+    }
+}
+
+impl kit_story::Report for Report {
+    fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    fn virtual_ns(&self) -> u64 {
+        self.virtual_ns
+    }
+
+    fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+}
 
 #[test]
 fn no_seed_breaks_an_invariant() {
     let (mut answers, mut refused, mut alarms) = (0, 0, 0);
     let (mut failovers, mut ahead_ms) = (0, 0);
-    let walk = Walk::run(
+    let walk = Walk::run::<Timestamps>(
         SEEDS,
         |_| true,
         |report| {
@@ -61,15 +113,15 @@ fn no_seed_breaks_an_invariant() {
 
 #[test]
 fn one_seed_gives_one_trace() {
-    seeds::give_one_trace(10);
+    give_one_trace::<Timestamps>(10);
 }
 
 #[test]
 fn replay() {
-    planted::replay();
+    planted::replay::<Timestamps>();
 }
 
 #[test]
 fn every_planted_bug_is_found() {
-    find_all(&Bug::TIMESTAMP);
+    planted::find_all::<Timestamps>(&Bug::TIMESTAMP);
 }

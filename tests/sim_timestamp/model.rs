@@ -3,17 +3,11 @@
 use std::collections::BTreeMap;
 
 use chronos::timestamp::{COUNTER_BITS, RANGE_MAX, Timestamp};
+use kit::simulator::story::Violation;
 
 use super::clocks::TRUE_MS;
 
 pub const MS: u64 = 1_000_000;
-
-/// What was broken.
-#[derive(Clone, Debug)]
-pub struct Violation {
-    pub invariant: &'static str,
-    pub what: String,
-}
 
 pub type Checked = Result<(), Violation>;
 

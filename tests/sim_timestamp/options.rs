@@ -1,6 +1,6 @@
 //! Swarm: what a run is like, drawn from its seed.
 
-use super::random::{Purpose, Stream};
+use kit::simulator::random::{Purpose, Stream};
 
 /// How much goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

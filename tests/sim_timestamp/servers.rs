@@ -386,7 +386,7 @@ impl World {
         if wake_at.0 == u64::MAX {
             return;
         }
-        let at_ns = one.clocks.mono.when(wake_at).max(self.now_ns + 1_000);
+        let at_ns = one.clocks.mono.when(wake_at.0).max(self.now_ns + 1_000);
         if one.ticks_at.is_none_or(|ticks_at| ticks_at > at_ns) {
             one.ticks_at = Some(at_ns);
             self.news(server, at_ns - self.now_ns, news);

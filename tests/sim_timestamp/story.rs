@@ -1,7 +1,8 @@
 //! What users do and what goes wrong, as a list made before the run. The shrinker makes it shorter.
 
+use kit::simulator::random::{Purpose, Stream};
+
 use super::options::{Options, Trouble};
-use super::random::{Purpose, Stream};
 
 /// Some calls of one user, one after the other.
 #[derive(Clone, Copy, Debug)]

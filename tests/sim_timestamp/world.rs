@@ -8,18 +8,19 @@ use chronos::timestamp::Timestamp;
 use chronos::timestamp::coordinator::{Event as KeeperEvent, Nodes};
 use chronos::timestamp::oracle::Oracle;
 use chronos::timestamp::standalone::FileEvent;
+use kit::simulator::random::{Purpose, Stream};
+use kit::simulator::story::Violation;
+use kit::simulator::trace::Trace;
 
 use super::client::Client;
 use super::clocks::{Clocks, SMALL_MS, TRUE_MS};
 use super::disk::Disk;
 use super::ensemble::{Ensemble, Link, LinkId, Message, Reply, Request};
-use super::model::{Checked, MS, Model, Violation, broken};
+use super::model::{Checked, MS, Model, broken};
 use super::options::{Options, Trouble};
 use super::original::Original;
-use super::random::{Purpose, Stream};
 use super::servers::{Call, Core, Decided, Keeper, News, Server, Step};
 use super::story::{Fault, MASTER, Story};
-use super::trace::Trace;
 use super::users::{Calling, Outcome};
 
 /// Events after which a run is called endless.

@@ -1,13 +1,14 @@
 //! Somebody writes or deletes by hand what servers keep in `ZooKeeper`.
 
-use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
+use kit::children;
+use kit::children::Tied;
+use kit::runner::Story;
 use zookeeper_client::{Acls, Client, CreateMode, Error};
 
 use super::checker::Checker;
 use super::processes::{free_port, until};
-use super::runner::Story;
 use super::servers::{START, Server, Servers};
 use super::zookeeper::{block_on, shared};
 
@@ -46,9 +47,9 @@ fn now_ms() -> u64 {
 
 /// `chronos timestamp init` for a cluster of the shared `ZooKeeper`: exit code, and what it said.
 fn init(cluster: &str, more: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+    let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.args(["timestamp", "init", "--zookeeper", &shared(), "--cluster", cluster]).args(more);
-    let output = command.env_remove("CHRONOS_CONFIG").output().expect("it runs");
+    let output = command.env_remove("CHRONOS_CONFIG").output_tied().expect("it runs");
     let said = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(said).expect("text"))
 }

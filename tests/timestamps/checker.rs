@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use kit::runner::Story;
+
 use super::processes::until;
-use super::runner::Story;
 use super::thrift::{Reply, Thrift};
 
 /// Stories of the checker itself.

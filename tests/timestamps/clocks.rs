@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use kit::children::{Tied, command};
+use kit::runner::{Story, cannot_run};
+
 use super::checker::Checker;
 use super::processes::until;
-use super::runner::{Story, cannot_run};
 use super::servers::{START, Server};
 
 pub const STORIES: &[Story] =
@@ -30,9 +32,9 @@ fn a_clock_is_set_right_again() {
     set("+0");
     let file = folder.path().join("timestamp").display().to_string();
     let binary = env!("CARGO_BIN_EXE_chronos");
-    let mut init = std::process::Command::new(binary);
+    let mut init = command(binary);
     init.args(["timestamp", "init", "--file", &file]).env_remove("CHRONOS_CONFIG");
-    assert!(init.output().expect("it runs").status.success());
+    assert!(init.output_tied().expect("it runs").status.success());
     let mut server = Server::new(folder.path(), "log", &["--file", &file]);
     server.set("LD_PRELOAD", library.to_str().expect("a plain path"));
     server.set("FAKETIME_TIMESTAMP_FILE", wrong.to_str().expect("a plain path"));

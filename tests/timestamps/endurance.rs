@@ -3,9 +3,10 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use kit::random::Random;
+use kit::runner::Story;
+
 use super::checker::Checker;
-use super::processes::Draw;
-use super::runner::Story;
 use super::servers::{START, Servers};
 use super::zookeeper::shared;
 
@@ -19,12 +20,12 @@ fn three_servers_die_at_random() {
     let long = asked.map_or(SHORT_S, |text| text.parse().expect("CHRONOS_TIMESTAMPS_LONG_S"));
     let mut servers = Servers::start(3, &shared(), 1_000);
     let checker = Checker::of(&servers.addresses());
-    let mut draw = Draw::new();
+    let mut draw = Random::of_this_moment();
     println!("drawing from {draw:?}");
     let begin = Instant::now();
     let (mut killed, mut stopped, mut frozen) = (0, 0, 0);
     while begin.elapsed() < Duration::from_secs(long) {
-        let place = draw.below(3) as usize;
+        let place = draw.below(3);
         let server = &mut servers.all[place];
         if !server.runs() {
             server.spawn();
@@ -45,12 +46,12 @@ fn three_servers_die_at_random() {
                     frozen += 1;
                     server.await_role(&["starting", "backup", "master", "suspended"], START);
                     server.process().signal("STOP");
-                    sleep(Duration::from_millis(draw.below(3_000)));
+                    sleep(Duration::from_millis(draw.below(3_000) as u64));
                     server.process().signal("CONT");
                 }
             }
         }
-        sleep(Duration::from_millis(draw.below(1_500)));
+        sleep(Duration::from_millis(draw.below(1_500) as u64));
         let wrong = checker.wrong();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }

@@ -9,9 +9,10 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use kit::runner::Story;
+
 use super::checker::Checker;
 use super::processes::until;
-use super::runner::Story;
 use super::servers::{START, Servers};
 use super::zookeeper::Ensemble;
 

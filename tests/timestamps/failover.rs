@@ -3,9 +3,10 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use kit::noise;
+use kit::runner::Story;
+
 use super::checker::Checker;
-use super::noise;
-use super::runner::Story;
 use super::servers::{START, Servers};
 use super::zookeeper::{SHORT_TICK_MS, ZooKeeper, shared};
 

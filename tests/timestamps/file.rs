@@ -1,14 +1,15 @@
 //! One server and its file.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use kit::children;
+use kit::children::Tied;
+use kit::runner::Story;
 use tempfile::TempDir;
 
 use super::checker::Checker;
 use super::processes::until;
-use super::runner::Story;
 use super::servers::{START, Server};
 
 pub const STORIES: &[Story] = &[
@@ -24,8 +25,9 @@ fn folder() -> TempDir {
 
 /// Runs the binary to its end; exit code, and what it said.
 fn chronos(arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
-    let output = command.args(arguments).env_remove("CHRONOS_CONFIG").output().expect("it runs");
+    let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
+    let output =
+        command.args(arguments).env_remove("CHRONOS_CONFIG").output_tied().expect("it runs");
     let said = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(said).expect("text"))
 }
@@ -92,9 +94,9 @@ fn a_file_that_cannot_be_written() {
 
 /// A file system of 16 pages, seen by the server alone: it is gone with the process.
 fn a_full_disk() {
-    let may_mount = Command::new("unshare").args(["-m", "true"]).output();
+    let may_mount = children::command("unshare").args(["-m", "true"]).output_tied();
     if !may_mount.is_ok_and(|output| output.status.success()) {
-        super::runner::cannot_run("mounting takes the rights of root");
+        kit::runner::cannot_run("mounting takes the rights of root");
     }
     let folder = folder();
     let disk = folder.path().join("disk");

@@ -2,11 +2,12 @@
 //! their messages, in both forms of replies.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use chronos::timestamp::RANGE_MAX;
+use kit::children::{Tied, command};
+use kit::runner::{Story, cannot_run};
 
-use super::runner::{Story, cannot_run};
 use super::servers::Servers;
 use super::zookeeper::shared;
 
@@ -26,13 +27,13 @@ fn java(servers: &Servers, quorum: &str, calls: u32, range: i64) -> Output {
     if !Path::new(THRIFT).exists() {
         cannot_run(format!("there is no {THRIFT}: apt-get install -y libthrift-java"));
     }
-    if !Command::new("javac").arg("-version").output().is_ok_and(|told| told.status.success()) {
+    if !command("javac").arg("-version").output_tied().is_ok_and(|told| told.status.success()) {
         cannot_run("there is no javac: apt-get install -y default-jdk-headless");
     }
-    let mut java = Command::new("java");
+    let mut java = command("java");
     java.args(["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", CLASSES, CLIENT]);
     java.args([quorum, &servers.cluster, &calls.to_string(), &range.to_string()]);
-    java.output().expect("java runs")
+    java.output_tied().expect("java runs")
 }
 
 #[track_caller]

@@ -4,18 +4,8 @@
 //! Stories wait most of the time, so many run at one time, with the runner of the cluster's. Longer
 //! ones are asked for with `CHRONOS_TIMESTAMPS_LONG_S`: seconds of the random story.
 
-#[path = "../cluster/client.rs"]
-#[allow(dead_code, reason = "shared with stories that need more of it")]
-mod client;
-#[path = "../cluster/noise.rs"]
-mod noise;
-#[path = "../cluster/ports.rs"]
-mod ports;
-#[path = "../cluster/runner.rs"]
-#[allow(dead_code, reason = "every story here can be told where ZooKeeper is installed")]
-mod runner;
-#[path = "../cluster/until.rs"]
-mod until;
+use kit::runner::Story;
+use kit::{noise, runner};
 
 mod bounds;
 mod checker;
@@ -34,8 +24,6 @@ mod originals;
 mod outage;
 mod secure;
 mod tools;
-
-use runner::Story;
 
 /// The longest first: they decide how long all take.
 const STORIES: &[&[Story]] = &[

@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use kit::runner::Story;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::checker::Checker;
 use super::processes::{free_port, until};
-use super::runner::Story;
 use super::servers::{START, Servers};
 use super::zookeeper::{block_on, shared};
 

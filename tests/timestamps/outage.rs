@@ -3,11 +3,13 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use kit::children;
+use kit::client::request;
+use kit::noise;
+use kit::runner::Story;
+
 use super::checker::Checker;
-use super::client::request;
-use super::noise;
 use super::processes::{Process, free_port, until};
-use super::runner::Story;
 use super::servers::{START, Servers};
 use super::zookeeper::ZooKeeper;
 
@@ -85,7 +87,7 @@ fn timers_go_on_without_zookeeper() {
          \"zookeeper\"\nzookeeper_quorum = \"127.0.0.1:{nobody}\"\n"
     );
     std::fs::write(&file, text).expect("a file");
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_chronos"));
+    let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.arg("--config").arg(&file);
     let mut process = Process::start(&mut command, &folder.path().join("log"));
     let to = std::net::SocketAddr::from(([127, 0, 0, 1], clients));

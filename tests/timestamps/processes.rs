@@ -6,10 +6,12 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use super::ports;
-pub use super::until::until;
+use kit::children::{Tied, signal};
+use kit::ports;
+
+pub use kit::until::until;
 
 /// A running process.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a second handle"))
             .stderr(file)
-            .spawn()
+            .spawn_tied()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         Process { child, log: log.to_owned() }
     }
@@ -62,8 +64,8 @@ impl Process {
     /// Sends a signal by name.
     pub fn signal(&mut self, name: &str) {
         assert!(self.ended().is_none(), "it has ended:\n{}", self.logged());
-        let pid = self.pid().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill runs");
+        let pid = self.pid();
+        let sent = signal(pid, name);
         assert!(sent.success(), "kill -s {name} {pid}");
     }
 
@@ -82,23 +84,4 @@ impl Process {
 /// A port of loopback that is free.
 pub fn free_port() -> u16 {
     ports::free_port(&[Ipv4Addr::LOCALHOST.into()])
-}
-
-/// Numbers that differ from run to run; a story that depends on them says which it drew.
-#[derive(Debug)]
-pub struct Draw(u64);
-
-impl Draw {
-    pub fn new() -> Draw {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-        Draw(u64::from(std::process::id()) << 32 ^ now.as_nanos() as u64)
-    }
-
-    /// A number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        let Draw(state) = self;
-        *state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (*state >> 33) % end
-    }
 }

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use kit::runner::Story;
 use zookeeper_client::{Acl, Client, Error, Permission};
 
 use super::checker::Checker;
 use super::processes::until;
-use super::runner::Story;
 use super::servers::{START, Server};
 use super::zookeeper::{ZooKeeper, block_on};
 

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
+use kit::children;
+use kit::client::request;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::client::request;
 use super::processes::{Process, free_port, until};
 
 /// How long a server may take to start where many share two cores.
@@ -56,7 +56,7 @@ impl Server {
 
     /// Starts it.
     pub fn spawn(&mut self) {
-        let mut command = Command::new(&self.starter[0]);
+        let mut command = children::command(&self.starter[0]);
         command.args(&self.starter[1..]).args(&self.arguments);
         command.env_remove("CHRONOS_CONFIG").env_remove("CHRONOS_TIMESTAMPS_LONG_S");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

@@ -4,11 +4,13 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use chronos::timestamp::COUNTER_BITS;
+use kit::children;
+use kit::children::Tied;
+use kit::runner::Story;
 use serde_json::Value;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::processes::{Process, until};
-use super::runner::Story;
 use super::servers::{START, Server, Servers};
 use super::zookeeper::{block_on, shared};
 
@@ -22,7 +24,7 @@ pub const STORIES: &[Story] = &[
 const SESSION_MS: u64 = 1_000;
 
 fn chronos(line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chronos"));
+    let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.arg("timestamp").args(line.split_whitespace()).env_remove("CHRONOS_CONFIG");
     command.env("TZ", "UTC").stdin(Stdio::null());
     command
@@ -31,7 +33,7 @@ fn chronos(line: &str) -> Command {
 /// Standard output of a command that ends with this code.
 #[track_caller]
 fn told(code: i32, line: &str) -> String {
-    let Output { status, stdout, stderr } = chronos(line).output().expect("the binary runs");
+    let Output { status, stdout, stderr } = chronos(line).output_tied().expect("the binary runs");
     let (out, errors) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert_eq!(status.code(), Some(code), "{line}\n{out}{errors}");
     out.into_owned()

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use kit::children::command;
 use tempfile::TempDir;
 use zookeeper_client::{Acls, Client, CreateMode};
 
@@ -81,7 +81,7 @@ impl ZooKeeper {
     }
 
     fn spawn(&mut self) {
-        let mut java = Command::new("java");
+        let mut java = command("java");
         java.args(["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
         if let Some(jaas) = &self.jaas {
             java.arg(format!("-Djava.security.auth.login.config={}", jaas.display()));

@@ -126,7 +126,7 @@ pub fn terms() -> Terms {
 
 /// Looks until there is something to see, at most for [`PATIENCE`].
 pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    super::until::until(what, PATIENCE, look)
+    kit::until::until(what, PATIENCE, look)
 }
 
 /// Bytes as the examples write them.

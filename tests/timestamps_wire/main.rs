@@ -6,6 +6,4 @@ mod harness;
 mod hostile;
 mod http;
 mod requests;
-#[path = "../cluster/until.rs"]
-mod until;
 mod waiting;

@@ -1,0 +1,314 @@
+//! What was asked for and what came: every timer's due time, written by the client, and every pop,
+//! judged by the sink.
+//!
+//! Conservative on purpose: a due time is counted from the moment *before* the request is handed to
+//! the kernel, so a pop called early really is early, and lateness includes the way of the request
+//! to the node and of the callback back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hdrhistogram::Histogram;
+
+use crate::histogram::{BUCKET_NS, BUCKETS_MAX, new_histogram};
+
+/// Set in a due time when the node has acknowledged the timer: from then on its pops are owed.
+const ACKNOWLEDGED: u64 = 1 << 63;
+/// Pops of one timer that can come out of order and still be told from doubled ones.
+const SEQUENCE_WINDOW: u32 = 64;
+
+/// Shared between the client's thread and the sink's: one word per timer, each written before its
+/// request leaves.
+#[derive(Debug)]
+pub struct Ledger {
+    /// Due time of the first pop (monotonic ns), 0 if never asked for; top bit: acknowledged.
+    due: Vec<AtomicU64>,
+    /// Nanoseconds between pops of one timer.
+    period_ns: u64,
+    /// Pops that each timer owes.
+    pops_each: u32,
+    /// Lateness counts from this due time on: what warms up is checked but not measured.
+    measured_from_ns: AtomicU64,
+    /// Pops due at or after this are counted apart ("during").
+    split_ns: AtomicU64,
+    acknowledged: AtomicU64,
+    distinct: AtomicU64,
+    first_arrival_ns: AtomicU64,
+    last_arrival_ns: AtomicU64,
+}
+
+impl Ledger {
+    /// Room for `timers` timers that pop `pops_each` times, `period_ms` apart.
+    pub fn new(timers: usize, period_ms: u64, pops_each: u32) -> Ledger {
+        Ledger {
+            due: (0..timers).map(|_| AtomicU64::new(0)).collect(),
+            period_ns: period_ms * 1_000_000,
+            pops_each,
+            measured_from_ns: AtomicU64::new(0),
+            split_ns: AtomicU64::new(u64::MAX),
+            acknowledged: AtomicU64::new(0),
+            distinct: AtomicU64::new(0),
+            first_arrival_ns: AtomicU64::new(u64::MAX),
+            last_arrival_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// How many timers there is room for.
+    pub fn timers_max(&self) -> u64 {
+        self.due.len() as u64
+    }
+
+    /// Timer `number` is about to be asked for; its first pop is due at `due_ns`.
+    pub fn ask(&self, number: u64, due_ns: u64) {
+        // Release, so that a sink that sees the pop also sees this.
+        self.due[number as usize].store(due_ns, Ordering::Release);
+    }
+
+    /// The node has acknowledged timer `number`.
+    pub fn acknowledge(&self, number: u64) {
+        self.due[number as usize].fetch_or(ACKNOWLEDGED, Ordering::Release);
+        self.acknowledged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Measure lateness of pops due from here on.
+    pub fn measure_from(&self, ns: u64) {
+        self.measured_from_ns.store(ns, Ordering::Release);
+    }
+
+    /// Count pops due from here on apart.
+    pub fn split_at(&self, ns: u64) {
+        self.split_ns.store(ns, Ordering::Release);
+    }
+
+    /// Pops that acknowledged timers owe, all together.
+    pub fn owed(&self) -> u64 {
+        self.acknowledged.load(Ordering::Acquire) * u64::from(self.pops_each)
+    }
+
+    /// Distinct pops that have arrived.
+    pub fn distinct(&self) -> u64 {
+        self.distinct.load(Ordering::Acquire)
+    }
+
+    /// Monotonic time of the first and the last distinct pop, once there is one.
+    pub fn arrivals_ns(&self) -> Option<(u64, u64)> {
+        let first = self.first_arrival_ns.load(Ordering::Acquire);
+        (first != u64::MAX).then(|| (first, self.last_arrival_ns.load(Ordering::Acquire)))
+    }
+
+    /// Due time of pop `sequence` of timer `number`, if it was asked for.
+    fn due_ns(&self, number: u64, sequence: u32) -> Option<u64> {
+        let word = self.due.get(number as usize)?.load(Ordering::Acquire);
+        let first = word & !ACKNOWLEDGED;
+        let later = u64::from(sequence.checked_sub(1)?) * self.period_ns;
+        (first != 0).then_some(first + later)
+    }
+}
+
+/// What has been seen of one timer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// Highest sequence seen.
+    highest: u32,
+    /// Distinct pops seen.
+    count: u32,
+    /// Bit k: sequence `highest - k` has been seen.
+    seen: u64,
+}
+
+/// What one pop was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Fresh,
+    Misordered,
+    Doubled,
+}
+
+impl Mark {
+    fn note(&mut self, sequence: u32) -> Kind {
+        if sequence > self.highest {
+            let distance = sequence - self.highest;
+            self.seen = self.seen.checked_shl(distance).unwrap_or(0) | 1;
+            self.highest = sequence;
+            self.count += 1;
+            return Kind::Fresh;
+        }
+        let behind = self.highest - sequence;
+        let bit = 1u64.checked_shl(behind).unwrap_or(0);
+        // So far behind that it is not known: the stricter word.
+        if behind >= SEQUENCE_WINDOW || self.seen & bit != 0 {
+            return Kind::Doubled;
+        }
+        self.seen |= bit;
+        self.count += 1;
+        Kind::Misordered
+    }
+}
+
+/// The sink's side: judges each pop as it arrives. One table of 16 bytes per timer.
+#[derive(Debug)]
+pub struct Tally {
+    marks: Vec<Mark>,
+    /// Lateness of pops due before the split, in nanoseconds.
+    pub before: Histogram<u64>,
+    /// Lateness of pops due after the split, in nanoseconds.
+    pub after: Histogram<u64>,
+    /// Pops that arrived before they were due.
+    pub early: u64,
+    /// The largest earliness.
+    pub early_ns_max: u64,
+    /// Pops that had come before.
+    pub doubled: u64,
+    /// Pops that came after a later pop of their timer.
+    pub misordered: u64,
+    /// Callbacks that belong to no timer of this run.
+    pub stray: u64,
+    /// Distinct pops.
+    pub distinct: u64,
+    /// Distinct pops per bucket of time since the first.
+    pub timeline: Vec<u32>,
+}
+
+impl Tally {
+    /// An empty tally for this ledger.
+    pub fn new(ledger: &Ledger) -> Tally {
+        Tally {
+            marks: vec![Mark::default(); ledger.due.len()],
+            before: new_histogram(),
+            after: new_histogram(),
+            early: 0,
+            early_ns_max: 0,
+            doubled: 0,
+            misordered: 0,
+            stray: 0,
+            distinct: 0,
+            timeline: Vec::new(),
+        }
+    }
+
+    /// Judges a pop. `number` and `sequence` are what the callback said, if it said them.
+    pub fn pop(&mut self, ledger: &Ledger, number: Option<u64>, sequence: Option<u32>, now: u64) {
+        let known = number.zip(sequence);
+        let known = known.and_then(|(n, s)| ledger.due_ns(n, s).map(|due_ns| (n, s, due_ns)));
+        let Some((number, sequence, due_ns)) = known else {
+            self.stray += 1;
+            return;
+        };
+        match self.marks[number as usize].note(sequence) {
+            Kind::Doubled => {
+                self.doubled += 1;
+                return;
+            }
+            Kind::Misordered => self.misordered += 1,
+            Kind::Fresh => {}
+        }
+        self.distinct += 1;
+        if now < due_ns {
+            self.early += 1;
+            self.early_ns_max = self.early_ns_max.max(due_ns - now);
+        } else if due_ns >= ledger.measured_from_ns.load(Ordering::Relaxed) {
+            let during = due_ns >= ledger.split_ns.load(Ordering::Relaxed);
+            let histogram = if during { &mut self.after } else { &mut self.before };
+            histogram.saturating_record(now - due_ns);
+        }
+        let first = ledger.first_arrival_ns.fetch_min(now, Ordering::AcqRel).min(now);
+        let bucket = ((now - first) / BUCKET_NS) as usize;
+        if bucket < BUCKETS_MAX {
+            self.timeline.resize(self.timeline.len().max(bucket + 1), 0);
+            self.timeline[bucket] += 1;
+        }
+    }
+
+    /// Tells the other threads how far it is; once per turn.
+    pub fn publish(&self, ledger: &Ledger, now: u64) {
+        if ledger.distinct.swap(self.distinct, Ordering::AcqRel) != self.distinct {
+            ledger.last_arrival_ns.store(now, Ordering::Release);
+        }
+    }
+
+    /// Pops that were owed and have not come.
+    pub fn lost(&self, ledger: &Ledger) -> u64 {
+        let owed = |word: &AtomicU64| {
+            let acknowledged = word.load(Ordering::Acquire) & ACKNOWLEDGED != 0;
+            if acknowledged { ledger.pops_each } else { 0 }
+        };
+        let pairs = ledger.due.iter().zip(&self.marks);
+        pairs.map(|(word, mark)| u64::from(owed(word).saturating_sub(mark.count))).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn early_late_doubled_and_lost_are_told_apart() {
+        let ledger = Ledger::new(4, 10, 1);
+        let mut tally = Tally::new(&ledger);
+        for number in 0..3 {
+            ledger.ask(number, 100 * MS);
+            ledger.acknowledge(number);
+        }
+        tally.pop(&ledger, Some(0), Some(1), 100 * MS - 1);
+        tally.pop(&ledger, Some(1), Some(1), 103 * MS);
+        tally.pop(&ledger, Some(1), Some(1), 104 * MS);
+        tally.pop(&ledger, Some(3), Some(1), 104 * MS);
+        tally.pop(&ledger, Some(9), Some(1), 104 * MS);
+        tally.pop(&ledger, Some(1), Some(0), 104 * MS);
+        tally.pop(&ledger, Some(1), None, 104 * MS);
+        assert_eq!((tally.early, tally.early_ns_max), (1, 1));
+        assert_eq!((tally.doubled, tally.stray, tally.distinct), (1, 4, 2));
+        assert_eq!(tally.lost(&ledger), 1);
+        assert_eq!(tally.before.len(), 1);
+        assert!(tally.before.equivalent(tally.before.max(), 3 * MS));
+        assert_eq!(tally.timeline, [2]);
+    }
+
+    #[test]
+    fn repeating_timers_are_due_from_their_start() {
+        let ledger = Ledger::new(1, 10, 3);
+        let mut tally = Tally::new(&ledger);
+        ledger.ask(0, 100 * MS);
+        ledger.acknowledge(0);
+        tally.pop(&ledger, Some(0), Some(1), 105 * MS);
+        tally.pop(&ledger, Some(0), Some(3), 121 * MS);
+        tally.pop(&ledger, Some(0), Some(2), 122 * MS);
+        tally.pop(&ledger, Some(0), Some(2), 123 * MS);
+        assert_eq!((tally.misordered, tally.doubled, tally.lost(&ledger)), (1, 1, 0));
+        assert!(tally.before.equivalent(tally.before.max(), 12 * MS));
+    }
+
+    #[test]
+    fn a_timer_that_was_never_acknowledged_owes_nothing() {
+        let ledger = Ledger::new(2, 10, 1);
+        let tally = Tally::new(&ledger);
+        ledger.ask(0, MS);
+        assert_eq!((ledger.owed(), tally.lost(&ledger)), (0, 0));
+    }
+
+    #[test]
+    fn split_and_warm_up_choose_the_histogram() {
+        let ledger = Ledger::new(3, 10, 1);
+        let mut tally = Tally::new(&ledger);
+        (0..3).for_each(|number| ledger.ask(number, (number + 1) * 10 * MS));
+        ledger.measure_from(20 * MS);
+        ledger.split_at(30 * MS);
+        (0..3).for_each(|number| tally.pop(&ledger, Some(number), Some(1), 40 * MS));
+        assert_eq!((tally.before.len(), tally.after.len(), tally.distinct), (1, 1, 3));
+    }
+
+    #[test]
+    fn marks_agree_with_a_set_of_all_sequences() {
+        let mut random = crate::random::Random::new(5);
+        let mut mark = Mark::default();
+        let mut set = std::collections::BTreeSet::new();
+        for _ in 0..10_000 {
+            let highest: u32 = set.last().copied().unwrap_or(0);
+            let sequence = (highest + 4).saturating_sub((random.next() % 60) as u32).max(1);
+            let kind = mark.note(sequence);
+            assert_eq!(kind == Kind::Doubled, !set.insert(sequence), "{sequence}");
+            assert_eq!(mark.count as usize, set.len());
+        }
+    }
+}

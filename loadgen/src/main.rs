@@ -1,0 +1,156 @@
+//! `chronos-loadgen`: load, a callback sink and a reference for timer services, on the same ring as
+//! the node.
+//!
+//! client/ sends requests and matches answers; creator and sessions say what to send; sink judges
+//! pops by the ledger; scenario/ puts them together; report, html and chart tell what came out;
+//! ratio compares node and reference; cluster/ starts whole clusters and measures them; timestamps/
+//! asks for timestamps.
+
+#![forbid(unsafe_code)]
+
+mod arrival;
+mod chart;
+mod child;
+mod client;
+mod clock;
+mod cluster;
+mod command;
+mod creator;
+mod flags;
+mod frames;
+mod histogram;
+mod html;
+mod ledger;
+mod machine;
+mod progress;
+mod random;
+mod ratio;
+mod recorder;
+mod reference;
+mod report;
+mod request;
+mod scenario;
+mod server;
+mod server_cpu;
+mod sessions;
+mod sink;
+mod timestamps;
+mod workload;
+
+use std::io::Read;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use command::Job;
+use flags::{ReferenceFlags, ScenarioFlags, SinkFlags};
+use scenario::kind::Scenario;
+
+/// Steady allocation time; the same as in the node.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let matches = command::command().get_matches();
+    let job = command::job(&matches).unwrap_or_else(|error| error.exit());
+    match run(job) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("chronos-loadgen: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the job; false if its outcome is not what it must be.
+fn run(job: Job) -> Result<bool> {
+    match job {
+        Job::Scenario(scenario, flags) => run_scenario(scenario, &flags),
+        Job::Sink(flags) => run_sink(&flags).map(|()| true),
+        Job::Reference(flags) => run_reference(&flags).map(|()| true),
+        Job::Ratio(flags) => {
+            let report = ratio::run(&flags)?;
+            if flags.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.text());
+            }
+            Ok(true)
+        }
+        Job::Timestamps(flags) => {
+            match timestamps::run(&flags)? {
+                Some(report) if flags.json => {
+                    println!("{}", serde_json::to_string_pretty(&report)?);
+                }
+                Some(report) => print!("{}", report.text()),
+                None => {}
+            }
+            Ok(true)
+        }
+        Job::Cluster(flags) => {
+            let report = cluster::run(&flags)?;
+            if flags.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.text());
+            }
+            Ok(report.passed)
+        }
+    }
+}
+
+fn run_scenario(scenario: Scenario, flags: &ScenarioFlags) -> Result<bool> {
+    let report = scenario.run(flags)?;
+    if flags.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    if let Some(path) = &flags.html {
+        let written = std::fs::write(path, html::page(&report));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(report.passed)
+}
+
+fn run_sink(flags: &SinkFlags) -> Result<()> {
+    chronos::ring::raise_open_files_limit();
+    let sink = sink::Sink::new(flags.sink_mode, None);
+    let counter = sink.counter();
+    let sink = sink.start(flags.sink_listen, flags.sink_core)?;
+    println!("callback sink at http://{}/, answers: {}", sink.address, flags.sink_mode);
+    let mut seen = 0;
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = counter.load(Ordering::Relaxed);
+        if now != seen {
+            println!("{} callbacks, {} in the last second", report::grouped(now), now - seen);
+        }
+        seen = now;
+    }
+}
+
+fn run_reference(flags: &ReferenceFlags) -> Result<()> {
+    chronos::ring::raise_open_files_limit();
+    let stop = Arc::new(AtomicBool::new(false));
+    if flags.until_stdin_ends {
+        std::thread::spawn(move || {
+            // Whoever started us holds the other end: it ends when they do.
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            std::process::exit(0);
+        });
+    }
+    match (flags.listen, flags.call_back) {
+        (Some(listen), _) => {
+            let ready = |address| println!("reference at http://{address}/");
+            server::run(listen, flags.core, reference::Reference, &stop, ready)?;
+            Ok(())
+        }
+        (None, Some(sink)) => reference::call_back(sink, flags.connections, flags.core),
+        (None, None) => unreachable!("clap asks for one of both"),
+    }
+}

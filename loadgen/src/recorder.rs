@@ -1,0 +1,203 @@
+//! What the client learns about its requests: latencies, throughput over time, errors by kind.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+
+use crate::histogram::{BUCKET_NS, BUCKETS_MAX, new_histogram};
+
+/// What a request does; each kind has its own histogram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// DELETE.
+    Delete,
+}
+
+impl Operation {
+    /// All of them, in the order of their histograms.
+    pub const ALL: [Operation; 3] = [Operation::Create, Operation::Update, Operation::Delete];
+
+    /// The word for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Create => "create",
+            Operation::Update => "update",
+            Operation::Delete => "delete",
+        }
+    }
+}
+
+/// Why a request has no good answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Failure {
+    /// An answer with another status than 200.
+    Status(u16),
+    /// The connection was refused.
+    Refused,
+    /// The connection broke with requests in flight.
+    Reset,
+    /// The server closed the connection with requests in flight.
+    Closed,
+    /// No answer in time.
+    Timeout,
+    /// An answer that cannot be read, or that no request asked for.
+    Malformed,
+    /// Intended within the measured time but never sent, because the server was too slow (open
+    /// loop).
+    Unsent,
+}
+
+impl Failure {
+    /// The key for reports: `status 503`, `refused`…
+    pub fn name(self) -> String {
+        match self {
+            Failure::Status(code) => format!("status {code}"),
+            other => format!("{other:?}").to_lowercase(),
+        }
+    }
+}
+
+/// One request in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Flight {
+    /// When it was meant to be sent (monotonic ns): latency counts from here.
+    pub intended_ns: u64,
+    /// When it was handed to the ring.
+    pub sent_ns: u64,
+    /// What it does.
+    pub operation: Operation,
+    /// The workload's own number for it.
+    pub tag: u64,
+}
+
+/// Counts and histograms of one run.
+#[derive(Debug)]
+pub struct Recorder {
+    /// Start of the measured time.
+    pub from_ns: u64,
+    /// End of the measured time.
+    pub to_ns: u64,
+    /// Requests intended from here on are also recorded in [`Recorder::after_split`].
+    pub split_ns: u64,
+    /// Open loop: a request belongs to the measured time by its intention; closed loop: by its
+    /// answer.
+    pub open_loop: bool,
+    /// Latency of all good answers, in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// The same by operation, in the order of [`Operation::ALL`].
+    pub by_operation: [Histogram<u64>; 3],
+    /// The same after the split.
+    pub after_split: Histogram<u64>,
+    /// Good answers that arrived in the measured time.
+    pub answered: u64,
+    /// Good answers in all, warm-up and drain included.
+    pub answered_in_all: u64,
+    /// Good answers per bucket of measured time.
+    pub timeline: Vec<u32>,
+    /// Failures in the whole run.
+    pub failures: BTreeMap<Failure, u64>,
+}
+
+impl Recorder {
+    /// An empty recorder; nothing is measured until `from_ns` and `to_ns` are set.
+    pub fn new(open_loop: bool, split_ns: Option<u64>) -> Recorder {
+        Recorder {
+            from_ns: u64::MAX,
+            to_ns: u64::MAX,
+            split_ns: split_ns.unwrap_or(u64::MAX),
+            open_loop,
+            latency: new_histogram(),
+            by_operation: [new_histogram(), new_histogram(), new_histogram()],
+            after_split: new_histogram(),
+            answered: 0,
+            answered_in_all: 0,
+            timeline: Vec::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+
+    /// A good answer to `flight` arrived.
+    pub fn answered(&mut self, flight: &Flight, now_ns: u64) {
+        self.answered_in_all += 1;
+        let arrived_inside = (self.from_ns..self.to_ns).contains(&now_ns);
+        if arrived_inside {
+            self.answered += 1;
+            let bucket = ((now_ns - self.from_ns) / BUCKET_NS) as usize;
+            if bucket < BUCKETS_MAX {
+                if bucket >= self.timeline.len() {
+                    self.timeline.resize(bucket + 1, 0);
+                }
+                self.timeline[bucket] += 1;
+            }
+        }
+        let intended_inside = (self.from_ns..self.to_ns).contains(&flight.intended_ns);
+        if if self.open_loop { intended_inside } else { arrived_inside } {
+            self.record(flight, now_ns);
+        }
+    }
+
+    /// A request failed. In an open loop one that was never answered still counts with the time it
+    /// waited.
+    pub fn failed(&mut self, failure: Failure, flight: &Flight, now_ns: u64) {
+        *self.failures.entry(failure).or_default() += 1;
+        let unanswered = matches!(failure, Failure::Timeout | Failure::Unsent);
+        let inside = (self.from_ns..self.to_ns).contains(&flight.intended_ns);
+        if unanswered && self.open_loop && inside {
+            self.record(flight, now_ns);
+        }
+    }
+
+    /// A failure that belongs to no request.
+    pub fn failed_without_request(&mut self, failure: Failure) {
+        *self.failures.entry(failure).or_default() += 1;
+    }
+
+    fn record(&mut self, flight: &Flight, now_ns: u64) {
+        let latency_ns = now_ns.saturating_sub(flight.intended_ns);
+        self.latency.saturating_record(latency_ns);
+        self.by_operation[flight.operation as usize].saturating_record(latency_ns);
+        if flight.intended_ns >= self.split_ns {
+            self.after_split.saturating_record(latency_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flight(intended_ns: u64) -> Flight {
+        Flight { intended_ns, sent_ns: intended_ns, operation: Operation::Update, tag: 0 }
+    }
+
+    #[test]
+    fn open_loop_counts_by_intention_and_keeps_the_unanswered() {
+        let mut recorder = Recorder::new(true, Some(160));
+        (recorder.from_ns, recorder.to_ns) = (100, 200);
+        recorder.answered(&flight(99), 150);
+        recorder.answered(&flight(100), 250);
+        recorder.answered(&flight(199), 199);
+        recorder.failed(Failure::Unsent, &flight(150), 1150);
+        recorder.failed(Failure::Status(503), &flight(150), 150);
+        assert_eq!((recorder.answered, recorder.answered_in_all), (2, 3));
+        assert_eq!((recorder.latency.len(), recorder.latency.max()), (3, 1000));
+        assert_eq!(recorder.by_operation[Operation::Update as usize].len(), 3);
+        assert_eq!(recorder.after_split.len(), 1);
+        assert_eq!(recorder.timeline, [2]);
+        let names: Vec<String> = recorder.failures.keys().map(|failure| failure.name()).collect();
+        assert_eq!(names, ["status 503", "unsent"]);
+    }
+
+    #[test]
+    fn closed_loop_counts_by_arrival() {
+        let mut recorder = Recorder::new(false, None);
+        (recorder.from_ns, recorder.to_ns) = (100, 200);
+        recorder.answered(&flight(90), 110);
+        recorder.answered(&flight(190), 210);
+        assert_eq!((recorder.latency.len(), recorder.latency.max()), (1, 20));
+    }
+}

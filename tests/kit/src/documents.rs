@@ -1,0 +1,114 @@
+//! The documents as a reader meets them: where they are, and the commands that they tell the reader
+//! to type.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Every document that is held against the programs.
+pub const DOCUMENTS: [&str; 10] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "docs/api.md",
+    "docs/guarantees.md",
+    "docs/metrics.md",
+    "docs/operations.md",
+    "docs/panics.md",
+    "docs/performance.md",
+    "docs/testing.md",
+    "docs/timestamps.md",
+];
+
+/// The programs of the project, as commands name them.
+const PROGRAMS: [&str; 2] = ["chronos", "chronos-loadgen"];
+
+/// A program with the binary that was built for the suite.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// As commands name it.
+    pub name: &'static str,
+    /// The path of the binary.
+    pub binary: &'static str,
+}
+
+/// The root of the repository.
+pub fn root() -> &'static Path {
+    let kit = Path::new(env!("CARGO_MANIFEST_DIR"));
+    kit.ancestors().nth(2).expect("the kit lies in tests/kit")
+}
+
+/// The text of a file of the repository.
+pub fn read(name: &str) -> String {
+    let path = root().join(name);
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Fails with the findings, if there are any.
+pub fn expect_none(findings: &[String]) {
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+}
+
+/// Lines of blocks of code that call a program of ours, with its continuation lines.
+pub fn commands(document: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in document.lines() {
+        let code = line.strip_prefix("    ").map(|line| line.trim_start_matches("$ ").trim());
+        let Some(code) = code.or(goes_on.then_some(line.trim())) else { continue };
+        if goes_on {
+            let last = found.last_mut().expect("a command that goes on");
+            last.push(' ');
+            last.push_str(code.trim_end_matches('\\'));
+        } else if code.split_whitespace().any(|word| program_of(word).is_some()) {
+            found.push(code.trim_end_matches('\\').to_owned());
+        } else {
+            continue;
+        }
+        goes_on = code.ends_with('\\');
+    }
+    found
+}
+
+/// Flags that commands give to `program`, and that its help does not name.
+pub fn unknown_flags(name: &str, document: &str, program: Program) -> Vec<String> {
+    let mut findings = Vec::new();
+    for command in commands(document) {
+        let command = command.split(" # ").next().unwrap_or_default().trim();
+        let words: Vec<&str> = command.split_whitespace().collect();
+        // Of `taskset -c 0 chronos --x` and `cargo run -- demo` the last program and what follows.
+        let at = words.iter().rposition(|word| program_of(word).is_some());
+        let at = at.expect("a command names a program");
+        if program_of(words[at]) != Some(program.name) {
+            continue;
+        }
+        let after = &words[at + 1..];
+        // Of `chronos cluster join NODE` the words that are commands.
+        let mut known = 0;
+        let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+        while after.get(known).is_some_and(|word| is_word(word))
+            && help(program, &after[..=known]).is_some()
+        {
+            known += 1;
+        }
+        let help = help(program, &after[..known]).expect("every program has help");
+        let flags = after.iter().filter(|word| word.starts_with("--"));
+        for flag in flags.map(|word| word.split('=').next().unwrap_or_default()) {
+            let is_known = help.split(|c: char| c.is_whitespace() || c == ',').any(|w| w == flag);
+            if !is_known {
+                findings.push(format!("{name}: `{command}`: no {flag}"));
+            }
+        }
+    }
+    findings
+}
+
+/// The program that a word of a command names.
+fn program_of(word: &str) -> Option<&'static str> {
+    let last = word.rsplit('/').next();
+    PROGRAMS.into_iter().find(|name| last == Some(*name))
+}
+
+fn help(program: Program, subcommands: &[&str]) -> Option<String> {
+    let output = Command::new(program.binary).args(subcommands).arg("--help").env_clear().output();
+    let output = output.expect("the program runs");
+    output.status.success().then(|| String::from_utf8(output.stdout).expect("UTF-8"))
+}

@@ -1,0 +1,33 @@
+//! A monotonic clock with a base and a drift of its own.
+
+use super::random::Stream;
+
+/// It shows another time than the world's, and goes faster or slower.
+#[derive(Clone, Copy, Debug)]
+pub struct MonoClock {
+    base_ns: u64,
+    ppm: i64,
+}
+
+impl MonoClock {
+    /// One that begins anywhere.
+    pub fn draw(draw: &mut Stream, ppm: i64) -> MonoClock {
+        MonoClock { base_ns: draw.range(1, 1 << 50), ppm }
+    }
+
+    /// The nanoseconds that it shows at a time of the world.
+    pub fn at(&self, world_ns: u64) -> u64 {
+        let drift_ns = i128::from(world_ns) * i128::from(self.ppm) / 1_000_000;
+        (i128::from(self.base_ns) + i128::from(world_ns) + drift_ns) as u64
+    }
+
+    /// The first time of the world at which it shows at least this.
+    pub fn when(&self, mono_ns: u64) -> u64 {
+        let since = i128::from(mono_ns.saturating_sub(self.base_ns));
+        let mut world_ns = (since * 1_000_000 / (1_000_000 + i128::from(self.ppm))) as u64;
+        while self.at(world_ns) < mono_ns {
+            world_ns += 1;
+        }
+        world_ns
+    }
+}

@@ -1,0 +1,57 @@
+//! The bugs that a simulator must find, and the replay of one seed with or without one of them.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::seeds::number;
+use super::shrink::{explain, judge, judge_seed};
+use super::story::Simulator;
+
+/// Seeds within which every planted bug is to be found.
+const PLANTED_SEEDS_MAX: u64 = 1_000;
+
+/// Replays the seed in `CHRONOS_SIM_SEED`, with the bug in `CHRONOS_SIM_BUG`, if any.
+pub fn replay<S: Simulator>() {
+    let Some(seed) = number("CHRONOS_SIM_SEED") else { return };
+    let bug = std::env::var("CHRONOS_SIM_BUG").ok();
+    S::plant(bug.and_then(|name| S::bug(&name)));
+    let result = judge_seed::<S>(seed);
+    if let Err(failure) = result {
+        panic!("seed {seed}: {}", explain::<S>(seed, &failure));
+    }
+}
+
+/// Fails unless every bug is found; two at a time.
+pub fn find_all<S: Simulator>(bugs: &[S::Bug]) {
+    let next = AtomicUsize::new(0);
+    let search = || {
+        let mut missed = Vec::new();
+        while let Some(&bug) = bugs.get(next.fetch_add(1, Relaxed)) {
+            match find::<S>(bug) {
+                Some(found) => eprintln!("{found}"),
+                None => missed.push(bug),
+            }
+        }
+        missed
+    };
+    let missed: Vec<S::Bug> = std::thread::scope(|scope| {
+        let threads = [scope.spawn(search), scope.spawn(search)];
+        threads.into_iter().flat_map(|thread| thread.join().expect("it catches panics")).collect()
+    });
+    assert!(missed.is_empty(), "planted and not found: {missed:?}");
+}
+
+/// The first good seed that finds a bug, which is switched on for this thread alone.
+fn find<S: Simulator>(bug: S::Bug) -> Option<String> {
+    (0..PLANTED_SEEDS_MAX).find_map(|seed| {
+        let story = S::draw(S::options(seed));
+        S::plant(Some(bug));
+        let found = judge::<S>(&story).err();
+        S::plant(None);
+        let failure = found?;
+        // A seed that fails without the bug proves nothing.
+        judge::<S>(&story).is_ok().then(|| {
+            let by = format!("{}: {}", failure.by, failure.what);
+            format!("{:<30} after {:>4} seeds  {by:.120}", format!("{bug:?}"), seed + 1)
+        })
+    })
+}

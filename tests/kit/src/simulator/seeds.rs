@@ -1,0 +1,81 @@
+//! Walks over seeds, as the environment asks for them.
+
+use std::time::{Duration, Instant};
+
+use super::shrink::{explain, judge_seed};
+use super::story::{Report, Simulator};
+
+/// Failed seeds after which a walk ends.
+const FAILED_MAX: usize = 5;
+
+/// A number from the environment.
+pub fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// What came of a walk, its reports apart.
+#[derive(Debug)]
+pub struct Walk {
+    began: Instant,
+    ran: u64,
+    virtual_ns: u64,
+    /// Seeds that failed, and by what.
+    failed: Vec<(u64, String)>,
+}
+
+impl Walk {
+    /// Runs `usual` seeds from 0 on, or `CHRONOS_SIM_SEEDS`, or as many as `CHRONOS_SIM_MINUTES`
+    /// allow, from `CHRONOS_SIM_FIRST` on; those alone that are wanted. Each good one is reported,
+    /// each that fails is explained at once.
+    pub fn run<S: Simulator>(
+        usual: u64,
+        is_wanted: impl Fn(&S::Options) -> bool,
+        mut report: impl FnMut(S::Report),
+    ) -> Walk {
+        let mut walk = Walk { began: Instant::now(), ran: 0, virtual_ns: 0, failed: Vec::new() };
+        let minutes = number("CHRONOS_SIM_MINUTES");
+        let seeds = number("CHRONOS_SIM_SEEDS").unwrap_or(minutes.map_or(usual, |_| u64::MAX));
+        let until = minutes.map(|minutes| walk.began + Duration::from_secs(60 * minutes));
+        let first = number("CHRONOS_SIM_FIRST").unwrap_or(0);
+        for seed in first..first.saturating_add(seeds) {
+            let is_late = until.is_some_and(|until| Instant::now() >= until);
+            if is_late || walk.failed.len() >= FAILED_MAX {
+                break;
+            }
+            if !is_wanted(&S::options(seed)) {
+                continue;
+            }
+            walk.ran += 1;
+            match judge_seed::<S>(seed) {
+                Ok(good) => {
+                    walk.virtual_ns += good.virtual_ns();
+                    report(good);
+                }
+                Err(failure) => {
+                    eprintln!("seed {seed}: {}", explain::<S>(seed, &failure));
+                    walk.failed.push((seed, failure.by));
+                }
+            }
+        }
+        walk
+    }
+
+    /// Prints how far it went, and the sums of its reports; fails if a seed failed.
+    pub fn end(self, sums: &str) {
+        let real = self.began.elapsed().as_secs_f64();
+        let virtual_s = self.virtual_ns as f64 / 1e9;
+        let (ran, speed) = (self.ran, virtual_s / real);
+        eprintln!("{ran} seeds: {virtual_s:.0} s in {real:.1} s ({speed:.0} x), {sums}");
+        assert!(self.failed.is_empty(), "seeds that fail: {:?}", self.failed);
+    }
+}
+
+/// Fails unless each of so many seeds gives the same events whenever it is run.
+pub fn give_one_trace<S: Simulator>(seeds: u64) {
+    for seed in 0..seeds {
+        let first = judge_seed::<S>(seed).expect("a good seed");
+        let second = judge_seed::<S>(seed).expect("a good seed");
+        assert_eq!(first.trace().hash(), second.trace().hash(), "seed {seed}");
+        assert!(first.trace().events() > 0);
+    }
+}
