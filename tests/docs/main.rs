@@ -1,6 +1,6 @@
 //! The documents against the program: links, names of files, configuration keys and their defaults,
-//! flags, reasons of errors, examples of timers. What a document says and the program does not is
-//! found here.
+//! flags, reasons of errors, examples of timers, length of lines. What a document says and the
+//! program does not is found here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,18 +11,7 @@ use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 
-const DOCUMENTS: [&str; 10] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "docs/api.md",
-    "docs/guarantees.md",
-    "docs/metrics.md",
-    "docs/operations.md",
-    "docs/panics.md",
-    "docs/performance.md",
-    "docs/testing.md",
-    "docs/timestamps.md",
-];
+mod lines;
 
 fn read(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
@@ -37,18 +26,36 @@ fn expect_none(findings: &[String]) {
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
 }
 
-/// All Rust sources below a folder.
-fn sources_below(folder: &Path) -> String {
-    let mut all = String::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("a file").path();
-        if path.is_dir() {
-            all.push_str(&sources_below(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            all.push_str(&std::fs::read_to_string(&path).expect("UTF-8"));
+/// Names of all files at or below a place, each from the root of the project, in order.
+fn files_below(place: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(place);
+    if path.is_file() {
+        return vec![place.to_owned()];
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&path).unwrap_or_else(|error| panic!("{place}: {error}")) {
+        let name = entry.expect("an entry").file_name().into_string().expect("plain");
+        if name != "target" {
+            found.extend(files_below(&format!("{place}/{name}")));
         }
     }
-    all
+    found.sort();
+    found
+}
+
+/// All documents of the project.
+fn documents() -> Vec<String> {
+    let places = ["README.md", "ARCHITECTURE.md", "docs", "tuning"];
+    let files = places.iter().flat_map(|place| files_below(place));
+    let found: Vec<String> = files.filter(|name| name.ends_with(".md")).collect();
+    assert!(found.len() > 10, "{found:?}");
+    found
+}
+
+/// All Rust sources below a folder.
+fn sources_below(folder: &str) -> String {
+    let files = files_below(folder).into_iter().filter(|name| name.ends_with(".rs"));
+    files.map(|name| read(&name)).collect()
 }
 
 /// Texts between backticks, outside blocks of code.
@@ -211,7 +218,7 @@ fn unsaid_reasons(document: &str, sources: &str) -> Vec<String> {
 fn answering_sources() -> String {
     let mut all = String::new();
     for room in ["wire", "timer", "shard", "node"] {
-        all += &sources_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(room));
+        all += &sources_below(&format!("src/{room}"));
     }
     let mut parts = all.split("\\\n");
     let mut joined = parts.next().unwrap_or_default().to_owned();
@@ -248,8 +255,8 @@ fn accept(example: &str) -> Result<(), String> {
 
 #[test]
 fn references_lead_somewhere() {
-    for name in DOCUMENTS {
-        expect_none(&dead_references(name, &read(name)));
+    for name in documents() {
+        expect_none(&dead_references(&name, &read(&name)));
     }
     assert_eq!(
         dead_references("docs/a.md", "[x](gone.md) [y](metrics.md#a) `src/gone.rs`").len(),
@@ -261,8 +268,7 @@ fn references_lead_somewhere() {
 /// Tests, stories and planted bugs that a table of docs/testing.md names and nobody has.
 #[test]
 fn tests_in_the_documents_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let sources = sources_below(&root.join("src")) + &sources_below(&root.join("tests"));
+    let sources = sources_below("src") + &sources_below("tests");
     let document = read("docs/testing.md");
     let rows: String = document.lines().filter(|line| line.starts_with("| ")).collect();
     let is_name = |word: &String| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -279,9 +285,9 @@ fn tests_in_the_documents_exist() {
 #[test]
 fn keys_and_defaults_are_those_of_the_program() {
     let reference = read("tuning/reference.toml");
-    for name in DOCUMENTS {
-        expect_none(&unknown_keys(name, &read(name)));
-        expect_none(&wrong_defaults(&read(name), &reference));
+    for name in documents() {
+        expect_none(&unknown_keys(&name, &read(&name)));
+        expect_none(&wrong_defaults(&read(&name), &reference));
     }
     assert_eq!(unknown_keys("a", "`limits.timer_max` `limits.timers_max` `log.rs`").len(), 1);
     assert_eq!(wrong_defaults("| `limits.idle_timeout_ms` | 20 001 | x |", &reference).len(), 1);
@@ -296,9 +302,9 @@ fn keys_and_defaults_are_those_of_the_program() {
 #[test]
 fn commands_use_flags_that_exist() {
     let mut count = 0;
-    for name in DOCUMENTS {
-        expect_none(&unknown_flags(name, &read(name)));
-        count += commands(&read(name)).len();
+    for name in documents() {
+        expect_none(&unknown_flags(&name, &read(&name)));
+        count += commands(&read(&name)).len();
     }
     assert!(count > 10, "{count} commands are found");
     assert_eq!(unknown_flags("a", "    chronos --port 1\n").len(), 1);
