@@ -1,6 +1,6 @@
 //! The documents against the program: links, names of files, configuration keys and their defaults,
-//! flags, reasons of errors, examples of timers, length of lines. What a document says and the
-//! program does not is found here.
+//! flags, reasons of errors, examples of timers, citations of the contract, length of lines. What a
+//! document says and the program does not is found here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,6 +11,7 @@ use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 
+mod citations;
 mod lines;
 
 fn read(name: &str) -> String {
