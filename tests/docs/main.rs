@@ -68,7 +68,21 @@ fn quoted(document: &str) -> Vec<String> {
     found
 }
 
-/// Targets of links that stay in the project and name nothing there; paths in backticks likewise.
+/// The word by which a link leads to a heading: letters in lower case, digits and hyphens; blanks
+/// are hyphens.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// Whether a document has a heading that a link names behind its `#`.
+fn has_heading(document: &str, wanted: &str) -> bool {
+    document.lines().any(|line| line.starts_with('#') && anchor(line) == wanted)
+}
+
+/// Targets of links that stay in the project and name nothing there, no file or no heading; paths in
+/// backticks likewise.
 fn dead_references(name: &str, document: &str) -> Vec<String> {
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let mut findings = Vec::new();
@@ -79,6 +93,15 @@ fn dead_references(name: &str, document: &str) -> Vec<String> {
         let path = folder.join(file);
         if !is_outside && !exists(path.to_str().expect("plain")) {
             findings.push(format!("{name}: link to {target}"));
+        }
+        let Some((file, heading)) = target.split_once('#') else { continue };
+        let path = path.to_str().expect("plain");
+        let page = match file {
+            "" => Some(document.to_owned()),
+            _ => (!is_outside && file.ends_with(".md") && exists(path)).then(|| read(path)),
+        };
+        if page.is_some_and(|page| !has_heading(&page, heading)) {
+            findings.push(format!("{name}: no heading for the link to {target}"));
         }
     }
     for text in quoted(document) {
@@ -260,10 +283,12 @@ fn references_lead_somewhere() {
         expect_none(&dead_references(&name, &read(&name)));
     }
     assert_eq!(
-        dead_references("docs/a.md", "[x](gone.md) [y](metrics.md#a) `src/gone.rs`").len(),
+        dead_references("docs/a.md", "[x](gone.md) [y](metrics.md#alarms-first) `src/gone.rs`")
+            .len(),
         2
     );
     assert_eq!(dead_references("a.md", "[x](https://a/b) `src/lib.rs` `src/<room>`").len(), 0);
+    assert_eq!(dead_references("a.md", "# A, b\n[x](#a-b) [y](#b) [z](docs/api.md#a)").len(), 2);
 }
 
 /// Tests, stories and planted bugs that a table of docs/testing.md names and nobody has.
