@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Steady allocation time when many cores allocate at once (architecture section 6).
+/// Steady allocation time when many cores allocate at once.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,5 +1,5 @@
 //! A node in place of one of the original service: its flags, INI files, pid file, daemon and
-//! signals (compat section 2), as an existing deployment uses them.
+//! signals (docs/compat/timer-service.md §2), as an existing deployment uses them.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};

@@ -101,8 +101,9 @@ impl NodeInstance {
     }
 }
 
-/// A node's hash as placement uses it (compat section 3): MurmurHash3_x86_32 of its name with seed
-/// 0, made unique within its cluster. Names a node in replica lists, in memory and on the wire.
+/// A node's hash as placement uses it (docs/compat/timer-service.md §3): MurmurHash3_x86_32 of its
+/// name with seed 0, made unique within its cluster. Names a node in replica lists, in memory and
+/// on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct NodeHash(pub u32);
 

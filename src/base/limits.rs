@@ -6,7 +6,7 @@
 pub const SHARDS_MAX: u16 = 256;
 /// Replicas that a timer can ask for.
 pub const REPLICATION_FACTOR_MAX: u32 = 16;
-/// Replicas of a timer that does not say (seeds/002).
+/// Replicas of a timer that does not say (docs/compat/timer-service.md §1.2).
 pub const REPLICATION_FACTOR_DEFAULT: u32 = 2;
 /// Longest interval and longest repeat-for: 100 years of 366 days, in milliseconds.
 pub const INTERVAL_MS_MAX: u64 = 100 * 366 * 24 * 3600 * 1000;
@@ -27,7 +27,7 @@ pub const HEADERS_MAX: usize = 64;
 /// Bytes of a chunk-size line, extensions included, and of all trailers together.
 pub const CHUNK_LINE_BYTES_MAX: usize = 256;
 
-/// Shortest life of a tombstone (seeds/002: "one more interval of time"; compat section 4: 10 s).
+/// Shortest life of a tombstone (docs/compat/timer-service.md §4).
 pub const TOMBSTONE_MS_MIN: u64 = 10_000;
 /// How far ids may run ahead of the wall clock under a burst, in milliseconds.
 pub const CLOCK_LEAD_MS_MAX: u64 = 1_000;
@@ -38,7 +38,7 @@ pub const HOSTS_PER_CORE_MAX: u32 = 65_000;
 pub const SITES_PER_TIMER_MAX: usize = 8;
 /// Peers (members of the site past and present, and other sites) that a process can know.
 pub const PEERS_MAX: usize = 128;
-/// Later start of each further rank (seeds/002: 2 seconds).
+/// Later start of each further rank (docs/compat/timer-service.md §4).
 pub const RANK_DELAY_MS: u64 = 2_000;
 
 /// The limits an operator can set (configuration section `[limits]`), with their defaults.
@@ -105,8 +105,8 @@ impl Default for Limits {
 /// How callbacks are made (configuration section `[callbacks]`), with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallbackLimits {
-    /// Whole time of one attempt: name resolution, connect, request, status line (seeds/002: 2
-    /// seconds).
+    /// Whole time of one attempt: name resolution, connect, request, status line
+    /// (docs/compat/timer-service.md §1.3: 2 seconds).
     pub timeout_ms: u64,
     /// Connections (each carries one request at a time) per callback host and core.
     pub connections_per_host_max: u32,
@@ -160,8 +160,8 @@ pub struct ClusterLimits {
     /// How much longer a tombstone stays while a node that is to hold the timer cannot be reached:
     /// it may come back with a copy of what was deleted.
     pub tombstone_hold_ms: u64,
-    /// Whether surviving ranks move up for a dead one (architecture section 7). Off: ranks are as
-    /// in the seeds.
+    /// Whether surviving ranks move up for a dead one. Off: ranks are as in
+    /// docs/compat/timer-service.md §8.
     pub promotion: bool,
     /// How far apart two wall clocks may be. A node takes no writes whose clock is further from
     /// that of most members; and no clock learns a version that is further ahead of it.
@@ -173,8 +173,8 @@ pub struct ClusterLimits {
     pub link_window_bytes: u64,
     /// Client writes of one core that wait for replicas; above it 503.
     pub writes_waiting_max: u32,
-    /// Whether a write is acknowledged after all replicas believed alive have it (architecture
-    /// section 7), or as soon as the first one has.
+    /// Whether a write is acknowledged after all replicas believed alive have it, or as soon as the
+    /// first one has.
     pub acknowledge: Acknowledge,
 }
 

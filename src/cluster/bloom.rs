@@ -1,5 +1,4 @@
-//! The bloom filter in a timer's id: which nodes hold it (seeds/000 "Elastic Scaling", compat
-//! section 3).
+//! The bloom filter in a timer's id: which nodes hold it (docs/compat/timer-service.md §3).
 
 use super::murmur3::x86_128;
 

@@ -1,5 +1,5 @@
 //! MurmurHash3 (Austin Appleby, public domain algorithm), the variants that original nodes hash
-//! with (compat section 3).
+//! with (docs/compat/timer-service.md §3).
 
 /// MurmurHash3_x86_32.
 pub fn x86_32(bytes: &[u8], seed: u32) -> u32 {

@@ -1,5 +1,5 @@
-//! Rendezvous hashing over the nodes of one cluster (compat section 3): which of them hold a timer,
-//! in the order of their ranks.
+//! Rendezvous hashing over the nodes of one cluster (docs/compat/timer-service.md §3): which of
+//! them hold a timer, in the order of their ranks.
 //!
 //! Called for every timer that is written, so it never allocates.
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::cluster::murmur3::x86_32;
 
-    /// The rule of compat section 3, word for word.
+    /// The rule of docs/compat/timer-service.md §3, word for word.
     fn by_the_book(seeds: &[u32], id: u64, factor: usize) -> Vec<u32> {
         let mut results = BTreeMap::new();
         for (position, seed) in seeds.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The members of a site as one node sees them, and where they put timers (compat section 3).
+//! The members of a site as one node sees them, and where they put timers
+//! (docs/compat/timer-service.md §3).
 //!
 //! A view never changes: a new configuration makes a new one that knows the peers of the former
 //! under the same numbers.
@@ -13,11 +14,11 @@ use crate::base::limits::{PEERS_MAX, SITES_PER_TIMER_MAX};
 use crate::base::ranked::{Replicas, Sites};
 use crate::wire::callback_uri::is_authority;
 
-/// The site of a node that names none (compat section 2).
+/// The site of a node that names none (docs/compat/timer-service.md §2).
 pub const LOCAL_SITE_DEFAULT: &str = "site1";
 
-/// What the configuration says (compat section 2, `[cluster]` and `[sites]`). Without any list the
-/// cluster is `localhost` alone.
+/// What the configuration says (docs/compat/timer-service.md §2, `[cluster]` and `[sites]`).
+/// Without any list the cluster is `localhost` alone.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Membership {
     /// This node, exactly as every member writes it.

@@ -1,5 +1,6 @@
-//! What a view must keep: the four properties of seeds/001's hashing over random clusters, numbers
-//! that stay, filters that hide nobody, configurations that are refused with a remedy.
+//! What a view must keep: the four properties of docs/compat/timer-service.md §9 over random
+//! clusters, numbers that stay, filters that hide nobody, configurations that are refused with a
+//! remedy.
 
 use proptest::prelude::*;
 
@@ -220,7 +221,7 @@ fn facts_of_an_original_node() {
     let view = build(&members(&nodes));
     assert_eq!(view.own_hash(), NodeHash(x86_32(b"127.0.0.1", 0)));
     assert_eq!(view.local_site(), site_hash(LOCAL_SITE_DEFAULT));
-    // The message of compat section 5, sent by an original node of that cluster.
+    // The message of docs/compat/timer-service.md §5.1, sent by an original node of that cluster.
     let id = TimerId(0x0004_d9f5_4810_0000);
     let placed = view.place(id, 2, view.new_nodes());
     let placed: Vec<&str> = placed

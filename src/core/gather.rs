@@ -1,5 +1,5 @@
 //! Answers that several cores give together: pages of timers for nodes that ask which ones they are
-//! to hold, and notes of timers that they have taken over (seeds/001 "active method").
+//! to hold, and notes of timers that they have taken over (docs/compat/timer-service.md §9.3).
 //!
 //! Where an asking node is in its round is known to one core of this node, whichever core it is
 //! connected with: an original counts its `time-from` from the moment at which *it* has read the
@@ -209,7 +209,7 @@ fn cut(whole: PagePart, known: Option<PagePlace>, count: usize) -> PagePart {
     PagePart { timers, has_more }
 }
 
-/// The page as a document (compat section 5).
+/// The page as a document (docs/compat/timer-service.md §5.2).
 fn written(now: Now, view: &View, page: &PagePart) -> Internal {
     let mut body = Vec::new();
     let mut writer = ResyncWriter::begin(&mut body);

@@ -1,5 +1,5 @@
-//! What other nodes ask over the clients' port (seeds/002 "Internal API", compat section 5): who
-//! may, and what it means.
+//! What other nodes ask over the clients' port (docs/compat/timer-service.md §5): who may, and what
+//! it means.
 
 use std::mem::MaybeUninit;
 
@@ -41,7 +41,8 @@ impl PageHead {
         Self { query: query.into(), range: range_of(head) }
     }
 
-    /// What is asked for, or the status and reason to refuse it with (seeds/002 "Response (GET)").
+    /// What is asked for, or the status and reason to refuse it with (docs/compat/timer-service.md
+    /// §5.2).
     pub fn read(&self, view: &View) -> Result<PageAsked, (u16, String)> {
         let query = parse_query(&self.query).map_err(|error| (400, error.to_string()))?;
         let count = match self.range {

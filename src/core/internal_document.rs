@@ -1,5 +1,5 @@
-//! A copy of a timer in the terms of the internal HTTP API (compat section 5): told to an original
-//! node or another site, and read by one that asks for a page.
+//! A copy of a timer in the terms of the internal HTTP API (docs/compat/timer-service.md §5.1):
+//! told to an original node or another site, and read by one that asks for a page.
 
 use crate::base::ids::NodeHash;
 use crate::base::time::Now;

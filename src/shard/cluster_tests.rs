@@ -5,7 +5,7 @@ use super::harness_tests::{Cluster, FROM, START_MS, content, definition};
 use crate::base::ids::TimerId;
 use crate::cluster::detector::Liveness;
 
-/// Seeds/000 "Examples"; A returns at `returns_at`.
+/// The story of A, B and C (docs/compat/timer-service.md §8); A returns at `returns_at`.
 fn story(promotion: bool, returns_at: u64) -> Vec<(u64, char, u64)> {
     let mut cluster = Cluster::new(3, promotion);
     let id = cluster.create(0, (20, 120), 3);

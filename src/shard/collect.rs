@@ -1,5 +1,5 @@
-//! Pages of timers for nodes that ask which ones they are to hold (seeds/001 "active method"), and
-//! the timers that such nodes have taken over.
+//! Pages of timers for nodes that ask which ones they are to hold (docs/compat/timer-service.md
+//! §5.2), and the timers that such nodes have taken over.
 //!
 //! A page is in the order of the next pops, but the wheel knows no order among a million timers. So
 //! a shard goes through its records in portions and keeps the earliest of those that the node is to
@@ -273,9 +273,9 @@ impl Shard {
         Some(CollectedTimer { place, former, copy: bytes.into() })
     }
 
-    /// Nodes have taken timers over: each, and with it those of higher ranks (seeds/001). A timer
-    /// that is not to be here any more is forgotten when all nodes that are to hold it have it;
-    /// tombstones stay.
+    /// Nodes have taken timers over: each, and with it those of higher ranks
+    /// (docs/compat/timer-service.md §9.3). A timer that is not to be here any more is forgotten
+    /// when all nodes that are to hold it have it; tombstones stay.
     pub(super) fn forget_references(&mut self, now: Now, references: &[Reference]) -> Answer {
         for reference in references {
             self.forget_reference(now.mono.tick_floor(), reference);

@@ -41,7 +41,7 @@ pub enum Request<'a> {
     /// another site. Its start is in ms of this node's monotonic clock. Answered `Done` when it is
     /// merged, whether it was news or not.
     Merge(TimerCopy<'a>),
-    /// A part of a page of timers that a node is to hold (seeds/001 "active method").
+    /// A part of a page of timers that a node is to hold (docs/compat/timer-service.md §5.2).
     Collect(PageAsk),
     /// Timers that a node has taken over, `DELETE /timers/references`; of this shard alone.
     Forget(&'a [Reference]),

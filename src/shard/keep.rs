@@ -342,8 +342,8 @@ impl Shard {
     }
 }
 
-/// Whether a timer pops at all. One that does not is accepted and not stored (seeds/002, "never
-/// fire").
+/// Whether a timer pops at all. One that does not is accepted and not stored
+/// (docs/compat/timer-service.md §1.4).
 pub(super) fn fires(definition: &Definition<'_>) -> bool {
     definition.repeat_for_ms >= definition.interval_ms
 }

@@ -1,5 +1,5 @@
-//! What peers tell: every copy and every standing is merged by one rule (architecture section 4):
-//! the higher (version, sequence) wins, and at the same key the ranks that act are united.
+//! What peers tell: every copy and every standing is merged by one rule: the higher (version,
+//! sequence) wins, and at the same key the ranks that act are united.
 
 use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
@@ -19,8 +19,7 @@ use super::record::{Record, State};
 use super::{FULL_MS, Shard};
 
 /// Starts of a node that sends no versions that differ by less may be one start: such a node sends
-/// how long ago it was, and every message adds its delay (compat section 4, "nearly the same
-/// start").
+/// how long ago it was, and every message adds its delay (docs/compat/timer-service.md §4).
 const SAME_START_MS: u64 = 500;
 /// Starts of one write, told over several connections, differ by less: by as much as a message may
 /// have waited on its way, see `node::inbounds::STALE`.

@@ -246,7 +246,7 @@ impl Shard {
         let lacking = self.ranks_of(&list, self.reconcile.lacking_of(record.id)) & !own;
         let carried = self.carried_actives(&former, &list) & !lacking | own;
         // Without promotion ranks wait by their place in the list, so new holders must act at once,
-        // as in the seeds: the old ones have moved back.
+        // as in an original: the old ones have moved back.
         let is_by_rank = !self.config.cluster.promotion && list != former.replicas;
         placement.actives = match carried & !dead {
             carried if carried == 0 || is_by_rank => list.all_ranks() & !dead,

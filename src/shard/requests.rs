@@ -89,7 +89,7 @@ impl Shard {
         WallMs(mono_ms + self.wall_ahead_ms)
     }
 
-    /// A PUT on an id not held creates it (seeds/002, note under "Response").
+    /// A PUT on an id not held creates it (docs/compat/timer-service.md §1.2).
     fn update(
         &mut self,
         now: Now,
@@ -232,7 +232,7 @@ impl Shard {
     }
 
     /// Who holds a timer that may have been held before: also all that may know it from then
-    /// (seeds/000 "Elastic Scaling").
+    /// (docs/compat/timer-service.md §9.1).
     pub(super) fn plan_known(&self, target: Target, factor: u8, held: Option<&Record>) -> Plan {
         self.plan_known_without(target, factor, held, PeerSet::EMPTY)
     }

@@ -1,5 +1,5 @@
-//! How much each statistics tag counts on this shard (seeds/002 "Statistics"): the sum of its
-//! counts over the live timers of which this node is the first to pop.
+//! How much each statistics tag counts on this shard (docs/compat/timer-service.md §10): the sum of
+//! its counts over the live timers of which this node is the first to pop.
 //!
 //! Who calls: whoever changes a record. A live timer with tags is *held* in the group of its
 //! placement; it enters when it begins to live here, leaves with the same tags when that ends

@@ -1,5 +1,4 @@
-//! The timer wheel: three doubled levels, the next coarse slot drained a little per tick
-//! (architecture section 5).
+//! The timer wheel: three doubled levels, the next coarse slot drained a little per tick.
 //!
 //! A bucket of level 0 holds one tick, one of level 1 a *window* of g0 ticks, one of level 2 a
 //! window of g0 x g1. Each level is twice as long as one bucket of the level above: it covers the

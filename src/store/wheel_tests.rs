@@ -252,8 +252,8 @@ fn load_of(timers: u32, horizon_ms: u64, ticks: u64) -> Load {
     load
 }
 
-/// The counted promise of architecture section 5: beyond what it pops, a tick touches at most twice
-/// what an average tick does, and one per level for rounding up.
+/// The counted promise of the wheel: beyond what it pops, a tick touches at most twice what an
+/// average tick does, and one per level for rounding up.
 #[test]
 fn no_tick_moves_more_than_twice_the_average() {
     let (hour_ms, timers, ticks) = (3_600_000, 1_000_000, 60_000);

@@ -1,5 +1,5 @@
-//! From a request's document to a timer: the meaning of its members (compat section 1, last
-//! column).
+//! From a request's document to a timer: the meaning of its members (docs/compat/timer-service.md
+//! §1.4, the column *here*).
 
 use super::definition::{Definition, encode_content};
 use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX};
@@ -105,9 +105,9 @@ pub struct Told<'a> {
     pub body: Option<CopyBody<'a>>,
 }
 
-/// Checks the document of a node (compat section 5) and encodes its content into `content` (cleared
-/// first). An empty URI means a tombstone. A client has the answer 200 for this timer: limits are
-/// those of what nodes can tell each other, not those for clients.
+/// Checks the document of a node (docs/compat/timer-service.md §5.1) and encodes its content into
+/// `content` (cleared first). An empty URI means a tombstone. A client has the answer 200 for this
+/// timer: limits are those of what nodes can tell each other, not those for clients.
 pub fn admit_told<'a>(
     document: &TimerDocument<'a>,
     content: &'a mut Vec<u8>,
@@ -131,8 +131,8 @@ pub fn admit_told<'a>(
 }
 
 /// When a timer that a node tells of started, on this node's monotonic clock: from the delta, or,
-/// where that is absent, from the wall clock modulo 2^32 ms (compat section 4). Never before the
-/// true start, as far as that was told.
+/// where that is absent, from the wall clock modulo 2^32 ms (docs/compat/timer-service.md §4).
+/// Never before the true start, as far as that was told.
 pub fn start_of(part: &InternalPart<'_>, now: Now) -> Tick {
     let age_ms = |start_wall_ms: u32| {
         let age_ms = (now.wall.0 as u32).wrapping_sub(start_wall_ms);

@@ -1,5 +1,5 @@
-//! When a timer pops, how often, and how long its tombstone stays (compat section 4). 64-bit
-//! milliseconds throughout: no wrap and no maximum below
+//! When a timer pops, how often, and how long its tombstone stays (docs/compat/timer-service.md
+//! §4). 64-bit milliseconds throughout: no wrap and no maximum below
 //! [`INTERVAL_MS_MAX`](crate::base::limits::INTERVAL_MS_MAX).
 
 use crate::base::limits::TOMBSTONE_MS_MIN;
@@ -48,7 +48,8 @@ impl Schedule {
     }
 }
 
-/// How long a tombstone stays: one interval (seeds/002), at least 10 s, at most `max_ms`.
+/// How long a tombstone stays: one interval (docs/compat/timer-service.md §4), at least 10 s, at
+/// most `max_ms`.
 pub fn tombstone_ms(interval_ms: u64, max_ms: u64) -> u64 {
     interval_ms.max(TOMBSTONE_MS_MIN).min(max_ms.max(TOMBSTONE_MS_MIN))
 }

@@ -1,4 +1,4 @@
-//! Versions and the one merge rule (architecture section 4).
+//! Versions and the one merge rule.
 //!
 //! Every client write gets a version from a hybrid logical clock: never below the wall clock's
 //! millisecond, always above every version seen before, distinct between nodes. A state is keyed by
@@ -32,9 +32,9 @@ impl Version {
         WallMs(self.0 >> (COUNTER_BITS + NodeInstance::BITS))
     }
 
-    /// The version of a write of a node that sends none (compat section 4): the least one of the
-    /// wall millisecond of its start, which that node tells alike to all. A clock never gives out
-    /// such a version.
+    /// The version of a write of a node that sends none (docs/compat/timer-service.md §4): the
+    /// least one of the wall millisecond of its start, which that node tells alike to all. A clock
+    /// never gives out such a version.
     pub const fn of_start(wall: WallMs) -> Self {
         Self(wall.0 << (COUNTER_BITS + NodeInstance::BITS))
     }

@@ -1,5 +1,5 @@
-//! One of several servers, of which `ZooKeeper` makes one the master (layout and formats: seed 004
-//! and its implementation, Xiaomi chronos).
+//! One of several servers, of which `ZooKeeper` makes one the master
+//! (layout and formats: docs/compat/timestamp-service.md §3 and §4).
 //!
 //! The one driver of this state machine has a `ZooKeeper` session and does what is asked, one
 //! [`Ask`] at a time. A master writes its bound again and again: each write is a transaction that

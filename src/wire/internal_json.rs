@@ -1,11 +1,11 @@
-//! The JSON documents in which nodes tell each other timers over the internal HTTP API (seeds/002
-//! "Internal API", compat sections 4 and 5): an original node, another site, or one of ours through
+//! The JSON documents in which nodes tell each other timers over the internal HTTP API
+//! (docs/compat/timer-service.md §4 and §5): an original node, another site, or one of ours through
 //! that API.
 //!
 //! They are the documents of clients with more members. One parser takes both: what a client sends
 //! is read as `timer_json` reads it, at its cost; only a document that names replicas or sites is
-//! read again, from the tape, by the rules of nodes, which are laxer (compat section 1: what an
-//! original node would have dropped is dropped, and counted).
+//! read again, from the tape, by the rules of nodes, which are laxer (docs/compat/timer-service.md
+//! §1.4: what an original node would have dropped is dropped, and counted).
 //!
 //! Ours write three members more, which an original ignores: `chronos-version` and
 //! `chronos-actives` in `reliability`, and in `timing`, where a time is no whole number of seconds,
@@ -229,7 +229,7 @@ fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<Timing, DocumentError> {
 }
 
 /// URI and opaque data, empty where they are missing: a tombstone has an empty callback section
-/// (seeds/002) or empty members.
+/// (docs/compat/timer-service.md §4) or empty members.
 fn read_callback<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), DocumentError> {
     const URI: &str = "callback.http.uri";
     const OPAQUE: &str = "callback.http.opaque";
@@ -395,7 +395,7 @@ pub struct InternalCallback<'a> {
     pub opaque: &'a str,
 }
 
-/// Appends the document, members in the order of compat section 5.
+/// Appends the document, members in the order of docs/compat/timer-service.md §5.1.
 ///
 /// An original reads whole seconds only. Where there are others, the interval is rounded up and
 /// repeat-for is as many of these as there are pops, so that it pops as often, if later; ours read

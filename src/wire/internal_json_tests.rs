@@ -9,7 +9,7 @@ use crate::base::limits::INTERVAL_MS_MAX;
 use crate::base::time::WallMs;
 use crate::wire::peer_message::{SEQUENCE_MAX, START_MS_MAX};
 
-/// Compat section 5, on one line as it is on the wire.
+/// The message of docs/compat/timer-service.md §5.1, on one line as it is on the wire.
 const WATCHED: &str = concat!(
     r#"{"timing":{"start-time":4200796160,"start-time-delta":-4004,"sequence-number":1,"#,
     r#""interval":2,"repeat-for":4},"#,
@@ -311,7 +311,7 @@ fn what_is_refused_of_a_node() {
 
 #[test]
 fn an_answer_to_a_resynchronisation() {
-    // Compat section 5 with its `Timer` written out.
+    // The page of docs/compat/timer-service.md §5.2 with its `Timer` written out.
     let begins = r#"{"Timers":[{"TimerID":809146204028928,"OldReplicas":["127.0.0.1"],"Timer":"#;
     let expected = format!("{begins}{WATCHED}}}]}}");
     let mut out = Vec::new();
@@ -416,11 +416,11 @@ fn references() {
 #[test]
 fn queries() {
     let watched = "node-for-replicas=127.0.0.1&cluster-view-id=292733975804248076";
-    let query = parse_query(watched).expect("compat section 5");
+    let query = parse_query(watched).expect("as an original asks");
     let view_id = 292_733_975_804_248_076;
     assert_eq!(query, ResyncQuery { node: "127.0.0.1".into(), view_id, time_from_ms: None });
     let with_time = format!("{watched}&time-from=3590000");
-    let query = parse_query(&with_time).expect("compat section 5");
+    let query = parse_query(&with_time).expect("as an original asks");
     assert_eq!(query.time_from_ms, Some(3_590_000));
     let mut out = Vec::new();
     write_target(&query, &mut out);

@@ -1,6 +1,6 @@
-//! What nodes ask and answer when an original takes part in resynchronisation (seeds/002
-//! "Resynchronization requests", compat section 5): `GET /timers?node-for-replicas=...`, its
-//! answer, and the body of `DELETE /timers/references`.
+//! What nodes ask and answer when an original takes part in resynchronisation
+//! (docs/compat/timer-service.md §5.2 and §5.3): `GET /timers?node-for-replicas=...`, its answer,
+//! and the body of `DELETE /timers/references`.
 //!
 //! Where documents and original differ, the original counts: the key of the answer is `Timers`
 //! (`timers` is read as well), `time-from` is milliseconds from now.

@@ -1,4 +1,4 @@
-//! The byte examples are from runs of the original server (compat, section 10).
+//! The byte examples are from runs of the original server (docs/compat/timestamp-service.md §10).
 
 use proptest::prelude::*;
 

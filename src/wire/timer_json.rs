@@ -1,4 +1,4 @@
-//! The JSON document of a timer (seeds/002, compat section 5), as clients write it. Types and
+//! The JSON document of a timer (docs/compat/timer-service.md §1.2), as clients write it. Types and
 //! presence are checked here; whether a value makes sense (a negative interval, a factor of 17) is
 //! not this file's business.
 
@@ -62,11 +62,11 @@ pub struct TimerDocument<'a> {
 
 /// Parses a timer document in place (`body` is used as scratch: escapes are resolved in it).
 ///
-/// Unknown members are ignored, among them those that only nodes send (compat section 5). A member
-/// that is read and comes twice is an error: two parsers may disagree about which one counts.
-/// `callback` holds `http` and nothing else. A number above 2^64 without point or exponent, or one
-/// beyond the range of `f64`, is not valid here. One limit of simd-json: the exponent of a number
-/// is taken modulo 2^32, so `1e4294967296` reads as 1.
+/// Unknown members are ignored, among them those that only nodes send (docs/compat/timer-service.md
+/// §5.1). A member that is read and comes twice is an error: two parsers may disagree about which
+/// one counts. `callback` holds `http` and nothing else. A number above 2^64 without point or
+/// exponent, or one beyond the range of `f64`, is not valid here. One limit of simd-json: the
+/// exponent of a number is taken modulo 2^32, so `1e4294967296` reads as 1.
 ///
 /// Cost: one pass over the body and one over its tokens; no allocation once `scratch` has grown to
 /// the usual size. While a body of n bytes is parsed, up to 54 n bytes are held, when it consists
@@ -120,7 +120,7 @@ fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<(f64, Option<f64>), Docume
     Ok((interval, repeat_for))
 }
 
-/// Exactly one mechanism, `http` (compat section 1).
+/// Exactly one mechanism, `http` (docs/compat/timer-service.md §1.2).
 fn read_callback<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), DocumentError> {
     let mut http = None;
     let mut has_other = false;

@@ -1,5 +1,5 @@
-//! The contract that clients see: compat section 1, its last column, row by row, as far as one node
-//! shows it.
+//! The contract that clients see: docs/compat/timer-service.md §1.4, the column *here*, row by row,
+//! as far as one node shows it.
 
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ fn create_answers_with_both_locations() {
     for path in ["/timers", "/timers/", "/timers?a=b", "/timers/?x"] {
         let answer = node.request("POST", path, &far_document());
         let (_, factor, filter) = identity(&answer);
-        assert_eq!(factor, "2", "the default of seeds/002");
+        assert_eq!(factor, "2", "the default factor");
         assert_ne!(filter, "0000000000000000");
     }
 }

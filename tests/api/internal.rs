@@ -1,5 +1,5 @@
-//! The internal API as an original node uses it: its bytes, from its address (compat sections 4 and
-//! 5). The other member of these clusters does not run.
+//! The internal API as an original node uses it: its bytes, from its address
+//! (docs/compat/timer-service.md §4 and §5). The other member of these clusters does not run.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant, SystemTime};
@@ -10,7 +10,8 @@ use socket2::{Domain, Socket, Type};
 use super::harness::{Answer, Client, Node, document, far_document, request_text, until};
 use super::sink::Sink;
 
-/// This node and another; names, and with them lists and view, are those of compat section 5.
+/// This node and another; names, and with them lists and view, are those of
+/// docs/compat/timer-service.md §5.1.
 const TWO: &str = "[cluster]\nlocalhost = \"127.0.0.1\"\nnodes = [\"127.0.0.1\", \"127.0.0.9\"]\n";
 const TWO_VIEW: &str = "5030520784871784460";
 /// This node leaves.
@@ -34,7 +35,8 @@ fn put(id: u64, timing: &str, uri: &str, replicas: &str) -> String {
     )
 }
 
-/// The list of timers 1, 2, 7, 8, 10 and 12, as compat section 3 computes it: a pop changes nothing.
+/// The list of timers 1, 2, 7, 8, 10 and 12, as docs/compat/timer-service.md §3 computes it: a pop
+/// changes nothing.
 const OURS_FIRST: &str = "[\"127.0.0.1\",\"127.0.0.9\"]";
 const OURS_SECOND: &str = "[\"127.0.0.9\",\"127.0.0.1\"]";
 

@@ -1,5 +1,5 @@
-//! The story of seeds/000 ("Examples"), with real processes: A dies, B and C split, the split
-//! heals, A returns empty.
+//! The story of A, B and C (docs/compat/timer-service.md §8), with real processes: A dies, B and C
+//! split, the split heals, A returns empty.
 
 use std::thread;
 use std::time::{Duration, Instant};

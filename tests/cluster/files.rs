@@ -1,4 +1,5 @@
-//! The files of an existing deployment (compat section 2), as its scripts write them.
+//! The files of an existing deployment (docs/compat/timer-service.md §2), as its scripts write
+//! them.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! A node that behaves as an original one does on the wire (compat sections 3 to 5): takes PUTs,
-//! serves pages of timers, knows no Upgrade and no DELETE of references. Everything it is asked is
-//! kept, to be compared with what an original would understand. What it sends is, member by member
-//! and header by header, what a real one sent to a listener in its place (commit 507bf4c).
+//! A node that behaves as an original one does on the wire (docs/compat/timer-service.md §3 to §5):
+//! takes PUTs, serves pages of timers, knows no Upgrade and no DELETE of references. Everything it
+//! is asked is kept, to be compared with what an original would understand. What it sends is,
+//! member by member and header by header, what a real one sent to a listener in its place (commit
+//! 507bf4c).
 
 use std::collections::VecDeque;
 use std::io::{Read, Result, Write};
@@ -80,7 +81,8 @@ impl Original {
         Original { address, kept }
     }
 
-    /// What a GET of timers is to be answered with: entries as in compat section 5.
+    /// What a GET of timers is to be answered with: entries as in docs/compat/timer-service.md
+    /// §5.2.
     pub fn serve_timers(&self, timers: Vec<Value>) {
         self.kept.0.lock().expect("nobody panics with it").timers = timers.into();
     }

@@ -1,5 +1,5 @@
-//! Who holds a timer, computed a second time from compat section 3, apart from the program's own
-//! code.
+//! Who holds a timer, computed a second time from docs/compat/timer-service.md §3, apart from the
+//! program's own code.
 
 /// MurmurHash3_x86_32.
 fn murmur3(bytes: &[u8], seed: u32) -> u32 {

@@ -23,8 +23,8 @@ pub const STORIES: &[Story] = &[
 /// takes some milliseconds for a hundred timers.
 const STEP: Duration = Duration::from_millis(1_500);
 
-/// The three steps of seeds/001 ("active method"), as a script does them: `stay` and `join` end up
-/// as the cluster, `leave` are stopped.
+/// The three steps of docs/compat/timer-service.md §9.2, as a script does them: `stay` and `join`
+/// end up as the cluster, `leave` are stopped.
 fn scale(cluster: &mut Cluster, stay: &[usize], join: &[usize], leave: &[usize]) {
     let roles = Roles::staying(stay).with_joining(join).with_leaving(leave);
     cluster.start_with(join, &roles);

@@ -190,8 +190,8 @@ fn dechunk(
 }
 
 /// Timer documents: values in range, the same ones from a scratch used before and from the document
-/// written anew, and acceptance as a general JSON parser and the list of members in compat section
-/// 5 say. Admission holds its promises.
+/// written anew, and acceptance as a general JSON parser and the list of members in
+/// docs/compat/timer-service.md §5 say. Admission holds its promises.
 pub fn timer_json(data: &[u8]) -> bool {
     let mut scratch = JsonScratch::default();
     let mut body = data.to_vec();
@@ -257,7 +257,7 @@ fn is_close(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Whether compat section 5 makes a timer of a JSON value.
+/// Whether docs/compat/timer-service.md §5 makes a timer of a JSON value.
 fn is_timer(value: &Value) -> bool {
     let optional = |parent: &Value, name: &str, is_right: fn(&Value) -> bool| {
         parent.get(name).is_none_or(is_right)

@@ -21,7 +21,7 @@ pub fn broken<T>(invariant: &'static str, what: String) -> Result<T, Violation> 
 }
 
 pub const MS: u64 = 1_000_000;
-/// Delay of each further rank (seeds/002).
+/// Delay of each further rank (docs/compat/timer-service.md §4).
 pub const RANK_NS: u64 = 2_000 * MS;
 /// Within this time nodes that can talk have told each other something.
 pub const TALK_NS: u64 = 300 * MS;

@@ -1,5 +1,5 @@
-//! Operators: nodes join and leave by the procedure of the original (seeds/001), files reach the
-//! nodes at slightly different times.
+//! Operators: nodes join and leave by the procedure of the original (docs/compat/timer-service.md
+//! §9.2), files reach the nodes at slightly different times.
 
 use std::sync::Arc;
 

@@ -104,7 +104,7 @@ impl World {
         // Some clients' addresses lead to the second process, too.
         let at_node = if name.is_multiple_of(3) { self.twin_of(at_node) } else { at_node };
         let (id, factor, filter) = known;
-        // A PUT cannot change the factor of the id it names (compat section 1).
+        // A PUT cannot change the factor of the id it names (docs/compat/timer-service.md §1.4).
         let wish = wish.map(|wish| Wish { factor: factor.unwrap_or(wish.factor), ..wish });
         let ask = Ask { name, id, factor, filter, wish, is_read };
         self.trace.add(

@@ -1,5 +1,5 @@
-//! The story of seeds/000 ("Examples"), second for second: A dies, B and C split, the split heals,
-//! A returns empty.
+//! The story of A, B and C (docs/compat/timer-service.md §8), second for second: A dies, B and C
+//! split, the split heals, A returns empty.
 
 use chronos::base::ids::TimerId;
 use chronos::base::limits::{Acknowledge, CallbackLimits, ClusterLimits};
@@ -101,7 +101,7 @@ fn play(promotion: bool, shards: u16, heals_s: u64) -> Vec<(char, u64)> {
 }
 
 #[test]
-fn the_story_of_the_seeds_comes_out_to_the_second_without_promotion() {
+fn the_story_of_a_b_and_c_comes_out_to_the_second_without_promotion() {
     let told = [('A', 20), ('B', 42), ('B', 62), ('C', 64), ('B', 82), ('B', 102), ('A', 120)];
     for shards in [1, 2] {
         assert_eq!(play(false, shards, 70), told, "{shards} shards");

@@ -18,7 +18,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// How often it pops (compat section 4).
+    /// How often it pops (docs/compat/timer-service.md §4).
     pub fn pops(&self) -> u64 {
         self.repeat_for_ms.checked_div(self.interval_ms).unwrap_or(1)
     }

@@ -1,6 +1,6 @@
-//! `chronos cluster join`, `leave` and `resync`: the steps of seeds/001 ("active method"), over the
-//! admin APIs. Everything it knows it asks for anew, so that it can be stopped at any time and run
-//! again.
+//! `chronos cluster join`, `leave` and `resync`: the steps of docs/compat/timer-service.md §9.2,
+//! over the admin APIs. Everything it knows it asks for anew, so that it can be stopped at any time
+//! and run again.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;

@@ -1,9 +1,9 @@
 //! What `chronos cluster join` and `leave` are to do, from what the members say of themselves.
 //! Pure: asks nobody and changes nothing.
 //!
-//! A procedure brings every member from *before* over *during* to *after* (seeds/001, "active
-//! method"). Members that are between two neighbouring ones show that it was interrupted: it goes
-//! on. All else that they disagree about is left to people.
+//! A procedure brings every member from *before* over *during* to *after*
+//! (docs/compat/timer-service.md §9.2). Members that are between two neighbouring ones show that it
+//! was interrupted: it goes on. All else that they disagree about is left to people.
 
 use std::collections::BTreeSet;
 

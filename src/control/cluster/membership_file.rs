@@ -12,7 +12,7 @@ use crate::control::config::error::CONFIG_BYTES_MAX;
 
 /// The keys of the three lists in `[cluster]` of a TOML file.
 const TOML_KEYS: [&str; 3] = ["nodes", "joining", "leaving"];
-/// The same in the file of an original node (compat section 2).
+/// The same in the file of an original node (docs/compat/timer-service.md §2).
 const INI_KEYS: [&str; 3] = ["node", "joining", "leaving"];
 const SECTION: &str = "cluster";
 

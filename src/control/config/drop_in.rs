@@ -1,6 +1,6 @@
-//! The INI files of an existing deployment of the original service (compat section 2): what each
-//! of their keys means among ours, and the defaults that hold with them. Keys of ours that they
-//! have no word for are taken under our names, in any of the files.
+//! The INI files of an existing deployment of the original service (docs/compat/timer-service.md
+//! §2): what each of their keys means among ours, and the defaults that hold with them. Keys of
+//! ours that they have no word for are taken under our names, in any of the files.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -240,7 +240,7 @@ impl Found {
     }
 }
 
-/// Our level for one of the original (0 errors to 5 debug, compat section 2).
+/// Our level for one of the original (0 errors to 5 debug, docs/compat/timer-service.md §2).
 fn level_of(text: &str) -> Option<&'static str> {
     match text {
         "0" => Some("error"),

@@ -11,7 +11,7 @@ use super::load::{Loaded, Sources, load};
 use super::secret_file;
 use crate::control::cluster::membership_file::MembershipFile;
 
-/// Files of an existing deployment, where no flag names others (compat section 2).
+/// Files of an existing deployment, where no flag names others (docs/compat/timer-service.md §2).
 pub const LOCAL_FILE: &str = "/etc/chronos/chronos.conf";
 const CLUSTER_FILE: &str = "/etc/chronos/chronos_cluster.conf";
 const SHARED_FILE: &str = "/etc/chronos/chronos_shared.conf";

@@ -1,6 +1,6 @@
-//! INI files as the original service reads them (compat section 2): `[section]`, `key = value`,
-//! `#` starts a comment anywhere in a line, a repeated key is a list. Knows no key by name and
-//! touches no file.
+//! INI files as the original service reads them (docs/compat/timer-service.md §2): `[section]`,
+//! `key = value`, `#` starts a comment anywhere in a line, a repeated key is a list. Knows no key
+//! by name and touches no file.
 
 /// One setting of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! What a node does with a timer that it reads from another one, so that at every instant one node
-//! acts at each level (seeds/001 "active method"). Pure.
+//! acts at each level (docs/compat/timer-service.md §9.3). Pure.
 
 /// What is to be done with a timer. Names as the members write them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Reads timers from original nodes: at the start, on SIGUSR1, and when one of them is heard again
-//! (seeds/001 "active method", seeds/002 "Resynchronization requests"). Between two of ours frames
-//! do this; an original only answers.
+//! (docs/compat/timer-service.md §9.3 and §5.2). Between two of ours frames do this; an original
+//! only answers.
 //!
 //! One node is read at a time, page by page. What is read is given to the cores, and only what they
 //! hold is told to others as taken over. A round ends, whatever the other node answers: each page

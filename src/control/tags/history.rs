@@ -1,6 +1,7 @@
 //! What became of one number over time: time-weighted mean and variance, low and high water mark
-//! over the last 5 s, the current 5 minutes and the previous 5 minutes (seeds/002 "Statistics").
-//! Pure: time is an argument, in milliseconds of a clock that never goes back.
+//! over the last 5 s, the current 5 minutes and the previous 5 minutes
+//! (docs/compat/timer-service.md §10). Pure: time is an argument, in milliseconds of a clock that
+//! never goes back.
 //!
 //! The last 5 s slide in steps of a tenth of a second: 49 whole tenths and the current one. The 5
 //! minutes begin at whole multiples of 5 minutes.

@@ -1,5 +1,5 @@
-//! Statistics tags of the node: what its cores tell, summed, with its past (seeds/002
-//! "Statistics"). Pure: time is an argument.
+//! Statistics tags of the node: what its cores tell, summed, with its past
+//! (docs/compat/timer-service.md §10). Pure: time is an argument.
 //!
 //! Never more than `tags_max` tags have figures of their own; what is beyond, here or already on a
 //! core, is in those of the *overflow*. When all entries are taken, a new tag gets that of a tag

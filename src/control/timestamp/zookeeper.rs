@@ -1,6 +1,7 @@
 //! Sessions of `ZooKeeper` and what is asked of them by those who may be master; tools only look
-//! (`cli/timestamp/directory.rs`). Layout and bytes are those of the original (seed 004, Xiaomi
-//! chronos), so that servers, clients and tools of both kinds read each other.
+//! (`cli/timestamp/directory.rs`). Layout and bytes are those of the original
+//! (docs/compat/timestamp-service.md §3), so that servers, clients and tools of both kinds read
+//! each other.
 //!
 //! What the library does, as far as it matters here: one task per session writes requests in the
 //! order in which they were made. While it is not connected, requests wait and are sent after it is

@@ -1,10 +1,10 @@
 //! The talk to an original node or another site over one connection: the internal HTTP API, one
 //! request at a time. Bytes only: the messages are kept by a [`Link`], the socket is the driver's.
 //!
-//! Only whole copies can be told (`PUT /timers/<id>-<factor>`, compat section 5); between them
-//! `GET /ping` keeps the connection and the belief that the node lives. Another site is asked
-//! first, and with every ping, who its members are ([`super::site_members`]): one that refuses
-//! this node is not talked to.
+//! Only whole copies can be told (`PUT /timers/<id>-<factor>`, docs/compat/timer-service.md §5.1);
+//! between them `GET /ping` keeps the connection and the belief that the node lives. Another site
+//! is asked first, and with every ping, who its members are ([`super::site_members`]): one that
+//! refuses this node is not talked to.
 
 use std::fmt::Write;
 
@@ -153,7 +153,8 @@ impl HttpTalk {
         if asked == UnderWay::Message {
             let meaning = match status {
                 200..300 => PeerResult::Held,
-                // An original node refuses beyond its token rate (compat section 1).
+                // An original node refuses beyond its token rate (docs/compat/timer-service.md
+                // §1.4).
                 503 => PeerResult::Busy,
                 500.. => PeerResult::Refused(PeerRefusal::Full),
                 _ => PeerResult::Refused(PeerRefusal::Malformed),

@@ -518,7 +518,7 @@ fn outcome(status: u16) -> CallbackOutcome {
     }
 }
 
-/// Appends the callback request (seeds/002 "Callback", compat section 1).
+/// Appends the callback request (docs/compat/timer-service.md §1.3).
 fn write_request(out: &mut Vec<u8>, head: &[u8], shard: &Shard, attempt: &Attempt) {
     let content = shard.content(attempt);
     out.extend_from_slice(b"POST ");

@@ -64,7 +64,7 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
     }
 }
 
-/// Appends an answer to another node (seeds/002 "Resynchronization requests").
+/// Appends an answer to another node (docs/compat/timer-service.md §5.2 and §5.3).
 fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Persistence) {
     match internal {
         Internal::Page { body, count, has_more } => {

@@ -4,20 +4,6 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Every document that is held against the programs.
-pub const DOCUMENTS: [&str; 10] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "docs/api.md",
-    "docs/guarantees.md",
-    "docs/metrics.md",
-    "docs/operations.md",
-    "docs/panics.md",
-    "docs/performance.md",
-    "docs/testing.md",
-    "docs/timestamps.md",
-];
-
 /// The programs of the project, as commands name them.
 const PROGRAMS: [&str; 2] = ["chronos", "chronos-loadgen"];
 
@@ -40,6 +26,32 @@ pub fn root() -> &'static Path {
 pub fn read(name: &str) -> String {
     let path = root().join(name);
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Names of all files at or below a place, each from the root of the repository, in order.
+pub fn files_below(place: &str) -> Vec<String> {
+    let path = root().join(place);
+    if path.is_file() {
+        return vec![place.to_owned()];
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&path).unwrap_or_else(|error| panic!("{place}: {error}")) {
+        let name = entry.expect("an entry").file_name().into_string().expect("plain");
+        if name != "target" {
+            found.extend(files_below(&format!("{place}/{name}")));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Every document of the project, all of which are held against the programs.
+pub fn documents() -> Vec<String> {
+    let places = ["README.md", "ARCHITECTURE.md", "docs", "tuning"];
+    let files = places.iter().flat_map(|place| files_below(place));
+    let found: Vec<String> = files.filter(|name| name.ends_with(".md")).collect();
+    assert!(found.len() > 10, "{found:?}");
+    found
 }
 
 /// Fails with the findings, if there are any.

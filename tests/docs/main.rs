@@ -1,6 +1,6 @@
 //! The documents against the program: links, names of files, configuration keys and their defaults,
-//! flags, reasons of errors, examples of timers. What a document says and the program does not is
-//! found here.
+//! flags, reasons of errors, examples of timers, citations of the contract, length of lines. What a
+//! document says and the program does not is found here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,10 @@ use chronos::control::config::keys::KEYS;
 use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
-use kit::documents::{DOCUMENTS, Program, commands, expect_none, read, unknown_flags};
+use kit::documents::{Program, commands, documents, expect_none, files_below, read, unknown_flags};
+
+mod citations;
+mod lines;
 
 const CHRONOS: Program = Program { name: "chronos", binary: env!("CARGO_BIN_EXE_chronos") };
 
@@ -18,17 +21,9 @@ fn exists(name: &str) -> bool {
 }
 
 /// All Rust sources below a folder.
-fn sources_below(folder: &Path) -> String {
-    let mut all = String::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("a file").path();
-        if path.is_dir() {
-            all.push_str(&sources_below(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            all.push_str(&std::fs::read_to_string(&path).expect("UTF-8"));
-        }
-    }
-    all
+fn sources_below(folder: &str) -> String {
+    let files = files_below(folder).into_iter().filter(|name| name.ends_with(".rs"));
+    files.map(|name| read(&name)).collect()
 }
 
 /// Texts between backticks, outside blocks of code.
@@ -40,7 +35,21 @@ fn quoted(document: &str) -> Vec<String> {
     found
 }
 
-/// Targets of links that stay in the project and name nothing there; paths in backticks likewise.
+/// The word by which a link leads to a heading: letters in lower case, digits and hyphens; blanks
+/// are hyphens.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// Whether a document has a heading that a link names behind its `#`.
+fn has_heading(document: &str, wanted: &str) -> bool {
+    document.lines().any(|line| line.starts_with('#') && anchor(line) == wanted)
+}
+
+/// Targets of links that stay in the project and name nothing there, no file or no heading; paths in
+/// backticks likewise.
 fn dead_references(name: &str, document: &str) -> Vec<String> {
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
     let mut findings = Vec::new();
@@ -51,6 +60,15 @@ fn dead_references(name: &str, document: &str) -> Vec<String> {
         let path = folder.join(file);
         if !is_outside && !exists(path.to_str().expect("plain")) {
             findings.push(format!("{name}: link to {target}"));
+        }
+        let Some((file, heading)) = target.split_once('#') else { continue };
+        let path = path.to_str().expect("plain");
+        let page = match file {
+            "" => Some(document.to_owned()),
+            _ => (!is_outside && file.ends_with(".md") && exists(path)).then(|| read(path)),
+        };
+        if page.is_some_and(|page| !has_heading(&page, heading)) {
+            findings.push(format!("{name}: no heading for the link to {target}"));
         }
     }
     for text in quoted(document) {
@@ -124,7 +142,7 @@ fn unsaid_reasons(document: &str, sources: &str) -> Vec<String> {
 fn answering_sources() -> String {
     let mut all = String::new();
     for room in ["wire", "timer", "shard", "node"] {
-        all += &sources_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(room));
+        all += &sources_below(&format!("src/{room}"));
     }
     let mut parts = all.split("\\\n");
     let mut joined = parts.next().unwrap_or_default().to_owned();
@@ -161,21 +179,22 @@ fn accept(example: &str) -> Result<(), String> {
 
 #[test]
 fn references_lead_somewhere() {
-    for name in DOCUMENTS {
-        expect_none(&dead_references(name, &read(name)));
+    for name in documents() {
+        expect_none(&dead_references(&name, &read(&name)));
     }
     assert_eq!(
-        dead_references("docs/a.md", "[x](gone.md) [y](metrics.md#a) `src/gone.rs`").len(),
+        dead_references("docs/a.md", "[x](gone.md) [y](metrics.md#alarms-first) `src/gone.rs`")
+            .len(),
         2
     );
     assert_eq!(dead_references("a.md", "[x](https://a/b) `src/lib.rs` `src/<room>`").len(), 0);
+    assert_eq!(dead_references("a.md", "# A, b\n[x](#a-b) [y](#b) [z](docs/api.md#a)").len(), 2);
 }
 
 /// Tests, stories and planted bugs that a table of docs/testing.md names and nobody has.
 #[test]
 fn tests_in_the_documents_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let sources = sources_below(&root.join("src")) + &sources_below(&root.join("tests"));
+    let sources = sources_below("src") + &sources_below("tests");
     let document = read("docs/testing.md");
     let rows: String = document.lines().filter(|line| line.starts_with("| ")).collect();
     let is_name = |word: &String| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -192,9 +211,9 @@ fn tests_in_the_documents_exist() {
 #[test]
 fn keys_and_defaults_are_those_of_the_program() {
     let reference = read("tuning/reference.toml");
-    for name in DOCUMENTS {
-        expect_none(&unknown_keys(name, &read(name)));
-        expect_none(&wrong_defaults(&read(name), &reference));
+    for name in documents() {
+        expect_none(&unknown_keys(&name, &read(&name)));
+        expect_none(&wrong_defaults(&read(&name), &reference));
     }
     assert_eq!(unknown_keys("a", "`limits.timer_max` `limits.timers_max` `log.rs`").len(), 1);
     assert_eq!(wrong_defaults("| `limits.idle_timeout_ms` | 20 001 | x |", &reference).len(), 1);
@@ -209,9 +228,9 @@ fn keys_and_defaults_are_those_of_the_program() {
 #[test]
 fn commands_use_flags_that_exist() {
     let mut count = 0;
-    for name in DOCUMENTS {
-        expect_none(&unknown_flags(name, &read(name), CHRONOS));
-        count += commands(&read(name)).len();
+    for name in documents() {
+        expect_none(&unknown_flags(&name, &read(&name), CHRONOS));
+        count += commands(&read(&name)).len();
     }
     assert!(count > 10, "{count} commands are found");
     assert_eq!(unknown_flags("a", "    chronos --port 1\n", CHRONOS).len(), 1);
