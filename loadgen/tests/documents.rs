@@ -9,8 +9,8 @@ const LOADGEN: Program =
 fn commands_use_flags_that_exist() {
     let mut count = 0;
     for name in documents() {
-        let document = read(name);
-        expect_none(&unknown_flags(name, &document, LOADGEN));
+        let document = read(&name);
+        expect_none(&unknown_flags(&name, &document, LOADGEN));
         count += commands(&document).iter().filter(|line| line.contains(LOADGEN.name)).count();
     }
     assert!(count > 10, "{count} commands are found");
