@@ -4,6 +4,7 @@
 pub(crate) mod callbacks;
 pub(crate) mod clients;
 pub mod commands;
+mod core_loop;
 pub(crate) mod deadlines;
 mod engine;
 mod files;

@@ -2,30 +2,11 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::Listener;
 use super::completion::{Completion, Errno};
 use super::kernel::Event;
+use super::listen::{Accepting, Listener, ListenerSlot};
 use super::token::{Kind, Token};
 use super::uring::Ring;
-
-/// State of a listener's multishot accept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Accepting {
-    /// The kernel has nothing of this listener.
-    Idle,
-    /// The kernel has the accept; its last completion is still to come.
-    Armed,
-    /// The kernel has the timeout after which accepting goes on.
-    Pausing,
-}
-
-/// One listener. Without a socket, and idle, the slot is free.
-pub(super) struct ListenerSlot {
-    listener: Option<Listener>,
-    /// What sockets accepted by it carry.
-    owner: u64,
-    accepting: Accepting,
-}
 
 impl Ring {
     pub(super) fn add_listener(&mut self, listener: Listener, owner: u64) {

@@ -61,6 +61,27 @@ pub fn raise_open_files_limit() -> u64 {
     if result == 0 { raised.rlim_cur } else { limit.rlim_cur }
 }
 
+/// State of a listener's multishot accept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Accepting {
+    /// The kernel has nothing of this listener.
+    Idle,
+    /// The kernel has the accept; its last completion is still to come.
+    Armed,
+    /// The kernel has the timeout after which accepting goes on.
+    Pausing,
+}
+
+/// One listener. Without a socket, and idle, the slot is free.
+pub(super) struct ListenerSlot {
+    /// The socket, until listening ends.
+    pub(super) listener: Option<Listener>,
+    /// What sockets accepted by it carry.
+    pub(super) owner: u64,
+    /// What the kernel has of it.
+    pub(super) accepting: Accepting,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

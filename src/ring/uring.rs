@@ -6,13 +6,12 @@ use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::Listener;
-use super::accepting::ListenerSlot;
 use super::buffers::BufferRing;
 use super::clock;
 use super::completion::{Completion, Errno, Received, SocketId, Wait};
 use super::error::{RingError, Step};
 use super::kernel::{Event, Kernel};
+use super::listen::{Listener, ListenerSlot};
 use super::sockets::SocketTable;
 use super::token::{Kind, Token};
 use super::waker::{Mailbox, Waker};

@@ -3,9 +3,6 @@
 
 use super::{documents, expect_none, read};
 
-/// Pages that keep longer lines.
-const LONG_LINES_IN: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
-
 const COLUMNS_MAX: usize = 120;
 /// Spaces that make a block of code, beyond the text that it belongs to.
 const CODE_INDENT: usize = 4;
@@ -49,8 +46,7 @@ fn long_lines(name: &str, document: &str) -> Vec<String> {
 
 #[test]
 fn lines_of_prose_fit() {
-    let is_checked = |name: &String| !LONG_LINES_IN.contains(&&name[..]);
-    for name in documents().into_iter().filter(is_checked) {
+    for name in documents() {
         expect_none(&long_lines(&name, &read(&name)));
     }
 }

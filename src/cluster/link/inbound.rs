@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{FRAME_CUT_BYTES, LinkError, WINDOW_BYTES_MAX, WINDOW_MESSAGES_MAX};
+use super::bounds::{FRAME_CUT_BYTES, LinkError, WINDOW_BYTES_MAX, WINDOW_MESSAGES_MAX};
 use crate::base::time::{MonoNs, Now};
 use crate::cluster::clock_offset::ClockOffset;
 use crate::wire::leb128::{read_leb128, write_leb128};

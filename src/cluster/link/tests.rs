@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::base::ids::{NodeHash, TimerId};
 use crate::base::ranked::{Replicas, Sites};
+use crate::wire::peer_frame::FrameError;
 use crate::wire::peer_frame::{FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES, parse_frame};
 use crate::wire::peer_message::{CopyBody, PeerMessage, PeerRefusal, Standing, TimerCopy};
 

@@ -1,8 +1,8 @@
 //! The state machine of a coordinated server.
 
-use super::StoredBound;
-use super::{
+use super::events::{
     Alarm, Answer, Ask, CoordinatorSettings, Effect, Event, MasterNode, Nodes, Role, SessionId,
+    StoredBound,
 };
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{MonoNs, Now, WallMs};

@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::base::time::{MonoNs, Now, WallMs};
+use crate::timestamp::Timestamp;
+use crate::timestamp::clock::Seen;
 use crate::timestamp::oracle::{Oracle, Refusal};
 
 const WALL_MS: u64 = 1_700_000_000_000;

@@ -7,6 +7,7 @@
 //! never arrives changed, and never after a later message of the same connection, unless it was
 //! answered [`PeerResult::Busy`]: then it goes to the end.
 
+mod bounds;
 mod inbound;
 mod queue;
 #[cfg(test)]
@@ -16,48 +17,15 @@ use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::link::queue::{Batch, Queue};
 use crate::wire::leb128::read_leb128;
 use crate::wire::peer_frame::{
-    Frame, FrameError, FrameKind, FrameReader, MESSAGE_BYTES_MAX, begin_frame, end_frame,
+    Frame, FrameKind, FrameReader, MESSAGE_BYTES_MAX, begin_frame, end_frame,
 };
 use crate::wire::peer_message::{PeerResult, decode_result};
 
+pub use crate::cluster::link::bounds::{
+    BUSY_PAUSE_MS, FRAME_CUT_BYTES, LinkError, LinkFull, LinkLimits, WINDOW_BYTES_MAX,
+    WINDOW_MESSAGES_MAX,
+};
 pub use crate::cluster::link::inbound::Inbound;
-
-/// Bytes at which a frame is cut; one message alone may be longer.
-pub const FRAME_CUT_BYTES: usize = 64 << 10;
-/// Most bytes under way on one connection, whatever [`LinkLimits`] say: the other side closes a
-/// connection with more. One message alone may be longer.
-pub const WINDOW_BYTES_MAX: usize = 16 << 20;
-/// Most messages under way on one connection, likewise. The other side keeps 40 bytes for each:
-/// 2.5 MiB.
-pub const WINDOW_MESSAGES_MAX: usize = 1 << 16;
-/// Pause before a message that was answered [`PeerResult::Busy`] is sent again.
-pub const BUSY_PAUSE_MS: u64 = 20;
-
-/// Bounds of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkLimits {
-    /// Bytes kept, sent or not, until their results come, purposes included.
-    pub bytes_max: usize,
-    /// Bytes sent without a result; more than [`WINDOW_BYTES_MAX`] count as that.
-    pub window_bytes: usize,
-    /// Pause between frames after which an empty one is sent.
-    pub heartbeat_ms: u64,
-}
-
-/// The link keeps as much as it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkFull;
-
-/// What is wrong with what a peer sent; the connection is to be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LinkError {
-    /// No frame.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// A frame that has no place here.
-    #[error("{0}")]
-    Protocol(&'static str),
-}
 
 /// The sending side. `P` is what the owner wants back with a result.
 ///

@@ -1,22 +1,11 @@
-//! One of several servers, of which `ZooKeeper` makes one the master
-//! (layout and formats: docs/compat/timestamp-service.md §3 and §4).
-//!
-//! The one driver of this state machine has a `ZooKeeper` session and does what is asked, one
-//! [`Ask`] at a time. A master writes its bound again and again: each write is a transaction that
-//! fails when the master's node is gone or when anybody else has written the bound (a
-//! compare-and-set on its version), and acknowledged ones extend the [`super::lease::Lease`]. A
-//! backup reads as often, so that it has a lease when it takes over.
+//! What happens to a coordinated server, what it asks of its driver, and what it is.
 
-use super::Timestamp;
-use super::clock::Seen;
-use super::oracle::Terms;
 use crate::base::time::{MonoNs, WallMs};
-
-mod machine;
-#[cfg(test)]
-mod machine_tests;
-
-pub use machine::Coordinator;
+use crate::timestamp::Timestamp;
+use crate::timestamp::clock::Seen;
+#[cfg(doc)]
+use crate::timestamp::oracle::Oracle;
+use crate::timestamp::oracle::Terms;
 
 /// Settings of a coordinated server.
 #[derive(Clone, Debug)]
@@ -178,11 +167,11 @@ pub enum Event {
 pub enum Effect {
     /// For the driver.
     Ask(Ask),
-    /// [`super::oracle::Oracle::begin`].
+    /// [`Oracle::begin`].
     Begin(Timestamp, Terms),
-    /// [`super::oracle::Oracle::publish`].
+    /// [`Oracle::publish`].
     Publish(Terms),
-    /// [`super::oracle::Oracle::revoke`]; answer with [`Event::Revoked`] at once, before anything
+    /// [`Oracle::revoke`]; answer with [`Event::Revoked`] at once, before anything
     /// else.
     Revoke,
     /// Who is master, for those who are refused; `None`: nobody knows.

@@ -1,0 +1,99 @@
+//! The loop of one core's thread: a turn, then one io_uring_enter, which waits until the next due
+//! tick, the next deadline, or an event.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::base::time::{MonoNs, Now};
+use crate::core::turn::turn;
+use crate::node::engine::Engine;
+use crate::node::publish::publish;
+use crate::ring::{RingError, Wait, now};
+
+/// Callbacks that still run at an orderly stop are waited for this long.
+const STOP_MS: u64 = 2_000;
+/// After the last callback, answers still being sent are waited for this long.
+const STOP_FLUSH_MS: u64 = 200;
+/// Meters are published at most this often while the core is busy.
+const PUBLISH_EVERY_NS: u64 = 10_000_000;
+/// When the control thread has not taken all that was told of statistics tags, the rest is told
+/// after this pause, even if nothing else happens.
+const TAGS_BEHIND_MS: u64 = 100;
+
+impl Engine {
+    /// Runs until told to stop and done, or until the ring fails.
+    pub fn run(mut self) -> Result<(), RingError> {
+        let mut wait = Wait::Poll;
+        let mut published = MonoNs(0);
+        while !self.stop.load(Relaxed) {
+            self.ring.turn(wait, &mut self.completions)?;
+            let now = now();
+            turn(&mut self, now);
+            wait = self.measure(now, &mut published);
+        }
+        self.drain()
+    }
+
+    /// Publishes what the turn counted and finds out how long the next may wait.
+    fn measure(&mut self, began: Now, published: &mut MonoNs) -> Wait {
+        let ended = now().mono;
+        let meters = &self.meters[self.own];
+        let turn_us = ended.since_ns(began.mono) / 1_000;
+        meters.turns.add(1);
+        meters.turn.record_us(turn_us);
+        meters.turns_over_budget.add(u64::from(turn_us > self.limits.turn_budget_us));
+        let wait = self.next_wait();
+        if wait != Wait::Poll || ended.since_ns(*published) >= PUBLISH_EVERY_NS {
+            *published = ended;
+            if publish(self) {
+                return wait.at_most(ended.plus_ms(TAGS_BEHIND_MS));
+            }
+        }
+        wait
+    }
+
+    fn next_wait(&mut self) -> Wait {
+        let has_more =
+            self.clients.has_more() || self.timestamps.has_more() || !self.core.mesh().may_sleep();
+        if has_more {
+            return Wait::Poll;
+        }
+        let due = self.core.next_wake();
+        let due = due.map(|tick| MonoNs(tick.begins().0.saturating_sub(self.spin_ns)));
+        let connections = [self.clients.next_wake(), self.timestamps.next_wake()];
+        let deadlines = [due, self.callbacks.next_wake()].into_iter().chain(connections);
+        match deadlines.flatten().min() {
+            Some(deadline) if deadline <= now().mono => Wait::Poll,
+            Some(deadline) => Wait::Until(deadline),
+            None => Wait::Event,
+        }
+    }
+
+    /// An orderly stop: no new connection, no new pop; running callbacks finish, answers leave.
+    fn drain(&mut self) -> Result<(), RingError> {
+        let began = now().mono;
+        self.ring.stop_listening();
+        self.core.shard_mut().stop_popping();
+        self.clients.stop();
+        self.timestamps.stop();
+        let mut idle_since = None;
+        loop {
+            let at = now();
+            let is_running = self.core.shard().in_flight() > 0;
+            if is_running && at.mono < began.plus_ms(STOP_MS) {
+                idle_since = None;
+            } else {
+                let since = *idle_since.get_or_insert(at.mono);
+                // What the last pops told other ranks must leave, or those would pop as well.
+                let is_closed = self.clients.open() == 0 && self.timestamps.open() == 0;
+                let is_done = is_closed && self.core.peers_settled();
+                if is_done || at.mono >= since.plus_ms(STOP_FLUSH_MS) {
+                    // Nobody reads what is left to be told of tags.
+                    let _ = publish(self);
+                    return Ok(());
+                }
+            }
+            turn(self, at);
+            self.ring.turn(Wait::Until(at.mono.plus_ms(20)), &mut self.completions)?;
+        }
+    }
+}
