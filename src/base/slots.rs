@@ -112,6 +112,13 @@ impl<T> Slots<T> {
         Some(value)
     }
 
+    /// Takes the value at a place out, whatever its generation, and frees the place; `None` where
+    /// the place is free or was never used.
+    #[inline]
+    pub fn remove_at(&mut self, index: u32) -> Option<T> {
+        self.remove(self.key_at(index)?)
+    }
+
     /// The key of the value at a place, whatever its generation; `None` where the place is free or
     /// was never used.
     #[inline]

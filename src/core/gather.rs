@@ -8,6 +8,7 @@
 //! leaves nothing out and ends. No clock, no socket.
 
 use crate::base::ids::{NodeHash, ShardCount, ShardIndex, TimerId};
+use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
 use crate::shard::effects::{
@@ -78,8 +79,7 @@ struct Gather {
 /// All that one core puts together.
 #[derive(Debug, Default)]
 pub(crate) struct Gathers {
-    places: Vec<(u32, Option<Gather>)>,
-    free: Vec<u32>,
+    gathers: Slots<Gather>,
     cursors: Vec<Cursor>,
 }
 
@@ -110,9 +110,8 @@ impl Gathers {
 
     /// A shard's answer; returns the whole if that was the last.
     pub fn take(&mut self, now: Now, view: &View, reply: Reply) -> Option<Reply> {
-        let (generation, place) = self.places.get_mut(reply.to.request as usize)?;
-        assert!(*generation == reply.to.generation, "a shard answers once");
-        let gather = place.as_mut().expect("a shard answers once");
+        let key = SlotKey { index: reply.to.request, generation: reply.to.generation };
+        let gather = self.gathers.get_mut(key).expect("a shard answers once");
         match (reply.answer, &mut gather.whole) {
             (Answer::Refused(refusal), _) => gather.refusal = Some(refusal),
             (Answer::Internal(part), Whole::Page { whole, known, .. }) => {
@@ -132,9 +131,8 @@ impl Gathers {
         if gather.waiting > 0 {
             return None;
         }
-        let Gather { from, refusal, whole, .. } = place.take().expect("it was there just now");
-        *generation = generation.wrapping_add(1);
-        self.free.push(reply.to.request);
+        let gather = self.gathers.remove(key).expect("it was there just now");
+        let Gather { from, refusal, whole, .. } = gather;
         let answer = match (refusal, whole) {
             (Some(refusal), _) => Answer::Refused(refusal),
             (None, Whole::Forget) => Answer::Internal(Box::new(Internal::Accepted)),
@@ -148,13 +146,8 @@ impl Gathers {
     }
 
     fn insert(&mut self, own: ShardIndex, gather: Gather) -> Requester {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
-            self.places.len() as u32 - 1
-        });
-        let (generation, entry) = &mut self.places[place as usize];
-        *entry = Some(gather);
-        Requester { shard: own, connection: GATHERED, generation: *generation, request: place }
+        let SlotKey { index, generation } = self.gathers.insert(gather);
+        Requester { shard: own, connection: GATHERED, generation, request: index }
     }
 
     /// Where a page begins.

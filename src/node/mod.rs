@@ -1,6 +1,7 @@
 //! One thread per core drives ring and core: client connections, callbacks, connections with peers,
 //! timestamps, and what the control thread asks for.
 
+mod buffer_pool;
 pub(crate) mod callbacks;
 pub(crate) mod clients;
 pub mod commands;

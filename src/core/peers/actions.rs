@@ -1,6 +1,7 @@
 //! What the peers of a core ask of its driver, and the errors that end a connection with a peer.
 
 use crate::base::ids::PeerIndex;
+use crate::base::slots::SlotKey;
 use crate::cluster::link::LinkError;
 
 /// What the driver is to do for a peer.
@@ -28,6 +29,19 @@ pub struct InboundId {
     pub place: u32,
     /// The place's life.
     pub generation: u32,
+}
+
+impl InboundId {
+    /// As the core's table of these connections names it.
+    pub(crate) fn key(self) -> SlotKey {
+        SlotKey { index: self.place, generation: self.generation }
+    }
+}
+
+impl From<SlotKey> for InboundId {
+    fn from(key: SlotKey) -> Self {
+        Self { place: key.index, generation: key.generation }
+    }
 }
 
 /// Errors that end a peer's connection.

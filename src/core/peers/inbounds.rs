@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::base::ids::{PeerIndex, PeerSet, ShardCount, ShardIndex};
+use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{MonoNs, Now};
 use crate::cluster::link::Inbound;
 use crate::cluster::view::View;
@@ -47,12 +48,6 @@ struct Open {
     is_talking: bool,
 }
 
-#[derive(Default)]
-struct Place {
-    generation: u32,
-    open: Option<Open>,
-}
-
 /// Messages of a sibling's peer that this shard answers.
 struct Borrowed {
     from: ShardIndex,
@@ -66,18 +61,15 @@ pub(crate) struct Inbounds {
     own: ShardIndex,
     shards: ShardCount,
     accepts_strangers: bool,
-    places: Vec<Place>,
-    free: Vec<u32>,
-    open: usize,
+    opens: Slots<Open>,
     /// The sum over all that are open.
     held_bytes: usize,
     talking: Vec<InboundId>,
     actions: Vec<PeerAction>,
     /// By sibling: the batch that is being filled.
     filling: Vec<Option<Box<PeerBatch>>>,
-    /// Batches of siblings without all of their results, by place.
-    borrowed: Vec<(u32, Option<Borrowed>)>,
-    borrowed_free: Vec<u32>,
+    /// Batches of siblings without all of their results.
+    borrowed: Slots<Borrowed>,
     spare: Vec<PeerBatch>,
     /// When silent connections are next looked for.
     wake_at: MonoNs,
@@ -92,15 +84,12 @@ impl Inbounds {
             own,
             shards,
             accepts_strangers,
-            places: Vec::new(),
-            free: Vec::new(),
-            open: 0,
+            opens: Slots::new(),
             held_bytes: 0,
             talking: Vec::new(),
             actions: Vec::new(),
             filling: (0..shards.get()).map(|_| None).collect(),
-            borrowed: Vec::new(),
-            borrowed_free: Vec::new(),
+            borrowed: Slots::new(),
             spare: Vec::new(),
             wake_at: MonoNs(u64::MAX),
             silence_ms_max: u64::MAX,
@@ -134,13 +123,7 @@ impl Inbounds {
         self.close_where(|open| open.name == hello.name && open.incarnation != hello.incarnation);
         let mut inbound = Inbound::new();
         inbound.set_view(peering.view().digest());
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
-            self.places.len() as u32 - 1
-        });
-        self.open += 1;
-        let at = &mut self.places[place as usize];
-        at.open = Some(Open {
+        let key = self.opens.insert(Open {
             inbound,
             name: hello.name.clone(),
             peer: peering.view().node_named(&hello.name),
@@ -150,7 +133,7 @@ impl Inbounds {
             is_talking: false,
         });
         self.wake_at = self.wake_at.min(now.plus_ms(dead_after_ms));
-        Ok(InboundId { place, generation: at.generation })
+        Ok(key.into())
     }
 
     /// A process answered where its node is dialled: it is that node, whoever else dials as it. Or
@@ -168,7 +151,7 @@ impl Inbounds {
             return Some(HelloRefusal::Stranger(hello.name.clone(), own.name.clone()));
         }
         let suspect_ns = peering.limits().suspect_after_ms * 1_000_000;
-        let mut others = self.places.iter().filter_map(|place| place.open.as_ref());
+        let mut others = self.opens.iter().map(|(_, open)| open);
         let dials_as_another = others.any(|open| {
             open.name == hello.name
                 && open.incarnation != hello.incarnation
@@ -177,9 +160,9 @@ impl Inbounds {
         if dials_as_another || peering.answers_as_another(now, &hello.name, hello.incarnation) {
             return Some(HelloRefusal::Twins(hello.name.clone()));
         }
-        let others = self.places.iter().filter_map(|place| place.open.as_ref());
+        let others = self.opens.iter().map(|(_, open)| open);
         let of_node = others.filter(|open| open.name == hello.name).count();
-        (self.open >= INBOUNDS_MAX || of_node >= INBOUNDS_PER_NODE_MAX)
+        (self.opens.len() >= INBOUNDS_MAX || of_node >= INBOUNDS_PER_NODE_MAX)
             .then_some(HelloRefusal::TooMany)
     }
 
@@ -194,12 +177,31 @@ impl Inbounds {
     ) -> Result<(), PeerError> {
         let now = behind.now.mono;
         let silence_ms_max = self.silence_ms_max;
-        let Some(place) = self.at(id) else { return Ok(()) };
-        if place.open.as_ref().is_some_and(|open| open.heard_at.plus_ms(silence_ms_max) <= now) {
-            return Err(STALE);
-        }
-        // Taken out of its place while messages are served: those change other parts of the core.
-        let Some(mut open) = place.open.take() else { return Ok(()) };
+        // Taken out while messages are served: these change other parts of the core.
+        let mut opens = std::mem::take(&mut self.opens);
+        let taken = match opens.get_mut(id.key()) {
+            Some(open) if open.heard_at.plus_ms(silence_ms_max) <= now => Err(STALE),
+            Some(open) => self.serve(id, open, bytes, behind, mesh, counters),
+            None => Ok(()),
+        };
+        self.opens = opens;
+        self.talk(id);
+        self.recount(id);
+        self.shed(counters);
+        taken
+    }
+
+    /// Serves the messages of a connection, or hands them to the cores that own their timers.
+    fn serve(
+        &mut self,
+        id: InboundId,
+        open: &mut Open,
+        bytes: &[u8],
+        behind: &mut Behind<'_>,
+        mesh: &mut MeshPort,
+        counters: &mut PeerCounters,
+    ) -> Result<(), PeerError> {
+        let now = behind.now.mono;
         counters.bytes_received += bytes.len() as u64;
         open.heard_at = now;
         let (from, known) = (open.peer, open.inbound.clock_offset_ns());
@@ -235,16 +237,12 @@ impl Inbounds {
         }
         self.put_spare(early);
         counters.broken += u64::from(taken.is_err());
-        self.places[id.place as usize].open = Some(open);
-        self.talk(id);
-        self.recount(id);
-        self.shed(counters);
         taken
     }
 
     /// Counts what a connection holds now.
     fn recount(&mut self, id: InboundId) {
-        let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) else { return };
+        let Some(open) = self.opens.get_mut(id.key()) else { return };
         let held_bytes = open.inbound.held_bytes();
         let before_bytes = std::mem::replace(&mut open.held_bytes, held_bytes);
         self.held_bytes = self.held_bytes + held_bytes - before_bytes;
@@ -255,16 +253,16 @@ impl Inbounds {
     fn shed(&mut self, counters: &mut PeerCounters) {
         while self.held_bytes > HELD_BYTES_MAX {
             let mut of_nodes = BTreeMap::<&str, usize>::new();
-            let opens = || self.places.iter().filter_map(|place| place.open.as_ref());
-            opens().for_each(|open| *of_nodes.entry(&open.name).or_default() += open.held_bytes);
+            let opens = || self.opens.iter();
+            opens().for_each(|(_, open)| {
+                *of_nodes.entry(&open.name).or_default() += open.held_bytes;
+            });
             let most = of_nodes.into_iter().max_by_key(|(_, held_bytes)| *held_bytes);
             let (name, _) = most.expect("a sum above 0 has parts");
-            let most = opens().filter(|open| open.name == name).map(|open| open.held_bytes).max();
-            let is_largest = |open: &Open| open.name == name && Some(open.held_bytes) == most;
-            let place = self.places.iter().position(|it| it.open.as_ref().is_some_and(is_largest));
-            let place = place.expect("it was found a moment ago");
-            let generation = self.places[place].generation;
-            self.close(InboundId { place: place as u32, generation });
+            let its = opens().filter(|(_, open)| open.name == name);
+            let largest = its.max_by_key(|(_, open)| open.held_bytes);
+            let (key, _) = largest.expect("the node holds something");
+            self.close(key.into());
             counters.shed += 1;
         }
     }
@@ -297,18 +295,13 @@ impl Inbounds {
         mesh: &mut MeshPort,
         counters: &mut PeerCounters,
     ) {
-        let place = self.borrowed_free.pop().unwrap_or_else(|| {
-            self.borrowed.push((0, None));
-            self.borrowed.len() as u32 - 1
-        });
         let mut results = Box::new(self.take_spare());
         results.inbound = batch.inbound;
         let numbers = batch.entries.iter().map(|&(number, _)| number).collect();
-        let (generation, borrowed) = &mut self.borrowed[place as usize];
-        let generation = *generation;
-        *borrowed = Some(Borrowed { from, results, numbers });
+        let key = self.borrowed.insert(Borrowed { from, results, numbers });
+        let (connection, generation) = (key.index, key.generation);
         for (index, (_, message)) in (0_u32..).zip(batch.iter()) {
-            let ticket = PeerTicket { shard: from, connection: place, generation, number: index };
+            let ticket = PeerTicket { shard: from, connection, generation, number: index };
             match decode_message(&mut &message[..]) {
                 Ok(message) => {
                     let clock_offset_ns = batch.clock_offset_ns;
@@ -329,7 +322,7 @@ impl Inbounds {
     /// Results for a connection of this core.
     pub fn take_results(&mut self, results: PeerBatch) {
         let id = results.inbound;
-        if let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) {
+        if let Some(open) = self.opens.get_mut(id.key()) {
             for (number, bytes) in results.iter() {
                 let result = decode_result(&mut &bytes[..]).expect("encoded by a sibling");
                 open.inbound.answer(number, result);
@@ -349,7 +342,7 @@ impl Inbounds {
                 continue;
             }
             let id = InboundId { place: ticket.connection, generation: ticket.generation };
-            if let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) {
+            if let Some(open) = self.opens.get_mut(id.key()) {
                 let result = decode_result(&mut &bytes[..]).expect("encoded by the shard");
                 open.inbound.answer(ticket.number, result);
                 self.talk(id);
@@ -360,15 +353,14 @@ impl Inbounds {
 
     /// One result of a sibling's batch; the batch goes back with the last.
     fn give_back(&mut self, ticket: PeerTicket, bytes: &[u8], mesh: &mut MeshPort) {
-        let (generation, place) = &mut self.borrowed[ticket.connection as usize];
-        assert!(*generation == ticket.generation, "a batch is answered as often as it has entries");
-        let borrowed = place.as_mut().expect("of this generation");
+        let key = SlotKey { index: ticket.connection, generation: ticket.generation };
+        let borrowed = self.borrowed.get_mut(key);
+        let borrowed = borrowed.expect("a batch is answered as often as it has entries");
         let number = borrowed.numbers[ticket.number as usize];
         borrowed.results.push(number, |out| out.extend_from_slice(bytes));
         if borrowed.results.entries.len() == borrowed.numbers.len() {
-            let Borrowed { from, results, .. } = place.take().expect("it was there a moment ago");
-            *generation = generation.wrapping_add(1);
-            self.borrowed_free.push(ticket.connection);
+            let borrowed = self.borrowed.remove(key).expect("it was there a moment ago");
+            let Borrowed { from, results, .. } = borrowed;
             mesh.send_peer_results(from, results);
         }
     }
@@ -381,7 +373,7 @@ impl Inbounds {
         out: &mut Vec<u8>,
         counters: &mut PeerCounters,
     ) {
-        if let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) {
+        if let Some(open) = self.opens.get_mut(id.key()) {
             let begins = out.len();
             open.inbound.write(now, out);
             counters.bytes_sent += (out.len() - begins) as u64;
@@ -391,11 +383,7 @@ impl Inbounds {
 
     /// A connection is gone.
     pub fn closed(&mut self, id: InboundId) {
-        let Some(place) = self.at(id) else { return };
-        if let Some(open) = place.open.take() {
-            place.generation = place.generation.wrapping_add(1);
-            self.free.push(id.place);
-            self.open -= 1;
+        if let Some(open) = self.opens.remove(id.key()) {
             self.held_bytes -= open.held_bytes;
         }
     }
@@ -407,7 +395,7 @@ impl Inbounds {
 
     /// Closes the connections of those who are no members any more.
     pub fn set_view(&mut self, view: &View) {
-        for open in self.places.iter_mut().filter_map(|place| place.open.as_mut()) {
+        for (_, open) in self.opens.iter_mut() {
             open.inbound.set_view(view.digest());
         }
         if !self.accepts_strangers {
@@ -418,12 +406,12 @@ impl Inbounds {
 
     /// Whether nothing is open and nothing to be done.
     pub fn is_idle(&self) -> bool {
-        self.open == 0 && self.actions.is_empty()
+        self.opens.is_empty() && self.actions.is_empty()
     }
 
     /// Connections open.
     pub fn open(&self) -> usize {
-        self.open
+        self.opens.len()
     }
 
     /// Memory that what peers have begun takes.
@@ -442,7 +430,7 @@ impl Inbounds {
             return;
         }
         self.close_where(|open| open.heard_at.plus_ms(dead_after_ms) <= now);
-        let heard = self.places.iter().filter_map(|place| Some(place.open.as_ref()?.heard_at));
+        let heard = self.opens.iter().map(|(_, open)| open.heard_at);
         self.wake_at = heard.min().map_or(MonoNs(u64::MAX), |at| at.plus_ms(dead_after_ms));
     }
 
@@ -450,7 +438,7 @@ impl Inbounds {
     pub fn take_actions(&mut self, actions: &mut Vec<PeerAction>) {
         actions.append(&mut self.actions);
         for id in std::mem::take(&mut self.talking) {
-            if let Some(open) = self.at(id).and_then(|place| place.open.as_mut()) {
+            if let Some(open) = self.opens.get_mut(id.key()) {
                 open.is_talking = false;
                 actions.push(PeerAction::SendInbound(id));
             }
@@ -458,24 +446,16 @@ impl Inbounds {
     }
 
     fn close_where(&mut self, is_over: impl Fn(&Open) -> bool) {
-        for place in 0..self.places.len() as u32 {
-            let Place { generation, open: Some(open) } = &self.places[place as usize] else {
-                continue;
-            };
-            if is_over(open) {
-                let id = InboundId { place, generation: *generation };
-                self.close(id);
+        for place in 0..self.opens.places() {
+            let open = self.opens.at(place).filter(|open| is_over(open));
+            if let Some(key) = open.and_then(|_| self.opens.key_at(place)) {
+                self.close(key.into());
             }
         }
     }
 
-    fn at(&mut self, id: InboundId) -> Option<&mut Place> {
-        let place = self.places.get_mut(id.place as usize);
-        place.filter(|place| place.generation == id.generation)
-    }
-
     fn talk(&mut self, id: InboundId) {
-        if let Some(open) = self.at(id).and_then(|place| place.open.as_mut())
+        if let Some(open) = self.opens.get_mut(id.key())
             && !open.is_talking
         {
             open.is_talking = true;

@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use crate::base::ids::HostId;
 use crate::base::limits::CallbackLimits;
+use crate::base::slots::Slots;
 use crate::base::time::MonoNs;
 use crate::ring::{Completion, Received, Ring, SocketId};
 use crate::shard::Shard;
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
 use crate::wire::callback_uri::{Host, parse_callback_uri};
 
+use crate::node::buffer_pool::BufferPool;
 use crate::node::callbacks::listeners::ClusterListeners;
 use crate::node::deadlines::{Deadline, Deadlines};
 use crate::node::io::Io;
@@ -27,7 +29,7 @@ use crate::wire::answer_reader::{AnswerReader, Progress};
 const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
 /// Connections looked at, at most, for one without a request.
-const LOOKS_MAX: usize = 64;
+const LOOKS_MAX: u32 = 64;
 
 /// An attempt waiting for its connection, with its request.
 #[derive(Debug)]
@@ -91,12 +93,10 @@ struct Connection {
 /// All lanes of one core.
 pub struct Lanes {
     lanes: Vec<Option<Lane>>,
-    places: Vec<Option<Connection>>,
-    free: Vec<u32>,
-    open: usize,
+    connections: Slots<Connection>,
     open_max: usize,
     /// Where the search for an idle connection goes on.
-    evict_at: usize,
+    evict_at: u32,
     deadlines: Deadlines,
     due: Vec<u32>,
     /// Deadlines of calls that wait for the name of this host, or did.
@@ -105,7 +105,7 @@ pub struct Lanes {
     /// Where no callback goes.
     pub listeners: Arc<ClusterListeners>,
     limits: CallbackLimits,
-    pool: Vec<Vec<u8>>,
+    pool: BufferPool,
     finished: Vec<(Ticket, CallbackOutcome)>,
 }
 
@@ -114,9 +114,7 @@ impl Lanes {
     pub fn new(resolver: Resolver, limits: &CallbackLimits, open_max: u32, now: MonoNs) -> Self {
         Self {
             lanes: Vec::new(),
-            places: Vec::new(),
-            free: Vec::new(),
-            open: 0,
+            connections: Slots::new(),
             open_max: open_max as usize,
             evict_at: 0,
             deadlines: Deadlines::new(now),
@@ -125,7 +123,7 @@ impl Lanes {
             resolver,
             listeners: Arc::default(),
             limits: limits.clone(),
-            pool: Vec::new(),
+            pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
             finished: Vec::new(),
         }
     }
@@ -139,7 +137,7 @@ impl Lanes {
         }
         let lane = &mut self.lanes[host.0 as usize];
         let lane = lane.get_or_insert_with(|| Lane::new(shard.authority(host)));
-        let mut request = self.pool.pop().unwrap_or_default();
+        let mut request = self.pool.take();
         write_request(&mut request, &lane.head, shard, attempt);
         let deadline = io.now.mono.plus_ms(self.limits.timeout_ms);
         let call = Call { ticket: attempt.ticket, request, deadline, tries: 0 };
@@ -171,13 +169,13 @@ impl Lanes {
 
     /// Whether the connection at this place is still the one of this socket.
     fn has(&self, place: u32, socket: SocketId) -> bool {
-        self.places[place as usize].as_ref().is_some_and(|held| held.socket == socket)
+        self.connections.at(place).is_some_and(|held| held.socket == socket)
     }
 
     /// A connection stands or failed. A name with several addresses has failed when all of them
     /// have.
     fn connected(&mut self, io: &mut Io<'_>, place: u32, is_ok: bool) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         let host = connection.host;
         let State::Connecting(call) = std::mem::replace(&mut connection.state, State::Idle) else {
             // The ring tells the end of a connect once, and of a socket that was closed nothing.
@@ -193,7 +191,7 @@ impl Lanes {
             return self.open_connection(io, call);
         }
         self.finished.push((call.ticket, CallbackOutcome::Unreachable));
-        self.recycle(call.request);
+        self.pool.give_back(call.request);
     }
 
     /// Bytes of a callback server. Whatever they are, they end this attempt and its connection at
@@ -201,7 +199,7 @@ impl Lanes {
     /// and a lane stays while the shard counts an attempt at its host, whose end it is told after
     /// this.
     fn received(&mut self, io: &mut Io<'_>, place: u32, received: &Received) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         let State::Busy { ticket, reader, .. } = &mut connection.state else {
             // An answer to no request: nothing that follows on this connection can be trusted.
             return self.drop_connection(io.ring, place);
@@ -226,7 +224,7 @@ impl Lanes {
 
     /// A callback server closed, or the connection broke.
     fn ended(&mut self, ring: &mut Ring, place: u32) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         let host = connection.host;
         match &connection.state {
             State::Busy { ticket, is_reused, reader } => {
@@ -251,8 +249,8 @@ impl Lanes {
 
     /// A request was sent, or the connection broke under it (then its end is told as well).
     fn sent(&mut self, place: u32, buffer: Vec<u8>) {
-        self.recycle(buffer);
-        if let Some(connection) = self.places[place as usize].as_mut() {
+        self.pool.give_back(buffer);
+        if let Some(connection) = self.connections.at_mut(place) {
             connection.is_sending = false;
         }
     }
@@ -286,7 +284,7 @@ impl Lanes {
         let mut due = std::mem::take(&mut self.due);
         self.deadlines.advance(now, &mut due);
         for place in due.drain(..) {
-            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            let Some(connection) = self.connections.at_mut(place) else { continue };
             if !self.deadlines.is_over(place, &mut connection.deadline, now) {
                 continue;
             }
@@ -327,7 +325,7 @@ impl Lanes {
 
     /// Connections open.
     pub fn open(&self) -> usize {
-        self.open
+        self.connections.len()
     }
 
     fn open_connection(&mut self, io: &mut Io<'_>, mut call: Call) {
@@ -342,35 +340,31 @@ impl Lanes {
             }
             Found::Nowhere => {
                 self.finished.push((call.ticket, CallbackOutcome::Unreachable));
-                return self.recycle(call.request);
+                return self.pool.give_back(call.request);
             }
         };
-        if self.open >= self.open_max && !self.drop_one_idle(ring) {
+        if self.connections.len() >= self.open_max && !self.drop_one_idle(ring) {
             self.finished.push((call.ticket, CallbackOutcome::Unreachable));
-            return self.recycle(call.request);
+            return self.pool.give_back(call.request);
         }
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() as u32 - 1
-        });
-        let owner = Owner::Callback(place).to_bits();
         let is_ours = self.listeners.has(address);
-        let socket = if is_ours { None } else { ring.connect(address, owner).ok() };
+        let socket = if is_ours { None } else { ring.connect(address, 0).ok() };
         let Some(socket) = socket else {
-            self.free.push(place);
             self.finished.push((call.ticket, CallbackOutcome::Unreachable));
-            return self.recycle(call.request);
+            return self.pool.give_back(call.request);
         };
-        self.open += 1;
         call.tries += 1;
-        let deadline = self.deadlines.begin(place, call.deadline);
-        let state = State::Connecting(call);
-        let connection = Connection { socket, host, state, is_sending: false, deadline };
-        self.places[place as usize] = Some(connection);
+        let deadlines = &mut self.deadlines;
+        let key = self.connections.insert_with(|key| {
+            let deadline = deadlines.begin(key.index, call.deadline);
+            let state = State::Connecting(call);
+            Connection { socket, host, state, is_sending: false, deadline }
+        });
+        ring.set_owner(socket, Owner::Callback(key.index).to_bits());
     }
 
     fn send(&mut self, ring: &mut Ring, place: u32, call: Call, is_reused: bool) {
-        let connection = self.places[place as usize].as_mut().expect("an idle connection is open");
+        let connection = self.connections.at_mut(place).expect("an idle connection is open");
         let reader = AnswerReader::default();
         connection.state = State::Busy { ticket: call.ticket, is_reused, reader };
         connection.is_sending = true;
@@ -379,7 +373,7 @@ impl Lanes {
     }
 
     fn make_idle(&mut self, now: MonoNs, place: u32) {
-        let connection = self.places[place as usize].as_mut().expect("it was busy just now");
+        let connection = self.connections.at_mut(place).expect("it was busy just now");
         connection.state = State::Idle;
         let idle_until = now.plus_ms(self.limits.idle_timeout_ms);
         self.deadlines.set(place, &mut connection.deadline, idle_until);
@@ -398,11 +392,12 @@ impl Lanes {
     /// Makes room for another connection, at the cost of one that waits for a request. False: none
     /// was found.
     fn drop_one_idle(&mut self, ring: &mut Ring) -> bool {
-        for _ in 0..LOOKS_MAX.min(self.places.len()) {
-            self.evict_at = (self.evict_at + 1) % self.places.len();
-            let connection = self.places[self.evict_at].as_ref();
+        let places = self.connections.places();
+        for _ in 0..LOOKS_MAX.min(places) {
+            self.evict_at = (self.evict_at + 1) % places;
+            let connection = self.connections.at(self.evict_at);
             if connection.is_some_and(|it| matches!(it.state, State::Idle)) {
-                self.drop_connection(ring, self.evict_at as u32);
+                self.drop_connection(ring, self.evict_at);
                 return true;
             }
         }
@@ -410,15 +405,13 @@ impl Lanes {
     }
 
     fn drop_connection(&mut self, ring: &mut Ring, place: u32) {
-        let Some(connection) = self.places[place as usize].take() else { return };
+        let Some(connection) = self.connections.remove_at(place) else { return };
         ring.close(connection.socket);
         if matches!(connection.state, State::Idle)
             && let Some(Some(lane)) = self.lanes.get_mut(connection.host.0 as usize)
         {
             lane.idle.retain(|idle| *idle != place);
         }
-        self.open -= 1;
-        self.free.push(place);
     }
 
     /// Calls whose name did not come in time.
@@ -432,13 +425,6 @@ impl Lanes {
             for call in lane.unresolved.extract_if(.., |call| now >= call.deadline) {
                 self.finished.push((call.ticket, CallbackOutcome::TimedOut));
             }
-        }
-    }
-
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.pool.len() < POOL_MAX && buffer.capacity() <= POOLED_BYTES_MAX {
-            buffer.clear();
-            self.pool.push(buffer);
         }
     }
 }

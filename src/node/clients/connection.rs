@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use crate::base::ids::ShardIndex;
 use crate::base::limits::Limits;
+use crate::base::slots::SlotKey;
 use crate::base::time::MonoNs;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Requester};
@@ -72,9 +73,7 @@ pub struct Home {
     /// The core.
     pub shard: ShardIndex,
     /// Its place in the core's table.
-    pub place: u32,
-    /// Tells it from others that had the place.
-    pub generation: u32,
+    pub key: SlotKey,
 }
 
 /// A client connection.
@@ -82,8 +81,6 @@ pub struct Home {
 pub struct Connection {
     /// Its socket.
     pub socket: SocketId,
-    /// Tells it from others that had its place.
-    pub generation: u32,
     /// Answers to be sent, in order.
     pub out: Vec<u8>,
     /// Bytes of the send that is under way, 0 when none is.
@@ -119,7 +116,7 @@ pub struct Connection {
     /// The request that has begun asks for a page of timers.
     page: Option<Box<PageHead>>,
     own: ShardIndex,
-    place: u32,
+    key: SlotKey,
     stage: Stage,
     /// Bytes received and not yet taken: part of a request, or requests beyond a turn's share.
     partial: Vec<u8>,
@@ -143,7 +140,6 @@ impl Connection {
     pub fn new(home: Home, deadline: Deadline) -> Self {
         Self {
             socket: home.socket,
-            generation: home.generation,
             out: Vec::new(),
             sending_bytes: 0,
             is_paused: false,
@@ -162,7 +158,7 @@ impl Connection {
             is_proven: false,
             page: None,
             own: home.shard,
-            place: home.place,
+            key: home.key,
             stage: Stage::Head(HeadProgress::default()),
             partial: Vec::new(),
             pending: VecDeque::new(),
@@ -451,8 +447,8 @@ impl Connection {
         let request = self.first_pending.wrapping_add(self.pending.len() as u32);
         let from = Requester {
             shard: self.own,
-            connection: self.place,
-            generation: self.generation,
+            connection: self.key.index,
+            generation: self.key.generation,
             request,
         };
         self.is_closing = !line.persistence.keep_alive;

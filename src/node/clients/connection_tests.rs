@@ -3,6 +3,7 @@
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, TimerId};
 use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
+use crate::base::slots::SlotKey;
 use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::view::View;
 use crate::core::Core;
@@ -54,7 +55,7 @@ impl Fixture {
         let sibling = ports.pop().expect("two ports");
         let core = Core::new(config, ports.pop().expect("two ports"), NOW);
         let socket = SocketId { index: 0, generation: 0 };
-        let home = Home { socket, shard: own, place: 0, generation: 1 };
+        let home = Home { socket, shard: own, key: SlotKey { index: 0, generation: 1 } };
         let deadline = Deadlines::new(NOW.mono).begin(0, NOW.mono);
         Self {
             ring: Ring::new(&RingConfig { entries: 8, buffers: 1, buffer_bytes: 64 })

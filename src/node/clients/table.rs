@@ -2,6 +2,7 @@
 
 use crate::base::ids::ShardIndex;
 use crate::base::limits::Limits;
+use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::MonoNs;
 use crate::core::Core;
 use crate::ring::{Completion, Received, Ring, SocketId, unpredictable};
@@ -9,6 +10,7 @@ use crate::shard::effects::Reply;
 
 use crate::core::peers::handshake::{Protocol, write_acceptance};
 use crate::core::peers::secret::Word;
+use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::answer_room::SHORT_BYTES_MAX;
 use crate::node::clients::answers::{write_no_timestamps, write_timestamps};
 use crate::node::clients::connection::{Appetite, Connection, Home};
@@ -50,10 +52,7 @@ pub struct Clients {
     pub stuck_closed: u64,
     own: ShardIndex,
     limits: Limits,
-    places: Vec<Option<Connection>>,
-    free: Vec<u32>,
-    open: usize,
-    generation: u32,
+    connections: Slots<Connection>,
     /// Connections that may have something to send.
     dirty: Vec<u32>,
     /// Connections to be fed again in this turn.
@@ -62,7 +61,7 @@ pub struct Clients {
     upgrading: Vec<u32>,
     deadlines: Deadlines,
     due: Vec<u32>,
-    pool: Vec<Vec<u8>>,
+    pool: BufferPool,
     replies: Vec<Reply>,
     partial_bytes: usize,
     is_stopping: bool,
@@ -79,16 +78,13 @@ impl Clients {
             stuck_closed: 0,
             own,
             limits: limits.clone(),
-            places: Vec::new(),
-            free: Vec::new(),
-            open: 0,
-            generation: 0,
+            connections: Slots::new(),
             dirty: Vec::new(),
             resume: Vec::new(),
             upgrading: Vec::new(),
             deadlines: Deadlines::new(now),
             due: Vec::new(),
-            pool: Vec::new(),
+            pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
             replies: Vec::new(),
             partial_bytes: 0,
             is_stopping: false,
@@ -116,43 +112,42 @@ impl Clients {
     fn accept(&mut self, io: &mut Io<'_>, core: &mut Core, socket: SocketId) {
         let (now, ring) = (io.now, &mut *io.ring);
         let limit = self.limits.connections_per_core_max as usize;
-        let is_beyond = self.open >= limit;
+        let is_beyond = self.connections.len() >= limit;
         // Peers connect here, too: clients cannot keep them out.
         let is_peer = is_beyond && self.service.is_peer(core, ring.far_ends().of(socket));
         let beyond_max = REFUSALS_MAX.min(limit) + if is_peer { PEERS_BEYOND_MAX } else { 0 };
-        if self.open >= limit + beyond_max || self.is_stopping {
+        if self.connections.len() >= limit + beyond_max || self.is_stopping {
             self.refused += 1;
             return ring.close(socket);
         }
         self.accepted += 1;
-        self.open += 1;
-        self.generation = self.generation.wrapping_add(1);
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() as u32 - 1
-        });
-        let home = Home { socket, shard: self.own, place, generation: self.generation };
         let idle_until = now.mono.plus_ms(self.limits.idle_timeout_ms);
-        let mut connection = Connection::new(home, self.deadlines.begin(place, idle_until));
+        let (shard, deadlines) = (self.own, &mut self.deadlines);
+        let key = self.connections.insert_with(|key| {
+            Connection::new(Home { socket, shard, key }, deadlines.begin(key.index, idle_until))
+        });
+        let place = key.index;
         ring.set_owner(socket, Owner::Client(place).to_bits());
         ring.receive(socket);
-        if is_beyond && !is_peer {
+        if is_beyond
+            && !is_peer
+            && let Some(connection) = self.connections.get_mut(key)
+        {
             self.refused += 1;
             let reason = "too many connections (limits.connections_per_core_max)";
             connection.fail(&mut self.service, 503, reason);
         }
-        self.places[place as usize] = Some(connection);
         self.mark_dirty(place);
     }
 
     /// Whether the connection at this place is still the one of this socket.
     fn has(&self, place: u32, socket: SocketId) -> bool {
-        self.places[place as usize].as_ref().is_some_and(|held| held.socket == socket)
+        self.connections.at(place).is_some_and(|held| held.socket == socket)
     }
 
     /// Bytes of a client.
     fn received(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32, received: &Received) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         if connection.is_lingering {
             connection.lingered_bytes += received.len();
             if connection.lingered_bytes > LINGER_BYTES_MAX {
@@ -168,7 +163,7 @@ impl Clients {
 
     /// A client will send nothing more.
     fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         connection.has_ended = true;
         // A paused connection still holds requests beyond its share of the turn: they are answered
         // first.
@@ -181,8 +176,8 @@ impl Clients {
 
     /// A send ended.
     fn sent(&mut self, io: &mut Io<'_>, place: u32, buffer: Vec<u8>, is_ok: bool) {
-        self.recycle(buffer);
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        self.pool.give_back(buffer);
+        let Some(connection) = self.connections.at_mut(place) else { return };
         connection.sending_bytes = 0;
         if !is_ok {
             return self.close(io.ring, place);
@@ -201,7 +196,7 @@ impl Clients {
         self.service.room.begin_portion();
         let mut deferred = Vec::new();
         for place in std::mem::take(&mut self.resume) {
-            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            let Some(connection) = self.connections.at_mut(place) else { continue };
             connection.is_resuming = false;
             let (service, limits) = (&mut self.service, &self.limits);
             let mut api = Api { now: io.now, core, service, limits };
@@ -225,7 +220,7 @@ impl Clients {
     pub fn hand_over(&mut self, io: &mut Io<'_>, core: &mut Core, peers: &mut PeerSockets) {
         let mut unsent = Vec::new();
         while let Some(place) = self.upgrading.pop() {
-            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            let Some(connection) = self.connections.at_mut(place) else { continue };
             if connection.sending_bytes > 0 {
                 // The kernel has not told yet that the challenge left.
                 unsent.push(place);
@@ -277,11 +272,8 @@ impl Clients {
         core.replies(&mut replies);
         for reply in replies.drain(..) {
             let place = reply.to.connection;
-            let connection = self.places[place as usize].as_mut();
-            let Some(connection) = connection.filter(|to| to.generation == reply.to.generation)
-            else {
-                continue;
-            };
+            let key = SlotKey { index: place, generation: reply.to.generation };
+            let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.answer(reply.to.request, &reply.answer, &mut self.service.room);
             self.recount(place);
             self.resume_if_paused(place);
@@ -300,10 +292,8 @@ impl Clients {
     /// Writes the answers to requests for timestamps.
     pub fn deliver_timestamps(&mut self, issuer: &mut Issuer, may_leave: bool) {
         while let Some(Issued { to, count, result }) = issuer.next_issued(may_leave) {
-            let connection = self.places[to.connection as usize].as_mut();
-            let Some(connection) = connection.filter(|it| it.generation == to.generation) else {
-                continue;
-            };
+            let key = SlotKey { index: to.connection, generation: to.generation };
+            let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.answer_by(to.request, |out, persistence| match result {
                 Ok(first) => write_timestamps(out, first, count, persistence),
                 Err(denial) => {
@@ -321,13 +311,13 @@ impl Clients {
     pub fn flush(&mut self, io: &mut Io<'_>) {
         for index in 0..self.dirty.len() {
             let place = self.dirty[index];
-            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            let Some(connection) = self.connections.at_mut(place) else { continue };
             connection.is_dirty = false;
             if connection.sending_bytes > 0 {
                 continue;
             }
             if !connection.out.is_empty() {
-                let empty = self.pool.pop().unwrap_or_default();
+                let empty = self.pool.take();
                 connection.sending_bytes = connection.out.len();
                 connection.sending_since = io.now.mono;
                 io.ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
@@ -351,11 +341,11 @@ impl Clients {
                 && connection.unsent_bytes() > SHORT_BYTES_MAX
         };
         let held = |place: &u32| {
-            let connection = self.places[*place as usize].as_ref().filter(|one| is_stuck(one));
+            let connection = self.connections.at(*place).filter(|one| is_stuck(one));
             connection.map(Connection::unsent_bytes)
         };
         let largest =
-            (0..self.places.len() as u32).max_by_key(held).filter(|at| held(at).is_some());
+            (0..self.connections.places()).max_by_key(held).filter(|at| held(at).is_some());
         if let Some(place) = largest {
             self.stuck_closed += 1;
             self.close(io.ring, place);
@@ -368,7 +358,7 @@ impl Clients {
         let mut due = std::mem::take(&mut self.due);
         self.deadlines.advance(now, &mut due);
         for place in due.drain(..) {
-            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            let Some(connection) = self.connections.at_mut(place) else { continue };
             if !self.deadlines.is_over(place, &mut connection.deadline, now) {
                 continue;
             }
@@ -393,17 +383,17 @@ impl Clients {
     /// No new connection, no new request; answers under way still leave.
     pub fn stop(&mut self) {
         self.is_stopping = true;
-        for place in 0..self.places.len() {
-            if let Some(connection) = self.places[place].as_mut() {
+        for place in 0..self.connections.places() {
+            if let Some(connection) = self.connections.at_mut(place) {
                 connection.is_closing = true;
-                self.mark_dirty(place as u32);
+                self.mark_dirty(place);
             }
         }
     }
 
     /// Connections open.
     pub fn open(&self) -> usize {
-        self.open
+        self.connections.len()
     }
 
     /// Bytes of requests that are not complete.
@@ -411,16 +401,9 @@ impl Clients {
         self.partial_bytes
     }
 
-    /// Takes a buffer back for reuse.
-    fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.pool.len() < POOL_MAX && buffer.capacity() <= POOLED_BYTES_MAX {
-            self.pool.push(buffer);
-        }
-    }
-
     fn after_feed(&mut self, ring: &mut Ring, core: &mut Core, place: u32, appetite: Appetite) {
         self.account(place);
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         if connection.upgrade.is_some() && !self.upgrading.contains(&place) {
             self.upgrading.push(place);
         }
@@ -462,12 +445,12 @@ impl Clients {
     fn account(&mut self, place: u32) {
         self.recount(place);
         while self.partial_bytes as u64 > self.limits.partial_bytes_per_core_max {
-            let accounted = |place: &usize| {
-                self.places[*place].as_ref().map_or(0, |connection| connection.accounted_bytes)
+            let accounted = |place: &u32| {
+                self.connections.at(*place).map_or(0, |connection| connection.accounted_bytes)
             };
-            let largest = (0..self.places.len()).max_by_key(accounted);
-            let largest = largest.expect("a sum above 0 has parts") as u32;
-            if let Some(connection) = self.places[largest as usize].as_mut() {
+            let largest = (0..self.connections.places()).max_by_key(accounted);
+            let largest = largest.expect("a sum above 0 has parts");
+            if let Some(connection) = self.connections.at_mut(largest) {
                 if connection.is_closing {
                     connection.drop_partial();
                 } else {
@@ -482,7 +465,7 @@ impl Clients {
     }
 
     fn recount(&mut self, place: u32) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         let held = connection.partial_bytes();
         self.partial_bytes = self.partial_bytes + held - connection.accounted_bytes;
         connection.accounted_bytes = held;
@@ -494,7 +477,7 @@ impl Clients {
 
     /// A paused connection is fed again in the next turn.
     fn resume_if_paused(&mut self, place: u32) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         if connection.is_paused && !connection.is_resuming {
             connection.is_resuming = true;
             self.resume.push(place);
@@ -502,7 +485,7 @@ impl Clients {
     }
 
     fn mark_dirty(&mut self, place: u32) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         if !connection.is_dirty {
             connection.is_dirty = true;
             self.dirty.push(place);
@@ -512,7 +495,7 @@ impl Clients {
     /// All is sent: says so to the client, and closes when that has closed or after a moment.
     fn finish(&mut self, io: &mut Io<'_>, place: u32) {
         let ring = &mut *io.ring;
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         if connection.has_ended || self.is_stopping {
             return self.close(ring, place);
         }
@@ -536,11 +519,9 @@ impl Clients {
 
     /// Takes a connection out of its place.
     fn forget(&mut self, place: u32) -> Option<SocketId> {
-        let connection = self.places[place as usize].take()?;
+        let connection = self.connections.remove_at(place)?;
         self.partial_bytes -= connection.accounted_bytes;
         self.service.room.held_bytes -= connection.accounted_unsent_bytes;
-        self.open -= 1;
-        self.free.push(place);
         Some(connection.socket)
     }
 }

@@ -17,6 +17,7 @@ use crate::core::peers::greeting::{Greeting, Step};
 use crate::core::peers::handshake::{Answered, Protocol, write_acceptance};
 use crate::core::peers::hello::Connected;
 use crate::core::peers::secret::{Guard, Word};
+use crate::node::buffer_pool::BufferPool;
 use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::resolver::threads::{Asker, Resolver};
@@ -113,7 +114,7 @@ pub struct PeerSockets {
     /// Bytes on their way to them.
     sending_bytes: usize,
     resolver: Resolver,
-    pool: Vec<Vec<u8>>,
+    pool: BufferPool,
 }
 
 impl PeerSockets {
@@ -129,7 +130,7 @@ impl PeerSockets {
             inbounds: Vec::new(),
             sending_bytes: 0,
             resolver,
-            pool: Vec::new(),
+            pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
         }
     }
 
@@ -216,7 +217,7 @@ impl PeerSockets {
         let (view, nonce) = (core.view(), Word(unpredictable()));
         let greeting =
             Greeting::new(protocol, &self.guard, core.hello(), view.name_of(peer), nonce);
-        let mut request = self.pool.pop().unwrap_or_default();
+        let mut request = self.pool.take();
         greeting.write(&view.peers()[peer.index()].address, &mut request);
         let greeting = Box::new(greeting);
         dialled.stage = Stage::Greeting { socket, greeting, is_sent: false };
@@ -246,7 +247,7 @@ impl PeerSockets {
                     Step::Say if !*is_sent => self.lose(io, core, peer),
                     Step::Say => {
                         *is_sent = false;
-                        let mut request = self.pool.pop().unwrap_or_default();
+                        let mut request = self.pool.take();
                         let host = &core.view().peers()[peer.index()].address;
                         greeting.write(host, &mut request);
                         io.ring.send(socket, request);
@@ -274,7 +275,7 @@ impl PeerSockets {
         (peer, socket): (PeerIndex, SocketId),
         (buffer, is_ok): (Vec<u8>, bool),
     ) {
-        self.recycle(buffer);
+        self.pool.give_back(buffer);
         if self.socket_of(peer) != Some(socket) {
             return;
         }
@@ -329,7 +330,7 @@ impl PeerSockets {
             self.inbounds.resize_with(place + 1, || None);
         }
         io.ring.set_owner(socket, Owner::Inbound(inbound.place).to_bits());
-        let mut acceptance = self.pool.pop().unwrap_or_default();
+        let mut acceptance = self.pool.take();
         write_acceptance(&mut acceptance, Protocol::Frames, &core.hello(), proof);
         io.ring.send(socket, acceptance);
         let adopted = Socket { is_sending: true, began: io.now.mono, ..Socket::new(socket) };
@@ -379,7 +380,7 @@ impl PeerSockets {
         (place, socket): (u32, SocketId),
         (buffer, is_ok): (Vec<u8>, bool),
     ) {
-        self.recycle(buffer);
+        self.pool.give_back(buffer);
         let Some((inbound, open)) = self.inbound_at(place, socket) else { return };
         let inbound = *inbound;
         let sent_bytes = std::mem::take(&mut open.sending_bytes);
@@ -525,10 +526,10 @@ impl PeerSockets {
         if open.is_sending {
             return;
         }
-        let mut output = self.pool.pop().unwrap_or_default();
+        let mut output = self.pool.take();
         core.peer_output(io.now, peer, &mut output);
         if output.is_empty() {
-            return self.recycle(output);
+            return self.pool.give_back(output);
         }
         open.is_sending = true;
         io.ring.send(open.id, output);
@@ -549,10 +550,10 @@ impl PeerSockets {
             }
             return;
         }
-        let mut output = self.pool.pop().unwrap_or_default();
+        let mut output = self.pool.take();
         core.inbound_output(io.now, inbound, &mut output);
         if output.is_empty() {
-            return self.recycle(output);
+            return self.pool.give_back(output);
         }
         (open.is_sending, open.began) = (true, io.now.mono);
         open.sending_bytes = output.len();
@@ -613,12 +614,5 @@ impl PeerSockets {
     fn inbound_at(&mut self, place: u32, socket: SocketId) -> Option<&mut (InboundId, Socket)> {
         let place = self.inbounds.get_mut(place as usize)?.as_mut();
         place.filter(|(_, open)| open.id == socket)
-    }
-
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.pool.len() < POOL_MAX && buffer.capacity() <= POOLED_BYTES_MAX {
-            buffer.clear();
-            self.pool.push(buffer);
-        }
     }
 }

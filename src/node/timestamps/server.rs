@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
+use crate::base::slots::Slots;
 use crate::base::time::MonoNs;
 use crate::ring::{Completion, Received, Ring, SocketId};
 use crate::wire::thrift::Form;
 
+use crate::node::buffer_pool::BufferPool;
 use crate::node::deadlines::Deadlines;
 use crate::node::io::Io;
 use crate::node::owner::Owner;
@@ -37,9 +39,7 @@ pub struct TimestampServer {
     form: Form,
     connections_max: usize,
     idle_timeout_ms: u64,
-    places: Vec<Option<TimestampConnection>>,
-    free: Vec<u32>,
-    open: usize,
+    connections: Slots<TimestampConnection>,
     /// Connections that may have something to send.
     dirty: Vec<u32>,
     /// Connections to be fed again in the next turn.
@@ -49,7 +49,7 @@ pub struct TimestampServer {
     waiting: VecDeque<(u32, SocketId)>,
     deadlines: Deadlines,
     due: Vec<u32>,
-    pool: Vec<Vec<u8>>,
+    pool: BufferPool,
     partial_bytes: usize,
     is_stopping: bool,
 }
@@ -65,15 +65,13 @@ impl TimestampServer {
             form: if settings.strict_replies { Form::Strict } else { Form::Old },
             connections_max: settings.connections_per_core_max as usize,
             idle_timeout_ms: settings.idle_timeout_ms,
-            places: Vec::new(),
-            free: Vec::new(),
-            open: 0,
+            connections: Slots::new(),
             dirty: Vec::new(),
             resume: Vec::new(),
             waiting: VecDeque::new(),
             deadlines: Deadlines::new(now),
             due: Vec::new(),
-            pool: Vec::new(),
+            pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
             partial_bytes: 0,
             is_stopping: false,
         }
@@ -98,26 +96,24 @@ impl TimestampServer {
 
     fn accept(&mut self, io: &mut Io<'_>, socket: SocketId) {
         let (now, ring) = (io.now.mono, &mut *io.ring);
-        if self.open >= self.connections_max || self.is_stopping {
+        if self.connections.len() >= self.connections_max || self.is_stopping {
             self.refused += 1;
             return ring.close(socket);
         }
         self.accepted += 1;
-        self.open += 1;
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() as u32 - 1
+        let idle_until = now.plus_ms(self.idle_timeout_ms);
+        let deadlines = &mut self.deadlines;
+        let key = self.connections.insert_with(|key| {
+            TimestampConnection::new(socket, deadlines.begin(key.index, idle_until))
         });
-        let deadline = self.deadlines.begin(place, now.plus_ms(self.idle_timeout_ms));
-        ring.set_owner(socket, Owner::Timestamp(place).to_bits());
+        ring.set_owner(socket, Owner::Timestamp(key.index).to_bits());
         ring.receive(socket);
-        self.places[place as usize] = Some(TimestampConnection::new(socket, deadline));
     }
 
     /// Bytes of a client.
     fn received(&mut self, io: &mut Io<'_>, from: (u32, SocketId), received: &Received) {
         let now = io.now.mono;
-        let Some(connection) = of(&mut self.places, from) else { return };
+        let Some(connection) = of(&mut self.connections, from) else { return };
         if connection.is_closing {
             return;
         }
@@ -129,7 +125,7 @@ impl TimestampServer {
 
     /// A client will send nothing more.
     fn ended(&mut self, ring: &mut Ring, from: (u32, SocketId), is_broken: bool) {
-        let Some(connection) = of(&mut self.places, from) else { return };
+        let Some(connection) = of(&mut self.connections, from) else { return };
         connection.has_ended = true;
         // What was received and not taken is answered first.
         let has_more = connection.is_waiting || connection.is_paused || connection.is_resuming;
@@ -142,10 +138,8 @@ impl TimestampServer {
 
     /// A send ended.
     fn sent(&mut self, io: &mut Io<'_>, from: (u32, SocketId), (buffer, is_ok): (Vec<u8>, bool)) {
-        if self.pool.len() < POOL_MAX && buffer.capacity() <= POOLED_BYTES_MAX {
-            self.pool.push(buffer);
-        }
-        let Some(connection) = of(&mut self.places, from) else { return };
+        self.pool.give_back(buffer);
+        let Some(connection) = of(&mut self.connections, from) else { return };
         connection.sending_bytes = 0;
         if !is_ok {
             return self.close(io.ring, from.0);
@@ -171,7 +165,7 @@ impl TimestampServer {
         }
         for _ in 0..self.waiting.len() {
             let Some(waiting) = self.waiting.pop_front() else { return };
-            let Some(connection) = of(&mut self.places, waiting) else { continue };
+            let Some(connection) = of(&mut self.connections, waiting) else { continue };
             connection.is_waiting = false;
             let appetite = connection.feed(now, &[], &mut self.issuer, self.form);
             self.after_feed(io, waiting.0, appetite);
@@ -182,7 +176,7 @@ impl TimestampServer {
     /// since.
     pub fn resume(&mut self, io: &mut Io<'_>) {
         for place in std::mem::take(&mut self.resume) {
-            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            let Some(connection) = self.connections.at_mut(place) else { continue };
             // Another connection may have taken the place.
             let is_wanted = std::mem::replace(&mut connection.is_resuming, false);
             if is_wanted && !connection.is_closing && !connection.is_waiting {
@@ -197,7 +191,7 @@ impl TimestampServer {
     pub fn flush(&mut self, ring: &mut Ring, may_leave: bool) {
         for index in 0..self.dirty.len() {
             let place = self.dirty[index];
-            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            let Some(connection) = self.connections.at_mut(place) else { continue };
             connection.is_dirty = false;
             let fresh = std::mem::replace(&mut connection.fresh, 0);
             if fresh > 0 && !may_leave {
@@ -206,7 +200,7 @@ impl TimestampServer {
             } else if connection.sending_bytes > 0 {
                 continue;
             } else if !connection.out.is_empty() {
-                let empty = self.pool.pop().unwrap_or_default();
+                let empty = self.pool.take();
                 connection.sending_bytes = connection.out.len();
                 ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
             } else if connection.is_closing {
@@ -222,7 +216,7 @@ impl TimestampServer {
         let mut due = std::mem::take(&mut self.due);
         self.deadlines.advance(now, &mut due);
         for place in due.drain(..) {
-            let Some(connection) = self.places[place as usize].as_mut() else { continue };
+            let Some(connection) = self.connections.at_mut(place) else { continue };
             if self.deadlines.is_over(place, &mut connection.deadline, now) {
                 self.close(io.ring, place);
             }
@@ -250,8 +244,8 @@ impl TimestampServer {
     /// No new connection, no new request; replies under way still leave.
     pub fn stop(&mut self) {
         self.is_stopping = true;
-        for place in 0..self.places.len() as u32 {
-            if let Some(connection) = self.places[place as usize].as_mut() {
+        for place in 0..self.connections.places() {
+            if let Some(connection) = self.connections.at_mut(place) {
                 connection.is_closing = true;
                 connection.drop_partial();
                 self.mark_dirty(place);
@@ -263,13 +257,13 @@ impl TimestampServer {
 
     /// Connections open.
     pub fn open(&self) -> usize {
-        self.open
+        self.connections.len()
     }
 
     fn after_feed(&mut self, io: &mut Io<'_>, place: u32, appetite: Appetite) {
         let (now, ring) = (io.now.mono, &mut *io.ring);
         self.account(ring, place);
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         let must_pause = match appetite {
             Appetite::Hungry => false,
             Appetite::BackedUp => true,
@@ -304,7 +298,7 @@ impl TimestampServer {
     }
 
     fn resume_later(&mut self, place: u32) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         if !connection.is_resuming {
             connection.is_resuming = true;
             self.resume.push(place);
@@ -312,7 +306,7 @@ impl TimestampServer {
     }
 
     fn mark_dirty(&mut self, place: u32) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         if !connection.is_dirty {
             connection.is_dirty = true;
             self.dirty.push(place);
@@ -321,26 +315,24 @@ impl TimestampServer {
 
     /// Keeps the sum of what was not taken within its limit.
     fn account(&mut self, ring: &mut Ring, place: u32) {
-        let Some(connection) = self.places[place as usize].as_mut() else { return };
+        let Some(connection) = self.connections.at_mut(place) else { return };
         let held = connection.partial_bytes();
         self.partial_bytes = self.partial_bytes + held - connection.accounted_bytes;
         connection.accounted_bytes = held;
         while self.partial_bytes > PARTIAL_BYTES_MAX {
-            let accounted = |place: &usize| {
-                self.places[*place].as_ref().map_or(0, |connection| connection.accounted_bytes)
+            let accounted = |place: &u32| {
+                self.connections.at(*place).map_or(0, |connection| connection.accounted_bytes)
             };
-            let largest = (0..self.places.len()).max_by_key(accounted);
+            let largest = (0..self.connections.places()).max_by_key(accounted);
             self.refused += 1;
-            self.close(ring, largest.expect("a sum above 0 has parts") as u32);
+            self.close(ring, largest.expect("a sum above 0 has parts"));
         }
     }
 
     /// Closes a connection that has a place.
     fn close(&mut self, ring: &mut Ring, place: u32) {
-        let Some(connection) = self.places[place as usize].take() else { return };
+        let Some(connection) = self.connections.remove_at(place) else { return };
         self.partial_bytes -= connection.accounted_bytes;
-        self.open -= 1;
-        self.free.push(place);
         ring.close(connection.socket);
     }
 }
@@ -348,8 +340,8 @@ impl TimestampServer {
 /// The connection at a place, unless another socket has taken the place since the completion that
 /// names it.
 fn of(
-    places: &mut [Option<TimestampConnection>],
+    connections: &mut Slots<TimestampConnection>,
     (place, socket): (u32, SocketId),
 ) -> Option<&mut TimestampConnection> {
-    places[place as usize].as_mut().filter(|connection| connection.socket == socket)
+    connections.at_mut(place).filter(|connection| connection.socket == socket)
 }
