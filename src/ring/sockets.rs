@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use socket2::{SockAddr, SockRef};
 
+use crate::base::slots::{SlotKey, Slots};
+
 use super::completion::SocketId;
 use super::token::{Kind, Token};
 
@@ -28,9 +30,9 @@ pub(super) struct Sending {
     pub(super) offset: usize,
 }
 
-/// One slot. Without a descriptor it is free.
+/// One socket, from its first operation until the last has completed.
 pub(super) struct Socket {
-    fd: Option<OwnedFd>,
+    fd: OwnedFd,
     generation: u32,
     pub(super) owner: u64,
     pub(super) receiving: Receiving,
@@ -47,11 +49,11 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) fn raw_fd(&self) -> RawFd {
-        self.fd.as_ref().expect("operations begin on open sockets only").as_raw_fd()
+        self.fd.as_raw_fd()
     }
 
     pub(super) fn socket_ref(&self) -> SockRef<'_> {
-        SockRef::from(self.fd.as_ref().expect("asked of open sockets only"))
+        SockRef::from(&self.fd)
     }
 
     /// Whether the kernel has an operation on this socket.
@@ -71,97 +73,81 @@ impl Socket {
 /// All sockets of a ring.
 #[derive(Default)]
 pub(super) struct SocketTable {
-    slots: Vec<Socket>,
-    free: Vec<u32>,
+    slots: Slots<Socket>,
 }
 
 impl SocketTable {
     /// Takes ownership of a connected or connecting socket.
     pub(super) fn insert(&mut self, fd: OwnedFd, owner: u64) -> SocketId {
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            assert!(slot.fd.is_none() && !slot.is_busy(), "a free slot has no operations");
-            *slot = Socket { fd: Some(fd), owner, ..empty(slot.generation) };
-            return slot.id(index);
-        }
-        let index = u32::try_from(self.slots.len()).expect("a process has fewer than 2^32 files");
-        self.slots.push(Socket { fd: Some(fd), owner, ..empty(0) });
-        self.slots[index as usize].id(index)
+        let key = self.slots.insert_with(|SlotKey { generation, .. }| Socket {
+            fd,
+            generation,
+            owner,
+            receiving: Receiving::Idle,
+            wants_bytes: false,
+            ended: false,
+            closing: false,
+            sending: None,
+            connecting: None,
+        });
+        SocketId { index: key.index, generation: key.generation }
     }
 
     /// The socket, unless the id is stale or the socket closing.
     pub(super) fn get(&mut self, id: SocketId) -> Option<&mut Socket> {
-        let slot = self.slots.get_mut(id.index as usize)?;
-        (slot.generation == id.generation && slot.fd.is_some() && !slot.closing).then_some(slot)
+        self.slots.get_mut(key_of(id)).filter(|socket| !socket.closing)
     }
 
     /// Whom the socket is connected with; `None` also of one that is gone.
     pub(super) fn peer_of(&self, id: SocketId) -> Option<SocketAddr> {
-        let slot = self.slots.get(id.index as usize)?;
-        let is_open = slot.generation == id.generation && slot.fd.is_some();
-        is_open.then(|| slot.socket_ref().peer_addr().ok()?.as_socket()).flatten()
+        self.slots.get(key_of(id))?.socket_ref().peer_addr().ok()?.as_socket()
     }
 
     /// The socket that a completion belongs to.
     pub(super) fn of_token(&mut self, token: Token) -> &mut Socket {
-        let slot = &mut self.slots[token.index() as usize];
-        assert!(
-            slot.fd.is_some() && token.is_of_generation(slot.generation),
-            "a slot is not reused before its last completion"
-        );
-        slot
+        let socket = self.slots.at_mut(token.index());
+        let socket = socket.filter(|socket| token.is_of_generation(socket.generation));
+        socket.expect("a slot is not reused before its last completion")
     }
 
     /// The socket at a place, whatever its generation.
     pub(super) fn at(&self, index: u32) -> &Socket {
-        &self.slots[index as usize]
+        self.slots.at(index).expect("asked of sockets that are not freed")
     }
 
     /// Frees a slot on which no operation is left and returns its descriptor, to be closed.
     pub(super) fn remove(&mut self, index: u32) -> OwnedFd {
-        let slot = &mut self.slots[index as usize];
-        assert!(!slot.is_busy(), "a socket with operations in the kernel cannot be freed");
-        let fd = slot.fd.take().expect("a slot is freed once");
-        slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(index);
-        fd
+        let socket = self.slots.remove_at(index).expect("a slot is freed once");
+        if socket.is_busy() {
+            // What the kernel may still read must outlive the panic.
+            std::mem::forget(socket);
+            panic!("a socket with operations in the kernel cannot be freed");
+        }
+        socket.fd
     }
 
     /// Sockets whose descriptors are open.
     pub(super) fn open(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len()
     }
 
     /// The ids of all sockets that are open and not closing.
     pub(super) fn ids(&self) -> Vec<SocketId> {
-        (0_u32..)
-            .zip(&self.slots)
-            .filter(|(_, slot)| slot.fd.is_some() && !slot.closing)
-            .map(|(index, slot)| slot.id(index))
-            .collect()
+        let open = self.slots.iter().filter(|(_, socket)| !socket.closing);
+        open.map(|(key, socket)| socket.id(key.index)).collect()
     }
 
     /// Gives up the memory of every operation that the kernel has not let go of.
     pub(super) fn leak_operations(&mut self) {
-        for slot in &mut self.slots {
-            std::mem::forget(slot.sending.take());
-            std::mem::forget(slot.connecting.take());
+        for (_, socket) in self.slots.iter_mut() {
+            std::mem::forget(socket.sending.take());
+            std::mem::forget(socket.connecting.take());
         }
     }
 }
 
-fn empty(generation: u32) -> Socket {
-    Socket {
-        fd: None,
-        generation,
-        owner: 0,
-        receiving: Receiving::Idle,
-        wants_bytes: false,
-        ended: false,
-        closing: false,
-        sending: None,
-        connecting: None,
-    }
+fn key_of(id: SocketId) -> SlotKey {
+    SlotKey { index: id.index, generation: id.generation }
 }
 
 #[cfg(test)]
