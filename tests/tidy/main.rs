@@ -5,9 +5,7 @@
 //! Rules look at *code*: a source with comments, strings and character literals blanked out, so
 //! that words in them neither hide nor fake a finding.
 
-#[path = "tidy/circles.rs"]
 mod circles;
-#[path = "tidy/panics.rs"]
 mod panics;
 
 use std::collections::BTreeSet;
