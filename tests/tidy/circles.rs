@@ -115,8 +115,11 @@ fn module_of(path: &str) -> String {
     parts.join("::")
 }
 
+/// A name that a `use` item brings, and its path.
+type Import = (String, Vec<String>);
+
 /// The names that `use` items bring with their paths, and all other paths of the code.
-fn uses(code: &str) -> (Vec<(String, Vec<String>)>, Vec<Vec<String>>) {
+fn uses(code: &str) -> (Vec<Import>, Vec<Vec<String>>) {
     let mut names = Vec::new();
     let mut others = code.to_owned();
     for at in words(code, "use") {
@@ -131,7 +134,7 @@ fn uses(code: &str) -> (Vec<(String, Vec<String>)>, Vec<Vec<String>>) {
 }
 
 /// The leaves of a tree of imports, `a::{b, c::{self, d as e}}`, each with the name that it brings.
-fn flatten(tree: &str, before: &[String], names: &mut Vec<(String, Vec<String>)>) {
+fn flatten(tree: &str, before: &[String], names: &mut Vec<Import>) {
     let tree = tree.trim();
     if let Some((stem, group)) = tree.split_once('{') {
         let stem = stem.split("::").map(str::trim).filter(|part| !part.is_empty());

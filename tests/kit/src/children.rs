@@ -95,9 +95,11 @@ impl Guard {
     /// Watches over a daemon that names itself in `pid_file`, and whose command line names that
     /// file.
     pub fn of_daemon(pid_file: &Path) -> Guard {
-        // The number may be another process's by then: so the command line is looked at.
-        const SCRIPT: &str = "pid=$(cat \"$1\") && grep -qaF \"$1\" \"/proc/$pid/cmdline\" \
-                              && kill -KILL \"$pid\"";
+        // The number may be another process's by then: so the command line is looked at. Again and
+        // again for 3 s, as a daemon that is being launched has not written its number yet.
+        const SCRIPT: &str = "for look in $(seq 30); do pid=$(cat \"$1\") \
+                              && grep -qaF \"$1\" \"/proc/$pid/cmdline\" && kill -KILL \"$pid\"; \
+                              sleep 0.1; done";
         Guard::with(SCRIPT, &[pid_file.as_os_str()])
     }
 }

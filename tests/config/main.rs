@@ -178,7 +178,7 @@ fn an_address_in_use_ends_with_one_and_a_remedy() {
 
 #[test]
 fn the_reference_file_is_the_generated_one() {
-    let checked_in = include_str!("../tuning/reference.toml");
+    let checked_in = include_str!("../../tuning/reference.toml");
     let generated = success(&chronos(&["--print-reference-config"], &[]));
     assert!(
         checked_in == generated,

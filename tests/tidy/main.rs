@@ -5,9 +5,7 @@
 //! Rules look at *code*: a source with comments, strings and character literals blanked out, so
 //! that words in them neither hide nor fake a finding.
 
-#[path = "tidy/circles.rs"]
 mod circles;
-#[path = "tidy/panics.rs"]
 mod panics;
 
 use std::collections::BTreeSet;
@@ -381,6 +379,26 @@ fn leftovers(sources: &[Source]) -> Vec<String> {
     findings
 }
 
+/// What suites have in common and do not take from tests/kit: files of other suites, processes that
+/// may outlive the suite.
+fn beside_the_kit(sources: &[Source]) -> Vec<String> {
+    let mut findings = Vec::new();
+    let is_apart = |path: &str| {
+        ["tests/kit/", "tests/fuzz/libfuzzer/"].iter().any(|folder| path.starts_with(folder))
+    };
+    for source in sources.iter().filter(|source| !is_apart(&source.path)) {
+        for at in words(&source.code, "#[path") {
+            let what = "`#[path]`: what suites share stands in tests/kit";
+            findings.push(source.at(line_of(&source.code, at), what));
+        }
+        for at in words(&source.code, "Command::new(") {
+            let what = "a process that may outlive the suite: `kit::children::command` ties it";
+            findings.push(source.at(line_of(&source.code, at), what));
+        }
+    }
+    findings
+}
+
 /// Dependencies without a reason on their line.
 fn unexplained_dependencies(name: &str, manifest: &str) -> Vec<String> {
     let mut is_dependency = false;
@@ -535,6 +553,16 @@ fn a_leftover_is_found() {
     assert_eq!(planted(concat!("// FIX", "ME: later")), 1);
     assert_eq!(planted(concat!("a(); // XX", "X")), 1);
     assert_eq!(planted("// says todo!() and nothing\nlet a = \"dbg!\";"), 0);
+}
+
+#[test]
+fn suites_share_the_kit() {
+    expect_none(&beside_the_kit(&sources(&["tests"])));
+    let planted = |text: &str| beside_the_kit(&[Source::new("tests/a/b.rs", text)]).len();
+    assert_eq!(planted("#[path = \"../c/d.rs\"]\nmod d;"), 1);
+    assert_eq!(planted("std::process::Command::new(\"a\").spawn()"), 1);
+    assert_eq!(planted("kit::children::command(\"a\").spawn_tied()"), 0);
+    assert_eq!(planted("// Command::new(a) and #[path]"), 0);
 }
 
 #[test]
