@@ -11,9 +11,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::context::{Context, Outcome};
-use super::http::{RequestError, request};
 use super::plan::{Decision, Kind, Lists, Plan, Procedure};
+use super::request::request;
 use super::survey::{Report, Survey, ask};
+use crate::control::http_client::HttpError;
 
 /// Pause between two looks at all nodes: a look costs each some 100 us of its control thread.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -223,8 +224,8 @@ impl<'a> Work<'a> {
         let admin = self.admin(name)?;
         request(admin, method, path, body).map(|_| ()).map_err(|error| {
             let text = match error {
-                RequestError::Refused { text, .. } => text,
-                RequestError::Unreachable(error) => format!("no answer from {admin}: {error}"),
+                HttpError::Refused { text, .. } => text,
+                error => format!("no answer from {admin}: {error}"),
             };
             format!("{name}: {text}\nrun the same command again when that is repaired: it goes on")
         })

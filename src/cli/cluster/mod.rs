@@ -3,8 +3,8 @@
 
 mod change;
 mod context;
-mod http;
 mod plan;
+mod request;
 mod survey;
 mod table;
 

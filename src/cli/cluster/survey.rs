@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::Value;
 
 use super::context::Context;
-use super::http::{RequestError, request};
 use super::plan::Lists;
+use super::request::request;
+use crate::control::http_client::HttpError;
 
 /// Addresses asked in one survey: every member at two, and some that are wrong.
 const ASKED_MAX: usize = 512;
@@ -152,7 +153,7 @@ impl Survey {
 }
 
 /// Asks one admin API for its cluster.
-pub(crate) fn ask(admin: &str) -> Result<Report, RequestError> {
+pub(crate) fn ask(admin: &str) -> Result<Report, HttpError> {
     let document = request(admin, "GET", "/cluster", None)?;
     let lists = |name: &str| names(&document["membership"][name]);
     let count = |name: &str| document["resynchronisation"][name].as_u64().unwrap_or(0);

@@ -2,32 +2,30 @@
 //! HTTP, every pop printed as it arrives. Ends by itself. It drives the node through its public API
 //! only, so the printed curl lines do the same.
 
-mod http;
+mod receiver;
 
 use std::fmt::Write as _;
-use std::future::Future;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use self::http::post;
+use self::receiver::{Pop, receive};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
-use crate::cli::terminal::tell;
+use crate::cli::runtime::on_runtime;
+use crate::cli::terminal::fail;
+use crate::control::http_client::{Answer, HttpClient, HttpError, Request};
 use crate::node::settings::NodeSettings;
 use crate::node::{self, NodeHandle, StartError};
 
 /// Wait for pops beyond the last due time: one callback timeout and one retry.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Pops that the receiver holds while the terminal is slow; the demo has 7.
-const POPS_WAITING_MAX: usize = 1_024;
-
+/// Whole time of one request; a node on the same machine answers within a millisecond.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// Bytes of an answer's body: a node answers with a sentence.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Why the demo ended without showing what it should.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
@@ -35,6 +33,8 @@ enum DemoError {
     Start(#[from] StartError),
     #[error("{what}: {source}")]
     Io { what: &'static str, source: std::io::Error },
+    #[error("the node did not answer the demo's request: {0}")]
+    Unanswered(HttpError),
     #[error("the node refused the timer with status {status}: {reason}")]
     Refused { status: u16, reason: String },
     #[error("{0}")]
@@ -45,7 +45,7 @@ enum DemoError {
 
 /// One timer of the demo.
 #[derive(Clone, Debug)]
-struct Plan {
+struct DemoTimer {
     /// Path of its callback, and its name on the screen.
     name: &'static str,
     interval: Duration,
@@ -53,7 +53,7 @@ struct Plan {
     repeat_for: Duration,
 }
 
-impl Plan {
+impl DemoTimer {
     /// Pops that it makes: at every multiple of the interval up to repeat-for, and at least one.
     fn pops(&self) -> u128 {
         (self.repeat_for.as_nanos() / self.interval.as_nanos()).max(1)
@@ -75,18 +75,9 @@ impl Plan {
     }
 }
 
-/// A callback as the receiver sees it.
-#[derive(Debug)]
-struct Pop {
-    at: Instant,
-    name: String,
-    sequence: Option<u64>,
-    opaque: String,
-}
-
 /// A timer that was created.
 struct Created {
-    plan: Plan,
+    plan: DemoTimer,
     /// Just before the request was sent, so that lateness is never understated: it includes the
     /// request's way.
     at: Instant,
@@ -95,32 +86,28 @@ struct Created {
 
 /// Runs the demo; returns the exit code.
 pub fn run() -> u8 {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tell(&format!("error: the demo cannot start its runtime: {error}"));
-            return EXIT_FAILURE;
-        }
-    };
     let plans = [
-        Plan { name: "one-shot", interval: Duration::from_secs(1), repeat_for: Duration::ZERO },
-        Plan {
+        DemoTimer {
+            name: "one-shot",
+            interval: Duration::from_secs(1),
+            repeat_for: Duration::ZERO,
+        },
+        DemoTimer {
             name: "repeating",
             interval: Duration::from_millis(500),
             repeat_for: Duration::from_secs(3),
         },
     ];
-    match runtime.block_on(with_own_node(&plans)) {
-        Ok(()) => EXIT_OK,
-        Err(error) => {
-            tell(&format!("error: {error}"));
-            EXIT_FAILURE
+    on_runtime(async {
+        match with_own_node(&plans).await {
+            Ok(()) => EXIT_OK,
+            Err(error) => fail(&error, EXIT_FAILURE),
         }
-    }
+    })
 }
 
 /// The demo on a node of its own: one unpinned shard on a free port of loopback.
-async fn with_own_node(plans: &[Plan]) -> Result<(), DemoError> {
+async fn with_own_node(plans: &[DemoTimer]) -> Result<(), DemoError> {
     let node = node::start(&NodeSettings {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         shards: Some(1),
@@ -141,11 +128,14 @@ fn stop(node: NodeHandle) -> Result<(), DemoError> {
 /// `patience` after the last is due.
 async fn show(
     node: SocketAddr,
-    plans: &[Plan],
+    plans: &[DemoTimer],
     output: &mut impl Write,
     patience: Duration,
 ) -> Result<(), DemoError> {
-    let (receiver, mut pops, serving) = receive().await?;
+    let (receiver, mut pops, serving) = receive().await.map_err(|source| DemoError::Io {
+        what: "the callback receiver cannot listen on a free port of 127.0.0.1",
+        source,
+    })?;
     say(output, &format!("node       http://{node}\nreceiver   http://{receiver}"))?;
     let mut created = Vec::new();
     let serving = tokio::spawn(serving);
@@ -153,15 +143,12 @@ async fn show(
         let body = plan.body(receiver);
         say(output, &format!("\n$ curl -i http://{node}/timers -d '{body}'"))?;
         let at = Instant::now();
-        let answer = post(node, "/timers", &body).await.map_err(|source| DemoError::Io {
-            what: "the node did not answer the demo's request",
-            source,
-        })?;
+        let answer = post(node, "/timers", &[], &body).await.map_err(DemoError::Unanswered)?;
         if answer.status != 200 {
-            let reason = answer.reason.unwrap_or_else(|| "no reason given".into());
+            let reason = answer.header("reason").unwrap_or("no reason given").to_owned();
             return Err(DemoError::Refused { status: answer.status, reason });
         }
-        let location = answer.location.unwrap_or_else(|| "no Location".into());
+        let location = answer.header("location").unwrap_or("no Location");
         say(output, &format!("200 OK, Location: {location}"))?;
         created.push(Created { plan: plan.clone(), at, sequences: Vec::new() });
     }
@@ -257,39 +244,16 @@ fn summarise(
     )
 }
 
-/// Opens the receiver: its address, the pops that it gets, and the future that serves it.
-async fn receive()
--> Result<(SocketAddr, mpsc::Receiver<Pop>, impl Future<Output = ()> + use<>), DemoError> {
-    let what = "the callback receiver cannot listen on a free port of 127.0.0.1";
-    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await;
-    let listener = listener.map_err(|source| DemoError::Io { what, source })?;
-    let address = listener.local_addr().map_err(|source| DemoError::Io { what, source })?;
-    let (sender, pops) = mpsc::channel(POPS_WAITING_MAX);
-    let router = axum::Router::new().fallback(accept_pop).with_state(sender);
-    let serving = async move {
-        // Ends only when it is dropped: a failed accept is retried inside.
-        let _ = axum::serve(listener, router).await;
-    };
-    Ok((address, pops, serving))
-}
-
-/// Takes one callback; the time is read first.
-async fn accept_pop(
-    State(sender): State<mpsc::Sender<Pop>>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) {
-    let at = Instant::now();
-    let sequence = headers.get("x-sequence-number").and_then(|value| value.to_str().ok());
-    let pop = Pop {
-        at,
-        name: uri.path().trim_start_matches('/').to_string(),
-        sequence: sequence.and_then(|digits| digits.parse().ok()),
-        opaque: String::from_utf8_lossy(&body).into_owned(),
-    };
-    // An error means that the demo has ended.
-    let _ = sender.send(pop).await;
+/// Sends `body` to `path` over a connection of its own, as any program would.
+async fn post(
+    server: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<Answer, HttpError> {
+    let headers = [&[("Content-Type", "application/json")], headers].concat();
+    let request = Request { method: "POST", path, headers: &headers, body: body.as_bytes() };
+    HttpClient::new(&server.to_string(), ANSWER_TIME, ANSWER_BYTES_MAX).ask(request).await
 }
 
 fn say(output: &mut impl Write, line: &str) -> Result<(), DemoError> {
@@ -300,7 +264,9 @@ fn say(output: &mut impl Write, line: &str) -> Result<(), DemoError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::Uri;
     use serde_json::Value;
+    use tokio::net::TcpListener;
 
     /// How the stand-in for a node behaves.
     #[derive(Clone, Copy, PartialEq)]
@@ -345,10 +311,8 @@ mod tests {
                 continue;
             }
             let sent = if fake == Fake::RepeatsTheFirstPop { 1 } else { sequence };
-            // The demo's own client cannot send the header: it goes in as the end of the path's
-            // line.
-            let path = format!("{} HTTP/1.1\r\nX-Sequence-Number: {sent}\r\nX-Rest:", uri.path());
-            let _ = post(receiver, &path, "opaque").await;
+            let headers = [("X-Sequence-Number", &*sent.to_string())];
+            let _ = post(receiver, uri.path(), &headers, "opaque").await;
         }
     }
 
@@ -358,8 +322,8 @@ mod tests {
         let unit_ms = if fake == Fake::PopsEarly { 600_000 } else { 30 };
         let unit = Duration::from_millis(unit_ms);
         let plans = [
-            Plan { name: "one", interval: 2 * unit, repeat_for: Duration::ZERO },
-            Plan { name: "more", interval: unit, repeat_for: 4 * unit },
+            DemoTimer { name: "one", interval: 2 * unit, repeat_for: Duration::ZERO },
+            DemoTimer { name: "more", interval: unit, repeat_for: 4 * unit },
         ];
         // Only the missing pop is waited for to the end.
         let patience_ms = if fake == Fake::ForgetsTheSecondPop { 300 } else { 20_000 };
@@ -399,7 +363,7 @@ mod tests {
 
     #[test]
     fn plans_pop_at_every_multiple_up_to_repeat_for() {
-        let plan = |interval, repeat_for| Plan {
+        let plan = |interval, repeat_for| DemoTimer {
             name: "x",
             interval: Duration::from_millis(interval),
             repeat_for: Duration::from_millis(repeat_for),

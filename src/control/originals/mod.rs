@@ -1,6 +1,5 @@
 //! Timers of original nodes: read over HTTP, understood, and given to the cores.
 
-mod client;
 mod page;
 mod plan;
 pub(crate) mod reader;

@@ -6,7 +6,6 @@
 //! hold is told to others as taken over. A round ends, whatever the other node answers: each page
 //! must bring something new. Never waited for by a core.
 
-use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,18 +15,23 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 
-use super::client::Client;
 use super::page::{Page, read_page};
 use crate::base::ids::{PeerIndex, PeerSet};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{PeerKind, View};
 use crate::control::cluster::member_addresses;
+use crate::control::http_client::{HttpClient, HttpError, Request};
 use crate::core::copies::Copies;
+use crate::core::peers::address::{Place, place_of};
 use crate::node::commands::Command;
 use crate::node::meters::CoreMeters;
 use crate::shard::effects::Dialect;
 use crate::wire::resync_json::{Reference, ResyncQuery, write_references, write_target};
 
+/// Time for one request to an original and its answer, the connection included.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of an answer's body: 100 timers with 160 KiB each, or a few of the longest.
+const BODY_BYTES_MAX: usize = 16 << 20;
 /// How often it is looked at who is there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often a round is begun with a node that fails, and the pause after a failure.
@@ -288,7 +292,7 @@ struct Round<'a> {
     view: &'a View,
     peer: PeerIndex,
     /// By number of the peer.
-    clients: Vec<Option<Client>>,
+    clients: Vec<Option<HttpClient>>,
     /// Nodes that know no references, as originals do not.
     references_refused: PeerSet,
     /// Timers asked for at a time.
@@ -348,14 +352,15 @@ impl Round<'_> {
         let (own, other) = (self.view.name_of(self.view.own()), self.view.name_of(self.peer));
         let query =
             ResyncQuery { node: own.into(), view_id: self.view.id(), time_from_ms: from_ms };
-        let mut request = b"GET ".to_vec();
-        write_target(&query, &mut request);
+        let mut target = Vec::new();
+        write_target(&query, &mut target);
+        let target = String::from_utf8_lossy(&target);
         let mut answered = loop {
             let count = self.page_timers;
-            let rest = format!(" HTTP/1.1\r\nHost: {other}\r\nRange: {count}\r\n\r\n");
-            let whole = [&request[..], rest.as_bytes()].concat();
-            match self.client(self.peer).ask(&whole).await {
-                Err(error) if error.kind() == ErrorKind::FileTooLarge && count > 1 => {
+            let headers = [("Host", other), ("Range", &count.to_string())];
+            let request = Request { headers: &headers, ..Request::get(&target) };
+            match self.client(self.peer).ask(request).await {
+                Err(HttpError::TooLong(_)) if count > 1 => {
                     // Its timers are long ones.
                     self.page_timers = count.div_ceil(8);
                 }
@@ -411,13 +416,9 @@ impl Round<'_> {
         if !self.reader.known.contains(peer) {
             return;
         }
-        let head = format!(
-            "PUT {path} HTTP/1.1\r\nHost: {name}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n",
-            body.len()
-        );
-        let request = [head.as_bytes(), body].concat();
-        match self.client(peer).ask(&request).await {
+        let headers = [("Host", name), ("Content-Type", "application/json")];
+        let request = Request { method: "PUT", path, headers: &headers, body };
+        match self.client(peer).ask(request).await {
             Ok(answered) if answered.status < 300 => {}
             Ok(answered) => warn!("{name} answered {} to {path}", answered.status),
             Err(error) => warn!("{name} cannot be told {path}: {error}"),
@@ -435,13 +436,10 @@ impl Round<'_> {
         write_references(references, &mut body);
         for peer in to.iter() {
             let name = self.view.name_of(peer);
-            let head = format!(
-                "DELETE /timers/references HTTP/1.1\r\nHost: {name}\r\n\
-                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-                body.len()
-            );
-            let request = [head.as_bytes(), &body].concat();
-            let answered = self.client(peer).ask(&request).await;
+            let headers = [("Host", name), ("Content-Type", "application/json")];
+            let path = "/timers/references";
+            let request = Request { method: "DELETE", path, headers: &headers, body: &body };
+            let answered = self.client(peer).ask(request).await;
             if !answered.is_ok_and(|answered| answered.status < 300) {
                 self.references_refused = self.references_refused.with(peer);
                 info!("{name} takes no references; it is told the end of each timer instead");
@@ -449,9 +447,16 @@ impl Round<'_> {
         }
     }
 
-    fn client(&mut self, peer: PeerIndex) -> &mut Client {
+    /// Every request here may come twice, so that a connection may be used again.
+    fn client(&mut self, peer: PeerIndex) -> &mut HttpClient {
         let address = &self.view.peers()[peer.index()].address;
         let port = self.reader.port;
-        self.clients[peer.index()].get_or_insert_with(|| Client::of(address, port))
+        self.clients[peer.index()].get_or_insert_with(|| {
+            let address = match place_of(address, port) {
+                Place::At(address) => address.to_string(),
+                Place::Named(name, port) => format!("{name}:{port}"),
+            };
+            HttpClient::new(&address, PATIENCE, BODY_BYTES_MAX)
+        })
     }
 }

@@ -1,17 +1,16 @@
 //! Where the statistics tags of a running node are looked up: hears the cores, and asks the other
 //! members for theirs when the whole cluster is wanted.
 
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{interval, timeout};
+use tokio::time::interval;
 
 use super::statistics::{TagStatistics, TagsReport};
+use crate::control::http_client::{HttpClient, HttpError, Request};
 use crate::node::meters::CoreMeters;
 use crate::ring;
 
@@ -22,9 +21,6 @@ const HEAR_EVERY: Duration = Duration::from_millis(250);
 const MEMBER_LIMIT: Duration = Duration::from_secs(3);
 /// Bytes of a member's answer: 1 000 tags with names of 64 bytes take some 600 KB.
 const MEMBER_BYTES_MAX: usize = 64 << 20;
-
-/// Bytes asked of the kernel at once.
-const READ_BYTES: usize = 16 << 10;
 
 /// The statistics tags of one node, for the admin API.
 pub(crate) struct TagBoard {
@@ -128,13 +124,13 @@ fn no_members() -> Unanswered {
 }
 
 /// Asks all of them at once.
-async fn ask(members: Vec<String>) -> Vec<(String, io::Result<TagsReport>)> {
+async fn ask(members: Vec<String>) -> Vec<(String, Result<TagsReport, HttpError>)> {
     let mut asked = JoinSet::new();
     for address in members {
         asked.spawn(async move {
-            let answer = timeout(MEMBER_LIMIT, ask_one(&address)).await;
-            let answer = answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-            (address, answer)
+            let mut client = HttpClient::new(&address, MEMBER_LIMIT, MEMBER_BYTES_MAX);
+            let answer = client.ask(Request::get("/statistics/tags")).await;
+            (address, answer.and_then(|answer| answer.document()))
         });
     }
     let mut answers = asked.join_all().await;
@@ -142,68 +138,13 @@ async fn ask(members: Vec<String>) -> Vec<(String, io::Result<TagsReport>)> {
     answers
 }
 
-async fn ask_one(address: &str) -> io::Result<TagsReport> {
-    let stream = TcpStream::connect(address).await?;
-    let request = format!("GET /statistics/tags HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    write_all(&stream, request.as_bytes()).await?;
-    parse(&read_to_end(&stream).await?)
-}
-
-async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.writable().await?;
-        match stream.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-async fn read_to_end(stream: &TcpStream) -> io::Result<Vec<u8>> {
-    let mut answer = Vec::new();
-    while answer.len() < MEMBER_BYTES_MAX {
-        stream.readable().await?;
-        let length = answer.len();
-        answer.resize(length + READ_BYTES, 0);
-        match stream.try_read(&mut answer[length..]) {
-            Ok(read) => {
-                answer.truncate(length + read);
-                if read == 0 {
-                    return Ok(answer);
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => answer.truncate(length),
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::InvalidData, "the answer does not end"))
-}
-
-/// The document in an answer that ends with its connection, as all of the admin API do.
-fn parse(answer: &[u8]) -> io::Result<TagsReport> {
-    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
-    let mut headers = [httparse::EMPTY_HEADER; 16];
-    let mut head = httparse::Response::new(&mut headers);
-    let parsed = head.parse(answer).map_err(|_| invalid("the answer is not HTTP"))?;
-    let httparse::Status::Complete(length) = parsed else {
-        return Err(invalid("the answer ends in its head"));
-    };
-    if head.code != Some(200) {
-        return Err(invalid("the answer's status is not 200"));
-    }
-    let document = serde_json::from_slice(&answer[length..]);
-    document.map_err(|error| invalid(&format!("the answer is not its tags: {error}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::shard::tag_counts::{TagCounts, TagGroup};
     use crate::wire::timer_json::Tag;
-    use std::net::SocketAddr;
-    use tokio::net::TcpListener;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
 
     fn board(calls: u32) -> TagBoard {
         let meters: Arc<[CoreMeters]> = [CoreMeters::default()].into();
@@ -216,22 +157,15 @@ mod tests {
     }
 
     /// A member that answers once, with these bytes.
-    async fn member(answer: String) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    fn member(answer: String) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
-        tokio::spawn(async move {
-            let (stream, _) = listener.accept().await.expect("asked");
-            let mut request = vec![0; 1_024];
-            let length = loop {
-                stream.readable().await.expect("a request");
-                match stream.try_read(&mut request) {
-                    // Readiness may be told in vain.
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    read => break read.expect("a request"),
-                }
-            };
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("asked");
+            let mut request = [0; 1_024];
+            let length = stream.read(&mut request).expect("a request");
             assert!(request[..length].starts_with(b"GET /statistics/tags HTTP/1.1\r\n"));
-            write_all(&stream, answer.as_bytes()).await.expect("answers");
+            stream.write_all(answer.as_bytes()).expect("answers");
         });
         address
     }
@@ -245,9 +179,9 @@ mod tests {
     fn a_cluster_is_the_sum_of_those_that_answer() {
         run(async {
             let other = board(4).document(None, "scope=node").await.expect("its own");
-            let good = member(format!("HTTP/1.1 200 OK\r\nx: y\r\n\r\n{other}")).await;
-            let bad = member("HTTP/1.1 503 No\r\n\r\n".to_owned()).await;
-            let none = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let good = member(format!("HTTP/1.1 200 OK\r\nx: y\r\n\r\n{other}"));
+            let bad = member("HTTP/1.1 503 No\r\n\r\n".to_owned());
+            let none = TcpListener::bind("127.0.0.1:0").expect("a port");
             let gone = none.local_addr().expect("bound");
             drop(none);
             let board = board(3);
@@ -256,7 +190,7 @@ mod tests {
             assert_eq!((&all["current"], &all["nodes"]), (&7.into(), &2.into()), "{all}");
             let unreachable = all["unreachable"].as_array().expect("a list");
             assert_eq!(unreachable.len(), 2, "{all}");
-            assert!(unreachable.iter().any(|u| u.to_string().contains("status is not 200")));
+            assert!(unreachable.iter().any(|u| u.to_string().contains("(status 503)")));
         });
     }
 
@@ -264,7 +198,9 @@ mod tests {
     fn nonsense_from_a_member_is_an_error() {
         for answer in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\n\r\n{", "\u{1}\u{2}\r\n\r\n"]
         {
-            assert!(parse(answer.as_bytes()).is_err(), "{answer:?}");
+            let address = member(answer.to_owned()).to_string();
+            let answers = run(ask(vec![address]));
+            assert!(matches!(answers[..], [(_, Err(_))]), "{answer:?}");
         }
     }
 }
