@@ -5,7 +5,8 @@
 //! [`Ask`] at a time. A master writes its bound again and again. Each write is a transaction that
 //! fails when the master's node is gone or when anybody else has written the bound (a
 //! compare-and-set on its version). Acknowledged writes extend the lease
-//! ([`crate::timestamp::lease`]). A backup reads as often, so that it has a lease when it takes over.
+//! ([`crate::timestamp::lease`]). A backup reads as often, so that it has a lease when it takes
+//! over.
 
 mod events;
 mod machine;
