@@ -6,7 +6,7 @@ pub mod limits;
 #[cfg(feature = "planted")]
 pub mod planted;
 pub mod ranked;
-pub mod slots;
+pub(crate) mod slots;
 pub mod time;
 
 /// Asks whether a planted bug is switched on; constantly false, and free, outside the simulator's

@@ -48,11 +48,6 @@ impl<T> Slots<T> {
         Self { entries: Vec::new(), first_free: NONE, len: 0 }
     }
 
-    /// An empty table that does not grow before it holds `values_max` values.
-    pub fn with_capacity(values_max: usize) -> Self {
-        Self { entries: Vec::with_capacity(values_max), first_free: NONE, len: 0 }
-    }
-
     /// Stores a value in the place freed last, or in a new one.
     #[inline]
     pub fn insert(&mut self, value: T) -> SlotKey {
@@ -233,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_table_of_its_greatest_size_does_not_grow() {
-        let mut slots = Slots::with_capacity(16);
+        let mut slots = Slots::new();
         let capacity = slots.entries.capacity();
         for _ in 0..3 {
             let keys: Vec<_> = (0..16).map(|value| slots.insert(value)).collect();

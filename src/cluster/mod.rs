@@ -3,13 +3,13 @@
 //! links (`link`), clocks of others (`clock_offset`, `wall_clocks`).
 
 pub mod bloom;
-pub mod clock_offset;
+pub(crate) mod clock_offset;
 pub mod detector;
 pub mod link;
 pub mod murmur3;
-pub mod placement;
+pub(crate) mod placement;
 pub mod view;
-pub mod wall_clocks;
+pub(crate) mod wall_clocks;
 
 #[cfg(test)]
 mod view_tests;

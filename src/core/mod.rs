@@ -1,9 +1,9 @@
 //! One core without its ring: shard, mesh, peers, and the routing between them. The engine drives
 //! it under io_uring, the simulators in virtual time.
 
-pub mod copies;
+pub(crate) mod copies;
 pub mod gate;
-pub mod gather;
+pub(crate) mod gather;
 pub mod internal_api;
 pub(crate) mod internal_document;
 pub mod mesh;

@@ -10,14 +10,14 @@ pub(crate) mod deadlines;
 mod engine;
 mod files;
 pub(crate) mod io;
-pub mod meters;
+pub(crate) mod meters;
 pub(crate) mod owner;
 pub(crate) mod peers;
 mod publish;
 pub(crate) mod resolver;
 pub mod settings;
 mod start;
-pub mod tag_feed;
+pub(crate) mod tag_feed;
 pub(crate) mod timestamps;
 
 pub use files::FileShares;

@@ -11,7 +11,7 @@
 //! └──due── BackingOff (wheel) ◀──────┘        Tombstone (wheel) ─due─▶ freed
 //! ```
 
-pub mod audit;
+pub(crate) mod audit;
 mod authorities;
 mod collect;
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod record;
 mod requests;
 #[cfg(test)]
 mod site_tests;
-pub mod tag_counts;
+pub(crate) mod tag_counts;
 mod tags;
 mod writes;
 

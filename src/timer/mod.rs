@@ -3,6 +3,6 @@
 
 pub mod admission;
 pub mod definition;
-pub mod identity;
-pub mod schedule;
+pub(crate) mod identity;
+pub(crate) mod schedule;
 pub mod version;

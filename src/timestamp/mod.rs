@@ -5,11 +5,11 @@
 
 pub mod clock;
 pub mod coordinator;
-pub mod lease;
+pub(crate) mod lease;
 pub mod oracle;
 mod pace;
 pub mod standalone;
-pub mod window;
+pub(crate) mod window;
 
 /// Bits of a timestamp below its milliseconds.
 pub const COUNTER_BITS: u32 = 18;

@@ -3,17 +3,17 @@
 //! meaning: whether a negative interval is allowed is not its business.
 
 pub mod answer_head;
-pub mod answer_reader;
+pub(crate) mod answer_reader;
 pub mod callback_uri;
 pub mod chunked;
 pub mod internal_json;
-pub mod json;
+pub(crate) mod json;
 pub mod leb128;
 pub mod peer_frame;
 pub mod peer_message;
 pub mod request_head;
 pub mod resync_json;
-pub mod text;
+pub(crate) mod text;
 pub mod thrift;
 pub mod timer_json;
 pub mod timer_path;

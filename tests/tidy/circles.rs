@@ -107,7 +107,7 @@ impl<'a> House<'a> {
 }
 
 /// `src/shard/pops.rs` is `src::shard::pops`; `src/shard/mod.rs` is `src::shard`.
-fn module_of(path: &str) -> String {
+pub(super) fn module_of(path: &str) -> String {
     let mut parts: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
     if matches!(parts.last(), Some(&("mod" | "lib" | "main"))) {
         parts.pop();
@@ -116,10 +116,10 @@ fn module_of(path: &str) -> String {
 }
 
 /// A name that a `use` item brings, and its path.
-type Import = (String, Vec<String>);
+pub(super) type Import = (String, Vec<String>);
 
 /// The names that `use` items bring with their paths, and all other paths of the code.
-fn uses(code: &str) -> (Vec<Import>, Vec<Vec<String>>) {
+pub(super) fn uses(code: &str) -> (Vec<Import>, Vec<Vec<String>>) {
     let mut names = Vec::new();
     let mut others = code.to_owned();
     for at in words(code, "use") {

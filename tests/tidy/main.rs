@@ -7,6 +7,7 @@
 
 mod circles;
 mod panics;
+mod visibility;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 //! when, what is said, what is believed of each.
 
 pub mod actions;
-pub mod address;
+pub(crate) mod address;
 pub(crate) mod behind;
-pub mod counters;
+pub(crate) mod counters;
 pub(crate) mod greeting;
 pub mod handshake;
 pub mod hello;
@@ -16,5 +16,5 @@ mod peering_tests;
 pub mod secret;
 #[cfg(test)]
 mod secret_tests;
-pub mod site_members;
+pub(crate) mod site_members;
 pub(crate) mod voice;

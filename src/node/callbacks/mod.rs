@@ -1,4 +1,4 @@
 //! One core's callbacks: connections to callback servers.
 
 pub(crate) mod lanes;
-pub mod listeners;
+pub(crate) mod listeners;
