@@ -45,7 +45,7 @@ Exit codes:
 #[derive(Debug, Parser)]
 #[command(name = "chronos", version, after_help = EXAMPLES, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Flags {
+pub(super) struct Flags {
     /// What to do; serves when left out
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -131,7 +131,7 @@ struct KeyFlags {
 
 /// What the binary can do besides serving.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Start a node and a callback receiver in this process, create two timers over HTTP and watch
     /// them pop
     Demo,
@@ -143,7 +143,7 @@ impl Flags {
     /// The files of the original service, if this is to be one of its deployments. Beside --config
     /// only a flag that names one of them says so: a pid file or --daemon alone must not move a
     /// configured node to all addresses and take its admin API away.
-    pub fn ini_files(&self) -> Option<IniFiles> {
+    pub(super) fn ini_files(&self) -> Option<IniFiles> {
         let DropInFlags {
             daemon,
             pidfile,
@@ -163,12 +163,12 @@ impl Flags {
     }
 
     /// How the process is to live.
-    pub fn launch(&self) -> Launch {
+    pub(super) fn launch(&self) -> Launch {
         Launch { daemon: self.drop_in.daemon, pid_file: self.drop_in.pidfile.clone() }
     }
 
     /// The keys that flags set, as `((section, name), text)`.
-    pub fn settings(&self) -> Vec<((&'static str, &'static str), String)> {
+    pub(super) fn settings(&self) -> Vec<((&'static str, &'static str), String)> {
         let keys = &self.keys;
         let mut settings = Vec::new();
         let given = [

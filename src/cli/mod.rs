@@ -1,6 +1,8 @@
 //! The command line of the one binary: subcommands, exit codes, and nothing else. What a command
 //! does lives in `control` (`serve`) or in a folder of its own here (`demo`).
 
+#![warn(unreachable_pub)]
+
 mod cluster;
 mod demo;
 mod exit;

@@ -16,7 +16,7 @@ const LOCK_TOLD: Duration = Duration::from_millis(10);
 
 /// What the command line says about the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Launch {
+pub(crate) struct Launch {
     /// Leave the terminal.
     pub daemon: bool,
     /// Where to write the number of the process.
@@ -25,7 +25,7 @@ pub struct Launch {
 
 /// Why a process ended badly. The text says what to do; the exit code is 1.
 #[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
+pub(crate) enum LaunchError {
     /// It cannot leave the terminal.
     #[error("cannot become a daemon: {0}. Start without --daemon under a service manager")]
     Fork(std::io::Error),
@@ -55,7 +55,11 @@ pub enum LaunchError {
 }
 
 /// Runs a node to its end. In the launcher of a daemon: until that is ready.
-pub fn launch(launch: &Launch, files: ConfigFiles, loaded: Loaded) -> Result<(), LaunchError> {
+pub(crate) fn launch(
+    launch: &Launch,
+    files: ConfigFiles,
+    loaded: Loaded,
+) -> Result<(), LaunchError> {
     // A daemon works in another folder.
     let pid_file = launch.pid_file.as_deref();
     let pid_file = pid_file.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()));

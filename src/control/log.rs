@@ -14,7 +14,7 @@ use crate::ring::redirect_standard_error;
 const FILE: &str = "chronos_current.txt";
 
 /// Installs the process's logger; later calls change nothing. `NO_COLOR` is honoured.
-pub fn install(settings: &LogSettings) {
+pub(crate) fn install(settings: &LogSettings) {
     let is_terminal = std::io::stderr().is_terminal();
     let as_json = match settings.format.as_str() {
         "json" => true,
@@ -39,13 +39,13 @@ pub fn install(settings: &LogSettings) {
 }
 
 /// The log file in a folder.
-pub fn file_in(folder: &str) -> PathBuf {
+pub(crate) fn file_in(folder: &str) -> PathBuf {
     Path::new(folder).join(FILE)
 }
 
 /// Sends standard error, what panics say included, to the end of a file; it and its folder are made
 /// if they are absent. Again after the file was moved away: then a new one is made.
-pub fn send_to(file: &Path) -> io::Result<()> {
+pub(crate) fn send_to(file: &Path) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }

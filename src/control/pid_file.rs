@@ -19,7 +19,7 @@ const LOCK_LOOK: Duration = Duration::from_millis(20);
 
 /// Why there is no pid file; the text says what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum PidFileError {
+pub(crate) enum PidFileError {
     /// Another process has it.
     #[error(
         "{file} is locked: {holder} runs already, and did not end within {waited:?}. Stop it \
@@ -48,7 +48,7 @@ pub enum PidFileError {
 
 /// The locked file of this process, removed when dropped.
 #[derive(Debug)]
-pub struct PidFile {
+pub(super) struct PidFile {
     path: PathBuf,
     /// How long the lock was waited for.
     pub waited: Duration,
@@ -67,7 +67,7 @@ impl Drop for PidFile {
 impl PidFile {
     /// Takes the lock, once whoever has it has ended or the patience is over, and writes the number
     /// of this process.
-    pub fn take(path: &Path, patience: Duration) -> Result<PidFile, PidFileError> {
+    pub(super) fn take(path: &Path, patience: Duration) -> Result<PidFile, PidFileError> {
         let name = path.display().to_string();
         let unwritable = |source| PidFileError::Unwritable { file: name.clone(), source };
         let began = Instant::now();

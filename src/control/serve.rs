@@ -37,7 +37,7 @@ const EXIT_AT_ONCE: i32 = 130;
 
 /// Why a node ended badly. The text says what to do; the exit code is 1.
 #[derive(Debug, thiserror::Error)]
-pub enum ServeError {
+pub(crate) enum ServeError {
     /// The control thread has no runtime or no signals.
     #[error(
         "the control thread cannot start: {0}. Check the limits on open files and threads (ulimit \
@@ -82,7 +82,7 @@ pub enum ServeError {
 /// Runs a node until a signal stops it. `Ok` is an orderly stop. A second signal ends the process
 /// at once with 130. `files` are read again on SIGHUP, `log_file` (of a daemon) is opened again;
 /// `ready` is called once all cores serve.
-pub fn serve(
+pub(super) fn serve(
     config: &Config,
     files: ConfigFiles,
     log_file: Option<&Path>,

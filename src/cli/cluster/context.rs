@@ -24,7 +24,7 @@ pub(crate) struct Outcome {
 
 impl Context {
     /// A line for whoever watches; none for programs.
-    pub fn say(&self, line: &str) {
+    pub(super) fn say(&self, line: &str) {
         if !self.json {
             // Where nobody can read it, the command goes on all the same.
             let _ = writeln!(std::io::stderr().lock(), "{line}");

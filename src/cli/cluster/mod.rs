@@ -43,7 +43,7 @@ Exit codes:
 /// Show a cluster, add nodes, remove nodes, compare all timers
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct ClusterFlags {
+pub(super) struct ClusterFlags {
     #[command(subcommand)]
     command: ClusterCommand,
 
@@ -86,7 +86,7 @@ enum ClusterCommand {
 }
 
 /// Runs one of the commands; returns the exit code.
-pub fn run(flags: &ClusterFlags) -> u8 {
+pub(super) fn run(flags: &ClusterFlags) -> u8 {
     let context = Context {
         admin: flags.admin.clone(),
         json: flags.json,

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// The three lists of members: nodes that stay, that join, that leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lists {
+pub(super) struct Lists {
     /// Staying.
     pub nodes: Vec<String>,
     /// Being added.
@@ -20,7 +20,7 @@ pub struct Lists {
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Nodes are added.
     Join,
     /// Nodes are removed.
@@ -29,7 +29,7 @@ pub enum Kind {
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Procedure {
+pub(super) struct Procedure {
     /// Added or removed.
     pub kind: Kind,
     /// Who.
@@ -38,7 +38,7 @@ pub struct Procedure {
 
 /// What follows from what the members say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub(super) enum Decision {
     /// Nothing is left to do; the sentence says so.
     Done(String),
     /// The procedure begins, or goes on.
@@ -47,7 +47,7 @@ pub enum Decision {
 
 /// The procedure for this cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(super) struct Plan {
     /// Members that stay, in the order in which all write them.
     pub stays: Vec<String>,
     /// Those that join or leave.
@@ -73,17 +73,17 @@ enum Phase {
 
 impl Lists {
     /// Whether no change is under way.
-    pub fn is_at_rest(&self) -> bool {
+    pub(super) fn is_at_rest(&self) -> bool {
         self.joining.is_empty() && self.leaving.is_empty()
     }
 
     /// Everybody in any list.
-    pub fn everybody(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn everybody(&self) -> impl Iterator<Item = &String> {
         self.nodes.iter().chain(&self.joining).chain(&self.leaving)
     }
 
     /// Whether the same nodes are in the same lists; their order means nothing.
-    pub fn is_same(&self, other: &Lists) -> bool {
+    pub(super) fn is_same(&self, other: &Lists) -> bool {
         set(&self.nodes) == set(&other.nodes)
             && set(&self.joining) == set(&other.joining)
             && set(&self.leaving) == set(&other.leaving)
@@ -110,14 +110,14 @@ impl std::fmt::Display for Lists {
 impl Plan {
     /// Whether a node has the lists that this procedure gives it: those for the time of the change,
     /// or already the last.
-    pub fn is_under_way_at(&self, name: &str, lists: &Lists) -> bool {
+    pub(super) fn is_under_way_at(&self, name: &str, lists: &Lists) -> bool {
         let has_left = self.during.leaving.iter().any(|node| node == name) && lists.is_alone(name);
         has_left || lists.is_same(&self.during) || lists.is_same(&self.after)
     }
 
     /// What to tell whom in step 3, in this order: nodes that left come last, and are told that
     /// they are alone.
-    pub fn last_words(&self) -> Vec<(String, Lists)> {
+    pub(super) fn last_words(&self) -> Vec<(String, Lists)> {
         let mut members = self.after.nodes.clone();
         members.sort();
         let mut words: Vec<_> =
@@ -131,7 +131,7 @@ impl Plan {
 impl Procedure {
     /// What to do, from the name and the lists of every member that could be asked. `Err`: nothing
     /// may be done; the text says why, and what to do.
-    pub fn decide(&self, reports: &[(String, Lists)]) -> Result<Decision, String> {
+    pub(super) fn decide(&self, reports: &[(String, Lists)]) -> Result<Decision, String> {
         // A node that is to join knows nobody yet; one that has left knows nobody any more.
         let is_evidence =
             |(name, lists): &&(String, Lists)| !(self.nodes.contains(name) && lists.is_alone(name));

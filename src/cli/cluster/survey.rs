@@ -45,7 +45,7 @@ pub(crate) struct Survey {
 impl Context {
     /// Asks the given admin APIs, then those of all members that they name and of `others`, but not
     /// of `without`. `Err`: nobody answers.
-    pub fn survey(&self, others: &[String], without: &[String]) -> Result<Survey, String> {
+    pub(super) fn survey(&self, others: &[String], without: &[String]) -> Result<Survey, String> {
         let (reports, missing) = (BTreeMap::new(), BTreeMap::new());
         let mut survey = Survey { reports, missing, given: self.admin.clone() };
         let mut asked: BTreeMap<String, String> = BTreeMap::new();
@@ -108,7 +108,7 @@ impl Survey {
 
     /// Drops nodes that answered under a given address and are neither members nor among those
     /// meant: such as have left and run on, or are to join. Returns their names.
-    pub fn forget_strangers(&mut self, meant: &[String]) -> Vec<String> {
+    pub(super) fn forget_strangers(&mut self, meant: &[String]) -> Vec<String> {
         let listed = |name: &String| {
             let mut others = self.reports.values().filter(|report| report.name != *name);
             others.any(|report| report.lists.everybody().any(|member| member == name))
@@ -135,7 +135,7 @@ impl Survey {
     }
 
     /// `Err` if a member has not answered.
-    pub fn refuse_missing(&self) -> Result<(), String> {
+    pub(super) fn refuse_missing(&self) -> Result<(), String> {
         if self.missing.is_empty() {
             return Ok(());
         }

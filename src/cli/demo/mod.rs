@@ -85,7 +85,7 @@ struct Created {
 }
 
 /// Runs the demo; returns the exit code.
-pub fn run() -> u8 {
+pub(super) fn run() -> u8 {
     let plans = [
         DemoTimer {
             name: "one-shot",

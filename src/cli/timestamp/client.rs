@@ -43,7 +43,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects to `host:port`. Connecting, and each call, may take `limit`.
-    pub async fn open(address: &Arc<str>, limit: Duration) -> Result<Self, CallError> {
+    pub(super) async fn open(address: &Arc<str>, limit: Duration) -> Result<Self, CallError> {
         let connected = match timeout(limit, TcpStream::connect(&**address)).await {
             Ok(connected) => connected,
             Err(_) => Err(io::Error::new(ErrorKind::TimedOut, "it does not answer in time")),
@@ -62,13 +62,13 @@ impl Connection {
     }
 
     /// The server.
-    pub fn address(&self) -> &Arc<str> {
+    pub(super) fn address(&self) -> &Arc<str> {
         &self.address
     }
 
     /// Takes `count` consecutive timestamps; returns the first. After an error other than
     /// [`CallError::Refused`] the connection is of no more use.
-    pub async fn take(&mut self, count: u32) -> Result<Timestamp, CallError> {
+    pub(super) async fn take(&mut self, count: u32) -> Result<Timestamp, CallError> {
         self.seqid = self.seqid.wrapping_add(1);
         self.request.clear();
         let range = i32::try_from(count).unwrap_or(i32::MAX);

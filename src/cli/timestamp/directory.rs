@@ -62,7 +62,7 @@ pub(crate) fn wrong_cluster(name: &str) -> Option<String> {
 
 impl Directory {
     /// Begins a session.
-    pub async fn open(quorum: &str, cluster: &str) -> Result<Self, DirectoryError> {
+    pub(super) async fn open(quorum: &str, cluster: &str) -> Result<Self, DirectoryError> {
         let connector = Client::connector().with_session_timeout(SESSION).with_fail_eagerly();
         let connected = timeout(PATIENCE, connector.connect(quorum)).await;
         let failed = |why: String| DirectoryError::Connect { quorum: quorum.to_owned(), why };
@@ -74,24 +74,24 @@ impl Directory {
     }
 
     /// `/chronos/<cluster>`.
-    pub fn base(&self) -> &str {
+    pub(super) fn base(&self) -> &str {
         &self.layout.base
     }
 
     /// The bound's node.
-    pub fn bound_path(&self) -> &str {
+    pub(super) fn bound_path(&self) -> &str {
         &self.layout.bound
     }
 
     /// The master's `host_port`.
-    pub async fn master(&self) -> Result<Option<String>, DirectoryError> {
+    pub(super) async fn master(&self) -> Result<Option<String>, DirectoryError> {
         let path = &self.layout.master;
         let data = answer(path, self.client.get_data(path)).await?;
         Ok(data.map(|(data, _)| text(&data)))
     }
 
     /// All that there is to know.
-    pub async fn picture(&self) -> Result<Picture, DirectoryError> {
+    pub(super) async fn picture(&self) -> Result<Picture, DirectoryError> {
         let Layout { base, backups, bound, .. } = &self.layout;
         if answer(base, self.client.get_data(base)).await?.is_none() {
             return Err(DirectoryError::NoCluster { base: base.clone() });

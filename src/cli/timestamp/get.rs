@@ -88,12 +88,12 @@ pub(crate) struct Finder {
 
 impl Finder {
     /// Nobody is asked yet.
-    pub fn new(target: Target) -> Self {
+    pub(super) fn new(target: Target) -> Self {
         Self { target, directory: None }
     }
 
     /// The address to connect to.
-    pub async fn address(&mut self) -> Result<Arc<str>, TryError> {
+    pub(super) async fn address(&mut self) -> Result<Arc<str>, TryError> {
         let (quorum, cluster) = match &self.target {
             Target::Server(address) => return Ok(address.clone()),
             Target::Cluster { quorum, cluster } => (quorum, cluster),
@@ -111,7 +111,7 @@ impl Finder {
     }
 
     /// Connects to it and takes timestamps.
-    pub async fn take(
+    pub(super) async fn take(
         &mut self,
         count: u32,
         limit: Duration,
@@ -122,7 +122,7 @@ impl Finder {
     }
 
     /// Tries again and again, with pauses; `failed` hears of each try that another follows.
-    pub async fn take_patiently(
+    pub(super) async fn take_patiently(
         &mut self,
         count: u32,
         limit: Duration,

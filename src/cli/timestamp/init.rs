@@ -40,7 +40,7 @@ Exit codes: 0 made, 1 it is there already, or could not be made, 2 wrong command
 /// timestamps may have been handed out above that, say above which with --above.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct InitFlags {
+pub(super) struct InitFlags {
     /// The file [default: [timestamp] file of the configuration]
     #[arg(long, value_name = "FILE", conflicts_with = "zookeeper")]
     file: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub struct InitFlags {
 }
 
 /// Makes the bound; returns the exit code.
-pub fn run(flags: &InitFlags) -> u8 {
+pub(super) fn run(flags: &InitFlags) -> u8 {
     let wrong = flags.above.and_then(wrong_above);
     if let Some(wrong) = wrong.or_else(|| flags.cluster.as_deref().and_then(wrong_cluster)) {
         return fail(&std::io::Error::other(wrong), EXIT_USAGE);

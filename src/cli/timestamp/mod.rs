@@ -53,7 +53,7 @@ Exit codes:
 /// Strictly increasing timestamps: serve them, take them, watch who serves them, translate, measure
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct TimestampFlags {
+pub(super) struct TimestampFlags {
     #[command(subcommand)]
     command: TimestampCommand,
 }
@@ -71,7 +71,7 @@ enum TimestampCommand {
 }
 
 /// Runs one of the commands; returns the exit code.
-pub fn run(flags: &TimestampFlags) -> u8 {
+pub(super) fn run(flags: &TimestampFlags) -> u8 {
     match &flags.command {
         TimestampCommand::Serve(flags) => serve::run(flags),
         TimestampCommand::Init(flags) => init::run(flags),

@@ -13,7 +13,7 @@ use crate::control::launch::Launch;
 
 /// Serve timestamps and no timers
 #[derive(Debug, Args)]
-pub struct ServeFlags {
+pub(super) struct ServeFlags {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE", env = "CHRONOS_CONFIG")]
     config: Option<PathBuf>,
@@ -96,7 +96,7 @@ impl ServeFlags {
 }
 
 /// Serves until a signal; returns the exit code.
-pub fn run(flags: &ServeFlags) -> u8 {
+pub(super) fn run(flags: &ServeFlags) -> u8 {
     let environment = match environment() {
         Ok(environment) => environment,
         Err(problem) => return fail(&problem, EXIT_USAGE),

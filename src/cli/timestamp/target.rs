@@ -56,7 +56,7 @@ pub(crate) enum Target {
 
 impl TargetFlags {
     /// `Err`: what is wrong with the command line.
-    pub fn chosen(&self) -> Result<Target, String> {
+    pub(super) fn chosen(&self) -> Result<Target, String> {
         let Some(quorum) = &self.zookeeper else {
             let server = self.server.as_deref().unwrap_or(SERVER);
             let is_address = server.rsplit_once(':').is_some_and(|(host, port)| {

@@ -68,7 +68,7 @@ const ALARMS: [Alarm; 8] = [
 ];
 
 /// Watches the counts until the future is dropped. Must run inside the control thread's runtime.
-pub async fn watch(meters: Arc<[CoreMeters]>) {
+pub(crate) async fn watch(meters: Arc<[CoreMeters]>) {
     let mut look = interval(LOOK_EVERY);
     let mut told = [Told::default(); ALARMS.len()];
     loop {

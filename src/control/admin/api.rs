@@ -38,7 +38,7 @@ const NOT_FOUND: &str =
 
 /// What the handlers read.
 #[derive(Clone)]
-pub struct AdminState {
+pub(crate) struct AdminState {
     view: NodeView,
     process: fn(Instant) -> ProcessUse,
     tags: Arc<TagBoard>,
@@ -55,18 +55,18 @@ impl AdminState {
 
     /// Whom to ask for `/statistics/tags?scope=cluster`: `address:port` of the other members' admin
     /// listeners, this node's left out. Before that, the request is answered 501.
-    pub fn set_members(&self, addresses: Vec<String>) {
+    pub(crate) fn set_members(&self, addresses: Vec<String>) {
         self.tags.set_members(addresses);
     }
 }
 
 /// Opens the admin listener. Errors are the kernel's.
-pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
 /// Serves until the future is dropped. Must run inside the control thread's runtime.
-pub async fn serve(listener: TcpListener, state: AdminState) {
+pub(crate) async fn serve(listener: TcpListener, state: AdminState) {
     let listener = AdminListener::new(listener, TIMES);
     let tags = Arc::clone(&state.tags);
     tokio::select! {

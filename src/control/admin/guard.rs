@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use crate::control::cluster::desk::ClusterDesk;
 
 /// What an order must carry, with any value.
-pub const ORDER_HEADER: &str = "X-Chronos-Order";
+pub(crate) const ORDER_HEADER: &str = "X-Chronos-Order";
 
 /// The names under which the admin API is asked for, beside addresses.
 pub(crate) struct Guard {
@@ -27,7 +27,7 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// With the names of `[admin] hosts`; this machine's own is added.
-    pub fn new(hosts: &[String], cluster: Arc<ClusterDesk>) -> Self {
+    pub(crate) fn new(hosts: &[String], cluster: Arc<ClusterDesk>) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let names = hosts.iter().map(String::as_str).chain([own.trim()]);
         let names = names.filter(|name| !name.is_empty()).map(|name| host_of(name).to_owned());

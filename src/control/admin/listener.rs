@@ -88,7 +88,7 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl AdminListener {
-    pub fn new(listener: TcpListener, times: Times) -> Self {
+    pub(super) fn new(listener: TcpListener, times: Times) -> Self {
         Self { listener, times, table: Arc::default() }
     }
 }

@@ -17,7 +17,7 @@ use crate::control::timestamp::board::{ROLES, TimestampBoard, role_name};
 use crate::node::meters::{BUCKETS_US, Histogram};
 
 /// The media type of [`render`]'s text.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// How a meter appears in `/metrics`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +42,7 @@ fn exposed(meter: &'static str) -> Exposed {
 }
 
 /// Renders every metric. Reads each core's counters with plain loads: no core waits for it.
-pub fn render(
+pub(super) fn render(
     view: &NodeView,
     process: ProcessUse,
     tags: TagsReport,

@@ -17,7 +17,7 @@ use crate::node::meters::CoreMeters;
 /// Life of the node as the admin API tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum NodeState {
+pub(crate) enum NodeState {
     /// Every core serves.
     Serving = 0,
     /// An orderly stop has begun.
@@ -28,7 +28,7 @@ pub enum NodeState {
 
 impl NodeState {
     /// One word for `/status` and `/readyz`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             NodeState::Serving => "serving",
             NodeState::Stopping => "stopping",
@@ -39,7 +39,7 @@ impl NodeState {
 
 /// The node as seen from outside its cores.
 #[derive(Clone, Debug)]
-pub struct NodeView {
+pub(crate) struct NodeView {
     /// Where clients connect.
     pub address: SocketAddr,
     /// Cores pinned to, in shard order; empty when not pinned.
@@ -61,7 +61,7 @@ pub struct NodeView {
 
 impl NodeView {
     /// The view of a node that has just started.
-    pub fn of(node: &NodeHandle) -> Self {
+    pub(crate) fn of(node: &NodeHandle) -> Self {
         Self {
             address: node.address,
             cores: node.cores.clone(),
@@ -77,7 +77,7 @@ impl NodeView {
 
     /// A view without a node, for tests of what is made from it.
     #[cfg(test)]
-    pub fn with_meters(cores: Vec<usize>, shards: usize) -> Self {
+    pub(crate) fn with_meters(cores: Vec<usize>, shards: usize) -> Self {
         Self {
             address: SocketAddr::from(([127, 0, 0, 1], 7253)),
             cores,
@@ -92,7 +92,7 @@ impl NodeView {
     }
 
     /// Whether the node serves, stops or has failed.
-    pub fn state(&self) -> NodeState {
+    pub(crate) fn state(&self) -> NodeState {
         match self.state.load(Ordering::Relaxed) {
             0 => NodeState::Serving,
             1 => NodeState::Stopping,
@@ -101,12 +101,12 @@ impl NodeView {
     }
 
     /// Says so to every clone. A failure is never taken back by a stop that follows it.
-    pub fn set_state(&self, state: NodeState) {
+    pub(crate) fn set_state(&self, state: NodeState) {
         self.state.fetch_max(state as u8, Ordering::Relaxed);
     }
 
     /// The label of a shard's meters: the core it is pinned to, or its index when not pinned.
-    pub fn core_label(&self, shard: usize) -> usize {
+    pub(crate) fn core_label(&self, shard: usize) -> usize {
         self.cores.get(shard).copied().unwrap_or(shard)
     }
 }

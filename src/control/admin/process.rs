@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// Use of the whole process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProcessUse {
+pub(super) struct ProcessUse {
     /// Resident memory in bytes; 0 where /proc is not mounted.
     pub resident_bytes: u64,
     /// User and system time in nanoseconds.
@@ -17,7 +17,7 @@ pub struct ProcessUse {
 
 /// Reads the use of this process. Costs some system calls and one per open file: for the control
 /// thread only.
-pub fn read(started: Instant) -> ProcessUse {
+pub(super) fn read(started: Instant) -> ProcessUse {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ProcessUse {
         resident_bytes: resident_bytes(&status).unwrap_or(0),

@@ -9,7 +9,7 @@ use crate::node::meters::{BUCKETS_US, CoreMeters, Histogram};
 
 /// Renders the document. Meters keep their own names and units here; durations of histograms are in
 /// microseconds.
-pub fn render(view: &NodeView, process: ProcessUse) -> Value {
+pub(super) fn render(view: &NodeView, process: ProcessUse) -> Value {
     let lists: Vec<_> = view.meters.iter().map(CoreMeters::list).collect();
     let mut totals: Map<String, Value> = Map::new();
     for list in &lists {

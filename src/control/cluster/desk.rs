@@ -19,11 +19,11 @@ use crate::node::meters::{CoreMeters, Meter};
 
 /// Reads the configuration again, gives the cores what it says, and returns the view that they were
 /// given; or says what is wrong with it, and nothing has changed.
-pub type Reload = Box<dyn Fn() -> Result<Arc<View>, String> + Send + Sync>;
+pub(crate) type Reload = Box<dyn Fn() -> Result<Arc<View>, String> + Send + Sync>;
 
 /// Why an order is not carried out; the text says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OrderError {
+pub(crate) enum OrderError {
     /// The request makes no sense: 400.
     #[error("{0}")]
     Wrong(String),
@@ -33,7 +33,7 @@ pub enum OrderError {
 }
 
 /// What only the configuration knows of the cluster.
-pub struct Source {
+pub(crate) struct Source {
     /// Where the members are written.
     pub file: MembershipFile,
     /// Admin listeners of other members, for `chronos cluster`.
@@ -47,7 +47,7 @@ pub struct Source {
 }
 
 /// What the control thread knows of the cluster.
-pub struct ClusterDesk {
+pub(crate) struct ClusterDesk {
     commander: Option<Commander>,
     source: OnceLock<Source>,
     state: Mutex<State>,
@@ -93,20 +93,20 @@ struct NamedLists {
 
 impl ClusterDesk {
     /// The desk of a node that has just started; without a commander, of no node.
-    pub fn of(view: Arc<View>, commander: Option<Commander>) -> Self {
+    pub(crate) fn of(view: Arc<View>, commander: Option<Commander>) -> Self {
         let state = State { view, reloads: 0, reload_failures: 0, reload_error: None };
         Self { commander, source: OnceLock::new(), state: Mutex::new(state) }
     }
 
     /// Says where the members come from; until then, and without it, nothing can be reloaded or
     /// changed. Only the first call counts.
-    pub fn connect(&self, source: Source) {
+    pub(crate) fn connect(&self, source: Source) {
         // A second source would be a second owner of the configuration.
         let _ = self.source.set(source);
     }
 
     /// Reads the configuration again, as SIGHUP does. How it went is kept for `/cluster`.
-    pub fn reload(&self) -> Result<(), OrderError> {
+    pub(crate) fn reload(&self) -> Result<(), OrderError> {
         let source = self.source()?;
         let result = (source.reload)();
         let mut state = self.state();
@@ -126,7 +126,7 @@ impl ClusterDesk {
     }
 
     /// Has every core compare its timers with those who are to hold them, as SIGUSR1 does.
-    pub fn resynchronise(&self) {
+    pub(crate) fn resynchronise(&self) {
         if let Some(commander) = &self.commander {
             commander.command(&Command::Resynchronise);
         }
@@ -136,12 +136,12 @@ impl ClusterDesk {
     }
 
     /// Whether this node was taken out of its cluster and refuses requests.
-    pub fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.state().view.has_left()
     }
 
     /// Names of the nodes and of admin listeners, as they are configured.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let view = Arc::clone(&self.state().view);
         let nodes = view.peers().iter().map(|peer| peer.name.clone());
         let source = self.source.get();
@@ -149,19 +149,19 @@ impl ClusterDesk {
     }
 
     /// What was read from original nodes so far.
-    pub fn originals(&self) -> Progress {
+    pub(crate) fn originals(&self) -> Progress {
         self.source.get().map_or_else(Progress::default, |source| (source.originals)())
     }
 
     /// Reloads that succeeded, and that did not.
-    pub fn reloads(&self) -> (u64, u64) {
+    pub(crate) fn reloads(&self) -> (u64, u64) {
         let state = self.state();
         (state.reloads, state.reload_failures)
     }
 
     /// Other members, written into the file that the present ones came from, then reloaded. When
     /// the reload fails, the file is as before.
-    pub fn change(&self, body: &[u8]) -> Result<(), OrderError> {
+    pub(crate) fn change(&self, body: &[u8]) -> Result<(), OrderError> {
         let change: Change = serde_json::from_slice(body).map_err(|error| {
             OrderError::Wrong(format!(
                 "the members are no JSON of the form {{\"nodes\": [\"host:port\", ...], \
@@ -205,7 +205,7 @@ impl ClusterDesk {
     }
 
     /// The document of `GET /cluster`.
-    pub fn render(&self, meters: &[CoreMeters]) -> Value {
+    pub(crate) fn render(&self, meters: &[CoreMeters]) -> Value {
         let state = self.state();
         let view = &state.view;
         let [nodes, joining, leaving] = lists_of(view);

@@ -19,7 +19,7 @@ use crate::node::commands::Command;
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Tells the cores the addresses of the members' names, until the node stops.
-pub async fn tell(mut views: watch::Receiver<Arc<View>>, commands: mpsc::Sender<Command>) {
+pub(crate) async fn tell(mut views: watch::Receiver<Arc<View>>, commands: mpsc::Sender<Command>) {
     let mut known: Vec<(String, Vec<IpAddr>)> = Vec::new();
     loop {
         let (_, names) = addresses(&views.borrow_and_update().clone());

@@ -17,11 +17,11 @@ const INI_KEYS: [&str; 3] = ["node", "joining", "leaving"];
 const SECTION: &str = "cluster";
 
 /// The three lists, in this order: nodes that stay, that join, that leave.
-pub type Lists = [Vec<String>; 3];
+pub(crate) type Lists = [Vec<String>; 3];
 
 /// Where this node has its members from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MembershipFile {
+pub(crate) enum MembershipFile {
     /// The configuration file.
     Toml(PathBuf),
     /// The cluster file of an original node. One that is missing is made.
@@ -32,7 +32,7 @@ pub enum MembershipFile {
 
 /// Why the members cannot be written. The text says what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum MembershipFileError {
+pub(crate) enum MembershipFileError {
     /// There is nothing to write to.
     #[error("{0}")]
     NoFile(String),
@@ -59,7 +59,7 @@ pub enum MembershipFileError {
 
 impl MembershipFile {
     /// Writes the lists; returns the text that was there before, for [`MembershipFile::restore`].
-    pub fn write(&self, lists: &Lists) -> Result<String, MembershipFileError> {
+    pub(crate) fn write(&self, lists: &Lists) -> Result<String, MembershipFileError> {
         let path = self.path()?;
         let former = self.read(path)?;
         let edited = match self {
@@ -75,7 +75,7 @@ impl MembershipFile {
     }
 
     /// Puts a former text back.
-    pub fn restore(&self, text: &str) -> Result<(), MembershipFileError> {
+    pub(crate) fn restore(&self, text: &str) -> Result<(), MembershipFileError> {
         let path = self.path()?;
         replace(path, text).map_err(|source| failed(path, source))
     }

@@ -9,7 +9,7 @@ use super::settings::Config;
 use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
 
 /// Every conflict of a configuration whose single values are fine.
-pub fn check(config: &Config) -> Vec<Problem> {
+pub(super) fn check(config: &Config) -> Vec<Problem> {
     let mut conflicts = Vec::new();
     check_cores(config, &mut conflicts);
     check_limits(config, &mut conflicts);

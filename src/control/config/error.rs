@@ -4,7 +4,7 @@ use super::secret_file::SecretFileError;
 
 /// Bytes of a configuration file: a reference file with every key is 10 KiB, so 1 MiB is a wrong
 /// file.
-pub const CONFIG_BYTES_MAX: usize = 1 << 20;
+pub(crate) const CONFIG_BYTES_MAX: usize = 1 << 20;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]

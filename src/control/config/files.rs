@@ -12,13 +12,13 @@ use super::secret_file;
 use crate::control::cluster::membership_file::MembershipFile;
 
 /// Files of an existing deployment, where no flag names others (docs/compat/timer-service.md §2).
-pub const LOCAL_FILE: &str = "/etc/chronos/chronos.conf";
+pub(crate) const LOCAL_FILE: &str = "/etc/chronos/chronos.conf";
 const CLUSTER_FILE: &str = "/etc/chronos/chronos_cluster.conf";
 const SHARED_FILE: &str = "/etc/chronos/chronos_shared.conf";
 
 /// The INI files of an existing deployment; those left out are at their defaults under `/etc`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IniFiles {
+pub(crate) struct IniFiles {
     /// This node alone: addresses, identity, log.
     pub local: Option<PathBuf>,
     /// The members of the site.
@@ -29,7 +29,7 @@ pub struct IniFiles {
 
 /// Everything that the configuration comes from.
 #[derive(Clone, Debug, Default)]
-pub struct ConfigFiles {
+pub(crate) struct ConfigFiles {
     toml: Option<PathBuf>,
     /// In the order in which they are read, and whether a flag named them.
     ini: Option<Vec<(PathBuf, bool)>>,
@@ -42,7 +42,7 @@ pub struct ConfigFiles {
 
 impl ConfigFiles {
     /// Nothing is read yet. Paths are made absolute, so that they mean the same in a daemon.
-    pub fn new(
+    pub(crate) fn new(
         toml: Option<&Path>,
         ini: Option<&IniFiles>,
         environment: Vec<(String, String)>,
@@ -63,18 +63,18 @@ impl ConfigFiles {
     }
 
     /// The same for a process that serves timestamps and no timers.
-    pub fn timestamps_alone(self) -> Self {
+    pub(crate) fn timestamps_alone(self) -> Self {
         Self { timestamps_alone: true, ..self }
     }
 
     /// Whether there is any file that could have changed.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.toml.is_none() && self.ini.is_none()
     }
 
     /// The file that says who the members are, to be written when they change: that of the original
     /// service, if this is one of its deployments.
-    pub fn members(&self) -> MembershipFile {
+    pub(crate) fn members(&self) -> MembershipFile {
         let cluster = self.ini.iter().flatten().next_back();
         match (cluster, &self.toml) {
             (Some((path, _)), _) => MembershipFile::Ini(path.clone()),
@@ -87,14 +87,14 @@ impl ConfigFiles {
     }
 
     /// Their names, for people.
-    pub fn names(&self) -> String {
+    pub(crate) fn names(&self) -> String {
         let ini = self.ini.iter().flatten().map(|(path, _)| path);
         let names: Vec<_> = self.toml.iter().chain(ini).map(|p| p.display().to_string()).collect();
         if names.is_empty() { "no file".into() } else { names.join(", ") }
     }
 
     /// Reads all of them and puts the configuration together.
-    pub fn load(&mut self) -> Result<Loaded, ConfigError> {
+    pub(crate) fn load(&mut self) -> Result<Loaded, ConfigError> {
         let mut missing = Vec::new();
         let file = match &self.toml {
             Some(path) => Some((path.display().to_string(), read_file(path)?)),

@@ -16,7 +16,7 @@ const INSTANCE_BITS_COUNT: u64 = 127;
 
 /// What tells this node apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DerivedIdentity {
+pub(super) struct DerivedIdentity {
     /// 0..=127.
     pub instance_id: u8,
     /// 0..=7.
@@ -28,7 +28,7 @@ pub struct DerivedIdentity {
 /// The identity of the own node of `view`. Members whose names give the same bits (one pair in
 /// 1 023) get the next ones in the order of the lists; with `deployment` set, only the seven bits
 /// of the instance are made.
-pub fn derive(view: &View, deployment: Option<u8>) -> DerivedIdentity {
+pub(super) fn derive(view: &View, deployment: Option<u8>) -> DerivedIdentity {
     let count = if deployment.is_some() { INSTANCE_BITS_COUNT } else { ALL_BITS_COUNT };
     let mut taken: Vec<u64> = Vec::new();
     let mut own = (0, None);

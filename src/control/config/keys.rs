@@ -18,7 +18,7 @@ pub struct Section {
     /// As written between the brackets.
     pub name: &'static str,
     /// One sentence.
-    pub help: &'static str,
+    pub(crate) help: &'static str,
 }
 
 /// Every section, in the order in which they are printed.
@@ -46,20 +46,20 @@ pub struct Key {
     /// Its name; the unit of a number comes last.
     pub name: &'static str,
     /// What it accepts.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// The flag that overrides it, if there is one.
-    pub flag: Option<&'static str>,
+    pub(crate) flag: Option<&'static str>,
     /// What it does, for the reader of the reference file and of `--help`.
-    pub help: &'static str,
+    pub(crate) help: &'static str,
     /// Reads the setting.
-    pub get: fn(&Config) -> Value,
+    pub(crate) get: fn(&Config) -> Value,
     /// Writes the setting; `Value` must come from [`Key::kind`].
-    pub set: fn(&mut Config, &Value),
+    pub(crate) set: fn(&mut Config, &Value),
 }
 
 impl Key {
     /// The variable that overrides it, e.g. `CHRONOS_LIMITS_TIMERS_MAX`.
-    pub fn variable(&self) -> String {
+    pub(crate) fn variable(&self) -> String {
         format!("CHRONOS_{}_{}", self.section, self.name).to_ascii_uppercase()
     }
 }
@@ -574,7 +574,7 @@ pub static KEYS: [Key; 76] = [
 ];
 
 /// The key `name` of `section`.
-pub fn find(section: &str, name: &str) -> Option<&'static Key> {
+pub(crate) fn find(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.section == section && key.name == name)
 }
 

@@ -16,7 +16,7 @@ use crate::core::peers::secret::Secrets;
 
 /// Reads the configuration of a running node again.
 #[derive(Debug)]
-pub struct Reloader {
+pub(crate) struct Reloader {
     files: ConfigFiles,
     /// What the node runs with.
     config: Config,
@@ -28,17 +28,17 @@ pub struct Reloader {
 
 impl Reloader {
     /// For a node that was started with `config` from `files` and has this view.
-    pub fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
+    pub(crate) fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
         Self { files, config, view, has_secrets: false }
     }
 
     /// The cluster that the cores were given last.
-    pub fn view(&self) -> &Arc<View> {
+    pub(crate) fn view(&self) -> &Arc<View> {
         &self.view
     }
 
     /// The secrets that the cores are to have, if they have others. They have them then.
-    pub fn take_secrets(&mut self) -> Option<Arc<Secrets>> {
+    pub(crate) fn take_secrets(&mut self) -> Option<Arc<Secrets>> {
         let secrets = self.config.node.guard.secrets.clone();
         secrets.filter(|_| std::mem::take(&mut self.has_secrets))
     }
@@ -46,7 +46,7 @@ impl Reloader {
     /// Reads the files again. A view that differs from the last one is to be given to all cores;
     /// `Ok(None)`: the members are the same. `Err`: nothing has changed, for this reason, which is
     /// logged.
-    pub fn reload(&mut self) -> Result<Option<Arc<View>>, String> {
+    pub(crate) fn reload(&mut self) -> Result<Option<Arc<View>>, String> {
         let result = self.read();
         if let Err(reason) = &result {
             for line in reason.lines() {

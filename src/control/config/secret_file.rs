@@ -64,7 +64,7 @@ pub enum SecretFileError {
 
 /// Reads the secrets of a file; of a symbolic link, those of the file that it leads to. Reads at
 /// most one byte more than such a file may have.
-pub fn read(path: &Path) -> Result<Secrets, SecretFileError> {
+pub(crate) fn read(path: &Path) -> Result<Secrets, SecretFileError> {
     let file = path.display().to_string();
     let unreadable = |error: std::io::Error| {
         let reason = error.to_string();

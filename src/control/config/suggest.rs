@@ -12,7 +12,7 @@ const SUGGEST_BYTES_MAX: usize = 64;
 const SUGGEST_SIMILARITY_MIN: f64 = 0.80;
 
 /// A name at the top of the file that is no section.
-pub fn unknown_section(origin: Origin, name: &str, value: &DeValue<'_>) -> Problem {
+pub(super) fn unknown_section(origin: Origin, name: &str, value: &DeValue<'_>) -> Problem {
     let homes: Vec<String> =
         KEYS.iter().filter(|key| key.name == name).map(Key::to_string).collect();
     let (what, remedy) = match value {
@@ -31,7 +31,7 @@ pub fn unknown_section(origin: Origin, name: &str, value: &DeValue<'_>) -> Probl
 }
 
 /// A name in a known section that is no key of it.
-pub fn unknown_key(origin: Origin, section: &str, name: &str) -> Problem {
+pub(super) fn unknown_key(origin: Origin, section: &str, name: &str) -> Problem {
     let homes: Vec<String> =
         KEYS.iter().filter(|key| key.name == name).map(Key::to_string).collect();
     let of_section = || KEYS.iter().filter(|key| key.section == section).map(|key| key.name);
@@ -55,7 +55,7 @@ pub fn unknown_key(origin: Origin, section: &str, name: &str) -> Problem {
 }
 
 /// "did you mean", or where every name is listed.
-pub fn remedy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn remedy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     match nearest(name, known) {
         Some(near) => format!("did you mean {near}?"),
         None => "tuning/reference.toml lists every one".into(),
@@ -63,7 +63,7 @@ pub fn remedy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The known name most like `name`, if any is like it at all.
-pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > SUGGEST_BYTES_MAX {
         return None;
     }

@@ -34,7 +34,7 @@ pub fn print_effective(config: &Config) -> String {
 
 /// `tuning/reference.toml`: every key, commented out at its default, with help, range, variable and
 /// flag.
-pub fn print_reference() -> String {
+pub(crate) fn print_reference() -> String {
     let defaults = Config::default();
     let mut text = String::from(
         "# Every configuration key of Chronos, at its default. All are optional: take over what \

@@ -78,7 +78,7 @@ impl Default for TimestampConfig {
 
 impl TimestampConfig {
     /// `host:port` under which clients reach this server.
-    pub fn advertised(&self) -> String {
+    pub(crate) fn advertised(&self) -> String {
         match self.advertise.as_str() {
             "" => self.served.listen.to_string(),
             advertise => advertise.to_owned(),
@@ -86,7 +86,7 @@ impl TimestampConfig {
     }
 
     /// `host_port`, as it is written into `ZooKeeper`. `Err` tells what is wrong.
-    pub fn host_port(&self) -> Result<String, &'static str> {
+    pub(crate) fn host_port(&self) -> Result<String, &'static str> {
         let advertised = self.advertised();
         let (host, port) = split_address(&advertised)?;
         Ok(format!("{host}_{port}"))
@@ -94,7 +94,7 @@ impl TimestampConfig {
 }
 
 /// `host:port` of `host_port`, for people and for refused clients; as it is where it is none.
-pub fn address_of(host_port: &str) -> String {
+pub(crate) fn address_of(host_port: &str) -> String {
     match host_port.rsplit_once('_') {
         Some((host, port)) if host.contains(':') => format!("[{host}]:{port}"),
         Some((host, port)) => format!("{host}:{port}"),

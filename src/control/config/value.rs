@@ -10,7 +10,7 @@ use crate::base::limits::PEERS_MAX;
 use crate::cluster::view::is_node_name;
 
 /// Highest core number that a configuration may name: Linux is built for at most 8192 CPUs.
-pub const CORE_NUMBER_MAX: usize = 8_191;
+pub(super) const CORE_NUMBER_MAX: usize = 8_191;
 /// Characters of a found value that an error shows; the rest of a hostile file is not repeated to
 /// the terminal.
 const FOUND_CHARACTERS_MAX: usize = 60;
@@ -21,7 +21,7 @@ const NAME_EXAMPLE: &str = "\"10.0.0.1:7253\"";
 
 /// What a key accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// A whole number within both bounds.
     Integer {
         /// Smallest value accepted.
@@ -56,7 +56,7 @@ pub enum Kind {
 
 /// A checked value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub(crate) enum Value {
     /// Of [`Kind::Integer`].
     Integer(u64),
     /// Of [`Kind::Boolean`].
@@ -73,16 +73,16 @@ pub enum Value {
 
 /// A value that a key does not accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
+pub(crate) struct Mismatch {
     /// What the key accepts.
-    pub expected: String,
+    pub(crate) expected: String,
     /// What stood there, shortened and made printable.
-    pub found: String,
+    pub(crate) found: String,
 }
 
 impl Kind {
     /// Reads a value from a parsed TOML file.
-    pub fn read_toml(self, value: &DeValue<'_>) -> Result<Value, Mismatch> {
+    pub(crate) fn read_toml(self, value: &DeValue<'_>) -> Result<Value, Mismatch> {
         let mismatch = || self.mismatch(describe_toml(value));
         match (self, value) {
             (Kind::Integer { min, max, .. }, DeValue::Integer(integer)) => {
@@ -130,7 +130,7 @@ impl Kind {
     }
 
     /// Reads a value from a flag or an environment variable.
-    pub fn read_text(self, text: &str) -> Result<Value, Mismatch> {
+    pub(crate) fn read_text(self, text: &str) -> Result<Value, Mismatch> {
         let value = match self {
             Kind::Integer { min, max, .. } => {
                 let digits = text.replace('_', "");
@@ -157,7 +157,7 @@ impl Kind {
     }
 
     /// Reads the items of a [`Kind::Names`] or [`Kind::Sites`] key. The first bad one is shown.
-    pub fn read_texts(self, items: Vec<String>) -> Result<Value, Mismatch> {
+    pub(crate) fn read_texts(self, items: Vec<String>) -> Result<Value, Mismatch> {
         let is_fine = |item: &&String| match self {
             Kind::Sites => {
                 item.split_once('=').is_some_and(|(n, a)| is_site_name(n) && is_node_name(a))
@@ -174,7 +174,7 @@ impl Kind {
     }
 
     /// What the key accepts, in words.
-    pub fn expected(self) -> String {
+    pub(crate) fn expected(self) -> String {
         match self {
             Kind::Integer { min, max, unit } => {
                 let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
@@ -213,7 +213,7 @@ impl Kind {
 
 impl Value {
     /// The number of a [`Kind::Integer`] key.
-    pub fn integer(&self) -> u64 {
+    pub(crate) fn integer(&self) -> u64 {
         match self {
             Value::Integer(number) => *number,
             other => panic!("an integer key never holds {other:?}"),
@@ -221,7 +221,7 @@ impl Value {
     }
 
     /// The truth of a [`Kind::Boolean`] key.
-    pub fn boolean(&self) -> bool {
+    pub(crate) fn boolean(&self) -> bool {
         match self {
             Value::Boolean(boolean) => *boolean,
             other => panic!("a boolean key never holds {other:?}"),
@@ -229,7 +229,7 @@ impl Value {
     }
 
     /// The address of a [`Kind::Address`] key.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Value::Address(address) => *address,
             other => panic!("an address key never holds {other:?}"),
@@ -237,7 +237,7 @@ impl Value {
     }
 
     /// The text of a [`Kind::Text`], [`Kind::Choice`] or [`Kind::Name`] key.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         match self {
             Value::Text(text) => text,
             other => panic!("a text key never holds {other:?}"),
@@ -245,7 +245,7 @@ impl Value {
     }
 
     /// The cores of a [`Kind::Cores`] key.
-    pub fn cores(&self) -> Option<Vec<usize>> {
+    pub(crate) fn cores(&self) -> Option<Vec<usize>> {
         match self {
             Value::Cores(cores) => cores.clone(),
             other => panic!("a key of cores never holds {other:?}"),
@@ -253,7 +253,7 @@ impl Value {
     }
 
     /// The items of a [`Kind::Names`] or [`Kind::Sites`] key.
-    pub fn texts(&self) -> &[String] {
+    pub(crate) fn texts(&self) -> &[String] {
         match self {
             Value::Texts(texts) => texts,
             other => panic!("a list key never holds {other:?}"),
@@ -277,7 +277,7 @@ impl fmt::Display for Value {
 }
 
 /// Quotes text from outside for a message: printable, and at most 60 characters of it.
-pub fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     let mut shown: String = text.chars().take(FOUND_CHARACTERS_MAX).collect();
     if shown.len() < text.len() {
         shown.push('…');

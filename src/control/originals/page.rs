@@ -55,7 +55,7 @@ pub(crate) struct Timer {
 
 impl Timer {
     /// As the cores take it.
-    pub fn copy(&self) -> TimerCopy<'_> {
+    pub(super) fn copy(&self) -> TimerCopy<'_> {
         let content = self.content.as_deref();
         TimerCopy {
             standing: self.standing,

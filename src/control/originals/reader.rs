@@ -52,7 +52,7 @@ const MERGE_LOOK: Duration = Duration::from_millis(2);
 
 /// What has been read so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// Whether a node is being read, or will be at once.
     pub is_busy: bool,
     /// The node that is being read.
@@ -79,7 +79,7 @@ pub struct Progress {
 
 impl Progress {
     /// What only grows: name, help, number.
-    pub fn counters(&self) -> [(&'static str, &'static str, u64); 9] {
+    pub(crate) fn counters(&self) -> [(&'static str, &'static str, u64); 9] {
         [
             ("originals_rounds", "Original nodes read to the end", self.rounds),
             ("originals_failures", "Original nodes given up after all tries", self.failures),
@@ -94,7 +94,7 @@ impl Progress {
     }
 
     /// For `/cluster`.
-    pub fn render(&self) -> Value {
+    pub(crate) fn render(&self) -> Value {
         let prefix = "originals_".len();
         let counters = self.counters().map(|(name, _, value)| (name[prefix..].to_owned(), value));
         let mut rendered: Value = counters.into_iter().collect();
@@ -105,7 +105,7 @@ impl Progress {
 
 /// The task that reads, as others see it.
 #[derive(Clone, Debug)]
-pub struct Originals {
+pub(crate) struct Originals {
     shared: Arc<Shared>,
 }
 
@@ -135,7 +135,7 @@ impl Shared {
 impl Originals {
     /// Starts the task on the runtime of the caller. What the cores are to do comes out of the
     /// receiver. `port` is meant where a member's name has none.
-    pub fn start(
+    pub(crate) fn start(
         view: Arc<View>,
         meters: Arc<[CoreMeters]>,
         port: u16,
@@ -152,7 +152,7 @@ impl Originals {
     }
 
     /// The cores have another view now.
-    pub fn set_view(&self, view: Arc<View>) {
+    pub(crate) fn set_view(&self, view: Arc<View>) {
         self.shared.lock().view = view.clone();
         // An error means that the node stops.
         let _ = self.shared.views.send(view);
@@ -160,13 +160,13 @@ impl Originals {
     }
 
     /// Reads every original node once more.
-    pub fn resynchronise(&self) {
+    pub(crate) fn resynchronise(&self) {
         self.shared.lock().is_wanted = true;
         self.shared.wanted.notify_one();
     }
 
     /// What has been read so far.
-    pub fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         let state = self.shared.lock();
         let is_busy = state.is_wanted || state.progress.reading.is_some();
         Progress { is_busy, ..state.progress.clone() }

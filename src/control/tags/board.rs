@@ -35,7 +35,7 @@ pub(crate) type Unanswered = (StatusCode, String);
 
 impl TagBoard {
     /// Begins to hear the cores that write these meters.
-    pub fn new(meters: Arc<[CoreMeters]>, tags_max: u32) -> Self {
+    pub(crate) fn new(meters: Arc<[CoreMeters]>, tags_max: u32) -> Self {
         meters.iter().for_each(|meters| meters.tags.listen());
         let statistics = TagStatistics::new(meters.len(), tags_max as usize, ring::now());
         Self { meters, statistics: Mutex::new(statistics), members: Mutex::new(None) }
@@ -43,12 +43,12 @@ impl TagBoard {
 
     /// Whom to ask for the tags of the whole cluster: `address:port` of the other members' admin
     /// listeners, this node's left out.
-    pub fn set_members(&self, addresses: Vec<String>) {
+    pub(crate) fn set_members(&self, addresses: Vec<String>) {
         *self.members.lock().expect("nobody panics with the list in hand") = Some(addresses);
     }
 
     /// Hears the cores again and again, until dropped.
-    pub async fn listen(&self) {
+    pub(crate) async fn listen(&self) {
         let mut tick = interval(HEAR_EVERY);
         loop {
             tick.tick().await;
@@ -57,14 +57,18 @@ impl TagBoard {
     }
 
     /// All figures of this node now.
-    pub fn report(&self) -> TagsReport {
+    pub(crate) fn report(&self) -> TagsReport {
         self.hear().report(ring::now().mono.tick_floor())
     }
 
     /// The JSON document for a request: of one tag or of all, of this node or, with
     /// `scope=cluster`, of all members that answer. Errors: 400 for another scope, 501 when members
     /// are not configured.
-    pub async fn document(&self, tag: Option<&str>, query: &str) -> Result<Value, Unanswered> {
+    pub(crate) async fn document(
+        &self,
+        tag: Option<&str>,
+        query: &str,
+    ) -> Result<Value, Unanswered> {
         let scope = query.split('&').find_map(|pair| pair.strip_prefix("scope="));
         let mut report = self.report();
         let (mut nodes, mut unreachable) = (1, Vec::new());

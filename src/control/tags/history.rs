@@ -9,15 +9,15 @@
 use serde::{Deserialize, Serialize};
 
 /// Length of a step of the short window.
-pub const STEP_MS: u64 = 100;
+pub(crate) const STEP_MS: u64 = 100;
 /// Steps in the short window, the current one included.
-pub const STEPS: usize = 50;
+pub(crate) const STEPS: usize = 50;
 /// Length of a long window.
-pub const LONG_MS: u64 = 300_000;
+pub(crate) const LONG_MS: u64 = 300_000;
 
 /// Figures of one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct WindowReport {
+pub(crate) struct WindowReport {
     /// Time-weighted mean.
     pub average: f64,
     /// Time-weighted variance (of the population: the mean squared distance from the average).
@@ -30,7 +30,7 @@ pub struct WindowReport {
 
 /// All figures of one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// The number now.
     pub current: u64,
     /// The last 5 s, less up to a tenth of a second.
@@ -43,7 +43,7 @@ pub struct Report {
 
 impl Report {
     /// The windows by name.
-    pub fn windows(&self) -> [(&'static str, &WindowReport); 3] {
+    pub(crate) fn windows(&self) -> [(&'static str, &WindowReport); 3] {
         [
             ("last_5_seconds", &self.last_5_seconds),
             ("current_5_minutes", &self.current_5_minutes),
@@ -55,7 +55,7 @@ impl Report {
     /// number and the averages are exact; the variance is that of numbers that move independently;
     /// the true low water mark is at least the one told, the true high water mark at most.
     #[must_use]
-    pub fn plus(&self, other: &Report) -> Report {
+    pub(crate) fn plus(&self, other: &Report) -> Report {
         let sum = |a: &WindowReport, b: &WindowReport| WindowReport {
             average: a.average + b.average,
             variance: a.variance + b.variance,
@@ -129,7 +129,7 @@ impl Span {
 
 /// One number and its past. Memory: about 2 KiB.
 #[derive(Clone, Debug)]
-pub struct History {
+pub(crate) struct History {
     value: u64,
     /// Everything before is in the windows.
     at_ms: u64,
@@ -142,7 +142,7 @@ pub struct History {
 
 impl History {
     /// A number that is 0 since `born_ms`.
-    pub fn new(born_ms: u64) -> Self {
+    pub(crate) fn new(born_ms: u64) -> Self {
         Self {
             value: 0,
             at_ms: born_ms,
@@ -153,18 +153,18 @@ impl History {
     }
 
     /// The number as told last.
-    pub fn value(&self) -> u64 {
+    pub(crate) fn value(&self) -> u64 {
         self.value
     }
 
     /// When it was told.
-    pub fn at_ms(&self) -> u64 {
+    pub(crate) fn at_ms(&self) -> u64 {
         self.at_ms
     }
 
     /// The number is `value` from `now_ms` on, and went down to `low` and up to `high` on its way.
     /// A time before the last one told is taken for that.
-    pub fn change(&mut self, now_ms: u64, value: u64, low: u64, high: u64) {
+    pub(crate) fn change(&mut self, now_ms: u64, value: u64, low: u64, high: u64) {
         self.advance(now_ms);
         self.steps[step_of(self.at_ms)].mark(low, high);
         self.current.mark(low, high);
@@ -172,7 +172,7 @@ impl History {
     }
 
     /// All figures at `now_ms`. Cost: a microsecond.
-    pub fn report(&mut self, now_ms: u64) -> Report {
+    pub(crate) fn report(&mut self, now_ms: u64) -> Report {
         self.advance(now_ms);
         let mut last = Span::EMPTY;
         self.steps.iter().for_each(|step| last.join(step));

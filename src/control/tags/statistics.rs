@@ -16,7 +16,7 @@ use crate::shard::tag_counts::{OVERFLOW, TagChange};
 
 /// Everything about the tags of a node, or of a cluster: the document of `GET /statistics/tags`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TagsReport {
+pub(crate) struct TagsReport {
     /// By name; a tag that is not here is 0 in every figure.
     pub tags: BTreeMap<String, Report>,
     /// The tags beyond `limits.tags_max`, together.
@@ -25,12 +25,12 @@ pub struct TagsReport {
 
 impl TagsReport {
     /// The figures of one tag: all 0 for one never seen.
-    pub fn of(&self, name: &str) -> Report {
+    pub(crate) fn of(&self, name: &str) -> Report {
         self.tags.get(name).copied().unwrap_or_default()
     }
 
     /// Adds another node's; see [`Report::plus`] for what sums mean.
-    pub fn add(&mut self, other: &TagsReport) {
+    pub(crate) fn add(&mut self, other: &TagsReport) {
         for (name, report) in &other.tags {
             let sum = self.of(name).plus(report);
             self.tags.insert(name.clone(), sum);
@@ -41,7 +41,7 @@ impl TagsReport {
 
 /// The tags of one node.
 #[derive(Debug)]
-pub struct TagStatistics {
+pub(crate) struct TagStatistics {
     /// The first is the overflow.
     entries: Vec<Entry>,
     by_name: BTreeMap<Box<str>, usize>,
@@ -76,7 +76,7 @@ struct Held {
 
 impl TagStatistics {
     /// Nothing known, of so many cores; at most `tags_max` tags.
-    pub fn new(cores: usize, tags_max: usize, now: Now) -> Self {
+    pub(crate) fn new(cores: usize, tags_max: usize, now: Now) -> Self {
         let ahead_ms = now.wall.0.saturating_sub(now.mono.tick_floor().0);
         let born_ms = now.mono.tick_floor().0 + ahead_ms;
         let overflow = Entry { name: "".into(), history: History::new(born_ms), places: 0 };
@@ -93,7 +93,7 @@ impl TagStatistics {
 
     /// Takes what the cores (by shard) told since, each in its order. It is put in the order of its
     /// time, as far as one look at all cores goes.
-    pub fn take(&mut self, changes: &mut Vec<(usize, TagChange)>) {
+    pub(crate) fn take(&mut self, changes: &mut Vec<(usize, TagChange)>) {
         changes.sort_by_key(|(_, change)| change.at);
         for (core, change) in changes.drain(..) {
             self.apply(core, change);
@@ -101,7 +101,7 @@ impl TagStatistics {
     }
 
     /// All figures. Cost: a microsecond a tag.
-    pub fn report(&mut self, now: Tick) -> TagsReport {
+    pub(crate) fn report(&mut self, now: Tick) -> TagsReport {
         let now_ms = now.0 + self.ahead_ms;
         let [overflow, tags @ ..] = self.entries.as_mut_slice() else {
             unreachable!("the overflow is always there")

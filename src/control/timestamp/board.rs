@@ -11,7 +11,7 @@ use crate::timestamp::coordinator::Role;
 use crate::timestamp::oracle::Oracle;
 
 /// What a role is called in `/status` and `/metrics`.
-pub fn role_name(role: Role) -> &'static str {
+pub(crate) fn role_name(role: Role) -> &'static str {
     match role {
         Role::Starting => "starting",
         Role::Backup => "backup",
@@ -22,20 +22,20 @@ pub fn role_name(role: Role) -> &'static str {
 }
 
 /// All roles, in the order in which a server has them.
-pub const ROLES: [Role; 5] =
+pub(crate) const ROLES: [Role; 5] =
     [Role::Starting, Role::Backup, Role::Master, Role::Suspended, Role::Stopped];
 
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ $name:ident,)+) => {
         /// What is counted.
         #[derive(Debug, Default)]
-        pub struct Counters {
-            $($(#[doc = $help])+ pub $name: AtomicU64,)+
+        pub(crate) struct Counters {
+            $($(#[doc = $help])+ pub(crate) $name: AtomicU64,)+
         }
 
         impl Counters {
             /// Name, help and count of each.
-            pub fn list(&self) -> Vec<(&'static str, &'static str, u64)> {
+            pub(crate) fn list(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), concat!($($help),+), self.$name.load(Relaxed)),)+]
             }
         }
@@ -65,7 +65,7 @@ counters! {
 
 /// One server's timestamps.
 #[derive(Debug)]
-pub struct TimestampBoard {
+pub(crate) struct TimestampBoard {
     /// What the cores take timestamps from.
     pub oracle: Arc<Oracle>,
     /// Counts.
@@ -79,7 +79,7 @@ pub struct TimestampBoard {
 
 /// Figures of one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// Whether timestamps are handed out.
     pub is_serving: bool,
     /// What is left of the stored window.
@@ -98,7 +98,7 @@ pub struct Figures {
 
 impl TimestampBoard {
     /// A server that has just begun.
-    pub fn new(oracle: Arc<Oracle>, coordination: &'static str) -> Self {
+    pub(crate) fn new(oracle: Arc<Oracle>, coordination: &'static str) -> Self {
         Self {
             oracle,
             counters: Counters::default(),
@@ -110,39 +110,39 @@ impl TimestampBoard {
     }
 
     /// What this server is.
-    pub fn role(&self) -> Role {
+    pub(crate) fn role(&self) -> Role {
         *self.role.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes it; `true` if it is new.
-    pub fn set_role(&self, role: Role) -> bool {
+    pub(crate) fn set_role(&self, role: Role) -> bool {
         let before =
             std::mem::replace(&mut *self.role.lock().unwrap_or_else(PoisonError::into_inner), role);
         before != role
     }
 
     /// Where the master is, as `host:port`, if anybody knows.
-    pub fn master(&self) -> Option<String> {
+    pub(crate) fn master(&self) -> Option<String> {
         self.master.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Notes it.
-    pub fn set_master(&self, master: Option<String>) {
+    pub(crate) fn set_master(&self, master: Option<String>) {
         *self.master.lock().unwrap_or_else(PoisonError::into_inner) = master;
     }
 
     /// The keeper has ended without having been asked to: there will be no more timestamps.
-    pub fn set_ended(&self) {
+    pub(crate) fn set_ended(&self) {
         self.has_ended.store(true, Relaxed);
     }
 
     /// Whether the keeper has ended by itself.
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Relaxed)
     }
 
     /// The figures at `now`.
-    pub fn figures(&self, at: Now) -> Figures {
+    pub(crate) fn figures(&self, at: Now) -> Figures {
         let now = at.mono;
         let (terms, _) = self.oracle.terms();
         let last = self.oracle.last();
@@ -165,7 +165,7 @@ impl TimestampBoard {
 
     /// The section of `/status`. Timestamps are texts: they have more digits than a JavaScript
     /// number keeps.
-    pub fn render(&self, now: Now) -> Value {
+    pub(crate) fn render(&self, now: Now) -> Value {
         let figures = self.figures(now);
         let counters = self.counters.list().into_iter();
         let counters: serde_json::Map<String, Value> =

@@ -27,7 +27,7 @@ const BYTES_MAX: u64 = 128;
 
 /// Why there is no bound. The text says what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum TimestampFileError {
+pub(crate) enum TimestampFileError {
     /// There is no file.
     #[error(
         "there is no {file}, which keeps the bound above all timestamps handed out. For a new \
@@ -97,7 +97,7 @@ pub enum TimestampFileError {
 
 /// The file of this process, locked as long as the value lives.
 #[derive(Debug)]
-pub struct TimestampFile {
+pub(crate) struct TimestampFile {
     path: PathBuf,
     /// The lock is on a file of its own beside it: the file itself is replaced again and again.
     _lock: File,
@@ -105,7 +105,7 @@ pub struct TimestampFile {
 
 impl TimestampFile {
     /// Takes the file for this process and reads the bound.
-    pub fn open(path: &Path) -> Result<(TimestampFile, Timestamp), TimestampFileError> {
+    pub(crate) fn open(path: &Path) -> Result<(TimestampFile, Timestamp), TimestampFileError> {
         if let Err(error) = std::fs::metadata(path) {
             return Err(match error.kind() {
                 ErrorKind::NotFound => TimestampFileError::Missing { file: name(path) },
@@ -118,7 +118,7 @@ impl TimestampFile {
     }
 
     /// Makes the file, and its folder if need be; one that is there stays as it is.
-    pub fn create(path: &Path, bound: Timestamp) -> Result<(), TimestampFileError> {
+    pub(crate) fn create(path: &Path, bound: Timestamp) -> Result<(), TimestampFileError> {
         if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
             std::fs::create_dir_all(folder).map_err(unusable("make the folder of", path))?;
         }
@@ -135,7 +135,7 @@ impl TimestampFile {
 
     /// Replaces the bound. When this returns `Ok` it survives a loss of power; when it returns an
     /// error nobody knows which of the two the file holds.
-    pub fn store(&self, bound: Timestamp) -> io::Result<()> {
+    pub(crate) fn store(&self, bound: Timestamp) -> io::Result<()> {
         let aside = beside(&self.path, ".new");
         let stored = self.replace(&aside, bound);
         if stored.is_err() {
@@ -161,7 +161,7 @@ impl TimestampFile {
     }
 
     /// The file as named.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         name(&self.path)
     }
 }

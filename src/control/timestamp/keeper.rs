@@ -31,7 +31,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(1);
 const BEGIN_LIMIT: Duration = Duration::from_secs(2);
 /// Why there are no timestamps. The text says what to do; the exit code is 1.
 #[derive(Debug, thiserror::Error)]
-pub enum TimestampError {
+pub(crate) enum TimestampError {
     /// The file of the bound.
     #[error(transparent)]
     File(#[from] TimestampFileError),
@@ -64,7 +64,7 @@ pub enum TimestampError {
 
 /// What a keeper needs, found to be there before anything listens.
 #[derive(Debug)]
-pub enum Prepared {
+pub(crate) enum Prepared {
     /// One server and its file, with the bound that it held.
     File(TimestampFile, Timestamp, StandaloneSettings),
     /// One of several servers.
@@ -74,7 +74,7 @@ pub enum Prepared {
 impl Prepared {
     /// Takes the file for this process and tries to write it; reads the password. Connects to
     /// nobody.
-    pub fn new(config: &TimestampConfig) -> Result<Self, TimestampError> {
+    pub(crate) fn new(config: &TimestampConfig) -> Result<Self, TimestampError> {
         let TimestampConfig { window_ms, clock_jump_max_ms, .. } = *config;
         if config.coordination == Coordination::File {
             let (file, bound) = TimestampFile::open(config.file.as_ref())?;
@@ -99,7 +99,7 @@ impl Prepared {
 }
 
 /// How sessions with `ZooKeeper` begin, as configured; reads the password. For tools as well.
-pub fn zookeeper_settings(
+pub(crate) fn zookeeper_settings(
     config: &TimestampConfig,
     host_port: String,
 ) -> Result<ZooKeeperSettings, TimestampError> {
@@ -119,7 +119,7 @@ pub fn zookeeper_settings(
 }
 
 /// The first line of a file. For tools as well.
-pub fn read_password(file: &str) -> Result<String, TimestampError> {
+pub(crate) fn read_password(file: &str) -> Result<String, TimestampError> {
     let failed = |reason: String| TimestampError::Password { file: file.to_owned(), reason };
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let is_open = |metadata: std::fs::Metadata| metadata.permissions().mode() & 0o077 != 0;
@@ -148,7 +148,7 @@ impl Drop for LastWord {
 
 /// A running keeper.
 #[derive(Debug)]
-pub struct Keeper {
+pub(crate) struct Keeper {
     board: Arc<TimestampBoard>,
     began: Option<oneshot::Receiver<()>>,
     stop: oneshot::Sender<()>,
@@ -158,7 +158,7 @@ pub struct Keeper {
 impl Keeper {
     /// Starts the thread. `tell_master` is called with `host:port` of the master whenever that
     /// changes.
-    pub fn start(
+    pub(crate) fn start(
         prepared: Prepared,
         oracle: Arc<Oracle>,
         tell_master: Box<dyn Fn(Option<Arc<str>>) + Send>,
@@ -189,27 +189,27 @@ impl Keeper {
     }
 
     /// What operators see.
-    pub fn board(&self) -> &Arc<TimestampBoard> {
+    pub(crate) fn board(&self) -> &Arc<TimestampBoard> {
         &self.board
     }
 
     /// Returns when the first timestamp can be had from a server with a file, or soon after all the
     /// same: what keeps it waiting has been logged.
-    pub async fn begun(&mut self) {
+    pub(crate) async fn begun(&mut self) {
         if let Some(began) = self.began.take() {
             let _ = timeout(BEGIN_LIMIT, began).await;
         }
     }
 
     /// Returns when the keeper has ended by itself.
-    pub async fn failed(&mut self) {
+    pub(crate) async fn failed(&mut self) {
         // The sender is dropped with the thread; nothing is ever sent.
         let _ = (&mut self.ended).await;
     }
 
     /// Stops in order: nothing more is handed out, mastership is given up, what is left of the
     /// window is given back.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         // It may have ended already.
         let _ = self.stop.send(());
         if timeout(STOP_LIMIT, self.ended).await.is_err() {

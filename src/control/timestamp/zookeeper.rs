@@ -32,7 +32,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Where and as whom.
 #[derive(Clone)]
-pub struct ZooKeeperSettings {
+pub(crate) struct ZooKeeperSettings {
     /// `host:port,host:port/folder`.
     pub quorum: String,
     /// The folder below `/chronos`.
@@ -59,7 +59,7 @@ impl std::fmt::Debug for ZooKeeperSettings {
 
 /// Paths of a cluster's nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// `/chronos`.
     pub root: String,
     /// `/chronos/<cluster>`. Made in one transaction with the two below that last.
@@ -74,7 +74,7 @@ pub struct Layout {
 
 impl Layout {
     /// Of the cluster of that name.
-    pub fn of(cluster: &str) -> Self {
+    pub(crate) fn of(cluster: &str) -> Self {
         let base = format!("/chronos/{cluster}");
         Self {
             root: "/chronos".into(),
@@ -88,7 +88,7 @@ impl Layout {
 
 /// The bound as the original reads and writes it; empty is 0. `None`: it is nothing that a server
 /// could have written.
-pub fn read_bound(bytes: &[u8]) -> Option<Timestamp> {
+pub(crate) fn read_bound(bytes: &[u8]) -> Option<Timestamp> {
     if bytes.is_empty() {
         return Some(Timestamp(0));
     }
@@ -97,12 +97,12 @@ pub fn read_bound(bytes: &[u8]) -> Option<Timestamp> {
 }
 
 /// The bound as the original reads and writes it.
-pub fn write_bound(bound: Timestamp) -> [u8; 8] {
+pub(crate) fn write_bound(bound: Timestamp) -> [u8; 8] {
     bound.0.to_be_bytes()
 }
 
 /// Begins a session; each server is tried once. For tools as well, with any session timeout.
-pub async fn connect(settings: &ZooKeeperSettings) -> Result<Client, Error> {
+pub(crate) async fn connect(settings: &ZooKeeperSettings) -> Result<Client, Error> {
     let mut connector =
         Client::connector().with_session_timeout(settings.session_timeout).with_fail_eagerly();
     let ZooKeeperSettings { user, password, .. } = settings;
@@ -121,7 +121,7 @@ pub async fn connect(settings: &ZooKeeperSettings) -> Result<Client, Error> {
 
 /// A session, or none yet.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub(crate) struct Session {
     settings: ZooKeeperSettings,
     layout: Layout,
     client: Option<Client>,
@@ -129,7 +129,7 @@ pub struct Session {
 
 /// How an [`Ask`] ended, and what came of it besides.
 #[derive(Debug)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// For the coordinator.
     pub answer: Answer,
     /// Fires when the node watched by [`Ask::WatchMaster`] changes.
@@ -142,20 +142,20 @@ pub struct Asked {
 
 impl Asked {
     /// Nothing besides.
-    pub fn of(answer: Answer) -> Self {
+    pub(crate) fn of(answer: Answer) -> Self {
         Self { answer, watcher: None, opened: None, problem: None }
     }
 }
 
 impl Session {
     /// No session is begun yet.
-    pub fn new(settings: ZooKeeperSettings) -> Self {
+    pub(crate) fn new(settings: ZooKeeperSettings) -> Self {
         let layout = Layout::of(&settings.cluster);
         Self { settings, layout, client: None }
     }
 
     /// What begins and ends with the session: its id, and a watcher of its state.
-    pub fn state(&self) -> Option<(SessionId, StateWatcher)> {
+    pub(crate) fn state(&self) -> Option<(SessionId, StateWatcher)> {
         self.client
             .as_ref()
             .map(|client| (SessionId(client.session_id().0), client.state_watcher()))
@@ -163,12 +163,12 @@ impl Session {
 
     /// Takes the session that was begun, or lets the present one go: it is closed in order when
     /// nobody else holds it.
-    pub fn set_client(&mut self, client: Option<Client>) {
+    pub(crate) fn set_client(&mut self, client: Option<Client>) {
         self.client = client;
     }
 
     /// Does what is asked. Never fails: what goes wrong is an answer, too.
-    pub async fn ask(&self, ask: &Ask) -> Asked {
+    pub(crate) async fn ask(&self, ask: &Ask) -> Asked {
         let Some(client) = &self.client else {
             return match ask {
                 Ask::OpenSession => self.open().await,
@@ -344,7 +344,7 @@ impl Session {
 
     /// What to do when the bound's node is not there; `stored`: the bound that this server stored
     /// last.
-    pub fn lost_bound_told(&self, stored: Option<Timestamp>) -> String {
+    pub(crate) fn lost_bound_told(&self, stored: Option<Timestamp>) -> String {
         format!(
             "there is no {}, which keeps the bound above all timestamps handed out: none is \
              handed out until it is made anew. Type: {}",
@@ -400,7 +400,7 @@ pub(crate) fn rights(settings: &ZooKeeperSettings) -> Vec<Acl> {
 }
 
 /// Waits until a session whose last handle was dropped is over, or has been given up.
-pub async fn closed(mut state: StateWatcher) {
+pub(crate) async fn closed(mut state: StateWatcher) {
     let over = async { while !state.changed().await.is_terminated() {} };
     // It ends by itself then: its nodes stay until it does.
     let _ = timeout(CLOSE_LIMIT, over).await;
@@ -411,7 +411,7 @@ const HOST_PORT_BYTES_MAX: usize = 253 + 6;
 
 /// What a node says of itself, for people and refused clients. Without authentication anybody can
 /// write a megabyte of anything there: what is no address is not repeated.
-pub fn read_host_port(data: &[u8]) -> String {
+pub(crate) fn read_host_port(data: &[u8]) -> String {
     let is_fine = data.len() <= HOST_PORT_BYTES_MAX && data.iter().all(u8::is_ascii_graphic);
     match is_fine {
         true => data.iter().copied().map(char::from).collect(),

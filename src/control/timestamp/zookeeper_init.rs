@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why there is no new bound. The text says what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum InitError {
+pub(crate) enum InitError {
     /// It is there already.
     #[error(
         "{path} is there already and keeps the bound {bound}. It is never overwritten: a lower \
@@ -60,7 +60,7 @@ pub enum InitError {
 /// Makes the nodes of a cluster that are missing, and the bound. `is_said`: the operator has said
 /// above which timestamp; a cluster that has lost its bound does not begin anew without that.
 /// Returns the path of the bound.
-pub async fn init(
+pub(crate) async fn init(
     settings: &ZooKeeperSettings,
     bound: Timestamp,
     is_said: bool,

@@ -28,7 +28,7 @@ impl Numbers {
     }
 
     /// `None`: there are no numbers.
-    pub fn mean(&self) -> Option<f64> {
+    pub(super) fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
 
@@ -68,7 +68,7 @@ pub(crate) struct LogSummary {
 
 impl LogSummary {
     /// Reads a log to its end.
-    pub fn read(input: &mut impl BufRead) -> std::io::Result<Self> {
+    pub(super) fn read(input: &mut impl BufRead) -> std::io::Result<Self> {
         let mut summary = Self::default();
         let mut line = Vec::new();
         loop {
@@ -97,7 +97,7 @@ impl LogSummary {
     }
 
     /// The three lines of the original's tool, with more behind them, and what it does not tell.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text = format!(
             "Average failover time: {}\nAverage qps: {}\nAverage latency: {}\n",
             self.failover_s.told(" s"),
@@ -111,7 +111,7 @@ impl LogSummary {
     }
 
     /// For programs.
-    pub fn document(&self) -> Value {
+    pub(super) fn document(&self) -> Value {
         json!({
             "failover_s": self.failover_s.document(),
             "qps_per_client": self.qps.document(),

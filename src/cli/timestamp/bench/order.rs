@@ -21,12 +21,12 @@ pub(crate) struct Highest(AtomicU64);
 
 impl Highest {
     /// Before a call is sent: what it must bring values above.
-    pub fn floor(&self) -> Timestamp {
+    pub(super) fn floor(&self) -> Timestamp {
         Timestamp(self.0.load(SeqCst))
     }
 
     /// After an answer: its last value.
-    pub fn answered(&self, last: Timestamp) {
+    pub(super) fn answered(&self, last: Timestamp) {
         self.0.fetch_max(last.0, SeqCst);
     }
 }
@@ -62,19 +62,19 @@ pub(crate) struct Disjoint {
 
 impl Disjoint {
     /// Each answer brings `range` values.
-    pub fn new(range: u32) -> Self {
+    pub(super) fn new(range: u32) -> Self {
         let firsts = Vec::new();
         Self { range: u64::from(range), firsts, compared: 0, overlaps: 0, example: None }
     }
 
     /// First values of answers, in any order.
-    pub fn add(&mut self, firsts: &[u64]) {
+    pub(super) fn add(&mut self, firsts: &[u64]) {
         self.compared += firsts.len() as u64;
         self.firsts.extend_from_slice(firsts);
     }
 
     /// Compares. All calls that have not been added yet must bring values above `floor`.
-    pub fn settle(&mut self, floor: Timestamp) {
+    pub(super) fn settle(&mut self, floor: Timestamp) {
         // Mostly sorted: merged run by run.
         self.firsts.sort();
         let range = self.range;

@@ -25,18 +25,18 @@ pub(crate) struct Outage {
 
 impl Outage {
     /// Without an answer, in nanoseconds.
-    pub fn gap_ns(&self) -> u64 {
+    pub(super) fn gap_ns(&self) -> u64 {
         self.answer_ns - self.last_answer_ns.unwrap_or(self.first_error_ns)
     }
 
     /// As the original's benchmark counts: from the first error.
-    pub fn error_ns(&self) -> u64 {
+    pub(super) fn error_ns(&self) -> u64 {
         self.answer_ns - self.first_error_ns
     }
 
     /// A connection that was closed and made again at the first try, with the same server: the
     /// original closes those that are quiet for 3 s.
-    pub fn is_reconnection(&self) -> bool {
+    pub(super) fn is_reconnection(&self) -> bool {
         self.errors == 1 && self.from.as_deref() == Some(&*self.to)
     }
 }
@@ -102,7 +102,7 @@ fn together(group: &[&Outage]) -> Failover {
 
 impl Failover {
     /// One line, `at` being when it began, in words.
-    pub fn line(&self, at: &str) -> String {
+    pub(super) fn line(&self, at: &str) -> String {
         let s = |ns: u64| ns as f64 / 1e9;
         let connections = self.connections;
         let plural = if connections == 1 { "" } else { "s" };
@@ -120,7 +120,7 @@ impl Failover {
     }
 
     /// For programs.
-    pub fn document(&self, at: &str) -> Value {
+    pub(super) fn document(&self, at: &str) -> Value {
         let ms = |ns: u64| ns as f64 / 1e6;
         json!({
             "at": at, "connections": self.connections, "server": self.to, "error": self.error,

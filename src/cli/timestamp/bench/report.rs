@@ -52,7 +52,7 @@ pub(crate) struct Summary {
 
 impl Summary {
     /// Nothing yet.
-    pub fn new(run: Run) -> Self {
+    pub(super) fn new(run: Run) -> Self {
         Self {
             disjoint: Disjoint::new(run.range),
             floors: vec![Timestamp(0); run.threads],
@@ -73,7 +73,7 @@ impl Summary {
     }
 
     /// Takes what a thread tells.
-    pub fn add(&mut self, news: News) {
+    pub(super) fn add(&mut self, news: News) {
         self.calls += news.firsts.len() as u64;
         self.errors += news.errors;
         let room = OUTAGES_MAX - self.outages.len();
@@ -95,12 +95,12 @@ impl Summary {
     }
 
     /// The load ended after this long.
-    pub fn stopped(&mut self, length: Duration) {
+    pub(super) fn stopped(&mut self, length: Duration) {
         self.length = length;
     }
 
     /// Takes what a thread leaves.
-    pub fn leave(&mut self, left: Left) {
+    pub(super) fn leave(&mut self, left: Left) {
         self.latency.add(left.latency).expect("histograms of the same bounds");
         self.unanswered += left.unanswered;
         self.last_errors.extend(left.last_errors);
@@ -108,12 +108,12 @@ impl Summary {
     }
 
     /// Whether all promises were kept and there was anything to judge.
-    pub fn is_good(&self) -> bool {
+    pub(super) fn is_good(&self) -> bool {
         self.calls > 0 && self.breach_count == 0 && self.disjoint.overlaps == 0
     }
 
     /// One line while it runs; `passed` since the last.
-    pub fn progress(&mut self, passed: Duration) -> String {
+    pub(super) fn progress(&mut self, passed: Duration) -> String {
         let calls = self.calls - self.calls_shown;
         self.calls_shown = self.calls;
         let order = match self.breach_count + self.disjoint.overlaps {
@@ -137,7 +137,7 @@ impl Summary {
     }
 
     /// For people.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let Run { target, connections, threads, range, rate, .. } = &self.run;
         let plural = |count: usize, word: &str| {
             format!("{count} {word}{}", if count == 1 { "" } else { "s" })
@@ -218,7 +218,7 @@ impl Summary {
     }
 
     /// For programs.
-    pub fn document(&self) -> Value {
+    pub(super) fn document(&self) -> Value {
         let Run { target, connections, threads, range, rate, begun_ms } = &self.run;
         let us = |ns: u64| ns as f64 / 1e3;
         let at = |quantile: f64| us(self.latency.value_at_quantile(quantile));
