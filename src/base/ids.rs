@@ -1,8 +1,9 @@
-//! Identities. Each is its own type, so that a slot is never passed where a shard is meant.
+//! Identities of timers, slots, shards, nodes and peers. Each kind has its own type, so that a slot
+//! is never passed where a shard is meant.
 
 use std::fmt;
 
-/// Identity of a timer in the whole cluster; the first 16 hex digits of the id that a client gets.
+/// Identity of a timer in the whole cluster: the first 16 hex digits of the id that a client gets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimerId(pub u64);
 
@@ -18,33 +19,33 @@ impl fmt::Debug for TimerId {
     }
 }
 
-/// Place of a record in one shard's memory. Reused after it is freed: always compare the id as
-/// well.
+/// Number of a record in one shard's store. A slot is used again after its record is freed, so a
+/// holder of a slot compares the timer's id, too.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Slot(pub u32);
 
 impl Slot {
-    /// The slot as an index.
+    /// The slot as an index into a table.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A callback host (authority) as one shard knows it: the number of its lane.
+/// Number of the lane that one shard has for a callback host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct HostId(pub u32);
 
-/// One core's shard within a node, 0-based.
+/// Number of a shard within its node, from 0. Each core has one shard.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ShardIndex(pub u16);
 
-/// How many shards a node has, and which of them owns an id.
+/// How many shards a node has. The count decides which shard owns an id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShardCount(u16);
 
 impl ShardCount {
-    /// `count` must lie in 1..=[`SHARDS_MAX`](super::limits::SHARDS_MAX).
+    /// Panics unless `count` lies in 1..=[`SHARDS_MAX`](super::limits::SHARDS_MAX).
     pub fn new(count: u16) -> Self {
         assert!(
             (1..=super::limits::SHARDS_MAX).contains(&count),
@@ -53,13 +54,13 @@ impl ShardCount {
         Self(count)
     }
 
-    /// The number itself.
+    /// The count, 1..=[`SHARDS_MAX`](super::limits::SHARDS_MAX).
     pub const fn get(self) -> u16 {
         self.0
     }
 
-    /// The shard that owns `id`: a fixed mix of the id's bits scaled to the count, so that ids
-    /// chosen by clients spread as evenly as ours.
+    /// The shard that owns `id`. The bits of the id are mixed and then scaled to the count, so that
+    /// ids that clients choose spread as evenly as ids that nodes mint.
     #[inline]
     pub fn owner(self, id: TimerId) -> ShardIndex {
         if self.0 == 1 {
@@ -70,7 +71,7 @@ impl ShardCount {
     }
 }
 
-/// Finaliser of MurmurHash3 (64 bit): every input bit reaches every output bit.
+/// The finaliser of MurmurHash3 (64 bit). Every input bit affects every output bit.
 #[inline]
 pub const fn mix(mut bits: u64) -> u64 {
     bits ^= bits >> 33;
@@ -80,104 +81,105 @@ pub const fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 33)
 }
 
-/// The ten bits that tell the nodes of all deployments apart in ids and versions:
-/// `instance_id` (0..=127) and `deployment_id` (0..=7).
+/// Ten bits in ids and versions that tell the nodes of all deployments apart: `instance_id`
+/// (0..=127) and `deployment_id` (0..=7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NodeInstance(u16);
 
 impl NodeInstance {
-    /// Bits that a node instance takes.
+    /// Width of a node instance in bits.
     pub const BITS: u32 = 10;
 
-    /// `instance` in 0..=127, `deployment` in 0..=7; checked by the configuration before.
+    /// Panics unless `instance` lies in 0..=127 and `deployment` in 0..=7. The configuration checks
+    /// both before.
     pub fn new(instance: u8, deployment: u8) -> Self {
         assert!(instance < 128 && deployment < 8, "instance 0..=127 and deployment 0..=7");
         Self(u16::from(deployment) << 7 | u16::from(instance))
     }
 
-    /// The bits.
+    /// The ten bits: `deployment_id` in the upper three, `instance_id` in the lower seven.
     pub const fn get(self) -> u16 {
         self.0
     }
 }
 
-/// A node's hash as placement uses it (docs/compat/timer-service.md §3): MurmurHash3_x86_32 of its
-/// name with seed 0, made unique within its cluster. Names a node in replica lists, in memory and
-/// on the wire.
+/// Hash of a node's name as placement uses it (docs/compat/timer-service.md §3): MurmurHash3_x86_32
+/// with seed 0, made unique within the cluster. The hash stands for the node in replica lists, in
+/// memory and on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct NodeHash(pub u32);
 
-/// A site's name, hashed like a node's.
+/// Hash of a site's name, made like a node's hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct SiteHash(pub u32);
 
-/// Whom this process talks to: another member of its site, or another site as a whole. Numbered by
-/// the process as it learns of them; a number is never given to another peer.
+/// Number of a peer: another member of this process's site, or another site as a whole. The process
+/// numbers peers as it learns of them, and never gives a number to a second peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct PeerIndex(pub u8);
 
 impl PeerIndex {
-    /// The number as an index.
+    /// The number as an index into a table of peers.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A set of peers.
+/// A set of peers: one bit for each of the 128 numbers that a [`PeerIndex`] can have.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PeerSet(u128);
 
 impl PeerSet {
-    /// Nobody.
+    /// The set without any peer.
     pub const EMPTY: PeerSet = PeerSet(0);
 
-    /// The set with `peer` in it.
+    /// This set and `peer`.
     #[must_use]
     pub const fn with(self, peer: PeerIndex) -> Self {
         Self(self.0 | 1 << peer.0)
     }
 
-    /// The set without `peer`.
+    /// This set without `peer`.
     #[must_use]
     pub const fn without(self, peer: PeerIndex) -> Self {
         Self(self.0 & !(1 << peer.0))
     }
 
-    /// Those in either.
+    /// The peers that are in this set or in `other`.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those in both.
+    /// The peers that are in this set and in `other`.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Those here that are not in `other`.
+    /// The peers that are in this set but not in `other`.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether `peer` is in it.
+    /// Whether `peer` is in the set.
     pub const fn contains(self, peer: PeerIndex) -> bool {
         self.0 >> peer.0 & 1 == 1
     }
 
-    /// Whether nobody is in it.
+    /// Whether the set has no peer.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many.
+    /// How many peers are in the set.
     pub const fn len(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Everybody in it, in the order of their numbers.
+    /// The peers of the set in the order of their numbers.
     pub fn iter(self) -> impl Iterator<Item = PeerIndex> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -200,8 +202,8 @@ impl fmt::Debug for PeerSet {
 mod tests {
     use super::*;
 
-    /// Figures of another implementation of `fmix64`. Nodes of two versions in one cluster, and an
-    /// index that was seeded alike, must mix alike.
+    /// The figures come from another implementation of `fmix64`. Nodes of two releases in one
+    /// cluster must mix alike.
     #[test]
     fn the_mix_is_the_finaliser_of_murmurhash3() {
         assert_eq!(mix(0), 0);

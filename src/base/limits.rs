@@ -1,82 +1,87 @@
-//! Every bound, with its unit in its name. The defaults of the configurable ones are here too, so
-//! that the configuration, its reference file and the documents have one source.
+//! Every bound, with its unit in its name. The defaults of the bounds that can be configured stand
+//! here, too, so that the configuration, its reference file and the documents have one source.
 
-/// Shards that a node can have: `Requester` and mesh addressing use one byte more than needed,
-/// memory one mesh queue per pair.
+/// Most shards of a node. `Requester` and the addresses of the mesh use a byte more than this
+/// number needs. The mesh has a queue for each pair of shards, so its memory grows with the square
+/// of the count.
 pub const SHARDS_MAX: u16 = 256;
-/// Replicas that a timer can ask for.
+/// Most replicas that a timer can ask for.
 pub const REPLICATION_FACTOR_MAX: u32 = 16;
-/// Replicas of a timer that does not say (docs/compat/timer-service.md §1.2).
+/// Replicas of a timer that asks for no number (docs/compat/timer-service.md §1.2).
 pub const REPLICATION_FACTOR_DEFAULT: u32 = 2;
 /// Longest interval and longest repeat-for: 100 years of 366 days, in milliseconds.
 pub const INTERVAL_MS_MAX: u64 = 100 * 366 * 24 * 3600 * 1000;
-/// Statistics tags of one timer.
+/// Most statistics tags of one timer.
 pub const TAGS_PER_TIMER_MAX: usize = 16;
-/// Bytes of one statistics tag's name.
+/// Most bytes in the name of a statistics tag.
 pub const TAG_BYTES_MAX: usize = 64;
-/// Bytes of a callback URI, authority and path together.
+/// Most bytes of a callback URI, authority and path together.
 pub const URI_BYTES_MAX: usize = 2048;
-/// Bytes of a callback URI that another node tells. An original bounds none, and what it has taken
-/// from a client is to pop whoever holds it. A target's length is two bytes in timers and messages.
+/// Most bytes of a callback URI in a message from another node. An original bounds no URI, and
+/// every holder must be able to pop a timer that an original accepted. Timers and messages store
+/// the length of a target in two bytes.
 pub const URI_TOLD_BYTES_MAX: usize = 32 << 10;
-/// Bytes of the document in which another node tells a timer: opaque data as long as messages
-/// between nodes carry, with an escape for every byte.
+/// Most bytes of a document in which another node tells a timer: the longest opaque data that
+/// messages between nodes carry, with an escape for every byte.
 pub const BODY_TOLD_BYTES_MAX: u32 = 4 << 20;
-/// Headers of one request or of one callback answer.
+/// Most headers of one request or of one callback answer.
 pub const HEADERS_MAX: usize = 64;
-/// Bytes of a chunk-size line, extensions included, and of all trailers together.
+/// Most bytes of a chunk-size line with its extensions, and most bytes of all trailers together.
 pub const CHUNK_LINE_BYTES_MAX: usize = 256;
 
-/// Shortest life of a tombstone (docs/compat/timer-service.md §4).
+/// Shortest time for which a tombstone stays (docs/compat/timer-service.md §4).
 pub const TOMBSTONE_MS_MIN: u64 = 10_000;
-/// How far ids may run ahead of the wall clock under a burst, in milliseconds.
+/// Milliseconds by which new ids run ahead of the wall clock at the start of a process. A burst may
+/// bring ids as many milliseconds further ahead.
 pub const CLOCK_LEAD_MS_MAX: u64 = 1_000;
 
-/// Most callback hosts that `callbacks.hosts_per_core_max` can allow.
+/// Largest value that `callbacks.hosts_per_core_max` can have.
 pub const HOSTS_PER_CORE_MAX: u32 = 65_000;
-/// Sites that hold one timer.
+/// Most sites that hold one timer.
 pub const SITES_PER_TIMER_MAX: usize = 8;
-/// Peers (members of the site past and present, and other sites) that a process can know.
+/// Most peers that a process can know: members of the site, present and past, and other sites.
 pub const PEERS_MAX: usize = 128;
-/// Later start of each further rank (docs/compat/timer-service.md §4).
+/// How much later each further rank starts a pop (docs/compat/timer-service.md §4).
 pub const RANK_DELAY_MS: u64 = 2_000;
 
-/// The limits an operator can set (configuration section `[limits]`), with their defaults.
+/// Limits that an operator can set in the section `[limits]` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Records (timers and tombstones) that the node holds; shared out evenly to the shards.
+    /// Most records (timers and tombstones) of the node. The shards get equal parts.
     pub timers_max: u64,
-    /// Bytes of timer memory (records, index, payloads) that the node holds; shared out evenly to
-    /// the shards.
+    /// Most bytes of timer memory (records, index, payloads) of the node. The shards get equal
+    /// parts.
     pub store_bytes_max: u64,
-    /// Bytes of a request body, after removal of chunk framing.
+    /// Most bytes of a request body without its chunk framing.
     pub body_bytes_max: u32,
-    /// Bytes of a request head: request line and headers.
+    /// Most bytes of a request head: request line and headers.
     pub header_bytes_max: u32,
-    /// Bytes of opaque data after JSON unescaping.
+    /// Most bytes of opaque data, after JSON unescaping.
     pub opaque_bytes_max: u32,
-    /// Client connections per core.
+    /// Most client connections of a core.
     pub connections_per_core_max: u32,
-    /// Requests taken from one connection in one loop turn; the rest wait for the next.
+    /// Most requests that a core takes from one connection in a turn. Further requests wait for the
+    /// next turn.
     pub pipelined_requests_per_turn_max: u32,
-    /// Answers not yet given to the kernel above which a connection is not read from.
+    /// Most bytes of answers on one connection that the kernel has not taken. A connection with
+    /// more is not read from.
     pub unsent_bytes_per_connection_max: u32,
-    /// Bytes of answers that the connections of a core hold, above which a long answer (a GET of a
-    /// large timer) is not made, but 503.
+    /// Most bytes of answers that all connections of a core hold. Above this number a request for a
+    /// long answer (a GET of a large timer) gets 503 instead.
     pub unsent_bytes_per_core_max: u64,
-    /// Bytes of requests begun but not complete, over all connections of a core; above it
-    /// the connection that holds most of them is answered 503.
+    /// Most bytes of incomplete requests on all connections of a core. Above this number the
+    /// connection that holds most of these bytes is answered 503.
     pub partial_bytes_per_core_max: u64,
-    /// Milliseconds without a byte after which a client connection closes, and in which a request
-    /// must be complete.
+    /// Milliseconds without a byte after which a client connection closes. A request must be
+    /// complete within the same time.
     pub idle_timeout_ms: u64,
-    /// Messages in the queue between two cores.
+    /// Most messages in the queue from one core to another.
     pub mesh_queue_max: u32,
-    /// Pops that come due in one loop turn; the rest follow in the next turns.
+    /// Most pops that a core begins in one turn. Further pops follow in the next turns.
     pub pops_per_turn_max: u32,
-    /// A loop turn longer than this is counted as over budget, in microseconds.
+    /// Microseconds after which a turn counts as over budget.
     pub turn_budget_us: u64,
-    /// Statistics tags that have figures of their own; those beyond are counted together.
+    /// Most statistics tags with figures of their own. Further tags are counted together.
     pub tags_max: u32,
 }
 
@@ -102,30 +107,34 @@ impl Default for Limits {
     }
 }
 
-/// How callbacks are made (configuration section `[callbacks]`), with defaults.
+/// How callbacks are made: the section `[callbacks]` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallbackLimits {
-    /// Whole time of one attempt: name resolution, connect, request, status line
+    /// Milliseconds for a whole attempt: name resolution, connect, request, status line
     /// (docs/compat/timer-service.md §1.3: 2 seconds).
     pub timeout_ms: u64,
-    /// Connections (each carries one request at a time) per callback host and core.
+    /// Most connections from one core to one callback host. A connection carries one request at a
+    /// time.
     pub connections_per_host_max: u32,
-    /// Hosts per core whose pops run or wait at the same time; a pop for one more is put off.
+    /// Most hosts per core whose pops run or wait at the same time. A pop for a further host is put
+    /// off.
     pub hosts_per_core_max: u32,
-    /// Pops that wait for one host on one core; above it new timers for that host are refused with
-    /// 503.
+    /// Most pops of one core that wait for one host. At this number new timers for the host are
+    /// refused with 503.
     pub queue_per_host_max: u32,
-    /// First pause after a failed callback; doubled with every further failure.
+    /// Milliseconds of pause after the first failure of a callback. Every further failure doubles
+    /// the pause.
     pub retry_first_ms: u64,
-    /// Longest pause between two attempts.
+    /// Longest pause between two attempts, in milliseconds.
     pub retry_max_ms: u64,
-    /// How long the last pop of a timer is retried before it is given up.
+    /// Milliseconds in which the last pop of a timer is retried before the pop is given up.
     pub give_up_ms: u64,
-    /// Idle time after which a callback connection closes.
+    /// Milliseconds after which an idle callback connection closes.
     pub idle_timeout_ms: u64,
-    /// How long a resolved host name is used before it is asked for again.
+    /// Milliseconds for which a core uses the addresses of a host name before it looks the name up
+    /// again.
     pub resolve_ttl_ms: u64,
-    /// Longest life of a tombstone, whatever the timer's interval.
+    /// Longest time for which a tombstone stays, in milliseconds, whatever the timer's interval.
     pub tombstone_ms_max: u64,
 }
 
@@ -146,45 +155,46 @@ impl Default for CallbackLimits {
     }
 }
 
-/// How nodes of a cluster watch and wait for each other (configuration section `[cluster]`), with
-/// defaults.
+/// How the nodes of a cluster watch and wait for each other: the section `[cluster]` of the
+/// configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterLimits {
-    /// Pause between two heartbeats on a link.
+    /// Milliseconds between two heartbeats on a link.
     pub heartbeat_ms: u64,
-    /// Silence after which a peer is suspected: writes no longer wait for it.
+    /// Milliseconds of silence after which a peer is suspected. Writes do not wait for a suspected
+    /// peer.
     pub suspect_after_ms: u64,
-    /// Silence after which a peer is declared dead: others move up for it, and no new timer is
-    /// placed on it.
+    /// Milliseconds of silence after which a peer is dead. Other nodes move up for a dead peer, and
+    /// no new timer is placed on it.
     pub dead_after_ms: u64,
-    /// How much longer a tombstone stays while a node that is to hold the timer cannot be reached:
-    /// it may come back with a copy of what was deleted.
+    /// Milliseconds for which a tombstone stays longer while a node that should hold the timer
+    /// cannot be reached. That node may return with a copy of the deleted timer.
     pub tombstone_hold_ms: u64,
-    /// Whether surviving ranks move up for a dead one. Off: ranks are as in
+    /// Whether the surviving ranks move up for a dead rank. If false, ranks stay as in
     /// docs/compat/timer-service.md §8.
     pub promotion: bool,
-    /// How far apart two wall clocks may be. A node takes no writes whose clock is further from
-    /// that of most members; and no clock learns a version that is further ahead of it.
+    /// Milliseconds by which two wall clocks may differ. A node whose clock differs more from the
+    /// clocks of most members takes no writes. A node learns no version that lies further ahead of
+    /// its clock.
     pub clock_skew_max_ms: u64,
-    /// Bytes that one core keeps for one peer until that has acknowledged them. Above it the peer
-    /// is offered everything again when it is back.
+    /// Most bytes that one core keeps for one peer until the peer has acknowledged them. If more
+    /// were due, the peer is offered every timer again when it returns.
     pub link_bytes_max: u64,
-    /// Bytes of one core to one peer under way and not acknowledged.
+    /// Most bytes from one core to one peer that are sent and not acknowledged.
     pub link_window_bytes: u64,
-    /// Client writes of one core that wait for replicas; above it 503.
+    /// Most client writes of one core that wait for replicas. Further writes get 503.
     pub writes_waiting_max: u32,
-    /// Whether a write is acknowledged after all replicas believed alive have it, or as soon as the
-    /// first one has.
+    /// When a client's write is acknowledged.
     pub acknowledge: Acknowledge,
 }
 
-/// When a write is acknowledged.
+/// When a client's write is acknowledged (`cluster.acknowledge`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Acknowledge {
-    /// When every replica that is believed alive has it.
+    /// When every replica that is believed alive has the write.
     #[default]
     Replicas,
-    /// When the first has it: at once, where this node is one.
+    /// When the first replica has the write: at once if this node is a replica.
     First,
 }
 

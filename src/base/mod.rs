@@ -1,5 +1,5 @@
-//! Words that every room uses: identities, units of time, limits. Nothing here knows what a timer
-//! is.
+//! Words that every room uses: identities, units of time, limits, tables of slots. No file here
+//! knows what a timer is.
 
 pub mod ids;
 pub mod limits;
@@ -9,8 +9,8 @@ pub mod ranked;
 pub(crate) mod slots;
 pub mod time;
 
-/// Asks whether a planted bug is switched on; constantly false, and free, outside the simulator's
-/// build.
+/// Whether a planted bug is switched on. In a build without the feature `planted` no bug is, and
+/// the question costs nothing.
 #[cfg(not(feature = "planted"))]
 pub mod planted {
     pub use super::planted_bugs::Bug;

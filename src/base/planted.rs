@@ -1,5 +1,5 @@
-//! Switch for planted bugs: one bug at a time and thread, so that seeds can run on several threads
-//! side by side.
+//! The switch for planted bugs. Each thread has its own switch and at most one bug at a time, so
+//! that seeds can run on several threads side by side.
 
 use std::cell::Cell;
 
@@ -9,12 +9,13 @@ thread_local! {
     static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
-/// Whether `bug` is switched on for this thread.
+/// Whether `bug` is switched on for the calling thread.
 pub fn is_planted(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
-/// Switches one bug on for this thread, or all off.
+/// Switches one bug on for the calling thread and every other bug off. `None` switches all bugs
+/// off.
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }

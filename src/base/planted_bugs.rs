@@ -1,102 +1,104 @@
-//! The bugs that the simulator must be able to find (feature `planted`), one name each.
+//! The bugs that a simulator must be able to find (feature `planted`), one name for each bug.
 
-/// A mistake compiled into production code behind the `planted` feature, off unless a test switches
-/// it on.
+/// A mistake in production code. The feature `planted` compiles it in, and a test switches it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Bug {
-    /// The wheel drains one entry fewer per tick than the arithmetic asks for.
+    /// The wheel drains one entry fewer per tick than its arithmetic asks for.
     DrainOneTooFew = 1,
     /// A timer is filed two ticks ahead of its due time.
     FileTwoAhead = 2,
     /// The pop at exactly `repeat-for` is forgotten.
     RepeatForOffByOne = 3,
-    /// A core that goes to sleep does not see the message that arrived meanwhile.
+    /// A core that goes to sleep does not see a message that arrived just before.
     LostWakeUp = 4,
     /// A payload is freed while its timer is still alive.
     PayloadFreedEarly = 5,
-    /// What belongs to a lower version counts for a newer one: its record, or the result of its
-    /// callback.
+    /// State of a lower version counts for a newer version: a record, or the result of a callback.
     AcceptLowerVersion = 6,
     /// A sequence number is used twice.
     ReuseSequence = 7,
-    /// A deleted timer leaves no tombstone, or none that stays.
+    /// A deleted timer leaves no tombstone, or a tombstone that ends at once.
     DropTombstone = 8,
     /// A failed callback is neither retried nor counted.
     ForgetFailure = 9,
-    /// The old schedule stays armed beside the new one after an update.
+    /// After an update the old schedule stays armed beside the new schedule.
     KeepOldSchedule = 10,
     /// A finished callback does not give its place at the host back.
     LeakCredit = 11,
-    /// A write is sent to all backups but the last.
+    /// A write is sent to all replicas but the last.
     SkipOneReplica = 12,
-    /// A successful pop is not told to the other replicas.
+    /// The other replicas are not told of a successful pop.
     DoNotTellReplicasOfPop = 13,
-    /// A resync does not carry tombstones.
+    /// Tombstones are neither sent in a walk nor taken by a node that holds nothing of the timer.
     DropTombstonesAtRestart = 14,
-    /// A backup arms itself at the due time itself, as if it had rank 0.
+    /// A node of rank 1 pops at the due time, as if it had rank 0.
     RankOnePopsWithoutDelay = 15,
-    /// After the death of a holder of a lower rank its successor counts one sequence too few.
+    /// A node that pops in place of a lower rank sometimes does not count the pop, and uses its
+    /// sequence number again.
     ReuseSequenceAfterFailover = 16,
-    /// A rebalance deletes its own copy before the new holder has acknowledged.
+    /// A move deletes the local copy before the new holder has acknowledged the timer.
     DropBeforeNewHolderAcknowledged = 17,
-    /// A write is answered before a replica that is alive has it.
+    /// A write is answered before every replica that is believed alive has it.
     WriteAnsweredBeforeReplicas = 18,
-    /// A pop told by a replica does not unite the actives of both.
+    /// Two copies at one key do not unite their masks.
     ActivesNotUnited = 19,
-    /// A copy that is older than what is held replaces it.
+    /// A copy that is older than the held state replaces it.
     StaleCopyResurrects = 20,
-    /// Timestamps are handed out below a bound that is not stored yet.
+    /// Timestamps are handed out above the stored bound.
     ServedBeforeBoundIsStored = 21,
-    /// A server that was master before goes on above what it remembers, not above what is stored.
+    /// A server that was master before continues above the values that it remembers instead of
+    /// above the stored bound.
     OracleKeepsMemory = 22,
-    /// The lease counts from when an acknowledgement came.
+    /// The lease counts from the arrival of an acknowledgement, not from the question.
     LeaseFromAcknowledgement = 23,
-    /// A timestamp leaves without a second look at the clock.
+    /// A timestamp leaves without the second look at the lease.
     NoCheckAfterwards = 24,
-    /// The bound is written whatever its version is.
+    /// The bound is written whatever the stored version is.
     BoundWithoutCompare = 25,
     /// A server that starts does not raise its timestamps above the stored bound.
     FloorForgotten = 26,
-    /// The wall clock is followed, however far it steps.
+    /// The oracle follows the wall clock, however far the clock steps.
     ClockJumpFollowed = 27,
-    /// Timestamps are made and sent after the lease is over.
+    /// Timestamps are made and sent after the lease has ended.
     LeaseNotChecked = 28,
-    /// A node that is not to hold a timer any more answers reads by the tombstone that it has left.
+    /// A node that should not hold a timer any more answers reads from the tombstone that it kept.
     TombstoneOffTheListAnswersReads = 29,
-    /// A core that was away pops what it held, without asking others for what it missed.
+    /// A core that was away pops a timer without asking other nodes for the news that it missed.
     WokenCorePopsUnheard = 30,
-    /// A version is learnt however far ahead it is.
+    /// A node learns a version, however far ahead the version is.
     LearnFutureVersion = 40,
-    /// Tombstones end although another site of their timer cannot be reached.
+    /// A tombstone ends although another site of its timer cannot be reached.
     TombstoneNotHeldForSites = 50,
-    /// What a site tells of its members is not believed.
+    /// The addresses that a site tells of its members are not believed.
     SiteMembersUnknown = 53,
-    /// Of a pop that is overdue when they hear of it, all ranks count their delays from its due
-    /// time.
+    /// When a node hears of an overdue pop, it counts the delay of its rank from the due time, so
+    /// that all ranks act at once.
     OverdueRanksActAtOnce = 51,
     /// A node that was dead acts again although it has delivered nothing since.
     ReturnedRankActsAtOnce = 52,
-    /// The time at which a master's node was made is taken for the present, however old it is.
+    /// The creation time of a master's node in `ZooKeeper` counts as the present, however old it
+    /// is.
     OldWitness = 60,
-    /// A bound that was deleted is made anew by a server.
+    /// A server makes a bound anew that was deleted.
     LostBoundMadeAnew = 61,
-    /// A wall clock that was set back is not followed when that is corrected.
+    /// A correction of a wall clock that was set back is not followed.
     CorrectionRefused = 62,
-    /// A callback host that is idle keeps its lane though another needs it.
+    /// An idle callback host keeps its lane though another host needs it.
     IdleHostKeepsLane = 63,
-    /// A replica that refuses a write counts as one that has it.
+    /// A replica that refuses a write counts as a replica that has it.
     RefusalCountsAsAnswered = 41,
 }
 
 impl Bug {
-    /// The bug with this name, for a test that replays a story with it.
+    /// The bug with this name, for a test that replays a story with the bug. `None`: no bug has the
+    /// name.
     pub fn named(name: &str) -> Option<Bug> {
         let all = Self::ONE_NODE.into_iter().chain(Self::CLUSTER).chain(Self::TIMESTAMP);
         all.into_iter().find(|bug| format!("{bug:?}") == name)
     }
 
-    /// Those that a simulation of one node must find.
+    /// The bugs that the simulator of one node must find.
     pub const ONE_NODE: [Bug; 12] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
@@ -112,7 +114,7 @@ impl Bug {
         Bug::IdleHostKeepsLane,
     ];
 
-    /// Those that need a second node: a simulation of a cluster must find each.
+    /// The bugs that need a second node. The simulator of a cluster must find each.
     pub const CLUSTER: [Bug; 15] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
@@ -131,7 +133,7 @@ impl Bug {
         Bug::RefusalCountsAsAnswered,
     ];
 
-    /// Those of the timestamp service: its own simulation must find each.
+    /// The bugs of the timestamp service. The simulator of that service must find each.
     pub const TIMESTAMP: [Bug; 11] = [
         Bug::ServedBeforeBoundIsStored,
         Bug::OracleKeepsMemory,

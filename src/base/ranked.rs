@@ -1,74 +1,75 @@
-//! Short ordered lists that a timer carries: the nodes that hold it, the sites that do.
+//! Short ordered lists that a timer carries: the nodes that hold it, and the sites that hold it.
 
 use std::fmt;
 
 use super::ids::{NodeHash, SiteHash};
 use super::limits::{REPLICATION_FACTOR_MAX, SITES_PER_TIMER_MAX};
 
-/// Up to `N` places in the order of their ranks; the first acts first.
+/// At most `N` entries in the order of their ranks. Rank 0 acts first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ranked<T, const N: usize> {
     places: [T; N],
     len: u8,
 }
 
-/// The nodes that hold a timer within a site; the first pops.
+/// The nodes of one site that hold a timer. Rank 0 pops first.
 pub type Replicas = Ranked<NodeHash, { REPLICATION_FACTOR_MAX as usize }>;
 
-/// The sites that hold a timer; the first pops.
+/// The sites that hold a timer. Rank 0 pops first.
 pub type Sites = Ranked<SiteHash, SITES_PER_TIMER_MAX>;
 
 impl<T: Copy + PartialEq + Default, const N: usize> Ranked<T, N> {
-    /// Nobody.
+    /// An empty list.
     pub fn new() -> Self {
         Self { places: [T::default(); N], len: 0 }
     }
 
-    /// Adds one at the last rank. A list that is full must not be pushed to.
+    /// Adds an entry at the last rank. Panics if the list is full.
     pub fn push(&mut self, place: T) {
         assert!(!self.is_full(), "a list of {N} is full");
         self.places[usize::from(self.len)] = place;
         self.len += 1;
     }
 
-    /// Whether no more fit.
+    /// Whether the list has `N` entries.
     pub fn is_full(&self) -> bool {
         usize::from(self.len) == N
     }
 
-    /// All, rank 0 first.
+    /// All entries, rank 0 first.
     pub fn as_slice(&self) -> &[T] {
         &self.places[..usize::from(self.len)]
     }
 
-    /// The rank of one.
+    /// The rank of `wanted`; `None`: the list does not have it.
     pub fn rank_of(&self, wanted: T) -> Option<u8> {
         self.as_slice().iter().position(|&place| place == wanted).map(|rank| rank as u8)
     }
 
-    /// Whether it is in the list.
+    /// Whether `wanted` is in the list.
     pub fn contains(&self, wanted: T) -> bool {
         self.as_slice().contains(&wanted)
     }
 
-    /// How many.
+    /// How many entries the list has.
     pub fn len(&self) -> u8 {
         self.len
     }
 
-    /// Whether nobody is in it.
+    /// Whether the list has no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// A mask with a bit for every rank; lists are at most 16 long.
+    /// A mask with a bit for every rank of the list. The list must have at most 16 entries.
     pub fn all_ranks(&self) -> u16 {
         ((1_u32 << self.len) - 1) as u16
     }
 }
 
 impl Replicas {
-    /// 32 bits that tell lists apart (FNV-1a over the hashes, in order).
+    /// Digest of the list: 32-bit FNV-1a over the hashes in order, low byte first. Different lists
+    /// have different digests, but for 1 in 2^32.
     pub fn digest(&self) -> u32 {
         self.as_slice()
             .iter()
@@ -86,7 +87,7 @@ impl<T: Copy + PartialEq + Default, const N: usize> Default for Ranked<T, N> {
 }
 
 impl<T: Copy + PartialEq + Default, const N: usize> FromIterator<T> for Ranked<T, N> {
-    /// More than `N` is a bug of the caller.
+    /// Panics if there are more than `N` entries.
     fn from_iter<I: IntoIterator<Item = T>>(places: I) -> Self {
         let mut ranked = Self::new();
         places.into_iter().for_each(|place| ranked.push(place));
@@ -104,8 +105,8 @@ impl<T: Copy + PartialEq + Default + fmt::Debug, const N: usize> fmt::Debug for 
 mod tests {
     use super::*;
 
-    /// Nodes send each other this digest: it is the published FNV-1a over the hashes, low byte
-    /// first. The figure is another implementation's.
+    /// Nodes send each other this digest, the published FNV-1a over the hashes with the low byte
+    /// first. The figure comes from another implementation.
     #[test]
     fn a_digest_is_fnv_1a_over_the_hashes_in_order() {
         let list = |hashes: &[u32]| hashes.iter().copied().map(NodeHash).collect::<Replicas>();

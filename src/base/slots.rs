@@ -1,34 +1,34 @@
-//! Values in numbered places that are used again: every use of a place has its own generation, so
-//! that a key kept from an earlier use finds nothing.
+//! Values in numbered places. A place is used again after its value is removed, and every use has
+//! its own generation, so that the key of an earlier value finds nothing.
 
-/// No place: the end of the list of free ones.
+/// Stands for no place: the end of the list of free places.
 const NONE: u32 = u32::MAX;
 
-/// Names one value of a [`Slots`]: the place, and which use of the place.
+/// Key of one value in a [`Slots`]: a place, and which use of the place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SlotKey {
     /// The place, counted from 0.
     pub index: u32,
-    /// How many values the place has lost before this one, wrapping.
+    /// How many values the place has lost before this value; wraps at 2^32.
     pub generation: u32,
 }
 
 #[derive(Debug)]
 struct Entry<T> {
     generation: u32,
-    /// While the place is free: the free place behind this one in the list, or [`NONE`].
+    /// While the place is free: the next free place in the list, or [`NONE`].
     next_free: u32,
     value: Option<T>,
 }
 
-/// A table of values that gives each a place and a key.
+/// A table of values. Each value has a place and a key.
 ///
-/// - Every operation on one value takes constant time, and [`Slots::insert`] amortised constant
-///   time: only growth allocates, and growth moves all values.
-/// - A freed place is used again, the last freed first. The table never shrinks.
+/// - Every operation on one value takes constant time, [`Slots::insert`] amortised: only growth
+///   allocates, and growth moves all values.
+/// - The place that was freed last is used again first. The table never shrinks.
 /// - A key is good until its value is removed. The generation of a place comes round after 2^32
-///   values; a key kept for so long could find another value.
-/// - Places cost 8 bytes each beside an `Option<T>`.
+///   values; a key that is kept for so long could find another value.
+/// - A place costs 8 bytes beside its `Option<T>`.
 #[derive(Debug)]
 pub struct Slots<T> {
     entries: Vec<Entry<T>>,
@@ -48,13 +48,13 @@ impl<T> Slots<T> {
         Self { entries: Vec::new(), first_free: NONE, len: 0 }
     }
 
-    /// Stores a value in the place freed last, or in a new one.
+    /// Stores a value in the place freed last, or in a new place. Panics at 2^32 - 1 places.
     #[inline]
     pub fn insert(&mut self, value: T) -> SlotKey {
         self.insert_with(|_| value)
     }
 
-    /// Stores the value that `make` returns for the key of the value.
+    /// Stores the value that `make` returns for the value's own key. Panics like [`Slots::insert`].
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce(SlotKey) -> T) -> SlotKey {
         let index = self.first_free;
@@ -136,8 +136,8 @@ impl<T> Slots<T> {
         self.entries.get_mut(index as usize)?.value.as_mut()
     }
 
-    /// Places that were ever used: every value is at an index below this number. With
-    /// [`Slots::key_at`] it walks through a table that changes meanwhile.
+    /// How many places were ever used. Every value is at an index below this number. With
+    /// [`Slots::key_at`] a caller can walk through a table that changes during the walk.
     #[inline]
     pub fn places(&self) -> u32 {
         self.entries.len() as u32
@@ -155,7 +155,8 @@ impl<T> Slots<T> {
         self.len == 0
     }
 
-    /// Every value with its key, in the order of their places. Cost: every place, free ones too.
+    /// Every value with its key, in the order of the places. Cost: one step per place, free places
+    /// included.
     pub fn iter(&self) -> impl Iterator<Item = (SlotKey, &T)> {
         (0..).zip(&self.entries).filter_map(|(index, entry)| {
             let key = SlotKey { index, generation: entry.generation };
@@ -163,8 +164,8 @@ impl<T> Slots<T> {
         })
     }
 
-    /// Every value, to change, with its key, in the order of their places. Cost: every place, free
-    /// ones too.
+    /// Every value, to change, with its key, in the order of the places. Cost: one step per place,
+    /// free places included.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (SlotKey, &mut T)> {
         (0..).zip(&mut self.entries).filter_map(|(index, entry)| {
             let key = SlotKey { index, generation: entry.generation };
@@ -229,12 +230,13 @@ mod tests {
     #[test]
     fn a_table_of_its_greatest_size_does_not_grow() {
         let mut slots = Slots::new();
-        let capacity = slots.entries.capacity();
-        for _ in 0..3 {
+        let mut capacities = (0..3).map(|_| {
             let keys: Vec<_> = (0..16).map(|value| slots.insert(value)).collect();
             keys.into_iter().for_each(|key| assert!(slots.remove(key).is_some()));
-        }
-        assert_eq!((slots.entries.capacity(), slots.places()), (capacity, 16));
+            (slots.entries.capacity(), slots.places())
+        });
+        let first = capacities.next().expect("three rounds");
+        assert!(first.1 == 16 && capacities.all(|later| later == first));
     }
 
     #[test]
@@ -247,7 +249,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map by key, with all keys ever given.
+        /// The model is a map from every key that was ever given to its value.
         #[test]
         fn behaves_like_a_map_whose_keys_never_come_again(
             steps in prop::collection::vec((0_u8..5, 0_usize..64), 1..120)

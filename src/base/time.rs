@@ -2,16 +2,16 @@
 
 use std::ops::{Add, Sub};
 
-/// Milliseconds since the Unix epoch, as the wall clock tells them. Used for identities, versions
-/// and people, never for due times.
+/// Milliseconds since the Unix epoch on the wall clock. For ids, versions and people, never for due
+/// times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WallMs(pub u64);
 
-/// Nanoseconds on the monotonic clock (virtual in the simulator).
+/// Nanoseconds on the monotonic clock. In a simulator the clock is virtual.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct MonoNs(pub u64);
 
-/// A tick of the wheel: whole milliseconds on the monotonic clock.
+/// A tick: whole milliseconds on the monotonic clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Tick(pub u64);
 
@@ -19,26 +19,26 @@ pub struct Tick(pub u64);
 pub const TICK_NS: u64 = 1_000_000;
 
 impl MonoNs {
-    /// The tick that has begun: nothing due later than this has come due.
+    /// The tick that this instant lies in. Nothing due at a later tick has come due.
     #[inline]
     pub const fn tick_floor(self) -> Tick {
         Tick(self.0 / TICK_NS)
     }
 
-    /// The first tick that does not begin before this instant: a timer counted from here is never
-    /// early.
+    /// The first tick that does not begin before this instant. A timer counted from this tick is
+    /// never early.
     #[inline]
     pub const fn tick_ceil(self) -> Tick {
         Tick(self.0.div_ceil(TICK_NS))
     }
 
-    /// This instant and `ms` milliseconds.
+    /// The instant `ms` milliseconds after this instant. Saturates at 2^64 - 1 ns.
     #[inline]
     pub const fn plus_ms(self, ms: u64) -> MonoNs {
         MonoNs(self.0.saturating_add(ms.saturating_mul(TICK_NS)))
     }
 
-    /// Nanoseconds since `earlier`, 0 if that is later.
+    /// Nanoseconds from `earlier` to this instant; 0 if `earlier` is later.
     #[inline]
     pub const fn since_ns(self, earlier: MonoNs) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -63,18 +63,18 @@ impl Add<u64> for Tick {
 
 impl Sub<Tick> for Tick {
     type Output = u64;
-    /// Milliseconds between two ticks, 0 if `earlier` is later.
+    /// Milliseconds from `earlier` to this tick; 0 if `earlier` is later.
     #[inline]
     fn sub(self, earlier: Tick) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// Both clocks, read together once per loop turn and handed down as an argument.
+/// Both clocks, read together once per turn and handed down as an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Now {
     /// Monotonic time: due times, deadlines.
     pub mono: MonoNs,
-    /// Wall time: ids and versions.
+    /// Wall time: ids, versions, people.
     pub wall: WallMs,
 }

@@ -1,5 +1,5 @@
-//! From a request's document to a timer: the meaning of its members (docs/compat/timer-service.md
-//! §1.4, the column *here*).
+//! From a request's document to a timer: what each member means (docs/compat/timer-service.md §1.4,
+//! the column *here*).
 
 use super::definition::{Definition, encode_content};
 use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX};
@@ -10,73 +10,75 @@ use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
 use crate::wire::peer_message::{CopyBody, START_MS_MAX};
 use crate::wire::timer_json::TimerDocument;
 
-/// How far a wall-clock start may lie ahead, by clocks that differ: what seems further ahead is
-/// 2^32 ms, 49 days, back instead.
+/// How far a wall-clock start may lie ahead, because clocks differ. A start that seems further
+/// ahead lies 2^32 ms, 49 days, earlier instead.
 const START_AHEAD_MS_MAX: u32 = 3_600_000;
 
-/// Why a document is no timer. Answered with 400, or 413 for [`Rejection::OpaqueTooLong`]; the text
-/// is `Reason` and body.
+/// Why a document is no timer. The service answers 400, or 413 for [`Rejection::OpaqueTooLong`].
+/// The text becomes `Reason` and body.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Rejection {
-    /// Negative, or not finite, or above a hundred years.
+    /// A time is negative, not finite, or above a hundred years.
     #[error("{member}: expected seconds from 0 to {}, got {got}", INTERVAL_MS_MAX / 1000)]
     Seconds {
-        /// Which member.
+        /// The path of the member in the document.
         member: &'static str,
-        /// What came.
+        /// The seconds in the document.
         got: f64,
     },
-    /// A repeating timer without an interval would pop for ever at once.
+    /// A repeating timer has the interval 0: it would make all of its pops at once, without end.
     #[error("timing.interval: expected more than 0 because timing.repeat-for is {0} s, got 0")]
     ZeroInterval(f64),
-    /// Outside 1..=16.
+    /// The replication factor is not 1 to 16.
     #[error("reliability.replication-factor: expected 1 to {REPLICATION_FACTOR_MAX}, got {0}")]
     Factor(i64),
-    /// The body says another factor than the id in the path.
+    /// The body names another factor than the id in the path.
     #[error(
         "reliability.replication-factor: expected {in_path} as in the timer's id, got {in_body} \
          (it cannot be changed)"
     )]
     FactorChanged {
-        /// From the path.
+        /// The factor of the id in the path.
         in_path: u8,
-        /// From the body.
+        /// The factor in the body.
         in_body: u8,
     },
-    /// The callback URI.
+    /// The callback URI is refused. The text names the reason.
     #[error("callback.http.uri: {0}")]
     Uri(&'static str),
-    /// More opaque data than messages between nodes carry, of a node.
+    /// The opaque data in a node's document is longer than messages between nodes carry.
     #[error("callback.http.opaque: expected at most {OPAQUE_TOLD_BYTES_MAX} bytes, got {0}")]
     OpaqueToldTooLong(usize),
-    /// More opaque data than the configuration allows.
+    /// A client's opaque data is longer than the configuration allows.
     #[error(
         "callback.http.opaque: expected at most {max} bytes (limits.opaque_bytes_max), got {got}"
     )]
     OpaqueTooLong {
-        /// The limit.
+        /// The limit in bytes.
         max: u32,
-        /// What came.
+        /// The bytes that the client sent.
         got: usize,
     },
 }
 
-/// Seconds as a client writes them, in whole milliseconds: a number with up to three decimals is
-/// met exactly, more are rounded up, so that a pop is never early.
+/// Seconds of a document in whole milliseconds. A number with up to three decimals is met exactly.
+/// A number with more decimals is rounded up, so that a pop is never early. `None`: negative, not
+/// finite, or above [`INTERVAL_MS_MAX`].
 ///
-/// A binary double is at most half a unit in the last place away from the decimal that was written;
-/// times 1000 the error is below 2 units, so a product within 4 units of a whole number is that
+/// A binary double is at most half a unit in the last place away from the decimal that was written.
+/// Times 1000 the error is below 2 units, so a product within 4 units of a whole number is that
 /// number.
 fn milliseconds(seconds: f64) -> Option<u64> {
     let ms = seconds * 1000.0;
     let nearest = ms.round();
     let ms = if (ms - nearest).abs() <= nearest * 4.0 * f64::EPSILON { nearest } else { ms.ceil() };
-    // Of `seconds`, not of `ms`: less than a millisecond below 0 is rounded up to 0.
+    // The check is of `seconds`, not of `ms`, because a number less than a millisecond below 0 is
+    // rounded up to 0.
     (seconds >= 0.0 && ms <= INTERVAL_MS_MAX as f64).then_some(ms as u64)
 }
 
-/// Checks the document of a create (`factor_in_path` is `None`) or an update, and encodes its
-/// content into `content` (cleared first). No allocation when `content` has room.
+/// Checks the document of a create (`factor_in_path` is `None`) or of an update, and encodes its
+/// content into `content`, which is cleared first. No allocation if `content` has room.
 pub fn admit<'a>(
     document: &TimerDocument<'a>,
     factor_in_path: Option<u8>,
@@ -94,20 +96,21 @@ pub fn admit<'a>(
     Ok(Definition { interval_ms, repeat_for_ms, factor, authority: uri.authority, content })
 }
 
-/// What a node tells of a timer, beside who holds it.
+/// A timer as a node tells it, without its holders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Told<'a> {
     /// Milliseconds between pops.
     pub interval_ms: u64,
-    /// Milliseconds of recurrence.
+    /// Milliseconds after the start in which the timer pops.
     pub repeat_for_ms: u64,
-    /// What is called back; `None`: a tombstone.
+    /// What is called back; `None`: the timer is a tombstone.
     pub body: Option<CopyBody<'a>>,
 }
 
 /// Checks the document of a node (docs/compat/timer-service.md §5.1) and encodes its content into
-/// `content` (cleared first). An empty URI means a tombstone. A client has the answer 200 for this
-/// timer: limits are those of what nodes can tell each other, not those for clients.
+/// `content`, which is cleared first. An empty URI means a tombstone. The limits are those of
+/// messages between nodes instead of those for clients, because a client already has the answer 200
+/// for this timer.
 pub fn admit_told<'a>(
     document: &TimerDocument<'a>,
     content: &'a mut Vec<u8>,
@@ -124,15 +127,15 @@ pub fn admit_told<'a>(
     }
     content.clear();
     encode_content(uri.target, document.tags.as_slice(), document.opaque.as_bytes(), content);
-    // What stands before the target has no escapes.
+    // Scheme and authority have no escapes, so the authority has the same bytes in the document.
     let authority = &document.uri["http://".len()..][..uri.authority.len()];
     let body = CopyBody { authority, content };
     Ok(Told { interval_ms, repeat_for_ms, body: Some(body) })
 }
 
-/// When a timer that a node tells of started, on this node's monotonic clock: from the delta, or,
-/// where that is absent, from the wall clock modulo 2^32 ms (docs/compat/timer-service.md §4).
-/// Never before the true start, as far as that was told.
+/// When a timer that a node tells of started, on this node's monotonic clock. The delta decides;
+/// without a delta the wall clock modulo 2^32 ms decides (docs/compat/timer-service.md §4). The
+/// result is never before the true start, as far as the message tells that start.
 pub fn start_of(part: &InternalPart<'_>, now: Now) -> Tick {
     let age_ms = |start_wall_ms: u32| {
         let age_ms = (now.wall.0 as u32).wrapping_sub(start_wall_ms);
@@ -143,10 +146,11 @@ pub fn start_of(part: &InternalPart<'_>, now: Now) -> Tick {
     Tick(start_ms.min(START_MS_MAX))
 }
 
-/// When a timer that a node tells of started, on the wall clock of the node that says so: of the
-/// milliseconds that agree with `start-time` modulo 2^32 the one nearest to the start on this
-/// node's clock. From one message every node reads the same, whenever it arrives. Without
-/// `start-time`, or before 1970: as on this node's clock.
+/// When a timer that a node tells of started, on the wall clock of the node that says so. Of all
+/// milliseconds that agree with `start-time` modulo 2^32, this is the millisecond nearest to the
+/// start on this node's clock. So every node reads the same start from one message, whenever the
+/// message arrives. Without `start-time`, or if the result lies before 1970, the start on this
+/// node's clock counts.
 pub fn start_wall_of(part: &InternalPart<'_>, now: Now) -> WallMs {
     let age_ms = now.mono.tick_ceil() - start_of(part, now);
     let near = now.wall.0.saturating_sub(age_ms);
@@ -286,7 +290,7 @@ mod tests {
         assert_eq!(back_ms(start_of(&part(None, Some(u32::MAX)), now)), 1_001, "it wraps");
         assert_eq!(back_ms(start_of(&part(None, Some(5_000)), now)), 0, "a clock that is ahead");
         assert_eq!(back_ms(start_of(&part(None, None), now)), 0);
-        // A clock that is ahead by more than an hour is one that wrapped.
+        // A clock more than an hour ahead is a clock that wrapped.
         let ahead = |ms: u32| now.wall.0 as u32 + ms;
         assert_eq!(back_ms(start_of(&part(None, Some(ahead(START_AHEAD_MS_MAX))), now)), 0);
         let wrapped =
@@ -323,7 +327,7 @@ mod tests {
             let now = Now { mono: MonoNs(90_000_000 * TICK_NS), wall: WallMs(wall_ms) };
             start_wall_of(&part(Some(delta_ms), told), now).0
         };
-        // Its age when it was sent; on its way; clocks that differ.
+        // The message as it was sent, the message under way, and clocks that differ.
         for (delta_ms, wall_ms) in [
             (0, start_ms),
             (-4_004, start_ms + 4_004),

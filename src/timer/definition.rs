@@ -1,5 +1,5 @@
-//! A timer as it is stored: its numbers, its callback authority, and one byte string for all that
-//! is only carried.
+//! A timer as it is stored: its numbers, its callback authority, and one byte string for the part
+//! that is only carried.
 //!
 //! The carried bytes (the *content*) are: target length u16, tags length u16 (both little-endian),
 //! target, tags, opaque. A tag is: count u32 little-endian, name length u8, name.
@@ -10,22 +10,23 @@ use crate::wire::timer_json::{Tag, Tags};
 const HEADER_BYTES: usize = 4;
 const TAG_HEADER_BYTES: usize = 5;
 
-/// A validated timer, borrowed.
+/// A validated timer as a client wrote it, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition<'a> {
     /// Milliseconds between pops.
     pub interval_ms: u64,
-    /// Milliseconds of recurrence; equal to the interval for a one-shot timer.
+    /// Milliseconds after the start in which the timer pops; equal to the interval for a one-shot
+    /// timer.
     pub repeat_for_ms: u64,
-    /// Replicas asked for; `None`: the client did not say.
+    /// Replicas that the client asked for; `None`: the client named no number.
     pub factor: Option<u8>,
-    /// Authority of the callback URI, as written: names the lane.
+    /// Authority of the callback URI, as written. It names the lane.
     pub authority: &'a str,
-    /// Encoded content, see [`encode_content`].
+    /// Encoded content: see [`encode_content`].
     pub content: &'a [u8],
 }
 
-/// A definition that owns its bytes, to cross to another core.
+/// A definition that owns its bytes, so that it can cross to another core.
 #[derive(Clone, Debug)]
 pub struct OwnedDefinition {
     interval_ms: u64,
@@ -36,7 +37,7 @@ pub struct OwnedDefinition {
 }
 
 impl OwnedDefinition {
-    /// Copies a definition: two allocations.
+    /// Copies a definition. Cost: two allocations.
     pub fn copy(definition: &Definition<'_>) -> Self {
         Self {
             interval_ms: definition.interval_ms,
@@ -47,7 +48,7 @@ impl OwnedDefinition {
         }
     }
 
-    /// The definition, borrowed.
+    /// The definition with its bytes borrowed.
     pub fn borrow(&self) -> Definition<'_> {
         Definition {
             interval_ms: self.interval_ms,
@@ -59,7 +60,8 @@ impl OwnedDefinition {
     }
 }
 
-/// Appends the content of a timer to `out`.
+/// Appends the content of a timer to `out`. Panics if target or a tag is longer than its parser
+/// allows.
 pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut Vec<u8>) {
     assert!(target.len() <= URI_TOLD_BYTES_MAX, "the URI parser bounds the target");
     let tag_bytes: usize = tags.iter().map(|tag| TAG_HEADER_BYTES + tag.kind.len()).sum();
@@ -76,19 +78,19 @@ pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut V
     out.extend_from_slice(opaque);
 }
 
-/// A view of encoded content. Slicing is checked: content is made by [`encode_content`] alone, so a
-/// mismatch is a bug.
+/// A view of encoded content. Only [`encode_content`] makes content, so a length that does not fit
+/// is a bug and panics.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     /// Path and query of the callback URI; may be empty.
     pub target: &'a [u8],
     tags: &'a [u8],
-    /// The opaque bytes, exactly as sent.
+    /// The opaque bytes, exactly as the client sent them.
     pub opaque: &'a [u8],
 }
 
 impl<'a> Content<'a> {
-    /// Takes encoded content apart.
+    /// Splits encoded content into its parts. Panics if `bytes` is not encoded content.
     pub fn decode(bytes: &'a [u8]) -> Self {
         let target_len = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
         let tags_len = usize::from(u16::from_le_bytes([bytes[2], bytes[3]]));
@@ -97,12 +99,13 @@ impl<'a> Content<'a> {
         Self { target, tags, opaque }
     }
 
-    /// Whether there is any statistics tag. Cost: next to nothing, unlike taking them apart.
+    /// Whether the timer has a statistics tag. Cost: one comparison; [`Content::tags`] reads every
+    /// tag.
     pub fn has_tags(&self) -> bool {
         !self.tags.is_empty()
     }
 
-    /// The statistics tags.
+    /// The statistics tags, read from their encoded form.
     pub fn tags(&self) -> Tags<'a> {
         let mut tags = Tags::none();
         let mut rest = self.tags;

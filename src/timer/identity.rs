@@ -1,7 +1,7 @@
-//! Identities of new timers: 42 bits of wall milliseconds (139 years), 10 bits of node instance, 12
-//! bits of counter.
+//! Ids of new timers: 42 bits of wall milliseconds (139 years), 10 bits of node instance, 12 bits
+//! of counter.
 //!
-//! A shard mints only ids that it owns, so that a POST never leaves its core: the shards of a node
+//! A shard mints only ids that it owns, so that a POST never leaves its core. The shards of a node
 //! share the 4096 ids of each millisecond by ownership, without talking to each other.
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, TimerId};
@@ -18,29 +18,32 @@ pub struct Minter {
     shards: ShardCount,
     own: ShardIndex,
     instance: NodeInstance,
-    /// The millisecond ids are taken from now; under a burst it runs ahead of the wall clock.
+    /// The millisecond of the next id. Under a burst it runs ahead of the wall clock.
     ms: u64,
-    /// The next counter in that millisecond.
+    /// The counter of the next id in that millisecond.
     counter: u64,
-    /// The order of the counters: they are told apart from this by exclusive or.
+    /// Exclusive-or of this number and the counter makes the counter bits of an id.
     salt: u64,
 }
 
 impl Minter {
-    /// A minter that begins [`CLOCK_LEAD_MS_MAX`] ahead of the wall clock: beyond every id that an
-    /// earlier process of this node can have minted, since that never ran further ahead than this.
+    /// A minter that begins [`CLOCK_LEAD_MS_MAX`] ahead of the wall clock. An earlier process of
+    /// this node mints at most twice as far ahead. So no id comes again unless that process had run
+    /// to its limit and this process starts less than [`CLOCK_LEAD_MS_MAX`] after that process's
+    /// last id.
     pub fn new(instance: NodeInstance, shards: ShardCount, own: ShardIndex, wall: WallMs) -> Self {
         Self { shards, own, instance, ms: wall.0 + CLOCK_LEAD_MS_MAX, counter: 0, salt: 0 }
     }
 
-    /// Takes the ids of a millisecond in an order of its own: two processes that say that they are
-    /// one node seldom mint the same, as long as neither mints many.
+    /// Takes the ids of a millisecond in another order. Two processes that claim to be the same
+    /// node then seldom mint the same id, as long as each mints few.
     pub fn salted(self, salt: u64) -> Self {
         Self { salt: salt & (IDS_PER_MS - 1), ..self }
     }
 
-    /// A new id, owned by this shard. `None`: this node has minted 4096 ids in every millisecond up
-    /// to the lead allowed. Cost: one hash per shard of the node, on average.
+    /// A new id that this shard owns. `None`: this shard has used all of its ids in every
+    /// millisecond up to 2 x [`CLOCK_LEAD_MS_MAX`] ahead of the wall clock. Cost: on average one
+    /// hash per shard of the node.
     pub fn mint(&mut self, wall: WallMs) -> Option<TimerId> {
         if self.ms < wall.0 {
             (self.ms, self.counter) = (wall.0, 0);

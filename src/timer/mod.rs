@@ -1,5 +1,5 @@
-//! What a timer means, as pure functions: schedule, version and merge, identity, request to
-//! command. Nothing here holds state beyond a clock's last value; time comes in as an argument.
+//! What a timer means, as pure functions: schedule, version and merge, id, and the way from a
+//! request to a definition. Only the clock and the minter have state; time comes in as an argument.
 
 pub mod admission;
 pub mod definition;

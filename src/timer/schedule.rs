@@ -1,25 +1,26 @@
 //! When a timer pops, how often, and how long its tombstone stays (docs/compat/timer-service.md
-//! §4). 64-bit milliseconds throughout: no wrap and no maximum below
+//! §4). All times are 64-bit milliseconds: nothing wraps, and the only maximum is
 //! [`INTERVAL_MS_MAX`](crate::base::limits::INTERVAL_MS_MAX).
 
 use crate::base::limits::TOMBSTONE_MS_MIN;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
 
-/// The recurrence of a timer. Pops are counted from the start, so they do not drift.
+/// When a timer pops. Pops count from the start, so they do not drift.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schedule {
     /// When the timer was accepted.
     pub start: Tick,
     /// Milliseconds between pops.
     pub interval_ms: u64,
-    /// Milliseconds after start in which pops happen; equal to the interval for a one-shot timer.
+    /// Milliseconds after the start in which the timer pops; equal to the interval for a one-shot
+    /// timer.
     pub repeat_for_ms: u64,
 }
 
 impl Schedule {
-    /// How many pops there are: floor(repeat-for / interval), the one at equality included; one for
-    /// interval 0; none when repeat-for is shorter than the interval.
+    /// How many pops the timer has: floor(repeat-for / interval). A pop at exactly repeat-for
+    /// counts. Interval 0 has one pop; a repeat-for shorter than the interval has none.
     pub fn pops(&self) -> u64 {
         if is_planted(Bug::RepeatForOffByOne) && self.repeat_for_ms > self.interval_ms {
             return (self.repeat_for_ms - 1) / self.interval_ms.max(1);
@@ -27,18 +28,18 @@ impl Schedule {
         self.repeat_for_ms.checked_div(self.interval_ms).unwrap_or(1)
     }
 
-    /// When pop `sequence` (from 1) is due on the first rank.
+    /// When pop `sequence` (from 1) is due at rank 0.
     pub fn due(&self, sequence: u64) -> Tick {
         self.start + self.interval_ms.saturating_mul(sequence)
     }
 
-    /// Whether pop `sequence` is the last.
+    /// Whether pop `sequence` is the last pop.
     pub fn is_last(&self, sequence: u64) -> bool {
         sequence >= self.pops()
     }
 
-    /// When a pop that keeps failing is given up: at the next pop's due time; for the last pop
-    /// `give_up_ms` after its own.
+    /// When a failing pop is given up: at the due time of the next pop. The last pop is given up
+    /// `give_up_ms` after its own due time.
     pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> Tick {
         if self.is_last(sequence) {
             self.due(sequence) + give_up_ms
@@ -48,8 +49,8 @@ impl Schedule {
     }
 }
 
-/// How long a tombstone stays: one interval (docs/compat/timer-service.md §4), at least 10 s, at
-/// most `max_ms`.
+/// Milliseconds for which a tombstone stays: one interval (docs/compat/timer-service.md §4), at
+/// least 10 s, at most `max_ms`.
 pub fn tombstone_ms(interval_ms: u64, max_ms: u64) -> u64 {
     interval_ms.max(TOMBSTONE_MS_MIN).min(max_ms.max(TOMBSTONE_MS_MIN))
 }

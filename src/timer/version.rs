@@ -1,9 +1,9 @@
-//! Versions and the one merge rule.
+//! Versions, and the one rule for merges.
 //!
-//! Every client write gets a version from a hybrid logical clock: never below the wall clock's
-//! millisecond, always above every version seen before, distinct between nodes. A state is keyed by
-//! (version, sequence); the higher key wins. So merge is commutative, associative and idempotent in
-//! whatever order messages arrive.
+//! Every client write gets a version from a hybrid logical clock. A version is never below the wall
+//! clock's millisecond, lies above every version that the clock has learnt, and differs from the
+//! versions of other nodes. The key of a state is (version, sequence), and the higher key wins. So
+//! merges are commutative, associative and idempotent, in whatever order messages arrive.
 
 use crate::base::ids::NodeInstance;
 use crate::base::planted::{Bug, is_planted};
@@ -17,45 +17,46 @@ const COUNTER_BITS: u32 = 12;
 pub struct Version(pub u64);
 
 impl Version {
-    /// The latest wall millisecond that a version tells: about a year before the end of the bits.
-    /// What a node holds can always be superseded, so one that claims more is refused.
+    /// The latest wall millisecond that a version may have: about a year before the end of the
+    /// bits. A version beyond it is refused, so that a later version exists for every state that a
+    /// node holds.
     pub const WALL_MAX: WallMs =
         WallMs((1 << (64 - COUNTER_BITS - NodeInstance::BITS)) - (1 << 35));
 
-    /// Whether no clock can have given it out.
+    /// Whether the version lies beyond [`Version::WALL_MAX`]: no clock can have given it out.
     pub fn is_impossible(self) -> bool {
         self.wall() > Self::WALL_MAX
     }
 
-    /// The wall millisecond in it.
+    /// The wall millisecond of the version.
     pub const fn wall(self) -> WallMs {
         WallMs(self.0 >> (COUNTER_BITS + NodeInstance::BITS))
     }
 
-    /// The version of a write of a node that sends none (docs/compat/timer-service.md §4): the
-    /// least one of the wall millisecond of its start, which that node tells alike to all. A clock
-    /// never gives out such a version.
+    /// The version of a write from a node that sends no version (docs/compat/timer-service.md §4):
+    /// the least version in the wall millisecond of the timer's start, which that node tells all
+    /// nodes alike. A clock never gives out such a version.
     pub const fn of_start(wall: WallMs) -> Self {
         Self(wall.0 << (COUNTER_BITS + NodeInstance::BITS))
     }
 
-    /// Whether it was made by [`Version::of_start`].
+    /// Whether [`Version::of_start`] made the version.
     pub const fn is_of_start(self) -> bool {
         self.0 & ((1 << (COUNTER_BITS + NodeInstance::BITS)) - 1) == 0
     }
 }
 
-/// What a state is compared by.
+/// By what states of a timer compare: first the version, then the sequence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StateKey {
-    /// The write that made it.
+    /// The write that made the state.
     pub version: Version,
-    /// Pops done since.
+    /// How many pops are done since the write.
     pub sequence: u64,
 }
 
-/// Whether a state with key `incoming` replaces the one held. Equal keys are the same state:
-/// nothing to do.
+/// Whether a state with key `incoming` replaces the held state. Equal keys are the same state, so
+/// nothing is replaced.
 pub fn supersedes(incoming: StateKey, held: Option<StateKey>) -> bool {
     if is_planted(Bug::AcceptLowerVersion) {
         return true;
@@ -63,49 +64,52 @@ pub fn supersedes(incoming: StateKey, held: Option<StateKey>) -> bool {
     held.is_none_or(|held| incoming > held)
 }
 
-/// A hybrid logical clock: one per shard, so versions of one timer come from one clock in their
-/// node.
+/// A hybrid logical clock. A shard has one, so within a node all versions of a timer come from one
+/// clock.
 ///
-/// It learns only versions that are at most `skew_max_ms` ahead of the wall clock. A timer that has
-/// one further ahead (from a node whose clock is wrong, or of this one before its clock was set
-/// back) gets the next one all the same, but that is for its own writes: no other timer's versions
-/// are dragged along.
+/// The clock learns only versions that are at most `skew_max_ms` ahead of the wall clock. A timer
+/// can have a version further ahead: from a node whose clock is wrong, or from this node before its
+/// clock was set back. Such a timer gets a later version for its own writes, but the clock does not
+/// follow, so the versions of other timers stay near the wall clock.
 #[derive(Clone, Debug)]
 pub struct HybridClock {
-    /// Milliseconds and counter of the last version within the bound that was given out or seen.
+    /// Milliseconds and counter of the last version within the bound that this clock gave out or
+    /// learnt.
     last: u64,
-    /// Of the last one beyond the bound that was given out.
+    /// Milliseconds and counter of the last version beyond the bound that this clock gave out.
     far: u64,
     skew_max_ms: u64,
     instance: NodeInstance,
 }
 
 impl HybridClock {
-    /// A clock that has given out nothing.
+    /// A clock that has given out no version.
     pub fn new(instance: NodeInstance, skew_max_ms: u64) -> Self {
         Self { last: 0, far: 0, skew_max_ms, instance }
     }
 
-    /// Goes on above a version that another node gave out, unless that is further ahead than the
-    /// bound.
+    /// Learns a version that another node gave out: later versions lie above it. A version further
+    /// ahead than the bound is ignored.
     pub fn observe(&mut self, wall: WallMs, version: Version) {
         if !self.is_far(wall, version) || is_planted(Bug::LearnFutureVersion) {
             self.last = self.last.max(version.0 >> NodeInstance::BITS);
         }
     }
 
-    /// Whether a version is further ahead of the wall clock than any clock learns.
+    /// Whether a version is so far ahead of the wall clock that no clock learns it.
     pub fn is_far(&self, wall: WallMs, version: Version) -> bool {
         version.0 >> NodeInstance::BITS > self.bound(wall)
     }
 
-    /// A version above `held`, the version it is to replace, unlike all others of this clock; and
-    /// above every one that this clock has learnt, as long as the wall clock is not set back.
+    /// A new version above `held`, the version to replace. It differs from every version that this
+    /// clock gave out before. As long as the wall clock is not set back, it also lies above every
+    /// version that this clock has learnt.
     pub fn assign(&mut self, wall: WallMs, held: Option<Version>) -> Version {
         let wall = wall.min(Version::WALL_MAX);
         let bound = self.bound(wall);
         if self.last > bound && !is_planted(Bug::LearnFutureVersion) {
-            // The wall clock was set back. So is this one; what it gave out is not given out again.
+            // The wall clock was set back, so this clock is set back, too. `far` keeps the versions
+            // that were given out from being given out again.
             self.far = self.far.max(self.last);
             self.last = 0;
         }
@@ -124,14 +128,15 @@ impl HybridClock {
         Version(next << NodeInstance::BITS | u64::from(self.instance.get()))
     }
 
-    /// Milliseconds and counter of the latest version that this clock learns.
+    /// Milliseconds and counter of the latest version that this clock learns at `wall`.
     fn bound(&self, wall: WallMs) -> u64 {
         let latest_ms = wall.0.saturating_add(self.skew_max_ms).min(Version::WALL_MAX.0);
         latest_ms << COUNTER_BITS | ((1 << COUNTER_BITS) - 1)
     }
 }
 
-/// The next milliseconds and counter that a clock may give out: the counter 0 is of starts.
+/// The least milliseconds and counter from `next` on whose counter is not 0. The counter 0 belongs
+/// to [`Version::of_start`].
 fn of_no_start(next: u64) -> u64 {
     next + u64::from(next.is_multiple_of(1 << COUNTER_BITS))
 }
@@ -244,7 +249,7 @@ mod tests {
         assert_eq!((of_start.wall(), of_start.is_of_start()), (WallMs(7), true));
         let mut clock = clock(0);
         let mut wall = WallMs(0);
-        // Twice as many as a millisecond has numbers.
+        // Twice as many versions as a millisecond has counters.
         for given in 0..10_000 {
             let version = clock.assign(WallMs(7), None);
             assert!(!version.is_of_start(), "{given}");

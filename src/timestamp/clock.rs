@@ -1,42 +1,48 @@
-//! What time timestamps tell: the wall clock, believed within limits. It is read through the
-//! monotonic clock and an offset, so that between two looks nothing that sets the wall clock is
-//! followed; a look takes over a small step forward and turns a step back, or a start above the
-//! wall clock, into going at half speed until the wall clock has caught up.
+//! The time that timestamps tell: the wall clock, believed within limits.
 //!
-//! A large step forward is refused, because timestamps cannot be taken back, with two exceptions:
-//! it corrects an earlier step back, so that it leads no further than what was believed before; or
-//! another clock, a [`Witness`], tells the same time.
+//! The keeper reads the wall clock through the monotonic clock and an offset, so between two looks
+//! no step of the wall clock is followed. A look
+//!
+//! - takes over a small step forward,
+//! - turns a step back, or a start above the wall clock, into half speed until the wall clock has
+//!   caught up,
+//! - refuses a large step forward, because timestamps cannot be taken back.
+//!
+//! A large step forward is followed in two cases: it corrects an earlier step back, so that it
+//! leads no further than the wall clock was believed before; or another clock, a [`Witness`], tells
+//! the same time.
 
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{MonoNs, Now, WallMs};
 
-/// Nanoseconds in a millisecond. The wall clock is read in whole ones, rounded down.
+/// Nanoseconds in a millisecond. The wall clock is read in whole milliseconds, rounded down.
 const MS: u64 = 1_000_000;
 
-/// A clock that any thread can read: wall time plus what is ahead of it, which halves its lead in
-/// real time.
+/// A clock that any thread can read: wall time plus a lead. The lead shrinks by half of the time
+/// that passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockLine {
-    /// Wall clock minus monotonic clock; wraps, so that a wall clock before it has one, too.
+    /// Wall clock minus monotonic clock in nanoseconds. Wraps, so that a wall clock below the
+    /// monotonic clock has an offset, too.
     pub wall_offset_ns: u64,
-    /// How far this clock was ahead of the wall clock at `ahead_at`.
+    /// How far this clock was ahead of the wall clock at `ahead_at`, in nanoseconds.
     pub ahead_ns: u64,
-    /// When that was.
+    /// When `ahead_ns` was measured.
     pub ahead_at: MonoNs,
 }
 
 impl ClockLine {
-    /// The beginning of time.
+    /// The clock whose wall time is the monotonic time.
     pub const ZERO: ClockLine = ClockLine { wall_offset_ns: 0, ahead_ns: 0, ahead_at: MonoNs(0) };
 
-    /// How far it is ahead of the wall clock.
+    /// How far this clock is ahead of the wall clock at `now`, in nanoseconds.
     #[inline]
     pub const fn ahead_ns(&self, now: MonoNs) -> u64 {
-        // At half speed the lead shrinks by half of what passes.
+        // At half speed the lead shrinks by half of the time that passes.
         self.ahead_ns.saturating_sub(now.since_ns(self.ahead_at) / 2)
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Milliseconds since the Unix epoch, as timestamps tell them at `now`.
     #[inline]
     pub const fn unix_ms(&self, now: MonoNs) -> u64 {
         self.unix_ns(now) / MS
@@ -47,30 +53,30 @@ impl ClockLine {
         self.wall_ns(now).saturating_add(self.ahead_ns(now))
     }
 
-    /// The wall clock, as far as it is followed.
+    /// The wall clock at `now`, as far as this clock follows it, in nanoseconds.
     #[inline]
     const fn wall_ns(&self, now: MonoNs) -> u64 {
         self.wall_offset_ns.wrapping_add(now.0)
     }
 
-    /// The wall clock, as far as it is followed, in milliseconds.
+    /// The wall clock at `now`, as far as this clock follows it, in milliseconds.
     pub const fn wall_ms(&self, now: MonoNs) -> u64 {
         self.wall_ns(now) / MS
     }
 }
 
-/// What another clock has told: that of the servers of `ZooKeeper`.
+/// A time that another clock told: the clock of the `ZooKeeper` servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness {
-    /// Its time.
+    /// The time that the other clock told.
     pub told: WallMs,
-    /// When it was asked: it told that time after this.
+    /// When the other clock was asked. It told `told` at this instant or later.
     pub asked: MonoNs,
 }
 
 impl Witness {
-    /// What it tells now, at the latest. It grows older with the monotonic clock, so that what it
-    /// has told once is never taken for the present.
+    /// The latest time that the other clock can tell at `now`. A witness grows older with the
+    /// monotonic clock, so that an old time is never taken for the present.
     pub fn at(&self, now: MonoNs) -> WallMs {
         WallMs(self.told.0.saturating_add(now.since_ns(self.asked) / MS))
     }
@@ -79,25 +85,27 @@ impl Witness {
 /// What a look at the wall clock found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// It is followed.
+    /// The wall clock is followed.
     Agreed,
-    /// It was set back: timestamps go on at half speed until it has caught up.
+    /// The wall clock was set back by so many milliseconds. Timestamps go on at half speed until
+    /// the wall clock has caught up.
     BackMs(u64),
-    /// It is further ahead than the limit: not followed.
+    /// The wall clock is ahead by so many milliseconds, more than the limit. It is not followed.
     RefusedMs(u64),
 }
 
-/// The clock as the keeper holds it.
+/// The clock of the keeper, which alone follows the wall clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     line: ClockLine,
     jump_max_ms: u64,
-    /// How far the wall clock is behind what was believed of it before it was set back.
+    /// How far the wall clock is behind the time that was believed before it was set back.
     set_back_ns: u64,
 }
 
 impl Clock {
-    /// Begins with the wall clock, but not above the witness by more than the limit.
+    /// Begins with the wall clock. A wall clock ahead of the witness by more than `jump_max_ms` is
+    /// refused, and the clock begins with the witness.
     pub fn start(now: Now, witness: Option<Witness>, jump_max_ms: u64) -> (Self, Seen) {
         let witness = witness.map(|witness| witness.at(now.mono));
         let ahead_ms = witness.map_or(0, |witness| now.wall.0.saturating_sub(witness.0));
@@ -111,10 +119,10 @@ impl Clock {
         (Self { line, jump_max_ms, set_back_ns: 0 }, seen)
     }
 
-    /// Compares with the wall clock. What timestamps tell never goes back by it.
+    /// Compares with the wall clock. The time that timestamps tell never goes back.
     pub fn look(&mut self, now: Now, witness: Option<Witness>) -> Seen {
         let followed_ns = self.line.wall_ns(now.mono);
-        // The true reading lies between these: the clock was rounded down.
+        // The wall clock is rounded down, so its true reading lies between these two.
         let least_ns = now.wall.0.saturating_mul(MS);
         let most_ns = least_ns.saturating_add(MS - 1);
         if followed_ns < least_ns {
@@ -122,7 +130,7 @@ impl Clock {
             if self.may_follow(now, step_ms, witness) {
                 self.forward(now.mono, least_ns);
             } else {
-                // Two clocks agree that it is as late as the witness tells.
+                // Wall clock and witness agree that it is at least as late as the witness tells.
                 let told = witness.map_or(WallMs(0), |witness| witness.at(now.mono));
                 self.forward(now.mono, told.0.saturating_mul(MS).min(least_ns));
                 return Seen::RefusedMs(step_ms);
@@ -130,7 +138,8 @@ impl Clock {
         } else if let Some(back_ns) = followed_ns.checked_sub(most_ns) {
             self.follow(now.mono, most_ns);
             let step_ms = back_ns / MS;
-            // Less is what every clock does that is kept right.
+            // A step back below a millisecond is the usual correction of a clock, and is not
+            // reported.
             if step_ms > 0 {
                 self.set_back_ns = self.set_back_ns.saturating_add(back_ns);
                 return Seen::BackMs(step_ms);
@@ -139,10 +148,10 @@ impl Clock {
         Seen::Agreed
     }
 
-    /// Whether the wall clock is believed that is so far ahead of what was believed of it last.
+    /// Whether a wall clock that is `step_ms` ahead of the followed time is believed.
     fn may_follow(&self, now: Now, step_ms: u64, witness: Option<Witness>) -> bool {
-        // The step back may have come before this process, which then began ahead of the clock. A
-        // witness knows more.
+        // A step back may have come before this process, which then began ahead of the wall clock.
+        // Then the lead counts as believed. A witness makes the lead needless.
         let ahead_ns = if witness.is_none() { self.line.ahead_ns(now.mono) } else { 0 };
         let believed_ms = match is_planted(Bug::CorrectionRefused) {
             true => 0,
@@ -171,7 +180,8 @@ impl Clock {
         };
     }
 
-    /// The clock must not tell less than this: what was handed out before the start.
+    /// Raises the clock to at least `unix_ms`: the time of timestamps that were handed out before
+    /// the start.
     pub fn raise(&mut self, now: MonoNs, unix_ms: u64) {
         let wanted_ns = unix_ms.saturating_mul(MS);
         if self.line.unix_ns(now) < wanted_ns {
@@ -180,7 +190,7 @@ impl Clock {
         }
     }
 
-    /// For the cores.
+    /// The clock in the form that cores read.
     pub fn line(&self) -> ClockLine {
         self.line
     }
@@ -236,7 +246,7 @@ mod tests {
         assert_eq!(clock.look(at(2_000, 47_000), None), Seen::BackMs(3_999));
         let told = |clock: &Clock, mono_ms: u64| clock.line().unix_ms(MonoNs(mono_ms * MS));
         assert_eq!(told(&clock, 2_000), 51_000);
-        // Four seconds ahead: half speed for eight.
+        // A lead of four seconds takes eight seconds at half speed.
         assert_eq!(told(&clock, 6_000), 53_000);
         assert_eq!(clock.look(at(6_000, 51_000), None), Seen::Agreed);
         assert_eq!(told(&clock, 6_000), 53_000);
@@ -284,11 +294,11 @@ mod tests {
         assert_eq!(clock.line().unix_ms(step.mono), no, "that late it is by both");
         assert_eq!(clock.look(step, witness(2_000, least)), Seen::Agreed);
         assert_eq!(clock.line().unix_ms(step.mono), 3_600_000);
-        // One that does not confirm it does not forbid a small step.
+        // A witness that does not confirm a small step does not forbid the step.
         assert_eq!(clock.look(at(2_000, 3_601_000), witness(2_000, 0)), Seen::Agreed);
     }
 
-    /// However late it comes.
+    /// The correction may come late.
     #[test]
     fn a_correction_of_a_step_back_is_followed() {
         for late_ms in [3_000, 600_000] {
@@ -298,7 +308,8 @@ mod tests {
             assert_eq!(clock.look(at(mono_ms, back_ms), None), Seen::Agreed);
             assert_eq!(clock.look(at(mono_ms, back_ms + 40_000), None), Seen::Agreed);
             assert_eq!(clock.line().unix_ms(MonoNs(mono_ms * MS)), back_ms + 40_000);
-            // It was believed once: more than that is a step like any other.
+            // The time before the step back was believed once. A step beyond it is a step like any
+            // other.
             let more = at(mono_ms, back_ms + 40_000 + LIMIT_MS + 1);
             assert_eq!(clock.look(more, None), Seen::RefusedMs(LIMIT_MS + 1));
         }
@@ -308,7 +319,7 @@ mod tests {
     fn a_correction_leads_no_further_than_what_was_believed_before_and_a_small_step() {
         for (beyond_ms, is_followed) in [(LIMIT_MS, true), (LIMIT_MS + 1, false)] {
             let mut clock = started();
-            // In two parts each.
+            // Both the step back and the correction come in two parts.
             assert_eq!(clock.look(at(2_000, 31_000), None), Seen::BackMs(19_999));
             assert_eq!(clock.look(at(2_000, 11_000), None), Seen::BackMs(20_000));
             assert_eq!(clock.look(at(202_000, 211_000), None), Seen::Agreed);
@@ -318,7 +329,7 @@ mod tests {
         }
     }
 
-    /// The step back came before this life of the server: the bound tells of it.
+    /// The step back came before this process began; only the bound shows it.
     #[test]
     fn a_correction_of_a_clock_that_began_behind_the_bound_is_followed() {
         for (after_ms, is_followed) in [(20_000, true), (20_002, false)] {
@@ -353,7 +364,7 @@ mod tests {
                 wall_ms = (wall_ms + pass_ms).saturating_add_signed(step_ms);
                 let now = at(mono_ms, wall_ms);
                 let before_ms = clock.line().unix_ms(now.mono);
-                // At least half speed, at most full speed.
+                // The clock runs at least at half speed and at most at full speed.
                 prop_assert!(before_ms >= told_ms + pass_ms / 2);
                 prop_assert!(before_ms <= told_ms + pass_ms + 1);
                 if is_raise {

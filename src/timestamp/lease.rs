@@ -1,39 +1,44 @@
 //! How long a master may answer without hearing from `ZooKeeper`.
 //!
-//! A session is taken away by the leader of the ensemble, which counts from when it last heard of
-//! the session. Of sessions that live on other servers it hears only with the answers to its own
-//! pings, every half tick (a session lasts at least two ticks, so that this is at most a quarter of
-//! it). A server that is cut off from its leader goes on answering reads and pings for a while, and
-//! a leader, or the way from it to the server, may be stuck while requests still travel the other
-//! way: then acknowledgements come, late, although no ping was answered for a long time. So neither
-//! an answer, nor the acknowledgement of one write, proves that the leader has heard of anything.
+//! The leader of the ensemble ends a session. The leader counts from the moment in which it last
+//! heard of the session. A session on another server reaches the leader only in that server's
+//! answers to the leader's pings, every half tick. A session lasts at least two ticks, so half a
+//! tick is at most a quarter of a session.
 //!
-//! Three in a row do, because each way between leader and server keeps its order:
+//! Two failures make a single answer worthless as a proof:
 //!
-//! 1. something was answered: the server had heard of the session before that;
-//! 2. a write sent a quarter of the session later or more is acknowledged: the leader has sent a
-//!    ping in between, and the server has seen it before this acknowledgement;
-//! 3. a write sent after that is acknowledged: the leader saw the answer to the ping first.
+//! - A server that is cut off from its leader goes on answering reads and pings for a while.
+//! - A leader, or the way from the leader to the server, may be stuck while requests still travel
+//!   the other way. Then acknowledgements come late, although no ping was answered for a long time.
 //!
-//! From when the first was sent, the session lasts its whole length. A session that moves to
-//! another server is announced to the leader by the move itself, and a new leader counts from its
-//! own start. A twentieth is kept back for clocks that differ in speed.
+//! So neither an answer nor one acknowledged write proves that the leader has heard of the session.
+//! Three messages in a row do, because each way between leader and server keeps its order:
+//!
+//! 1. Something was answered: the server had heard of the session before. 2. A write sent a quarter
+//! of the session later or more is acknowledged: the leader has sent a ping in between, and the
+//! server has seen the ping before this acknowledgement. 3. A write sent after that is
+//! acknowledged: the leader saw the answer to the ping first.
+//!
+//! The session lasts its whole length from the moment in which the first message was sent. A
+//! session that moves to another server is announced to the leader by the move itself, and a new
+//! leader counts from its own start. A twentieth of the session is kept back for clocks that differ
+//! in speed.
 
 use std::collections::VecDeque;
 
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
 
-/// What a session has proved.
+/// What a session has proved so far, and the lease that follows.
 #[derive(Clone, Debug)]
 pub struct Lease {
     session_ms: u64,
-    /// The leader had heard of the session at this time or later.
+    /// The leader has heard of the session at this instant or later.
     proved: MonoNs,
-    /// The same, once a write that is sent from now on has been acknowledged.
+    /// The value of `proved` once a write that is sent from now on has been acknowledged.
     nearly_proved: MonoNs,
-    /// What was answered, oldest first; of those that are a quarter of the session old, only the
-    /// newest.
+    /// The answered messages, oldest first. Of the messages that are a quarter of the session old,
+    /// only the newest is kept.
     touches: VecDeque<Touch>,
 }
 
@@ -44,12 +49,14 @@ struct Touch {
 }
 
 impl Lease {
-    /// A session of this length was made by a request that was sent at `sent`.
+    /// The lease of a session of `session_ms` milliseconds that a request made. The request was
+    /// sent at `sent`.
     pub fn begin(sent: MonoNs, session_ms: u64) -> Self {
         Self { session_ms, proved: sent, nearly_proved: sent, touches: VecDeque::new() }
     }
 
-    /// Anything that was sent at `sent` has been answered: `now` is not earlier than the answer.
+    /// A message that was sent at `sent` has been answered. `now` must not be earlier than the
+    /// answer.
     pub fn touched(&mut self, sent: MonoNs, now: MonoNs) {
         while self.touches.get(1).is_some_and(|next| self.is_old(next, now)) {
             self.touches.pop_front();
@@ -57,7 +64,7 @@ impl Lease {
         self.touches.push_back(Touch { sent, answered: now });
     }
 
-    /// A write that was sent at `sent`, after the answers before it, has been acknowledged.
+    /// A write that was sent at `sent`, after all earlier answers, has been acknowledged.
     pub fn acknowledged(&mut self, sent: MonoNs, now: MonoNs) {
         if is_planted(Bug::LeaseFromAcknowledgement) {
             self.proved = now;
@@ -69,7 +76,7 @@ impl Lease {
         self.touched(sent, now);
     }
 
-    /// When the master stops answering.
+    /// When the lease ends: the master must not answer at or after this instant.
     pub fn until(&self) -> MonoNs {
         self.proved.plus_ms(self.session_ms - self.session_ms / 20)
     }
@@ -89,7 +96,7 @@ mod tests {
         MonoNs(0).plus_ms(ms)
     }
 
-    /// The time from which the lease counts.
+    /// The instant from which the lease counts, in milliseconds.
     fn proved_ms(lease: &Lease) -> u64 {
         (lease.until().0 / 1_000_000) - SESSION_MS * 19 / 20
     }

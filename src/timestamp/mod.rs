@@ -1,7 +1,12 @@
-//! Strictly increasing timestamps: pure state machines. What a value is ([`Timestamp`]), who makes
-//! it ([`oracle`]), what time it tells ([`clock`]), how far it may go before more is stored
-//! ([`window`]), how long a master may answer ([`lease`]), and who decides that with a file
-//! ([`standalone`]) or with `ZooKeeper` ([`coordinator`]).
+//! Strictly increasing timestamps, as pure state machines:
+//!
+//! - what a value is: [`Timestamp`],
+//! - which word makes values: [`oracle`],
+//! - what time a value tells: [`clock`],
+//! - how far values may go before more is stored: [`window`],
+//! - how long a master may answer: [`lease`],
+//! - what decides that a server may answer: a file ([`standalone`]) or `ZooKeeper`
+//!   ([`coordinator`]).
 
 pub mod clock;
 pub mod coordinator;
@@ -11,21 +16,21 @@ mod pace;
 pub mod standalone;
 pub(crate) mod window;
 
-/// Bits of a timestamp below its milliseconds.
+/// Width of the counter below a timestamp's milliseconds, in bits.
 pub const COUNTER_BITS: u32 = 18;
-/// Timestamps in one millisecond, and the most that one call may take.
+/// Timestamps in one millisecond, and the most timestamps that one call may take.
 pub const RANGE_MAX: u32 = 1 << COUNTER_BITS;
 
-/// Milliseconds since the Unix epoch << 18, plus a counter. Lasts until the year 3084 as a signed
-/// number.
+/// Milliseconds since the Unix epoch << 18, plus a counter. As a signed number a timestamp lasts
+/// until the year 3084.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// The last one that a signed number holds.
+    /// The last timestamp that fits a signed number.
     pub const LAST: Self = Self(i64::MAX as u64);
 
-    /// The first timestamp of a millisecond; saturates at the last one that a signed number holds.
+    /// The first timestamp of a millisecond; saturates at [`Timestamp::LAST`].
     #[inline]
     pub const fn of_unix_ms(unix_ms: u64) -> Self {
         if unix_ms > Self::LAST.unix_ms() {
@@ -34,13 +39,13 @@ impl Timestamp {
         Self(unix_ms << COUNTER_BITS)
     }
 
-    /// The millisecond that it lies in.
+    /// The millisecond of the timestamp, since the Unix epoch.
     #[inline]
     pub const fn unix_ms(self) -> u64 {
         self.0 >> COUNTER_BITS
     }
 
-    /// Its place in the millisecond.
+    /// The place of the timestamp in its millisecond, below [`RANGE_MAX`].
     #[inline]
     pub const fn counter(self) -> u32 {
         (self.0 & (RANGE_MAX as u64 - 1)) as u32

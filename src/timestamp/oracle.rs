@@ -1,13 +1,13 @@
 //! The oracle: one atomic word, from which all cores take timestamps without a lock.
 //!
-//! What the cores may do is published by one thread, the keeper's, as [`Terms`]: until when (the
-//! lease), how far (the stored bound), and what time it is. The cores ask twice: before a value is
-//! made ([`Oracle::take`]) and before it leaves ([`Oracle::holds`]). A process that was frozen
-//! anywhere between finds its lease over, by the monotonic clock, whatever it believes of its
+//! The keeper's thread publishes [`Terms`]: until when cores may take timestamps (the lease), how
+//! far (the stored bound), and what time it is. A core checks the terms twice: before it makes a
+//! value ([`Oracle::take`]) and before the value leaves ([`Oracle::holds`]). A process that was
+//! frozen in between finds its lease over by the monotonic clock, whatever it believes of its
 //! mastership.
 //!
-//! Why that is enough: a request that is served had arrived before the clock was read; the lease
-//! was not over then; so nobody else had handed out anything yet. A reply that leaves later belongs
+//! Two checks are enough. A served request had arrived before the clock was read, and the lease was
+//! not over then, so no other server had handed out anything yet. A reply that leaves later belongs
 //! to a request that began before any value of a successor was known.
 
 use std::sync::atomic::{
@@ -23,19 +23,19 @@ use super::{RANGE_MAX, Timestamp};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
 
-/// What the cores may do.
+/// The limits within which cores may hand out timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Not at or after this instant.
+    /// The end of the lease: no timestamp at or after this instant.
     pub until: MonoNs,
-    /// Nothing at or above this: it is stored where a successor finds it.
+    /// The stored bound, which a successor will find: no timestamp at or above it.
     pub bound: Timestamp,
-    /// What time it is.
+    /// The time that timestamps tell.
     pub clock: ClockLine,
 }
 
 impl Terms {
-    /// Nothing may be handed out.
+    /// Terms under which nothing may be handed out.
     pub const NONE: Terms = Terms { until: MonoNs(0), bound: Timestamp(0), clock: ClockLine::ZERO };
 }
 
@@ -44,19 +44,19 @@ impl Terms {
 pub enum Refusal {
     /// This process is not the master, or cannot prove that it still is.
     NotServing,
-    /// The milliseconds up to now are used up: ask again when the next has begun.
+    /// The milliseconds up to now are used up. Ask again when the next millisecond has begun.
     NextMillisecond,
-    /// What is stored is used up: ask again when more is.
+    /// The timestamps below the stored bound are used up. Ask again when a higher bound is stored.
     Window,
-    /// A range below 1 or above [`RANGE_MAX`].
+    /// The count is below 1 or above [`RANGE_MAX`].
     Range,
 }
 
-/// Names the mastership under which a value was made.
+/// Number of the mastership under which a value was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term(u64);
 
-/// The words that all cores share.
+/// The words that all cores and the keeper share.
 #[derive(Debug, Default)]
 pub struct Oracle {
     /// The last timestamp handed out.
@@ -64,7 +64,7 @@ pub struct Oracle {
     published: CachePadded<Published>,
 }
 
-/// [`Terms`] in words, valid while `edition` is even and the same before and after.
+/// [`Terms`] in words. A reading is valid if `edition` is even, and equal before and after.
 #[derive(Debug, Default)]
 struct Published {
     edition: AtomicU64,
@@ -78,7 +78,7 @@ struct Published {
 
 impl Oracle {
     /// Takes `count` consecutive timestamps and returns the first. Cost: some ten loads and one
-    /// compare-and-swap; it is tried again only when another core was faster.
+    /// compare-and-swap, which is repeated only if another core was faster.
     #[inline]
     pub fn take(&self, now: MonoNs, count: u32) -> Result<(Timestamp, Term), Refusal> {
         if count == 0 || count > RANGE_MAX {
@@ -87,7 +87,7 @@ impl Oracle {
         let count = u64::from(count);
         let mut last = self.last.load(Acquire);
         loop {
-            // Read after `last`: terms that are newer than it hold for it, too.
+            // The terms are read after `last`, so terms newer than `last` hold for it, too.
             let (terms, term) = self.terms();
             if now >= terms.until {
                 return Err(Refusal::NotServing);
@@ -108,12 +108,12 @@ impl Oracle {
         }
     }
 
-    /// Whether values made under `term` may still leave at `now`, a clock reading taken after they
-    /// were made. Once per turn is enough.
+    /// Whether values of `term` may still leave. The caller reads `now` after the values were made.
+    /// One call per turn is enough.
     #[inline]
     pub fn holds(&self, now: MonoNs, term: Term) -> bool {
-        // Either this sees that the keeper has revoked the terms, or the keeper, who looks after
-        // revoking, sees the values that were taken.
+        // Either this core sees that the keeper has revoked the terms, or the keeper, which reads
+        // `last` after revoking, sees the values that this core took.
         fence(SeqCst);
         let (terms, present) = self.terms();
         if is_planted(Bug::NoCheckAfterwards) {
@@ -122,12 +122,12 @@ impl Oracle {
         present == term && now < terms.until
     }
 
-    /// The last timestamp handed out.
+    /// The last timestamp handed out; 0 before the first mastership.
     pub fn last(&self) -> Timestamp {
         Timestamp(self.last.load(Acquire))
     }
 
-    /// The terms as they are, and the mastership that they belong to.
+    /// The present terms, and the mastership that they belong to. Spins while the keeper publishes.
     #[inline]
     pub fn terms(&self) -> (Terms, Term) {
         let published = &*self.published;
@@ -152,8 +152,9 @@ impl Oracle {
         }
     }
 
-    /// A mastership begins: everything handed out from now on is above `floor`. Only the keeper's
-    /// thread may call this, and only after [`Oracle::revoke`] or at the start.
+    /// Begins a mastership: all later timestamps lie above `floor`. Only the keeper's thread may
+    /// call this, at the start or after [`Oracle::revoke`]. Panics if a mastership has not been
+    /// revoked.
     pub fn begin(&self, floor: Timestamp, terms: &Terms) {
         assert_eq!(self.terms().0.until, MonoNs(0), "a mastership begins after the one before it");
         self.last.fetch_max(floor.0, AcqRel);
@@ -161,13 +162,13 @@ impl Oracle {
         self.publish_as(term, terms);
     }
 
-    /// The same mastership goes on with new terms. Only the keeper's thread may call this.
+    /// Gives the present mastership new terms. Only the keeper's thread may call this.
     pub fn publish(&self, terms: &Terms) {
         self.publish_as(self.published.term.load(Relaxed), terms);
     }
 
-    /// The mastership is over. Returns the last timestamp handed out: what is taken at the same
-    /// time by another core is either counted in it or will not leave.
+    /// Ends the mastership and returns the last timestamp handed out. A value that another core
+    /// takes at the same time is either counted in the result or will not leave.
     pub fn revoke(&self) -> Timestamp {
         let terms = Terms { until: MonoNs(0), ..self.terms().0 };
         self.publish(&terms);
@@ -288,7 +289,7 @@ mod tests {
                 let mut ranges = Vec::new();
                 for turn in 0..20_000 {
                     let count = 1 + (turn * 7 + thread) % 5;
-                    // Threads see different times; nobody's goes back.
+                    // The threads see different times, but no thread's time goes back.
                     let now = at(1 + u64::from(turn / 500 + thread % 2));
                     if let Ok((first, _)) = oracle.take(now, count) {
                         let range = (first.0, first.0 + u64::from(count));
@@ -308,7 +309,7 @@ mod tests {
         }
     }
 
-    /// Terms are read whole: none is made of two that were published one after the other.
+    /// No reading mixes two terms that were published one after the other.
     #[test]
     fn terms_are_never_mixed() {
         let oracle = Oracle::default();
@@ -335,7 +336,7 @@ mod tests {
             let readers = [scope.spawn(read), scope.spawn(read)];
             let mut number = 1;
             let begin = std::time::Instant::now();
-            // Long enough for a machine that runs one thread at a time.
+            // The limits are wide enough for a machine that runs one thread at a time.
             while number < 2_000_000 && begin.elapsed().as_secs() < 20 {
                 number += 1;
                 oracle.publish(&of(number));
@@ -347,8 +348,8 @@ mod tests {
         });
     }
 
-    /// The keeper revokes, notes the last timestamp, and begins anew right above it: nothing that
-    /// is sent may be above what was noted, under the terms of before.
+    /// The keeper revokes, notes the last timestamp, and begins a mastership right above it. No
+    /// value above the note may be sent under the earlier terms.
     #[test]
     fn what_revoking_does_not_count_is_not_sent() {
         let oracle = Oracle::default();
@@ -385,7 +386,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the simplest thing that could be right.
+        /// The model is the simplest oracle that is right.
         #[test]
         fn taking_is_as_the_model_says(steps in prop::collection::vec(
             (0u64..3 * MS, prop_oneof![1u32..10, 1..=RANGE_MAX, Just(RANGE_MAX)], 0u64..40), 1..200,

@@ -1,4 +1,4 @@
-//! What a keeper knows while it serves: what time it is and how far it has stored.
+//! What a keeper knows while it serves: the time, and the stored bound.
 
 use super::Timestamp;
 use super::clock::{Clock, Seen, Witness};
@@ -9,9 +9,9 @@ use crate::base::time::{MonoNs, Now};
 /// How a [`Pace`] begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
-    /// Everything handed out is above this.
+    /// The stored bound: every timestamp lies above it.
     pub floor: Timestamp,
-    /// Another clock, if there is one.
+    /// The time that another clock told, if there is one.
     pub witness: Option<Witness>,
     pub clock_jump_max_ms: u64,
     pub window: Window,
@@ -21,13 +21,13 @@ pub(super) struct Begin {
 pub(super) struct Pace {
     clock: Clock,
     window: Window,
-    /// As stored.
+    /// The bound as it is stored.
     bound: Timestamp,
     is_refusing: bool,
 }
 
 impl Pace {
-    /// Also says what is to be told of the clock.
+    /// Begins above the floor. Also returns what operators should hear of the clock.
     pub fn begin(now: Now, begin: Begin) -> (Self, Option<Seen>) {
         let (mut clock, seen) = Clock::start(now, begin.witness, begin.clock_jump_max_ms);
         clock.raise(now.mono, begin.floor.unix_ms());
@@ -36,8 +36,8 @@ impl Pace {
         (pace, is_refusing.then_some(seen))
     }
 
-    /// Compares with the wall clock. What is to be told is told once: each step back, the first of
-    /// refusals in a row, and their end.
+    /// Compares with the wall clock and returns what operators should hear: each step back, the
+    /// first of several refusals in a row, and the end of the refusals.
     pub fn look(&mut self, now: Now, witness: Option<Witness>) -> Option<Seen> {
         let seen = self.clock.look(now, witness);
         let is_refusing = matches!(seen, Seen::RefusedMs(_));
@@ -46,20 +46,20 @@ impl Pace {
         is_news.then_some(seen)
     }
 
-    /// The bound to be stored next: never below the present one.
+    /// The bound to store next. Never below the present bound.
     pub fn target(&self, now: MonoNs, last: Timestamp) -> Timestamp {
         let line = self.clock.line();
         self.window.target(line.wall_ms(now), line.unix_ms(now), last).max(self.bound)
     }
 
-    /// Whether a third of what one store allows is used up.
+    /// Whether a third of the time that one store allows is used up.
     pub fn is_due(&self, now: MonoNs, last: Timestamp) -> bool {
         let target_ms = self.target(now, last).unix_ms();
         let told_ms = self.clock.line().unix_ms(now).max(last.unix_ms());
         self.bound.unix_ms() + target_ms.saturating_sub(told_ms) / 3 <= target_ms
     }
 
-    /// This bound is stored.
+    /// Takes note that `bound` is stored. Panics if `bound` is below the present bound.
     pub fn stored(&mut self, bound: Timestamp) {
         assert!(bound >= self.bound, "a bound is not lowered while timestamps are handed out");
         self.bound = bound;
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(pace.look(at(5_000, 54_000), None), Some(Seen::Agreed));
         assert_eq!(pace.look(at(6_000, 55_000), None), None);
         assert_eq!(pace.look(at(7_000, 99_000), None), Some(Seen::RefusedMs(43_000)));
-        // Told at the start, it is not told again.
+        // A refusal that was told at the start is not told again.
         let (mut pace, _) = begun(0, Some(1_000));
         assert_eq!(pace.look(at(2_000, 51_000), None), None);
         assert_eq!(pace.look(at(3_000, 3_000), None), Some(Seen::Agreed));
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(pace.look(at(2_000, 48_000), None), Some(Seen::BackMs(2_999)));
         assert_eq!(pace.look(at(3_000, 49_000), None), None);
         assert_eq!(pace.look(at(4_000, 49_000), None), Some(Seen::BackMs(1_000)));
-        // Also as the end of a refusal.
+        // A step back is told also as the end of a refusal.
         assert_eq!(pace.look(at(5_000, 99_000), None), Some(Seen::RefusedMs(48_999)));
         assert_eq!(pace.look(at(6_000, 50_000), None), Some(Seen::BackMs(1_000)));
     }
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(pace.bound(), target);
         assert!(!pace.is_due(at(1_999, 0).mono, Timestamp(0)));
         assert!(pace.is_due(at(2_000, 0).mono, Timestamp(0)));
-        // What was handed out may be ahead of the clock.
+        // The last timestamp handed out may lie ahead of the clock.
         let last = Timestamp::of_unix_ms(52_900);
         assert!(pace.is_due(at(1_500, 0).mono, last));
         assert_eq!(pace.target(at(1_500, 0).mono, last), Timestamp::of_unix_ms(53_500));

@@ -1,4 +1,5 @@
-//! One server, whose bound is kept in a file: stored ahead, always above anything handed out.
+//! One server, which keeps its bound in a file. The stored bound always lies above every timestamp
+//! handed out.
 
 use super::Timestamp;
 use super::clock::Seen;
@@ -8,75 +9,75 @@ use super::window::Window;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{MonoNs, Now};
 
-/// Limits of a standalone server.
+/// The settings of a standalone server.
 #[derive(Clone, Copy, Debug)]
 pub struct StandaloneSettings {
-    /// How far ahead the bound is stored.
+    /// How far ahead of the clock the bound is stored, in milliseconds.
     pub window_ms: u64,
-    /// A wall clock that steps forward by more is not followed.
+    /// A wall clock that steps forward by more milliseconds is not followed.
     pub clock_jump_max_ms: u64,
 }
 
-/// What happens.
+/// What happens to a standalone server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileEvent {
-    /// The bound that the file held at the start.
+    /// The file has been read and held this bound. Sent once, at the start.
     Loaded(Timestamp),
-    /// The last [`FileEffect::Store`] is on the disk.
+    /// The bound of the last [`FileEffect::Store`] is on the disk.
     Stored,
-    /// It is not, or nobody knows.
+    /// The last [`FileEffect::Store`] failed. The bound may be on the disk or not.
     StoreFailed,
-    /// Time passes; `last` is the last timestamp handed out ([`super::oracle::Oracle::last`]).
+    /// Time has passed.
     Tick {
         /// The last timestamp handed out.
         last: Timestamp,
     },
-    /// An orderly stop.
+    /// An orderly stop begins.
     Stop,
-    /// The oracle has been revoked, as asked for by [`FileEffect::Revoke`].
+    /// The oracle has been revoked, as [`FileEffect::Revoke`] asked.
     Revoked {
         /// The last timestamp handed out.
         last: Timestamp,
     },
 }
 
-/// What is to be done, in order.
+/// What the driver must do. Effects are done in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileEffect {
-    /// Store this bound so that it survives a loss of power; answer with [`FileEvent::Stored`] or
-    /// [`FileEvent::StoreFailed`]. One at a time.
+    /// Store this bound so that it survives a loss of power, and answer with [`FileEvent::Stored`]
+    /// or [`FileEvent::StoreFailed`]. At most one store is open.
     Store(Timestamp),
-    /// [`super::oracle::Oracle::begin`].
+    /// Call [`super::oracle::Oracle::begin`].
     Begin(Timestamp, Terms),
-    /// [`super::oracle::Oracle::publish`].
+    /// Call [`super::oracle::Oracle::publish`].
     Publish(Terms),
-    /// [`super::oracle::Oracle::revoke`]; answer with [`FileEvent::Revoked`].
+    /// Call [`super::oracle::Oracle::revoke`] and send [`FileEvent::Revoked`].
     Revoke,
-    /// The wall clock is not followed, or was set back: to be logged and counted.
+    /// The wall clock is not followed, or was set back: log and count it.
     Clock(Seen),
-    /// All is done after [`FileEvent::Stop`].
+    /// Everything after [`FileEvent::Stop`] is done.
     Stopped,
 }
 
-/// How often the window is looked at, as a part of it, and the limits of that.
+/// How many ticks come in one window, as far as the two limits below allow.
 const TICKS_PER_WINDOW: u64 = 12;
 const TICK_MS_MIN: u64 = 20;
 const TICK_MS_MAX: u64 = 250;
-/// After a failed store nothing is handed out, and another is tried so much later.
+/// Milliseconds between a failed store and the next try. Nothing is handed out meanwhile.
 const RETRY_MS: u64 = 1_000;
 
-/// The state machine.
+/// A standalone server, from its start to its stop. Needs a driver that does its effects.
 #[derive(Debug)]
 pub struct Standalone {
     settings: StandaloneSettings,
     stage: Stage,
-    /// There is none before the file was read.
+    /// `None` until the file was read.
     pace: Option<Pace>,
-    /// What is being stored.
+    /// The bound of the open store.
     storing: Option<Timestamp>,
-    /// What the file held at the start: everything handed out is above it.
+    /// The bound that the file held at the start. Every timestamp lies above it.
     floor: Timestamp,
-    /// What the file may hold.
+    /// The highest bound that the file may hold: a store that failed may have reached the disk.
     highest: Timestamp,
     last: Timestamp,
     wake_at: MonoNs,
@@ -84,20 +85,20 @@ pub struct Standalone {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nothing is handed out until a bound is stored.
+    /// Nothing is handed out until the first bound is stored.
     Starting,
     Serving,
-    /// The last store failed: nothing is handed out until another succeeds.
+    /// The last store failed. Nothing is handed out until a store succeeds.
     Failed,
-    /// Revoked, but the last timestamp is not known yet.
+    /// The oracle is being revoked, and the last timestamp is not known yet.
     Stopping,
-    /// The last bound is to be stored, or being stored.
+    /// The last bound is being stored.
     StoringLast,
     Stopped,
 }
 
 impl Standalone {
-    /// Waits for [`FileEvent::Loaded`].
+    /// A server that waits for [`FileEvent::Loaded`].
     pub fn new(settings: StandaloneSettings) -> Self {
         Self {
             settings,
@@ -111,7 +112,7 @@ impl Standalone {
         }
     }
 
-    /// Takes an event; effects are appended.
+    /// Takes an event and appends effects.
     pub fn handle(&mut self, now: Now, event: FileEvent, effects: &mut Vec<FileEffect>) {
         match event {
             FileEvent::Loaded(bound) => self.loaded(now, bound, effects),
@@ -132,7 +133,7 @@ impl Standalone {
         }
     }
 
-    /// When [`FileEvent::Tick`] is wanted next.
+    /// When the server needs the next [`FileEvent::Tick`].
     pub fn wake_at(&self) -> MonoNs {
         self.wake_at
     }
@@ -169,14 +170,15 @@ impl Standalone {
         self.pace.as_mut().expect("the file has been read")
     }
 
-    /// No lease: nobody else may use the file.
+    /// The terms of a server without a lease: no other process may use the file.
     fn terms(&mut self) -> Terms {
         self.pace().terms(MonoNs(u64::MAX))
     }
 
     fn store_next(&mut self, now: Now, effects: &mut Vec<FileEffect>) {
         let last = self.last;
-        // Not below what a store that failed may have left.
+        // A store that failed may have left `highest` in the file, so the next bound is not below
+        // it.
         let bound = self.pace().target(now.mono, last).max(self.highest);
         self.store(bound, effects);
         self.sleep(now);
@@ -258,7 +260,7 @@ impl Standalone {
                 self.stage = Stage::StoringLast;
                 self.store_last(effects);
             }
-            // Nothing was handed out: whatever the file holds is right.
+            // Nothing was handed out, so the file is right whatever it holds.
             Stage::Starting => self.end(effects),
             Stage::Stopping | Stage::StoringLast | Stage::Stopped => {}
         }
@@ -300,7 +302,7 @@ mod tests {
     const SETTINGS: StandaloneSettings =
         StandaloneSettings { window_ms: 3_000, clock_jump_max_ms: 10_000 };
 
-    /// A server with its oracle and a file that stores at once when told to.
+    /// A server with its oracle, and a file that stores at once when the test says so.
     struct Server {
         keeper: Standalone,
         oracle: Oracle,
@@ -354,7 +356,8 @@ mod tests {
             self.tell(FileEvent::StoreFailed);
         }
 
-        /// Until the given time; `stores` says whether the disk works. Returns how many it did.
+        /// Runs until `until_ms`. `stores` says whether the disk works. Returns how many bounds it
+        /// stored.
         fn run(&mut self, until_ms: u64, stores: bool) -> u32 {
             let mut stored = 0;
             while self.now_ms < until_ms {

@@ -1,13 +1,15 @@
-//! How far ahead the bound is stored. While the clock is right: a window of a few seconds above it.
-//! While it is ahead (after a failover): only as much as lasts until the next write, so that no
-//! number of failovers takes timestamps further ahead than about one window.
+//! How far ahead of the clock the bound is stored.
+//!
+//! - While the clock is right, the bound lies a window of a few seconds above the clock.
+//! - While the clock is ahead (after a failover), the bound allows only the time until the next
+//!   write. So no number of failovers takes timestamps further ahead than about one window.
 
 use super::Timestamp;
 
-/// Bounds above a clock.
+/// How far a stored bound lies above the clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Milliseconds of the clock that one write allows.
+    /// Milliseconds of the clock that one write allows while the clock is right.
     pub window_ms: u64,
     /// Milliseconds of the clock that one write allows while the clock is ahead; at least two
     /// periods of writing.
@@ -15,8 +17,9 @@ pub struct Window {
 }
 
 impl Window {
-    /// The bound to be stored next. `wall_ms`: the wall clock as followed; `physical_ms`: what
-    /// timestamps tell, at least that.
+    /// The bound to store next. `wall_ms` is the wall clock as far as it is followed. `physical_ms`
+    /// is the time that timestamps tell, at least `wall_ms`. `last` is the last timestamp handed
+    /// out.
     pub fn target(&self, wall_ms: u64, physical_ms: u64, last: Timestamp) -> Timestamp {
         let told_ms = physical_ms.max(last.unix_ms());
         Timestamp::of_unix_ms((wall_ms + self.window_ms).max(told_ms + self.least_ms))

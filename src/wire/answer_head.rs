@@ -1,8 +1,13 @@
-//! Heads of HTTP answers: what a callback server says (RFC 9112).
+//! Heads of HTTP answers, as callback servers send them (RFC 9112).
 //!
-//! As strict as for requests about where a message ends, lenient where servers differ without harm:
-//! no reason phrase, the same `Content-Length` twice, other transfer codings under `chunked`. What
-//! the body means is nobody's business: it is skipped.
+//! Where a message ends is read as strictly as for requests. Differences between servers that do no
+//! harm are accepted:
+//!
+//! - no reason phrase,
+//! - the same `Content-Length` twice,
+//! - other transfer codings under `chunked`.
+//!
+//! A body is skipped, whatever it says.
 
 use std::mem::MaybeUninit;
 
@@ -11,34 +16,39 @@ use httparse::{Header, Response, Status};
 use super::request_head::{Framing, has_bare_line_feed, list_holds, parse_length};
 use crate::base::limits::HEADERS_MAX;
 
-/// One answer head.
+/// The parts of an answer head that this service uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnswerHead {
-    /// Three digits.
+    /// Status code, 100..=999.
     pub status: u16,
-    /// How long the body is; `None`: until the connection closes.
+    /// How the body ends; `None`: when the connection closes.
     pub framing: Option<Framing>,
     /// Whether the server keeps the connection open.
     pub keep_alive: bool,
-    /// Bytes of the head, the empty line included.
+    /// Bytes of the head with its empty line.
     pub head_bytes: usize,
 }
 
-/// The bytes are no HTTP/1 answer.
+/// The bytes are not an HTTP/1 answer. The text names the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not an HTTP/1 answer: {0}")]
 pub struct AnswerError(pub &'static str);
 
-/// Parses one head (a 1xx head is returned like any other: the caller skips it). `Ok(None)`: more
-/// bytes are needed.
+/// Parses one head. `Ok(None)`: more bytes are needed. A 1xx head is returned like any other; the
+/// caller skips it.
 ///
-/// 1xx, 204 and 304 have no body whatever their headers say (RFC 9112 section 6.3).
-/// `Transfer-Encoding` beside `Content-Length`, or in an HTTP/1.0 answer, is faulty framing: read
-/// as section 6.1 says, and the connection is not used again. Errors: bytes that are no head, line
-/// ends other than CRLF, more than [`HEADERS_MAX`] headers, more than `header_bytes_max` bytes, a
-/// `Content-Length` that is no number or comes with two values.
+/// - 1xx, 204 and 304 have no body, whatever their headers say (RFC 9112 section 6.3).
+/// - `Transfer-Encoding` beside `Content-Length` or in an HTTP/1.0 answer is faulty framing. The
+///   body is read as section 6.1 says, and the connection is not used again.
 ///
-/// Cost: one pass over the head, no allocation; call it through
+/// Errors:
+///
+/// - bytes that are no head, or line ends other than CRLF,
+/// - more than [`HEADERS_MAX`] headers or more than `header_bytes_max` bytes,
+/// - a `Content-Length` that is no number or comes with two values.
+///
+/// Cost: one pass over the head, no allocation. When bytes trickle in, call the function through
+/// [`HeadProgress`](super::request_head::HeadProgress).
 /// [`HeadProgress`](super::request_head::HeadProgress) when bytes trickle in.
 pub fn parse_answer_head(
     bytes: &[u8],
@@ -52,7 +62,7 @@ pub fn parse_answer_head(
     let config = httparse::ParserConfig::default();
     match config.parse_response_with_uninit_headers(&mut response, bytes, &mut places) {
         Ok(Status::Complete(head_bytes)) if head_bytes <= header_bytes_max => {
-            // A head is a part of the bytes that it was found in.
+            // httparse reports a head only if all of its bytes are in `bytes`, so the slice exists.
             if has_bare_line_feed(&bytes[..head_bytes]) {
                 return Err(AnswerError("a line ends with a bare LF"));
             }
@@ -75,7 +85,7 @@ fn interpret(response: &Response<'_, '_>, head_bytes: usize) -> Result<AnswerHea
     }
     let is_http10 = response.version == Some(0);
     let mut length = None;
-    // The last coding of the last Transfer-Encoding header decides; `Some(false)`: something other
+    // The last coding of the last Transfer-Encoding header decides. `Some(false)`: a coding other
     // than chunked.
     let mut is_chunked = None;
     let (mut closes, mut stays) = (false, false);
@@ -128,7 +138,7 @@ mod tests {
         parse_answer_head(bytes, HEADER_BYTES_MAX).expect_err(&bytes.escape_ascii().to_string()).0
     }
 
-    /// Framing and keep-alive of a 200 with these header lines.
+    /// Framing and keep-alive of an answer 200 with these header lines.
     fn framing(version: &str, headers: &str) -> (Option<Framing>, bool) {
         let head = parse(&format!("HTTP/{version} 200 OK\r\n{headers}\r\n"));
         (head.framing, head.keep_alive)

@@ -1,19 +1,19 @@
-//! What a callback server answers, read as it arrives. Its status decides; its body is thrown away,
-//! up to a limit.
+//! Reads the answer of a callback server as it arrives. The status decides. The body is thrown
+//! away, up to a limit.
 
 use crate::wire::answer_head::parse_answer_head;
 use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::request_head::{Framing, HeadProgress};
 
-/// Bytes of an answer's head.
+/// Most bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a body that are read so that the connection can be used again; beyond it the connection
-/// is closed.
+/// Most bytes of a body that are read so that the connection can be used again. After more bytes
+/// the connection closes.
 const BODY_BYTES_MAX: u64 = 64 << 10;
-/// Interim answers (1xx) before the answer.
+/// Most interim answers (1xx) before the final answer.
 const INTERIM_MAX: u8 = 8;
 
-/// Where the next byte belongs.
+/// The part of an answer that the next byte belongs to.
 #[derive(Debug)]
 enum Stage {
     Head,
@@ -22,23 +22,23 @@ enum Stage {
     UntilClose { left: u64 },
 }
 
-/// How far an answer is.
+/// How much of an answer has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// More bytes are needed.
     Partial,
-    /// Complete; the connection can be used again or not.
+    /// The answer is complete.
     Complete {
-        /// The status.
+        /// Status code of the answer.
         status: u16,
         /// Whether another request can follow on the connection.
         reusable: bool,
     },
-    /// No HTTP answer.
+    /// The bytes are not an HTTP answer.
     Garbage,
 }
 
-/// Reads one answer.
+/// Reads one answer. A connection needs a new reader for each answer.
 #[derive(Debug)]
 pub struct AnswerReader {
     stage: Stage,
@@ -66,7 +66,9 @@ impl Default for AnswerReader {
 }
 
 impl AnswerReader {
-    /// Takes what arrived.
+    /// Takes the bytes that arrived. After [`Progress::Complete`] or [`Progress::Garbage`] the
+    /// reader must not be fed again. Cost: one pass over the bytes; a head in several pieces is
+    /// copied.
     pub fn feed(&mut self, input: &[u8]) -> Progress {
         self.has_begun = true;
         if self.partial.is_empty() {
@@ -77,7 +79,8 @@ impl AnswerReader {
         self.take(&kept)
     }
 
-    /// The server closed, or time is up: what the answer is worth as far as it came.
+    /// The status of an answer that was cut off, by the server or by a timeout. `None`: the head is
+    /// not complete.
     pub fn end(&self) -> Option<u16> {
         self.status
     }
@@ -122,7 +125,7 @@ impl AnswerReader {
     }
 
     fn skip_body(&mut self, input: &[u8]) -> Progress {
-        // A stage behind the head has been entered with its status.
+        // Only a complete head leads to a later stage, so the status is known.
         let Some(status) = self.status else { return Progress::Partial };
         let closing = Progress::Complete { status, reusable: false };
         match &mut self.stage {
@@ -136,7 +139,8 @@ impl AnswerReader {
                 std::cmp::Ordering::Equal => {
                     Progress::Complete { status, reusable: self.keep_alive }
                 }
-                // More than one answer to one request: what follows cannot be trusted.
+                // The server sent more than one answer to one request: later bytes cannot be
+                // trusted.
                 std::cmp::Ordering::Greater => closing,
             },
             Stage::Chunked(decoder) => match decoder.decode(input, |_| ()) {
@@ -245,7 +249,7 @@ mod tests {
         assert_eq!(endless.feed(&body), OK_CLOSING);
     }
 
-    /// What servers say, and what they should not.
+    /// Pieces of answers, correct and faulty.
     fn pieces() -> impl Strategy<Value = Vec<u8>> {
         let said: [&[u8]; 16] = [
             b"HTTP/1.1 200 OK\r\n",

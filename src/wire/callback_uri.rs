@@ -1,7 +1,7 @@
 //! Callback URIs (RFC 3986, scheme `http` only).
 //!
-//! A URI is only split and checked, never changed: the callback server sees path and query exactly
-//! as the client wrote them.
+//! A URI is split and checked, never changed. The callback server sees path and query exactly as
+//! the client wrote them.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,49 +9,56 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::base::limits::{URI_BYTES_MAX, URI_TOLD_BYTES_MAX};
 
-/// Bytes of a host name (RFC 1035 section 2.3.4, as text).
+/// Most bytes of a host name (RFC 1035 section 2.3.4, as text).
 const HOST_BYTES_MAX: usize = 253;
-/// Bytes of one label of it.
+/// Most bytes of one label of a host name.
 const LABEL_BYTES_MAX: usize = 63;
-/// Port when none is written (RFC 9110 section 4.2.1).
+/// The port of a URI without a port (RFC 9110 section 4.2.1).
 pub const HTTP_PORT: u16 = 80;
 
-/// What the authority names.
+/// What an authority names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Host<'a> {
-    /// An IPv4 or bracketed IPv6 literal.
+    /// A literal address: IPv4, or IPv6 in brackets.
     Address(IpAddr),
     /// A name for the resolver.
     Name(&'a str),
 }
 
-/// A callback URI in its parts, borrowed.
+/// A callback URI in its parts, borrowed from the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallbackUri<'a> {
-    /// The authority as written (`host` or `host:port`): the `Host` header.
+    /// The authority as written (`host` or `host:port`). It becomes the `Host` header.
     pub authority: &'a str,
-    /// The host.
+    /// The host in the authority.
     pub host: Host<'a>,
     /// The port, 80 when none is written.
     pub port: u16,
-    /// Path and query as written, without fragment; may be empty (then `/` is requested) or begin
-    /// with `?`.
+    /// Path and query as written, without the fragment. The target may be empty (then `/` is
+    /// requested) or begin with `?`.
     pub target: &'a str,
 }
 
-/// Why a URI is refused.
+/// Why a URI is refused: one sentence for the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UriError(pub &'static str);
 
-/// Parses `http://host[:port][/path][?query]`. Refused: other schemes (`https` with its own
-/// sentence), no host, user information, port 0 or above 65535, spaces, control characters, bytes
-/// outside ASCII, relative references, more than URI_BYTES_MAX bytes.
+/// Parses `http://host[:port][/path][?query]`. Cost: one pass, no allocation.
 ///
-/// Also refused: an empty port, an IPv6 zone, a host that ends in a number without being an IPv4
-/// address (`127.1`, which resolvers read in surprising ways), a name with bytes other than
-/// letters, digits, `-`, `.` and `_`. Percent signs pass as they are. Cost: one pass, no
-/// allocation.
+/// Refused:
+///
+/// - more than [`URI_BYTES_MAX`] bytes,
+/// - other schemes (`https` has a sentence of its own) and relative references,
+/// - spaces, control characters and bytes outside ASCII,
+/// - user information,
+/// - no host, or an IPv6 zone,
+/// - a name with bytes other than letters, digits, `-`, `.` and `_`,
+/// - a host that ends in a number but is not an IPv4 address (`127.1`, which resolvers read in
+///   surprising ways),
+/// - an empty port, port 0, or a port above 65535.
+///
+/// Percent signs pass as they are.
 pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     if uri.len() > URI_BYTES_MAX {
         return Err(UriError("longer than 2048 bytes"));
@@ -59,8 +66,8 @@ pub fn parse_callback_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     parse(uri)
 }
 
-/// Parses a URI that another node tells: one that a client may write, or an original has taken,
-/// which asks for less ([`escaped`] goes before this). At most URI_TOLD_BYTES_MAX bytes.
+/// Parses a URI that another node tells, of at most [`URI_TOLD_BYTES_MAX`] bytes. Originals accept
+/// URIs with bytes that [`parse_callback_uri`] refuses; [`escaped`] must encode these bytes before.
 pub fn parse_told_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     if uri.len() > URI_TOLD_BYTES_MAX {
         return Err(UriError("longer than 32768 bytes"));
@@ -68,8 +75,9 @@ pub fn parse_told_uri(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     parse(uri)
 }
 
-/// A URI as an original asks for it: bytes outside ASCII and spaces are percent-encoded, and a
-/// space behind `?` is a plus sign. Everything else stays as it is.
+/// A URI in the form in which an original requests it. Bytes outside ASCII and spaces are
+/// percent-encoded; a space behind `?` becomes a plus sign. All other bytes stay as they are.
+/// Allocates only if a byte changes.
 pub fn escaped(uri: &str) -> Cow<'_, str> {
     let is_meant = |byte: &u8| *byte != b' ' && byte.is_ascii();
     if uri.as_bytes().iter().all(is_meant) {
@@ -88,7 +96,7 @@ pub fn escaped(uri: &str) -> Cow<'_, str> {
 }
 
 fn parse(uri: &str) -> Result<CallbackUri<'_>, UriError> {
-    // A fold without early exit compares whole vectors.
+    // The fold has no early exit, so that the compiler compares whole vectors.
     if !uri.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
         return Err(UriError("expected visible ASCII, got a space, a control or another byte"));
     }
@@ -98,7 +106,7 @@ fn parse(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     if local.starts_with('@') {
         return Err(UriError("user information is not allowed"));
     }
-    // As above: few have a fragment.
+    // Few targets have a fragment. Like the fold above, this fold compares whole vectors.
     let target = match local.bytes().fold(false, |found, byte| found | (byte == b'#')) {
         true => local.split_once('#').map_or(local, |(target, _)| target),
         false => local,
@@ -107,12 +115,13 @@ fn parse(uri: &str) -> Result<CallbackUri<'_>, UriError> {
     Ok(CallbackUri { authority, host, port, target })
 }
 
-/// Host and port of an authority as [`CallbackUri::authority`] has it. Cost: one pass.
+/// Host and port of an authority such as [`CallbackUri::authority`] holds. Cost: one pass.
 pub fn parse_authority(authority: &str) -> Result<(Host<'_>, u16), UriError> {
     split_authority(authority)
 }
 
-/// Whether `text` alone is an authority as [`CallbackUri::authority`] has it. Cost: one pass.
+/// Whether the whole of `text` is an authority such as [`CallbackUri::authority`] holds. Cost: one
+/// pass.
 pub fn is_authority(text: &str) -> bool {
     split_authority(text).is_ok()
 }
@@ -154,7 +163,7 @@ fn split_authority(authority: &str) -> Result<(Host<'_>, u16), UriError> {
 
 fn parse_port(text: &str) -> Result<u16, UriError> {
     const EXPECTED: UriError = UriError("expected a port from 1 to 65535");
-    // Not `parse` alone: it takes a plus sign.
+    // The digits are checked because `parse` accepts a plus sign.
     if text.is_empty() || text.len() > 5 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(EXPECTED);
     }

@@ -1,20 +1,21 @@
 //! Chunked bodies (RFC 9112 section 7.1), decoded as they arrive.
 //!
-//! Body bytes are handed on in runs and never kept here. Framing is read strictly: every line ends
-//! with CRLF, and no client can make framing cost more than a bounded number of bytes.
+//! The decoder hands body bytes on in runs and keeps none. It reads framing strictly: every line
+//! ends with CRLF, and the framing of a body costs a bounded number of bytes.
 
 use crate::base::limits::CHUNK_LINE_BYTES_MAX;
 
-/// Bytes of chunk extensions of one body, all chunks together. Nobody uses them; without a bound
-/// each body byte could drag a line of [`CHUNK_LINE_BYTES_MAX`] along.
+/// Most bytes of chunk extensions in one body, all chunks together. Clients do not use extensions.
+/// Without a bound each body byte could bring a line of [`CHUNK_LINE_BYTES_MAX`].
 pub const EXTENSION_BYTES_MAX: u32 = 4096;
-/// Hex digits of a chunk size: 16 are 64 bits.
+/// Most hex digits of a chunk size: 16 digits are 64 bits.
 const SIZE_DIGITS_MAX: u32 = 16;
 
 /// Why a chunked body is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ChunkError {
-    /// Not hex, no CRLF, bare CR or LF, too long a size line, bad trailer.
+    /// The framing is wrong: a size that is not hex, a line without CRLF, a size line that is too
+    /// long, or a malformed trailer.
     #[error("chunked body: {0}")]
     Malformed(&'static str),
     /// The decoded body would exceed the limit.
@@ -22,22 +23,22 @@ pub enum ChunkError {
     TooLong,
 }
 
-/// What the next byte belongs to.
+/// The part of a body that the next byte belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Expects {
-    /// Digits of a chunk size, this many seen.
+    /// Digits of a chunk size, of which `digits` were read.
     Size { digits: u32 },
     /// Blanks between size and extension.
     SizeBlank,
     /// A chunk extension, skipped.
     Extension,
-    /// LF that ends a size line.
+    /// The LF that ends a size line.
     SizeLineFeed,
-    /// Body bytes, this many left in the chunk.
+    /// Body bytes, of which `left` remain in the chunk.
     Data { left: u64 },
-    /// CR behind the data.
+    /// The CR behind the data of a chunk.
     DataReturn,
-    /// LF behind the data.
+    /// The LF behind the data of a chunk.
     DataLineFeed,
     /// A trailer line, or the CR of the last line.
     TrailerStart,
@@ -45,29 +46,29 @@ enum Expects {
     TrailerName,
     /// A trailer's value, skipped.
     TrailerValue,
-    /// LF that ends a trailer line.
+    /// The LF that ends a trailer line.
     TrailerLineFeed,
-    /// LF that ends the body.
+    /// The LF that ends the body.
     LastLineFeed,
     /// Nothing: the body is complete.
     Nothing,
 }
 
-/// Where a chunked body stands between two pieces of input.
+/// The state of a chunked body between two pieces of input.
 #[derive(Clone, Debug)]
 pub struct ChunkedDecoder {
     expects: Expects,
     /// Size of the chunk whose size line is being read.
     size: u64,
-    /// Decoded bytes that may still come.
+    /// Decoded bytes that the limit still allows.
     body_bytes_left: u64,
-    /// Bytes of the present size line, or of all trailers.
+    /// Bytes of the present size line, or of all trailers together.
     line_bytes: usize,
     extension_bytes: u32,
 }
 
 impl ChunkedDecoder {
-    /// A decoder at the start of a body of at most `body_bytes_max` decoded bytes.
+    /// A decoder at the start of a body that may have `body_bytes_max` decoded bytes.
     pub fn new(body_bytes_max: u64) -> Self {
         Self {
             expects: Expects::Size { digits: 0 },
@@ -78,14 +79,15 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Decodes from `input`, handing each run of body bytes to `body`. Returns how many bytes of
-    /// `input` were used (all of them unless the body ended) and whether the body, trailers
-    /// included, is complete. Trailers and extensions are skipped. The result does not depend on
-    /// how the input is cut into pieces. A chunk that will pass the limit is refused when its size
-    /// is read, before its data. After an error the decoder is of no further use.
+    /// Decodes from `input` and hands each run of body bytes to `body`. Trailers and extensions are
+    /// skipped.
     ///
-    /// Cost: a step per byte of framing, nothing per byte of data but what `body` does; no
-    /// allocation.
+    /// Returns how many bytes of `input` were used (all bytes, unless the body ended), and whether
+    /// the body with its trailers is complete. The result does not depend on how the input is cut
+    /// into pieces. A chunk that would pass the limit is refused when its size is read, before its
+    /// data. After an error the decoder cannot be used again.
+    ///
+    /// Cost: one step per byte of framing, and what `body` does with the data; no allocation.
     pub fn decode(
         &mut self,
         input: &[u8],
@@ -108,7 +110,7 @@ impl ChunkedDecoder {
         Ok((used, self.expects == Expects::Nothing))
     }
 
-    /// Takes one byte of framing.
+    /// Takes one byte of framing. The decoder is not inside the data of a chunk.
     fn step(&mut self, byte: u8) -> Result<(), ChunkError> {
         self.expects = match (self.expects, byte) {
             (
@@ -145,8 +147,8 @@ impl ChunkedDecoder {
             (Expects::SizeLineFeed, _) => {
                 Err(ChunkError::Malformed("expected LF after CR in a size line"))
             }
-            // Behind a blank only an extension may follow (RFC 9112 section 7.1.1): where a size
-            // with a blank ends is what two parsers could read differently.
+            // Behind a blank only an extension may follow (RFC 9112 section 7.1.1), because two
+            // parsers could disagree where a size with a blank ends.
             (Expects::Size { .. } | Expects::Extension, b'\r') => Ok(Expects::SizeLineFeed),
             (Expects::Extension, b'\t' | b' '..=b'~' | 0x80..) | (_, b';') => {
                 self.extension_bytes += 1;
@@ -170,8 +172,8 @@ impl ChunkedDecoder {
         Ok(Expects::Data { left })
     }
 
-    /// Trailers: RFC 9112 section 7.1.2 allows to discard them. `line_bytes` counts all of them
-    /// together.
+    /// Skips trailers; RFC 9112 section 7.1.2 allows this. `line_bytes` counts the bytes of all
+    /// trailers together.
     fn step_trailers(&mut self, byte: u8) -> Result<Expects, ChunkError> {
         self.count_line_byte("the trailers are longer than 256 bytes")?;
         match (self.expects, byte) {
@@ -197,13 +199,13 @@ impl ChunkedDecoder {
     }
 }
 
-/// Value of a byte that `is_ascii_hexdigit`: the low four bits count from 0 for digits and from 1
-/// for letters, which have bit 6 set.
+/// Value of a hex digit. The low four bits of digits count from 0; those of letters count from 1,
+/// and letters have bit 6 set. The byte must be `is_ascii_hexdigit`.
 const fn hex_digit(byte: u8) -> u8 {
     (byte & 0x0f) + 9 * (byte >> 6)
 }
 
-/// `tchar` of RFC 9110 section 5.6.2.
+/// Whether the byte is a `tchar` of RFC 9110 section 5.6.2.
 fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -212,8 +214,8 @@ fn is_token_byte(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Decodes `input` given in pieces of `piece_bytes`; the body, what was used, and whether it is
-    /// complete.
+    /// Decodes `input` in pieces of `piece_bytes`. Returns the body, the bytes used, and whether
+    /// the body is complete.
     fn decode(
         input: &[u8],
         piece_bytes: usize,
@@ -340,7 +342,8 @@ mod tests {
         assert!(decode(extension(CHUNK_LINE_BYTES_MAX).as_bytes(), 1, 10).is_ok());
         refuse(extension(CHUNK_LINE_BYTES_MAX + 1));
         refuse(extension(200).repeat(30));
-        // A `;` and 127 bytes behind each of 32 sizes: 4096 bytes of extensions, and no more.
+        // 32 sizes, each with a `;` and 127 more bytes behind it, have exactly 4096 bytes of
+        // extensions.
         let full = extension(131).repeat(EXTENSION_BYTES_MAX as usize / 128);
         assert_eq!(decode(full.as_bytes(), 1, 100).expect("just fits").0, [b'a'; 32]);
         refuse("1\r;x\r\na\r\n0\r\n\r\n");

@@ -1,15 +1,17 @@
 //! The JSON documents in which nodes tell each other timers over the internal HTTP API
-//! (docs/compat/timer-service.md §4 and §5): an original node, another site, or one of ours through
-//! that API.
+//! (docs/compat/timer-service.md §4 and §5). The other node is an original, another site, or a node
+//! of this service that uses this API.
 //!
-//! They are the documents of clients with more members. One parser takes both: what a client sends
-//! is read as `timer_json` reads it, at its cost; only a document that names replicas or sites is
-//! read again, from the tape, by the rules of nodes, which are laxer (docs/compat/timer-service.md
-//! §1.4: what an original node would have dropped is dropped, and counted).
+//! The documents are those of clients with more members, and one parser takes both. A client's
+//! document is read as `timer_json` reads it, at the same cost. Only a document that names replicas
+//! or sites is read a second time from the tape, by the laxer rules for nodes
+//! (docs/compat/timer-service.md §1.4): a part that an original would drop is dropped and counted.
 //!
-//! Ours write three members more, which an original ignores: `chronos-version` and
-//! `chronos-actives` in `reliability`, and in `timing`, where a time is no whole number of seconds,
-//! the exact milliseconds beside the whole seconds that an original can read.
+//! This service writes more members, which originals ignore:
+//!
+//! - `chronos-version` and `chronos-actives` in `reliability`,
+//! - exact milliseconds in `timing`, if a time is not a whole number of seconds. They stand beside
+//!   the whole seconds that an original can read.
 
 use simd_json::{Node, StaticNode};
 
@@ -22,7 +24,7 @@ use crate::wire::timer_json::{
     DocumentError, JsonScratch, Tag, Tags, TimerDocument, read_document, read_tag,
 };
 
-/// Bytes of the name of a node or site: an address of 253 bytes with a port.
+/// Most bytes in the name of a node or site: an address of 253 bytes with a port.
 pub const NAME_BYTES_MAX: usize = 260;
 
 /// Names of the nodes that hold a timer, by rank.
@@ -30,54 +32,57 @@ pub type ReplicaNames<'a> = Ranked<&'a str, { REPLICATION_FACTOR_MAX as usize }>
 /// Names of the sites that hold a timer, by rank.
 pub type SiteNames<'a> = Ranked<&'a str, SITES_PER_TIMER_MAX>;
 
-/// A timer document, whoever sent it.
+/// A timer document of a client or of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyDocument<'a> {
-    /// What a client writes. When [`AnyDocument::internal`] is there, an empty `uri` means a
-    /// tombstone, and tags that a client could not write are left out.
+    /// The members that clients write. If [`AnyDocument::internal`] is `Some`, an empty `uri` means
+    /// a tombstone, and tags that a client could not write are left out.
     pub timer: TimerDocument<'a>,
-    /// What only nodes write; `None`: from a client.
+    /// The members that only nodes write; `None`: a client sent the document.
     pub internal: Option<InternalPart<'a>>,
 }
 
-/// Who sent a document that is not a client's.
+/// The sender of a document that no client sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// It has `replicas`: a node of this site. Not to be replicated further in the site.
+    /// The document has `replicas`: a node of this site sent it. The receiver must not replicate it
+    /// within the site.
     Peer,
-    /// It has `sites` alone: another site. To be replicated in this site, not across sites.
+    /// The document has `sites` alone: another site sent it. The receiver replicates it in this
+    /// site, but not to other sites.
     Site,
 }
 
-/// What only nodes write.
+/// The members that only nodes write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InternalPart<'a> {
-    /// Who sent it.
+    /// The sender, as far as the members tell.
     pub origin: Origin,
-    /// `timing.start-time-delta`: start minus now, in ms; negative for a start that is past.
+    /// `timing.start-time-delta`: start minus now, in milliseconds; negative for a start in the
+    /// past.
     pub start_delta_ms: Option<i64>,
-    /// `timing.start-time`: wall milliseconds modulo 2^32. To be read when there is no delta.
+    /// `timing.start-time`: wall milliseconds modulo 2^32. It counts only without a delta.
     pub start_wall_ms: Option<u32>,
-    /// `timing.sequence-number`: pops done; 0 when absent.
+    /// `timing.sequence-number`: how many pops are done; 0 if absent.
     pub sequence: u64,
-    /// `reliability.cluster-view-id`; `None` also when it is no decimal number.
+    /// `reliability.cluster-view-id`; `None` if absent or not a decimal number.
     pub view_id: Option<u64>,
-    /// `reliability.replicas`.
+    /// `reliability.replicas`, by rank.
     pub replicas: ReplicaNames<'a>,
-    /// `reliability.sites`.
+    /// `reliability.sites`, by rank.
     pub sites: SiteNames<'a>,
-    /// `reliability.chronos-version`: the timer's version, from one of ours.
+    /// `reliability.chronos-version`: the timer's version, if a node of this service sent it.
     pub version: Option<u64>,
-    /// `reliability.chronos-actives`: the ranks (bits) that act, from one of ours.
+    /// `reliability.chronos-actives`: the mask, if a node of this service sent it.
     pub actives: Option<u16>,
-    /// Statistics that were left out: malformed tags, and those beyond the sixteenth.
+    /// How many tags were left out: malformed tags, and tags beyond the sixteenth.
     pub tags_dropped: u32,
 }
 
-/// Parses a timer document of a client, a node of this site, or another site, in place. Errors,
-/// cost and memory of a client's document are those of
-/// [`parse_timer`](crate::wire::timer_json::parse_timer); a node's costs another pass over its
-/// tokens.
+/// Parses a timer document of a client, of a node of this site, or of another site, in place. A
+/// client's document has the errors, the cost and the memory of
+/// [`parse_timer`](crate::wire::timer_json::parse_timer). A node's document costs another pass over
+/// its tokens.
 pub fn parse_any<'a>(
     body: &'a mut [u8],
     scratch: &mut JsonScratch,
@@ -85,7 +90,7 @@ pub fn parse_any<'a>(
     scratch.parse(body, read_any)
 }
 
-/// Reads the document that comes next.
+/// Reads the document that comes next on the tape.
 pub(super) fn read_any<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, DocumentError> {
     let whole = *cursor;
     match read_document(cursor) {
@@ -95,7 +100,7 @@ pub(super) fn read_any<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a
     }
 }
 
-/// Whether a document that a client could not have written was written by a node.
+/// Whether the document names replicas or sites, so that a node must have written it.
 #[cold]
 fn names_nodes(mut cursor: Cursor<'_, '_>) -> bool {
     let mut reliability = None;
@@ -115,7 +120,7 @@ fn names_nodes(mut cursor: Cursor<'_, '_>) -> bool {
     })
 }
 
-/// `timing` as nodes write it.
+/// The members of `timing` as nodes write them.
 #[derive(Default)]
 struct Timing {
     interval_s: f64,
@@ -125,7 +130,7 @@ struct Timing {
     sequence: Option<u64>,
 }
 
-/// `reliability` as nodes write it.
+/// The members of `reliability` as nodes write them.
 #[derive(Default)]
 struct Reliability<'a> {
     factor: Option<i64>,
@@ -218,7 +223,8 @@ fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<Timing, DocumentError> {
             _ => cursor.skip(),
         }
     }
-    // A double holds every millisecond of these as seconds, to less than a millionth of one.
+    // A double holds each of these milliseconds as seconds, with an error below a millionth of a
+    // second.
     let seconds = |ms| ms as f64 / 1000.0;
     timing.interval_s = interval_ms
         .map(seconds)
@@ -228,8 +234,8 @@ fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<Timing, DocumentError> {
     Ok(timing)
 }
 
-/// URI and opaque data, empty where they are missing: a tombstone has an empty callback section
-/// (docs/compat/timer-service.md §4) or empty members.
+/// URI and opaque data; both are empty where they are missing. A tombstone has an empty callback
+/// section (docs/compat/timer-service.md §4) or empty members.
 fn read_callback<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), DocumentError> {
     const URI: &str = "callback.http.uri";
     const OPAQUE: &str = "callback.http.opaque";
@@ -266,7 +272,8 @@ fn read_reliability<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Reliability<'a>, 
             "replication-factor" => {
                 set_once(&mut read.factor, cursor.whole_number(FACTOR)?, FACTOR)?;
             }
-            // Only compared with what this node believes: another form is another view.
+            // A view id is only compared with this node's view id, so an id of another form stands
+            // for another view.
             "cluster-view-id" => read.view_id = read_view_id(cursor),
             "replicas" => {
                 let names = read_names(cursor, "reliability.replicas")?;
@@ -301,7 +308,7 @@ fn read_view_id(cursor: &mut Cursor<'_, '_>) -> Option<u64> {
     }
 }
 
-/// A list of names of at most `N` nodes or sites.
+/// Reads a list of at most `N` names of nodes or sites.
 pub(super) fn read_names<'a, const N: usize>(
     cursor: &mut Cursor<'_, 'a>,
     path: &str,
@@ -324,7 +331,8 @@ pub(super) fn read_names<'a, const N: usize>(
     Ok(names)
 }
 
-/// Tags, and how many were left out. Whatever is malformed is left out: the timer is worth more.
+/// The tags, and how many tags were left out. A malformed tag is left out because the timer matters
+/// more.
 fn read_statistics<'a>(cursor: &mut Cursor<'_, 'a>) -> (Tags<'a>, u32) {
     let (mut tags, mut dropped) = (Tags::none(), 0);
     let mut statistics = cursor.value();
@@ -347,44 +355,45 @@ fn read_statistics<'a>(cursor: &mut Cursor<'_, 'a>) -> (Tags<'a>, u32) {
     (tags, dropped)
 }
 
-/// Decimal digits alone, at most 2^64 - 1.
+/// Reads decimal digits without a sign, at most 2^64 - 1. Empty text is no number.
 pub(super) fn parse_decimal(text: &str) -> Option<u64> {
-    // `parse` takes a sign.
+    // The digits are checked because `parse` accepts a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// A timer as it is told over the internal HTTP API.
+/// A timer as this service tells it over the internal HTTP API.
 #[derive(Clone, Copy, Debug)]
 pub struct InternalTimer<'a> {
-    /// The wall clock now.
+    /// The wall clock at the time of writing.
     pub now: WallMs,
-    /// Start minus now, in ms.
+    /// Start minus now, in milliseconds.
     pub start_delta_ms: i64,
-    /// Pops done.
+    /// How many pops are done.
     pub sequence: u64,
     /// Milliseconds between pops.
     pub interval_ms: u64,
-    /// Milliseconds of recurrence.
+    /// Milliseconds after the start in which the timer pops.
     pub repeat_for_ms: u64,
-    /// What is called back; `None`: a tombstone.
+    /// What is called back; `None`: the timer is a tombstone.
     pub callback: Option<InternalCallback<'a>>,
-    /// `cluster-view-id` of the sender.
+    /// The sender's `cluster-view-id`.
     pub view_id: u64,
-    /// Names of the nodes that hold it; empty: to another site, the member is left out.
+    /// Names of the nodes that hold the timer, by rank. Empty leaves the member out, as for another
+    /// site.
     pub replicas: &'a [&'a str],
-    /// Names of the sites that hold it; empty: the member is left out.
+    /// Names of the sites that hold the timer, by rank. Empty leaves the member out.
     pub sites: &'a [&'a str],
-    /// The replication factor, where it is to be told beside the one in the path.
+    /// The replication factor, if the document should repeat the factor in the path.
     pub factor: Option<u8>,
     /// Statistics tags.
     pub tags: &'a [Tag<'a>],
-    /// Version, for one of ours.
+    /// The version, if the receiver is a node of this service.
     pub version: Option<u64>,
-    /// Ranks that act, for one of ours.
+    /// The mask, if the receiver is a node of this service.
     pub actives: Option<u16>,
 }
 
-/// A callback in its parts.
+/// A callback as the document writes it.
 #[derive(Clone, Copy, Debug)]
 pub struct InternalCallback<'a> {
     /// Authority of the URI.
@@ -395,11 +404,11 @@ pub struct InternalCallback<'a> {
     pub opaque: &'a str,
 }
 
-/// Appends the document, members in the order of docs/compat/timer-service.md §5.1.
+/// Appends the document with its members in the order of docs/compat/timer-service.md §5.1.
 ///
-/// An original reads whole seconds only. Where there are others, the interval is rounded up and
-/// repeat-for is as many of these as there are pops, so that it pops as often, if later; ours read
-/// the milliseconds beside them.
+/// An original reads whole seconds only. For other times the interval is rounded up, and repeat-for
+/// becomes as many of these intervals as the timer has pops. So the original makes as many pops,
+/// but later. Nodes of this service read the milliseconds beside the seconds.
 pub fn write_internal(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
     write_timing(timer, out);
     out.extend_from_slice(b",\"callback\":{\"http\":{\"uri\":");
@@ -451,7 +460,7 @@ fn write_timing(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"timing\":{\"start-time\":");
     write_number(start_wall_ms.into(), out);
     out.extend_from_slice(b",\"start-time-delta\":");
-    // A start is rounded up to the millisecond: one of now may lie a millisecond ahead.
+    // A start is rounded up to the next millisecond, so a start of now can lie a millisecond ahead.
     write_signed(timer.start_delta_ms.min(0), out);
     out.extend_from_slice(b",\"sequence-number\":");
     write_number(timer.sequence, out);
@@ -468,7 +477,7 @@ fn write_timing(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Appends a member that is a list of names, unless it is empty.
+/// Appends a member that is a list of names. An empty list appends nothing.
 pub(super) fn write_names(key: &str, names: &[&str], out: &mut Vec<u8>) {
     if names.is_empty() {
         return;

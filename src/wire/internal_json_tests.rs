@@ -1,5 +1,5 @@
-//! The documents of the internal HTTP API: what an original node sends is read, what is written is
-//! what an original reads.
+//! The documents of the internal HTTP API. What an original sends can be read, and what this
+//! service writes an original can read.
 
 use super::internal_json::*;
 use super::resync_json::*;
@@ -9,7 +9,7 @@ use crate::base::limits::INTERVAL_MS_MAX;
 use crate::base::time::WallMs;
 use crate::wire::peer_message::{SEQUENCE_MAX, START_MS_MAX};
 
-/// The message of docs/compat/timer-service.md §5.1, on one line as it is on the wire.
+/// The message of docs/compat/timer-service.md §5.1, on one line as on the wire.
 const WATCHED: &str = concat!(
     r#"{"timing":{"start-time":4200796160,"start-time-delta":-4004,"sequence-number":1,"#,
     r#""interval":2,"repeat-for":4},"#,
@@ -19,7 +19,7 @@ const WATCHED: &str = concat!(
     r#""statistics":{"tag-info":[]}}"#
 );
 
-/// The same, as ours would write it for an original.
+/// The timer of [`WATCHED`], as this service writes it for an original.
 fn watched() -> InternalTimer<'static> {
     InternalTimer {
         now: WallMs((1 << 40) + 4_200_796_160 + 4_004),
@@ -48,7 +48,7 @@ fn written(timer: &InternalTimer<'_>) -> String {
     String::from_utf8(out).expect("JSON is text")
 }
 
-/// What a body says: in one line, or why it is refused.
+/// The parsed document on one line, or the reason of the refusal.
 fn read(body: &str) -> Result<String, String> {
     let (mut bytes, mut scratch) = (body.as_bytes().to_vec(), JsonScratch::default());
     parse_any(&mut bytes, &mut scratch)
@@ -130,10 +130,10 @@ fn nothing_is_lost_between_two_of_ours() {
         assert_eq!(part.start_delta_ms, Some(ours.start_delta_ms));
         assert_eq!(part.sequence, SEQUENCE_MAX);
     });
-    // An original reads whole seconds: 2 s, as often as 1.001 s fit into 60.06 s.
+    // An original reads whole seconds: 2 s, as many times as 1.001 s fit into 60.06 s.
     let for_originals = r#""interval":2,"repeat-for":120,"#;
     assert!(written(&ours).contains(for_originals), "{}", written(&ours));
-    // Not even one interval fits into this.
+    // This repeat-for is shorter than one interval.
     let short = written(&InternalTimer { interval_ms: 1_500, repeat_for_ms: 1_200, ..watched() });
     assert!(short.contains(r#""interval":2,"repeat-for":2,"#), "{short}");
     for ms in [1, 999, 1_000, INTERVAL_MS_MAX - 1, INTERVAL_MS_MAX] {
@@ -311,7 +311,7 @@ fn what_is_refused_of_a_node() {
 
 #[test]
 fn an_answer_to_a_resynchronisation() {
-    // The page of docs/compat/timer-service.md §5.2 with its `Timer` written out.
+    // The page of docs/compat/timer-service.md §5.2 with its `Timer` written in full.
     let begins = r#"{"Timers":[{"TimerID":809146204028928,"OldReplicas":["127.0.0.1"],"Timer":"#;
     let expected = format!("{begins}{WATCHED}}}]}}");
     let mut out = Vec::new();

@@ -1,23 +1,23 @@
-//! JSON documents in general: parsed with simd-json in place, walked by a cursor; and strings and
-//! numbers written.
+//! JSON documents in general: simd-json parses them in place and a cursor walks them. Also writes
+//! strings and numbers.
 //!
-//! simd-json turns a body into a tape of nodes; one pass over the tape picks the members that are
-//! known. Which these are is the business of the files beside this one.
+//! simd-json turns a body into a tape of nodes. One pass over the tape picks the known members. The
+//! files beside this file decide which members are known.
 
 use std::borrow::Cow;
 
 use simd_json::{Buffers, ErrorType, Node, StaticNode, Tape};
 
-/// Longest body whose buffers are kept for the next one; a document of a real client has some 300
+/// Longest body after which the parser's buffers are kept. A document of a real client has some 300
 /// bytes.
 const KEPT_BODY_BYTES_MAX: usize = 64 << 10;
-/// Most JSON tokens of a body whose buffers are kept. A token costs 24 B of tape, 24 B of stack and
-/// 4 B of index, so that at most 2^13 x 52 B + 2 x 64 KiB, doubled by growth, about 1 MiB, stays
-/// held.
+/// Most JSON tokens of a body after which the buffers are kept. A token costs 24 B of tape, 24 B of
+/// stack and 4 B of index, so that at most 2^13 x 52 B + 2 x 64 KiB, doubled by growth, about 1
+/// MiB, stays held.
 const KEPT_TOKENS_MAX: usize = 1 << 13;
 
-/// Why a body is not the document expected: one line that names the member, what was expected and
-/// what came. Answered with 400.
+/// Why a body is not the expected document: one line with the member, what was expected and what
+/// came. The service answers 400.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct DocumentError(pub Cow<'static, str>);
@@ -28,7 +28,7 @@ impl DocumentError {
         Self(Cow::Borrowed(text))
     }
 
-    /// A member of the wrong type or out of range.
+    /// The error of a member that has the wrong type or is out of range.
     #[cold]
     pub(super) fn unexpected(path: &str, expected: &str, got: Node<'_>) -> Self {
         let kind = match got {
@@ -75,12 +75,12 @@ impl Default for JsonScratch {
 }
 
 impl JsonScratch {
-    /// Bytes that the tape, the largest part, holds between two documents.
+    /// Bytes that the tape holds between two documents. The tape is the largest part of the memory.
     pub fn tape_bytes(&self) -> usize {
         self.tape.0.capacity() * size_of::<Node<'static>>()
     }
 
-    /// Parses `body` in place and lets `read` walk it. Cost and memory as told at
+    /// Parses `body` in place and lets `read` walk the tape. Cost and memory: see
     /// [`parse_timer`](super::timer_json::parse_timer).
     pub(super) fn parse<'a, T>(
         &mut self,
@@ -104,9 +104,10 @@ impl JsonScratch {
     }
 }
 
-/// simd-json takes a NUL after a number for the end of its input, and a surrogate escape without
-/// its other half for U+0000: the opaque data would not be what was sent. Both are looked for in
-/// vectors, 20 ns for 300 bytes; a body with `\u` escapes, which is rare, is walked.
+/// Refuses two faults that simd-json accepts. simd-json takes a NUL after a number for the end of
+/// its input, and a surrogate escape without its other half for U+0000, so that the opaque data
+/// would not be what was sent. Cost: a search over whole vectors, 20 ns for 300 bytes. Only a body
+/// with `\u` escapes, which is rare, is walked byte by byte.
 fn refuse_what_the_parser_lets_pass(body: &[u8]) -> Result<(), DocumentError> {
     let next = &body[1.min(body.len())..];
     let (has_nul, has_unicode_escape) =
@@ -129,7 +130,7 @@ fn pairs_surrogates(body: &[u8]) -> bool {
     let code_unit = |rest: &[u8]| {
         let [b'\\', b'u', digits @ ..] = rest else { return None };
         let digits = std::str::from_utf8(digits.first_chunk::<4>()?).ok()?;
-        // `from_str_radix` takes a sign.
+        // The digits are checked because `from_str_radix` accepts a sign.
         digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
         u16::from_str_radix(digits, 16).ok()
     };
@@ -166,48 +167,49 @@ fn not_json(body_bytes: usize, error: &simd_json::Error) -> DocumentError {
             )
             .into(),
         ),
-        // Errors of the first stage carry no place.
+        // Errors of the parser's first stage carry no position.
         _ if at == 0 => DocumentError::told("body: expected a JSON object, got something else"),
         _ => DocumentError(format!("body: expected JSON, got an error at byte {at}").into()),
     }
 }
 
-/// What is left of the tape.
+/// The rest of a tape.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'t, 'a> {
     nodes: &'t [Node<'a>],
 }
 
 impl<'a> Cursor<'_, 'a> {
-    /// The next node. The tape of a valid document ends with its last value.
+    /// Takes the next node. Panics at the end of the tape, which a valid document reaches only with
+    /// its last value.
     pub(super) fn next(&mut self) -> Node<'a> {
         let (first, rest) = self.nodes.split_first().expect("a container's nodes follow it");
         self.nodes = rest;
         *first
     }
 
-    /// Skips what is inside of `node`, just taken.
+    /// Skips the nodes inside of `node`, which was just taken.
     fn skip_inside(&mut self, node: Node<'a>) {
         if let Node::Object { count, .. } | Node::Array { count, .. } = node {
             self.nodes = &self.nodes[count..];
         }
     }
 
-    /// Skips a whole value.
+    /// Skips the next value with everything inside of it.
     pub(super) fn skip(&mut self) {
         let node = self.next();
         self.skip_inside(node);
     }
 
-    /// A cursor over the whole value that comes next, which is skipped here: whatever is wrong
-    /// inside of it, what follows can be read.
+    /// A cursor over the next value alone. This cursor skips the value, so that the nodes behind it
+    /// can be read whatever is wrong inside of the value.
     pub(super) fn value(&mut self) -> Self {
         let whole = self.nodes;
         self.skip();
         Self { nodes: &whole[..whole.len() - self.nodes.len()] }
     }
 
-    /// A key of an object.
+    /// The next key of an object.
     pub(super) fn key(&mut self) -> &'a str {
         match self.next() {
             Node::String(key) => key,
@@ -215,7 +217,7 @@ impl<'a> Cursor<'_, 'a> {
         }
     }
 
-    /// How many members the object has that comes next.
+    /// Enters the next value, an object, and returns how many members it has.
     pub(super) fn object(&mut self, path: &str) -> Result<usize, DocumentError> {
         match self.next() {
             Node::Object { len, .. } => Ok(len),
@@ -223,7 +225,7 @@ impl<'a> Cursor<'_, 'a> {
         }
     }
 
-    /// How many values the array has that comes next.
+    /// Enters the next value, an array, and returns how many values it has.
     pub(super) fn array(&mut self, path: &str, expected: &str) -> Result<usize, DocumentError> {
         match self.next() {
             Node::Array { len, .. } => Ok(len),
@@ -255,7 +257,7 @@ impl<'a> Cursor<'_, 'a> {
         }
     }
 
-    /// A whole number from 0 to `max`.
+    /// Takes a whole number from 0 to `max`.
     pub(super) fn number(&mut self, max: u64, path: &str) -> Result<u64, DocumentError> {
         let node = self.next();
         match node {
@@ -278,7 +280,7 @@ impl<'a> Cursor<'_, 'a> {
     }
 }
 
-/// Sets a member that may come once.
+/// Sets a member of a document. A second value is an error.
 pub(super) fn set_once<T>(
     place: &mut Option<T>,
     value: T,
@@ -290,8 +292,8 @@ pub(super) fn set_once<T>(
     }
 }
 
-/// Appends a JSON string (RFC 8259 section 7): quotes, backslashes and control characters are
-/// escaped, all else is as it is.
+/// Appends a JSON string (RFC 8259 section 7). Quotes, backslashes and control characters are
+/// escaped; all other characters stay as they are.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
@@ -315,13 +317,13 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Bytes that [`write_string`] appends at most.
+/// Most bytes that [`write_string`] appends for `text`.
 pub fn string_bytes_max(text: &str) -> usize {
     let escaped = |&byte: &u8| byte < 0x20 || matches!(byte, b'"' | b'\\');
     text.len() + 2 + 5 * text.bytes().filter(escaped).count()
 }
 
-/// Appends a whole number.
+/// Appends `number` in decimal digits.
 pub fn write_number(number: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut begins = digits.len();
@@ -337,7 +339,7 @@ pub fn write_number(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[begins..]);
 }
 
-/// Appends a whole number that may be negative.
+/// Appends `number` in decimal digits, with `-` if it is negative.
 pub fn write_signed(number: i64, out: &mut Vec<u8>) {
     if number < 0 {
         out.push(b'-');

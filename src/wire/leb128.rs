@@ -1,11 +1,11 @@
-//! Whole numbers in as few bytes as they need: seven bits a byte, the least significant first, the
-//! top bit set on every byte but the last (unsigned LEB128). A number has one form only, so that
-//! what is read and written again is the same bytes.
+//! Whole numbers in as few bytes as they need (unsigned LEB128): seven bits a byte, the least
+//! significant bits first, the top bit set on every byte but the last. A number has one form only,
+//! so that a number that is read and written again is the same bytes.
 
-/// Bytes of the longest number: 64 bits, seven a byte.
+/// Most bytes of a number: 64 bits, seven a byte.
 pub const LEB128_BYTES_MAX: usize = 10;
 
-/// Appends `value`.
+/// Appends `value` in at most [`LEB128_BYTES_MAX`] bytes.
 #[inline]
 pub fn write_leb128(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
@@ -15,15 +15,15 @@ pub fn write_leb128(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Bytes that [`write_leb128`] writes.
+/// Bytes that [`write_leb128`] appends for `value`.
 #[inline]
 pub const fn leb128_bytes(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros();
     bits.div_ceil(7) as usize
 }
 
-/// Takes a number off the front of `input`. `None`: cut off, above 64 bits, or longer than it needs
-/// to be; `input` is then left anywhere.
+/// Takes a number off the front of `input`. `None`: the number is cut off, above 64 bits, or longer
+/// than its shortest form; then `input` may stand at any byte.
 #[inline]
 pub fn read_leb128(input: &mut &[u8]) -> Option<u64> {
     let mut value = 0;

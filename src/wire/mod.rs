@@ -1,6 +1,6 @@
 //! Bytes to values and back: HTTP/1.1 heads, chunked bodies, timer JSON, callback URIs, timer ids
-//! in paths; messages and frames between nodes; Thrift's binary protocol. Knows formats, never
-//! meaning: whether a negative interval is allowed is not its business.
+//! in paths, messages and frames between nodes, Thrift's binary protocol. This room knows formats,
+//! not meanings: other rooms decide whether a negative interval is allowed.
 
 pub mod answer_head;
 pub(crate) mod answer_reader;

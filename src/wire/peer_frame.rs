@@ -1,7 +1,7 @@
 //! Frames on a connection between two nodes (protocol version 2), after the HTTP Upgrade.
 //!
-//! The node that dialled sends messages and heartbeats, the other answers with results. A frame is
-//! a header of 36 bytes and a body of at most [`FRAME_BODY_BYTES_MAX`]:
+//! The node that dialled sends messages and heartbeats. The other node answers with results. A
+//! frame is a header of 36 bytes and a body of at most [`FRAME_BODY_BYTES_MAX`]:
 //!
 //! ```text
 //! 0  u8   protocol version, 2        12 u32  number of its first message or result
@@ -12,90 +12,93 @@
 //!         these four bytes zero      36 body
 //! ```
 //!
-//! The body of messages is, for each, its length (LEB128) and the message. The body of results is
-//! runs: how many [`Held`](super::peer_message::PeerResult::Held) there are (LEB128, may be 0),
-//! then another result, and so on, until there are as many results as the header says. So a run of
-//! thousands of the usual result takes two bytes.
+//! A body of messages holds for each message its length (LEB128) and its bytes.
+//!
+//! A body of results is a sequence of runs. A run is the number of
+//! [`Held`](super::peer_message::PeerResult::Held) results (LEB128, may be 0), followed by one
+//! other result. The sequence ends after as many results as the header says. So thousands of the
+//! most frequent result take two bytes.
 
 use std::ops::Range;
 
 use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX, URI_TOLD_BYTES_MAX};
 use crate::base::time::{MonoNs, Now, WallMs};
 
-/// The version of the protocol.
+/// The version of the protocol; the first byte of every frame.
 pub const PROTOCOL_VERSION: u8 = 2;
-/// Bytes of a header.
+/// Bytes of a frame's header.
 pub const FRAME_HEADER_BYTES: usize = 36;
-/// Bytes of the largest body: one message of the largest timer fits.
+/// Most bytes of a frame's body: one message of the largest timer fits.
 pub const FRAME_BODY_BYTES_MAX: usize = 2 << 20;
-/// Bytes of the longest message, or copy in a result: a body with what stands before it, two
-/// lengths of at most 4 bytes each and a kind.
+/// Most bytes of a message, or of a copy in a result: a body without the bytes before the message,
+/// which are two lengths of at most 4 bytes each and a kind.
 pub const MESSAGE_BYTES_MAX: usize = FRAME_BODY_BYTES_MAX - 16;
-/// Opaque data that fits into one message, beside the longest URI, all tags (each with a length and
+/// Most bytes of opaque data in a message, beside the longest URI, all tags (each with a length and
 /// a count), and a kilobyte for the numbers.
 pub const OPAQUE_TOLD_BYTES_MAX: u32 =
     (MESSAGE_BYTES_MAX - URI_TOLD_BYTES_MAX - TAGS_PER_TIMER_MAX * (TAG_BYTES_MAX + 16) - 1_024)
         as u32;
-/// Memory that a [`FrameReader`] keeps when a frame is complete.
+/// Most memory that a [`FrameReader`] keeps after a frame is complete.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 const CHECKSUM_AT: Range<usize> = 8..12;
 
-/// What a frame carries.
+/// What the body of a frame carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// Messages, numbered from `first`; none: a heartbeat.
+    /// Messages, numbered from `first`. A frame without messages is a heartbeat.
     Messages = 1,
-    /// Results of the messages from `first` on, one each, in order; none: a heartbeat's answer.
+    /// Results of the messages from `first` on, one for each, in order. A frame without results
+    /// answers a heartbeat.
     Results = 2,
 }
 
-/// A whole frame.
+/// A whole frame, borrowed from the bytes it was parsed from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// What it carries.
+    /// What the body carries.
     pub kind: FrameKind,
-    /// How many.
+    /// How many messages or results the body carries.
     pub count: u16,
-    /// Number of the first; numbers wrap.
+    /// Number of the first message, also for results. Numbers wrap at 2^32.
     pub first: u32,
-    /// When it left, on the sender's clock.
+    /// The sender's monotonic clock when the frame left.
     pub sent_at: MonoNs,
-    /// [`View::digest`](crate::cluster::view::View::digest) of the sender.
+    /// [`View::digest`](crate::cluster::view::View::digest) of the sender's view.
     pub view: u32,
-    /// The sender's wall clock as it left.
+    /// The sender's wall clock when the frame left.
     pub wall: WallMs,
-    /// The messages or results.
+    /// The encoded messages or results.
     pub body: &'a [u8],
 }
 
-/// Bytes that are no frame: the connection is of no more use.
+/// The bytes are no frame. The connection cannot be used any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
-    /// Another protocol version.
+    /// The first byte is not [`PROTOCOL_VERSION`].
     #[error("protocol version {0}, expected {PROTOCOL_VERSION}")]
     Version(u8),
-    /// Neither messages nor results.
+    /// The kind is neither messages nor results.
     #[error("unknown kind of frame {0}")]
     Kind(u8),
-    /// A body beyond [`FRAME_BODY_BYTES_MAX`].
+    /// The body is longer than [`FRAME_BODY_BYTES_MAX`].
     #[error("a frame of {0} bytes, at most {FRAME_BODY_BYTES_MAX} are taken")]
     TooLong(u32),
-    /// The bytes changed on their way.
+    /// The checksum is wrong: bytes changed on their way.
     #[error("wrong checksum")]
     Checksum,
 }
 
-/// Begins a frame in `out` with an empty body; the body is then appended, and the frame ended with
-/// [`end_frame`]. Returns where it begins.
+/// Begins a frame in `out` and returns where the frame begins. The caller appends the body and then
+/// calls [`end_frame`].
 pub fn begin_frame(out: &mut Vec<u8>) -> usize {
     let begins = out.len();
     out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
     begins
 }
 
-/// Fills in the header of the frame that begins at `begins` and ends with `out`. A body beyond
-/// [`FRAME_BODY_BYTES_MAX`] is a bug of the caller. Cost: the checksum, some 20 GB/s.
+/// Fills in the header of the frame from `begins` to the end of `out`. Panics if the body is longer
+/// than [`FRAME_BODY_BYTES_MAX`]. Cost: the checksum, some 20 GB/s.
 pub fn end_frame(
     out: &mut [u8],
     begins: usize,
@@ -121,9 +124,9 @@ pub fn end_frame(
     frame[CHECKSUM_AT].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Looks for a whole frame at the front of `input`: the frame and its bytes, `None` when more bytes
-/// are needed. Version, kind and length are checked as soon as they are there, so that nothing is
-/// waited for that will be refused.
+/// The frame at the front of `input` and how many bytes it has; `None`: more bytes are needed.
+/// Version, kind and length are checked as soon as their bytes are there, so that a frame that will
+/// be refused is not waited for.
 pub fn parse_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some(frame_bytes) = frame_bytes(input)? else { return Ok(None) };
     let Some((header, body)) =
@@ -160,7 +163,7 @@ fn kind_of(byte: u8) -> Result<FrameKind, FrameError> {
     }
 }
 
-/// Bytes of the frame that begins `input`, `None` while too little is there to tell.
+/// Bytes of the frame at the front of `input`; `None`: the length has not arrived.
 fn frame_bytes(input: &[u8]) -> Result<Option<usize>, FrameError> {
     match *input {
         [version, ..] if version != PROTOCOL_VERSION => return Err(FrameError::Version(version)),
@@ -175,17 +178,17 @@ fn frame_bytes(input: &[u8]) -> Result<Option<usize>, FrameError> {
     Ok(Some(FRAME_HEADER_BYTES + body_bytes as usize))
 }
 
-/// Makes frames of bytes that come in any portions. Holds at most one frame; frames that lie whole
-/// in a portion are not copied.
+/// Finds frames in bytes that arrive in portions of any size. The reader holds at most one frame. A
+/// frame that lies whole in a portion is not copied.
 #[derive(Debug, Default)]
 pub struct FrameReader {
-    /// The beginning of a frame.
+    /// The bytes of an incomplete frame.
     partial: Vec<u8>,
 }
 
 impl FrameReader {
-    /// Calls `frame` for each frame that is complete now, in order. After an error the connection
-    /// is of no more use.
+    /// Calls `frame` for each frame that `bytes` completes, in order. After an error the connection
+    /// cannot be used any more.
     pub fn read<E: From<FrameError>>(
         &mut self,
         mut bytes: &[u8],
@@ -212,17 +215,17 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Bytes of the frame that is not complete.
+    /// Bytes that have arrived of the incomplete frame.
     pub fn partial_bytes(&self) -> usize {
         self.partial.len()
     }
 
-    /// Memory of the frame that is not complete.
+    /// Bytes of memory that the incomplete frame takes; 0 without such a frame.
     pub fn held_bytes(&self) -> usize {
         if self.partial.is_empty() { 0 } else { self.partial.capacity() }
     }
 
-    /// Forgets the frame that is not complete: another connection begins.
+    /// Forgets the incomplete frame. Call this when another connection begins.
     pub fn reset(&mut self) {
         self.partial.clear();
         self.partial.shrink_to(KEPT_BYTES_MAX);
@@ -251,7 +254,7 @@ mod tests {
         let header =
             *b"\x07\x06\x05\x04\x08\x07\x06\x05\x04\x03\x02\x01\x09\0\0\0\x0d\x0c\x0b\x0a\0\0\0\0";
         assert_eq!(bytes[12..], [&header[..], b"body"].concat());
-        // CRC-32 as in Ethernet and zlib (ISO-HDLC): the check value of "123456789".
+        // CRC-32 is that of Ethernet and zlib (ISO-HDLC), as the check value of "123456789" shows.
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
         let (parsed, frame_bytes) = parse_frame(&bytes).expect("valid").expect("whole");
         assert_eq!(frame_bytes, bytes.len());
@@ -284,7 +287,8 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            // A length that grew is waited for; one that shrank has the wrong checksum.
+            // A length that grew makes the reader wait. A length that shrank makes the checksum
+            // wrong.
             let waits = matches!(parse_frame(&changed), Ok(None));
             assert!(waits && (32..64).contains(&bit) || parse_frame(&changed).is_err(), "{bit}");
         }

@@ -1,7 +1,7 @@
-//! What nodes tell each other about timers, one message at a time. Bytes only: what a message
-//! means for a timer is the shard's business.
+//! What nodes tell each other about timers, one message at a time. This file knows the bytes; the
+//! shard decides what a message means for a timer.
 //!
-//! Numbers are little-endian, those marked `v` as LEB128 (`wire::leb128`). Nothing is aligned or
+//! Numbers are little-endian; numbers marked `v` are LEB128 (`wire::leb128`). Nothing is aligned or
 //! padded, and a value has one form only:
 //!
 //! ```text
@@ -17,9 +17,9 @@
 //!           found: length v, bytes
 //! ```
 //!
-//! Bytes: 23 for a standing; 43 for a copy of factor 2 beside authority and content, when the
-//! timer repeats for minutes. The content's own form is that of `timer::definition`; it is checked
-//! here to the last byte, since it is only sliced there.
+//! A standing has 23 bytes. A copy of factor 2 has 43 bytes beside authority and content, if the
+//! timer repeats for minutes. `timer::definition` defines the form of the content. This file checks
+//! the content to the last byte, because `timer::definition` only slices it.
 
 use crate::base::ids::{NodeHash, SiteHash, TimerId};
 use crate::base::limits::{
@@ -31,9 +31,9 @@ use crate::base::time::TICK_NS;
 use crate::wire::callback_uri::is_authority;
 use crate::wire::leb128::{leb128_bytes, read_leb128, write_leb128};
 
-/// Most pops of one timer: of the shortest interval, 1 ms, in the longest repeat-for.
+/// Most pops of a timer: the shortest interval, 1 ms, in the longest repeat-for.
 pub const SEQUENCE_MAX: u64 = INTERVAL_MS_MAX;
-/// Latest start: the last millisecond that a clock of nanoseconds tells.
+/// Latest start in milliseconds: the last millisecond that a clock of nanoseconds tells.
 pub const START_MS_MAX: u64 = u64::MAX / TICK_NS;
 
 const STANDING: u8 = 1;
@@ -41,9 +41,9 @@ const COPY: u8 = 2;
 const FETCH: u8 = 3;
 const MISSED: u8 = 4;
 const NO_ROOM: u8 = 5;
-/// Added to [`COPY`]: a client's write is carried.
+/// Added to [`COPY`] if the message carries a client's write.
 const IS_WRITE: u8 = 0x10;
-/// Added to [`COPY`]: not a tombstone.
+/// Added to [`COPY`] if the timer is not a tombstone.
 const HAS_BODY: u8 = 0x20;
 
 const HELD: u8 = 1;
@@ -56,77 +56,78 @@ const NOT_FOUND: u8 = 7;
 const AHEAD: u8 = 8;
 const OTHERWISE: u8 = 9;
 
-/// How far a copy of a timer is. Two copies compare by (version, sequence); at the same key the
-/// ranks that act are united.
+/// How far a copy of a timer is. Copies compare by (version, sequence). Two copies at the same key
+/// unite their masks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
     /// The timer.
     pub id: TimerId,
-    /// The write that made it, as [`crate::timer::version::Version`] has it.
+    /// The write that made this state, as a [`crate::timer::version::Version`].
     pub version: u64,
-    /// Pops done since.
+    /// How many pops are done since the write.
     pub sequence: u64,
-    /// Ranks (bits) that pop in their order; the others hold the timer and wait behind them.
+    /// The mask: the active ranks, one bit each. The other ranks hold the timer and wait behind the
+    /// active ranks.
     pub actives: u16,
-    /// [`Replicas::digest`] of the list.
+    /// [`Replicas::digest`] of the timer's list.
     pub list_digest: u32,
 }
 
 /// A whole timer, or its tombstone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimerCopy<'a> {
-    /// How far it is; `list_digest` is not sent, but computed from `replicas`.
+    /// How far the copy is. `list_digest` is not sent; the receiver computes it from `replicas`.
     pub standing: Standing,
-    /// Whether a client's write is carried: one that loses must be answered so.
+    /// Whether the copy carries a client's write. A write that loses must be answered so.
     pub is_write: bool,
-    /// The nodes that hold it, by rank.
+    /// The nodes that hold the timer, by rank.
     pub replicas: Replicas,
-    /// The replication factor as asked.
+    /// The replication factor that the client asked for.
     pub factor: u8,
-    /// The sites that hold it, by rank; empty when it is not replicated across sites.
+    /// The sites that hold the timer, by rank; empty if the timer is not replicated across sites.
     pub sites: Sites,
-    /// When it was accepted: milliseconds on the monotonic clock of the sender.
+    /// When the timer was accepted: milliseconds on the sender's monotonic clock.
     pub start_ms: u64,
     /// Milliseconds between pops.
     pub interval_ms: u64,
-    /// Milliseconds of recurrence.
+    /// Milliseconds after the start in which the timer pops.
     pub repeat_for_ms: u64,
-    /// Authority of the callback URI and content (`timer::definition`); `None`: a tombstone.
+    /// Authority of the callback URI, and content (`timer::definition`); `None`: a tombstone.
     pub body: Option<CopyBody<'a>>,
 }
 
-/// What is only carried.
+/// The part of a copy that holders only carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyBody<'a> {
     /// Authority of the callback URI.
     pub authority: &'a str,
-    /// Encoded content.
+    /// Encoded content (`timer::definition`).
     pub content: &'a [u8],
 }
 
-/// A message between nodes. Each is answered by one [`PeerResult`].
+/// A message between nodes. The receiver answers each message with one [`PeerResult`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerMessage<'a> {
-    /// "I hold this timer, so far": after a pop, and when copies are compared.
+    /// "I hold this timer, so far." Sent after a pop, and to compare copies.
     Standing(Standing),
-    /// A timer or tombstone to be merged.
+    /// A timer or a tombstone that the receiver must merge.
     Copy(TimerCopy<'a>),
-    /// Asks for the copy held.
+    /// Asks for the copy that the receiver holds.
     Fetch(TimerId),
-    /// "A node that is to hold this timer, or another site, could not be told: offer it, if you
-    /// hold it." From a node that cannot do so itself.
+    /// "This node or site could not be told of the timer: offer the timer, if you hold it." The
+    /// sender cannot offer it itself.
     Missed {
         /// The timer.
         id: TimerId,
-        /// Who may lack it: the hash of a node, or of a site's name.
+        /// The hash of the node, or of the site's name, that may lack the timer.
         by: NodeHash,
     },
-    /// "A node that is to hold this timer has no room for it": the list that follows in a copy is
-    /// right although that node lives and is not on it.
+    /// "This node should hold the timer and has no room for it." A list without that node, in a
+    /// copy that follows, is right although the node lives.
     NoRoom {
         /// The timer.
         id: TimerId,
-        /// Who has none.
+        /// The node without room.
         at: NodeHash,
     },
 }
@@ -136,50 +137,51 @@ pub enum PeerMessage<'a> {
 pub enum PeerResult<'a> {
     /// The receiver holds this state or a later one.
     Held,
-    /// The receiver does not know enough: it wants the copy.
+    /// The receiver does not know enough and wants the copy.
     Wanted,
-    /// A client's write lost against what is held: it is to be tried again with a version above
-    /// this one, and with this factor.
+    /// A client's write lost against the held state. The sender tries the write again with a
+    /// version above `version`, and with `factor`.
     Superseded {
-        /// The version held.
+        /// The version that the receiver holds.
         version: u64,
-        /// The factor of the timer held.
+        /// The replication factor of the timer that the receiver holds.
         factor: u8,
     },
-    /// Not now: a queue is full. To be sent again.
+    /// A queue of the receiver is full. The sender sends the message again.
     Busy,
-    /// Never: see the reason.
+    /// The receiver does not take the message, now or later.
     Refused(PeerRefusal),
-    /// To a fetch: the copy, encoded as a message.
+    /// Answers a fetch with the copy, encoded as a message.
     Found(&'a [u8]),
-    /// To a fetch: not held, or deleted.
+    /// Answers a fetch: the receiver does not hold the timer, or the timer was deleted.
     NotFound,
-    /// To a standing: the receiver holds a later state, which it tells, or is making the next pop.
+    /// Answers a standing: the receiver holds a later state, which it tells, or it makes the next
+    /// pop.
     Ahead,
-    /// To a standing: the receiver holds this state, and believes another list right.
+    /// Answers a standing: the receiver holds this state, but believes that another list is right.
     Otherwise,
 }
 
-/// Why a message is not taken.
+/// Why a receiver does not take a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum PeerRefusal {
     /// The version lies further ahead than `cluster.clock_skew_max_ms`.
     FutureVersion = 1,
-    /// No room for one more timer.
+    /// The receiver has no room for another timer.
     Full = 2,
-    /// The message makes no sense.
+    /// The bytes are no message, or a value of the message is out of range.
     Malformed = 3,
 }
 
-/// Bytes that are no message, or one beyond the limits.
+/// The bytes are no message, or a value is beyond its limit. The text names the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("peer message: {0}")]
 pub struct PeerMessageError(pub &'static str);
 
 impl PeerMessage<'_> {
-    /// Appends the message. What it says must be within the limits that [`decode_message`] checks.
-    /// Cost: one copy of the payload.
+    /// Appends the message. Its values must be within the limits that [`decode_message`] checks.
+    /// Panics if a copy's factor is not 1 to 16. Cost: one copy of the payload.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Standing(standing) => {
@@ -245,12 +247,12 @@ fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes one message off the front of `input`, checking every bound; the rest is left. Written
-/// again, the message is the same bytes.
+/// Takes one message off the front of `input` and leaves the rest. A message that is written again
+/// is the same bytes.
 ///
-/// What is taken can be used without another look: numbers are within `base::limits`, ranks that
-/// act are in the list, no node or site comes twice, authority and target are such as
-/// `callback_uri` lets pass, the content comes apart, and tags and opaque data are text. Cost: one
+/// The caller can use a message without further checks: numbers are within `base::limits`, active
+/// ranks are in the list, no node or site comes twice, authority and target are such as
+/// `callback_uri` accepts, the content comes apart, and tags and opaque data are text. Cost: one
 /// pass over the message.
 pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerMessageError> {
     match byte(input)? {
@@ -275,7 +277,7 @@ pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerM
 }
 
 impl PeerResult<'_> {
-    /// Appends the result. Cost: one copy of what was found.
+    /// Appends the result. Cost: one copy of a found timer.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Held => out.push(HELD),
@@ -297,7 +299,7 @@ impl PeerResult<'_> {
         }
     }
 
-    /// Bytes that [`PeerResult::encode`] appends.
+    /// Bytes that [`PeerResult::encode`] appends for this result.
     pub fn encoded_bytes(&self) -> usize {
         match self {
             Self::Held | Self::Wanted | Self::Busy | Self::NotFound => 1,
@@ -309,8 +311,8 @@ impl PeerResult<'_> {
     }
 }
 
-/// Takes one result off the front of `input`; the rest is left. Of a copy that was found the bytes
-/// are not looked at: [`decode_message`] does that.
+/// Takes one result off the front of `input` and leaves the rest. The bytes of a found copy are not
+/// checked; [`decode_message`] checks them.
 pub fn decode_result<'a>(input: &mut &'a [u8]) -> Result<PeerResult<'a>, PeerMessageError> {
     match byte(input)? {
         HELD => Ok(PeerResult::Held),
@@ -361,7 +363,7 @@ fn bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], PeerMessageError> {
     Ok(bytes)
 }
 
-/// Id, version and sequence.
+/// Takes id, version and sequence. The other fields of the standing are 0.
 fn key(input: &mut &[u8]) -> Result<Standing, PeerMessageError> {
     Ok(Standing {
         id: TimerId(u64::from_le_bytes(chunk(input)?)),
@@ -445,7 +447,7 @@ fn body<'a>(input: &mut &'a [u8]) -> Result<CopyBody<'a>, PeerMessageError> {
     Ok(CopyBody { authority, content })
 }
 
-/// Whether content comes apart as `timer::definition` takes it apart, and whether its target may
+/// Checks that content comes apart as `timer::definition` takes it apart, and that its target may
 /// stand in a request line.
 fn check_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError> {
     const CUT_OFF: PeerMessageError = PeerMessageError("content that is cut off");

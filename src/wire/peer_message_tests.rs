@@ -1,4 +1,5 @@
-//! Messages between nodes: what is written comes back, what is cut off or beyond a bound does not.
+//! Messages between nodes: a written message comes back; a message that is cut off or beyond a
+//! bound is refused.
 
 use proptest::prelude::*;
 
@@ -7,7 +8,7 @@ use crate::base::ids::{NodeHash, SiteHash, TimerId};
 use crate::base::limits::{INTERVAL_MS_MAX, URI_TOLD_BYTES_MAX};
 use crate::base::ranked::{Replicas, Sites};
 
-/// Content as `timer::definition` makes it.
+/// Content as `timer::definition` encodes it.
 fn content(target: &str, tags: &[(u32, &[u8])], opaque: &[u8]) -> Vec<u8> {
     let mut tag_bytes = Vec::new();
     for (count, name) in tags {
@@ -28,7 +29,7 @@ fn standing_of(id: u64, version: u64, sequence: u64, actives: u16, list_digest: 
     Standing { id: TimerId(id), version, sequence, actives, list_digest }
 }
 
-/// A timer of factor 2 that pops for the second time an hour after the clocks' base of 30 years.
+/// A timer of factor 2 whose second pop comes an hour after the clocks' base of 30 years.
 fn usual<'a>(body: Option<CopyBody<'a>>) -> TimerCopy<'a> {
     let replicas: Replicas = [NodeHash(7), NodeHash(0xffff_fff0)].into_iter().collect();
     TimerCopy {
@@ -162,7 +163,7 @@ fn lists_beyond_their_bounds() {
     let twice = [SiteHash(1), SiteHash(1)].into_iter().collect();
     assert_eq!(refused_copy(|copy| copy.sites = twice), "a site twice");
     let bytes = encoded(PeerMessage::Copy(usual(None)));
-    // Behind kind, id, version and a sequence of one byte.
+    // Offsets behind kind, id, version and a sequence of one byte.
     let (sites_at, replicas_at) = (18, 19);
     for (at, value, reason) in [
         (sites_at, 0x19, "more sites than a timer can have"),
@@ -223,7 +224,7 @@ fn tags_and_opaque_data_that_are_none() {
     assert_eq!(accepts(&[(1, b"")]), MALFORMED);
     assert_eq!(accepts(&[(0, b"x")]), MALFORMED);
     assert_eq!(accepts(&[(1, b"\xff")]), MALFORMED);
-    // A tag that says it is longer than all tags are; opaque data does not complete it.
+    // The tag claims to be longer than all tags together; the opaque data must not complete it.
     let cut_off = [&[0, 0, 6, 0, 1, 0, 0, 0, 2, b'x'][..], b"yz"].concat();
     assert_eq!(refused_body("a", &cut_off), MALFORMED);
     assert_eq!(refused_body("a", &content("", &[], b"\xff")), "opaque data that is no text");

@@ -1,8 +1,8 @@
-//! Heads of HTTP/1.1 and 1.0 requests (RFC 9112), strict where laxness is how requests are
-//! smuggled.
+//! Heads of HTTP/1.1 and 1.0 requests (RFC 9112). The parser is strict where laxness lets requests
+//! be smuggled.
 //!
-//! httparse splits the head; this file decides what it means and refuses whatever two parsers could
-//! read differently. It must never guess a length, and never repair a line.
+//! httparse splits the head. This file decides what the head means, and refuses every head that two
+//! parsers could read differently. It never guesses a length and never repairs a line.
 
 use std::mem::MaybeUninit;
 
@@ -10,78 +10,82 @@ use httparse::{Error as SplitError, Header, Request, Status};
 
 use crate::base::limits::HEADERS_MAX;
 
-/// Empty lines (CRLF) tolerated before a request line: RFC 9112 section 2.2 asks for at least one,
-/// and some clients send one after a body. They count into the head's bytes.
+/// Most empty lines (CRLF) before a request line. RFC 9112 section 2.2 asks for at least one, and
+/// some clients send one after a body. These lines count into the head's bytes.
 const LEADING_EMPTY_LINES_MAX: usize = 4;
-/// A method without a space after this many bytes is garbage: the longest registered one has 17.
+/// Most bytes of a method. The longest registered method has 17; more bytes without a space are
+/// garbage.
 const METHOD_BYTES_MAX: usize = 32;
 const LONG_METHOD: HeadError =
     refused(400, "request line: expected a method, got no space for 32 bytes");
 
-/// Methods that the service knows.
+/// The methods that the service tells apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// GET
+    /// `GET`.
     Get,
-    /// POST
+    /// `POST`.
     Post,
-    /// PUT
+    /// `PUT`.
     Put,
-    /// DELETE
+    /// `DELETE`.
     Delete,
-    /// HEAD: known because its answer has no body.
+    /// `HEAD`. It has a variant of its own because its answer has no body.
     Head,
-    /// OPTIONS, PATCH, or any other token.
+    /// `OPTIONS`, `PATCH`, or any other token.
     Other,
 }
 
-/// How long the body is.
+/// How the end of a body is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// Content-Length, or 0 when there is none.
+    /// The body has as many bytes as Content-Length says; 0 without that header.
     Length(u64),
-    /// Transfer-Encoding: chunked.
+    /// The body is chunked (`Transfer-Encoding: chunked`).
     Chunked,
 }
 
 /// One request head, borrowed from the bytes it was parsed from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestHead<'a> {
-    /// The method.
+    /// What the client asks for.
     pub method: Method,
-    /// Path of the target without query and fragment (the path of an absolute-form target, too).
-    /// Begins with `/`, or is `*`.
+    /// Path of the target without query and fragment, also for a target in absolute form. Begins
+    /// with `/`, or is `*`.
     pub path: &'a str,
-    /// What follows `?`, without it.
+    /// The part of the target behind `?`; `None`: the target has no `?`.
     pub query: Option<&'a str>,
-    /// How long the body is.
+    /// How the end of the body is found.
     pub framing: Framing,
-    /// Whether the connection stays open after the answer (version and `Connection`).
+    /// Whether the connection stays open after the answer, by version and `Connection`.
     pub keep_alive: bool,
-    /// `Expect: 100-continue`.
+    /// Whether the client waits for an answer 100 before it sends the body (`Expect:
+    /// 100-continue`).
     pub expects_continue: bool,
-    /// HTTP/1.0.
+    /// Whether the request is HTTP/1.0.
     pub is_http10: bool,
-    /// Bytes of the head, the empty line included.
+    /// Bytes of the head with its empty line, and with empty lines before the request line.
     pub head_bytes: usize,
 }
 
-/// Why a head is refused: the status to answer with, and the sentence for `Reason` and body. The
-/// connection closes after it.
+/// Why a head is refused. The service answers `status`, with the sentence as `Reason` and body, and
+/// closes the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{status} {reason}")]
 pub struct HeadError {
-    /// HTTP status: 400, 414, 417, 431, 501, 505.
+    /// HTTP status: 400, 414, 417, 431, 501 or 505.
     pub status: u16,
-    /// One line: what was expected, what came.
+    /// One line: what was expected, and what came.
     pub reason: &'static str,
 }
 
 /// Tells when a head that arrives in pieces is worth another parse. A parse reads from the start,
-/// so a client that sends byte by byte would cost the square of the head's length; asked through
-/// this, all parses of one head read at most four times its bytes: one parse each time its length
-/// has doubled (so that garbage is refused early), and one when its end is there. One per
-/// connection with a partial head; `default()` before each new head.
+/// so without this type a client that sends byte by byte would cost the square of the head's
+/// length. With it, all parses of one head read at most four times the head's bytes: one parse each
+/// time the length has doubled (so that garbage is refused early), and one parse when the head's
+/// end arrives.
+///
+/// A connection needs one value for its partial head, and `default()` before each new head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HeadProgress {
     scanned_bytes: u32,
@@ -89,12 +93,12 @@ pub struct HeadProgress {
 }
 
 impl HeadProgress {
-    /// Whether [`parse_request_head`] (or the parser of answers) can say more about `bytes`, all
-    /// that has arrived of the head, than it did before. Always true for the first bytes and once
-    /// `header_bytes_max` is reached. Cost: one pass over the bytes that are new.
+    /// Whether another parse can tell more than the parse before. `bytes` is all that has arrived
+    /// of the head. Always true for the first bytes, and once `header_bytes_max` bytes are there.
+    /// Cost: one pass over the new bytes.
     pub fn is_worth_parsing(&mut self, bytes: &[u8], header_bytes_max: usize) -> bool {
         let tried = self.tried_bytes as usize;
-        // The empty line can begin up to three bytes before the new ones: CR LF CR | LF.
+        // The empty line can begin up to three bytes before the new bytes: CR LF CR | LF.
         let from = (self.scanned_bytes as usize).saturating_sub(3).min(bytes.len());
         let worth = bytes.len() >= header_bytes_max
             || bytes.len() >= tried.saturating_mul(2).max(1)
@@ -108,20 +112,27 @@ impl HeadProgress {
     }
 }
 
-/// Parses one head. `Ok(None)`: more bytes are needed (and `bytes` is still shorter than
-/// `header_bytes_max`).
+/// Parses one head. `Ok(None)`: more bytes are needed, and `bytes` is shorter than
+/// `header_bytes_max`.
 ///
-/// Refused: with 414 a request line, with 431 a head, that does not fit `header_bytes_max`; with
-/// 431 more than [`HEADERS_MAX`] headers; with 505 a version other than 1.0 and 1.1; with 501 a
-/// transfer coding other than exactly `chunked`; with 417 an expectation other than `100-continue`;
-/// with 400 everything that RFC 9112 does not allow: line ends other than CRLF, header lines
-/// without a colon or folded, `Content-Length` that is not one decimal number or stands beside
-/// `Transfer-Encoding` (section 6.3), `Transfer-Encoding` in HTTP/1.0 (section 6.1), no `Host` in
-/// HTTP/1.1, two, or one with bytes that no host has (section 3.2). `Expect` in HTTP/1.0 is ignored
-/// (RFC 9110 section 10.1.1).
+/// Refused with 414: a request line that does not fit `header_bytes_max`. Refused with 431: a head
+/// that does not fit, or more than [`HEADERS_MAX`] headers. Refused with 505: a version other than
+/// 1.0 and 1.1. Refused with 501: a transfer coding other than exactly `chunked`. Refused with 417:
+/// an expectation other than `100-continue`.
 ///
-/// Cost: one pass over the head, no allocation (benches/wire.rs); call it through [`HeadProgress`]
-/// when bytes trickle in.
+/// Refused with 400, because RFC 9112 does not allow it:
+///
+/// - line ends other than CRLF; header lines that are folded or have no colon,
+/// - a `Content-Length` that is not one decimal number, or stands beside `Transfer-Encoding`
+///   (section 6.3),
+/// - `Transfer-Encoding` in HTTP/1.0 (section 6.1),
+/// - HTTP/1.1 without `Host`, two `Host` headers, or a `Host` with bytes that no host has (section
+///   3.2).
+///
+/// `Expect` in HTTP/1.0 is ignored (RFC 9110 section 10.1.1).
+///
+/// Cost: one pass over the head, no allocation (benches/wire.rs). When bytes trickle in, call the
+/// function through [`HeadProgress`].
 pub fn parse_request_head(
     bytes: &[u8],
     header_bytes_max: usize,
@@ -151,8 +162,8 @@ pub fn parse_request_head(
     }
 }
 
-/// Whether any line ends without CR. Compares each byte with its neighbour over whole vectors: 10
-/// ns for 300 bytes, where a search per line would cost more than the head's parse.
+/// Whether any line ends without CR. The search compares each byte with its neighbour over whole
+/// vectors: 10 ns for 300 bytes. A search per line would cost more than the parse of the head.
 pub(super) fn has_bare_line_feed(head: &[u8]) -> bool {
     head.first() == Some(&b'\n')
         || head
@@ -161,7 +172,8 @@ pub(super) fn has_bare_line_feed(head: &[u8]) -> bool {
             .fold(false, |found, (&before, &byte)| found | ((byte == b'\n') & (before != b'\r')))
 }
 
-/// Bytes that a host with a port can have (RFC 3986 section 3.2.2): an address, a name, escapes.
+/// The bytes that a host with a port can have (RFC 3986 section 3.2.2): those of addresses, names
+/// and escapes.
 const HOST_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -177,17 +189,19 @@ const HOST_BYTES: [bool; 256] = {
     table
 };
 
-/// Whether a `Host` can be one; an empty one may be (RFC 9112 section 3.2).
+/// Whether a `Host` header has only bytes of a host. An empty value is allowed (RFC 9112 section
+/// 3.2).
 fn is_host(value: &[u8]) -> bool {
     value.iter().fold(true, |is_host, &byte| is_host & HOST_BYTES[usize::from(byte)])
 }
 
-/// Whether a comma-separated header value (RFC 9110 section 5.6.1) holds `token`, in any case.
+/// Whether a comma-separated header value (RFC 9110 section 5.6.1) holds `token`, in upper or lower
+/// case.
 pub(super) fn list_holds(value: &[u8], token: &[u8]) -> bool {
     value.split(|&byte| byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
 }
 
-/// A `Content-Length` value: digits only, no sign, no list, at most 2^64 - 1.
+/// Reads a `Content-Length`: digits only, no sign, no list, at most 2^64 - 1.
 pub(super) fn parse_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
@@ -205,7 +219,7 @@ const fn refused(status: u16, reason: &'static str) -> HeadError {
     HeadError { status, reason }
 }
 
-/// Offset of the request line, `None` while only a piece of empty lines is there.
+/// Offset of the request line; `None`: only a part of the empty lines has arrived.
 fn skip_empty_lines(bytes: &[u8]) -> Result<Option<usize>, HeadError> {
     let mut start = 0;
     loop {
@@ -220,7 +234,7 @@ fn skip_empty_lines(bytes: &[u8]) -> Result<Option<usize>, HeadError> {
     }
 }
 
-/// 414 while the request line itself has no end, 431 behind it.
+/// The refusal of a head that is too long: 414 while the request line has no end, else 431.
 fn too_long(bytes: &[u8]) -> HeadError {
     if bytes.trim_ascii_start().contains(&b'\n') {
         refused(431, "head: longer than the limit on header bytes")
@@ -246,14 +260,14 @@ fn refusal_of(error: SplitError, bytes: &[u8]) -> HeadError {
     }
 }
 
-/// Whether the third word of the request line is an HTTP version, just not one of ours.
+/// Whether the third word of the request line is an HTTP version, which the service does not speak.
 fn names_another_version(bytes: &[u8]) -> bool {
     let version = bytes.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
     matches!(version, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', ..])
 }
 
-/// The headers that decide how the request is read. Every other header is skipped by its length
-/// alone.
+/// What the headers say that decide how the request is read. Every other header is skipped by the
+/// length of its name alone.
 #[derive(Default)]
 struct Deciding {
     length: Option<u64>,
@@ -360,8 +374,8 @@ fn read_transfer_encoding(
     Ok(())
 }
 
-/// Path and query of a target: origin-form, absolute-form of scheme `http` or `https`, or `*` (RFC
-/// 9112 section 3.2).
+/// Path and query of a target. The target has origin form, absolute form of scheme `http` or
+/// `https`, or is `*` (RFC 9112 section 3.2).
 fn split_target(target: &str) -> Result<(&str, Option<&str>), HeadError> {
     let local = if target.starts_with('/') || target == "*" {
         target

@@ -1,5 +1,5 @@
-//! Tests of [`super::request_head`]: one case per way to smuggle, to stall, or to be merely
-//! unusual.
+//! Tests of [`super::request_head`]: requests that smuggle, requests that stall, and unusual
+//! requests.
 
 use super::request_head::{Framing, HeadProgress, Method, RequestHead, parse_request_head};
 
@@ -24,7 +24,7 @@ fn status(bytes: impl AsRef<[u8]>) -> u16 {
     }
 }
 
-/// A POST with these header lines (each with its CRLF) beside `Host`.
+/// A POST with these header lines beside `Host`. Each line has its CRLF.
 fn with(headers: &str) -> String {
     format!("POST /timers HTTP/1.1\r\nHost: a\r\n{headers}\r\n")
 }
@@ -242,7 +242,7 @@ fn a_method_has_so_many_letters_and_no_more() {
     let request = |letters: usize| with("").replacen("POST", &"M".repeat(letters), 1);
     assert_eq!(parse(&request(32)).method, Method::Other);
     assert_eq!(status(request(33)), 400);
-    // Before it has ended; empty lines before it do not count.
+    // The limit counts before the method has ended; empty lines before the method do not count.
     for empty in ["", "\r\n\r\n"] {
         let begun = |letters: usize| format!("{empty}{}", "M".repeat(letters));
         assert_eq!(parse_request_head(begun(32).as_bytes(), HEADER_BYTES_MAX), Ok(None));
@@ -322,7 +322,7 @@ fn a_trickling_head_is_parsed_a_few_times_only() {
             assert_ne!(end, bytes.len(), "a whole head must be parsed");
         }
     }
-    // One per doubling of 947 bytes, and the last.
+    // One parse per doubling of 947 bytes, and the last parse.
     assert!(parses <= 11, "{parses}");
 }
 

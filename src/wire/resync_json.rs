@@ -2,8 +2,8 @@
 //! (docs/compat/timer-service.md §5.2 and §5.3): `GET /timers?node-for-replicas=...`, its answer,
 //! and the body of `DELETE /timers/references`.
 //!
-//! Where documents and original differ, the original counts: the key of the answer is `Timers`
-//! (`timers` is read as well), `time-from` is milliseconds from now.
+//! Where the original's documents and the original differ, the original counts. The key of the
+//! answer is `Timers` (`timers` is read as well), and `time-from` is milliseconds from now.
 
 use std::borrow::Cow;
 
@@ -16,14 +16,14 @@ use crate::wire::internal_json::{
 use crate::wire::json::{Cursor, set_once, write_number};
 use crate::wire::timer_json::{DocumentError, JsonScratch};
 
-/// One timer of an answer.
+/// One timer of the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct ResyncTimer<'a> {
     /// `TimerID`.
     pub id: TimerId,
-    /// `OldReplicas`: the nodes that hold it under the old cluster.
+    /// `OldReplicas`: the nodes that hold the timer under the old cluster.
     pub old_replicas: ReplicaNames<'a>,
-    /// `Timer`: its replicas are already those of the new cluster.
+    /// `Timer`: the timer with the replicas of the new cluster.
     pub timer: AnyDocument<'a>,
 }
 
@@ -35,13 +35,13 @@ pub struct ResyncWriter<'o> {
 }
 
 impl<'o> ResyncWriter<'o> {
-    /// Appends the beginning.
+    /// Appends the beginning of the answer.
     pub fn begin(out: &'o mut Vec<u8>) -> Self {
         out.extend_from_slice(b"{\"Timers\":[");
         Self { out, count: 0 }
     }
 
-    /// Appends a timer. Its replicas are to be those of the new cluster.
+    /// Appends a timer. `timer` must name the replicas of the new cluster.
     pub fn timer(&mut self, id: TimerId, old_replicas: &[&str], timer: &InternalTimer<'_>) {
         if self.count > 0 {
             self.out.push(b',');
@@ -58,20 +58,20 @@ impl<'o> ResyncWriter<'o> {
         self.out.push(b'}');
     }
 
-    /// Timers so far, for `Content-Range`.
+    /// How many timers were appended, for `Content-Range`.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Appends the end.
+    /// Appends the end of the answer.
     pub fn end(self) {
         self.out.extend_from_slice(b"]}");
     }
 }
 
-/// Parses the answer in place and calls `each` for every timer, in order. A timer that is malformed
-/// is told as such, and those behind it are read: one that this node cannot read must not keep it
-/// from all others. `Err`: no answer at all.
+/// Parses the answer in place and calls `each` for every timer, in order. `each` gets an error for
+/// a malformed timer, and the timers behind it are read all the same, because one timer must not
+/// keep a node from the others. `Err`: the body is no such answer.
 pub fn parse_timers<'a>(
     body: &'a mut [u8],
     scratch: &mut JsonScratch,
@@ -121,7 +121,7 @@ fn read_timer<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<ResyncTimer<'a>, Docume
 pub struct Reference {
     /// The timer.
     pub id: TimerId,
-    /// The rank of the node that has it now.
+    /// The rank of the node that has taken the timer over.
     pub rank: u8,
 }
 
@@ -138,9 +138,9 @@ pub fn write_references(references: &[Reference], out: &mut Vec<u8>) {
     out.extend_from_slice(b"]}");
 }
 
-/// Parses the body of `DELETE /timers/references` in place and appends what it names to
-/// `references`, which is unchanged by a body that is refused. A body names at most one timer for
-/// each 22 of its bytes.
+/// Parses the body of `DELETE /timers/references` in place and appends its references to
+/// `references`. A body that is refused leaves `references` unchanged. A body names at most one
+/// timer for each 22 of its bytes.
 pub fn parse_references(
     body: &mut [u8],
     scratch: &mut JsonScratch,
@@ -187,26 +187,30 @@ fn read_references(
     lists.ok_or_else(|| DocumentError::missing("IDs", "an array of objects"))
 }
 
-/// What `GET /timers` asks for.
+/// The query of `GET /timers`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResyncQuery<'a> {
-    /// `node-for-replicas`: the node that asks, as the members write it.
+    /// `node-for-replicas`: the node that asks, by the name that the members use.
     pub node: Cow<'a, str>,
     /// `cluster-view-id` of the node that asks.
     pub view_id: u64,
-    /// `time-from`: only timers that pop later than so many milliseconds from now.
+    /// `time-from`: asks only for timers that pop later than so many milliseconds from now.
     pub time_from_ms: Option<u64>,
 }
 
-/// Why a query is refused with 400.
+/// Why a query is refused with 400: one sentence for the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct QueryError(pub &'static str);
 
-/// Parses what stands behind `GET /timers?`. Parameters are separated by `;`, as originals do, or
-/// `&`. Unknown parameters are ignored; percent escapes are resolved in the node's name. Refused: a
-/// parameter twice, a mandatory one missing, a number that is none, a name that is empty, longer
-/// than [`NAME_BYTES_MAX`] or not visible ASCII.
+/// Parses the text behind `GET /timers?`. Parameters are separated by `;`, as originals write them,
+/// or by `&`. Unknown parameters are ignored. Percent escapes in the node's name are resolved.
+///
+/// Refused:
+///
+/// - a parameter that comes twice, or a mandatory parameter that is missing,
+/// - a number that is not decimal,
+/// - a name that is empty, longer than [`NAME_BYTES_MAX`], or not visible ASCII.
 pub fn parse_query(query: &str) -> Result<ResyncQuery<'_>, QueryError> {
     let (mut node, mut view_id, mut time_from_ms) = (None, None, None);
     for parameter in query.split(['&', ';']) {
@@ -242,7 +246,7 @@ const BAD_TIME: QueryError = QueryError("time-from: expected a decimal number of
 pub fn write_target(query: &ResyncQuery<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"/timers?node-for-replicas=");
     for &byte in query.node.as_bytes() {
-        // What stands in addresses is allowed in a query as it is (RFC 3986 section 3.4).
+        // A query may hold the bytes of an address as they are (RFC 3986 section 3.4).
         if byte.is_ascii_alphanumeric() || b".-_~:[]".contains(&byte) {
             out.push(byte);
         } else {
@@ -257,7 +261,7 @@ pub fn write_target(query: &ResyncQuery<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Resolves percent escapes in a name.
+/// Resolves percent escapes in a name. `None`: an escape is broken, or the result is no name.
 fn unescape(text: &str) -> Option<Cow<'_, str>> {
     let name = if text.contains('%') {
         let mut plain = String::new();
@@ -281,8 +285,8 @@ fn unescape(text: &str) -> Option<Cow<'_, str>> {
     is_name.then_some(name)
 }
 
-/// The value of `Range` in the request (how many timers are wanted at most) or of `Content-Range`
-/// in the answer 206 (how many there are): a decimal number alone, at least 1.
+/// Reads `Range` of the request (how many timers the node wants at most) or `Content-Range` of the
+/// answer 206 (how many timers there are): a decimal number alone, at least 1.
 pub fn parse_range(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value.trim_ascii()).ok()?;
     parse_decimal(text).filter(|&count| count > 0)

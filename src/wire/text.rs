@@ -1,8 +1,8 @@
-//! Formatted text appended to bytes.
+//! Formatted text, appended to bytes.
 
 use std::fmt;
 
-/// Bytes that `write!` appends UTF-8 text to. Never fails: memory does not.
+/// Bytes to which `write!` appends UTF-8 text. Writing never fails.
 pub struct Text<'a>(pub &'a mut Vec<u8>);
 
 impl fmt::Write for Text<'_> {

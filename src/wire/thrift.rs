@@ -1,22 +1,22 @@
 //! Apache Thrift's binary protocol, unframed, as far as the timestamp service speaks it: requests
 //! and replies of `getTimestamp()` and `getTimestamps(1:i32 range)`, and exceptions.
 //!
-//! Requests must be of the strict (versioned) form, as the original server demands; replies are
-//! written in either form and read in either. Whatever is not known is skipped, within bounds: a
-//! message is read again from its first byte when more of it has come, so that what one reading
-//! costs must not depend on what the other end sends.
+//! Requests must have the strict (versioned) form, as the original server demands. Replies are
+//! written and read in both forms. Unknown fields are skipped, within bounds. A message is read
+//! again from its first byte whenever more bytes of it arrive, so the cost of one reading must be
+//! bounded whatever the other end sends.
 
-/// Bytes of a name or of any other string in a request (the original's limit).
+/// Most bytes of a name or of any other string in a request (the original's limit).
 pub const STRING_BYTES_MAX: usize = 10_240;
-/// Bytes of a whole request: one with the longest name and 6 KB of arguments fits.
+/// Most bytes of a whole request: a request with the longest name and 6 KB of arguments fits.
 pub const REQUEST_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a whole reply: the exception fits that names an unknown method of the longest name
-/// twice, once with each byte made into a replacement character of three.
+/// Most bytes of a whole reply. The longest reply is an exception that names an unknown method of
+/// the longest name twice, once with each byte made into a replacement character of three bytes.
 pub const REPLY_BYTES_MAX: usize = 48 << 10;
-/// Structs and containers inside each other.
+/// Most structs and containers inside each other.
 pub const DEPTH_MAX: u32 = 32;
-/// Values of one message that are looked at one by one. Numbers in a container and the bytes of a
-/// string are passed over at once, so that only what nobody sends comes near it.
+/// Most values of one message that are read one by one. Numbers in a container and the bytes of a
+/// string are skipped at once, so only messages that no client sends come near the limit.
 pub const VALUES_MAX: u32 = 256;
 
 /// The name of the method that takes no arguments.
@@ -27,7 +27,7 @@ pub const GET_TIMESTAMPS: &[u8] = b"getTimestamps";
 /// The first two bytes of a strict message.
 const VERSION_1: [u8; 2] = [0x80, 0x01];
 
-/// Numbers of types on the wire.
+/// Numbers of the field types on the wire.
 mod kind {
     pub const STOP: u8 = 0;
     pub const BOOL: u8 = 2;
@@ -44,86 +44,88 @@ mod kind {
     pub const UUID: u8 = 16;
 }
 
-/// Why bytes are no message. Nothing after them can be understood, so the connection ends.
+/// Why bytes are no message. No byte after them can be understood, so the connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ThriftError {
-    /// The form without a version, or a length before the message.
+    /// The message has the form without a version, or a length stands before the message.
     #[error(
         "not a strict message: use TBinaryProtocol with strict writing, and no framed transport"
     )]
     Unversioned,
-    /// Another protocol, or a version that is not known.
+    /// The bytes are of another protocol, or of an unknown version.
     #[error("not version 1 of the binary protocol: use TBinaryProtocol")]
     Version,
-    /// Neither a call nor a one-way call, where a request is expected; or no reply where one is.
+    /// A request is neither a call nor a one-way call, or a reply is neither a reply nor an
+    /// exception.
     #[error(
         "message type {0}: expected a call (1) or a one-way call (4), or in answer to them a \
              reply (2) or an exception (3)"
     )]
     MessageType(u8),
-    /// A negative length, or in a request one above [`STRING_BYTES_MAX`].
+    /// A length is negative, or a string in a request is longer than [`STRING_BYTES_MAX`].
     #[error("a string of {0} bytes: expected 0 to 10240")]
     StringLength(i32),
-    /// A container with a negative number of elements.
+    /// A container has a negative number of elements.
     #[error("a container of {0} elements: expected 0 or more")]
     ContainerSize(i32),
-    /// A type that is not known cannot be skipped.
+    /// A field has an unknown type, which cannot be skipped.
     #[error("field type {0} is not known: expected a type of Thrift's binary protocol")]
     FieldType(u8),
-    /// A request above [`REQUEST_BYTES_MAX`], or a reply above [`REPLY_BYTES_MAX`].
+    /// A request is longer than [`REQUEST_BYTES_MAX`], or a reply is longer than
+    /// [`REPLY_BYTES_MAX`].
     #[error("a message of more than {0} bytes: expected a call of getTimestamps or its reply")]
     TooLong(usize),
-    /// Above [`DEPTH_MAX`].
+    /// Structs and containers are nested deeper than [`DEPTH_MAX`].
     #[error("more than 32 structs inside each other: expected the arguments of getTimestamps")]
     TooDeep,
-    /// Above [`VALUES_MAX`].
+    /// The message has more values than [`VALUES_MAX`].
     #[error("more than 256 values in one message: expected the arguments of getTimestamps")]
     TooMany,
 }
 
-/// What a request asks for.
+/// The method that a request calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
     /// `getTimestamp()`.
     GetTimestamp,
-    /// `getTimestamps(range)`; `None`: the argument is missing.
+    /// `getTimestamps(range)`.
     GetTimestamps {
-        /// As sent: any number.
+        /// The argument as sent, any number; `None`: the argument is missing.
         range: Option<i32>,
     },
-    /// Another one; its arguments have been skipped.
+    /// Another method. Its arguments have been skipped.
     Unknown,
 }
 
 /// A complete request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
-    /// What is asked for.
+    /// The method that the request calls.
     pub method: Method,
-    /// The method's name, to be repeated in the reply: at most [`STRING_BYTES_MAX`] bytes, any.
+    /// The method's name, which the reply repeats: at most [`STRING_BYTES_MAX`] bytes of any value.
     pub name: &'a [u8],
-    /// The sequence number, to be repeated in the reply.
+    /// The sequence number, which the reply repeats.
     pub seqid: i32,
-    /// Whether it says that it waits for no reply. The original replies all the same.
+    /// Whether the client says that it waits for no reply. The original replies all the same.
     pub is_oneway: bool,
 }
 
 /// The form of a reply's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Form {
-    /// Versioned: understood by strict and by lenient clients.
+    /// Versioned. Strict and lenient clients understand this form.
     #[default]
     Strict,
-    /// Without a version, as the original writes: not understood by strict clients.
+    /// Without a version, as the original writes. Strict clients do not understand this form.
     Old,
 }
 
-/// The kinds of exceptions that are written (`TApplicationException`).
+/// The kinds of `TApplicationException` that this service writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExceptionKind {
-    /// There is no such method.
+    /// The service has no such method.
     UnknownMethod = 1,
-    /// The request was understood and cannot be served.
+    /// The service understood the request and cannot serve it.
     InternalError = 6,
     /// The request is wrong.
     ProtocolError = 7,
@@ -136,36 +138,37 @@ pub struct Reply<'a> {
     pub name: &'a [u8],
     /// The sequence number of the request.
     pub seqid: i32,
-    /// What came of it.
+    /// What the server answered.
     pub outcome: Outcome<'a>,
 }
 
-/// What came of a request.
+/// What a server answered to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome<'a> {
-    /// The number returned.
+    /// The number that the method returned.
     Value(i64),
     /// A reply without a number.
     NoValue,
     /// An exception.
     Exception {
-        /// As sent; 0 if it does not say. [`ExceptionKind`] names some.
+        /// The kind as sent; 0 if the exception has none. [`ExceptionKind`] names some kinds.
         kind: i32,
-        /// Text, if all is well.
+        /// The message as sent: usually text, but any bytes are possible.
         message: &'a [u8],
     },
 }
 
-/// Reads the request at the front of `bytes`, and how many bytes it has. `None`: more must come.
-/// What was refused stays refused whatever follows. Cost: at most a look at [`VALUES_MAX`] values.
+/// Reads the request at the front of `bytes`, and how many bytes it has. `None`: more bytes must
+/// come. A refused request stays refused whatever bytes follow. Cost: at most [`VALUES_MAX`] values
+/// are read.
 #[inline]
 pub fn parse_request(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, ThriftError> {
     let mut reader = Reader { bytes, at: 0, values_left: VALUES_MAX, bounds: REQUEST };
     reader.request().map(|request| Some((request, reader.at))).or_else(Stop::settle)
 }
 
-/// Reads the reply at the front of `bytes`, of either form, and how many bytes it has; else as
-/// [`parse_request`].
+/// Reads the reply at the front of `bytes`, of either form, and how many bytes it has. `None`,
+/// errors and cost: see [`parse_request`].
 pub fn parse_reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, ThriftError> {
     let mut reader = Reader { bytes, at: 0, values_left: VALUES_MAX, bounds: REPLY };
     reader.reply().map(|reply| Some((reply, reader.at))).or_else(Stop::settle)
@@ -194,7 +197,7 @@ pub fn write_value(out: &mut Vec<u8>, form: Form, request: &Request<'_>, value: 
     out.extend_from_slice(&result);
 }
 
-/// Appends an exception.
+/// Appends an exception in answer to `request`.
 pub fn write_exception(
     out: &mut Vec<u8>,
     form: Form,
@@ -208,7 +211,7 @@ pub fn write_exception(
     out.extend_from_slice(&[kind::I32, 0, 2, 0, 0, 0, exception as u8, kind::STOP]);
 }
 
-/// Appends the original's exception for a method that does not exist.
+/// Appends the exception that the original writes for an unknown method.
 pub fn write_unknown_method(out: &mut Vec<u8>, form: Form, request: &Request<'_>) {
     let message = format!("Invalid method name: '{}'", String::from_utf8_lossy(request.name));
     write_exception(out, form, request, (ExceptionKind::UnknownMethod, &message));
@@ -229,7 +232,7 @@ fn write_head(out: &mut Vec<u8>, form: Form, message_type: u8, name: &[u8], seqi
     out.extend_from_slice(&seqid.to_be_bytes());
 }
 
-/// Why reading stopped.
+/// Why reading stopped: more bytes must come, or the message is refused.
 enum Stop {
     More,
     Refused(ThriftError),
@@ -250,7 +253,7 @@ impl From<ThriftError> for Stop {
     }
 }
 
-/// Bytes of a string and of the whole message.
+/// Most bytes of a string, and of the whole message.
 #[derive(Clone, Copy)]
 struct Bounds {
     string_max: usize,
@@ -291,8 +294,8 @@ impl<'a> Reader<'a> {
         Ok(Request { method, name, seqid, is_oneway: message_type == 4 })
     }
 
-    /// The argument of `getTimestamps`. A field of its number and another type is another field,
-    /// as in generated code.
+    /// Reads the argument of `getTimestamps`. A field with the argument's number and another type
+    /// is another field, as in generated code.
     fn range(&mut self) -> Result<Option<i32>, Stop> {
         let mut range = None;
         while let Some(field) = self.field()? {
@@ -345,8 +348,8 @@ impl<'a> Reader<'a> {
         Ok(Outcome::Exception { kind: exception, message })
     }
 
-    /// The first two bytes: refused at the first that is wrong, so that nobody who speaks something
-    /// else waits for an answer.
+    /// Reads the first two bytes. The first wrong byte is refused, so that a client of another
+    /// protocol does not wait for an answer.
     #[inline]
     fn version(&mut self) -> Result<(), Stop> {
         for expected in VERSION_1 {
@@ -361,7 +364,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Type and number of the next field, or the end of the struct.
+    /// Type and number of the next field; `None`: the struct ends.
     #[inline]
     fn field(&mut self) -> Result<Option<(u8, i16)>, Stop> {
         let [field_type] = self.array()?;
@@ -379,7 +382,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Passes over a value that lies in `depth` structs and containers beside the outermost.
+    /// Skips a value that lies in `depth` structs and containers beside the outermost struct.
     fn skip(&mut self, value_type: u8, depth: u32) -> Result<(), Stop> {
         if let Some(bytes) = fixed_bytes(value_type) {
             self.take(bytes)?;
@@ -407,11 +410,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The number of elements and the elements, each a value of every one of `types`.
+    /// Skips the number of elements and the elements. Each element has one value of each of
+    /// `types`.
     fn skip_elements(&mut self, types: &[u8], depth: u32) -> Result<(), Stop> {
         let size = self.i32()?;
         let size = usize::try_from(size).map_err(|_| ThriftError::ContainerSize(size))?;
-        // The types of an empty container may be anything.
+        // An empty container may name any types.
         if size == 0 {
             return Ok(());
         }
@@ -466,7 +470,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Bytes of a value of a type whose values all have the same.
+/// Bytes of a value of this type; `None`: the values of the type differ in size.
 fn fixed_bytes(value_type: u8) -> Option<usize> {
     match value_type {
         kind::BOOL | kind::BYTE => Some(1),

@@ -1,4 +1,5 @@
-//! The byte examples are from runs of the original server (docs/compat/timestamp-service.md §10).
+//! Tests of [`super::thrift`]. The byte examples come from runs of the original server
+//! (docs/compat/timestamp-service.md §10).
 
 use proptest::prelude::*;
 
@@ -15,7 +16,7 @@ fn parse(bytes: &[u8]) -> Request<'_> {
     request
 }
 
-/// As [`parse`], and nothing less is a request.
+/// Like [`parse`], and checks that no prefix of `bytes` is a request.
 fn parsed(bytes: &[u8]) -> Request<'_> {
     let request = parse(bytes);
     for cut in 0..bytes.len() {

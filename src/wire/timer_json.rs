@@ -1,6 +1,6 @@
-//! The JSON document of a timer (docs/compat/timer-service.md §1.2), as clients write it. Types and
-//! presence are checked here; whether a value makes sense (a negative interval, a factor of 17) is
-//! not this file's business.
+//! The JSON document of a timer (docs/compat/timer-service.md §1.2), as clients write it. This file
+//! checks types and presence. `timer::admission` checks values, such as a negative interval or a
+//! factor of 17.
 
 use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
 use crate::wire::json::{Cursor, set_once};
@@ -10,13 +10,13 @@ pub use crate::wire::json::{DocumentError, JsonScratch};
 /// One statistics tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tag<'a> {
-    /// Its name.
+    /// The tag's name, 1 to [`TAG_BYTES_MAX`] bytes in a parsed document.
     pub kind: &'a str,
-    /// How much it counts, at least 1.
+    /// How much the timer counts under this name, at least 1.
     pub count: u32,
 }
 
-/// Up to [`TAGS_PER_TIMER_MAX`] tags, without an allocation.
+/// At most [`TAGS_PER_TIMER_MAX`] tags, without an allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Tags<'a> {
     items: [Tag<'a>; TAGS_PER_TIMER_MAX],
@@ -24,12 +24,12 @@ pub struct Tags<'a> {
 }
 
 impl<'a> Tags<'a> {
-    /// No tag.
+    /// A list without tags.
     pub const fn none() -> Self {
         Self { items: [Tag { kind: "", count: 0 }; TAGS_PER_TIMER_MAX], len: 0 }
     }
 
-    /// Adds one; false when there is no room.
+    /// Adds a tag; false: the list is full, and the tag is not added.
     pub fn push(&mut self, tag: Tag<'a>) -> bool {
         let Some(place) = self.items.get_mut(self.len) else { return false };
         *place = tag;
@@ -37,40 +37,44 @@ impl<'a> Tags<'a> {
         true
     }
 
-    /// The tags.
+    /// The tags in the order in which they were added.
     pub fn as_slice(&self) -> &[Tag<'a>] {
         &self.items[..self.len]
     }
 }
 
-/// A timer document as a client writes it; every string is JSON-unescaped and borrows the body.
+/// A timer document as a client writes it. Every string is JSON-unescaped and borrows the body.
 #[derive(Clone, Copy, Debug)]
 pub struct TimerDocument<'a> {
-    /// `timing.interval`, seconds. Any finite number.
+    /// `timing.interval` in seconds: any finite number.
     pub interval_s: f64,
-    /// `timing.repeat-for`, seconds. Any finite number.
+    /// `timing.repeat-for` in seconds: any finite number.
     pub repeat_for_s: Option<f64>,
-    /// `callback.http.uri`. Not empty, but for a tombstone that a node sends.
+    /// `callback.http.uri`. Empty only in a tombstone that a node sends.
     pub uri: &'a str,
-    /// `callback.http.opaque`. May be empty, may hold any character, NUL included.
+    /// `callback.http.opaque`. May be empty, and may hold any character, NUL included.
     pub opaque: &'a str,
-    /// `reliability.replication-factor`. Any whole number; one beyond `i64` reads as `i64::MAX`.
+    /// `reliability.replication-factor`: any whole number; a number beyond `i64` reads as
+    /// `i64::MAX`.
     pub replication_factor: Option<i64>,
     /// `statistics.tag-info`.
     pub tags: Tags<'a>,
 }
 
-/// Parses a timer document in place (`body` is used as scratch: escapes are resolved in it).
+/// Parses a timer document in place: `body` is overwritten as its escapes are resolved.
 ///
-/// Unknown members are ignored, among them those that only nodes send (docs/compat/timer-service.md
-/// §5.1). A member that is read and comes twice is an error: two parsers may disagree about which
-/// one counts. `callback` holds `http` and nothing else. A number above 2^64 without point or
-/// exponent, or one beyond the range of `f64`, is not valid here. One limit of simd-json: the
-/// exponent of a number is taken modulo 2^32, so `1e4294967296` reads as 1.
+/// - Unknown members are ignored, among them the members that only nodes send
+///   (docs/compat/timer-service.md §5.1).
+/// - A known member that comes twice is an error, because two parsers may disagree which of the two
+///   counts.
+/// - `callback` holds `http` and nothing else.
+/// - A number above 2^64 without point or exponent is an error, and so is a number beyond the range
+///   of `f64`.
+/// - simd-json takes the exponent of a number modulo 2^32, so `1e4294967296` reads as 1.
 ///
-/// Cost: one pass over the body and one over its tokens; no allocation once `scratch` has grown to
-/// the usual size. While a body of n bytes is parsed, up to 54 n bytes are held, when it consists
-/// of brackets alone.
+/// Cost: one pass over the body and one pass over its tokens; no allocation once `scratch` has
+/// grown to the usual size. While a body of n bytes is parsed, the parser holds up to 54 n bytes,
+/// if the body consists of brackets alone.
 pub fn parse_timer<'a>(
     body: &'a mut [u8],
     scratch: &'a mut JsonScratch,
@@ -78,7 +82,7 @@ pub fn parse_timer<'a>(
     scratch.parse(body, |cursor| read_document(cursor).map(|(document, _)| document))
 }
 
-/// The document, and whether it has members that only nodes write.
+/// The document, and whether it has members that only nodes write (`replicas` or `sites`).
 pub(super) fn read_document<'a>(
     cursor: &mut Cursor<'_, 'a>,
 ) -> Result<(TimerDocument<'a>, bool), DocumentError> {
@@ -120,7 +124,7 @@ fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<(f64, Option<f64>), Docume
     Ok((interval, repeat_for))
 }
 
-/// Exactly one mechanism, `http` (docs/compat/timer-service.md §1.2).
+/// Reads URI and opaque data of the only mechanism, `http` (docs/compat/timer-service.md §1.2).
 fn read_callback<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), DocumentError> {
     let mut http = None;
     let mut has_other = false;
@@ -163,7 +167,7 @@ fn read_http<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), Docu
     Ok((uri, opaque))
 }
 
-/// The replication factor, and whether there are members that only nodes write.
+/// The replication factor, and whether `replicas` or `sites` is there, which only nodes write.
 fn read_reliability(cursor: &mut Cursor<'_, '_>) -> Result<(Option<i64>, bool), DocumentError> {
     const FACTOR: &str = "reliability.replication-factor";
     let (mut factor, mut is_internal) = (None, false);
@@ -190,7 +194,7 @@ fn read_statistics<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tags<'a>, Document
     Ok(tags.unwrap_or(Tags::none()))
 }
 
-/// The same name may come several times: each counts.
+/// Reads the tags. A name that comes several times counts each time.
 fn read_tags<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tags<'a>, DocumentError> {
     const TAG_INFO: &str = "statistics.tag-info";
     let len = cursor.array(TAG_INFO, "an array of objects")?;

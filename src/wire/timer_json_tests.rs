@@ -1,5 +1,5 @@
-//! Tests of [`super::timer_json`]: every member missing, doubled, of every wrong type, and bodies
-//! that mean harm.
+//! Tests of [`super::timer_json`]: every member missing, doubled and of every wrong type, and
+//! hostile bodies.
 
 use super::timer_json::{JsonScratch, Tag, parse_timer};
 
@@ -19,7 +19,7 @@ fn refusal(body: impl AsRef<[u8]>) -> String {
     }
 }
 
-/// A good document with more members.
+/// A valid document with `members` beside the mandatory members.
 fn with(members: &str) -> String {
     format!("{{{TIMING},{CALLBACK},{members}}}")
 }
@@ -135,7 +135,7 @@ fn numbers_of_seconds() {
     }
 }
 
-/// A value of every type, and how a refusal names it.
+/// A value of every type, and its name in a refusal.
 const VALUES: [(&str, &str); 8] = [
     ("null", "null"),
     ("true", "true or false"),
@@ -151,8 +151,8 @@ type Place = (&'static str, &'static str, fn(&str) -> String, &'static [&'static
 
 const NUMBERS: &[&str] = &["5", "-5", "5.5"];
 
-/// Every member: its path, what it is expected to be, a document that holds a value there, and the
-/// values that fit.
+/// Every member: its path, the type that is expected, a document with a given value there, and the
+/// types that fit.
 const PLACES: [Place; 12] = [
     ("timing", "an object", with_timing, &["an object"]),
     ("callback", "an object", with_callback, &["an object"]),

@@ -1,20 +1,20 @@
-//! The id that a client gets, `<16 hex id>-<factor>-<16 hex filter>`, and the older forms accepted
-//! in a path.
+//! The id that a client gets, `<16 hex id>-<factor>-<16 hex filter>`, and the older forms that a
+//! path may have.
 //!
-//! Only text and numbers: which nodes a filter names is not known here.
+//! This file knows text and numbers only. It does not know which nodes a filter names.
 
 use crate::base::ids::TimerId;
 use crate::base::limits::REPLICATION_FACTOR_MAX;
 
-/// Bytes of the longest id that [`write_public_id`] writes: 16 + 1 + 2 + 1 + 16.
+/// Most bytes of an id that [`write_public_id`] writes: 16 + 1 + 2 + 1 + 16.
 pub const PUBLIC_ID_BYTES_MAX: usize = 36;
-/// Bytes of a path with percent escapes that is looked at: an id of which every byte is escaped,
-/// and room for a suffix.
+/// Most bytes of a path after its percent escapes are resolved: room for an id and a suffix. Bytes
+/// beyond it are ignored.
 const ESCAPED_PATH_BYTES_MAX: usize = 256;
 /// Hex digits of an id and of a filter.
 const HEX_DIGITS: usize = 16;
 
-/// Value of each hex digit, 0xff for every other byte.
+/// Value of each hex digit; 0xff for every other byte.
 const HEX_VALUES: [u8; 256] = {
     let mut values = [0xff; 256];
     let mut digit = 0;
@@ -38,7 +38,7 @@ const HEX_PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// What a path names.
+/// What a path stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimerPath {
     /// `/timers` or `/timers/`.
@@ -51,7 +51,7 @@ pub enum TimerPath {
     Ping,
     /// `/timestamps`.
     Timestamps,
-    /// A `/timers/...` path that holds no id, or any other path: 404.
+    /// Any other path, or a `/timers/...` path that holds no id. The service answers 404.
     Unknown,
 }
 
@@ -60,16 +60,22 @@ pub enum TimerPath {
 pub struct PublicId {
     /// The timer.
     pub id: TimerId,
-    /// The replication factor, when the form has one (1..=16).
+    /// The replication factor, 1..=16; `None`: the form has no factor.
     pub factor: Option<u8>,
-    /// The bloom filter of the replicas, when the form has one.
+    /// The filter of the replicas; `None`: the form has no filter.
     pub filter: Option<u64>,
 }
 
-/// Parses the path of a request target. Ids are read in either case, in the forms `<16
-/// hex>-<factor>-<16 hex>`, `<16 hex>-<factor>` with any suffix (ignored), and `<16 hex><16 hex>`;
-/// a factor outside 1..=16 makes the path unknown. Clients URL-escape the id: escapes of unreserved
-/// characters are resolved (RFC 3986 section 6.2.2.2), other escapes are not. No allocation.
+/// Parses the path of a request target. No allocation.
+///
+/// Hex digits may have either case. An id has one of these forms:
+///
+/// - `<16 hex>-<factor>-<16 hex>`,
+/// - `<16 hex>-<factor>` with any suffix, which is ignored,
+/// - `<16 hex><16 hex>`, without a factor.
+///
+/// A factor outside 1..=16 makes the path unknown. Clients URL-escape the id, so escapes of
+/// unreserved characters are resolved (RFC 3986 section 6.2.2.2); other escapes are not.
 pub fn parse_path(path: &str) -> TimerPath {
     if !path.contains('%') {
         return parse_plain_path(path.as_bytes());
@@ -79,8 +85,8 @@ pub fn parse_path(path: &str) -> TimerPath {
     parse_plain_path(&plain[..plain_bytes])
 }
 
-/// Appends `<16 hex id>-<factor>-<16 hex filter>`, lower case: 35 or 36 bytes. `factor` lies in
-/// 1..=16.
+/// Appends `<16 hex id>-<factor>-<16 hex filter>` in lower case: 35 or 36 bytes. Panics unless
+/// `factor` lies in 1..=16.
 pub fn write_public_id(id: TimerId, factor: u8, filter: u64, out: &mut Vec<u8>) {
     assert!(is_factor(u32::from(factor)), "a replication factor is 1 to 16, not {factor}");
     let mut text = [b'-'; PUBLIC_ID_BYTES_MAX];
@@ -145,7 +151,7 @@ const fn is_factor(factor: u32) -> bool {
 }
 
 fn parse_hex(digits: &[u8; HEX_DIGITS]) -> Option<u64> {
-    // Invalid digits are collected instead of tested one by one: no branch until the end.
+    // The fold collects invalid digits instead of testing each digit: no branch until the end.
     let (value, seen) = digits.iter().fold((0_u64, 0_u8), |(value, seen), &digit| {
         let digit = HEX_VALUES[usize::from(digit)];
         (value << 4 | u64::from(digit & 15), seen | digit)
@@ -154,9 +160,9 @@ fn parse_hex(digits: &[u8; HEX_DIGITS]) -> Option<u64> {
 }
 
 /// Resolves escapes of unreserved characters into `plain` and returns how many bytes it wrote.
-/// Every other escape stays as it is: in an id it is no hex digit, in a suffix it does not matter.
-/// What does not fit is cut off: no path that means something is that long, but for a suffix that
-/// is ignored.
+/// Every other escape stays as it is: in an id it is no hex digit, and in a suffix it is ignored.
+/// Bytes that do not fit are cut off, because only a path with an ignored suffix is longer and yet
+/// known.
 fn unescape(path: &[u8], plain: &mut [u8; ESCAPED_PATH_BYTES_MAX]) -> usize {
     let mut rest = path;
     for (written, place) in plain.iter_mut().enumerate() {
@@ -172,7 +178,7 @@ fn unescape(path: &[u8], plain: &mut [u8; ESCAPED_PATH_BYTES_MAX]) -> usize {
     ESCAPED_PATH_BYTES_MAX
 }
 
-/// The unreserved character (RFC 3986 section 2.3) that two hex digits name.
+/// The unreserved character (RFC 3986 section 2.3) with these two hex digits; `None`: another byte.
 fn unreserved(digits: [u8; 2]) -> Option<u8> {
     let [high, low] = digits.map(|digit| HEX_VALUES[usize::from(digit)]);
     let byte = (high | low < 16).then_some(high << 4 | low)?;
@@ -273,7 +279,7 @@ mod tests {
             ["0", "00", "17", "99", "1000000000", "1e9", digits, "-1", "+1", "", "x", "002"]
         {
             let path = format!("/timers/{ID}-{factor}");
-            // `1e9` is the factor 1 and a suffix.
+            // `1e9` is the factor 1 with a suffix.
             let expected = if factor == "1e9" { timer(Some(1), None) } else { TimerPath::Unknown };
             assert_eq!(parse_path(&path), expected, "{factor}");
         }

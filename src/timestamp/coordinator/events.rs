@@ -1,4 +1,5 @@
-//! What happens to a coordinated server, what it asks of its driver, and what it is.
+//! What happens to a coordinated server, what it asks of its driver, and the roles that it can
+//! have.
 
 use crate::base::time::{MonoNs, WallMs};
 use crate::timestamp::Timestamp;
@@ -7,203 +8,207 @@ use crate::timestamp::clock::Seen;
 use crate::timestamp::oracle::Oracle;
 use crate::timestamp::oracle::Terms;
 
-/// Settings of a coordinated server.
+/// The settings of a coordinated server.
 #[derive(Clone, Debug)]
 pub struct CoordinatorSettings {
-    /// `host_port` as written into the nodes.
+    /// This server's `host_port`, as written into the nodes.
     pub address: String,
-    /// How far ahead the bound is stored.
+    /// How far ahead of the clock the bound is stored, in milliseconds.
     pub window_ms: u64,
-    /// A wall clock that is further ahead is not followed.
+    /// A wall clock that is ahead by more milliseconds is not followed.
     pub clock_jump_max_ms: u64,
 }
 
-/// A `ZooKeeper` session.
+/// The id of a `ZooKeeper` session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionId(pub i64);
 
-/// The bound as it is stored.
+/// The bound as the ensemble stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredBound {
-    /// 0 if the node is empty.
+    /// The bound; 0 if the node is empty.
     pub bound: Timestamp,
-    /// Version of the node.
+    /// Version of the bound's node.
     pub version: i32,
 }
 
-/// The master's node as it is.
+/// The master's node as the ensemble has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MasterNode {
-    /// `host_port`.
+    /// `host_port` of the master.
     pub address: String,
-    /// Whose it is.
+    /// The session that owns the node.
     pub owner: SessionId,
-    /// When it was made, by the clock of `ZooKeeper`.
+    /// When the node was made, by the clock of `ZooKeeper`.
     pub created: WallMs,
 }
 
-/// What there is of a cluster. The bound's node is made with the cluster's, so that a cluster
-/// without one has lost it.
+/// Which nodes of a cluster exist. A cluster's node and its bound are made together, so a cluster
+/// without a bound has lost it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nodes {
-    /// All that there must be.
+    /// All nodes that a cluster must have.
     Whole,
-    /// All but the bound's.
+    /// All nodes but the bound's.
     NoBound,
-    /// Nothing, not even the cluster's own node.
+    /// No node, not even the cluster's own.
     None,
 }
 
-/// What the driver is asked to do. It answers each with one [`Answer`], and is asked nothing more
-/// before.
+/// What the coordinator asks of its driver. The driver answers each [`Ask`] with one [`Answer`],
+/// and gets no other [`Ask`] before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Begin a session; tried until it succeeds. Answer: `Session`.
+    /// Begin a session. The driver tries until it succeeds. Answer: `Session`.
     OpenSession,
-    /// Look whether the persistent nodes of the cluster are there. The folder of the backups is
-    /// made if only that is missing. `Nodes`.
+    /// Look whether the persistent nodes of the cluster exist. The driver makes the folder of the
+    /// backups if nothing else is missing. Answer: `Nodes`.
     FindNodes,
-    /// Make the nodes of a cluster that never was, all of them or none. `Done` or `Exists`.
+    /// Make the nodes of a new cluster, all or none. Answer: `Done` or `Exists`.
     MakeCluster,
-    /// Make the master's node (ephemeral). `Done` or `Exists`.
+    /// Make the master's node (ephemeral). Answer: `Done` or `Exists`.
     CreateMaster,
-    /// Read the master's node, and watch it: [`Event::MasterChanged`] is sent once when it is made,
-    /// changed or deleted after this. `Master`.
+    /// Read the master's node and watch it. After this, [`Event::MasterChanged`] is sent once when
+    /// the node is made, changed or deleted. Answer: `Master`.
     WatchMaster,
-    /// Make this server's node among the backups (ephemeral). `Done` or `Exists`.
+    /// Make this server's node among the backups (ephemeral). Answer: `Done` or `Exists`.
     RegisterBackup,
-    /// Delete this server's node among the backups. `Done` (also when there is none).
+    /// Delete this server's node among the backups. Answer: `Done`, also if there was no node.
     UnregisterBackup,
-    /// Read the bound, as the leader of the ensemble knows it (`sync` first). `Bound` or `NoBound`.
+    /// Read the bound as the leader of the ensemble knows it (`sync` first). Answer: `Bound` or
+    /// `NoBound`.
     ReadBound,
-    /// In one transaction: the master's node is there, and the bound's version is still the one
-    /// given; write the bound. `Written` (the version is one higher) or `Conflict`.
+    /// Write the bound in a transaction. The transaction fails if the master's node is gone or the
+    /// bound has another version. Answer: `Written` (the version is one higher) or `Conflict`.
     WriteBound {
-        /// To be written.
+        /// The bound to write.
         bound: Timestamp,
-        /// Of the node now.
+        /// The version that the bound's node must have.
         version: i32,
     },
-    /// In one transaction: write the bound if its version is still the one given, and delete the
-    /// master's node. `Done` or `Conflict`.
+    /// Write the bound and delete the master's node in one transaction, which fails if the bound
+    /// has another version. Answer: `Done` or `Conflict`.
     Release {
-        /// To be written: above the last timestamp handed out.
+        /// The bound to write: one above the last timestamp handed out.
         bound: Timestamp,
-        /// Of the node now.
+        /// The version that the bound's node must have.
         version: i32,
     },
-    /// End the session in order. `Done`.
+    /// End the session in order. Answer: `Done`.
     CloseSession,
 }
 
 /// How an [`Ask`] ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is done.
+    /// The driver did what was asked.
     Done,
     /// A session has begun.
     Session {
-        /// Its id.
+        /// The id of the session.
         session: SessionId,
-        /// Its length as the ensemble granted it.
+        /// The length of the session that the ensemble granted, in milliseconds.
         timeout_ms: u64,
     },
-    /// The node is there already.
+    /// The node existed before.
     Exists,
-    /// The master's node; `None`: there is none.
+    /// The master's node; `None`: there is no master's node.
     Master(Option<MasterNode>),
-    /// The bound.
+    /// The stored bound.
     Bound(StoredBound),
-    /// The bound's node is not there.
+    /// The bound's node does not exist.
     NoBound,
-    /// The bound is written, at this time by the clock of `ZooKeeper`.
+    /// The bound is written. `ZooKeeper`'s clock told this time when it wrote.
     Written(WallMs),
-    /// What there is of a cluster.
+    /// Which nodes of the cluster exist.
     Nodes(Nodes),
-    /// A transaction was refused: the version is another, or the master's node is gone.
+    /// A transaction was refused: the bound has another version, or the master's node is gone.
     Conflict,
-    /// The connection broke: it may have been done or not, or may yet be.
+    /// The connection broke. The request may have been done, may be done later, or may never be
+    /// done.
     Lost,
-    /// The session is over, and the nodes that it owned are deleted.
+    /// The session is over, and the ensemble has deleted the nodes that the session owned.
     Expired,
-    /// It is refused for another reason (rights, layout); tried again after a pause.
+    /// The request was refused for another reason (rights, layout). The coordinator asks again
+    /// after a pause.
     Refused,
 }
 
-/// What happens.
+/// What happens to a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The server begins.
+    /// The server begins. Sent once, before every other event.
     Start,
-    /// The driver's answer to the last [`Ask`]; owed also when the session is over meanwhile. The
-    /// clock with which it is handed over is read after it came: a lease would be too long
-    /// otherwise.
+    /// The driver's answer to the last [`Ask`]. The driver owes the answer also if the session
+    /// ended meanwhile. The driver must read the clock for this event after the answer came,
+    /// because an earlier reading would make the lease too long.
     Answered {
-        /// When the request was handed to the session: not later than it was sent.
+        /// When the request was handed to the session. Must not be later than the moment in which
+        /// it was sent.
         sent: MonoNs,
-        /// How it ended.
+        /// How the request ended.
         answer: Answer,
     },
-    /// The node watched by [`Ask::WatchMaster`] changed.
+    /// The node that [`Ask::WatchMaster`] watches has changed.
     MasterChanged,
-    /// The session is over (also told as [`Answer::Expired`] if something was asked).
+    /// The session is over. If an [`Ask`] is open, [`Answer::Expired`] tells the same.
     SessionExpired,
-    /// Time passes; `last` is the last timestamp handed out.
+    /// Time has passed.
     Tick {
         /// The last timestamp handed out.
         last: Timestamp,
     },
-    /// The oracle has been revoked, as asked for by [`Effect::Revoke`].
+    /// The oracle has been revoked, as [`Effect::Revoke`] asked.
     Revoked {
         /// The last timestamp handed out.
         last: Timestamp,
     },
-    /// An orderly stop.
+    /// An orderly stop begins.
     Stop,
 }
 
-/// What is to be done, in order.
+/// What the driver must do. Effects are done in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// For the driver.
+    /// Do this and answer with [`Event::Answered`].
     Ask(Ask),
-    /// [`Oracle::begin`].
+    /// Call [`Oracle::begin`].
     Begin(Timestamp, Terms),
-    /// [`Oracle::publish`].
+    /// Call [`Oracle::publish`].
     Publish(Terms),
-    /// [`Oracle::revoke`]; answer with [`Event::Revoked`] at once, before anything
-    /// else.
+    /// Call [`Oracle::revoke`] and send [`Event::Revoked`] at once, before any other event.
     Revoke,
-    /// Who is master, for those who are refused; `None`: nobody knows.
+    /// The master's `host_port`, for clients that are refused; `None`: the master is not known.
     MasterIs(Option<String>),
-    /// The wall clock is not followed, or was set back: to be logged and counted.
+    /// The wall clock is not followed, or was set back: log and count it.
     Clock(Seen),
-    /// Something that operators should hear of.
+    /// Tell operators.
     Alarm(Alarm),
-    /// All is done after [`Event::Stop`].
+    /// Everything after [`Event::Stop`] is done.
     Stopped,
 }
 
-/// Something that operators should hear of.
+/// A condition that operators should hear of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// Somebody else wrote the bound while this server was master (an original server that had
-    /// been frozen does this).
+    /// Another program wrote the bound while this server was master. An original server that had
+    /// been frozen does this.
     ForeignBound(StoredBound),
-    /// There is no bound above which timestamps could go on: somebody has deleted it. Nothing is
-    /// handed out until an operator makes it anew. The bound that this server stored last, if it
-    /// has been master until now. Told again with each look.
+    /// The bound was deleted, so nothing tells above which value timestamps could go on. Nothing is
+    /// handed out until an operator makes the bound anew. The alarm carries the bound that this
+    /// server stored last, if it was master until then. The alarm is repeated at each look.
     BoundLost(Option<Timestamp>),
-    /// The master's node was taken from this server while its session lives.
+    /// The master's node was taken from this server while this server's session lives.
     Deposed,
-    /// The lease ran out before a write was acknowledged: no answers until one is.
+    /// The lease ran out before a write was acknowledged. The server does not answer until a write
+    /// is acknowledged.
     LeaseOver,
 }
 
-/// What a server is, for operators.
+/// The role of a server, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Connecting, or taking over.
+    /// The server connects or takes over.
     Starting,
     /// Another server answers.
     Backup,
@@ -211,6 +216,6 @@ pub enum Role {
     Master,
     /// This server is master, but its lease is over: it does not answer.
     Suspended,
-    /// Stopped.
+    /// The server has stopped.
     Stopped,
 }

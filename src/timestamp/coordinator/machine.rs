@@ -1,4 +1,5 @@
-//! The state machine of a coordinated server.
+//! The state machine of a coordinated server: which request comes next, when a mastership begins,
+//! and when it ends.
 
 use super::events::{
     Alarm, Answer, Ask, CoordinatorSettings, Effect, Event, MasterNode, Nodes, Role, SessionId,
@@ -13,55 +14,57 @@ use crate::timestamp::oracle::Terms;
 use crate::timestamp::pace::{Begin, Pace};
 use crate::timestamp::window::Window;
 
-/// A master writes, and a backup reads, so often in a session.
+/// How often a master writes, and a backup reads, in the length of a session.
 const BEATS_PER_SESSION: u64 = 12;
-/// ... and in a window.
+/// How often a master writes, and a backup reads, at least in the length of a window.
 const BEATS_PER_WINDOW: u64 = 3;
 const BEAT_MS_MIN: u64 = 20;
-/// What was lost is looked after so much later.
+/// Milliseconds between a lost answer and the look at what became of the request.
 const LOST_PAUSE_MS: u64 = 50;
-/// What was refused is tried again so much later.
+/// Milliseconds before a refused request is tried again.
 const REFUSED_PAUSE_MS: u64 = 1_000;
-/// A backup makes its node anew so often, in case that somebody has deleted it.
+/// Milliseconds after which a backup makes its node again, in case somebody has deleted it.
 const REGISTER_EVERY_MS: u64 = 10_000;
-/// An orderly stop takes no longer; what is left ends with the session.
+/// Most milliseconds of an orderly stop. Nodes that are left then end with the session.
 const STOP_MS_MAX: u64 = 1_000;
 const NEVER: MonoNs = MonoNs(u64::MAX);
 
-/// The state machine.
+/// A coordinated server, from its start to its stop. Needs a driver that does its effects.
 #[derive(Debug)]
 pub struct Coordinator {
     settings: CoordinatorSettings,
     stage: Stage,
-    /// What has no answer yet.
+    /// The request that has no answer yet.
     asked: Option<Ask>,
-    /// The session that it was asked in is over: its answer means nothing.
+    /// Whether the session of `asked` is over, so that the answer means nothing.
     is_void: bool,
-    /// Nothing is asked before.
+    /// No request is made before this instant.
     ask_at: MonoNs,
     session: Option<Session>,
-    /// The node watched has changed.
+    /// Whether the watched node has changed.
     is_changed: bool,
-    /// What may have been written, when an answer was lost.
+    /// The bound of a write whose answer was lost: it may be stored or not.
     doubtful: Option<Timestamp>,
-    /// Of a mastership that somebody else interfered with: its bound.
+    /// The last stored bound of a mastership that ended because another program wrote or deleted
+    /// the bound, or deleted the master's node.
     contested: Option<Timestamp>,
-    /// The clock of `ZooKeeper`.
+    /// The latest time that `ZooKeeper`'s clock told.
     witness: Option<Witness>,
-    /// When the master's node was asked for last.
+    /// When the last request to make the master's node was sent.
     create_sent: MonoNs,
-    /// The cluster is there, or was: it is not made anew.
+    /// Whether this process has found out which nodes exist. Nodes that are missing later are lost,
+    /// and are not made anew.
     has_cluster: bool,
     candidacy: Option<Candidacy>,
     mastership: Option<Mastership>,
-    /// Has been master in this process.
+    /// Whether this process was master before.
     was_master: bool,
     stopping: Option<Stopping>,
     last: Timestamp,
     master_told: Option<String>,
 }
 
-/// What is to be asked next.
+/// The request that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Asleep,
@@ -69,14 +72,14 @@ enum Stage {
     Find,
     Make,
     Create,
-    /// Looks who is master.
+    /// Look which server is master.
     Watch,
     Register,
-    /// As a backup: looks from time to time whether there is a master still.
+    /// As a backup: look from time to time whether there is still a master.
     Wait,
     Unregister,
     Read,
-    /// Writes the first bound of a mastership.
+    /// Write the first bound of a mastership.
     Take,
     Serve,
     Close,
@@ -88,26 +91,26 @@ struct Session {
     id: SessionId,
     lease: Lease,
     beat_ms: u64,
-    /// Not among the backups before.
+    /// No request to make the node among the backups comes before this instant.
     register_at: MonoNs,
     is_registered: bool,
 }
 
-/// The master's node is this server's, but nothing is handed out yet.
+/// This server owns the master's node, but does not hand out timestamps yet.
 #[derive(Debug)]
 struct Candidacy {
     created: WallMs,
-    /// Once the bound was read.
+    /// The bound that was read, and the pace that begins above it.
     read: Option<(StoredBound, Pace)>,
-    /// The first bound, once it was written: a last look at the master's node is left. The write
-    /// proves that there is one; that it is still this server's, only a look after it.
+    /// The first bound, after it was written. A last look at the master's node follows, because the
+    /// write proves only that there is a master's node, not that the node is still this server's.
     written: Option<Timestamp>,
 }
 
-/// The oracle serves.
+/// This server is master, and the oracle serves.
 #[derive(Debug)]
 struct Mastership {
-    /// Of the node.
+    /// Version of the bound's node.
     version: i32,
     pace: Pace,
     is_over_told: bool,
@@ -117,13 +120,14 @@ struct Mastership {
 #[derive(Debug)]
 struct Stopping {
     until: MonoNs,
-    /// The bound can be lowered to what was handed out, if it still has this version.
+    /// The version at which the bound can be lowered to the last timestamp handed out; `None`: the
+    /// bound must not be lowered.
     version: Option<i32>,
     is_revoking: bool,
 }
 
 impl Coordinator {
-    /// Waits for [`Event::Start`].
+    /// A coordinator that waits for [`Event::Start`].
     pub fn new(settings: CoordinatorSettings) -> Self {
         Self {
             settings,
@@ -147,7 +151,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes an event; effects are appended.
+    /// Takes an event and appends effects. Panics on an answer that does not fit the open [`Ask`].
     pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         if self.stage == Stage::Stopped {
             return;
@@ -156,7 +160,7 @@ impl Coordinator {
             Event::Start => self.go(Stage::Open),
             Event::Answered { sent, answer } => self.answered(now, sent, answer, effects),
             Event::MasterChanged => self.is_changed = true,
-            // Without one it was told before, as an answer.
+            // Without a session, an answer has told the end of the session before.
             Event::SessionExpired if self.session.is_none() => {}
             Event::SessionExpired => self.session_is_over(effects),
             Event::Tick { last } => {
@@ -174,7 +178,7 @@ impl Coordinator {
         self.proceed(now, effects);
     }
 
-    /// When [`Event::Tick`] is wanted next.
+    /// When the coordinator needs the next [`Event::Tick`].
     pub fn wake_at(&self) -> MonoNs {
         let ask_at = if self.asked.is_none() { self.ask_at } else { NEVER };
         let stop_at = self.stopping.as_ref().map_or(NEVER, |stopping| stopping.until);
@@ -185,7 +189,7 @@ impl Coordinator {
         if self.stage == Stage::Stopped { NEVER } else { ask_at.min(stop_at).min(look_at) }
     }
 
-    /// What this server is.
+    /// The role of this server at `now`.
     pub fn role(&self, now: MonoNs) -> Role {
         match (&self.mastership, self.stage) {
             (_, Stage::Stopped) => Role::Stopped,
@@ -212,7 +216,7 @@ impl Coordinator {
         self.session.as_mut().expect("this is asked only in a session")
     }
 
-    /// Asks what is to be asked now, if anything.
+    /// Makes the next request, if one is due and no other request is open.
     fn proceed(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if let Some(stopping) = &self.stopping {
             let is_late = now.mono >= stopping.until;
@@ -302,7 +306,8 @@ impl Coordinator {
             (Ask::RegisterBackup, done @ (Answer::Done | Answer::Exists)) => {
                 let session = self.session();
                 session.is_registered |= done == Answer::Done;
-                // One of an earlier life of this server ends with its session.
+                // A backup's node of an earlier process of this server ends with the session of
+                // that process.
                 let is_own = session.is_registered;
                 let pause_ms = if is_own { REGISTER_EVERY_MS } else { REFUSED_PAUSE_MS };
                 session.register_at = now.mono.plus_ms(pause_ms);
@@ -350,7 +355,7 @@ impl Coordinator {
         match ask {
             Ask::Release { .. } => self.released(),
             Ask::CloseSession => self.session = None,
-            // Perhaps because the folder that it lies in is not there.
+            // The folder of the node may be missing.
             Ask::CreateMaster | Ask::RegisterBackup => {
                 self.stage = Stage::Find;
                 self.ask_at = now.mono.plus_ms(REFUSED_PAUSE_MS);
@@ -372,7 +377,7 @@ impl Coordinator {
         self.go(Stage::Find);
     }
 
-    /// What there is of the cluster.
+    /// Handles the answer to [`Ask::FindNodes`].
     fn found(&mut self, now: Now, nodes: Nodes, effects: &mut Vec<Effect>) {
         let was_there = std::mem::replace(&mut self.has_cluster, true);
         match nodes {
@@ -383,7 +388,8 @@ impl Coordinator {
         }
     }
 
-    /// Nothing tells how far timestamps were handed out: only an operator may begin anew.
+    /// The bound is gone, so nothing tells how far timestamps were handed out. Only an operator may
+    /// make the bound anew.
     fn bound_is_lost(&mut self, now: Now, effects: &mut Vec<Effect>) {
         self.doubtful = None;
         if let Some(mastership) = self.abdicate(effects) {
@@ -395,7 +401,7 @@ impl Coordinator {
         self.ask_at = now.mono.plus_ms(REFUSED_PAUSE_MS);
     }
 
-    /// The clock of `ZooKeeper` has told a time: the last one counts.
+    /// Takes a time that `ZooKeeper`'s clock told. The time that was asked for last counts.
     fn witnessed(&mut self, mut witness: Witness) {
         if is_planted(Bug::OldWitness) {
             witness.asked = NEVER;
@@ -405,7 +411,7 @@ impl Coordinator {
         }
     }
 
-    /// The session is over: so is all that it owned.
+    /// Ends everything that belonged to the session.
     fn session_is_over(&mut self, effects: &mut Vec<Effect>) {
         self.is_void = self.asked.is_some();
         self.session = None;
@@ -418,7 +424,7 @@ impl Coordinator {
         self.go(Stage::Open);
     }
 
-    /// Nothing is handed out from here on.
+    /// Ends the mastership: nothing is handed out after this. Returns the mastership that ended.
     fn abdicate(&mut self, effects: &mut Vec<Effect>) -> Option<Mastership> {
         let mastership = self.mastership.take()?;
         effects.push(Effect::Revoke);
@@ -443,7 +449,7 @@ impl Coordinator {
         self.ask_at = now.mono.plus_ms(self.session().beat_ms);
     }
 
-    /// What the master's node is.
+    /// Handles the answer to [`Ask::WatchMaster`].
     fn seen(&mut self, now: Now, master: Option<MasterNode>, effects: &mut Vec<Effect>) {
         let own = self.session().id;
         match master {
@@ -489,7 +495,7 @@ impl Coordinator {
         self.ask_at = now.mono.plus_ms(self.session().beat_ms);
     }
 
-    /// The bound as it is stored: where a mastership begins, or goes on after a lost answer.
+    /// Handles the stored bound. A mastership begins above it, or goes on after a lost answer.
     fn read(&mut self, now: Now, stored: StoredBound, effects: &mut Vec<Effect>) {
         let doubtful = self.doubtful.take();
         if let Some(mastership) = &mut self.mastership {
@@ -506,7 +512,7 @@ impl Coordinator {
             }
             self.contested = Some(bound);
             self.abdicate(effects);
-            // Once more from the start: whose is the master's node?
+            // Start again from the question which server owns the master's node.
             self.tell_master(None, effects);
             return self.go(Stage::Watch);
         }
@@ -540,7 +546,7 @@ impl Coordinator {
         self.go(Stage::Take);
     }
 
-    /// The first bound of a mastership.
+    /// The request that writes the first bound of a mastership.
     fn first_write(&mut self, now: Now, effects: &mut Vec<Effect>) -> Ask {
         let candidacy = self.candidacy.as_mut().expect("who takes over is a candidate");
         let (stored, pace) = candidacy.read.as_mut().expect("who takes over has read the bound");
@@ -563,7 +569,7 @@ impl Coordinator {
     }
 
     fn write(&self, bound: Timestamp, version: i32) -> Ask {
-        // To ZooKeeper, -1 is every version.
+        // For ZooKeeper, version -1 matches every version.
         let version = if is_planted(Bug::BoundWithoutCompare) { -1 } else { version };
         Ask::WriteBound { bound, version }
     }
@@ -577,7 +583,7 @@ impl Coordinator {
             candidacy.written = Some(bound);
             return self.go(Stage::Watch);
         }
-        // While it is shorter than at rest, it may be over once more: that is not told again.
+        // A lease shorter than at rest may run out once more. Then the alarm is not repeated.
         let beat_ms = self.session().beat_ms;
         let is_over = now.mono.plus_ms(5 * beat_ms) >= self.lease_until();
         let mastership = self.mastership.as_mut().expect("who writes is master, or a candidate");
@@ -610,7 +616,7 @@ impl Coordinator {
         effects.extend(terms.map(Effect::Publish));
     }
 
-    /// Compares with the clocks.
+    /// Compares the lease and the wall clock with the clocks of now.
     fn look(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let until = self.lease_until();
         let beat_ms = self.session.as_ref().map_or(BEAT_MS_MIN, |session| session.beat_ms);
@@ -626,8 +632,8 @@ impl Coordinator {
         }
     }
 
-    /// Somebody else has written the bound, or the master's node is gone: until it is known who,
-    /// nothing is handed out.
+    /// Handles a refused transaction: another program has written the bound, or the master's node
+    /// is gone. Nothing is handed out until the owner of the master's node is known.
     fn conflict(&mut self, effects: &mut Vec<Effect>) {
         self.candidacy = None;
         self.revoke_release();
@@ -652,7 +658,7 @@ impl Coordinator {
         self.tell_master(None, effects);
     }
 
-    /// The master's node is gone, or ends with the session.
+    /// The master's node is deleted, or will end with the session.
     fn released(&mut self) {
         self.revoke_release();
     }

@@ -1,5 +1,5 @@
-//! One coordinated server against answers given by hand. What an ensemble makes of several servers
-//! is the simulator's business (`tests/sim_timestamp`).
+//! Tests of one coordinated server with answers given by hand. `tests/sim_timestamp` tests several
+//! servers with an ensemble.
 
 use super::*;
 use crate::base::time::{MonoNs, Now, WallMs};
@@ -16,9 +16,9 @@ struct Server {
     keeper: Coordinator,
     oracle: Oracle,
     now_ms: u64,
-    /// How wrong the wall clock is.
+    /// How far the wall clock is ahead of the true time.
     wall_wrong_ms: u64,
-    /// ... and that of `ZooKeeper`.
+    /// How far `ZooKeeper`'s clock is ahead of the true time.
     zookeeper_wrong_ms: u64,
     asked: Option<Ask>,
     alarms: Vec<Alarm>,
@@ -65,7 +65,7 @@ impl Server {
         Now { mono: MonoNs(self.now_ms * 1_000_000), wall }
     }
 
-    /// What `ZooKeeper` answers to a write.
+    /// The answer of `ZooKeeper` to a write at this moment.
     fn written_now(&self) -> Answer {
         Answer::Written(WallMs(WALL_MS + self.now_ms + self.zookeeper_wrong_ms))
     }
@@ -95,7 +95,7 @@ impl Server {
         }
     }
 
-    /// Time passes; ticks come when they are wanted.
+    /// Lets time pass and sends each tick when the server wants it.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now_ms += 1;
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// Answers what was asked after 1 ms.
+    /// Answers the open request after 1 ms.
     #[track_caller]
     fn answer(&mut self, wanted: &Ask, answer: Answer) {
         let ask = self.asked.take().unwrap_or_else(|| panic!("nothing is asked"));
@@ -138,14 +138,14 @@ impl Server {
         self.answer(&Ask::WatchMaster, node(OWN));
     }
 
-    /// All that comes before the first write.
+    /// Answers every request before the first write.
     fn come_to_write(&mut self, stored: Answer) {
         self.answer(&Ask::WatchMaster, node(OWN));
         self.answer(&Ask::UnregisterBackup, Answer::Done);
         self.answer(&Ask::ReadBound, stored);
     }
 
-    /// One that is about to write its first bound.
+    /// A server whose next request writes its first bound.
     fn candidate(stored: Answer) -> Self {
         let mut server = Self::start();
         server.open();
@@ -171,7 +171,7 @@ impl Server {
         self.keeper.role(self.now().mono)
     }
 
-    /// Lets a master write, or a backup look, for so long.
+    /// Lets a master write, or a backup look, for `ms` milliseconds.
     fn live(&mut self, ms: u64) {
         let until_ms = self.now_ms + ms;
         while self.now_ms < until_ms {
@@ -185,7 +185,7 @@ impl Server {
         }
     }
 
-    /// Lets time pass until something is asked.
+    /// Lets time pass until the server makes a request.
     fn pass_until_asked(&mut self) {
         while self.asked.is_none() {
             self.pass(1);
@@ -214,7 +214,7 @@ fn the_first_server_becomes_master_above_the_stored_bound() {
     server.write();
     assert_eq!(server.take(), Err(Refusal::NotServing));
     server.answer(&Ask::WatchMaster, node(OWN));
-    // Half a millisecond for each since the bound was read.
+    // Two answers came since the bound was read, half a millisecond of lead for each.
     assert_eq!(server.take(), Ok(Timestamp::of_unix_ms(WALL_MS + 501)));
     assert_eq!((server.role(), server.master.as_deref()), (Role::Master, Some("own_1")));
     server.live(60_000);
@@ -222,8 +222,6 @@ fn the_first_server_becomes_master_above_the_stored_bound() {
     assert!(server.take().is_ok() && server.alarms.is_empty());
 }
 
-/// Its node was deleted by hand, and another server has made it anew: the write shows only that
-/// there is one.
 #[test]
 fn a_server_that_knows_no_master_is_neither_master_nor_backup() {
     let mut server = Server::start();
@@ -244,6 +242,8 @@ fn a_master_is_one_until_its_lease_ends() {
     assert_eq!((role(MonoNs(end.0 - 1)), role(end)), (Role::Master, Role::Suspended));
 }
 
+/// The server's node was deleted by hand, and another server has made a node: the write shows only
+/// that there is a node.
 #[test]
 fn a_candidate_whose_node_is_anothers_does_not_begin() {
     let mut server = Server::candidate(bound(500, 3));
@@ -467,7 +467,7 @@ fn what_is_refused_is_tried_again_after_a_pause() {
     server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::Whole));
 }
 
-/// The first server of a cluster makes its nodes; nobody makes them twice.
+/// The first server of a cluster makes the nodes, and no server makes them twice.
 #[test]
 fn a_cluster_that_never_was_is_made() {
     for made in [Answer::Done, Answer::Exists] {
@@ -478,7 +478,7 @@ fn a_cluster_that_never_was_is_made() {
         server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::Whole));
         server.take_over(bound(0, 0));
         assert!(server.take().is_ok() && server.alarms.is_empty());
-        // All that was there is gone, and a new session looks for it.
+        // All nodes are gone, and a new session looks for them.
         server.tell(Event::SessionExpired);
         server.answer(&OPEN, Answer::Session { session: OWN, timeout_ms: SESSION_MS });
         server.answer(&Ask::FindNodes, Answer::Nodes(Nodes::None));
@@ -533,7 +533,7 @@ fn a_master_whose_bound_is_deleted_waits_for_another() {
     }
 }
 
-/// Its master's node is old by then, and what that told is long past.
+/// The master's node is old by then, and the time that it told is long past.
 #[test]
 fn an_old_master_believes_its_clock_when_it_reads_the_bound_again() {
     let mut server = Server::master();
@@ -542,7 +542,7 @@ fn an_old_master_believes_its_clock_when_it_reads_the_bound_again() {
     server.answer(&WRITE, Answer::Conflict);
     server.confirm(bound(0, 77));
     assert_eq!(server.clocks, []);
-    // The bound was stored a window ahead.
+    // The bound was stored a window ahead of the clock.
     let before = server.take().expect("it serves again").unix_ms();
     server.live(10_000);
     assert_eq!(server.take().expect("it serves").unix_ms(), WALL_MS + server.now_ms);
@@ -571,7 +571,7 @@ fn a_clock_that_zookeeper_does_not_confirm_is_refused_until_it_does() {
     let told_ms = server.take().expect("it serves").unix_ms();
     assert!(told_ms.abs_diff(WALL_MS + server.now_ms) < 10, "it goes by ZooKeeper's clock");
     assert_eq!(server.clocks.len(), 1, "a refusal is told once");
-    // It was ZooKeeper's that was wrong.
+    // ZooKeeper's clock was wrong.
     server.zookeeper_wrong_ms = HOUR_MS;
     server.live(1_000);
     assert_eq!(server.clocks[1..], [Seen::Agreed]);
@@ -600,7 +600,7 @@ fn a_backup_makes_its_node_anew() {
         match server.asked {
             Some(Ask::RegisterBackup) => {
                 asked.push(server.now_ms);
-                // Still there, or deleted by hand.
+                // The node still exists, or was deleted by hand.
                 let answer = if asked.len() == 1 { Answer::Exists } else { Answer::Done };
                 server.answer(&Ask::RegisterBackup, answer);
             }
