@@ -7,7 +7,7 @@ pub(crate) mod clock_offset;
 pub mod detector;
 pub mod link;
 pub mod murmur3;
-pub(crate) mod placement;
+pub(crate) mod rendezvous;
 pub mod view;
 pub(crate) mod wall_clocks;
 

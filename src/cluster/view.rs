@@ -8,7 +8,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 
 use super::bloom::{may_hold, node_bits};
 use super::murmur3::x86_32;
-use super::placement::{Member, Placement};
+use super::rendezvous::{Member, Rendezvous};
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, SiteHash, TimerId, mix};
 use crate::base::limits::{PEERS_MAX, SITES_PER_TIMER_MAX};
 use crate::base::ranked::{Replicas, Sites};
@@ -77,9 +77,9 @@ pub struct View {
     /// have the same.
     by_hash: Vec<(NodeHash, PeerIndex)>,
     /// Nodes and joining nodes: where timers are to be.
-    new: Placement,
+    new: Rendezvous,
     /// Nodes and leaving nodes: where timers were.
-    old: Placement,
+    old: Rendezvous,
     id: u64,
     local_site: (String, SiteHash),
     remote_sites: Vec<(SiteHash, PeerIndex)>,
@@ -126,7 +126,7 @@ impl View {
         let own = own.copied().find(|m| peers[m.peer.index()].name == membership.localhost);
         let own = own.expect("checked: this node is in a list");
         let local_site = local_site_of(membership);
-        let new = Placement::of([&staying[..], &joining].concat());
+        let new = Rendezvous::of([&staying[..], &joining].concat());
         let was_member = |former: &View| former.has_left || !former.connected_nodes().is_empty();
         let filters = new.members().iter().map(|member| peers[member.peer.index()].filter_bits);
         Ok(Self {
@@ -136,7 +136,7 @@ impl View {
             id: filters.fold(0, |id, bits| id | bits),
             sites: sites_of(site_hash(local_site), &remote_sites, membership),
             new,
-            old: Placement::of([&staying[..], &leaving].concat()),
+            old: Rendezvous::of([&staying[..], &leaving].concat()),
             local_site: (local_site.to_owned(), site_hash(local_site)),
             remote_sites,
             peers,

@@ -7,13 +7,13 @@ use crate::base::ids::PeerSet;
 use crate::base::planted::{Bug, is_planted};
 use crate::cluster::view::View;
 
-use crate::core::peers::address::{Place, place_of};
+use crate::core::peers::address::{PeerAddress, place_of};
 use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::site_members::SiteMembers;
 
 /// Host names of members and sites that are configured by name and were looked up, each with the
 /// addresses that were found.
-pub type Resolved = Arc<[(String, Vec<IpAddr>)]>;
+pub type NamedAddresses = Arc<[(String, Vec<IpAddr>)]>;
 
 /// Who may use the internal API: nodes whose address is that of a member, of another site as it is
 /// configured, or of a node that such a site has told to be a member of it. And who may connect as
@@ -45,7 +45,7 @@ impl Gate {
     }
 
     /// The addresses of members that are configured by name.
-    pub fn set_resolved(&mut self, resolved: Resolved) {
+    pub fn set_resolved(&mut self, resolved: NamedAddresses) {
         self.resolved = resolved.to_vec();
     }
 
@@ -111,14 +111,16 @@ impl Gate {
         let Some(peer) = view.node_named(name) else { return Ok(()) };
         let at;
         let its = match place_of(&view.peers()[peer.index()].address, 0) {
-            Place::At(address) => {
+            PeerAddress::At(address) => {
                 at = [address.ip().to_canonical()];
                 &at[..]
             }
-            Place::Named(host, _) => match self.resolved.iter().find(|(known, _)| *known == host) {
-                Some((_, found)) => &found[..],
-                None => return Err(HelloRefusal::Unresolved),
-            },
+            PeerAddress::Named(host, _) => {
+                match self.resolved.iter().find(|(known, _)| *known == host) {
+                    Some((_, found)) => &found[..],
+                    None => return Err(HelloRefusal::Unresolved),
+                }
+            }
         };
         let address = address.map(|address| address.to_canonical());
         if address.is_some_and(|it| its.contains(&it) || is_local_call(it, its)) {
@@ -187,8 +189,8 @@ fn addresses_in(view: &View, peers: PeerSet) -> (Vec<IpAddr>, Vec<String>) {
     let (mut literal, mut named) = (Vec::new(), Vec::new());
     for address in peers.iter().flat_map(|peer| view.addresses_of(peer)) {
         match place_of(address, 0) {
-            Place::At(address) => literal.push(address.ip().to_canonical()),
-            Place::Named(name, _) => named.push(name),
+            PeerAddress::At(address) => literal.push(address.ip().to_canonical()),
+            PeerAddress::Named(name, _) => named.push(name),
         }
     }
     if is_local_call(Ipv4Addr::LOCALHOST.into(), &literal) {

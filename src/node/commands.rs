@@ -7,7 +7,7 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::cluster::view::View;
 use crate::core::copies::Copies;
-use crate::core::gate::Resolved;
+use crate::core::gate::NamedAddresses;
 use crate::core::peers::secret::Secrets;
 use crate::node::meters::CoreMeters;
 use crate::ring::Waker;
@@ -26,7 +26,7 @@ pub enum Command {
     /// Merge timers that were read from an original node; each core takes those that it owns.
     Copies(Arc<Copies>),
     /// The addresses of members that are configured by name: they may use the internal API.
-    Members(Resolved),
+    Members(NamedAddresses),
     /// The cluster's secrets, read again; connections that stand are not asked again.
     Secrets(Arc<Secrets>),
     /// Who hands out timestamps (`host:port`), for clients that are refused; `None`: nobody knows.

@@ -70,7 +70,7 @@ const RETRY_MS: u64 = 1_000;
 #[derive(Debug)]
 pub struct Standalone {
     settings: StandaloneSettings,
-    stage: Stage,
+    stage: Serving,
     /// `None` until the file was read.
     pace: Option<Pace>,
     /// The bound of the open store.
@@ -84,7 +84,7 @@ pub struct Standalone {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum Serving {
     /// Nothing is handed out until the first bound is stored.
     Starting,
     Serving,
@@ -102,7 +102,7 @@ impl Standalone {
     pub fn new(settings: StandaloneSettings) -> Self {
         Self {
             settings,
-            stage: Stage::Starting,
+            stage: Serving::Starting,
             pace: None,
             storing: None,
             floor: Timestamp(0),
@@ -125,8 +125,8 @@ impl Standalone {
             FileEvent::Stop => self.stop(effects),
             FileEvent::Revoked { last } => {
                 self.last = self.last.max(last);
-                if self.stage == Stage::Stopping {
-                    self.stage = Stage::StoringLast;
+                if self.stage == Serving::Stopping {
+                    self.stage = Serving::StoringLast;
                     self.store_last(effects);
                 }
             }
@@ -139,7 +139,7 @@ impl Standalone {
     }
 
     fn loaded(&mut self, now: Now, bound: Timestamp, effects: &mut Vec<FileEffect>) {
-        if self.stage == Stage::Stopped {
+        if self.stage == Serving::Stopped {
             return;
         }
         assert!(self.pace.is_none(), "the file is read once");
@@ -160,7 +160,7 @@ impl Standalone {
         self.highest = floor;
         self.store_next(now, effects);
         if is_planted(Bug::ServedBeforeBoundIsStored) {
-            self.stage = Stage::Serving;
+            self.stage = Serving::Serving;
             let bound = self.storing.expect("one was begun");
             effects.push(FileEffect::Begin(floor, Terms { bound, ..self.terms() }));
         }
@@ -199,19 +199,19 @@ impl Standalone {
         let bound = self.storing.take().expect("something was being stored");
         self.highest = self.highest.max(bound);
         match self.stage {
-            Stage::Starting | Stage::Failed => {
+            Serving::Starting | Serving::Failed => {
                 self.pace().stored(bound);
-                self.stage = Stage::Serving;
+                self.stage = Serving::Serving;
                 effects.push(FileEffect::Begin(self.floor, self.terms()));
                 self.sleep(now);
             }
-            Stage::Serving => {
+            Serving::Serving => {
                 self.pace().stored(bound);
                 effects.push(FileEffect::Publish(self.terms()));
             }
-            Stage::Stopping => {}
-            Stage::StoringLast => self.end_or_store_last(bound, effects),
-            Stage::Stopped => {}
+            Serving::Stopping => {}
+            Serving::StoringLast => self.end_or_store_last(bound, effects),
+            Serving::Stopped => {}
         }
     }
 
@@ -219,12 +219,12 @@ impl Standalone {
         let bound = self.storing.take().expect("something was being stored");
         self.highest = self.highest.max(bound);
         match self.stage {
-            Stage::Serving => {
-                self.stage = Stage::Failed;
+            Serving::Serving => {
+                self.stage = Serving::Failed;
                 effects.push(FileEffect::Revoke);
             }
-            Stage::StoringLast => self.end_or_store_last(bound, effects),
-            Stage::Starting | Stage::Failed | Stage::Stopping | Stage::Stopped => {}
+            Serving::StoringLast => self.end_or_store_last(bound, effects),
+            Serving::Starting | Serving::Failed | Serving::Stopping | Serving::Stopped => {}
         }
         self.wake_at = now.mono.plus_ms(RETRY_MS);
     }
@@ -236,13 +236,13 @@ impl Standalone {
         let last = self.last;
         effects.extend(self.pace().look(now, None).map(FileEffect::Clock));
         match self.stage {
-            Stage::Serving => {
+            Serving::Serving => {
                 effects.push(FileEffect::Publish(self.terms()));
                 if self.storing.is_none() && self.pace().is_due(now.mono, last) {
                     return self.store_next(now, effects);
                 }
             }
-            Stage::Starting | Stage::Failed if self.storing.is_none() => {
+            Serving::Starting | Serving::Failed if self.storing.is_none() => {
                 return self.store_next(now, effects);
             }
             _ => {}
@@ -252,17 +252,17 @@ impl Standalone {
 
     fn stop(&mut self, effects: &mut Vec<FileEffect>) {
         match self.stage {
-            Stage::Serving => {
-                self.stage = Stage::Stopping;
+            Serving::Serving => {
+                self.stage = Serving::Stopping;
                 effects.push(FileEffect::Revoke);
             }
-            Stage::Failed => {
-                self.stage = Stage::StoringLast;
+            Serving::Failed => {
+                self.stage = Serving::StoringLast;
                 self.store_last(effects);
             }
             // Nothing was handed out, so the file is right whatever it holds.
-            Stage::Starting => self.end(effects),
-            Stage::Stopping | Stage::StoringLast | Stage::Stopped => {}
+            Serving::Starting => self.end(effects),
+            Serving::Stopping | Serving::StoringLast | Serving::Stopped => {}
         }
     }
 
@@ -286,7 +286,7 @@ impl Standalone {
     }
 
     fn end(&mut self, effects: &mut Vec<FileEffect>) {
-        self.stage = Stage::Stopped;
+        self.stage = Serving::Stopped;
         self.wake_at = MonoNs(u64::MAX);
         effects.push(FileEffect::Stopped);
     }

@@ -15,7 +15,7 @@ const INTERIM_MAX: u8 = 8;
 
 /// The part of an answer that the next byte belongs to.
 #[derive(Debug)]
-enum Stage {
+enum AnswerPart {
     Head,
     Body { left: u64 },
     Chunked(Box<ChunkedDecoder>),
@@ -41,7 +41,7 @@ pub enum Progress {
 /// Reads one answer. A connection needs a new reader for each answer.
 #[derive(Debug)]
 pub struct AnswerReader {
-    stage: Stage,
+    stage: AnswerPart,
     progress: HeadProgress,
     partial: Vec<u8>,
     status: Option<u16>,
@@ -54,7 +54,7 @@ pub struct AnswerReader {
 impl Default for AnswerReader {
     fn default() -> Self {
         Self {
-            stage: Stage::Head,
+            stage: AnswerPart::Head,
             progress: HeadProgress::default(),
             partial: Vec::new(),
             status: None,
@@ -87,7 +87,7 @@ impl AnswerReader {
 
     fn take(&mut self, input: &[u8]) -> Progress {
         let mut at = 0;
-        while matches!(self.stage, Stage::Head) {
+        while matches!(self.stage, AnswerPart::Head) {
             let rest = &input[at..];
             if rest.is_empty() || !self.progress.is_worth_parsing(rest, HEAD_BYTES_MAX) {
                 self.partial.extend_from_slice(rest);
@@ -107,11 +107,11 @@ impl AnswerReader {
                     self.status = Some(head.status);
                     self.keep_alive = head.keep_alive;
                     self.stage = match head.framing {
-                        Some(Framing::Length(left)) => Stage::Body { left },
+                        Some(Framing::Length(left)) => AnswerPart::Body { left },
                         Some(Framing::Chunked) => {
-                            Stage::Chunked(Box::new(ChunkedDecoder::new(BODY_BYTES_MAX)))
+                            AnswerPart::Chunked(Box::new(ChunkedDecoder::new(BODY_BYTES_MAX)))
                         }
-                        None => Stage::UntilClose { left: BODY_BYTES_MAX },
+                        None => AnswerPart::UntilClose { left: BODY_BYTES_MAX },
                     };
                 }
                 Ok(None) => {
@@ -129,9 +129,9 @@ impl AnswerReader {
         let Some(status) = self.status else { return Progress::Partial };
         let closing = Progress::Complete { status, reusable: false };
         match &mut self.stage {
-            Stage::Head => Progress::Partial,
-            Stage::Body { left } if *left > BODY_BYTES_MAX => closing,
-            Stage::Body { left } => match (input.len() as u64).cmp(left) {
+            AnswerPart::Head => Progress::Partial,
+            AnswerPart::Body { left } if *left > BODY_BYTES_MAX => closing,
+            AnswerPart::Body { left } => match (input.len() as u64).cmp(left) {
                 std::cmp::Ordering::Less => {
                     *left -= input.len() as u64;
                     Progress::Partial
@@ -143,7 +143,7 @@ impl AnswerReader {
                 // trusted.
                 std::cmp::Ordering::Greater => closing,
             },
-            Stage::Chunked(decoder) => match decoder.decode(input, |_| ()) {
+            AnswerPart::Chunked(decoder) => match decoder.decode(input, |_| ()) {
                 Ok((_, false)) => Progress::Partial,
                 Ok((used, true)) => {
                     let reusable = self.keep_alive && used == input.len();
@@ -151,7 +151,7 @@ impl AnswerReader {
                 }
                 Err(_) => closing,
             },
-            Stage::UntilClose { left } => {
+            AnswerPart::UntilClose { left } => {
                 *left = left.saturating_sub(input.len() as u64);
                 if *left == 0 { closing } else { Progress::Partial }
             }

@@ -6,7 +6,7 @@ use chronos::shard::inspect::Held;
 use super::clocks::WALL_MS;
 use super::disturbances::{Disturbances, RECOVERY_NS};
 use super::model::{Checked, MS, Write, broken};
-use super::network::Place;
+use super::network::CoreAt;
 use super::story_plan::{Kind, Operation, Target};
 use super::world::World;
 use chronos::shard::effects::CallbackOutcome;
@@ -29,7 +29,7 @@ impl World {
 
     /// Notes which of the timers that a process popped it holds no more: if all that have them now
     /// fail, it may get back an older copy.
-    pub fn note_forgotten(&mut self, place: Place) {
+    pub fn note_forgotten(&mut self, place: CoreAt) {
         let cores = &self.nodes[place.node].cores;
         let holds = |id: u64| {
             cores.iter().flatten().any(|core| core.core.shard().held(TimerId(id)).is_some())

@@ -18,7 +18,7 @@ use chronos::timer::definition::{Definition, encode_content};
 use chronos::wire::timer_json::Tag;
 
 use super::model::{Checked, broken};
-use super::network::{ConnectionId, End, Packet, Place};
+use super::network::{ConnectionId, CoreAt, End, Packet};
 use super::requests::Ask;
 use super::sites::FROM_SITE;
 use super::story_plan::Doom;
@@ -53,7 +53,7 @@ pub struct Running {
 
 /// One core and what the kernel would hold for it.
 pub struct CoreDriver {
-    pub place: Place,
+    pub place: CoreAt,
     pub core: Core,
     pub now: Now,
     /// Who may use the internal API.
@@ -76,7 +76,7 @@ pub struct CoreDriver {
 }
 
 impl CoreDriver {
-    pub fn new(place: Place, core: Core, now: Now) -> Self {
+    pub fn new(place: CoreAt, core: Core, now: Now) -> Self {
         Self {
             place,
             core,
@@ -415,7 +415,7 @@ impl Driver for Turn<'_> {
     }
 
     fn wake(&mut self, sibling: ShardIndex) {
-        self.world.wake(Place { core: sibling.0, ..self.driver.place });
+        self.world.wake(CoreAt { core: sibling.0, ..self.driver.place });
     }
 }
 

@@ -8,7 +8,7 @@ use chronos::shard::effects::CallbackOutcome;
 use kit::simulator::story::Violation;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
-use super::network::Place;
+use super::network::CoreAt;
 use super::sites::Sites;
 use super::story_plan::Wish;
 
@@ -114,7 +114,7 @@ impl Write {
 /// One callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempted {
-    pub place: Place,
+    pub place: CoreAt,
     pub begun_ns: u64,
     /// When its host answered 2xx, if it did or will.
     pub served_ns: Option<u64>,
@@ -289,7 +289,7 @@ impl Model {
     }
 
     /// A process may have forgotten timers that it popped.
-    pub fn forget_unless(&mut self, place: Place, holds: impl Fn(u64) -> bool) {
+    pub fn forget_unless(&mut self, place: CoreAt, holds: impl Fn(u64) -> bool) {
         let (from, to) = ((place.node, place.life, 0), (place.node, place.life, usize::MAX));
         for key in self.last.range(from..=to).map(|(key, _)| *key) {
             if self.writes[&key.2].id.is_some_and(|id| !holds(id)) {
@@ -384,7 +384,7 @@ impl Model {
     }
 
     /// A callback begins: T2 to T8.
-    pub fn attempt(&mut self, place: Place, now_ns: u64, name: usize, sequence: u64) -> Checked {
+    pub fn attempt(&mut self, place: CoreAt, now_ns: u64, name: usize, sequence: u64) -> Checked {
         self.attempts += 1;
         let Some(write) = self.writes.get(&name).filter(|write| write.wish.is_some()) else {
             return broken("T7", format!("a pop of {name}, which nobody asked for"));
@@ -424,7 +424,7 @@ impl Model {
     }
 
     /// T5 at the host: its numbers do not fall, whichever nodes pop, as long as these can talk.
-    fn is_in_order(&self, write: &Write, place: Place, sequence: u64, now_ns: u64) -> Checked {
+    fn is_in_order(&self, write: &Write, place: CoreAt, sequence: u64, now_ns: u64) -> Checked {
         let Some(&(highest, at_ns)) = self.highest.get(&write.name) else { return Ok(()) };
         let wish = write.wish.expect("a pop has one");
         let from_ns = now_ns.saturating_sub(RECOVERY_NS + wish.interval_ms * MS);
@@ -498,7 +498,7 @@ impl Model {
     }
 
     /// T3, T4, T9: other callbacks of the same pop.
-    fn is_no_duplicate(&self, write: &Write, place: Place, sequence: u64, now_ns: u64) -> Checked {
+    fn is_no_duplicate(&self, write: &Write, place: CoreAt, sequence: u64, now_ns: u64) -> Checked {
         let Some(others) = self.pops.get(&(write.name, sequence)) else { return Ok(()) };
         let wish = write.wish.expect("a pop has one");
         let settled_ns = RECOVERY_NS + wish.interval_ms * MS;
@@ -534,7 +534,7 @@ impl Model {
     fn is_no_double_of_a_pause(
         &self,
         write: &Write,
-        (place, now_ns): (Place, u64),
+        (place, now_ns): (CoreAt, u64),
         others: &[Attempted],
         text: &impl Fn() -> String,
     ) -> Checked {

@@ -17,7 +17,7 @@ pub type ConnectionId = usize;
 
 /// One core of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct CoreAt {
     pub node: usize,
     /// The process: nodes live several times.
     pub life: u64,
@@ -54,12 +54,12 @@ pub enum Packet {
 }
 
 /// A connection.
-pub struct Connection {
-    pub dialler: Place,
+pub struct Pipe {
+    pub dialler: CoreAt,
     /// The target as the dialler numbers it.
     pub peer: PeerIndex,
     pub target: usize,
-    pub acceptor: Option<Place>,
+    pub acceptor: Option<CoreAt>,
     pub inbound: Option<InboundId>,
     /// It is dialled to another site: HTTP, whose bytes only TCP protects.
     pub is_to_site: bool,
@@ -77,8 +77,8 @@ pub struct Connection {
     overtaken: [Vec<u8>; 2],
 }
 
-impl Connection {
-    pub fn place(&self, end: End) -> Option<Place> {
+impl Pipe {
+    pub fn place(&self, end: End) -> Option<CoreAt> {
         if end == End::Dialler { Some(self.dialler) } else { self.acceptor }
     }
 
@@ -89,7 +89,7 @@ impl Connection {
 
 /// All connections.
 pub struct Network {
-    pub connections: Vec<Connection>,
+    pub connections: Vec<Pipe>,
     /// How many cuts there are from one node to the other.
     cuts: [[u32; PROCESSES_MAX]; PROCESSES_MAX],
     /// What happens to the next bytes from one node to the other.
@@ -132,13 +132,13 @@ impl Network {
     pub fn dial(
         &mut self,
         now_ns: u64,
-        dialler: Place,
+        dialler: CoreAt,
         peer: PeerIndex,
         target: usize,
         hello: Hello,
         arrivals: &mut Vec<Arrival>,
     ) -> ConnectionId {
-        self.connections.push(Connection {
+        self.connections.push(Pipe {
             dialler,
             peer,
             target,
@@ -295,7 +295,7 @@ impl Network {
 
     /// Live connections between two nodes.
     pub fn between(&self, one: usize, other: usize) -> Vec<ConnectionId> {
-        let is_between = |connection: &Connection| {
+        let is_between = |connection: &Pipe| {
             let nodes = (connection.dialler.node, connection.target);
             nodes == (one, other) || nodes == (other, one)
         };

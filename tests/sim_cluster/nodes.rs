@@ -13,7 +13,7 @@ use super::clocks::Clocks;
 use super::disturbances::Whom;
 use super::driver::{CoreDriver, Input};
 use super::model::MS;
-use super::network::{ConnectionId, End, Packet, Place};
+use super::network::{ConnectionId, CoreAt, End, Packet};
 use super::options::Options;
 use super::story_plan::{Death, Doom};
 use super::world::{Event, World};
@@ -128,13 +128,13 @@ impl World {
                 let own = own as u16;
                 let config = self.options.config((node, member), own, view.clone());
                 let core = Core::with_identity(config, port, identity, now);
-                Some(CoreDriver::new(Place { node, life, core: own }, core, now))
+                Some(CoreDriver::new(CoreAt { node, life, core: own }, core, now))
             })
             .collect();
         self.model.disturbances.up(node, self.now_ns);
         self.trace.add(self.now_ns, "boot", [node as u64, life, 0, 0]);
         for core in 0..shards {
-            self.wake(Place { node, life, core });
+            self.wake(CoreAt { node, life, core });
         }
     }
 
@@ -201,7 +201,7 @@ impl World {
             self.model.disturbances.pause(node, self.now_ns, until_ns);
         }
         for core in 0..self.options.shards[node] {
-            self.deliver(Place { node, life, core }, Input::StopPopping);
+            self.deliver(CoreAt { node, life, core }, Input::StopPopping);
         }
         // A node without peers does nothing more by itself.
         for after_ns in [SETTLES_NS, STOP_NS] {
@@ -226,7 +226,7 @@ impl World {
     /// A core dials a peer.
     pub fn dial(
         &mut self,
-        place: Place,
+        place: CoreAt,
         (peer, name): (PeerIndex, &str),
         hello: Hello,
     ) -> ConnectionId {
@@ -334,7 +334,7 @@ impl World {
         let life = target.life;
         let shards = u64::from(self.options.shards[node]);
         let core = self.interleaving.range(0, shards - 1) as u16;
-        let place = Place { node, life, core };
+        let place = CoreAt { node, life, core };
         let connection = &mut self.network.connections[id];
         connection.acceptor = Some(place);
         connection.is_open[End::Acceptor as usize] = true;

@@ -8,7 +8,7 @@ use chronos::cluster::view::{Membership, View};
 use super::disturbances::Whom;
 use super::driver::Input;
 use super::model::MS;
-use super::network::Place;
+use super::network::CoreAt;
 use super::nodes::node_name;
 use super::options::NODES_MAX;
 use super::sites::{Sites, site_name};
@@ -216,7 +216,7 @@ impl World {
     fn tell_all_cores(&mut self, node: usize, input: impl Fn() -> Input) {
         let life = self.nodes[node].life;
         for core in 0..self.options.shards[node] {
-            self.deliver(Place { node, life, core }, input());
+            self.deliver(CoreAt { node, life, core }, input());
         }
     }
 

@@ -4,7 +4,7 @@ use chronos::shard::effects::{Answer, Refusal, Reply};
 
 use super::driver::Input;
 use super::model::{Checked, Closed, Write, broken};
-use super::network::Place;
+use super::network::CoreAt;
 use super::story_plan::{Doom, Kind, Operation, Target, Wish};
 use super::world::{Event, World};
 
@@ -150,7 +150,7 @@ impl World {
         let life = self.nodes[node].life;
         self.asked.get_mut(&name).expect("it was sent").life = Some(life);
         self.unanswered.insert((self.now_ns, name));
-        self.deliver(Place { node, life, core }, Input::Ask(ask));
+        self.deliver(CoreAt { node, life, core }, Input::Ask(ask));
     }
 
     /// The client has waited long enough, or learns that nobody will answer.
@@ -168,7 +168,7 @@ impl World {
     }
 
     /// A core answers.
-    pub fn answered(&mut self, place: Place, reply: &Reply) -> Checked {
+    pub fn answered(&mut self, place: CoreAt, reply: &Reply) -> Checked {
         let name = reply.to.request as usize;
         let Some(asked) = self.asked.get_mut(&name) else {
             return broken("R2", format!("an answer to {name}, which was not asked"));

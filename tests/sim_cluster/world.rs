@@ -12,7 +12,7 @@ use kit::simulator::trace::Trace;
 use super::disturbances::Whom;
 use super::driver::{CoreDriver, Input, Running};
 use super::model::{Attempted, Checked, MS, Model, broken};
-use super::network::{ConnectionId, End, Network, Place, Spoil};
+use super::network::{ConnectionId, CoreAt, End, Network, Spoil};
 use super::nodes::{Node, Starved};
 use super::operators::{Members, Step as OperatorStep};
 use super::options::{NODES_MAX, Options};
@@ -37,7 +37,7 @@ pub enum Event {
     Impatient(usize),
     Refused(usize),
     Step {
-        place: Place,
+        place: CoreAt,
         generation: u64,
     },
     /// A write was acknowledged in the turn before.
@@ -47,7 +47,7 @@ pub enum Event {
     Arrive(ConnectionId, End),
     DialTimeout(ConnectionId),
     Ended {
-        place: Place,
+        place: CoreAt,
         attempt: usize,
     },
     Restart {
@@ -275,7 +275,7 @@ impl World {
         Ok(())
     }
 
-    fn step(&mut self, place: Place, generation: u64) -> Checked {
+    fn step(&mut self, place: CoreAt, generation: u64) -> Checked {
         let node = &mut self.nodes[place.node];
         if node.life != place.life || !node.is_up() {
             return Ok(());
@@ -314,7 +314,7 @@ impl World {
     }
 
     /// Gives a core something to do, if its process still lives.
-    pub fn deliver(&mut self, place: Place, input: Input) {
+    pub fn deliver(&mut self, place: CoreAt, input: Input) {
         let node = &mut self.nodes[place.node];
         if node.life != place.life || !node.is_up() {
             return;
@@ -325,7 +325,7 @@ impl World {
     }
 
     /// Wakes a core that sleeps; one that is in its turn will notice before it sleeps.
-    pub fn wake(&mut self, place: Place) {
+    pub fn wake(&mut self, place: CoreAt) {
         let delay_ns = self.interleaving.range(100, 20_000);
         let Some(mut driver) = self.take_core(place) else { return };
         let at_ns = (self.now_ns + delay_ns).max(self.nodes[place.node].frozen_until_ns);
@@ -333,12 +333,12 @@ impl World {
         self.nodes[place.node].cores[usize::from(place.core)] = Some(driver);
     }
 
-    fn take_core(&mut self, place: Place) -> Option<CoreDriver> {
+    fn take_core(&mut self, place: CoreAt) -> Option<CoreDriver> {
         self.nodes[place.node].cores[usize::from(place.core)].take()
     }
 
     /// A callback begins: the model looks at it, its host decides how it ends.
-    pub fn attempt(&mut self, place: Place, ticket: Ticket, name: usize) -> Checked {
+    pub fn attempt(&mut self, place: CoreAt, ticket: Ticket, name: usize) -> Checked {
         let Some(asked) = self.asked.get(&name) else {
             return broken("T7", format!("{ticket:?} is of {name}, which nobody asked for"));
         };
@@ -513,7 +513,7 @@ impl World {
             }
             let life = self.nodes[node].life;
             for core in 0..cores {
-                self.wake(Place { node, life, core });
+                self.wake(CoreAt { node, life, core });
             }
             let is_member = self.members.is_member(node);
             if is_member && !self.nodes[node].is_up() && self.options.stays_dead != Some(node) {

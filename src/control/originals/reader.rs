@@ -22,7 +22,7 @@ use crate::cluster::view::{PeerKind, View};
 use crate::control::cluster::member_addresses;
 use crate::control::http_client::{HttpClient, HttpError, Request};
 use crate::core::copies::Copies;
-use crate::core::peers::address::{Place, place_of};
+use crate::core::peers::address::{PeerAddress, place_of};
 use crate::node::commands::Command;
 use crate::node::meters::CoreMeters;
 use crate::shard::effects::Dialect;
@@ -453,8 +453,8 @@ impl Round<'_> {
         let port = self.reader.port;
         self.clients[peer.index()].get_or_insert_with(|| {
             let address = match place_of(address, port) {
-                Place::At(address) => address.to_string(),
-                Place::Named(name, port) => format!("{name}:{port}"),
+                PeerAddress::At(address) => address.to_string(),
+                PeerAddress::Named(name, port) => format!("{name}:{port}"),
             };
             HttpClient::new(&address, PATIENCE, BODY_BYTES_MAX)
         })

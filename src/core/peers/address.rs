@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Where a peer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PeerAddress {
     /// A literal.
     At(SocketAddr),
     /// A host name and a port.
@@ -13,18 +13,18 @@ pub enum Place {
 
 /// Reads `10.0.0.1:7253`, `10.0.0.1`, `[fd00::1]:7253`, `fd00::1`, `node-1:7253` or `node-1`; an
 /// address without a port uses `port`.
-pub fn place_of(address: &str, port: u16) -> Place {
+pub fn place_of(address: &str, port: u16) -> PeerAddress {
     if let Ok(whole) = address.parse::<SocketAddr>() {
-        return Place::At(whole);
+        return PeerAddress::At(whole);
     }
     let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     if let Ok(ip) = bare.unwrap_or(address).parse::<IpAddr>() {
-        return Place::At(SocketAddr::new(ip, port));
+        return PeerAddress::At(SocketAddr::new(ip, port));
     }
     let named = address.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
     match named {
-        Some((name, port)) => Place::Named(name.to_owned(), port),
-        None => Place::Named(address.to_owned(), port),
+        Some((name, port)) => PeerAddress::Named(name.to_owned(), port),
+        None => PeerAddress::Named(address.to_owned(), port),
     }
 }
 
@@ -32,8 +32,8 @@ pub fn place_of(address: &str, port: u16) -> Place {
 /// is called itself, else where it listens.
 pub fn sources(own: &str, listen: IpAddr, to: IpAddr) -> Vec<IpAddr> {
     let called = match place_of(own, 0) {
-        Place::At(address) => Some(address.ip()),
-        Place::Named(..) => None,
+        PeerAddress::At(address) => Some(address.ip()),
+        PeerAddress::Named(..) => None,
     };
     // What is not of the same kind does not get there.
     let leads_there = |from: &IpAddr| {
@@ -67,8 +67,8 @@ mod tests {
 
     #[test]
     fn addresses_with_and_without_ports() {
-        let at = |text: &str| Place::At(text.parse().expect("an address"));
-        let named = |name: &str, port| Place::Named(name.to_owned(), port);
+        let at = |text: &str| PeerAddress::At(text.parse().expect("an address"));
+        let named = |name: &str, port| PeerAddress::Named(name.to_owned(), port);
         for (address, place) in [
             ("10.0.0.1:80", at("10.0.0.1:80")),
             ("10.0.0.1", at("10.0.0.1:7253")),

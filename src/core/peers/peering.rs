@@ -39,7 +39,7 @@ const LOOK_AGAIN_MS: u64 = 10;
 
 /// How far the connection to a peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum DialState {
     Closed,
     Dialling,
     Open,
@@ -47,7 +47,7 @@ enum Stage {
 
 /// A peer that is to be connected with.
 struct Peer {
-    stage: Stage,
+    stage: DialState,
     detector: Detector,
     voice: Voice,
     /// Of the process heard last.
@@ -70,10 +70,10 @@ struct Peer {
 impl Peer {
     /// The connection is gone, or its dial is given up.
     fn close(&mut self) {
-        if self.stage == Stage::Open {
+        if self.stage == DialState::Open {
             self.voice.closed();
         }
-        self.stage = Stage::Closed;
+        self.stage = DialState::Closed;
         self.disowns = false;
         if let Some(site) = &mut self.site {
             site.turn();
@@ -164,7 +164,7 @@ impl Peering {
         let gone = self.know(behind.now.mono, view);
         for peer in gone.iter() {
             let Some(mut former) = self.peers[peer.index()].take() else { continue };
-            if former.stage != Stage::Closed {
+            if former.stage != DialState::Closed {
                 self.actions.push(PeerAction::Close(peer));
             }
             let dialect = former.voice.dialect();
@@ -195,7 +195,7 @@ impl Peering {
         for peer in wanted.minus(self.known).iter() {
             let is_site = matches!(view.peers()[peer.index()].kind, PeerKind::Site(_));
             self.peers[peer.index()] = Some(Peer {
-                stage: Stage::Closed,
+                stage: DialState::Closed,
                 detector: Detector::new(now),
                 voice: Voice::new(self.link_limits(), is_site),
                 incarnation: None,
@@ -257,7 +257,7 @@ impl Peering {
             return false;
         };
         self.counters.connected += 1;
-        dialled.stage = Stage::Open;
+        dialled.stage = DialState::Open;
         dialled.disowns = false;
         dialled.heard_at = now;
         if dialled.voice.dialect() != Dialect::Http && connected.dialect == Dialect::Http {
@@ -358,7 +358,7 @@ impl Peering {
         let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) else {
             return;
         };
-        if dialled.stage == Stage::Closed {
+        if dialled.stage == DialState::Closed {
             return;
         }
         self.counters.lost += 1;
@@ -383,7 +383,7 @@ impl Peering {
             return Ok(());
         };
         self.counters.bytes_received += bytes.len() as u64;
-        if dialled.stage != Stage::Open {
+        if dialled.stage != DialState::Open {
             return Ok(());
         }
         if dialled.heard_at.plus_ms(self.limits.dead_after_ms) <= now {
@@ -429,7 +429,9 @@ impl Peering {
     /// Appends what is to be sent over the dialled connection.
     pub fn output(&mut self, now: Now, peer: PeerIndex, out: &mut Vec<u8>) {
         let dialled = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
-        let Some(dialled) = dialled.filter(|dialled| dialled.stage == Stage::Open) else { return };
+        let Some(dialled) = dialled.filter(|dialled| dialled.stage == DialState::Open) else {
+            return;
+        };
         let begins = out.len();
         dialled.voice.write(now, &self.view, peer, out);
         self.counters.bytes_sent += (out.len() - begins) as u64;
@@ -463,7 +465,7 @@ impl Peering {
         }
         for peer in self.known.iter() {
             let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
-            let is_open = dialled.stage == Stage::Open;
+            let is_open = dialled.stage == DialState::Open;
             if is_open && dialled.voice.next_wake().is_some_and(|wake| wake <= now) {
                 self.talking = self.talking.with(peer);
             }
@@ -488,7 +490,7 @@ impl Peering {
                 dialled.has_gaps = true;
                 self.gapped = self.gapped.with(peer);
                 dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
-                if dialled.stage != Stage::Closed {
+                if dialled.stage != DialState::Closed {
                     self.actions.push(PeerAction::Close(peer));
                 }
                 self.lost(behind, peer);
@@ -503,7 +505,7 @@ impl Peering {
         let wake_of = |peer: &Peer| {
             let of_detector = peer.detector.next_wake(&self.limits);
             match peer.voice.next_wake() {
-                Some(of_voice) if peer.stage == Stage::Open => {
+                Some(of_voice) if peer.stage == DialState::Open => {
                     of_detector.min(of_voice.max(soonest))
                 }
                 _ => of_detector,
@@ -569,7 +571,7 @@ impl Peering {
         for peer in self.talking.iter() {
             let is_open = self.peers[peer.index()]
                 .as_ref()
-                .is_some_and(|talking| talking.stage == Stage::Open);
+                .is_some_and(|talking| talking.stage == DialState::Open);
             if is_open {
                 actions.push(PeerAction::Send(peer));
             }
@@ -579,7 +581,7 @@ impl Peering {
 
     /// Whether every message that could be delivered has its result.
     pub fn is_settled(&self) -> bool {
-        let mut open = self.peers.iter().flatten().filter(|peer| peer.stage == Stage::Open);
+        let mut open = self.peers.iter().flatten().filter(|peer| peer.stage == DialState::Open);
         open.all(|peer| peer.voice.is_empty())
     }
 
@@ -608,7 +610,7 @@ impl Peering {
         self.known.iter().any(|peer| {
             self.view.name_of(peer) == name
                 && self.peers[peer.index()].as_ref().is_some_and(|peer| {
-                    peer.stage == Stage::Open
+                    peer.stage == DialState::Open
                         && peer.voice.dialect() == Dialect::Frames
                         && peer.incarnation.is_some_and(|heard| heard != incarnation)
                         && now.since_ns(peer.heard_at) < suspect_ns
@@ -635,12 +637,12 @@ impl Peering {
             self.tell_unheard(behind);
         }
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
-        if verdict.close && dialled.stage != Stage::Closed {
+        if verdict.close && dialled.stage != DialState::Closed {
             dialled.close();
             self.actions.push(PeerAction::Close(peer));
         }
-        if verdict.dial && dialled.stage == Stage::Closed {
-            dialled.stage = Stage::Dialling;
+        if verdict.dial && dialled.stage == DialState::Closed {
+            dialled.stage = DialState::Dialling;
             self.actions.push(PeerAction::Dial(peer));
         }
     }

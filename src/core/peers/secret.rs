@@ -234,7 +234,7 @@ pub struct Offer {
 
 /// What an acceptor does with an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProofVerdict {
     /// Nothing was proven and nothing need be.
     Unproven,
     /// The dialler knows a secret; the acceptor's own proof, made with the same.
@@ -274,25 +274,29 @@ impl Guard {
         hello: &Hello,
         offer: Offer,
         challenge: Option<Word>,
-    ) -> Verdict {
-        let Some(secrets) = &self.secrets else { return Verdict::Unproven };
+    ) -> ProofVerdict {
+        let Some(secrets) = &self.secrets else { return ProofVerdict::Unproven };
         let Some(dialler_nonce) = offer.nonce else {
             let may_pass = self.accepts_unproven && offer.proof.is_none() && challenge.is_none();
-            return if may_pass { Verdict::Unproven } else { Verdict::Refused(NO_SECRET) };
+            return if may_pass {
+                ProofVerdict::Unproven
+            } else {
+                ProofVerdict::Refused(NO_SECRET)
+            };
         };
         match (offer.proof, challenge) {
-            (None, None) => Verdict::Challenge,
+            (None, None) => ProofVerdict::Challenge,
             (Some(proof), Some(acceptor_nonce)) => {
                 let dialler = &hello.name;
                 let meeting = Meeting { protocol, dialler_nonce, acceptor_nonce, dialler, meant };
                 let theirs = Claim { role: Role::Dials, meeting: meeting.clone(), hello };
                 let ours = Claim { role: Role::Answers, meeting, hello: own };
                 match secrets.proven(&theirs, &proof) {
-                    Some(secret) => Verdict::Proven(proof_with(secret, &ours)),
-                    None => Verdict::Refused(WRONG_SECRET),
+                    Some(secret) => ProofVerdict::Proven(proof_with(secret, &ours)),
+                    None => ProofVerdict::Refused(WRONG_SECRET),
                 }
             }
-            _ => Verdict::Refused(NO_CHALLENGE),
+            _ => ProofVerdict::Refused(NO_CHALLENGE),
         }
     }
 }

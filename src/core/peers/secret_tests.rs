@@ -7,8 +7,8 @@ use crate::core::peers::handshake::{
 };
 use crate::core::peers::hello::{Hello, HelloRefusal};
 use crate::core::peers::secret::{
-    FILE_BYTES_MAX, Guard, SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRETS_MAX, SecretError, Secrets,
-    Verdict, Word,
+    FILE_BYTES_MAX, Guard, ProofVerdict, SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRETS_MAX,
+    SecretError, Secrets, Word,
 };
 use std::sync::Arc;
 
@@ -61,13 +61,13 @@ impl Acceptor {
         let own = hello(&self.name);
         let of_this = (protocol.name(), self.name.as_str(), &own);
         match self.guard.judge(of_this, &theirs, offer, self.challenge.take()) {
-            Verdict::Unproven => write_acceptance(&mut out, protocol, &own, None),
-            Verdict::Proven(proof) => write_acceptance(&mut out, protocol, &own, Some(proof)),
-            Verdict::Challenge => {
+            ProofVerdict::Unproven => write_acceptance(&mut out, protocol, &own, None),
+            ProofVerdict::Proven(proof) => write_acceptance(&mut out, protocol, &own, Some(proof)),
+            ProofVerdict::Challenge => {
                 self.challenge = Some(self.nonce);
                 write_challenge(&mut out, self.nonce);
             }
-            Verdict::Refused(reason) => refuse(&mut out, HelloRefusal::Unproven(reason)),
+            ProofVerdict::Refused(reason) => refuse(&mut out, HelloRefusal::Unproven(reason)),
         }
         out
     }

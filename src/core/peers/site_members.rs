@@ -17,7 +17,7 @@ use std::net::IpAddr;
 
 use crate::base::limits::PEERS_MAX;
 
-use crate::core::peers::address::{Place, place_of};
+use crate::core::peers::address::{PeerAddress, place_of};
 use crate::wire::text::Text;
 
 /// The query of the request.
@@ -81,8 +81,8 @@ impl SiteMembers {
     /// The addresses that its members call from, as far as they are known.
     pub fn callers(&self) -> impl Iterator<Item = IpAddr> {
         let literal = self.nodes.iter().filter_map(|name| match place_of(name, 0) {
-            Place::At(address) => Some(address.ip()),
-            Place::Named(..) => None,
+            PeerAddress::At(address) => Some(address.ip()),
+            PeerAddress::Named(..) => None,
         });
         literal.chain(self.addresses.iter().copied()).map(|address| address.to_canonical())
     }

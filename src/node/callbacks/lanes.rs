@@ -82,7 +82,7 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Connection {
+struct CallbackConnection {
     socket: SocketId,
     host: HostId,
     state: State,
@@ -93,7 +93,7 @@ struct Connection {
 /// All lanes of one core.
 pub struct Lanes {
     lanes: Vec<Option<Lane>>,
-    connections: Slots<Connection>,
+    connections: Slots<CallbackConnection>,
     open_max: usize,
     /// Where the search for an idle connection goes on.
     evict_at: u32,
@@ -358,7 +358,7 @@ impl Lanes {
         let key = self.connections.insert_with(|key| {
             let deadline = deadlines.begin(key.index, call.deadline);
             let state = State::Connecting(call);
-            Connection { socket, host, state, is_sending: false, deadline }
+            CallbackConnection { socket, host, state, is_sending: false, deadline }
         });
         ring.set_owner(socket, Owner::Callback(key.index).to_bits());
     }

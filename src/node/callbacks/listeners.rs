@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::cluster::view::View;
 use crate::wire::callback_uri::{HTTP_PORT, Host, parse_authority};
 
-use crate::core::gate::Resolved;
-use crate::core::peers::address::{Place, place_of};
+use crate::core::gate::NamedAddresses;
+use crate::core::peers::address::{PeerAddress, place_of};
 
 /// What is known of listeners when the node starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct ClusterListeners {
     /// ClusterListeners that are configured by name.
     names: Vec<(String, u16)>,
     /// Addresses of the members that are configured by name, as they were looked up.
-    resolved: Resolved,
+    resolved: NamedAddresses,
     /// Of all the above: what most callbacks are not for is seen by their ports.
     ports: Vec<u16>,
 }
@@ -60,8 +60,8 @@ impl ClusterListeners {
         let members = connected.iter().map(|peer| view.peers()[peer.index()].address.as_str());
         for listener in members.chain(self.reserved.named.iter().map(String::as_str)) {
             match place_of(listener, self.port) {
-                Place::At(address) => addresses.push(canonical(address)),
-                Place::Named(name, port) => names.push((name, port)),
+                PeerAddress::At(address) => addresses.push(canonical(address)),
+                PeerAddress::Named(name, port) => names.push((name, port)),
             }
         }
         let ports = addresses.iter().map(SocketAddr::port).chain(everywhere.iter().copied());
@@ -73,7 +73,7 @@ impl ClusterListeners {
     }
 
     /// The members that are configured by name have these addresses now.
-    pub fn set_resolved(&mut self, resolved: Resolved) {
+    pub fn set_resolved(&mut self, resolved: NamedAddresses) {
         self.resolved = resolved;
     }
 

@@ -35,7 +35,7 @@ const READ_BYTES_UNKNOWN: usize = 1 << 40;
 
 /// Where the next byte belongs.
 #[derive(Debug)]
-enum Stage {
+enum RequestPart {
     /// To a request head.
     Head(HeadProgress),
     /// To a body of known length.
@@ -78,7 +78,7 @@ pub struct Home {
 
 /// A client connection.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ClientConnection {
     /// Its socket.
     pub socket: SocketId,
     /// Answers to be sent, in order.
@@ -117,7 +117,7 @@ pub struct Connection {
     page: Option<Box<PageHead>>,
     own: ShardIndex,
     key: SlotKey,
-    stage: Stage,
+    stage: RequestPart,
     /// Bytes received and not yet taken: part of a request, or requests beyond a turn's share.
     partial: Vec<u8>,
     pending: VecDeque<Pending>,
@@ -135,7 +135,7 @@ pub struct Connection {
     began: Option<MonoNs>,
 }
 
-impl Connection {
+impl ClientConnection {
     /// A fresh connection.
     pub fn new(home: Home, deadline: Deadline) -> Self {
         Self {
@@ -159,7 +159,7 @@ impl Connection {
             page: None,
             own: home.shard,
             key: home.key,
-            stage: Stage::Head(HeadProgress::default()),
+            stage: RequestPart::Head(HeadProgress::default()),
             partial: Vec::new(),
             pending: VecDeque::new(),
             first_pending: 0,
@@ -218,7 +218,7 @@ impl Connection {
         });
     }
 
-    /// As [`Connection::answer`], with an answer from elsewhere.
+    /// As [`ClientConnection::answer`], with an answer from elsewhere.
     pub fn answer_by(&mut self, request: u32, write: impl FnOnce(&mut Vec<u8>, Persistence)) {
         let position = request.wrapping_sub(self.first_pending) as usize;
         let Some(pending) = self.pending.get_mut(position) else {
@@ -267,7 +267,7 @@ impl Connection {
     /// Bytes held for requests that are not complete.
     pub fn partial_bytes(&self) -> usize {
         let body = match &self.stage {
-            Stage::Chunked { body, .. } => body.capacity(),
+            RequestPart::Chunked { body, .. } => body.capacity(),
             _ => 0,
         };
         self.partial.capacity() + body
@@ -322,7 +322,7 @@ impl Connection {
     pub fn drop_partial(&mut self) {
         self.began = None;
         self.partial = Vec::new();
-        self.stage = Stage::Head(HeadProgress::default());
+        self.stage = RequestPart::Head(HeadProgress::default());
     }
 
     /// Takes complete requests from the front of `input` and returns how many bytes were used.
@@ -337,7 +337,7 @@ impl Connection {
         while *budget > 0 && !self.is_closing && !self.is_backed_up(limits) {
             let rest = &mut input[at..];
             match &mut self.stage {
-                Stage::Head(progress) => {
+                RequestPart::Head(progress) => {
                     let bytes_max = limits.header_bytes_max as usize;
                     if rest.is_empty() || !progress.is_worth_parsing(rest, bytes_max) {
                         break;
@@ -362,7 +362,7 @@ impl Connection {
                         Err(error) => self.fail(api.service, error.status, error.reason),
                     }
                 }
-                Stage::Body { line, length } => {
+                RequestPart::Body { line, length } => {
                     let (line, length) = (*line, *length);
                     self.is_deferred = line.is_read() && !api.service.room.may_read();
                     if rest.len() < length || self.is_deferred {
@@ -372,7 +372,7 @@ impl Connection {
                     at += length;
                     *budget -= 1;
                 }
-                Stage::Chunked { line, decoder, body } => {
+                RequestPart::Chunked { line, decoder, body } => {
                     if rest.is_empty() {
                         break;
                     }
@@ -410,7 +410,7 @@ impl Connection {
             Err((status, reason)) => self.fail(service, status, reason),
         }
         // Another head may follow a challenge, or the Upgrade of another site.
-        self.stage = Stage::Head(HeadProgress::default());
+        self.stage = RequestPart::Head(HeadProgress::default());
         head.len()
     }
 
@@ -424,25 +424,25 @@ impl Connection {
         let bytes_max = api.limits.body_bytes_max;
         self.stage = match framing {
             Framing::Length(length) if length <= u64::from(bytes_max) => {
-                Stage::Body { line, length: length as usize }
+                RequestPart::Body { line, length: length as usize }
             }
             Framing::Length(length) => {
                 let bytes_max = api.service.body_bytes_max(api.core, caller, &line);
                 if let Some(reason) = too_long(length, bytes_max) {
                     return self.fail(api.service, 413, &reason);
                 }
-                Stage::Body { line, length: length as usize }
+                RequestPart::Body { line, length: length as usize }
             }
             Framing::Chunked => {
                 let bytes_max = u64::from(api.service.body_bytes_max(api.core, caller, &line));
                 let decoder = Box::new(ChunkedDecoder::new(bytes_max));
-                Stage::Chunked { line, decoder, body: Vec::new() }
+                RequestPart::Chunked { line, decoder, body: Vec::new() }
             }
         };
     }
 
     fn serve(&mut self, api: &mut Api<'_>, caller: Caller<'_>, line: RequestLine, body: &mut [u8]) {
-        self.stage = Stage::Head(HeadProgress::default());
+        self.stage = RequestPart::Head(HeadProgress::default());
         self.began = None;
         let request = self.first_pending.wrapping_add(self.pending.len() as u32);
         let from = Requester {
@@ -502,7 +502,7 @@ impl Connection {
 
     /// A connection may be idle for the limit; a request once begun must be complete within it.
     fn set_deadline(&mut self, now: MonoNs, limits: &Limits) {
-        let is_idle = self.partial.is_empty() && matches!(self.stage, Stage::Head(_));
+        let is_idle = self.partial.is_empty() && matches!(self.stage, RequestPart::Head(_));
         if is_idle {
             self.began = None;
         } else if self.began.is_none() {

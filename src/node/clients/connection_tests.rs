@@ -9,7 +9,7 @@ use crate::cluster::view::View;
 use crate::core::Core;
 use crate::core::mesh::{MeshPort, Message, mesh};
 use crate::node::clients::answers::Persistence;
-use crate::node::clients::connection::{Appetite, Connection, Home};
+use crate::node::clients::connection::{Appetite, ClientConnection, Home};
 use crate::node::clients::service::{Api, Service};
 use crate::node::deadlines::Deadlines;
 use crate::ring::{Ring, RingConfig, SocketId};
@@ -25,7 +25,7 @@ struct Fixture {
     ring: Ring,
     core: Core,
     service: Service,
-    connection: Connection,
+    connection: ClientConnection,
     limits: Limits,
     /// The sibling's end of the mesh.
     sibling: MeshPort,
@@ -62,7 +62,7 @@ impl Fixture {
                 .expect("io_uring"),
             core,
             service: Service::new(&limits, false),
-            connection: Connection::new(home, deadline),
+            connection: ClientConnection::new(home, deadline),
             limits,
             sibling,
             shards,

@@ -21,7 +21,7 @@ use crate::core::internal_api::{PageHead, copy_of};
 use crate::core::peers::actions::InboundId;
 use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
 use crate::core::peers::hello::HelloRefusal;
-use crate::core::peers::secret::{CLOSED, Guard, Verdict, Word};
+use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
 use crate::core::peers::site_members;
 use crate::node::callbacks::listeners::ClusterListeners;
 use crate::node::clients::answer_room::AnswerRoom;
@@ -457,10 +457,10 @@ impl Service {
         };
         let of_this = (asked.protocol.name(), meant, &own);
         let proof = match self.guard.judge(of_this, &asked.hello, asked.offer, challenge) {
-            Verdict::Unproven => None,
-            Verdict::Proven(proof) => Some(proof),
-            Verdict::Challenge => return Ok(Admitted::Challenged),
-            Verdict::Refused(reason) => {
+            ProofVerdict::Unproven => None,
+            ProofVerdict::Proven(proof) => Some(proof),
+            ProofVerdict::Challenge => return Ok(Admitted::Challenged),
+            ProofVerdict::Refused(reason) => {
                 return Err(core.inbound_refused(HelloRefusal::Unproven(reason)));
             }
         };

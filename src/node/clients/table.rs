@@ -13,7 +13,7 @@ use crate::core::peers::secret::Word;
 use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::answer_room::SHORT_BYTES_MAX;
 use crate::node::clients::answers::{write_no_timestamps, write_timestamps};
-use crate::node::clients::connection::{Appetite, Connection, Home};
+use crate::node::clients::connection::{Appetite, ClientConnection, Home};
 use crate::node::clients::service::{Admitted, Api, Caller, Service};
 use crate::node::deadlines::Deadlines;
 use crate::node::io::Io;
@@ -52,7 +52,7 @@ pub struct Clients {
     pub stuck_closed: u64,
     own: ShardIndex,
     limits: Limits,
-    connections: Slots<Connection>,
+    connections: Slots<ClientConnection>,
     /// Connections that may have something to send.
     dirty: Vec<u32>,
     /// Connections to be fed again in this turn.
@@ -124,7 +124,10 @@ impl Clients {
         let idle_until = now.mono.plus_ms(self.limits.idle_timeout_ms);
         let (shard, deadlines) = (self.own, &mut self.deadlines);
         let key = self.connections.insert_with(|key| {
-            Connection::new(Home { socket, shard, key }, deadlines.begin(key.index, idle_until))
+            ClientConnection::new(
+                Home { socket, shard, key },
+                deadlines.begin(key.index, idle_until),
+            )
         });
         let place = key.index;
         ring.set_owner(socket, Owner::Client(place).to_bits());
@@ -335,14 +338,14 @@ impl Clients {
     /// that holds most. Cost: a look at every connection, once in a turn that refuses an answer.
     #[cold]
     fn make_room(&mut self, io: &mut Io<'_>) {
-        let is_stuck = |connection: &Connection| {
+        let is_stuck = |connection: &ClientConnection| {
             connection.sending_bytes > 0
                 && connection.sending_since.plus_ms(STUCK_MS) <= io.now.mono
                 && connection.unsent_bytes() > SHORT_BYTES_MAX
         };
         let held = |place: &u32| {
             let connection = self.connections.at(*place).filter(|one| is_stuck(one));
-            connection.map(Connection::unsent_bytes)
+            connection.map(ClientConnection::unsent_bytes)
         };
         let largest =
             (0..self.connections.places()).max_by_key(held).filter(|at| held(at).is_some());

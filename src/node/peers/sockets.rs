@@ -12,7 +12,7 @@ use crate::shard::effects::Dialect;
 
 use crate::core::Core;
 use crate::core::peers::actions::{InboundId, PeerAction};
-use crate::core::peers::address::{Place, place_of, sources};
+use crate::core::peers::address::{PeerAddress, place_of, sources};
 use crate::core::peers::greeting::{Greeting, Step};
 use crate::core::peers::handshake::{Answered, Protocol, write_acceptance};
 use crate::core::peers::hello::Connected;
@@ -65,7 +65,7 @@ impl Socket {
 
 /// How far a dial is.
 #[derive(Debug)]
-enum Stage {
+enum DialProgress {
     Idle,
     /// The name is being looked up.
     Resolving,
@@ -82,7 +82,7 @@ enum Stage {
 
 #[derive(Debug)]
 struct Dialled {
-    stage: Stage,
+    stage: DialProgress,
     /// When the dial began.
     began: MonoNs,
     /// Its connections that met another core than the one wanted.
@@ -199,11 +199,11 @@ impl PeerSockets {
         is_ok: bool,
     ) {
         let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
-        if !matches!(dialled.stage, Stage::Connecting(connecting) if connecting == socket) {
+        if !matches!(dialled.stage, DialProgress::Connecting(connecting) if connecting == socket) {
             return;
         }
         if !is_ok {
-            dialled.stage = Stage::Idle;
+            dialled.stage = DialProgress::Idle;
             return core.peer_lost(io.now, peer);
         }
         io.ring.receive(socket);
@@ -211,7 +211,7 @@ impl PeerSockets {
         let protocol = if is_site { Protocol::Site } else { Protocol::Frames };
         if dialled.is_original || (is_site && self.guard.secrets.is_none()) {
             let connected = Connected { dialect: Dialect::Http, hello: None };
-            dialled.stage = Stage::Open(Socket::new(socket));
+            dialled.stage = DialProgress::Open(Socket::new(socket));
             return core.peer_connected(io.now, peer, &connected);
         }
         let (view, nonce) = (core.view(), Word(unpredictable()));
@@ -220,7 +220,7 @@ impl PeerSockets {
         let mut request = self.pool.take();
         greeting.write(&view.peers()[peer.index()].address, &mut request);
         let greeting = Box::new(greeting);
-        dialled.stage = Stage::Greeting { socket, greeting, is_sent: false };
+        dialled.stage = DialProgress::Greeting { socket, greeting, is_sent: false };
         io.ring.send(socket, request);
     }
 
@@ -234,13 +234,13 @@ impl PeerSockets {
     ) {
         let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
         match &mut dialled.stage {
-            Stage::Open(open) if open.id == socket => {
+            DialProgress::Open(open) if open.id == socket => {
                 let taken = core.peer_received(io.now, peer, io.ring.bytes_mut(received));
                 if taken.is_err() {
                     self.lose(io, core, peer);
                 }
             }
-            Stage::Greeting { socket: greeted, greeting, is_sent } if *greeted == socket => {
+            DialProgress::Greeting { socket: greeted, greeting, is_sent } if *greeted == socket => {
                 match greeting.received(io.ring.bytes_mut(received)) {
                     Step::Wait => {}
                     // A peer may answer before it has read the request: one of ours does not.
@@ -283,13 +283,13 @@ impl PeerSockets {
             return self.lose(io, core, peer);
         }
         match &mut self.dialled[peer.index()].stage {
-            Stage::Open(open) => {
+            DialProgress::Open(open) => {
                 open.is_sending = false;
                 if open.has_output {
                     self.send(io, core, peer);
                 }
             }
-            Stage::Greeting { is_sent, .. } => *is_sent = true,
+            DialProgress::Greeting { is_sent, .. } => *is_sent = true,
             _ => {}
         }
     }
@@ -311,7 +311,7 @@ impl PeerSockets {
         if !addresses.is_empty() {
             dialled.addresses = addresses;
         }
-        if matches!(dialled.stage, Stage::Resolving) {
+        if matches!(dialled.stage, DialProgress::Resolving) {
             self.connect(io, core, peer);
         }
     }
@@ -401,7 +401,7 @@ impl PeerSockets {
     fn dial(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
         while self.dialled.len() <= peer.index() {
             self.dialled.push(Dialled {
-                stage: Stage::Idle,
+                stage: DialProgress::Idle,
                 began: io.now.mono,
                 shard_tries: 0,
                 is_original: false,
@@ -411,17 +411,17 @@ impl PeerSockets {
             });
         }
         let dialled = &mut self.dialled[peer.index()];
-        assert!(matches!(dialled.stage, Stage::Idle), "a peer is dialled once at a time");
+        assert!(matches!(dialled.stage, DialProgress::Idle), "a peer is dialled once at a time");
         (dialled.shard_tries, dialled.is_original) = (0, false);
         dialled.began = io.now.mono;
         match place_of(core.address_of(peer), self.listen.port()) {
-            Place::At(address) => dialled.addresses = vec![address],
-            Place::Named(name, port) => {
+            PeerAddress::At(address) => dialled.addresses = vec![address],
+            PeerAddress::Named(name, port) => {
                 let is_asked = dialled.asked.as_ref() == Some(&name)
                     || self.resolver.ask(Asker::Peer(peer), &name, port);
                 if is_asked {
                     dialled.asked = Some(name);
-                    dialled.stage = Stage::Resolving;
+                    dialled.stage = DialProgress::Resolving;
                     return;
                 }
             }
@@ -442,9 +442,9 @@ impl PeerSockets {
             io.ring.connect_from(&sources(own, self.listen.ip(), address.ip()), address, owner)
         };
         match address.map(connect) {
-            Some(Ok(socket)) => dialled.stage = Stage::Connecting(socket),
+            Some(Ok(socket)) => dialled.stage = DialProgress::Connecting(socket),
             None | Some(Err(_)) => {
-                dialled.stage = Stage::Idle;
+                dialled.stage = DialProgress::Idle;
                 core.peer_lost(io.now, peer);
             }
         }
@@ -453,8 +453,8 @@ impl PeerSockets {
     /// A node has answered to the Upgrade.
     fn greeted(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex, answered: Answered) {
         let dialled = &mut self.dialled[peer.index()];
-        let Stage::Greeting { socket, greeting, is_sent } =
-            std::mem::replace(&mut dialled.stage, Stage::Idle)
+        let DialProgress::Greeting { socket, greeting, is_sent } =
+            std::mem::replace(&mut dialled.stage, DialProgress::Idle)
         else {
             unreachable!("it has just answered");
         };
@@ -463,7 +463,7 @@ impl PeerSockets {
         let open = Socket { is_sending: !is_sent, ..Socket::new(socket) };
         match answered {
             Answered::Upgraded { .. } if is_site => {
-                dialled.stage = Stage::Open(open);
+                dialled.stage = DialProgress::Open(open);
                 let connected = Connected { dialect: Dialect::Http, hello: None };
                 core.peer_connected(io.now, peer, &connected);
             }
@@ -480,7 +480,7 @@ impl PeerSockets {
                     dialled.next = dialled.next.wrapping_sub(1);
                     return self.connect(io, core, peer);
                 }
-                dialled.stage = Stage::Open(open);
+                dialled.stage = DialProgress::Open(open);
                 let connected = Connected { dialect: Dialect::Frames, hello: Some(hello) };
                 core.peer_connected(io.now, peer, &connected);
                 let rest = greeting.rest(head_bytes);
@@ -518,7 +518,8 @@ impl PeerSockets {
     /// Says what the core has to say, unless a send is under way: then when that has ended, so that
     /// what gathers meanwhile goes into one.
     fn send(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
-        let Some(Dialled { stage: Stage::Open(open), .. }) = self.dialled.get_mut(peer.index())
+        let Some(Dialled { stage: DialProgress::Open(open), .. }) =
+            self.dialled.get_mut(peer.index())
         else {
             return;
         };
@@ -579,7 +580,7 @@ impl PeerSockets {
             ring.close(socket);
         }
         if let Some(dialled) = self.dialled.get_mut(peer.index()) {
-            dialled.stage = Stage::Idle;
+            dialled.stage = DialProgress::Idle;
         }
     }
 
@@ -603,9 +604,11 @@ impl PeerSockets {
 
     fn socket_of(&self, peer: PeerIndex) -> Option<SocketId> {
         match &self.dialled.get(peer.index())?.stage {
-            Stage::Idle | Stage::Resolving => None,
-            Stage::Connecting(socket) | Stage::Greeting { socket, .. } => Some(*socket),
-            Stage::Open(open) => Some(open.id),
+            DialProgress::Idle | DialProgress::Resolving => None,
+            DialProgress::Connecting(socket) | DialProgress::Greeting { socket, .. } => {
+                Some(*socket)
+            }
+            DialProgress::Open(open) => Some(open.id),
         }
     }
 

@@ -33,7 +33,7 @@ const NEVER: MonoNs = MonoNs(u64::MAX);
 #[derive(Debug)]
 pub struct Coordinator {
     settings: CoordinatorSettings,
-    stage: Stage,
+    stage: NextAsk,
     /// The request that has no answer yet.
     asked: Option<Ask>,
     /// Whether the session of `asked` is over, so that the answer means nothing.
@@ -66,7 +66,7 @@ pub struct Coordinator {
 
 /// The request that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum NextAsk {
     Asleep,
     Open,
     Find,
@@ -131,7 +131,7 @@ impl Coordinator {
     pub fn new(settings: CoordinatorSettings) -> Self {
         Self {
             settings,
-            stage: Stage::Asleep,
+            stage: NextAsk::Asleep,
             asked: None,
             is_void: false,
             ask_at: NEVER,
@@ -153,11 +153,11 @@ impl Coordinator {
 
     /// Takes an event and appends effects. Panics on an answer that does not fit the open [`Ask`].
     pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
-        if self.stage == Stage::Stopped {
+        if self.stage == NextAsk::Stopped {
             return;
         }
         match event {
-            Event::Start => self.go(Stage::Open),
+            Event::Start => self.go(NextAsk::Open),
             Event::Answered { sent, answer } => self.answered(now, sent, answer, effects),
             Event::MasterChanged => self.is_changed = true,
             // Without a session, an answer has told the end of the session before.
@@ -186,13 +186,13 @@ impl Coordinator {
             let over_at = if mastership.is_over_told { NEVER } else { self.lease_until() };
             mastership.look_at.min(over_at)
         });
-        if self.stage == Stage::Stopped { NEVER } else { ask_at.min(stop_at).min(look_at) }
+        if self.stage == NextAsk::Stopped { NEVER } else { ask_at.min(stop_at).min(look_at) }
     }
 
     /// The role of this server at `now`.
     pub fn role(&self, now: MonoNs) -> Role {
         match (&self.mastership, self.stage) {
-            (_, Stage::Stopped) => Role::Stopped,
+            (_, NextAsk::Stopped) => Role::Stopped,
             (Some(_), _) if now < self.lease_until() => Role::Master,
             (Some(_), _) => Role::Suspended,
             (None, _) if self.master_told.is_some() => Role::Backup,
@@ -200,7 +200,7 @@ impl Coordinator {
         }
     }
 
-    fn go(&mut self, stage: Stage) {
+    fn go(&mut self, stage: NextAsk) {
         self.stage = stage;
         self.ask_at = MonoNs(0);
     }
@@ -230,7 +230,7 @@ impl Coordinator {
                 Some(version) => Ask::Release { bound: Timestamp(self.last.0 + 1), version },
                 None => Ask::CloseSession,
             };
-            self.stage = Stage::Close;
+            self.stage = NextAsk::Close;
             return self.ask(ask, effects);
         }
         if self.asked.is_some() {
@@ -238,8 +238,8 @@ impl Coordinator {
         }
         if self.is_changed {
             match self.stage {
-                Stage::Wait => self.go(Stage::Create),
-                Stage::Serve => self.go(Stage::Watch),
+                NextAsk::Wait => self.go(NextAsk::Create),
+                NextAsk::Serve => self.go(NextAsk::Watch),
                 _ => {}
             }
         }
@@ -247,17 +247,17 @@ impl Coordinator {
             return;
         }
         let ask = match self.stage {
-            Stage::Asleep | Stage::Close | Stage::Stopped => return,
-            Stage::Open => Ask::OpenSession,
-            Stage::Find => Ask::FindNodes,
-            Stage::Make => Ask::MakeCluster,
-            Stage::Create => Ask::CreateMaster,
-            Stage::Watch | Stage::Wait => Ask::WatchMaster,
-            Stage::Register => Ask::RegisterBackup,
-            Stage::Unregister => Ask::UnregisterBackup,
-            Stage::Read => Ask::ReadBound,
-            Stage::Take => self.first_write(now, effects),
-            Stage::Serve => self.next_write(now, effects),
+            NextAsk::Asleep | NextAsk::Close | NextAsk::Stopped => return,
+            NextAsk::Open => Ask::OpenSession,
+            NextAsk::Find => Ask::FindNodes,
+            NextAsk::Make => Ask::MakeCluster,
+            NextAsk::Create => Ask::CreateMaster,
+            NextAsk::Watch | NextAsk::Wait => Ask::WatchMaster,
+            NextAsk::Register => Ask::RegisterBackup,
+            NextAsk::Unregister => Ask::UnregisterBackup,
+            NextAsk::Read => Ask::ReadBound,
+            NextAsk::Take => self.first_write(now, effects),
+            NextAsk::Serve => self.next_write(now, effects),
         };
         self.ask(ask, effects);
     }
@@ -300,8 +300,8 @@ impl Coordinator {
                 self.opened(sent, session, timeout_ms);
             }
             (Ask::FindNodes, Answer::Nodes(nodes)) => self.found(now, nodes, effects),
-            (Ask::MakeCluster, Answer::Done | Answer::Exists) => self.go(Stage::Find),
-            (Ask::CreateMaster, Answer::Done | Answer::Exists) => self.go(Stage::Watch),
+            (Ask::MakeCluster, Answer::Done | Answer::Exists) => self.go(NextAsk::Find),
+            (Ask::CreateMaster, Answer::Done | Answer::Exists) => self.go(NextAsk::Watch),
             (Ask::WatchMaster, Answer::Master(master)) => self.seen(now, master, effects),
             (Ask::RegisterBackup, done @ (Answer::Done | Answer::Exists)) => {
                 let session = self.session();
@@ -316,7 +316,7 @@ impl Coordinator {
             (Ask::UnregisterBackup, Answer::Done) => {
                 let session = self.session();
                 (session.is_registered, session.register_at) = (false, MonoNs(0));
-                self.go(Stage::Read);
+                self.go(NextAsk::Read);
             }
             (Ask::ReadBound, Answer::Bound(stored)) => self.read(now, stored, effects),
             (Ask::ReadBound, Answer::NoBound) => self.bound_is_lost(now, effects),
@@ -333,12 +333,12 @@ impl Coordinator {
 
     fn lost(&mut self, now: Now, ask: Ask) {
         let stage = match ask {
-            Ask::CreateMaster => Stage::Watch,
+            Ask::CreateMaster => NextAsk::Watch,
             Ask::WriteBound { bound, .. } => {
                 self.doubtful = Some(bound);
                 self.candidacy = None;
                 self.revoke_release();
-                Stage::Watch
+                NextAsk::Watch
             }
             Ask::Release { .. } => return self.released(),
             Ask::CloseSession => {
@@ -357,7 +357,7 @@ impl Coordinator {
             Ask::CloseSession => self.session = None,
             // The folder of the node may be missing.
             Ask::CreateMaster | Ask::RegisterBackup => {
-                self.stage = Stage::Find;
+                self.stage = NextAsk::Find;
                 self.ask_at = now.mono.plus_ms(REFUSED_PAUSE_MS);
             }
             _ => self.ask_at = now.mono.plus_ms(REFUSED_PAUSE_MS),
@@ -374,16 +374,16 @@ impl Coordinator {
             register_at: MonoNs(0),
             is_registered: false,
         });
-        self.go(Stage::Find);
+        self.go(NextAsk::Find);
     }
 
     /// Handles the answer to [`Ask::FindNodes`].
     fn found(&mut self, now: Now, nodes: Nodes, effects: &mut Vec<Effect>) {
         let was_there = std::mem::replace(&mut self.has_cluster, true);
         match nodes {
-            Nodes::Whole => self.go(Stage::Create),
-            Nodes::None if !was_there => self.go(Stage::Make),
-            Nodes::NoBound if is_planted(Bug::LostBoundMadeAnew) => self.go(Stage::Make),
+            Nodes::Whole => self.go(NextAsk::Create),
+            Nodes::None if !was_there => self.go(NextAsk::Make),
+            Nodes::NoBound if is_planted(Bug::LostBoundMadeAnew) => self.go(NextAsk::Make),
             Nodes::None | Nodes::NoBound => self.bound_is_lost(now, effects),
         }
     }
@@ -395,7 +395,7 @@ impl Coordinator {
         if let Some(mastership) = self.abdicate(effects) {
             self.contested = Some(mastership.pace.bound());
             self.tell_master(None, effects);
-            return self.go(Stage::Watch);
+            return self.go(NextAsk::Watch);
         }
         effects.push(Effect::Alarm(Alarm::BoundLost(self.contested)));
         self.ask_at = now.mono.plus_ms(REFUSED_PAUSE_MS);
@@ -421,7 +421,7 @@ impl Coordinator {
         self.revoke_release();
         self.abdicate(effects);
         self.tell_master(None, effects);
-        self.go(Stage::Open);
+        self.go(NextAsk::Open);
     }
 
     /// Ends the mastership: nothing is handed out after this. Returns the mastership that ended.
@@ -445,7 +445,7 @@ impl Coordinator {
     }
 
     fn wait(&mut self, now: Now) {
-        self.stage = Stage::Wait;
+        self.stage = NextAsk::Wait;
         self.ask_at = now.mono.plus_ms(self.session().beat_ms);
     }
 
@@ -456,8 +456,8 @@ impl Coordinator {
             Some(node) if node.owner == own => {
                 if self.mastership.is_some() {
                     return match self.doubtful {
-                        Some(_) => self.go(Stage::Read),
-                        None => self.go(Stage::Serve),
+                        Some(_) => self.go(NextAsk::Read),
+                        None => self.go(NextAsk::Serve),
                     };
                 }
                 let candidacy = self.candidacy.as_ref();
@@ -470,7 +470,7 @@ impl Coordinator {
                 let created = node.created;
                 self.witnessed(Witness { told: created, asked: self.create_sent });
                 self.candidacy = Some(Candidacy { created, read: None, written: None });
-                self.go(Stage::Unregister);
+                self.go(NextAsk::Unregister);
             }
             other => {
                 self.doubtful = None;
@@ -482,16 +482,16 @@ impl Coordinator {
                 self.tell_master(other.as_ref().map(|node| node.address.clone()), effects);
                 let (session, now_mono) = (self.session(), now.mono);
                 match other {
-                    None => self.go(Stage::Create),
+                    None => self.go(NextAsk::Create),
                     Some(_) if now_mono < session.register_at => self.wait(now),
-                    Some(_) => self.go(Stage::Register),
+                    Some(_) => self.go(NextAsk::Register),
                 }
             }
         }
     }
 
     fn serve(&mut self, now: Now) {
-        self.stage = Stage::Serve;
+        self.stage = NextAsk::Serve;
         self.ask_at = now.mono.plus_ms(self.session().beat_ms);
     }
 
@@ -501,22 +501,22 @@ impl Coordinator {
         if let Some(mastership) = &mut self.mastership {
             let bound = mastership.pace.bound();
             if stored == (StoredBound { bound, version: mastership.version }) {
-                return self.go(Stage::Serve);
+                return self.go(NextAsk::Serve);
             }
             let version = mastership.version.wrapping_add(1);
             if doubtful.is_some_and(|bound| stored == StoredBound { bound, version }) {
                 mastership.version = version;
                 mastership.pace.stored(stored.bound);
                 self.publish(effects);
-                return self.go(Stage::Serve);
+                return self.go(NextAsk::Serve);
             }
             self.contested = Some(bound);
             self.abdicate(effects);
             // Start again from the question which server owns the master's node.
             self.tell_master(None, effects);
-            return self.go(Stage::Watch);
+            return self.go(NextAsk::Watch);
         }
-        let Some(candidacy) = &mut self.candidacy else { return self.go(Stage::Watch) };
+        let Some(candidacy) = &mut self.candidacy else { return self.go(NextAsk::Watch) };
         let mut floor = stored.bound;
         if let Some(own) = self.contested.take() {
             effects.push(Effect::Alarm(Alarm::ForeignBound(stored)));
@@ -543,7 +543,7 @@ impl Coordinator {
         );
         effects.extend(seen.map(Effect::Clock));
         candidacy.read = Some((stored, pace));
-        self.go(Stage::Take);
+        self.go(NextAsk::Take);
     }
 
     /// The request that writes the first bound of a mastership.
@@ -581,7 +581,7 @@ impl Coordinator {
         }
         if let Some(candidacy) = &mut self.candidacy {
             candidacy.written = Some(bound);
-            return self.go(Stage::Watch);
+            return self.go(NextAsk::Watch);
         }
         // A lease shorter than at rest may run out once more. Then the alarm is not repeated.
         let beat_ms = self.session().beat_ms;
@@ -641,7 +641,7 @@ impl Coordinator {
             self.contested = Some(mastership.pace.bound());
             self.tell_master(None, effects);
         }
-        self.go(Stage::Watch);
+        self.go(NextAsk::Watch);
     }
 
     fn stop(&mut self, now: Now, effects: &mut Vec<Effect>) {
@@ -664,7 +664,7 @@ impl Coordinator {
     }
 
     fn end(&mut self, effects: &mut Vec<Effect>) {
-        self.stage = Stage::Stopped;
+        self.stage = NextAsk::Stopped;
         effects.push(Effect::Stopped);
     }
 }

@@ -6,13 +6,13 @@ use crate::cluster::detector::Liveness;
 use crate::cluster::wall_clocks::{ClockVerdict, judge};
 use crate::shard::effects::{Dialect, Refusal};
 
-use super::{Peer, Peering, Stage};
+use super::{DialState, Peer, Peering};
 
 impl Peer {
     /// Whether it is connected and has these members. Original nodes do not tell theirs.
     fn sees(&self, digest: u32) -> bool {
         let is_original = self.voice.dialect() == Dialect::Http;
-        self.stage == Stage::Open && (is_original || self.voice.peer_view() == Some(digest))
+        self.stage == DialState::Open && (is_original || self.voice.peer_view() == Some(digest))
     }
 }
 
@@ -53,7 +53,7 @@ impl Peering {
     fn is_disowned(&self) -> bool {
         // One that is being added may not know that yet.
         self.members().any(|peer| peer.disowns)
-            && self.peers.iter().flatten().all(|peer| peer.stage != Stage::Open)
+            && self.peers.iter().flatten().all(|peer| peer.stage != DialState::Open)
     }
 
     /// The other nodes that hold timers from before.

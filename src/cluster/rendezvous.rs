@@ -23,12 +23,12 @@ pub struct Member {
 
 /// The nodes of a cluster, in the order of their list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placement {
+pub struct Rendezvous {
     members: Vec<Member>,
     everybody: PeerSet,
 }
 
-impl Placement {
+impl Rendezvous {
     /// A cluster of these nodes, in the order of their list: it decides between equal results.
     pub fn of(members: Vec<Member>) -> Self {
         assert!(members.len() <= PEERS_MAX, "a view has at most {PEERS_MAX} peers");
@@ -136,12 +136,12 @@ mod tests {
         order.take(factor).map(|position| seeds[position]).collect()
     }
 
-    fn placement(seeds: &[u32]) -> Placement {
+    fn placement(seeds: &[u32]) -> Rendezvous {
         let member = |(number, seed): (usize, &u32)| Member {
             peer: PeerIndex(number as u8),
             node: NodeHash(*seed),
         };
-        Placement::of(seeds.iter().enumerate().map(member).collect())
+        Rendezvous::of(seeds.iter().enumerate().map(member).collect())
     }
 
     proptest! {
@@ -192,7 +192,7 @@ mod tests {
         let placement = placement(&[5, 6, 7]);
         assert!(placement.first(TimerId(1), 2, PeerSet::EMPTY).is_empty());
         assert!(placement.first(TimerId(1), 0, placement.everybody()).is_empty());
-        assert!(Placement::default().first(TimerId(1), 2, placement.everybody()).is_empty());
+        assert!(Rendezvous::default().first(TimerId(1), 2, placement.everybody()).is_empty());
         assert!(self::placement(&[5]).first(TimerId(1), 2, PeerSet::EMPTY).is_empty());
     }
 }
