@@ -48,7 +48,7 @@ Exit codes:
 pub(super) struct Flags {
     /// What to do; serves when left out
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Option<Tool>,
 
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE", env = "CHRONOS_CONFIG")]
@@ -131,7 +131,7 @@ struct KeyFlags {
 
 /// What the binary can do besides serving.
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum Tool {
     /// Start a node and a callback receiver in this process, create two timers over HTTP and watch
     /// them pop
     Demo,

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use self::exit::EXIT_USAGE;
-use self::flags::{Command, Flags};
+use self::flags::{Flags, Tool};
 use self::node::{environment, launch_node};
 use self::terminal::{fail, print, tell};
 use crate::control::config::error::Problem;
@@ -30,9 +30,9 @@ use crate::control::config::text::{print_effective, print_reference};
 pub fn run() -> ExitCode {
     let flags = Flags::parse();
     ExitCode::from(match &flags.command {
-        Some(Command::Demo) => demo::run(),
-        Some(Command::Cluster(flags)) => cluster::run(flags),
-        Some(Command::Timestamp(flags)) => timestamp::run(flags),
+        Some(Tool::Demo) => demo::run(),
+        Some(Tool::Cluster(flags)) => cluster::run(flags),
+        Some(Tool::Timestamp(flags)) => timestamp::run(flags),
         None => run_node(&flags),
     })
 }

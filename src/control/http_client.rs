@@ -54,7 +54,7 @@ pub(crate) enum HttpError {
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct HttpRequest<'a> {
     pub(crate) method: &'a str,
     /// Path and query.
     pub(crate) path: &'a str,
@@ -63,7 +63,7 @@ pub(crate) struct Request<'a> {
     pub(crate) body: &'a [u8],
 }
 
-impl<'a> Request<'a> {
+impl<'a> HttpRequest<'a> {
     /// A GET without headers.
     pub(crate) fn get(path: &'a str) -> Self {
         Self { method: "GET", path, headers: &[], body: &[] }
@@ -72,13 +72,13 @@ impl<'a> Request<'a> {
 
 /// What is answered, whatever its status.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// A header as text; `None` if it is not there or no text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -117,7 +117,7 @@ impl HttpClient {
     /// Sends a request and waits for the whole answer. A request that fails on a connection that
     /// was used before is sent again over a new one, and may then take twice the time: whoever
     /// keeps a client sends only requests that may come twice.
-    pub(crate) async fn ask(&mut self, request: Request<'_>) -> Result<Answer, HttpError> {
+    pub(crate) async fn ask(&mut self, request: HttpRequest<'_>) -> Result<HttpAnswer, HttpError> {
         let was_used = self.connection.is_some();
         match self.ask_once(request).await {
             Err(error) if was_used && !matches!(error, HttpError::TooLong(_)) => {
@@ -127,7 +127,7 @@ impl HttpClient {
         }
     }
 
-    async fn ask_once(&mut self, request: Request<'_>) -> Result<Answer, HttpError> {
+    async fn ask_once(&mut self, request: HttpRequest<'_>) -> Result<HttpAnswer, HttpError> {
         // Taken out: an exchange that fails or is dropped half way leaves no connection behind.
         let connection = self.connection.take();
         let exchange = self.exchange(connection, request);
@@ -141,8 +141,8 @@ impl HttpClient {
     async fn exchange(
         &self,
         connection: Option<SendRequest<Full<Bytes>>>,
-        request: Request<'_>,
-    ) -> Result<(Answer, SendRequest<Full<Bytes>>), HttpError> {
+        request: HttpRequest<'_>,
+    ) -> Result<(HttpAnswer, SendRequest<Full<Bytes>>), HttpError> {
         let mut whole = http::Request::builder().method(request.method).uri(request.path);
         if !request.headers.iter().any(|(name, _)| *name == "Host") {
             whole = whole.header("Host", &self.address);
@@ -158,7 +158,7 @@ impl HttpClient {
         connection.ready().await.map_err(why)?;
         let (head, body) = connection.send_request(whole).await.map_err(why)?.into_parts();
         let body = self.read(body).await?;
-        Ok((Answer { status: head.status.as_u16(), headers: head.headers, body }, connection))
+        Ok((HttpAnswer { status: head.status.as_u16(), headers: head.headers, body }, connection))
     }
 
     /// Connects to one of the addresses of the host. Each gets an equal share of the time that is
@@ -254,7 +254,7 @@ mod tests {
     }
 
     async fn problem(address: &str) -> String {
-        client(address).ask(Request::get("/x")).await.expect_err(address).to_string()
+        client(address).ask(HttpRequest::get("/x")).await.expect_err(address).to_string()
     }
 
     #[tokio::test]
@@ -267,11 +267,11 @@ mod tests {
         ]);
         let mut client = client(&address);
         for (status, body) in [(200, "one"), (206, "two"), (200, "three")] {
-            let answer = client.ask(Request::get("/x")).await.expect("an answer");
+            let answer = client.ask(HttpRequest::get("/x")).await.expect("an answer");
             assert_eq!((answer.status, &answer.body[..]), (status, body.as_bytes()));
             assert_eq!(answer.header("location"), (body == "three").then_some("/y"));
         }
-        let error = client.ask(Request::get("/x")).await.expect_err("too long");
+        let error = client.ask(HttpRequest::get("/x")).await.expect_err("too long");
         assert!(matches!(error, HttpError::TooLong(1_000)), "{error}");
     }
 
@@ -292,7 +292,7 @@ mod tests {
         });
         for _ in 0..3 {
             let headers = [("X-Test", "yes")];
-            let put = Request { method: "PUT", path: "/y", headers: &headers, body: b"body" };
+            let put = HttpRequest { method: "PUT", path: "/y", headers: &headers, body: b"body" };
             assert_eq!(client.ask(put).await.expect("an answer").status, 204);
         }
     }
@@ -329,7 +329,7 @@ mod tests {
         let address = listener.local_addr().expect("bound").to_string();
         let mut client = HttpClient::new(&address, Duration::from_millis(200), 1_000);
         let begun = Instant::now();
-        let error = client.ask(Request::get("/x")).await.expect_err("silence");
+        let error = client.ask(HttpRequest::get("/x")).await.expect_err("silence");
         assert_eq!(error.to_string(), "no answer within 0.2 s");
         assert!(begun.elapsed() >= Duration::from_millis(200));
     }
@@ -343,7 +343,7 @@ mod tests {
             ("HTTP/1.1 503 No\r\n\r\n", Some("no reason given (status 503)")),
         ] {
             let mut client = client(&server(vec![answer].leak()));
-            let answer = client.ask(Request::get("/x")).await.expect("an answer");
+            let answer = client.ask(HttpRequest::get("/x")).await.expect("an answer");
             let document: Result<serde_json::Value, _> = answer.document();
             match (document, told) {
                 (Ok(document), None) => assert_eq!(document, serde_json::Value::Null),

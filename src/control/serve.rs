@@ -183,23 +183,23 @@ impl Running<'_> {
                     if self.serves_timers {
                         continue;
                     }
-                    Asked::KeeperFailed
+                    NodeEvent::KeeperFailed
                 }
                 asked = signals.next(&self.node) => asked,
             };
             match asked {
-                Asked::Stop => return None,
-                Asked::Failed => {
+                NodeEvent::Stop => return None,
+                NodeEvent::Failed => {
                     return Some(ServeError::Core("it ended without having been asked to".into()));
                 }
-                Asked::KeeperFailed => return Some(ServeError::Keeper),
-                Asked::Reload => {
+                NodeEvent::KeeperFailed => return Some(ServeError::Keeper),
+                NodeEvent::Reload => {
                     info!("SIGHUP: reading the configuration again");
                     reopen(self.log_file);
                     // What is wrong has been logged, and is shown by the admin API.
                     let _ = self.view.cluster.reload();
                 }
-                Asked::Resynchronise => {
+                NodeEvent::Resynchronise => {
                     info!("SIGUSR1: comparing all timers with the other members");
                     self.view.cluster.resynchronise();
                 }
@@ -378,8 +378,8 @@ fn reopen(log_file: Option<&Path>) {
     }
 }
 
-/// What a running node is asked for.
-enum Asked {
+/// What the control thread hears while the node runs.
+enum NodeEvent {
     /// SIGTERM, SIGINT.
     Stop,
     /// A core has ended by itself.
@@ -419,19 +419,19 @@ impl Signals {
     }
 
     /// Returns with what is asked for first, or when a core has failed.
-    async fn next(&mut self, node: &NodeHandle) -> Asked {
+    async fn next(&mut self, node: &NodeHandle) -> NodeEvent {
         let mut look = interval(LOOK_EVERY);
         loop {
             tokio::select! {
                 // In this order, so that a signal sent before the one that stops is answered first.
                 biased;
-                _ = self.hang_up.recv() => return Asked::Reload,
-                _ = self.resynchronise.recv() => return Asked::Resynchronise,
-                _ = self.terminate.recv() => { info!("SIGTERM"); return Asked::Stop; }
-                _ = self.interrupt.recv() => { info!("SIGINT"); return Asked::Stop; }
+                _ = self.hang_up.recv() => return NodeEvent::Reload,
+                _ = self.resynchronise.recv() => return NodeEvent::Resynchronise,
+                _ = self.terminate.recv() => { info!("SIGTERM"); return NodeEvent::Stop; }
+                _ = self.interrupt.recv() => { info!("SIGINT"); return NodeEvent::Stop; }
                 _ = look.tick() => if node.has_failed() {
                     error!("a core has failed");
-                    return Asked::Failed;
+                    return NodeEvent::Failed;
                 }
             }
         }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use chronos::base::ids::TimerId;
 use chronos::base::limits::{HEADERS_MAX, INTERVAL_MS_MAX, TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
 use chronos::control::config::error::ConfigError;
-use chronos::control::config::ini::{Entry, parse_ini};
+use chronos::control::config::ini::{IniEntry, parse_ini};
 use chronos::control::config::load::{Sources, load, parse_config};
 use chronos::control::config::settings::Config;
 use chronos::control::config::text::print_effective;
@@ -436,7 +436,7 @@ pub fn ini(data: &[u8]) -> bool {
                 section => format!("[{section}]\n{} = {}", entry.name, entry.value),
             };
             let again = parse_ini(&again).expect("as written by us");
-            let same = |e: &Entry<'_>| {
+            let same = |e: &IniEntry<'_>| {
                 (e.section, e.name, e.value) == (entry.section, entry.name, entry.value)
             };
             assert!(again.len() == 1 && same(&again[0]), "{entry:?} is read as {again:?}");

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::context::{Context, Outcome};
-use super::plan::{Decision, Kind, Lists, Plan, Procedure};
+use super::context::{Context, Success};
+use super::plan::{ChangeKind, ChangePlan, Decision, Lists, Procedure};
 use super::request::request;
-use super::survey::{Report, Survey, ask};
+use super::survey::{NodeReport, Survey, ask};
 use crate::control::http_client::HttpError;
 
 /// Pause between two looks at all nodes: a look costs each some 100 us of its control thread.
@@ -29,9 +29,9 @@ pub(crate) fn change(
     context: &Context,
     procedure: &Procedure,
     is_dead: bool,
-) -> Result<Outcome, String> {
+) -> Result<Success, String> {
     let dead = if is_dead { &procedure.nodes[..] } else { &[] };
-    let others = if procedure.kind == Kind::Join { &procedure.nodes[..] } else { &[] };
+    let others = if procedure.kind == ChangeKind::Join { &procedure.nodes[..] } else { &[] };
     let mut survey = context.survey(others, dead)?;
     survey.forget_strangers(&procedure.nodes);
     refuse_living(&survey, dead)?;
@@ -42,7 +42,7 @@ pub(crate) fn change(
     let plan = match procedure.decide(&reports)? {
         Decision::Done(text) => {
             let members = members_of(&survey);
-            return Ok(Outcome { text, is_change: false, moved: 0, members });
+            return Ok(Success { text, is_change: false, moved: 0, members });
         }
         Decision::Go(plan) => plan,
     };
@@ -55,8 +55,8 @@ pub(crate) fn change(
     let (names, verb) = (
         plan.moves.join(" "),
         match procedure.kind {
-            Kind::Join => "joined",
-            Kind::Leave => "left",
+            ChangeKind::Join => "joined",
+            ChangeKind::Leave => "left",
         },
     );
     let mut text = format!(
@@ -64,14 +64,14 @@ pub(crate) fn change(
         if nodes == 1 { "node" } else { "nodes" },
         work.began.elapsed().as_secs_f64()
     );
-    if procedure.kind == Kind::Leave && !is_dead {
+    if procedure.kind == ChangeKind::Leave && !is_dead {
         text += "; what left may be stopped now";
     }
-    Ok(Outcome { text, is_change: true, moved, members: plan.after.nodes.clone() })
+    Ok(Success { text, is_change: true, moved, members: plan.after.nodes.clone() })
 }
 
 /// Compares all timers everywhere, where nobody joins or leaves.
-pub(crate) fn resynchronise(context: &Context) -> Result<Outcome, String> {
+pub(crate) fn resynchronise(context: &Context) -> Result<Success, String> {
     let mut survey = context.survey(&[], &[])?;
     for name in survey.forget_strangers(&[]) {
         context.say(&format!("{name} answers and is no member: left out"));
@@ -88,7 +88,7 @@ pub(crate) fn resynchronise(context: &Context) -> Result<Outcome, String> {
         survey.reports.len() + survey.missing.len(),
         work.began.elapsed().as_secs_f64()
     );
-    Ok(Outcome { text, is_change: true, moved, members })
+    Ok(Success { text, is_change: true, moved, members })
 }
 
 fn members_of(survey: &Survey) -> Vec<String> {
@@ -104,7 +104,7 @@ fn members_of(survey: &Survey) -> Vec<String> {
 /// A node that is called dead and answers would go on as if it were a member.
 fn refuse_living(survey: &Survey, dead: &[String]) -> Result<(), String> {
     for name in dead {
-        let believes = |report: &&Report| {
+        let believes = |report: &&NodeReport| {
             report.believed.iter().any(|(other, belief)| other == name && belief == "alive")
         };
         let answers = survey.reports.get(name);
@@ -120,7 +120,7 @@ fn refuse_living(survey: &Survey, dead: &[String]) -> Result<(), String> {
 }
 
 /// Timers cannot be moved to or from a node that others cannot reach.
-fn refuse_dead(survey: &Survey, plan: &Plan, dead: &[String]) -> Result<(), String> {
+fn refuse_dead(survey: &Survey, plan: &ChangePlan, dead: &[String]) -> Result<(), String> {
     for report in survey.reports.values() {
         for (name, belief) in &report.believed {
             if belief == "dead" && plan.stays.contains(name) && !dead.contains(name) {
@@ -156,7 +156,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn step_1(&self, plan: &Plan, survey: &Survey) -> Result<(), String> {
+    fn step_1(&self, plan: &ChangePlan, survey: &Survey) -> Result<(), String> {
         let who = plan.tell_during.len();
         self.context.say(&format!("1/3 {}: told to {who} of them", plan.during));
         for name in &plan.tell_during {
@@ -166,17 +166,17 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn step_2(&self, plan: &Plan, kind: Kind) -> Result<u64, String> {
+    fn step_2(&self, plan: &ChangePlan, kind: ChangeKind) -> Result<u64, String> {
         let remain = match kind {
-            Kind::Join => [&plan.stays[..], &plan.moves].concat(),
-            Kind::Leave => plan.stays.clone(),
+            ChangeKind::Join => [&plan.stays[..], &plan.moves].concat(),
+            ChangeKind::Leave => plan.stays.clone(),
         };
-        let leaving: &[String] = if kind == Kind::Leave { &plan.moves } else { &[] };
+        let leaving: &[String] = if kind == ChangeKind::Leave { &plan.moves } else { &[] };
         self.context.say("2/3 moving timers");
         self.resynchronise(&remain, leaving, Some(plan))
     }
 
-    fn step_3(&self, plan: &Plan) -> Result<(), String> {
+    fn step_3(&self, plan: &ChangePlan) -> Result<(), String> {
         self.context.say(&format!("3/3 {}", plan.after));
         for (name, lists) in plan.last_words() {
             if self.admins.contains_key(&name) {
@@ -196,7 +196,7 @@ impl<'a> Work<'a> {
         admin.ok_or_else(|| format!("{name} was not asked: no admin API of it is known"))
     }
 
-    fn look_at(&self, name: &str) -> Result<Report, String> {
+    fn look_at(&self, name: &str) -> Result<NodeReport, String> {
         let admin = self.admin(name)?;
         ask(admin).map_err(|error| format!("{name}: no answer from {admin}: {error}"))
     }
@@ -237,14 +237,14 @@ impl<'a> Work<'a> {
         &self,
         remain: &[String],
         leaving: &[String],
-        plan: Option<&Plan>,
+        plan: Option<&ChangePlan>,
     ) -> Result<u64, String> {
         let known = |names: &[String]| -> Vec<String> {
             names.iter().filter(|name| self.admins.contains_key(*name)).cloned().collect()
         };
         let (remain, leaving) = (known(remain), known(leaving));
         let all = [&remain[..], &leaving].concat();
-        let watch = Watch { work: self, all: &all, leaving: &leaving, plan };
+        let watch = MoveWatch { work: self, all: &all, leaving: &leaving, plan };
         watch.until("see each other", None, &|report| not_seen(report, &all))?;
         for name in &remain {
             self.order(name, "POST", "/cluster/resync", None)?;
@@ -262,8 +262,8 @@ impl<'a> Work<'a> {
 }
 
 /// Somebody else has given a node other members: a procedure that goes on would undo that.
-fn refuse_other(plan: &Plan, report: &Report) -> Result<(), String> {
-    let Report { name, lists, .. } = report;
+fn refuse_other(plan: &ChangePlan, report: &NodeReport) -> Result<(), String> {
+    let NodeReport { name, lists, .. } = report;
     if plan.is_under_way_at(name, lists) {
         return Ok(());
     }
@@ -274,7 +274,7 @@ fn refuse_other(plan: &Plan, report: &Report) -> Result<(), String> {
 }
 
 /// Whom a node does not believe alive, of those that are waited for.
-fn not_seen(report: &Report, all: &[String]) -> Option<String> {
+fn not_seen(report: &NodeReport, all: &[String]) -> Option<String> {
     let mut others = all.iter().filter(|name| **name != report.name);
     let unseen = others.find(|name| {
         !report.believed.iter().any(|(other, belief)| other == *name && belief == "alive")
@@ -283,8 +283,8 @@ fn not_seen(report: &Report, all: &[String]) -> Option<String> {
 }
 
 /// What a node has left to do.
-fn unrest(report: &Report, is_leaving: bool) -> Option<String> {
-    let Report { name, misplaced, timers, seen, total, .. } = report;
+fn unrest(report: &NodeReport, is_leaving: bool) -> Option<String> {
+    let NodeReport { name, misplaced, timers, seen, total, .. } = report;
     if *misplaced > 0 {
         Some(format!(
             "{name} has {misplaced} timers to move (those due within 3 s move as they pop)"
@@ -299,22 +299,22 @@ fn unrest(report: &Report, is_leaving: bool) -> Option<String> {
 }
 
 /// The wait for several nodes.
-struct Watch<'a> {
+struct MoveWatch<'a> {
     work: &'a Work<'a>,
     all: &'a [String],
     leaving: &'a [String],
     /// What all of them are to go by meanwhile, if nodes join or leave.
-    plan: Option<&'a Plan>,
+    plan: Option<&'a ChangePlan>,
 }
 
-impl Watch<'_> {
+impl MoveWatch<'_> {
     /// Looks at all nodes until `unrest` finds nothing in some looks in a row. Returns how many
     /// copies they have moved since the command began.
     fn until(
         &self,
         what: &str,
         bar: Option<&ProgressBar>,
-        unrest: &dyn Fn(&Report) -> Option<String>,
+        unrest: &dyn Fn(&NodeReport) -> Option<String>,
     ) -> Result<u64, String> {
         let mut quiet = 0;
         let mut silent_since: Option<Instant> = None;
@@ -350,13 +350,13 @@ impl Watch<'_> {
         }
     }
 
-    fn refuse_others(&self, reports: &[Report]) -> Result<(), String> {
+    fn refuse_others(&self, reports: &[NodeReport]) -> Result<(), String> {
         let Some(plan) = self.plan else { return Ok(()) };
         reports.iter().try_for_each(|report| refuse_other(plan, report))
     }
 
-    fn moved(&self, reports: &[Report]) -> u64 {
-        let one = |report: &Report| {
+    fn moved(&self, reports: &[NodeReport]) -> u64 {
+        let one = |report: &NodeReport| {
             let before = self.work.moved.get(&report.name).copied().unwrap_or(0);
             // Less than before: it has been started anew.
             report.moved.checked_sub(before).unwrap_or(report.moved)
@@ -376,12 +376,12 @@ impl Watch<'_> {
         format!("the nodes did not {what} within {seconds} s: {left}{hint}")
     }
 
-    fn look(&self) -> Result<Vec<Report>, String> {
+    fn look(&self) -> Result<Vec<NodeReport>, String> {
         self.all.iter().map(|name| self.work.look_at(name)).collect()
     }
 
-    fn show(&self, bar: &ProgressBar, reports: &[Report]) {
-        let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+    fn show(&self, bar: &ProgressBar, reports: &[NodeReport]) {
+        let sum = |of: fn(&NodeReport) -> u64| reports.iter().map(of).sum::<u64>();
         let (seen, misplaced) = (sum(|report| report.seen), sum(|report| report.misplaced));
         bar.set_length(sum(|report| report.total).max(1));
         bar.set_position(seen.saturating_sub(misplaced));

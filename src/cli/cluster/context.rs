@@ -11,7 +11,7 @@ pub(crate) struct Context {
 }
 
 /// How a command ended well.
-pub(crate) struct Outcome {
+pub(crate) struct Success {
     /// One sentence.
     pub text: String,
     /// Whether anything had to be done.

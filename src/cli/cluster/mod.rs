@@ -14,8 +14,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use self::context::{Context, Outcome};
-use self::plan::{Kind, Procedure};
+use self::context::{Context, Success};
+use self::plan::{ChangeKind, Procedure};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::cli::terminal::{fail, print};
 
@@ -102,8 +102,8 @@ pub(super) fn run(flags: &ClusterFlags) -> u8 {
             }
             let is_dead = matches!(flags.command, ClusterCommand::Leave { dead: true, .. });
             let kind = match flags.command {
-                ClusterCommand::Join { .. } => Kind::Join,
-                _ => Kind::Leave,
+                ClusterCommand::Join { .. } => ChangeKind::Join,
+                _ => ChangeKind::Leave,
             };
             let procedure = Procedure { kind, nodes: nodes.clone() };
             change::change(&context, &procedure, is_dead)
@@ -118,10 +118,10 @@ fn twice(nodes: &[String]) -> Option<&String> {
 }
 
 /// The one end of every command that does something.
-fn end(context: &Context, result: Result<Outcome, String>) -> u8 {
+fn end(context: &Context, result: Result<Success, String>) -> u8 {
     let code = if result.is_ok() { EXIT_OK } else { EXIT_FAILURE };
     let (document, line) = match result {
-        Ok(Outcome { text, is_change, moved, members }) => {
+        Ok(Success { text, is_change, moved, members }) => {
             let outcome = if is_change { "done" } else { "nothing to do" };
             let document = json!({
                 "outcome": outcome, "text": text, "moved": moved, "members": members,

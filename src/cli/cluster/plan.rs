@@ -20,7 +20,7 @@ pub(super) struct Lists {
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ChangeKind {
     /// Nodes are added.
     Join,
     /// Nodes are removed.
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Procedure {
     /// Added or removed.
-    pub kind: Kind,
+    pub kind: ChangeKind,
     /// Who.
     pub nodes: Vec<String>,
 }
@@ -42,12 +42,12 @@ pub(super) enum Decision {
     /// Nothing is left to do; the sentence says so.
     Done(String),
     /// The procedure begins, or goes on.
-    Go(Plan),
+    Go(ChangePlan),
 }
 
 /// The procedure for this cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct ChangePlan {
     /// Members that stay, in the order in which all write them.
     pub stays: Vec<String>,
     /// Those that join or leave.
@@ -107,7 +107,7 @@ impl std::fmt::Display for Lists {
     }
 }
 
-impl Plan {
+impl ChangePlan {
     /// Whether a node has the lists that this procedure gives it: those for the time of the change,
     /// or already the last.
     pub(super) fn is_under_way_at(&self, name: &str, lists: &Lists) -> bool {
@@ -178,8 +178,8 @@ impl Procedure {
     fn not_settled(&self, evidence: &[&(String, Lists)]) -> Vec<String> {
         let is_settled = |node: &String| {
             evidence.iter().all(|(_, lists)| match self.kind {
-                Kind::Join => lists.is_at_rest() && lists.nodes.contains(node),
-                Kind::Leave => lists.is_at_rest() && !lists.nodes.contains(node),
+                ChangeKind::Join => lists.is_at_rest() && lists.nodes.contains(node),
+                ChangeKind::Leave => lists.is_at_rest() && !lists.nodes.contains(node),
             })
         };
         self.nodes.iter().filter(|node| !is_settled(node)).cloned().collect()
@@ -190,8 +190,8 @@ impl Procedure {
         reports.iter().filter(|(name, _)| self.nodes.contains(name)).all(|(name, lists)| {
             lists.is_at_rest()
                 && match self.kind {
-                    Kind::Join => reports.len() == 1 || !lists.is_alone(name),
-                    Kind::Leave => lists.is_alone(name),
+                    ChangeKind::Join => reports.len() == 1 || !lists.is_alone(name),
+                    ChangeKind::Leave => lists.is_alone(name),
                 }
         })
     }
@@ -199,8 +199,8 @@ impl Procedure {
     fn done(&self) -> String {
         let names = self.nodes.join(" ");
         match self.kind {
-            Kind::Join => format!("nothing to do: {names} already in the cluster"),
-            Kind::Leave => format!("nothing to do: {names} not in the cluster (any more)"),
+            ChangeKind::Join => format!("nothing to do: {names} already in the cluster"),
+            ChangeKind::Leave => format!("nothing to do: {names} not in the cluster (any more)"),
         }
     }
 
@@ -209,8 +209,8 @@ impl Procedure {
         let moving = set(&self.nodes);
         let (joining, leaving) = (set(&lists.joining), set(&lists.leaving));
         let (own, opposite) = match self.kind {
-            Kind::Join => (&joining, &leaving),
-            Kind::Leave => (&leaving, &joining),
+            ChangeKind::Join => (&joining, &leaving),
+            ChangeKind::Leave => (&leaving, &joining),
         };
         let stays: Vec<String> =
             lists.nodes.iter().filter(|node| !moving.contains(*node)).cloned().collect();
@@ -218,8 +218,8 @@ impl Procedure {
         let (is_absent, is_complete) = (listed == 0, listed == moving.len());
         let phase = if lists.is_at_rest() {
             match (self.kind, is_absent, is_complete) {
-                (Kind::Join, true, _) | (Kind::Leave, _, true) => Phase::Before,
-                (Kind::Join, _, true) | (Kind::Leave, true, _) => Phase::After,
+                (ChangeKind::Join, true, _) | (ChangeKind::Leave, _, true) => Phase::Before,
+                (ChangeKind::Join, _, true) | (ChangeKind::Leave, true, _) => Phase::After,
                 _ => return Err(self.partly(name, lists)),
             }
         } else if *own == moving && opposite.is_empty() && is_absent {
@@ -242,8 +242,8 @@ impl Procedure {
 
     fn verb(&self) -> &'static str {
         match self.kind {
-            Kind::Join => "join",
-            Kind::Leave => "leave",
+            ChangeKind::Join => "join",
+            ChangeKind::Leave => "leave",
         }
     }
 
@@ -268,27 +268,27 @@ impl Procedure {
         stays: Vec<String>,
         phases: &[(&String, &Lists, Phase)],
         reports: &[(String, Lists)],
-    ) -> Plan {
+    ) -> ChangePlan {
         let moves = self.nodes.clone();
         let (during, after) = match self.kind {
-            Kind::Join => (
+            ChangeKind::Join => (
                 Lists { nodes: stays.clone(), joining: moves.clone(), leaving: vec![] },
                 Lists { nodes: [&stays[..], &moves].concat(), ..Lists::default() },
             ),
-            Kind::Leave => (
+            ChangeKind::Leave => (
                 Lists { nodes: stays.clone(), joining: vec![], leaving: moves.clone() },
                 Lists { nodes: stays.clone(), ..Lists::default() },
             ),
         };
         let early = phases.iter().filter(|(.., phase)| *phase < Phase::During);
         let mut tell_during: Vec<String> = early.map(|(name, ..)| (*name).clone()).collect();
-        if self.kind == Kind::Join {
+        if self.kind == ChangeKind::Join {
             let knows_nobody = |node: &&String| {
                 reports.iter().any(|(name, lists)| name == *node && lists.is_alone(name))
             };
             tell_during.extend(moves.iter().filter(knows_nobody).cloned());
         }
-        Plan { stays, moves, during, after, tell_during }
+        ChangePlan { stays, moves, during, after, tell_during }
     }
 }
 
@@ -344,7 +344,7 @@ mod tests {
     /// `a: a b +c; b: a b` asked to `join c` or the like.
     fn decide(order: &str, reports: &str) -> Result<Decision, String> {
         let mut words = names(order);
-        let kind = if words.remove(0) == "join" { Kind::Join } else { Kind::Leave };
+        let kind = if words.remove(0) == "join" { ChangeKind::Join } else { ChangeKind::Leave };
         let reports = reports.split(';').map(|report| {
             let (name, text) = report.split_once(':').expect("a name");
             (name.trim().to_owned(), lists(text))
@@ -352,7 +352,7 @@ mod tests {
         Procedure { kind, nodes: words }.decide(&reports.collect::<Vec<_>>())
     }
 
-    fn plan(order: &str, reports: &str) -> Plan {
+    fn plan(order: &str, reports: &str) -> ChangePlan {
         match decide(order, reports) {
             Ok(Decision::Go(plan)) => plan,
             other => panic!("{order} of {reports}: {other:?}"),
@@ -436,7 +436,7 @@ mod tests {
 
     fn ask(order: &str, members: &[(String, Lists)]) -> Result<Decision, String> {
         let mut words = names(order);
-        let kind = if words.remove(0) == "join" { Kind::Join } else { Kind::Leave };
+        let kind = if words.remove(0) == "join" { ChangeKind::Join } else { ChangeKind::Leave };
         Procedure { kind, nodes: words }.decide(members)
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::cli::runtime::block_on;
 use crate::control::admin::guard::ORDER_HEADER;
-use crate::control::http_client::{HttpClient, HttpError, Request};
+use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
 
 /// Whole time of one request: a node answers within milliseconds unless its machine is lost.
 const REQUEST_TIME: Duration = Duration::from_secs(3);
@@ -23,7 +23,7 @@ pub(super) fn request(
     let body = body.map(Value::to_string).unwrap_or_default();
     let headers = [("Content-Type", "application/json"), (ORDER_HEADER, "1")];
     let headers = if method == "GET" { &headers[..1] } else { &headers };
-    let request = Request { method, path, headers, body: body.as_bytes() };
+    let request = HttpRequest { method, path, headers, body: body.as_bytes() };
     let mut client = HttpClient::new(admin, REQUEST_TIME, ANSWER_BYTES_MAX);
     block_on(async { client.ask(request).await?.document() })?
 }

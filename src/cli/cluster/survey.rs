@@ -14,7 +14,7 @@ const ASKED_MAX: usize = 512;
 
 /// What one node says.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
+pub(crate) struct NodeReport {
     /// Where it was asked.
     pub admin: String,
     /// Its own name.
@@ -35,7 +35,7 @@ pub(crate) struct Report {
 /// What all nodes that could be asked say.
 pub(crate) struct Survey {
     /// By name.
-    pub reports: BTreeMap<String, Report>,
+    pub reports: BTreeMap<String, NodeReport>,
     /// Members that gave no answer, and what was tried.
     pub missing: BTreeMap<String, String>,
     /// The admin APIs that the operator named.
@@ -113,7 +113,7 @@ impl Survey {
             let mut others = self.reports.values().filter(|report| report.name != *name);
             others.any(|report| report.lists.everybody().any(|member| member == name))
         };
-        let is_stranger = |report: &&Report| {
+        let is_stranger = |report: &&NodeReport| {
             report.lists.everybody().all(|member| *member == report.name)
                 && !meant.contains(&report.name)
                 && !listed(&report.name)
@@ -153,13 +153,13 @@ impl Survey {
 }
 
 /// Asks one admin API for its cluster.
-pub(crate) fn ask(admin: &str) -> Result<Report, HttpError> {
+pub(crate) fn ask(admin: &str) -> Result<NodeReport, HttpError> {
     let document = request(admin, "GET", "/cluster", None)?;
     let lists = |name: &str| names(&document["membership"][name]);
     let count = |name: &str| document["resynchronisation"][name].as_u64().unwrap_or(0);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let members = document["members"].as_array().into_iter().flatten();
-    Ok(Report {
+    Ok(NodeReport {
         admin: admin.to_owned(),
         name: text(&document["name"]),
         lists: Lists {
@@ -216,13 +216,13 @@ mod tests {
         }
     }
 
-    fn report(name: &str, nodes: &[&str]) -> (String, Report) {
+    fn report(name: &str, nodes: &[&str]) -> (String, NodeReport) {
         let lists = Lists {
             nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
             joining: Vec::new(),
             leaving: Vec::new(),
         };
-        let report = Report {
+        let report = NodeReport {
             admin: format!("at {name}"),
             name: name.to_owned(),
             lists,
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_node_that_has_left_is_no_member_and_one_that_is_listed_is() {
-        let forgotten = |reports: Vec<(String, Report)>, meant: &[&str]| {
+        let forgotten = |reports: Vec<(String, NodeReport)>, meant: &[&str]| {
             let meant: Vec<String> = meant.iter().map(|&name| name.to_owned()).collect();
             let reports = reports.into_iter().collect();
             let given = vec!["at a".to_owned()];

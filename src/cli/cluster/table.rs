@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::context::Context;
-use super::survey::{Report, Survey};
+use super::survey::{NodeReport, Survey};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
 use crate::cli::terminal::{print, tell};
 
@@ -141,7 +141,7 @@ fn row(survey: &Survey, name: &str) -> [String; 6] {
     [name.to_owned(), role, liveness.to_owned(), timers, kept.to_string(), work]
 }
 
-fn work(report: &Report) -> String {
+fn work(report: &NodeReport) -> String {
     match (report.is_running, report.misplaced) {
         (false, 0) => "at rest".into(),
         (false, left) => format!("{left} to move"),
@@ -149,11 +149,11 @@ fn work(report: &Report) -> String {
     }
 }
 
-fn belief<'a>(report: &'a Report, name: &str) -> Option<&'a str> {
+fn belief<'a>(report: &'a NodeReport, name: &str) -> Option<&'a str> {
     report.believed.iter().find(|(other, _)| other == name).map(|(_, belief)| belief.as_str())
 }
 
-fn member<'a>(report: &'a Report, name: &str) -> Option<&'a serde_json::Value> {
+fn member<'a>(report: &'a NodeReport, name: &str) -> Option<&'a serde_json::Value> {
     report.document["members"].as_array()?.iter().find(|member| member["name"] == name)
 }
 

@@ -16,7 +16,7 @@ use self::receiver::{Pop, receive};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
 use crate::cli::runtime::on_runtime;
 use crate::cli::terminal::fail;
-use crate::control::http_client::{Answer, HttpClient, HttpError, Request};
+use crate::control::http_client::{HttpAnswer, HttpClient, HttpError, HttpRequest};
 use crate::node::settings::NodeSettings;
 use crate::node::{self, NodeHandle, StartError};
 
@@ -250,9 +250,9 @@ async fn post(
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Result<Answer, HttpError> {
+) -> Result<HttpAnswer, HttpError> {
     let headers = [&[("Content-Type", "application/json")], headers].concat();
-    let request = Request { method: "POST", path, headers: &headers, body: body.as_bytes() };
+    let request = HttpRequest { method: "POST", path, headers: &headers, body: body.as_bytes() };
     HttpClient::new(&server.to_string(), ANSWER_TIME, ANSWER_BYTES_MAX).ask(request).await
 }
 

@@ -32,7 +32,7 @@ pub(crate) enum CallError {
 }
 
 /// A connection to one server.
-pub(crate) struct Connection {
+pub(crate) struct TimestampClient {
     address: Arc<str>,
     stream: TcpStream,
     timeout: Duration,
@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     received: Vec<u8>,
 }
 
-impl Connection {
+impl TimestampClient {
     /// Connects to `host:port`. Connecting, and each call, may take `limit`.
     pub(super) async fn open(address: &Arc<str>, limit: Duration) -> Result<Self, CallError> {
         let connected = match timeout(limit, TcpStream::connect(&**address)).await {

@@ -48,7 +48,7 @@ pub(crate) struct Picture {
 
 /// A session, and the cluster that is looked at.
 #[derive(Clone, Debug)]
-pub(crate) struct Directory {
+pub(crate) struct ServerDirectory {
     client: Client,
     layout: Layout,
 }
@@ -60,7 +60,7 @@ pub(crate) fn wrong_cluster(name: &str) -> Option<String> {
         .then(|| format!("--cluster `{name}`: expected a name without `/` such as default-cluster"))
 }
 
-impl Directory {
+impl ServerDirectory {
     /// Begins a session.
     pub(super) async fn open(quorum: &str, cluster: &str) -> Result<Self, DirectoryError> {
         let connector = Client::connector().with_session_timeout(SESSION).with_fail_eagerly();
@@ -141,7 +141,7 @@ pub(crate) async fn follow_master(
     news: &watch::Sender<Option<Arc<str>>>,
 ) {
     while !news.is_closed() {
-        if let Ok(directory) = Directory::open(quorum, cluster).await {
+        if let Ok(directory) = ServerDirectory::open(quorum, cluster).await {
             // It ends with its session; the next one begins below.
             let _ = directory.follow(news).await;
         }

@@ -8,13 +8,13 @@ use clap::Args;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::client::{CallError, Connection};
-use super::directory::{Directory, DirectoryError, address_of};
+use super::client::{CallError, TimestampClient};
+use super::directory::{DirectoryError, ServerDirectory, address_of};
 use super::time::{human, rfc3339, zone};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_USAGE};
 use crate::cli::runtime::{on_runtime, wall_ms};
 use crate::cli::terminal::{fail, print, tell};
-use crate::cli::timestamp::target::{Target, TargetFlags};
+use crate::cli::timestamp::source::{SourceFlags, TimestampSource};
 use crate::timestamp::{RANGE_MAX, Timestamp};
 
 /// Pause before the second try, doubled before each further one.
@@ -42,7 +42,7 @@ Exit codes: 0 here they are, 1 no server gave any, 2 wrong command line";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GetFlags {
     #[command(flatten)]
-    target: TargetFlags,
+    source: SourceFlags,
 
     /// How many, one after the other
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
@@ -72,7 +72,7 @@ pub(crate) struct GetFlags {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TryError {
     #[error(transparent)]
-    Directory(#[from] DirectoryError),
+    ServerDirectory(#[from] DirectoryError),
     #[error("{0} has no master now")]
     NoMaster(String),
     #[error(transparent)]
@@ -82,25 +82,25 @@ pub(crate) enum TryError {
 /// Finds the server, and keeps what can be used again.
 #[derive(Debug)]
 pub(crate) struct Finder {
-    target: Target,
-    directory: Option<Directory>,
+    source: TimestampSource,
+    directory: Option<ServerDirectory>,
 }
 
 impl Finder {
     /// Nobody is asked yet.
-    pub(super) fn new(target: Target) -> Self {
-        Self { target, directory: None }
+    pub(super) fn new(source: TimestampSource) -> Self {
+        Self { source, directory: None }
     }
 
     /// The address to connect to.
     pub(super) async fn address(&mut self) -> Result<Arc<str>, TryError> {
-        let (quorum, cluster) = match &self.target {
-            Target::Server(address) => return Ok(address.clone()),
-            Target::Cluster { quorum, cluster } => (quorum, cluster),
+        let (quorum, cluster) = match &self.source {
+            TimestampSource::Server(address) => return Ok(address.clone()),
+            TimestampSource::Cluster { quorum, cluster } => (quorum, cluster),
         };
         let directory = match self.directory.take() {
             Some(directory) => directory,
-            None => Directory::open(quorum, cluster).await?,
+            None => ServerDirectory::open(quorum, cluster).await?,
         };
         // A session that gave no answer is not used again.
         let master = directory.master().await?;
@@ -117,7 +117,7 @@ impl Finder {
         limit: Duration,
     ) -> Result<(Timestamp, Arc<str>), TryError> {
         let address = self.address().await?;
-        let mut connection = Connection::open(&address, limit).await?;
+        let mut connection = TimestampClient::open(&address, limit).await?;
         Ok((connection.take(count).await?, address))
     }
 
@@ -135,7 +135,7 @@ impl Finder {
                 Ok(taken) => return Ok(taken),
                 // A server that answers so does not change its mind while it is asked alone.
                 Err(TryError::Call(error @ CallError::Refused { .. }))
-                    if matches!(self.target, Target::Server(_)) =>
+                    if matches!(self.source, TimestampSource::Server(_)) =>
                 {
                     return Err(error.into());
                 }
@@ -150,12 +150,12 @@ impl Finder {
 
 /// Runs the command; returns the exit code.
 pub(crate) fn run(flags: &GetFlags) -> u8 {
-    let target = match flags.target.chosen() {
-        Ok(target) => target,
+    let source = match flags.source.chosen() {
+        Ok(source) => source,
         Err(error) => return fail(&error, EXIT_USAGE),
     };
     on_runtime(async {
-        let mut finder = Finder::new(target);
+        let mut finder = Finder::new(source);
         let limit = Duration::from_millis(flags.timeout_ms);
         let again = |error: &TryError| tell(&format!("again: {error}"));
         match finder.take_patiently(flags.count, limit, flags.tries, again).await {
@@ -235,15 +235,17 @@ mod tests {
 
     #[test]
     fn the_place_is_checked() {
-        let target = |line| flags(line).target.chosen();
-        assert_eq!(target(""), Ok(Target::Server("127.0.0.1:7911".into())));
-        assert_eq!(target("--server [::1]:7"), Ok(Target::Server("[::1]:7".into())));
-        let cluster =
-            Target::Cluster { quorum: "z:1,y:2".into(), cluster: "default-cluster".into() };
-        assert_eq!(target("--zookeeper z:1,y:2"), Ok(cluster));
+        let source = |line| flags(line).source.chosen();
+        assert_eq!(source(""), Ok(TimestampSource::Server("127.0.0.1:7911".into())));
+        assert_eq!(source("--server [::1]:7"), Ok(TimestampSource::Server("[::1]:7".into())));
+        let cluster = TimestampSource::Cluster {
+            quorum: "z:1,y:2".into(),
+            cluster: "default-cluster".into(),
+        };
+        assert_eq!(source("--zookeeper z:1,y:2"), Ok(cluster));
         for wrong in ["--server x", "--server :7", "--server x:0", "--server x:70000"] {
-            assert!(target(wrong).is_err(), "{wrong}");
+            assert!(source(wrong).is_err(), "{wrong}");
         }
-        assert!(target("--zookeeper z:1 --cluster a/b").is_err());
+        assert!(source("--zookeeper z:1 --cluster a/b").is_err());
     }
 }

@@ -8,7 +8,7 @@ mod get;
 mod init;
 mod serve;
 mod servers;
-mod target;
+mod source;
 mod time;
 mod translate;
 mod watch;

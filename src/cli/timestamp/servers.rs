@@ -5,12 +5,12 @@ use clap::Args;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use super::directory::{Directory, DirectoryError, Picture, address_of, wrong_cluster};
+use super::directory::{DirectoryError, Picture, ServerDirectory, address_of, wrong_cluster};
 use super::time::{human_seconds, rfc3339, zone};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::cli::runtime::{on_runtime, wall_ms};
 use crate::cli::terminal::{fail, print};
-use crate::cli::timestamp::target::ZooKeeperFlags;
+use crate::cli::timestamp::source::ZooKeeperFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,7 +46,7 @@ pub(crate) fn run(flags: &ServersFlags) -> u8 {
     }
     on_runtime(async {
         let looked = async {
-            let directory = Directory::open(zookeeper, cluster).await?;
+            let directory = ServerDirectory::open(zookeeper, cluster).await?;
             let picture = directory.picture().await?;
             Ok((picture, directory.bound_path().to_owned()))
         };

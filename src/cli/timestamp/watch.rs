@@ -10,15 +10,15 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::client::Connection;
-use super::directory::{Directory, DirectoryError, Picture, address_of, wrong_cluster};
+use super::client::TimestampClient;
+use super::directory::{DirectoryError, Picture, ServerDirectory, address_of, wrong_cluster};
 use super::get::against_clock;
 use super::servers::document;
 use super::time::{human, rfc3339, zone};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::cli::runtime::{on_runtime, wall_ms};
 use crate::cli::terminal::fail;
-use crate::cli::timestamp::target::ZooKeeperFlags;
+use crate::cli::timestamp::source::ZooKeeperFlags;
 use crate::timestamp::Timestamp;
 
 /// How often `ZooKeeper` is looked at.
@@ -73,7 +73,7 @@ struct Watch {
     told: Option<Result<Picture, String>>,
     told_at: Instant,
     changes: u64,
-    connection: Option<Connection>,
+    connection: Option<TimestampClient>,
 }
 
 /// Runs the command; returns the exit code.
@@ -83,7 +83,7 @@ pub(crate) fn run(flags: &WatchFlags) -> u8 {
         return fail(&error, EXIT_USAGE);
     }
     on_runtime(async {
-        let directory = match Directory::open(zookeeper, cluster).await {
+        let directory = match ServerDirectory::open(zookeeper, cluster).await {
             Ok(directory) => directory,
             Err(error) => return fail(&error, EXIT_FAILURE),
         };
@@ -101,7 +101,7 @@ pub(crate) fn run(flags: &WatchFlags) -> u8 {
     })
 }
 
-async fn watch(flags: &WatchFlags, directory: Directory) -> u8 {
+async fn watch(flags: &WatchFlags, directory: ServerDirectory) -> u8 {
     let is_terminal = std::io::stdout().is_terminal() && !flags.json;
     let mut watch = Watch {
         zone: zone(None).unwrap_or(TimeZone::UTC),
@@ -147,12 +147,12 @@ async fn watch(flags: &WatchFlags, directory: Directory) -> u8 {
 
 /// One look, with a new session if the last one is of no more use.
 async fn look(
-    directory: &mut Option<Directory>,
+    directory: &mut Option<ServerDirectory>,
     flags: &ZooKeeperFlags,
 ) -> Result<Picture, DirectoryError> {
     let session = match directory.take() {
         Some(session) => session,
-        None => Directory::open(&flags.zookeeper, &flags.cluster).await?,
+        None => ServerDirectory::open(&flags.zookeeper, &flags.cluster).await?,
     };
     let picture = session.picture().await;
     // That a cluster does not exist yet is an answer of a session in order.
@@ -245,8 +245,8 @@ impl Watch {
     }
 }
 
-async fn open(address: &Arc<str>) -> Result<Connection, String> {
-    Connection::open(address, ANSWER_LIMIT).await.map_err(|error| error.to_string())
+async fn open(address: &Arc<str>) -> Result<TimestampClient, String> {
+    TimestampClient::open(address, ANSWER_LIMIT).await.map_err(|error| error.to_string())
 }
 
 /// Names and values of all that is told.

@@ -15,52 +15,52 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// One alarm.
-struct Alarm {
+struct CountAlarm {
     /// The count of a core.
     count: fn(&CoreMeters) -> u64,
     /// What is wrong, and what to do.
     text: &'static str,
 }
 
-const ALARMS: [Alarm; 8] = [
-    Alarm {
+const ALARMS: [CountAlarm; 8] = [
+    CountAlarm {
         count: |meters| meters.peer_twins.get(),
         text: "two processes say that they are the same node; stop one of them or give it another \
                address",
     },
-    Alarm {
+    CountAlarm {
         count: |meters| meters.peer_same_instance.get(),
         text: "another node has this node's instance and deployment ids, so that both may give \
                out the same timer ids; give each its own [identity] instance_id ([node] \
                instance_id) and restart it",
     },
-    Alarm {
+    CountAlarm {
         count: |meters| meters.peer_refusals.get(),
         text: "a peer refuses this node: this one is no member in its configuration, calls from \
                another address than it has there, or another process has this one's name",
     },
-    Alarm {
+    CountAlarm {
         count: |meters| meters.peer_strangers.get(),
         text: "a node that is no member connects, or an address leads to another node than the \
                one of that name; make the configurations of all nodes agree",
     },
-    Alarm {
+    CountAlarm {
         count: |meters| meters.peer_unproven.get(),
         text: "this node and another one do not prove to each other that they know the cluster's \
                secret: give all nodes the same cluster.secret_file, or set \
                cluster.secret_required = false until all have it",
     },
-    Alarm {
+    CountAlarm {
         count: |meters| meters.clock_alarms.get(),
         text: "another member's wall clock differs from this node's by more than \
                cluster.clock_skew_max_ms; set the wall clocks of all nodes (NTP)",
     },
-    Alarm {
+    CountAlarm {
         count: |meters| meters.clock_refusals.get(),
         text: "this node's wall clock differs from that of most other nodes by more than \
                cluster.clock_skew_max_ms: it takes no writes until that is set (NTP)",
     },
-    Alarm {
+    CountAlarm {
         count: |meters| meters.ring_shortages.get(),
         text: "the kernel has no memory for a core's input and output and is asked again; free \
                some, or give the process more",
@@ -70,7 +70,7 @@ const ALARMS: [Alarm; 8] = [
 /// Watches the counts until the future is dropped. Must run inside the control thread's runtime.
 pub(crate) async fn watch(meters: Arc<[CoreMeters]>) {
     let mut look = interval(LOOK_EVERY);
-    let mut told = [Told::default(); ALARMS.len()];
+    let mut told = [LastTold::default(); ALARMS.len()];
     loop {
         look.tick().await;
         for (alarm, told) in ALARMS.iter().zip(&mut told) {
@@ -84,19 +84,19 @@ pub(crate) async fn watch(meters: Arc<[CoreMeters]>) {
 
 /// What was said of an alarm.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct LastTold {
     count: u64,
     at: Option<Instant>,
 }
 
-impl Told {
+impl LastTold {
     /// By how much the count has grown since it was told last, if that is to be told now.
     fn due(&mut self, count: u64, now: Instant) -> Option<u64> {
         let more = count.checked_sub(self.count).filter(|more| *more > 0)?;
         if self.at.is_some_and(|at| now.saturating_duration_since(at) < TELL_EVERY) {
             return None;
         }
-        *self = Told { count, at: Some(now) };
+        *self = LastTold { count, at: Some(now) };
         Some(more)
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn growth_is_told_at_once_and_then_once_a_minute() {
         let begun = Instant::now();
-        let mut told = Told::default();
+        let mut told = LastTold::default();
         assert_eq!(told.due(0, begun), None);
         assert_eq!(told.due(2, begun), Some(2));
         assert_eq!(told.due(5, begun + TELL_EVERY / 2), None);

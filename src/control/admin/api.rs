@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
-use super::guard::{Guard, guard};
+use super::guard::{RequestGuard, guard};
 use super::listener::{AdminListener, Times};
 use super::metrics;
 use super::node_view::{NodeState, NodeView};
@@ -42,14 +42,14 @@ pub(crate) struct AdminState {
     view: NodeView,
     process: fn(Instant) -> ProcessUse,
     tags: Arc<TagBoard>,
-    guard: Arc<Guard>,
+    guard: Arc<RequestGuard>,
 }
 
 impl AdminState {
     /// The state of a running node; `tags_max` is `limits.tags_max`, `hosts` is `[admin] hosts`.
     pub(crate) fn of(view: NodeView, tags_max: u32, hosts: &[String]) -> Self {
         let tags = Arc::new(TagBoard::new(Arc::clone(&view.meters), tags_max));
-        let guard = Arc::new(Guard::new(hosts, Arc::clone(&view.cluster)));
+        let guard = Arc::new(RequestGuard::new(hosts, Arc::clone(&view.cluster)));
         Self { view, process: process::read, tags, guard }
     }
 

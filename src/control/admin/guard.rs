@@ -20,12 +20,12 @@ use crate::control::cluster::desk::ClusterDesk;
 pub(crate) const ORDER_HEADER: &str = "X-Chronos-Order";
 
 /// The names under which the admin API is asked for, beside addresses.
-pub(crate) struct Guard {
+pub(crate) struct RequestGuard {
     names: Vec<String>,
     cluster: Arc<ClusterDesk>,
 }
 
-impl Guard {
+impl RequestGuard {
     /// With the names of `[admin] hosts`; this machine's own is added.
     pub(crate) fn new(hosts: &[String], cluster: Arc<ClusterDesk>) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -77,7 +77,7 @@ fn host_of(text: &str) -> &str {
 
 /// Lets a request pass, or answers it.
 pub(crate) async fn guard(
-    State(guard): State<Arc<Guard>>,
+    State(guard): State<Arc<RequestGuard>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::cluster::view::{Membership, View};
 
-    fn guard_of() -> Guard {
+    fn guard_of() -> RequestGuard {
         let membership = Membership {
             localhost: "10.0.0.1:7253".into(),
             nodes: vec!["10.0.0.1:7253".into(), "node-2.example:7253".into()],
@@ -100,7 +100,7 @@ mod tests {
         };
         let view = View::build(None, &membership).expect("a good configuration");
         let cluster = Arc::new(ClusterDesk::of(Arc::new(view), None));
-        Guard::new(&["chronos.example".into()], cluster)
+        RequestGuard::new(&["chronos.example".into()], cluster)
     }
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {

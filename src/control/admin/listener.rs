@@ -41,44 +41,50 @@ pub(crate) struct AdminListener {
 /// The connections held, the oldest first.
 #[derive(Default)]
 struct Table {
-    places: VecDeque<Place>,
+    connections: VecDeque<OpenConnection>,
     next: u64,
 }
 
-struct Place {
+struct OpenConnection {
     number: u64,
     /// Its request's head is there.
     has_asked: bool,
-    /// Dropped with the place: the connection ends.
+    /// Dropped with this entry, which ends the connection.
     _keep: oneshot::Sender<()>,
 }
 
 impl Table {
     /// Takes a connection in.
     fn insert(&mut self) -> (u64, oneshot::Receiver<()>) {
-        while self.places.len() >= CONNECTIONS_MAX {
+        while self.connections.len() >= CONNECTIONS_MAX {
             self.let_go();
         }
         let (keep, kept) = oneshot::channel();
         self.next += 1;
-        self.places.push_back(Place { number: self.next, has_asked: false, _keep: keep });
+        self.connections.push_back(OpenConnection {
+            number: self.next,
+            has_asked: false,
+            _keep: keep,
+        });
         (self.next, kept)
     }
 
     /// Ends the oldest connection that has not asked yet, or else the oldest.
     fn let_go(&mut self) {
-        let silent = self.places.iter().position(|place| !place.has_asked);
-        self.places.remove(silent.unwrap_or(0));
+        let silent = self.connections.iter().position(|connection| !connection.has_asked);
+        self.connections.remove(silent.unwrap_or(0));
     }
 
     fn has_asked(&mut self, number: u64) {
-        if let Some(place) = self.places.iter_mut().find(|place| place.number == number) {
-            place.has_asked = true;
+        if let Some(connection) =
+            self.connections.iter_mut().find(|connection| connection.number == number)
+        {
+            connection.has_asked = true;
         }
     }
 
     fn remove(&mut self, number: u64) {
-        self.places.retain(|place| place.number != number);
+        self.connections.retain(|connection| connection.number != number);
     }
 }
 
@@ -154,12 +160,12 @@ impl HeadEnd {
     }
 }
 
-/// A connection that fails every operation once its time is over or its place is gone.
+/// A connection that fails every operation once its time is over or its entry is gone.
 pub(crate) struct AdminStream {
     stream: TcpStream,
     number: u64,
     table: Arc<Mutex<Table>>,
-    /// Over when the place is gone.
+    /// Over when the entry is gone.
     kept: oneshot::Receiver<()>,
     /// When the head must be there; from then on, when all must be over.
     end: Pin<Box<Sleep>>,
@@ -246,11 +252,12 @@ mod tests {
         table.remove(newest.0);
         table.insert();
         assert!(!is_gone(&mut kept[2]), "there was room");
-        let others: Vec<u64> = table.places.iter().map(|place| place.number).collect();
+        let others: Vec<u64> =
+            table.connections.iter().map(|connection| connection.number).collect();
         others.into_iter().for_each(|number| table.has_asked(number));
         table.insert();
         assert!(is_gone(&mut kept[0]), "all have asked");
-        assert_eq!(table.places.len(), CONNECTIONS_MAX);
+        assert_eq!(table.connections.len(), CONNECTIONS_MAX);
     }
 
     #[test]

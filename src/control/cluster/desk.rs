@@ -13,7 +13,7 @@ use super::membership_file::{Lists, MembershipFile};
 use crate::base::ids::PeerIndex;
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
-use crate::control::originals::reader::Progress;
+use crate::control::originals::reader::ReadingProgress;
 use crate::node::commands::{Command, Commander};
 use crate::node::meters::{CoreMeters, Meter};
 
@@ -43,17 +43,17 @@ pub(crate) struct Source {
     /// What SIGUSR1 does besides what the cores do: asks nodes that only answer.
     pub resynchronise: Box<dyn Fn() + Send + Sync>,
     /// What was read from nodes that only answer.
-    pub originals: Box<dyn Fn() -> Progress + Send + Sync>,
+    pub originals: Box<dyn Fn() -> ReadingProgress + Send + Sync>,
 }
 
 /// What the control thread knows of the cluster.
 pub(crate) struct ClusterDesk {
     commander: Option<Commander>,
     source: OnceLock<Source>,
-    state: Mutex<State>,
+    state: Mutex<DeskState>,
 }
 
-struct State {
+struct DeskState {
     view: Arc<View>,
     reloads: u64,
     reload_failures: u64,
@@ -70,7 +70,7 @@ impl fmt::Debug for ClusterDesk {
 /// The body of `PUT /cluster/membership`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Change {
+struct MembersChange {
     nodes: Vec<String>,
     #[serde(default)]
     joining: Vec<String>,
@@ -94,7 +94,7 @@ struct NamedLists {
 impl ClusterDesk {
     /// The desk of a node that has just started; without a commander, of no node.
     pub(crate) fn of(view: Arc<View>, commander: Option<Commander>) -> Self {
-        let state = State { view, reloads: 0, reload_failures: 0, reload_error: None };
+        let state = DeskState { view, reloads: 0, reload_failures: 0, reload_error: None };
         Self { commander, source: OnceLock::new(), state: Mutex::new(state) }
     }
 
@@ -149,8 +149,8 @@ impl ClusterDesk {
     }
 
     /// What was read from original nodes so far.
-    pub(crate) fn originals(&self) -> Progress {
-        self.source.get().map_or_else(Progress::default, |source| (source.originals)())
+    pub(crate) fn originals(&self) -> ReadingProgress {
+        self.source.get().map_or_else(ReadingProgress::default, |source| (source.originals)())
     }
 
     /// Reloads that succeeded, and that did not.
@@ -162,7 +162,7 @@ impl ClusterDesk {
     /// Other members, written into the file that the present ones came from, then reloaded. When
     /// the reload fails, the file is as before.
     pub(crate) fn change(&self, body: &[u8]) -> Result<(), OrderError> {
-        let change: Change = serde_json::from_slice(body).map_err(|error| {
+        let change: MembersChange = serde_json::from_slice(body).map_err(|error| {
             OrderError::Wrong(format!(
                 "the members are no JSON of the form {{\"nodes\": [\"host:port\", ...], \
                  \"joining\": [...], \"leaving\": [...]}}: {error}"
@@ -272,7 +272,7 @@ impl ClusterDesk {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DeskState> {
         // Every change of the state is one assignment: a panic leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -433,7 +433,7 @@ mod tests {
             admin_addresses: vec!["127.0.0.1:7254".into()],
             reload: reload_from(path.to_owned()),
             resynchronise: Box::new(|| {}),
-            originals: Box::new(Progress::default),
+            originals: Box::new(ReadingProgress::default),
         });
         desk
     }

@@ -5,12 +5,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::error::{CONFIG_BYTES_MAX, Origin, Problem};
-use super::ini::{Entry, parse_ini};
+use super::ini::{IniEntry, parse_ini};
 use super::keys::{KEYS, find};
 use super::loader::Loader;
 use super::settings::Config;
 use super::suggest;
-use super::value::{Kind, Mismatch, Value, quote};
+use super::value::{Mismatch, Value, ValueKind, quote};
 
 /// Port of the original service.
 const PORT: u16 = 7253;
@@ -81,7 +81,7 @@ pub(crate) fn open_admin_if_asked(config: &mut Config) {
 
 /// Reads the files in their order. A key that stands twice has its first value.
 pub(crate) fn read(loader: &mut Loader, files: &[(String, String)]) {
-    let mut found = Found::default();
+    let mut found = Collected::default();
     for (name, text) in files {
         if text.len() > CONFIG_BYTES_MAX {
             loader.put(Problem::TooLarge { file: name.clone() });
@@ -101,7 +101,7 @@ pub(crate) fn read(loader: &mut Loader, files: &[(String, String)]) {
 
 /// What cannot be put into the configuration line by line.
 #[derive(Default)]
-struct Found {
+struct Collected {
     address: Option<(IpAddr, Origin)>,
     port: Option<(u16, Origin)>,
     lists: Vec<List>,
@@ -114,8 +114,8 @@ struct List {
     origin: Origin,
 }
 
-impl Found {
-    fn take(&mut self, loader: &mut Loader, file: &str, entry: &Entry<'_>) {
+impl Collected {
+    fn take(&mut self, loader: &mut Loader, file: &str, entry: &IniEntry<'_>) {
         let origin = Origin::File { name: file.to_owned(), line: entry.line };
         let is_it =
             |known: &&(&str, &str, Meaning)| known.0 == entry.section && known.1 == entry.name;
@@ -149,15 +149,15 @@ impl Found {
         &mut self,
         named: (&'static str, &'static str),
         loader: &mut Loader,
-        entry: &Entry<'_>,
+        entry: &IniEntry<'_>,
         origin: Origin,
     ) {
         if self.is_first(loader, named, &origin) {
             let key = find(named.0, named.1).expect("meanings are keys of the table");
             let value = match entry.value {
                 // The words of the original for truth.
-                "yes" | "on" | "1" if key.kind == Kind::Boolean => "true",
-                "no" | "off" | "0" if key.kind == Kind::Boolean => "false",
+                "yes" | "on" | "1" if key.kind == ValueKind::Boolean => "true",
+                "no" | "off" | "0" if key.kind == ValueKind::Boolean => "false",
                 value => value,
             };
             loader.put_read(key, key.kind.read_text(value), origin);
@@ -251,7 +251,7 @@ fn level_of(text: &str) -> Option<&'static str> {
     }
 }
 
-fn unknown(entry: &Entry<'_>, origin: &Origin) -> String {
+fn unknown(entry: &IniEntry<'_>, origin: &Origin) -> String {
     let of_section = |section: &str| {
         let theirs = MEANINGS.iter().filter(move |(known, ..)| *known == section);
         let ours = KEYS.iter().filter(|key| key.section == section).map(|key| key.name);

@@ -4,7 +4,7 @@
 
 /// One setting of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct IniEntry<'a> {
     /// The section that it stands in; empty above the first.
     pub section: &'a str,
     /// Its name.
@@ -26,7 +26,7 @@ pub struct IniError {
 
 /// The settings of a file in their order. `section.key = value` above the first section means the
 /// same as `key = value` in that section. Cost: one pass; memory: 64 bytes per setting.
-pub fn parse_ini(text: &str) -> Result<Vec<Entry<'_>>, IniError> {
+pub fn parse_ini(text: &str) -> Result<Vec<IniEntry<'_>>, IniError> {
     let mut entries = Vec::new();
     let mut section = "";
     for (index, whole) in text.strip_prefix('\u{feff}').unwrap_or(text).split('\n').enumerate() {
@@ -58,7 +58,7 @@ pub fn parse_ini(text: &str) -> Result<Vec<Entry<'_>>, IniError> {
             Some(parts) if section.is_empty() => parts,
             _ => (section, name),
         };
-        entries.push(Entry { section, name, value, line });
+        entries.push(IniEntry { section, name, value, line });
     }
     Ok(entries)
 }

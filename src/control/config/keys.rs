@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::settings::Config;
 use super::timestamp::{Authentication, Coordination};
-use super::value::{Kind, Value};
+use super::value::{Value, ValueKind};
 use crate::base::limits::{
     Acknowledge, HOSTS_PER_CORE_MAX, INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN,
 };
@@ -46,7 +46,7 @@ pub struct Key {
     /// Its name; the unit of a number comes last.
     pub name: &'static str,
     /// What it accepts.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ValueKind,
     /// The flag that overrides it, if there is one.
     pub(crate) flag: Option<&'static str>,
     /// What it does, for the reader of the reference file and of `--help`.
@@ -87,7 +87,7 @@ macro_rules! integer {
         Key {
             section: $section,
             name: stringify!($name),
-            kind: Kind::Integer { min: $min, max: $max, unit: $unit },
+            kind: ValueKind::Integer { min: $min, max: $max, unit: $unit },
             flag: None,
             help: $help,
             get: |config| Value::Integer(u64::from(config.$($path).+.$name)),
@@ -119,7 +119,7 @@ macro_rules! timestamp {
         Key {
             section: "timestamp",
             name: stringify!($name),
-            kind: Kind::Text { bytes_max: 4_096 },
+            kind: ValueKind::Text { bytes_max: 4_096 },
             flag: None,
             help: $help,
             get: |config| Value::Text(config.timestamp.$name.clone()),
@@ -134,7 +134,7 @@ macro_rules! members {
         Key {
             section: "cluster",
             name: stringify!($name),
-            kind: Kind::Names,
+            kind: ValueKind::Names,
             flag: None,
             help: $help,
             get: |config| Value::Texts(config.membership.$name.clone()),
@@ -157,7 +157,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "node",
         name: "listen",
-        kind: Kind::Address,
+        kind: ValueKind::Address,
         flag: Some("--listen"),
         help: "Where clients connect. Port 0 takes a free port and logs it.",
         get: |config| Value::Address(config.node.listen),
@@ -166,7 +166,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "node",
         name: "cores",
-        kind: Kind::Cores,
+        kind: ValueKind::Cores,
         flag: Some("--cores"),
         help: "CPU cores to run on, one pinned thread and one shard each. \"all\": every core that \
                the process may use.",
@@ -176,7 +176,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "node",
         name: "shards",
-        kind: Kind::Integer { min: 0, max: SHARDS_MAX as u64, unit: "shards" },
+        kind: ValueKind::Integer { min: 0, max: SHARDS_MAX as u64, unit: "shards" },
         flag: Some("--shards"),
         help: "Shards when not one per core, for tests; needs pin = false. 0: one per core.",
         get: |config| Value::Integer(config.node.shards.unwrap_or(0).into()),
@@ -188,7 +188,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "node",
         name: "pin",
-        kind: Kind::Boolean,
+        kind: ValueKind::Boolean,
         flag: Some("--no-pin"),
         help: "Whether each thread stays on its own core.",
         get: |config| Value::Boolean(config.node.pin),
@@ -268,7 +268,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "cluster",
         name: "localhost",
-        kind: Kind::Name,
+        kind: ValueKind::Name,
         flag: None,
         help: "This node's name, which is its address exactly as every member writes it: it is \
                hashed to place timers. Empty: the address of [node] listen.",
@@ -295,7 +295,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "cluster",
         name: "promotion",
-        kind: Kind::Boolean,
+        kind: ValueKind::Boolean,
         flag: None,
         help: "Whether surviving replicas move up for a dead one, so that only the first pop \
                after a death is late. false: as in the original service, every one is.",
@@ -315,7 +315,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "cluster",
         name: "acknowledge",
-        kind: Kind::Choice(&["replicas", "first"]),
+        kind: ValueKind::Choice(&["replicas", "first"]),
         flag: None,
         help: "When a write is answered: when all replicas that are believed alive have it, or as \
                soon as the first one has (what the original service does).",
@@ -335,7 +335,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "cluster",
         name: "accept_strangers",
-        kind: Kind::Boolean,
+        kind: ValueKind::Boolean,
         flag: None,
         help: "Whether nodes at addresses of no member may connect and use the internal API.",
         get: |config| Value::Boolean(config.node.accept_strangers),
@@ -344,7 +344,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "cluster",
         name: "secret_file",
-        kind: Kind::Text { bytes_max: 4_096 },
+        kind: ValueKind::Text { bytes_max: 4_096 },
         flag: None,
         help: "The file of a secret that the nodes of the cluster, and those of its other sites, \
                prove to each other that they know: one of 32 bytes or more a line, of which the \
@@ -356,7 +356,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "cluster",
         name: "secret_required",
-        kind: Kind::Boolean,
+        kind: ValueKind::Boolean,
         flag: None,
         help: "Whether nodes are refused that do not prove that they know the secret of \
                secret_file, those of the original service among them. false: while the file is \
@@ -367,7 +367,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "cluster",
         name: "admin_addresses",
-        kind: Kind::Names,
+        kind: ValueKind::Names,
         flag: None,
         help: "Admin listeners of the members, for figures of the whole cluster and for `chronos \
                cluster`.",
@@ -377,7 +377,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "sites",
         name: "local",
-        kind: Kind::Site,
+        kind: ValueKind::Site,
         flag: None,
         help: "The name of this site, as every other site writes it. Empty: site1.",
         get: |config| Value::Text(config.membership.local_site.clone()),
@@ -386,7 +386,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "sites",
         name: "remote",
-        kind: Kind::Sites,
+        kind: ValueKind::Sites,
         flag: None,
         help: "Other sites, each as name=address: the address of a node there, which tells of the \
                others, or a host name that means any of its nodes. Named again with the address \
@@ -406,7 +406,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "sites",
         name: "replicate_across",
-        kind: Kind::Boolean,
+        kind: ValueKind::Boolean,
         flag: None,
         help: "Whether new timers are replicated to the other sites.",
         get: |config| Value::Boolean(config.membership.replicate_across_sites),
@@ -415,7 +415,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "timestamp",
         name: "enabled",
-        kind: Kind::Boolean,
+        kind: ValueKind::Boolean,
         flag: None,
         help: "Whether timestamps are served: Thrift on listen, POST /timestamps on [node] listen.",
         get: |config| Value::Boolean(config.timestamp.enabled),
@@ -424,7 +424,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "timestamp",
         name: "listen",
-        kind: Kind::Address,
+        kind: ValueKind::Address,
         flag: None,
         help: "Where Thrift clients connect.",
         get: |config| Value::Address(config.timestamp.served.listen),
@@ -433,7 +433,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "timestamp",
         name: "replies",
-        kind: Kind::Choice(&["strict", "old"]),
+        kind: ValueKind::Choice(&["strict", "old"]),
         flag: None,
         help: "Form of replies: strict is what every Thrift client reads; old is what the original \
                server writes and clients built for strict reading refuse.",
@@ -452,7 +452,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "timestamp",
         name: "coordination",
-        kind: Kind::Choice(&["file", "zookeeper"]),
+        kind: ValueKind::Choice(&["file", "zookeeper"]),
         flag: None,
         help: "What keeps the bound above all timestamps handed out: a file of this one server, \
                or ZooKeeper, which makes one of several servers the master.",
@@ -481,7 +481,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "timestamp",
         name: "zookeeper_auth",
-        kind: Kind::Choice(&["none", "digest", "sasl-digest"]),
+        kind: ValueKind::Choice(&["none", "digest", "sasl-digest"]),
         flag: None,
         help: "How this server proves who it is. With any but none the nodes are written by the \
                user alone and read by all, as in the original's secure mode.",
@@ -515,7 +515,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "admin",
         name: "enabled",
-        kind: Kind::Boolean,
+        kind: ValueKind::Boolean,
         flag: Some("--admin"),
         help: "Whether the admin API is served at all; --admin off is the same as false.",
         get: |config| Value::Boolean(config.admin.enabled),
@@ -524,7 +524,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "admin",
         name: "listen",
-        kind: Kind::Address,
+        kind: ValueKind::Address,
         flag: Some("--admin"),
         help: "Where /healthz, /readyz, /metrics and /status are served. It has no authentication: \
                keep it on loopback or a management network.",
@@ -534,7 +534,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "admin",
         name: "hosts",
-        kind: Kind::Names,
+        kind: ValueKind::Names,
         flag: None,
         help: "Names under which the admin API is asked for, beside addresses, names without a \
                dot, this machine's name, the members' and admin_addresses. Under any other: 421, \
@@ -545,7 +545,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "log",
         name: "level",
-        kind: Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+        kind: ValueKind::Choice(&["error", "warn", "info", "debug", "trace"]),
         flag: Some("--log-level"),
         help: "Least serious line that is written. There is no line per request or pop at any \
             level above trace.",
@@ -555,7 +555,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "log",
         name: "format",
-        kind: Kind::Choice(&["auto", "text", "json"]),
+        kind: ValueKind::Choice(&["auto", "text", "json"]),
         flag: Some("--log-format"),
         help: "Shape of a line. auto: text on a terminal, JSON otherwise.",
         get: |config| Value::Text(config.log.format.clone()),
@@ -564,7 +564,7 @@ pub static KEYS: [Key; 76] = [
     Key {
         section: "log",
         name: "folder",
-        kind: Kind::Text { bytes_max: 4_096 },
+        kind: ValueKind::Text { bytes_max: 4_096 },
         flag: None,
         help: "Where a node started with --daemon logs: chronos_current.txt there, opened again \
                on SIGHUP.",
@@ -607,7 +607,7 @@ mod tests {
         let defaults = Config::default();
         for key in &KEYS {
             let default = (key.get)(&defaults);
-            let Kind::Integer { min, max, .. } = key.kind else { continue };
+            let ValueKind::Integer { min, max, .. } = key.kind else { continue };
             assert!((min..=max).contains(&default.integer()), "{key}: default out of range");
             for number in [min, max] {
                 let mut config = Config::default();

@@ -21,7 +21,7 @@ const NAME_EXAMPLE: &str = "\"10.0.0.1:7253\"";
 
 /// What a key accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     /// A whole number within both bounds.
     Integer {
         /// Smallest value accepted.
@@ -57,17 +57,17 @@ pub(crate) enum Kind {
 /// A checked value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Of [`Kind::Integer`].
+    /// Of [`ValueKind::Integer`].
     Integer(u64),
-    /// Of [`Kind::Boolean`].
+    /// Of [`ValueKind::Boolean`].
     Boolean(bool),
-    /// Of [`Kind::Address`].
+    /// Of [`ValueKind::Address`].
     Address(SocketAddr),
-    /// Of [`Kind::Choice`], [`Kind::Text`], [`Kind::Name`] and [`Kind::Site`].
+    /// Of [`ValueKind::Choice`], [`ValueKind::Text`], [`ValueKind::Name`] and [`ValueKind::Site`].
     Text(String),
-    /// Of [`Kind::Cores`]; `None` is every core that the process may run on.
+    /// Of [`ValueKind::Cores`]; `None` is every core that the process may run on.
     Cores(Option<Vec<usize>>),
-    /// Of [`Kind::Names`] and [`Kind::Sites`].
+    /// Of [`ValueKind::Names`] and [`ValueKind::Sites`].
     Texts(Vec<String>),
 }
 
@@ -80,29 +80,29 @@ pub(crate) struct Mismatch {
     pub(crate) found: String,
 }
 
-impl Kind {
+impl ValueKind {
     /// Reads a value from a parsed TOML file.
     pub(crate) fn read_toml(self, value: &DeValue<'_>) -> Result<Value, Mismatch> {
         let mismatch = || self.mismatch(describe_toml(value));
         match (self, value) {
-            (Kind::Integer { min, max, .. }, DeValue::Integer(integer)) => {
+            (ValueKind::Integer { min, max, .. }, DeValue::Integer(integer)) => {
                 u64::from_str_radix(integer.as_str(), integer.radix())
                     .ok()
                     .filter(|number| (min..=max).contains(number))
                     .map(Value::Integer)
                     .ok_or_else(mismatch)
             }
-            (Kind::Boolean, DeValue::Boolean(boolean)) => Ok(Value::Boolean(*boolean)),
+            (ValueKind::Boolean, DeValue::Boolean(boolean)) => Ok(Value::Boolean(*boolean)),
             (
-                Kind::Address
-                | Kind::Choice(_)
-                | Kind::Text { .. }
-                | Kind::Cores
-                | Kind::Name
-                | Kind::Site,
+                ValueKind::Address
+                | ValueKind::Choice(_)
+                | ValueKind::Text { .. }
+                | ValueKind::Cores
+                | ValueKind::Name
+                | ValueKind::Site,
                 DeValue::String(text),
             ) => self.read_text(text),
-            (Kind::Names | Kind::Sites, DeValue::Array(items)) => {
+            (ValueKind::Names | ValueKind::Sites, DeValue::Array(items)) => {
                 let text_of = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {
                     DeValue::String(text) => Some(text.to_string()),
                     _ => None,
@@ -111,7 +111,7 @@ impl Kind {
                 let items = items.iter().take(PEERS_MAX + 1);
                 self.read_texts(items.map(text_of).collect::<Option<_>>().ok_or_else(mismatch)?)
             }
-            (Kind::Cores, DeValue::Array(items)) => {
+            (ValueKind::Cores, DeValue::Array(items)) => {
                 // A list longer than the number of CPUs has duplicates, which the check across keys
                 // would name one by one: refuse it here, before a hostile file makes a million of
                 // them.
@@ -132,34 +132,39 @@ impl Kind {
     /// Reads a value from a flag or an environment variable.
     pub(crate) fn read_text(self, text: &str) -> Result<Value, Mismatch> {
         let value = match self {
-            Kind::Integer { min, max, .. } => {
+            ValueKind::Integer { min, max, .. } => {
                 let digits = text.replace('_', "");
                 let number = digits.parse().ok().filter(|number| (min..=max).contains(number));
                 number.map(Value::Integer)
             }
-            Kind::Boolean => text.parse().ok().map(Value::Boolean),
-            Kind::Address => text.parse().ok().map(Value::Address),
-            Kind::Choice(words) => words.contains(&text).then(|| Value::Text(text.into())),
-            Kind::Text { bytes_max } => {
+            ValueKind::Boolean => text.parse().ok().map(Value::Boolean),
+            ValueKind::Address => text.parse().ok().map(Value::Address),
+            ValueKind::Choice(words) => words.contains(&text).then(|| Value::Text(text.into())),
+            ValueKind::Text { bytes_max } => {
                 let is_fine = text.len() <= bytes_max && !text.chars().any(char::is_control);
                 is_fine.then(|| Value::Text(text.into()))
             }
-            Kind::Name => (text.is_empty() || is_node_name(text)).then(|| Value::Text(text.into())),
-            Kind::Site => (text.is_empty() || is_site_name(text)).then(|| Value::Text(text.into())),
-            Kind::Names | Kind::Sites => {
+            ValueKind::Name => {
+                (text.is_empty() || is_node_name(text)).then(|| Value::Text(text.into()))
+            }
+            ValueKind::Site => {
+                (text.is_empty() || is_site_name(text)).then(|| Value::Text(text.into()))
+            }
+            ValueKind::Names | ValueKind::Sites => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 return self.read_texts(items.take(PEERS_MAX + 1).map(str::to_owned).collect());
             }
-            Kind::Cores if text == "all" => Some(Value::Cores(None)),
-            Kind::Cores => read_cores(text).map(|cores| Value::Cores(Some(cores))),
+            ValueKind::Cores if text == "all" => Some(Value::Cores(None)),
+            ValueKind::Cores => read_cores(text).map(|cores| Value::Cores(Some(cores))),
         };
         value.ok_or_else(|| self.mismatch(quote(text)))
     }
 
-    /// Reads the items of a [`Kind::Names`] or [`Kind::Sites`] key. The first bad one is shown.
+    /// Reads the items of a [`ValueKind::Names`] or [`ValueKind::Sites`] key. The first bad one is
+    /// shown.
     pub(crate) fn read_texts(self, items: Vec<String>) -> Result<Value, Mismatch> {
         let is_fine = |item: &&String| match self {
-            Kind::Sites => {
+            ValueKind::Sites => {
                 item.split_once('=').is_some_and(|(n, a)| is_site_name(n) && is_node_name(a))
             }
             _ => is_node_name(item),
@@ -176,31 +181,31 @@ impl Kind {
     /// What the key accepts, in words.
     pub(crate) fn expected(self) -> String {
         match self {
-            Kind::Integer { min, max, unit } => {
+            ValueKind::Integer { min, max, unit } => {
                 let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
                 format!("a whole number from {} to {}{unit}", group(min), group(max))
             }
-            Kind::Boolean => "true or false".into(),
-            Kind::Address => {
+            ValueKind::Boolean => "true or false".into(),
+            ValueKind::Address => {
                 "an IP address and port such as \"0.0.0.0:7253\" or \"[::1]:7253\"".into()
             }
-            Kind::Choice(words) => {
+            ValueKind::Choice(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
                 format!("one of {}", quoted.join(", "))
             }
-            Kind::Text { bytes_max } => {
+            ValueKind::Text { bytes_max } => {
                 format!("text of at most {bytes_max} bytes without control characters")
             }
-            Kind::Cores => format!(
+            ValueKind::Cores => format!(
                 "\"all\", a list such as [0, 1], or text such as \"0-3,6\", of cores 0 to \
                  {CORE_NUMBER_MAX}"
             ),
-            Kind::Site => "a name such as \"site1\", or an empty text".into(),
-            Kind::Name => format!("an address such as {NAME_EXAMPLE}, or an empty text"),
-            Kind::Names => {
+            ValueKind::Site => "a name such as \"site1\", or an empty text".into(),
+            ValueKind::Name => format!("an address such as {NAME_EXAMPLE}, or an empty text"),
+            ValueKind::Names => {
                 format!("a list of at most {PEERS_MAX} addresses such as [{NAME_EXAMPLE}]")
             }
-            Kind::Sites => {
+            ValueKind::Sites => {
                 format!("a list of at most {PEERS_MAX} sites such as [\"site2=10.2.0.1:7253\"]")
             }
         }
@@ -212,7 +217,7 @@ impl Kind {
 }
 
 impl Value {
-    /// The number of a [`Kind::Integer`] key.
+    /// The number of a [`ValueKind::Integer`] key.
     pub(crate) fn integer(&self) -> u64 {
         match self {
             Value::Integer(number) => *number,
@@ -220,7 +225,7 @@ impl Value {
         }
     }
 
-    /// The truth of a [`Kind::Boolean`] key.
+    /// The truth of a [`ValueKind::Boolean`] key.
     pub(crate) fn boolean(&self) -> bool {
         match self {
             Value::Boolean(boolean) => *boolean,
@@ -228,7 +233,7 @@ impl Value {
         }
     }
 
-    /// The address of a [`Kind::Address`] key.
+    /// The address of a [`ValueKind::Address`] key.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Value::Address(address) => *address,
@@ -236,7 +241,7 @@ impl Value {
         }
     }
 
-    /// The text of a [`Kind::Text`], [`Kind::Choice`] or [`Kind::Name`] key.
+    /// The text of a [`ValueKind::Text`], [`ValueKind::Choice`] or [`ValueKind::Name`] key.
     pub(crate) fn text(&self) -> &str {
         match self {
             Value::Text(text) => text,
@@ -244,7 +249,7 @@ impl Value {
         }
     }
 
-    /// The cores of a [`Kind::Cores`] key.
+    /// The cores of a [`ValueKind::Cores`] key.
     pub(crate) fn cores(&self) -> Option<Vec<usize>> {
         match self {
             Value::Cores(cores) => cores.clone(),
@@ -252,7 +257,7 @@ impl Value {
         }
     }
 
-    /// The items of a [`Kind::Names`] or [`Kind::Sites`] key.
+    /// The items of a [`ValueKind::Names`] or [`ValueKind::Sites`] key.
     pub(crate) fn texts(&self) -> &[String] {
         match self {
             Value::Texts(texts) => texts,
@@ -348,11 +353,11 @@ fn describe_toml(value: &DeValue<'_>) -> String {
 mod tests {
     use super::*;
 
-    const PORTION: Kind = Kind::Integer { min: 2, max: 1_000, unit: "pops" };
+    const PORTION: ValueKind = ValueKind::Integer { min: 2, max: 1_000, unit: "pops" };
 
     #[test]
     fn cores_are_read_in_the_order_given() {
-        let cores = |text| Kind::Cores.read_text(text).ok().map(|value| value.cores());
+        let cores = |text| ValueKind::Cores.read_text(text).ok().map(|value| value.cores());
         assert_eq!(cores("all"), Some(None));
         assert_eq!(cores("2,0"), Some(Some(vec![2, 0])));
         assert_eq!(cores("0-3, 6"), Some(Some(vec![0, 1, 2, 3, 6])));
@@ -364,34 +369,35 @@ mod tests {
     #[test]
     fn repeated_ranges_stay_bounded() {
         let hostile = vec!["0-8191"; 10_000].join(",");
-        assert!(Kind::Cores.read_text(&hostile).is_err());
+        assert!(ValueKind::Cores.read_text(&hostile).is_err());
     }
 
     #[test]
     fn lists_are_read_from_text_and_told_item_by_item() {
-        let names = |text: &str| Kind::Names.read_text(text).map(|value| value.texts().to_vec());
+        let names =
+            |text: &str| ValueKind::Names.read_text(text).map(|value| value.texts().to_vec());
         assert_eq!(names(""), Ok(vec![]));
         assert_eq!(names("a:1, b"), Ok(vec!["a:1".to_owned(), "b".to_owned()]));
         assert_eq!(names("a:1,b c").expect_err("a space").found, "\"b c\"");
         assert!(names(&"a,".repeat(PEERS_MAX)).is_ok());
         assert!(names(&"a,".repeat(PEERS_MAX + 1)).is_err());
-        assert!(Kind::Sites.read_text("s=a:1,t=b").is_ok());
+        assert!(ValueKind::Sites.read_text("s=a:1,t=b").is_ok());
         for bad in ["s", "=a", "s=", "s=a b"] {
-            assert!(Kind::Sites.read_text(bad).is_err(), "{bad}");
+            assert!(ValueKind::Sites.read_text(bad).is_err(), "{bad}");
         }
-        assert_eq!(Kind::Name.read_text(""), Ok(Value::Text(String::new())));
+        assert_eq!(ValueKind::Name.read_text(""), Ok(Value::Text(String::new())));
         for bad in
             ["n\u{e9}", "[sites]", "../../etc/passwd", "a b", "a:x", "a:0", "-:", "a=b", "a#b"]
         {
-            assert!(Kind::Name.read_text(bad).is_err(), "{bad}");
-            assert!(Kind::Names.read_text(bad).is_err(), "{bad}");
-            assert!(Kind::Sites.read_text(&format!("s={bad}")).is_err(), "{bad}");
+            assert!(ValueKind::Name.read_text(bad).is_err(), "{bad}");
+            assert!(ValueKind::Names.read_text(bad).is_err(), "{bad}");
+            assert!(ValueKind::Sites.read_text(&format!("s={bad}")).is_err(), "{bad}");
         }
         for good in ["fd00::1", "[fd00::1]:7253", "node_1.example", "10.0.0.1"] {
-            assert_eq!(Kind::Name.read_text(good), Ok(Value::Text(good.into())));
+            assert_eq!(ValueKind::Name.read_text(good), Ok(Value::Text(good.into())));
         }
-        assert_eq!(Kind::Site.read_text("a/b"), Ok(Value::Text("a/b".into())));
-        assert!(Kind::Site.read_text("[sites]").is_err());
+        assert_eq!(ValueKind::Site.read_text("a/b"), Ok(Value::Text("a/b".into())));
+        assert!(ValueKind::Site.read_text("[sites]").is_err());
         let shown = Value::Texts(vec!["a:1".into(), "b".into()]).to_string();
         assert_eq!(shown, "[\"a:1\", \"b\"]");
     }

@@ -3,7 +3,7 @@
 
 /// What is to be done with a timer. Names as the members write them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct Takeover<'a> {
     /// The rank of this node among the new replicas.
     pub rank: u8,
     /// Whether it is to hold the timer from now on.
@@ -29,10 +29,10 @@ pub(crate) fn plan<'a>(
     old: &[&'a str],
     new: &[&'a str],
     is_moved_by_ours: bool,
-) -> Option<Plan<'a>> {
+) -> Option<Takeover<'a>> {
     let rank_in = |list: &[&str], name: &str| list.iter().position(|&one| one == name);
     let rank = rank_in(new, own)?;
-    let mut plan = Plan { rank: rank as u8, adds: true, tells: Vec::new(), ends: Vec::new() };
+    let mut plan = Takeover { rank: rank as u8, adds: true, tells: Vec::new(), ends: Vec::new() };
     if old == new {
         // Nothing moves: this node may only have lost it.
         return Some(plan);

@@ -20,7 +20,7 @@ use crate::base::ids::{PeerIndex, PeerSet};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{PeerKind, View};
 use crate::control::cluster::member_addresses;
-use crate::control::http_client::{HttpClient, HttpError, Request};
+use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
 use crate::core::copies::Copies;
 use crate::core::peers::address::{PeerAddress, place_of};
 use crate::node::commands::Command;
@@ -52,7 +52,7 @@ const MERGE_LOOK: Duration = Duration::from_millis(2);
 
 /// What has been read so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct ReadingProgress {
     /// Whether a node is being read, or will be at once.
     pub is_busy: bool,
     /// The node that is being read.
@@ -77,7 +77,7 @@ pub(crate) struct Progress {
     pub ended: u64,
 }
 
-impl Progress {
+impl ReadingProgress {
     /// What only grows: name, help, number.
     pub(crate) fn counters(&self) -> [(&'static str, &'static str, u64); 9] {
         [
@@ -106,27 +106,27 @@ impl Progress {
 /// The task that reads, as others see it.
 #[derive(Clone, Debug)]
 pub(crate) struct Originals {
-    shared: Arc<Shared>,
+    shared: Arc<ReaderShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct ReaderShared {
+    state: Mutex<ReaderState>,
     wanted: Notify,
     /// For the task that looks up the names of members.
     views: watch::Sender<Arc<View>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ReaderState {
     view: Arc<View>,
     /// Set until the task has seen it.
     is_wanted: bool,
-    progress: Progress,
+    progress: ReadingProgress,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ReaderShared {
+    fn lock(&self) -> MutexGuard<'_, ReaderState> {
         // Whoever panicked with it has left numbers behind, which are whole at any time.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,10 +143,16 @@ impl Originals {
         let (commands, receiver) = mpsc::channel(1);
         let (views, changes) = watch::channel(view.clone());
         tokio::spawn(member_addresses::tell(changes, commands.clone()));
-        let state = State { view, is_wanted: false, progress: Progress::default() };
-        let shared = Arc::new(Shared { state: Mutex::new(state), wanted: Notify::new(), views });
-        let reader =
-            Reader { shared: shared.clone(), commands, meters, port, known: PeerSet::EMPTY };
+        let state = ReaderState { view, is_wanted: false, progress: ReadingProgress::default() };
+        let shared =
+            Arc::new(ReaderShared { state: Mutex::new(state), wanted: Notify::new(), views });
+        let reader = OriginalsReader {
+            shared: shared.clone(),
+            commands,
+            meters,
+            port,
+            known: PeerSet::EMPTY,
+        };
         tokio::spawn(reader.run());
         (Self { shared }, receiver)
     }
@@ -166,16 +172,16 @@ impl Originals {
     }
 
     /// What has been read so far.
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> ReadingProgress {
         let state = self.shared.lock();
         let is_busy = state.is_wanted || state.progress.reading.is_some();
-        Progress { is_busy, ..state.progress.clone() }
+        ReadingProgress { is_busy, ..state.progress.clone() }
     }
 }
 
 /// The task.
-struct Reader {
-    shared: Arc<Shared>,
+struct OriginalsReader {
+    shared: Arc<ReaderShared>,
     commands: mpsc::Sender<Command>,
     meters: Arc<[CoreMeters]>,
     port: u16,
@@ -183,7 +189,7 @@ struct Reader {
     known: PeerSet,
 }
 
-impl Reader {
+impl OriginalsReader {
     async fn run(mut self) {
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -235,7 +241,7 @@ impl Reader {
         let _ = self.commands.send(command).await;
     }
 
-    fn count(&self, change: impl FnOnce(&mut Progress)) {
+    fn count(&self, change: impl FnOnce(&mut ReadingProgress)) {
         change(&mut self.shared.lock().progress);
     }
 
@@ -288,7 +294,7 @@ impl Reader {
 
 /// One node read from its first page to its last.
 struct Round<'a> {
-    reader: &'a Reader,
+    reader: &'a OriginalsReader,
     view: &'a View,
     peer: PeerIndex,
     /// By number of the peer.
@@ -358,7 +364,7 @@ impl Round<'_> {
         let mut answered = loop {
             let count = self.page_timers;
             let headers = [("Host", other), ("Range", &count.to_string())];
-            let request = Request { headers: &headers, ..Request::get(&target) };
+            let request = HttpRequest { headers: &headers, ..HttpRequest::get(&target) };
             match self.client(self.peer).ask(request).await {
                 Err(HttpError::TooLong(_)) if count > 1 => {
                     // Its timers are long ones.
@@ -417,7 +423,7 @@ impl Round<'_> {
             return;
         }
         let headers = [("Host", name), ("Content-Type", "application/json")];
-        let request = Request { method: "PUT", path, headers: &headers, body };
+        let request = HttpRequest { method: "PUT", path, headers: &headers, body };
         match self.client(peer).ask(request).await {
             Ok(answered) if answered.status < 300 => {}
             Ok(answered) => warn!("{name} answered {} to {path}", answered.status),
@@ -438,7 +444,7 @@ impl Round<'_> {
             let name = self.view.name_of(peer);
             let headers = [("Host", name), ("Content-Type", "application/json")];
             let path = "/timers/references";
-            let request = Request { method: "DELETE", path, headers: &headers, body: &body };
+            let request = HttpRequest { method: "DELETE", path, headers: &headers, body: &body };
             let answered = self.client(peer).ask(request).await;
             if !answered.is_ok_and(|answered| answered.status < 300) {
                 self.references_refused = self.references_refused.with(peer);

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::interval;
 
 use super::statistics::{TagStatistics, TagsReport};
-use crate::control::http_client::{HttpClient, HttpError, Request};
+use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
 use crate::node::meters::CoreMeters;
 use crate::ring;
 
@@ -133,7 +133,7 @@ async fn ask(members: Vec<String>) -> Vec<(String, Result<TagsReport, HttpError>
     for address in members {
         asked.spawn(async move {
             let mut client = HttpClient::new(&address, MEMBER_LIMIT, MEMBER_BYTES_MAX);
-            let answer = client.ask(Request::get("/statistics/tags")).await;
+            let answer = client.ask(HttpRequest::get("/statistics/tags")).await;
             (address, answer.and_then(|answer| answer.document()))
         });
     }

@@ -43,10 +43,10 @@ impl TagsReport {
 #[derive(Debug)]
 pub(crate) struct TagStatistics {
     /// The first is the overflow.
-    entries: Vec<Entry>,
+    entries: Vec<TagEntry>,
     by_name: BTreeMap<Box<str>, usize>,
     /// What each core told last, by its places.
-    cores: Vec<Vec<Held>>,
+    cores: Vec<Vec<TagSlot>>,
     /// Places of cores that have a name, count something, and are in the overflow, as no entry was
     /// free when they began to count.
     homeless: usize,
@@ -58,7 +58,7 @@ pub(crate) struct TagStatistics {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TagEntry {
     name: Box<str>,
     history: History,
     /// Places of cores that stand for it.
@@ -67,7 +67,7 @@ struct Entry {
 
 /// A place of a core: where it is counted, and how much.
 #[derive(Clone, Debug, Default)]
-struct Held {
+struct TagSlot {
     entry: usize,
     present: u64,
     /// The name under which it would be counted, if an entry were free.
@@ -79,7 +79,7 @@ impl TagStatistics {
     pub(crate) fn new(cores: usize, tags_max: usize, now: Now) -> Self {
         let ahead_ms = now.wall.0.saturating_sub(now.mono.tick_floor().0);
         let born_ms = now.mono.tick_floor().0 + ahead_ms;
-        let overflow = Entry { name: "".into(), history: History::new(born_ms), places: 0 };
+        let overflow = TagEntry { name: "".into(), history: History::new(born_ms), places: 0 };
         Self {
             entries: vec![overflow],
             by_name: BTreeMap::new(),
@@ -115,7 +115,7 @@ impl TagStatistics {
         let place = change.place as usize;
         let places = &mut self.cores[core];
         if places.len() <= place {
-            places.resize(place + 1, Held::default());
+            places.resize(place + 1, TagSlot::default());
         }
         if let Some(name) = change.name {
             assert!(change.place != OVERFLOW, "the overflow has no name");
@@ -151,9 +151,9 @@ impl TagStatistics {
         let held = match entry {
             Some(entry) => {
                 self.entries[entry].places += 1;
-                Held { entry, ..Held::default() }
+                TagSlot { entry, ..TagSlot::default() }
             }
-            None => Held { homeless: Some(name), ..Held::default() },
+            None => TagSlot { homeless: Some(name), ..TagSlot::default() },
         };
         self.cores[core][place] = held;
     }
@@ -164,7 +164,7 @@ impl TagStatistics {
         if self.homeless > 0 {
             return None;
         }
-        let entry = Entry { name: name.into(), history: History::new(self.born_ms), places: 0 };
+        let entry = TagEntry { name: name.into(), history: History::new(self.born_ms), places: 0 };
         let place = if self.entries.len() <= self.tags_max {
             self.entries.push(entry);
             self.entries.len() - 1
@@ -192,7 +192,7 @@ impl TagStatistics {
             return;
         }
         for held in self.cores.iter_mut().flatten().filter(|held| held.entry == entry) {
-            *held = Held { homeless: Some(name.clone()), ..Held::default() };
+            *held = TagSlot { homeless: Some(name.clone()), ..TagSlot::default() };
         }
     }
 }

@@ -29,11 +29,11 @@ macro_rules! counters {
     ($($(#[doc = $help:literal])+ $name:ident,)+) => {
         /// What is counted.
         #[derive(Debug, Default)]
-        pub(crate) struct Counters {
+        pub(crate) struct TimestampCounters {
             $($(#[doc = $help])+ pub(crate) $name: AtomicU64,)+
         }
 
-        impl Counters {
+        impl TimestampCounters {
             /// Name, help and count of each.
             pub(crate) fn list(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), concat!($($help),+), self.$name.load(Relaxed)),)+]
@@ -69,7 +69,7 @@ pub(crate) struct TimestampBoard {
     /// What the cores take timestamps from.
     pub oracle: Arc<Oracle>,
     /// Counts.
-    pub counters: Counters,
+    pub counters: TimestampCounters,
     /// `file` or `zookeeper`, for people.
     coordination: &'static str,
     role: Mutex<Role>,
@@ -101,7 +101,7 @@ impl TimestampBoard {
     pub(crate) fn new(oracle: Arc<Oracle>, coordination: &'static str) -> Self {
         Self {
             oracle,
-            counters: Counters::default(),
+            counters: TimestampCounters::default(),
             coordination,
             role: Mutex::new(Role::Starting),
             master: Mutex::default(),

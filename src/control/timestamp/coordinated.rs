@@ -13,7 +13,7 @@ use zookeeper_client::{SessionState, StateWatcher};
 
 use super::once_a_minute::OnceAMinute;
 use super::outlets::{Outlets, pause_until};
-use super::zookeeper::{Asked, Session, ZooKeeperSettings, closed};
+use super::zookeeper::{Asked, ZooKeeperSession, ZooKeeperSettings, closed};
 use crate::base::time::MonoNs;
 use crate::ring::now;
 use crate::timestamp::coordinator::{
@@ -27,8 +27,8 @@ pub(crate) async fn drive(
     outlets: Outlets,
     mut stop: oneshot::Receiver<()>,
 ) {
-    let mut driver = Driver {
-        session: Session::new(zookeeper),
+    let mut driver = CoordinatorDriver {
+        session: ZooKeeperSession::new(zookeeper),
         machine: Coordinator::new(settings),
         outlets,
         asking: None,
@@ -74,8 +74,8 @@ struct Asking {
 /// Ends when the watched node changes.
 type Watching = Pin<Box<dyn Future<Output = ()>>>;
 
-struct Driver {
-    session: Session,
+struct CoordinatorDriver {
+    session: ZooKeeperSession,
     machine: Coordinator,
     outlets: Outlets,
     asking: Option<Asking>,
@@ -88,7 +88,7 @@ struct Driver {
     has_stopped: bool,
 }
 
-impl Driver {
+impl CoordinatorDriver {
     fn take(&mut self, event: Event) {
         let is_loss = matches!(event, Event::SessionExpired)
             || matches!(event, Event::Answered { answer: Answer::Expired, .. });

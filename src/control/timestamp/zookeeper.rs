@@ -39,7 +39,7 @@ pub(crate) struct ZooKeeperSettings {
     pub cluster: String,
     /// `host_port` of this server, written into its nodes.
     pub host_port: String,
-    /// Session asked for.
+    /// ZooKeeperSession asked for.
     pub session_timeout: Duration,
     /// How this server proves who it is.
     pub authentication: Authentication,
@@ -121,7 +121,7 @@ pub(crate) async fn connect(settings: &ZooKeeperSettings) -> Result<Client, Erro
 
 /// A session, or none yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Session {
+pub(crate) struct ZooKeeperSession {
     settings: ZooKeeperSettings,
     layout: Layout,
     client: Option<Client>,
@@ -147,7 +147,7 @@ impl Asked {
     }
 }
 
-impl Session {
+impl ZooKeeperSession {
     /// No session is begun yet.
     pub(crate) fn new(settings: ZooKeeperSettings) -> Self {
         let layout = Layout::of(&settings.cluster);

@@ -19,13 +19,13 @@ use tokio::sync::{mpsc, watch};
 use self::log::LogSummary;
 use self::order::Highest;
 use self::report::{Run, Summary};
-use self::worker::{Left, News, Plan};
+use self::worker::{Left, Load, News};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::cli::runtime::{on_runtime, wall_ms};
 use crate::cli::terminal::{fail, print, tell};
 use crate::cli::timestamp::directory::follow_master;
 use crate::cli::timestamp::get::Finder;
-use crate::cli::timestamp::target::{Target, TargetFlags};
+use crate::cli::timestamp::source::{SourceFlags, TimestampSource};
 use crate::timestamp::RANGE_MAX;
 
 /// News of threads that wait to be read.
@@ -57,7 +57,7 @@ such an error; 2 wrong command line";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchFlags {
     #[command(flatten)]
-    target: TargetFlags,
+    source: SourceFlags,
 
     /// Connections, each with one call at a time
     #[arg(long, short = 'c', value_name = "N", default_value_t = 10)]
@@ -108,8 +108,8 @@ pub(crate) fn run(flags: &BenchFlags) -> u8 {
     if let Some(file) = &flags.read_log {
         return read_log(file, flags.json);
     }
-    match flags.target.chosen() {
-        Ok(target) => on_runtime(bench(flags, target)),
+    match flags.source.chosen() {
+        Ok(source) => on_runtime(bench(flags, source)),
         Err(error) => fail(&error, EXIT_USAGE),
     }
 }
@@ -132,10 +132,10 @@ fn read_log(file: &Path, is_json: bool) -> u8 {
     }
 }
 
-async fn bench(flags: &BenchFlags, target: Target) -> u8 {
+async fn bench(flags: &BenchFlags, source: TimestampSource) -> u8 {
     let limit = Duration::from_millis(flags.timeout_ms);
-    let mut finder = Finder::new(target.clone());
-    // A target where nobody answers is told now, not after the whole run.
+    let mut finder = Finder::new(source.clone());
+    // A source where nobody answers is told now, not after the whole run.
     let server = match finder.take_patiently(flags.range, limit, FIRST_TRIES, |_| {}).await {
         Ok((_, server)) => server,
         Err(error) => return fail(&error, EXIT_FAILURE),
@@ -145,7 +145,7 @@ async fn bench(flags: &BenchFlags, target: Target) -> u8 {
     let begun = Instant::now();
     let connections = flags.connections as usize;
     let every = flags.rate.map(|rate| Duration::from_secs_f64(connections as f64 / rate));
-    let plan = Plan {
+    let plan = Load {
         range: flags.range,
         limit,
         every,
@@ -155,7 +155,7 @@ async fn bench(flags: &BenchFlags, target: Target) -> u8 {
         highest: Arc::new(Highest::default()),
     };
     let run = Run {
-        target: target.to_string(),
+        source: source.to_string(),
         connections,
         threads: threads(flags),
         range: flags.range,
@@ -173,7 +173,7 @@ async fn bench(flags: &BenchFlags, target: Target) -> u8 {
     drop((sender, plan));
     let summary = Summary::new(run);
     let following = async {
-        if let Target::Cluster { quorum, cluster } = &target {
+        if let TimestampSource::Cluster { quorum, cluster } = &source {
             follow_master(quorum, cluster, &master_sender).await;
         }
         std::future::pending::<()>().await;
@@ -206,7 +206,7 @@ fn threads(flags: &BenchFlags) -> usize {
 
 type Thread = std::thread::JoinHandle<std::io::Result<Left>>;
 
-fn start(run: &Run, plan: &Plan, news: &mpsc::Sender<News>) -> std::io::Result<Vec<Thread>> {
+fn start(run: &Run, plan: &Load, news: &mpsc::Sender<News>) -> std::io::Result<Vec<Thread>> {
     let thread = |thread: usize| {
         let connections: Vec<usize> = (thread..run.connections).step_by(run.threads).collect();
         let (plan, news, of_all) = (plan.clone(), news.clone(), run.connections);

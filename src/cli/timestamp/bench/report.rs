@@ -19,7 +19,7 @@ const OUTAGES_MAX: usize = 100_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// Who was asked.
-    pub target: String,
+    pub source: String,
     pub connections: usize,
     pub threads: usize,
     /// Values per call.
@@ -138,7 +138,7 @@ impl Summary {
 
     /// For people.
     pub(super) fn text(&self) -> String {
-        let Run { target, connections, threads, range, rate, .. } = &self.run;
+        let Run { source, connections, threads, range, rate, .. } = &self.run;
         let plural = |count: usize, word: &str| {
             format!("{count} {word}{}", if count == 1 { "" } else { "s" })
         };
@@ -147,7 +147,7 @@ impl Summary {
             None => "closed loop".into(),
         };
         let mut text = format!(
-            "{}, {}, to {target}, getTimestamps({range}), {:.1} s, {kind}\n",
+            "{}, {}, to {source}, getTimestamps({range}), {:.1} s, {kind}\n",
             plural(*connections, "connection"),
             plural(*threads, "thread"),
             self.length.as_secs_f64(),
@@ -219,7 +219,7 @@ impl Summary {
 
     /// For programs.
     pub(super) fn document(&self) -> Value {
-        let Run { target, connections, threads, range, rate, begun_ms } = &self.run;
+        let Run { source, connections, threads, range, rate, begun_ms } = &self.run;
         let us = |ns: u64| ns as f64 / 1e3;
         let at = |quantile: f64| us(self.latency.value_at_quantile(quantile));
         let failovers = failovers(&self.outages);
@@ -231,7 +231,7 @@ impl Summary {
         };
         let example = self.disjoint.example.map(|(one, other)| [one.0, other.0]);
         json!({
-            "place": target, "connections": connections, "threads": threads, "range": range,
+            "place": source, "connections": connections, "threads": threads, "range": range,
             "loop": if rate.is_some() { "open" } else { "closed" }, "rate_wanted": rate,
             "begun": rfc3339(Timestamp::of_unix_ms(*begun_ms), &self.zone),
             "duration_s": self.length.as_secs_f64(),
@@ -287,8 +287,8 @@ mod tests {
     use super::*;
 
     fn summary(threads: usize) -> Summary {
-        let target = "a:1".into();
-        Summary::new(Run { target, connections: 4, threads, range: 2, rate: None, begun_ms: 0 })
+        let source = "a:1".into();
+        Summary::new(Run { source, connections: 4, threads, range: 2, rate: None, begun_ms: 0 })
     }
 
     fn news(thread: usize, firsts: &[u64], floor: u64) -> News {

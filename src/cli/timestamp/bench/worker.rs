@@ -14,7 +14,7 @@ use tokio::time::{sleep, sleep_until};
 
 use super::order::{BREACHES_SHOWN, Breach, Highest};
 use super::outages::Outage;
-use crate::cli::timestamp::client::{CallError, Connection};
+use crate::cli::timestamp::client::{CallError, TimestampClient};
 use crate::timestamp::Timestamp;
 
 /// How often a thread tells what it has done.
@@ -30,7 +30,7 @@ const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
 /// The whole run.
 #[derive(Clone)]
-pub(crate) struct Plan {
+pub(crate) struct Load {
     /// Values per call.
     pub range: u32,
     /// Longest wait for a connection, and for an answer.
@@ -84,7 +84,7 @@ pub(crate) struct Left {
 }
 
 /// Shared by the connections of a thread.
-struct State {
+struct WorkerState {
     news: News,
     /// What the call of each connection brings values above; the maximum: there is none.
     floors: Vec<Timestamp>,
@@ -96,12 +96,12 @@ pub(crate) fn run(
     thread: usize,
     connections: Vec<usize>,
     of_all: usize,
-    plan: &Plan,
+    plan: &Load,
     news: &mpsc::Sender<News>,
 ) -> std::io::Result<Left> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let left = Left { latency: new_histogram(), unanswered: 0, last_errors: Vec::new() };
-    let state = Rc::new(RefCell::new(State {
+    let state = Rc::new(RefCell::new(WorkerState {
         news: News { thread, ..News::default() },
         floors: vec![Timestamp(u64::MAX); connections.len()],
         left,
@@ -148,7 +148,7 @@ pub(crate) fn run(
     Ok(std::mem::replace(&mut state.borrow_mut().left, left))
 }
 
-impl State {
+impl WorkerState {
     fn take_news(&mut self, highest: &Highest) -> News {
         // First what is under way, then, for calls that are still to be sent, what is known now.
         let under_way = self.floors.iter().min().copied();
@@ -163,9 +163,9 @@ struct Caller {
     number: usize,
     index: usize,
     offset: Duration,
-    plan: Plan,
-    state: Rc<RefCell<State>>,
-    connection: Option<Connection>,
+    plan: Load,
+    state: Rc<RefCell<WorkerState>>,
+    connection: Option<TimestampClient>,
     own_last: Option<Timestamp>,
     last_answer_ns: Option<u64>,
     server: Option<Arc<str>>,
@@ -222,7 +222,7 @@ impl Caller {
             None => {
                 let master = self.plan.master.borrow_and_update().clone();
                 let master = master.ok_or("there is no master")?;
-                let opened = Connection::open(&master, self.plan.limit).await;
+                let opened = TimestampClient::open(&master, self.plan.limit).await;
                 opened.map_err(|error| error.to_string())?
             }
         };
@@ -245,7 +245,10 @@ impl Caller {
     }
 
     /// One call; `Err(None)`: another server became master meanwhile.
-    async fn take(&mut self, connection: &mut Connection) -> Result<Timestamp, Option<CallError>> {
+    async fn take(
+        &mut self,
+        connection: &mut TimestampClient,
+    ) -> Result<Timestamp, Option<CallError>> {
         let address = connection.address().clone();
         let mut call = pin!(connection.take(self.plan.range));
         loop {
@@ -263,7 +266,7 @@ impl Caller {
         }
     }
 
-    fn judge(&mut self, first: Timestamp, floor: Timestamp, connection: &Connection) {
+    fn judge(&mut self, first: Timestamp, floor: Timestamp, connection: &TimestampClient) {
         let own_last = self.own_last.replace(Timestamp(first.0 + u64::from(self.plan.range) - 1));
         if first > floor {
             return;
@@ -352,7 +355,7 @@ mod tests {
     fn news_promise_no_more_than_the_calls_under_way_keep() {
         let left = Left { latency: new_histogram(), unanswered: 0, last_errors: Vec::new() };
         let floors = vec![Timestamp(u64::MAX), Timestamp(7)];
-        let mut state = State { news: News { thread: 3, ..News::default() }, floors, left };
+        let mut state = WorkerState { news: News { thread: 3, ..News::default() }, floors, left };
         state.news.firsts.push(9);
         let highest = Highest::default();
         highest.answered(Timestamp(20));

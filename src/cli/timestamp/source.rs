@@ -14,7 +14,7 @@ const CLUSTER: &str = "default-cluster";
 
 /// Who is asked for timestamps.
 #[derive(Debug, Args)]
-pub(crate) struct TargetFlags {
+pub(crate) struct SourceFlags {
     /// A server [default: 127.0.0.1:7911]
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "zookeeper")]
     server: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct ZooKeeperFlags {
 
 /// Who is asked for timestamps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum TimestampSource {
     /// One server.
     Server(Arc<str>),
     /// Whoever is master.
@@ -54,30 +54,31 @@ pub(crate) enum Target {
     },
 }
 
-impl TargetFlags {
+impl SourceFlags {
     /// `Err`: what is wrong with the command line.
-    pub(super) fn chosen(&self) -> Result<Target, String> {
+    pub(super) fn chosen(&self) -> Result<TimestampSource, String> {
         let Some(quorum) = &self.zookeeper else {
             let server = self.server.as_deref().unwrap_or(SERVER);
             let is_address = server.rsplit_once(':').is_some_and(|(host, port)| {
                 !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
             });
             return match is_address {
-                true => Ok(Target::Server(server.into())),
+                true => Ok(TimestampSource::Server(server.into())),
                 false => Err(format!("--server `{server}`: expected host:port such as {SERVER}")),
             };
         };
         let cluster = self.cluster.as_deref().unwrap_or(CLUSTER);
-        let target = Target::Cluster { quorum: quorum.clone(), cluster: cluster.to_owned() };
-        wrong_cluster(cluster).map_or(Ok(target), Err)
+        let source =
+            TimestampSource::Cluster { quorum: quorum.clone(), cluster: cluster.to_owned() };
+        wrong_cluster(cluster).map_or(Ok(source), Err)
     }
 }
 
-impl Display for Target {
+impl Display for TimestampSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Target::Server(address) => write!(f, "{address}"),
-            Target::Cluster { quorum, cluster } => {
+            TimestampSource::Server(address) => write!(f, "{address}"),
+            TimestampSource::Cluster { quorum, cluster } => {
                 write!(f, "the master of {cluster} (ZooKeeper {quorum})")
             }
         }
