@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
-use kit::children;
-use kit::children::{Tied, signal};
+use kit::children::{self, Tied, signal};
 use tempfile::NamedTempFile;
 
 /// Longest wait for anything that must happen; nothing waits for it to pass.

@@ -3,16 +3,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kit::children;
-use kit::children::{Tied, signal};
+use kit::callbacks::{Reaction, serve};
+use kit::children::{self, Tied, signal};
+use kit::client::request_with;
 use kit::ports;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -280,40 +280,10 @@ fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     kit::until::until(what, PATIENCE, look)
 }
 
-/// One request; status and body. Reads to the length that the head says.
+/// One request, an order to the admin API too; status and body.
 fn http(to: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
-    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: {to}\r\nX-Chronos-Order: 1\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
-    )?;
-    let mut reader = BufReader::new(stream);
-    let (head, body) = read_message(&mut reader)?;
-    let status = head.split(' ').nth(1).and_then(|text| text.parse().ok());
-    Ok((status.ok_or(std::io::ErrorKind::InvalidData)?, body))
-}
-
-fn read_message(reader: &mut impl BufRead) -> std::io::Result<(String, String)> {
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        if line == "\r\n" {
-            break;
-        }
-        if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = text.trim().parse().map_err(|_| std::io::ErrorKind::InvalidData)?;
-        }
-        head += &line;
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
-    Ok((head, String::from_utf8_lossy(&body).into_owned()))
+    let answer = request_with(to, method, path, "X-Chronos-Order: 1\r\n", body)?;
+    Ok((answer.status, answer.body))
 }
 
 /// A callback server that counts.
@@ -325,27 +295,13 @@ struct Sink {
 
 impl Sink {
     fn start() -> Sink {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("bound");
         let pops: Arc<Mutex<HashMap<String, Vec<Instant>>>> = Arc::default();
         let all = pops.clone();
-        // The threads end with the process: nothing waits for them.
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let pops = all.clone();
-                thread::spawn(move || {
-                    let mut reader = BufReader::new(stream);
-                    while let Ok((head, _)) = read_message(&mut reader) {
-                        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-                        let mut pops = pops.lock().expect("nobody panics with it");
-                        pops.entry(path).or_default().push(Instant::now());
-                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-                        if reader.get_mut().write_all(answer).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (address, _) = serve(anywhere, move |callback| {
+            let mut pops = all.lock().expect("nobody panics with it");
+            pops.entry(callback.path.clone()).or_default().push(callback.at);
+            Reaction::OK
         });
         Sink { address, pops }
     }

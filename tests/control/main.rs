@@ -6,8 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use kit::children;
-use kit::children::{Tied, signal};
+use kit::children::{self, Tied, signal};
 
 /// Longest wait for anything here; an orderly stop takes at most 2 s.
 const PATIENCE: Duration = Duration::from_secs(15);

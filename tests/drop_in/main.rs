@@ -2,14 +2,13 @@
 //! signals (docs/compat/timer-service.md §2), as an existing deployment uses them.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-use kit::children;
-use kit::children::{Guard, Tied, signal};
+use kit::children::{self, Guard, Tied, signal};
+use kit::client::{self, Answer};
 use kit::ports;
 use tempfile::TempDir;
 
@@ -45,16 +44,9 @@ fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     kit::until::until(what, PATIENCE, look)
 }
 
-/// The status and the rest of an answer; `None`: nobody listens.
-fn request(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
-    let mut stream = TcpStream::connect(to).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let length = body.len();
-    let head = format!("{method} {path} HTTP/1.0\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
-    stream.write_all((head + body).as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some((answer.get(9..12)?.parse().ok()?, answer))
+/// The answer; `None`: nobody listens.
+fn request(to: SocketAddr, method: &str, path: &str, body: &str) -> Option<Answer> {
+    client::request(to, method, path, body).ok()
 }
 
 impl Node {
@@ -127,7 +119,7 @@ impl Node {
                 let ended = process.try_wait().expect("a child can be asked");
                 assert!(ended.is_none(), "{ended:?}: {}", self.logged());
             }
-            request(self.bind, "GET", "/ping", "").filter(|(status, _)| *status == 200)
+            request(self.bind, "GET", "/ping", "").filter(|answer| answer.status == 200)
         });
     }
 
@@ -153,7 +145,7 @@ impl Node {
 
     /// A sum over the samples of a metric.
     fn metric(&self, name: &str) -> Option<f64> {
-        let (_, text) = request(self.admin, "GET", "/metrics", "")?;
+        let text = request(self.admin, "GET", "/metrics", "")?.body;
         let samples = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
         samples.map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
@@ -203,17 +195,15 @@ fn two_nodes_know_each_other_by_their_files() {
     let timer = "{\"timing\":{\"interval\":3600},\"callback\":{\"http\":{\"uri\":\
                  \"http://127.0.0.1:9/x\",\"opaque\":\"\"}},\
                  \"reliability\":{\"replication-factor\":2}}";
-    let (status, answer) = request(one.bind, "POST", "/timers", timer).expect("an answer");
-    assert_eq!(status, 200, "{answer}");
-    let location = answer.lines().find_map(|line| line.strip_prefix("Location: "));
-    let location = location.expect("a Location");
+    let created = request(one.bind, "POST", "/timers", timer).expect("an answer");
+    let location = created.location();
     // Acknowledged, so the other has it; but for one that a busy machine gave no time for a second.
     until("the other to have it", || (two.metric("chronos_timers") == Some(1.0)).then_some(()));
     let mut killed = one.process.take().expect("it runs");
     killed.kill().expect("a child can be killed");
     killed.wait().expect("it ends");
-    let (status, answer) = request(two.bind, "GET", location, "").expect("an answer");
-    assert_eq!(status, 200, "{answer}");
+    let answer = request(two.bind, "GET", location, "").expect("an answer");
+    assert_eq!(answer.status, 200, "{answer:?}");
     // Its file stays behind unlocked, and keeps nobody from starting.
     assert!(one.pid().is_some());
     one.start();
@@ -308,7 +298,7 @@ fn a_daemon_is_ready_when_its_launcher_ends() {
     let output = node.command().arg("--daemon").output_tied().expect("the binary runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!((output.stdout.len(), text(&output.stderr)), (0, String::new()));
-    assert_eq!(request(node.bind, "GET", "/ping", "").map(|(status, _)| status), Some(200));
+    assert_eq!(request(node.bind, "GET", "/ping", "").map(|answer| answer.status), Some(200));
     let log = node.file("chronos_current.txt");
     let logged = || std::fs::read_to_string(&log).unwrap_or_default();
     assert!(logged().contains("clients connect to"), "{}", logged());
