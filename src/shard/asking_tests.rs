@@ -45,13 +45,13 @@ fn an_absence_is_told_from_a_pause_by_its_length() {
         let shard = cluster.shard(first);
         let limits = &mut shard.config.cluster;
         (limits.suspect_after_ms, limits.heartbeat_ms) = (suspect_after_ms, heartbeat_ms);
-        shard.turn_at = shard.ticked_at + away_ms;
+        shard.turns.at = shard.turns.ticked_at + away_ms;
         shard.notice_absence();
         let (questions, case) = (&shard.questions, (suspect_after_ms, heartbeat_ms, away_ms));
         assert_eq!(questions.walk.is_some(), is_away, "{case:?}");
         assert_eq!(questions.life, u8::from(is_long), "{case:?}");
-        let until = if is_held { shard.turn_at + HOLD_MS } else { Tick(0) };
-        assert_eq!((shard.held_until, questions.fresh_until), (until, until), "{case:?}");
+        let until = if is_held { shard.turns.at + HOLD_MS } else { Tick(0) };
+        assert_eq!((shard.turns.held_until, questions.fresh_until), (until, until), "{case:?}");
     }
 }
 
@@ -61,13 +61,13 @@ fn an_absence_is_noticed_once_and_by_a_node_with_peers() {
     let shard = cluster.shard(first);
     for (away_ms, is_noticed) in [(2_000, true), (2_001, false)] {
         shard.questions.walk = None;
-        shard.turn_at = shard.ticked_at + away_ms;
+        shard.turns.at = shard.turns.ticked_at + away_ms;
         shard.notice_absence();
         assert_eq!(shard.questions.walk.is_some(), is_noticed, "{away_ms}");
     }
     let mut alone = Cluster::new(1, true);
     let shard = alone.shard(0);
-    shard.turn_at = shard.ticked_at + 60_000;
+    shard.turns.at = shard.turns.ticked_at + 60_000;
     shard.notice_absence();
     assert!(shard.questions.walk.is_none());
 }
@@ -109,7 +109,7 @@ fn only_a_pop_that_is_due_or_runs_is_waited_for() {
         assert_eq!(shard.is_on_it(slot, Some(asker), &standing), is_due);
     }
     assert!(!shard.is_on_it(slot, None, &standing), "of nobody known");
-    shard.records.get_mut(slot).state = State::InFlight;
+    shard.records.transition(slot, Next::InFlight);
     assert!(shard.is_on_it(slot, None, &standing));
 }
 
@@ -127,14 +127,14 @@ fn an_earlier_rank_that_tells_of_an_overdue_timer_is_asked_about_it() {
         let asker = cluster.peer(own, other).expect("a member");
         let shard = cluster.shard(own);
         let (slot, record) = held(shard);
-        shard.turn_at = Tick(record.schedule().due(1).0 - early_ms);
+        shard.turns.at = Tick(record.schedule().due(1).0 - early_ms);
         let others = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
         shard.questions.open = (1_000..1_000 + open as u64).map(|id| (id, others)).collect();
         let standing = shard.standing_of(&record);
         assert!(!shard.is_on_it(slot, Some(asker), &standing));
         let opened = shard.questions.open.get(&ID.0);
         let opened = opened.map(|question| (question.waiting, question.told, question.since));
-        let expected = (only(asker), only(asker), shard.turn_at);
+        let expected = (only(asker), only(asker), shard.turns.at);
         assert_eq!(opened, is_asked.then_some(expected), "{is_later} {early_ms} {open}");
     }
 }
@@ -192,28 +192,29 @@ fn an_answer_ends_the_waiting_unless_it_says_that_more_is_to_be_told() {
 /// A timer that is due and waits for nothing else is looked at in this tick.
 #[test]
 fn the_last_answer_brings_a_timer_up_that_is_due() {
-    for (is_due, is_same, state, early_ms, comes_up) in [
-        (true, true, State::Armed, 0, true),
-        (true, true, State::BackingOff, 0, true),
-        (true, true, State::HandedOver, 0, false),
-        (true, true, State::Armed, 1, false),
-        (true, false, State::Armed, 0, false),
-        (false, true, State::Armed, 0, false),
+    let (armed, failed, left): (fn(Tick) -> Next, fn(Tick) -> Next, fn(Tick) -> Next) =
+        (Next::Armed, Next::BackingOff, Next::HandedOver);
+    for (is_due, is_same, next, early_ms, comes_up) in [
+        (true, true, armed, 0, true),
+        (true, true, failed, 0, true),
+        (true, true, left, 0, false),
+        (true, true, armed, 1, false),
+        (true, false, armed, 0, false),
+        (false, true, armed, 0, false),
     ] {
         let (mut cluster, first, _) = cluster();
         let shard = cluster.shard(first);
         let (slot, record) = held(shard);
         let tick = Tick(record.schedule().due(1).0 - early_ms);
         let later = tick + 5_000;
-        shard.wheel.rearm(&mut shard.links, slot, later);
-        shard.records.get_mut(slot).state = state;
+        shard.records.transition(slot, next(later));
         let key = if is_same { record.key() } else { other_key(&record) };
         let question = Question { is_due, ..Question::new(key, PeerSet::EMPTY, Tick(0)) };
         shard.questions.open.insert(ID.0, question);
         shard.question_answered(tick, ID);
-        let case = (is_due, is_same, state, early_ms);
+        let case = (is_due, is_same, next(later), early_ms);
         let at = if comes_up { tick } else { later };
-        assert_eq!(shard.wheel.due(&shard.links, slot), at, "{case:?}");
+        assert_eq!(shard.records.filed_at(slot), at, "{case:?}");
         assert_eq!(shard.questions.open.contains_key(&ID.0), is_due, "{case:?}");
     }
 }

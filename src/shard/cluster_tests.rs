@@ -454,7 +454,7 @@ fn a_tombstone_ends_when_everybody_lives_and_nobody_has_just_come_back() {
         let now = cluster.now();
         let shard = cluster.shard(0);
         let slot = shard.find(id).expect("a tombstone");
-        shard.wheel.remove(&mut shard.links, slot);
+        shard.records.take_out(slot);
         shard.end_tombstone(now, slot);
         assert_eq!(shard.find(id).is_some(), is_kept, "{believed:?}");
         cluster.audit();

@@ -52,7 +52,7 @@ fn hear(cluster: &mut Cluster, node: usize, copy: TimerCopy<'_>) -> PeerResult<'
 fn held(shard: &Shard) -> (Slot, Record, Placement) {
     let slot = shard.find(ID).expect("it is held");
     let record = *shard.records.get(slot);
-    (slot, record, *shard.placements.get(record.placement))
+    (slot, record, *shard.records.placement_of(&record))
 }
 
 /// The first to hold it is dead: then the live nodes count before those that are meant, and these
@@ -123,7 +123,7 @@ fn a_tombstone_keeps_its_list_and_a_copy_without_one_changes_none() {
         let standing = Standing { actives: 0b10, ..told.standing };
         shard.unite_copies(Tick(START_MS), slot, &TimerCopy { standing, ..told });
         assert_eq!(held(shard).2, before);
-        shard.forget(Tick(START_MS), slot);
+        shard.records.forget(Tick(START_MS), slot);
     }
 }
 
@@ -207,7 +207,7 @@ fn a_copy_that_is_not_taken_is_refused_for_its_reason() {
     let replicas = list(&cluster, &[first, second]);
     let version = Version::of_start(WallMs(START_MS)).0 + 1;
     let mut answer = |version: u64, records_max: u64| {
-        cluster.shard(first).config.records_max = records_max;
+        cluster.shard(first).records.set_records_max(records_max);
         let request = Request::Merge(copy(&content, replicas, (version, 0b11)));
         cluster.handle(first, Event::Request { from: FROM, request });
         cluster.answers.pop()
@@ -254,7 +254,7 @@ fn an_end_that_names_others_is_of_the_timer_held_if_it_starts_within_half_a_seco
 fn what_a_site_tells_is_refused_where_nobody_else_of_this_site_may_have_room() {
     for (nodes, is_taken) in [(1, false), (2, true)] {
         let mut cluster = Cluster::new(nodes, true);
-        cluster.shard(0).config.records_max = 0;
+        cluster.shard(0).records.set_records_max(0);
         let content = content();
         let version = Version::of_start(WallMs(START_MS)).0;
         let (now, told) = (cluster.now(), copy(&content, Replicas::new(), (version, 0)));

@@ -3,7 +3,7 @@
 
 use super::effects::{Event, Internal, Outbox, PeerTicket, Purpose, Request};
 use super::harness_tests::{Cluster, FROM, content};
-use super::record::State;
+use super::records::State;
 use crate::base::ids::{PeerIndex, ShardIndex, TimerId};
 use crate::base::ranked::{Replicas, Sites};
 use crate::shard::effects::Answer;
@@ -113,14 +113,14 @@ fn a_state_of_version_0_that_finds_no_room_ends_what_it_replaces() {
     encode_content("/pop", &[], &[b'x'; 900], &mut long);
     let told = story.copy(id, list, 0, &short).of(0, 0).0;
     assert_eq!(story.say(PeerMessage::Copy(told)), PeerResult::Held);
-    story.cluster.shard(HONEST).config.store_bytes_max = 0;
+    story.cluster.shard(HONEST).records.set_bytes_max(0);
     let told = story.copy(id, list, 0, &long).of(0, 1).0;
     let full = PeerResult::Refused(PeerRefusal::Full);
     assert_eq!(story.say(PeerMessage::Copy(told)), full);
     let shard = story.cluster.shard(HONEST);
     let record = *shard.records.get(shard.find(id).expect("a tombstone"));
     assert_eq!((record.version.0, record.sequence, record.is_live()), (0, 0, false));
-    shard.config.store_bytes_max = 1 << 40;
+    shard.records.set_bytes_max(1 << 40);
     assert_eq!(story.say(PeerMessage::Copy(told)), PeerResult::Held);
     assert_eq!(story.cluster.holders(id), [HONEST], "it is taken when there is room");
 }

@@ -3,18 +3,16 @@
 
 use std::sync::Arc;
 
-use super::effects::{
-    Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Request, Requester, Target,
-};
-use super::record::Record;
+use super::effects::{Answer, CallbackOutcome, Dialect, Event, Outbox, Request, Target};
+use super::harness_tests::{FROM, START_MS, TICKET, config};
+use super::records::Record;
 use super::{Shard, ShardConfig};
-use crate::base::ids::{NodeInstance, PeerIndex, PeerSet, ShardCount, ShardIndex, TimerId};
-use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::ids::{PeerIndex, PeerSet, TimerId};
+use crate::base::limits::ClusterLimits;
 use crate::base::ranked::Replicas;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, View};
-use crate::store::wheel::Geometry;
 use crate::timer::definition::encode_content;
 use crate::timer::version::Version;
 use crate::wire::peer_message::{
@@ -25,9 +23,6 @@ const NAMES: [&str; 3] = ["ours-0", "ours-1", "original"];
 const ORIGINAL: usize = 2;
 /// The wall clock runs with the monotonic one, so much ahead of it.
 const WALL_AHEAD_MS: u64 = 1_700_000_000_000;
-const START_MS: u64 = 1_000_000;
-const FROM: Requester =
-    Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
 
 /// What an original node says of a timer, but for its callback.
 #[derive(Clone, Copy, Debug)]
@@ -106,21 +101,8 @@ impl Node {
             ..Membership::default()
         };
         let view = Arc::new(View::build(None, &membership).expect("a good configuration"));
-        let config = ShardConfig {
-            own: ShardIndex(0),
-            shards: ShardCount::new(1),
-            instance: NodeInstance::new(0, 0),
-            geometry: Geometry::TINY,
-            index_segments: 4,
-            hash_seed: 5,
-            records_max: 1_000,
-            store_bytes_max: 1 << 20,
-            pops_per_turn_max: 256,
-            callbacks: CallbackLimits::default(),
-            cluster: ClusterLimits::default(),
-            view: view.clone(),
-            tags_max: 16,
-        };
+        let config =
+            ShardConfig { records_max: 1_000, store_bytes_max: 1 << 20, ..config(view.clone(), 0) };
         let now = Now { mono: MonoNs(START_MS * TICK_NS), wall: WallMs(WALL_AHEAD_MS + START_MS) };
         let shard = Shard::new(config, now);
         let mut node =
@@ -204,10 +186,9 @@ impl Node {
         let content = content_of(opaque);
         let body = Some(CopyBody { authority: "host:80", content: &content });
         let copy = told.copy(version, self.list(&[0, 1]), body);
-        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
         let from = Some(self.peer(1 - self.own));
         let message = PeerMessage::Copy(TimerCopy { is_write: true, ..copy });
-        self.handle(Event::PeerMessage { ticket, from, clock_offset_ns: 0, message });
+        self.handle(Event::PeerMessage { ticket: TICKET, from, clock_offset_ns: 0, message });
         self.live(told.id);
     }
 
@@ -220,7 +201,7 @@ impl Node {
     }
 
     fn opaque(&self, id: TimerId) -> Vec<u8> {
-        let content = self.shard.payloads.get(self.live(id).payload);
+        let content = self.shard.records.content_of(&self.live(id));
         crate::timer::definition::Content::decode(content).opaque.to_vec()
     }
 
@@ -238,10 +219,10 @@ impl Node {
 fn talk(from: &mut Node, to: &mut Node, outbox: &Outbox) {
     let peer = from.peer(to.own);
     for message in outbox.to_peers.iter().filter(|one| one.peer == peer) {
-        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
         let bytes = &outbox.peer_bytes[message.bytes.clone()];
         let told = decode_message(&mut &bytes[..]).expect("encoded by a shard");
         let teller = Some(to.peer(from.own));
+        let ticket = TICKET;
         let event = Event::PeerMessage { ticket, from: teller, clock_offset_ns: 0, message: told };
         let heard = to.handle(event);
         let reply = heard.peer_replies.last().expect("every message is answered");

@@ -30,7 +30,7 @@ fn record_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Record {
 
 fn placement_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Placement {
     let record = record_of(cluster, node, id);
-    *shard(cluster, node).placements.get(record.placement)
+    *shard(cluster, node).records.placement_of(&record)
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_move_of_an_earlier_state_is_not_finished() {
         shard.reconcile.moves.insert(id.0, moving);
         shard.finish_move(tick, id, &mut Outbox::default());
         let slot = shard.find(id).expect("it is held");
-        let present = shard.placements.get(shard.records.get(slot).placement).replicas;
+        let present = shard.records.placement_of(shard.records.get(slot)).replicas;
         assert_eq!(present == right, is_finished);
         assert_eq!(shard.counters.moved, u64::from(is_finished));
         assert!(shard.reconcile.queued.contains(&id.0), "it is looked at again");
@@ -175,7 +175,7 @@ fn masks_of_two_copies_at_one_key_are_united() {
         let mine = shard.ranks_of(&placement.replicas, PeerSet::EMPTY.with(shard.peers.own()));
         assert_eq!(mine, 0b01);
         shard.place(slot, &Placement { actives: mine, ..placement });
-        let content = shard.payloads.get(record.payload).to_vec();
+        let content = shard.records.content_of(&record).to_vec();
         let mut copy = shard.copy_of(&record);
         copy.body =
             Some(crate::wire::peer_message::CopyBody { authority: "host:80", content: &content });
@@ -287,7 +287,7 @@ fn a_rank_that_is_found_to_hold_a_timer_acts_after_the_next_pop() {
     shard.place(slot, &Placement { actives: 0b001, confirmed: 0, ..placement });
     for (peer, confirmed) in [(peers[1], 0b100), (peers[1], 0b100), (peers[0], 0b110)] {
         shard.confirm(id, peer);
-        let placement = shard.placements.get(shard.records.get(slot).placement);
+        let placement = shard.records.placement_of(shard.records.get(slot));
         assert_eq!((placement.actives, placement.confirmed), (0b001, confirmed));
     }
 }

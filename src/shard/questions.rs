@@ -26,7 +26,7 @@ use crate::wire::peer_message::{PeerMessage, PeerResult, Standing};
 
 use super::Shard;
 use super::effects::{Outbox, Purpose};
-use super::record::{Record, State};
+use super::records::{Next, Record, State};
 
 /// Records asked about without an answer, beside those that are due.
 const ASKED_MAX: usize = 1_024;
@@ -183,7 +183,7 @@ impl Shard {
         });
         question.is_due = true;
         let is_told_copies =
-            is_unheard && tick < self.held_until && self.has_holder_of_copies(&record);
+            is_unheard && tick < self.turns.held_until && self.has_holder_of_copies(&record);
         if !is_told_copies && self.is_answered(tick, &mut question) {
             self.questions.open.remove(&record.id.0);
             return false;
@@ -192,18 +192,18 @@ impl Shard {
             self.ask(slot, &mut question, outbox);
             self.questions.open.insert(record.id.0, question);
         }
-        let record = self.records.get_mut(slot);
-        record.state = if record.attempts == 0 { State::Armed } else { State::BackingOff };
-        self.wheel.insert(&mut self.links, slot, tick + ASK_AGAIN_MS);
+        let again = tick + ASK_AGAIN_MS;
+        let next = if record.attempts == 0 { Next::Armed(again) } else { Next::BackingOff(again) };
+        self.records.transition(slot, next);
         true
     }
 
     /// Whether another rank's turn to pop has come, so that it may be doing it.
     fn may_be_anothers(&self, tick: Tick, record: &Record) -> bool {
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(&record);
         let promotion = self.config.cluster.promotion;
-        let due = record.schedule().due(record.sequence + 1);
-        let is_on_time = tick < self.pops_at(record) + RANK_DELAY_MS;
+        let due = record.due();
+        let is_on_time = tick < self.records.pops_at(record) + RANK_DELAY_MS;
         let is_first = placement.delay_ms(promotion) == placement.delay_of_sites_ms();
         placement.replicas.len() > 1 && !(is_first && is_on_time && tick >= due)
     }
@@ -211,7 +211,7 @@ impl Shard {
     /// After an absence: all who may have taken writes of the timer meanwhile. Else those who are
     /// believed alive and whose turn to pop has come.
     pub(super) fn whom_to_ask(&self, tick: Tick, record: &Record, is_unheard: bool) -> PeerSet {
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(&record);
         let view = &self.peers.view;
         let frames = |peers: PeerSet| peers.minus(self.peers.http()).without(self.peers.own());
         if is_unheard || self.questions.is_fresh(tick) {
@@ -220,7 +220,7 @@ impl Shard {
             let holders = view.peers_of(&placement.replicas).union(view.peers_of(&stood_in));
             return frames(holders).minus(self.peers.dead());
         }
-        let since_due_ms = tick - record.schedule().due(record.sequence + 1);
+        let since_due_ms = tick - record.due();
         let promotion = self.config.cluster.promotion;
         let ranks = placement.replicas.as_slice().iter().zip(0_u8..);
         let has_come = |rank: u8| placement.delay_of(Some(rank), promotion) <= since_due_ms;
@@ -231,7 +231,7 @@ impl Shard {
 
     /// Whether a holder is told whole copies only (an original node): it cannot be asked.
     fn has_holder_of_copies(&self, record: &Record) -> bool {
-        let replicas = &self.placements.get(record.placement).replicas;
+        let replicas = &self.records.placement_of(&record).replicas;
         !self.peers.view.peers_of(replicas).intersection(self.peers.http()).is_empty()
     }
 
@@ -247,7 +247,7 @@ impl Shard {
             // that live are about to be connected with.
             false => {
                 let is_early = tick - self.questions.started_at < limits.suspect_after_ms
-                    || tick < self.held_until;
+                    || tick < self.turns.held_until;
                 let gone = if is_early { self.peers.dead() } else { self.peers.not_alive() };
                 // A node that told is believed to live for as long as it takes to be suspected.
                 let is_lately = tick - question.since < limits.suspect_after_ms;
@@ -315,12 +315,12 @@ impl Shard {
         let Some(slot) = self.find(id) else { return };
         // A timer that was forgotten since, and told anew under its key, may be due later.
         let record = self.records.get(slot);
-        let is_due = record.schedule().due(record.sequence + 1) <= tick;
+        let is_due = record.due() <= tick;
         if question.key == record.key()
             && is_due
             && matches!(record.state, State::Armed | State::BackingOff)
         {
-            self.wheel.rearm(&mut self.links, slot, tick);
+            self.records.rearm(slot, tick);
         }
     }
 
@@ -337,8 +337,8 @@ impl Shard {
             return true;
         }
         let Some(asker) = asker else { return false };
-        let tick = self.turn_at;
-        let placement = self.placements.get(record.placement);
+        let tick = self.turns.at;
+        let placement = self.records.placement_of(&record);
         let is_asker = |node: &NodeHash| self.peers.view.peer_of(*node) == Some(asker);
         let rank = placement.replicas.as_slice().iter().position(is_asker);
         let is_first = match (placement.own, rank) {
@@ -349,7 +349,7 @@ impl Shard {
             (Some(own), Some(rank)) => usize::from(own) < rank,
             (own, _) => own.is_some(),
         };
-        let is_overdue = record.schedule().due(record.sequence + 1) <= tick;
+        let is_overdue = record.due() <= tick;
         let has_room = self.questions.open.len() < DUE_MAX;
         let open = self.questions.open.get_mut(&record.id.0);
         match open.filter(|question| question.key == record.key()) {

@@ -282,5 +282,5 @@ fn a_tombstone_is_left_to_those_that_hold_the_timer_now() {
     shard.leave_to_others(id, &placement);
     let record = *shard.records.get(shard.find(id).expect("a tombstone"));
     assert!(!record.is_live());
-    assert_eq!(*shard.placements.get(record.placement), placement);
+    assert_eq!(*shard.records.placement_of(&record), placement);
 }

@@ -17,7 +17,7 @@ fn with_full(count: usize, full: usize) -> Cluster {
 
 fn set_room(cluster: &mut Cluster, node: usize, records: u64) {
     cluster.nodes[node].records_max = records;
-    cluster.shard(node).config.records_max = records;
+    cluster.shard(node).records.set_records_max(records);
 }
 
 fn long_content() -> Vec<u8> {
@@ -100,7 +100,7 @@ fn an_update_that_does_not_fit_ends_what_it_replaces() {
         let id = cluster.create(at % 3, (10, 10), 2);
         let [full, other, stand_in] = cluster.list(id)[..] else { panic!("three") };
         let bytes = cluster.shard(full).bytes();
-        cluster.shard(full).config.store_bytes_max = bytes;
+        cluster.shard(full).records.set_bytes_max(bytes);
         let through = if at % 2 == 0 { other } else { stand_in };
         let answer = put(&mut cluster, through, id, 30, &long);
         assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
@@ -115,7 +115,7 @@ fn an_update_that_does_not_fit_ends_what_it_replaces() {
             },
         );
         assert!(matches!(cluster.answers.pop(), Some(Answer::Found(_))), "others are asked");
-        cluster.shard(full).config.store_bytes_max = 1 << 40;
+        cluster.shard(full).records.set_bytes_max(1 << 40);
     }
     cluster.run_until(20);
     assert_eq!(cluster.pops, [], "the old definitions would have popped");
@@ -133,8 +133,8 @@ fn what_takes_no_more_room_always_fits() {
     let mut meant = cluster.list(id)[..2].to_vec();
     meant.sort_unstable();
     for node in 0..3 {
-        cluster.shard(node).config.store_bytes_max = 1;
-        cluster.shard(node).config.records_max = 1;
+        cluster.shard(node).records.set_bytes_max(1);
+        cluster.shard(node).records.set_records_max(1);
     }
     for content in [&long, &short] {
         assert!(matches!(put(&mut cluster, 0, id, 50, content), Answer::Done { .. }));

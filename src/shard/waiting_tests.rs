@@ -160,8 +160,8 @@ fn a_create_that_was_not_taken_is_ended_wherever_it_may_be() {
                 repeat_for_ms: copy.repeat_for_ms,
                 placement: shard.placement(replicas, Sites::new(), 2),
             };
-            let authority = shard.hosts.authorities.enter("host:80").0;
-            shard.hold(Tick(START_MS), &outline, authority, &content);
+            let authority = shard.records.enter_authority("host:80");
+            shard.records.hold(&shard.peers, Tick(START_MS), &outline, authority, &content);
         }
         let mut outbox = Outbox::default();
         shard.undo(now, told, &message, &mut outbox);
@@ -188,7 +188,7 @@ fn a_create_that_was_not_taken_is_ended_wherever_it_may_be() {
             assert!(!record.is_live());
             assert_eq!((Some(record.version.0), record.sequence), (ended_at, 3));
             assert_eq!((record.start, record.interval_ms), (Tick(START_MS - 5), 70_000));
-            assert_eq!(shard.placements.get(record.placement).replicas, replicas);
+            assert_eq!(shard.records.placement_of(&record).replicas, replicas);
         }
         shard.audit().expect("all parts agree");
     }
@@ -232,8 +232,8 @@ fn a_write_that_is_made_again_keeps_the_pops_of_its_own_version() {
             repeat_for_ms: 90_000,
             placement,
         };
-        let authority = shard.hosts.authorities.enter("host:80").0;
-        shard.hold(Tick(START_MS), &outline, authority, &content);
+        let authority = shard.records.enter_authority("host:80");
+        shard.records.hold(&shard.peers, Tick(START_MS), &outline, authority, &content);
         let message = written(&placement, version, &content);
         shard.writes.insert(Waiting { message, ..waiting(ID, placement) });
         let seen = seen_above.map(|more: u64| Version(version + more));

@@ -375,8 +375,8 @@ fn the_tombstone_of_a_delete_is_held_from_the_delete_on() {
         cluster.believe(0, 1, Liveness::Suspect);
         let shard = cluster.shard(0);
         let slot = shard.find(id).expect("a tombstone");
-        shard.wheel.remove(&mut shard.links, slot);
-        let held_ms = shard.tombstone_ms(10_000) + shard.config.cluster.tombstone_hold_ms;
+        shard.records.take_out(slot);
+        let held_ms = shard.records.tombstone_ms(10_000) + shard.config.cluster.tombstone_hold_ms;
         cluster.now_ms = deleted_ms + held_ms - early_ms;
         let now = cluster.now();
         let shard = cluster.shard(0);

@@ -16,8 +16,8 @@ use crate::wire::peer_message::{
 };
 
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target};
-use super::keep::Outline;
-use super::placements::Placement;
+use super::records::Outline;
+use super::records::Placement;
 use super::requests::Plan;
 use super::{FULL_MS, Shard};
 
@@ -146,17 +146,18 @@ impl Shard {
         match new.body {
             Some((authority, content)) if is_own || held.is_some_and(|held| held.is_live()) => {
                 match &held {
-                    Some(held) => self.room_for_change(held, content.len())?,
-                    None => self.room(content.len())?,
+                    Some(held) => self.records.room_for_change(held, content.len())?,
+                    None => self.records.room(content.len())?,
                 }
-                let authority = self.admit_authority(authority)?;
-                let slot = self.hold(tick, &new.outline(plan.placement), authority, content);
+                let authority = self.records.admit_authority(authority)?;
+                let outline = new.outline(plan.placement);
+                let slot = self.records.hold(&self.peers, tick, &outline, authority, content);
                 self.look_later_if_misplaced(tick, slot);
             }
             None if held.is_some()
-                || is_own && self.room(0).is_ok() && !is_planted(Bug::DropTombstone) =>
+                || is_own && self.records.room(0).is_ok() && !is_planted(Bug::DropTombstone) =>
             {
-                let slot = self.bury(tick, &new.outline(plan.placement));
+                let slot = self.records.bury(tick, &new.outline(plan.placement));
                 self.look_later_if_misplaced(tick, slot);
             }
             Some(_) => self.leave_to_others(new.id, &plan.placement),
@@ -292,7 +293,7 @@ impl Shard {
         outbox: &mut Outbox,
     ) {
         let (own, is_dead) = (self.peers.own(), self.peers.dead().contains(peer));
-        let is_back_lately = self.is_back_lately();
+        let is_back_lately = self.turns.is_back_lately();
         let Some(write) = self.writes.get_mut(place, generation) else { return };
         let is_only_here = write.held.without(own).is_empty();
         if is_only_here && !is_dead && is_back_lately {
@@ -334,7 +335,7 @@ impl Shard {
         let Some(write) = &self.writes.places[place as usize].1 else { return };
         let replicas = self.peers.view.peers_of(&write.placement.replicas);
         let held = write.held.intersection(replicas);
-        let waiting = if held.is_empty() || self.turn_at < self.held_until {
+        let waiting = if held.is_empty() || self.turns.is_held() {
             // Nobody has it yet, or this core was away: whoever is not known to be dead may still
             // take it.
             write.waiting.minus(self.peers.dead())
@@ -445,7 +446,7 @@ impl Shard {
                 repeat_for_ms: copy.repeat_for_ms,
                 placement,
             };
-            self.bury(now.mono.tick_floor(), &outline);
+            self.records.bury(now.mono.tick_floor(), &outline);
         }
         let bytes = outbox.encode(&PeerMessage::Copy(ended));
         self.tell_sites(
