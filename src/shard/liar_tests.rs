@@ -1,10 +1,10 @@
 //! What a member says that is well-formed and makes no sense: it is taken as far as it can be, and
 //! ends nothing.
 
-use super::effects::{Event, Internal, Outbox, PeerTicket, Purpose, Request};
-use super::harness_tests::{Cluster, FROM, content};
+use super::effects::{Event, Internal, Outbox, Purpose, Request};
+use super::harness_tests::{Cluster, FROM, TICKET, content};
 use super::records::State;
-use crate::base::ids::{PeerIndex, ShardIndex, TimerId};
+use crate::base::ids::{PeerIndex, TimerId};
 use crate::base::ranked::{Replicas, Sites};
 use crate::shard::effects::Answer;
 use crate::timer::definition::encode_content;
@@ -54,10 +54,9 @@ impl Story {
 
     /// The liar says something; returns what it is answered.
     fn say(&mut self, message: PeerMessage<'_>) -> PeerResult<'static> {
-        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
         let from = Some(self.liar);
         let mut outbox =
-            self.handle(Event::PeerMessage { ticket, from, clock_offset_ns: 0, message });
+            self.handle(Event::PeerMessage { ticket: TICKET, from, clock_offset_ns: 0, message });
         let reply = outbox.peer_replies.pop().expect("every message is answered");
         match decode_result(&mut &outbox.peer_bytes[reply.bytes]).expect("a result") {
             PeerResult::Held => PeerResult::Held,

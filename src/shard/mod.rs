@@ -5,15 +5,18 @@
 //! The life of a record, and where its slot is at each moment:
 //!
 //! ```text
-//! create ─▶ Armed ──due──▶ Ready ──place free──▶ InFlight ──2xx──▶ Armed, or after
-//!           (wheel)        (its host's list)     (no list)         the last pop Tombstone
-//!                            ▲                      │ failed
-//!                            │                      ├─ no other rank ───▶ BackingOff (wheel)
-//!                            │                      └─ the next rank ───▶ HandedOver (wheel)
-//!                            ├──due, or time over──────────────────────────────┘
+//! create ──▶ Armed ──due──▶ Ready ──place free──▶ InFlight ──2xx──▶ Armed, after the last
+//!            wheel          host's list           no list           pop Tombstone
+//!                             ▲                     │
+//!                             │                     │ failed, nobody else is to try
+//!                             ├─due── BackingOff ◀──┤
+//!                             │       wheel         │
+//!                             │                     │ failed, the next rank is to try
+//!                             └─late─ HandedOver ◀──┘
+//!                                     wheel ──the next rank has popped──▶ Armed or Tombstone
 //!
-//! HandedOver ──news that another rank has popped──▶ Armed, or after the last pop Tombstone
-//! any timer ──delete──▶ Tombstone (wheel) ──due──▶ freed
+//! any state ──delete──▶ Tombstone ──due──▶ freed
+//!                       wheel
 //! ```
 //!
 //! [`records`] holds the records and is the only room that moves their slots.

@@ -1,9 +1,8 @@
 //! Timers on their way to other nodes: who acts meanwhile, and what ends a move.
 
-use super::super::effects::{Answer, CallbackOutcome, Dialect, Event, PeerTicket, Request, Target};
-use super::super::harness_tests::{Cluster, content, definition};
+use super::super::effects::{Answer, CallbackOutcome, Dialect, Event, Request, Target};
+use super::super::harness_tests::{Cluster, TICKET, content, definition};
 use super::*;
-use crate::base::ids::ShardIndex;
 use crate::cluster::detector::Liveness;
 use crate::shard::Shard;
 
@@ -186,8 +185,7 @@ fn masks_of_two_copies_at_one_key_are_united() {
         let mut message = Vec::new();
         PeerMessage::Copy(copy).encode(&mut message);
         let message = crate::wire::peer_message::decode_message(&mut &message[..]).expect("whole");
-        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
-        let event = Event::PeerMessage { ticket, from, clock_offset_ns: 0, message };
+        let event = Event::PeerMessage { ticket: TICKET, from, clock_offset_ns: 0, message };
         shard.handle(now, event, &mut Outbox::default());
         let present = placement_of(&mut cluster, first, id);
         assert_eq!((present.replicas, present.actives), (placement.replicas, expected));

@@ -107,15 +107,11 @@ impl Shard {
             (Purpose::Question { id, life }, result) => {
                 self.question_result(now, peer, (id, life), result);
             }
-            (Purpose::Write { place, generation }, Some(result)) => {
-                self.write_result(now, peer, (place, generation), result, outbox);
+            (Purpose::Write(key), Some(result)) => {
+                self.write_result(now, peer, key, result, outbox);
             }
-            (Purpose::Write { place, generation }, None) => {
-                self.write_unheard(now, peer, (place, generation), outbox);
-            }
-            (Purpose::Read { place, generation }, result) => {
-                self.read_result(now, peer, (place, generation), result, outbox);
-            }
+            (Purpose::Write(key), None) => self.write_unheard(now, peer, key, outbox),
+            (Purpose::Read(key), result) => self.read_result(now, peer, key, result, outbox),
             (Purpose::News(id), Some(PeerResult::Held)) => self.confirm(id, peer),
             (Purpose::News(id), Some(PeerResult::Wanted)) => {
                 if let Some(slot) = self.find(id) {

@@ -1,11 +1,11 @@
 //! When a pop is left to the next rank, and when it is taken back.
 
-use super::super::effects::{Answer, Dialect, Event, PeerTicket, Request};
-use super::super::harness_tests::{Cluster, START_MS, content, definition};
+use super::super::effects::{Answer, Dialect, Event, Request};
+use super::super::harness_tests::{Cluster, START_MS, TICKET, content, definition};
 use super::super::merge::Teller;
 use super::super::records::SUSPECT_FAILURES;
 use super::*;
-use crate::base::ids::{ShardIndex, TimerId};
+use crate::base::ids::TimerId;
 use crate::base::limits::CallbackLimits;
 use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
@@ -174,7 +174,7 @@ fn after_a_pop(
     let teller = Teller { peer, clock_offset_ns: 0 };
     let shard = cluster.shard(own);
     let mut outbox = Outbox::default();
-    shard.peer_message(now, ticket(), teller, PeerMessage::Copy(copy), &mut outbox);
+    shard.peer_message(now, TICKET, teller, PeerMessage::Copy(copy), &mut outbox);
     let slot = shard.find(ID).expect("it is held");
     let placement = shard.next_placement(Tick(START_MS), slot, true);
     let place = |node: &_| hashes.iter().position(|hash| hash == node).expect("one of the four");
@@ -208,10 +208,6 @@ fn an_original_that_leaves_is_told_of_pops_though_it_is_on_no_list() {
         let (to, _) = shard.retell(slot, &placement);
         assert_eq!(to.contains(peer), dialect == Dialect::Http);
     }
-}
-
-fn ticket() -> PeerTicket {
-    PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 }
 }
 
 #[test]

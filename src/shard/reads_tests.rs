@@ -3,6 +3,7 @@
 use super::effects::{Answer, Event, Outbox, Purpose, Request, Target};
 use super::harness_tests::{Cluster, FROM, content, definition};
 use crate::base::ids::TimerId;
+use crate::base::slots::SlotKey;
 use crate::cluster::detector::Liveness;
 use crate::wire::peer_message::{PeerMessage, PeerResult, decode_message};
 
@@ -254,8 +255,9 @@ fn only_an_answer_of_whom_the_read_waits_for_counts() {
     shard.handle(now, Event::Request { from: FROM, request }, &mut outbox);
     let [asked] = &outbox.to_peers[..] else { panic!("one is asked first") };
     let (peer, purpose) = (asked.peer, asked.purpose);
-    let Purpose::Read { place, generation } = purpose else { panic!("{purpose:?}") };
-    let earlier = Purpose::Read { place, generation: generation.wrapping_sub(1) };
+    let Purpose::Read(key) = purpose else { panic!("{purpose:?}") };
+    let generation = key.generation.wrapping_sub(1);
+    let earlier = Purpose::Read(SlotKey { generation, ..key });
     let others = shard.peers.not_dead().without(peer).without(shard.peers.own());
     let other = others.iter().next().expect("of three");
     for (peer, purpose, counts) in

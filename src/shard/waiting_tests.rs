@@ -7,6 +7,7 @@ use super::*;
 use crate::base::ids::NodeHash;
 use crate::base::ranked::{Replicas, Sites};
 use crate::cluster::detector::Liveness;
+use crate::wire::peer_message::decode_message;
 
 const ID: TimerId = TimerId(7);
 
@@ -32,19 +33,33 @@ fn peers(cluster: &Cluster, at: usize, nodes: &[usize]) -> PeerSet {
     peers.fold(PeerSet::EMPTY, PeerSet::with)
 }
 
-fn waiting(id: TimerId, placement: Placement) -> Waiting {
+fn outline(placement: Placement, version: u64, sequence: u64) -> Outline {
+    Outline {
+        id: ID,
+        key: StateKey { version: Version(version), sequence },
+        start: Tick(START_MS),
+        interval_ms: 10_000,
+        repeat_for_ms: 90_000,
+        placement,
+    }
+}
+
+fn body() -> Option<Body> {
+    Some(Body { authority: "host:80".to_owned(), content: content() })
+}
+
+fn waiting(outline: Outline) -> Waiting {
     Waiting {
         from: None,
         asked_at: Tick(START_MS),
-        id,
-        placement,
+        outline,
+        body: None,
         waiting: PeerSet::EMPTY,
         asked: PeerSet::EMPTY,
         held: PeerSet::EMPTY,
         refused: PeerSet::EMPTY,
         reason: Refusal::NoRoom,
         is_create: false,
-        message: Vec::new(),
         tries: 1,
     }
 }
@@ -61,7 +76,7 @@ fn a_write_needs_room_to_wait_if_any_other_node_is_to_hear_of_it() {
         shard.config.cluster.writes_waiting_max = writes_max;
         shard.writes = Writes::default();
         let placement = shard.placement(both, Sites::new(), 2);
-        shard.writes.insert(waiting(ID, placement));
+        shard.writes.waiting.insert(waiting(outline(placement, 1 << 30, 0)));
         for (replicas, extras, waits) in [
             (alone, PeerSet::EMPTY, false),
             (alone, extras, true),
@@ -101,7 +116,7 @@ fn those_that_have_a_write_are_told_who_lacks_it() {
             .map(|(to, by)| (cluster.peer(own, to).expect("a member"), hash(&cluster, by)))
             .collect();
         let shard = cluster.shard(own);
-        let write = waiting(ID, shard.placement(replicas, Sites::new(), 3));
+        let write = waiting(outline(shard.placement(replicas, Sites::new(), 3), 1 << 30, 0));
         let mut outbox = Outbox::default();
         shard.tell_of_missing(&write, had, &mut outbox);
         let told: Vec<_> = outbox
@@ -130,41 +145,21 @@ fn a_create_that_was_not_taken_is_ended_wherever_it_may_be() {
         let now = cluster.now();
         let (replicas, told) =
             (list(&cluster, &[own, second]), peers(&cluster, own, &[own, second, third]));
-        let content = content();
-        let copy = TimerCopy {
-            standing: Standing {
-                id: ID,
-                version: Version::of_start(now.wall).0 + 9,
-                sequence: 3,
-                actives: 0b11,
-                list_digest: replicas.digest(),
-            },
-            is_write: true,
-            replicas,
-            factor: 2,
-            sites: Sites::new(),
-            start_ms: START_MS - 5,
+        let version = Version::of_start(now.wall).0 + 9;
+        let shard = cluster.shard(own);
+        let placement = shard.placement(replicas, Sites::new(), 2);
+        let made = Outline {
+            start: Tick(START_MS - 5),
             interval_ms: 70_000,
             repeat_for_ms: 140_000,
-            body: Some(CopyBody { authority: "host:80", content: &content }),
+            ..outline(placement, version, 3)
         };
-        let mut message = Vec::new();
-        PeerMessage::Copy(copy).encode(&mut message);
-        let shard = cluster.shard(own);
         if is_held {
-            let outline = Outline {
-                id: ID,
-                key: StateKey { version: Version(copy.standing.version), sequence: 3 },
-                start: Tick(copy.start_ms),
-                interval_ms: copy.interval_ms,
-                repeat_for_ms: copy.repeat_for_ms,
-                placement: shard.placement(replicas, Sites::new(), 2),
-            };
             let authority = shard.records.enter_authority("host:80");
-            shard.records.hold(&shard.peers, Tick(START_MS), &outline, authority, &content);
+            shard.records.hold(&shard.peers, Tick(START_MS), &made, authority, &content());
         }
         let mut outbox = Outbox::default();
-        shard.undo(now, told, &message, &mut outbox);
+        shard.undo(now, told, &made, &mut outbox);
         let to = outbox.to_peers.iter().map(|message| message.peer);
         let to = to.fold(PeerSet::EMPTY, PeerSet::with);
         assert_eq!(to, told.without(shard.peers.own()));
@@ -176,10 +171,17 @@ fn a_create_that_was_not_taken_is_ended_wherever_it_may_be() {
                 PeerMessage::Copy(ended) => ended,
                 other => panic!("{other:?}"),
             };
-            assert!(ended.standing.version > copy.standing.version);
-            let standing = Standing { version: ended.standing.version, ..copy.standing };
-            assert_eq!(ended, TimerCopy { standing, is_write: false, body: None, ..copy });
-            ended_at = Some(ended.standing.version);
+            let later = ended.standing.version;
+            assert!(later > version);
+            let key = StateKey { version: Version(later), ..made.key };
+            // Only standings without their list are sent with its digest.
+            let standing = Standing { list_digest: 0, ..ended.standing };
+            let expected = bare_copy(&Outline { key, ..made });
+            assert_eq!(TimerCopy { standing, ..ended }, expected);
+            assert!(!ended.is_write && ended.body.is_none());
+            assert_eq!((ended.start_ms, ended.interval_ms), (START_MS - 5, 70_000));
+            assert_eq!((ended.standing.sequence, ended.replicas), (3, replicas));
+            ended_at = Some(later);
         }
         let slot = shard.find(ID);
         assert_eq!(slot.is_some(), is_held, "what is not held needs no tombstone");
@@ -194,24 +196,6 @@ fn a_create_that_was_not_taken_is_ended_wherever_it_may_be() {
     }
 }
 
-/// A message of a write, told to two nodes.
-fn written(placement: &Placement, version: u64, content: &[u8]) -> Vec<u8> {
-    let mut message = Vec::new();
-    PeerMessage::Copy(TimerCopy {
-        standing: Standing { id: ID, version, sequence: 0, actives: 0b11, list_digest: 0 },
-        is_write: true,
-        replicas: placement.replicas,
-        factor: 2,
-        sites: Sites::new(),
-        start_ms: START_MS,
-        interval_ms: 10_000,
-        repeat_for_ms: 90_000,
-        body: Some(CopyBody { authority: "host:80", content }),
-    })
-    .encode(&mut message);
-    message
-}
-
 /// What has popped here meanwhile is told as it is; another write begins anew.
 #[test]
 fn a_write_that_is_made_again_keeps_the_pops_of_its_own_version() {
@@ -220,25 +204,17 @@ fn a_write_that_is_made_again_keeps_the_pops_of_its_own_version() {
         let (mut cluster, _) = cluster();
         let now = cluster.now();
         let replicas = list(&cluster, &[own, second]);
-        let content = content();
         let version = Version::of_start(now.wall).0 + 9;
         let shard = cluster.shard(own);
         let placement = shard.placement(replicas, Sites::new(), 2);
-        let outline = Outline {
-            id: ID,
-            key: StateKey { version: Version(version), sequence: 4 },
-            start: Tick(START_MS),
-            interval_ms: 10_000,
-            repeat_for_ms: 90_000,
-            placement,
-        };
         let authority = shard.records.enter_authority("host:80");
-        shard.records.hold(&shard.peers, Tick(START_MS), &outline, authority, &content);
-        let message = written(&placement, version, &content);
-        shard.writes.insert(Waiting { message, ..waiting(ID, placement) });
+        let held = outline(placement, version, 4);
+        shard.records.hold(&shard.peers, Tick(START_MS), &held, authority, &content());
+        let write = waiting(outline(placement, version, 0));
+        let key = shard.writes.waiting.insert(Waiting { body: body(), ..write });
         let seen = seen_above.map(|more: u64| Version(version + more));
         let mut outbox = Outbox::default();
-        shard.write_again(now, 0, (seen, 2), &mut outbox);
+        shard.write_again(now, key, (seen, 2), &mut outbox);
         let [told] = &outbox.to_peers[..] else { panic!("{:?}", outbox.to_peers.len()) };
         let bytes = &outbox.peer_bytes[told.bytes.clone()];
         match decode_message(&mut &bytes[..]).expect("encoded by a shard") {
@@ -264,14 +240,14 @@ fn a_write_that_was_made_too_often_is_refused_and_counted() {
     ] {
         let (mut cluster, [own, second, _]) = cluster();
         let (now, replicas) = (cluster.now(), list(&cluster, &[own, second]));
-        let (content, asked) = (content(), peers(&cluster, own, &[second]));
+        let asked = peers(&cluster, own, &[second]);
         let shard = cluster.shard(own);
         let placement = shard.placement(replicas, Sites::new(), 2);
-        let message = written(&placement, 1 << 30, &content);
-        let write = Waiting { message, from, asked, is_create, ..waiting(ID, placement) };
-        shard.writes.insert(Waiting { tries: TRIES_MAX, ..write });
+        let write = waiting(outline(placement, 1 << 30, 0));
+        let write = Waiting { body: body(), from, asked, is_create, ..write };
+        let key = shard.writes.waiting.insert(Waiting { tries: TRIES_MAX, ..write });
         let mut outbox = Outbox::default();
-        shard.write_again(now, 0, (seen, 2), &mut outbox);
+        shard.write_again(now, key, (seen, 2), &mut outbox);
         let answers: Vec<_> = outbox.replies.into_iter().map(|reply| reply.answer).collect();
         let expected: Vec<_> = refusal.into_iter().map(Answer::Refused).collect();
         assert_eq!(answers, expected);
@@ -298,12 +274,11 @@ fn whoever_does_not_take_a_write_has_refused_it_but_for_originals_beside_the_lis
         let (now, both) = (cluster.now(), peers(&cluster, own, &[about, other]));
         let replicas = list(&cluster, &[own, second]);
         let shard = cluster.shard(own);
-        let write = waiting(ID, shard.placement(replicas, Sites::new(), 2));
-        let purpose = shard.writes.insert(Waiting { waiting: both, asked: both, ..write });
-        let Purpose::Write { place, generation } = purpose else { panic!("{purpose:?}") };
+        let write = waiting(outline(shard.placement(replicas, Sites::new(), 2), 1 << 30, 0));
+        let key = shard.writes.waiting.insert(Waiting { waiting: both, asked: both, ..write });
         let result = PeerResult::Otherwise;
-        shard.write_result(now, peer, (place, generation), result, &mut Outbox::default());
-        let write = shard.writes.get_mut(place, generation).expect("it waits for the other");
+        shard.write_result(now, peer, key, result, &mut Outbox::default());
+        let write = shard.writes.waiting.get(key).expect("it waits for the other");
         assert_eq!(write.refused.contains(peer), is_refused, "{dialect:?} {is_listed}");
         assert_eq!(write.reason == Refusal::NotTaken, is_refused);
         assert!(!write.waiting.contains(peer));

@@ -1,8 +1,8 @@
 //! Writes on their way: clocks that are wrong, replicas that could not be told, limits of waiting.
 
-use super::effects::{Answer, Dialect, Event, Outbox, PeerTicket, Refusal, Request, Target};
-use super::harness_tests::{Cluster, FROM, START_MS, content, definition};
-use crate::base::ids::{ShardIndex, TimerId};
+use super::effects::{Answer, Dialect, Event, Outbox, Refusal, Request, Target};
+use super::harness_tests::{Cluster, FROM, START_MS, TICKET, content, definition};
+use crate::base::ids::TimerId;
 use crate::base::limits::Acknowledge;
 use crate::base::time::{Tick, WallMs};
 use crate::cluster::detector::Liveness;
@@ -31,12 +31,11 @@ fn version_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Option<Version
 
 /// What a node answers to a message of another, told as bytes.
 fn told(cluster: &mut Cluster, to: usize, from: usize, message: &PeerMessage<'_>) -> Vec<u8> {
-    let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
     let (now, from) = (cluster.now_of(to), cluster.peer(to, from));
     let (mut bytes, mut outbox) = (Vec::new(), Outbox::default());
     message.encode(&mut bytes);
     let message = decode_message(&mut &bytes[..]).expect("encoded above");
-    let event = Event::PeerMessage { ticket, from, clock_offset_ns: 0, message };
+    let event = Event::PeerMessage { ticket: TICKET, from, clock_offset_ns: 0, message };
     cluster.shard(to).handle(now, event, &mut outbox);
     let reply = outbox.peer_replies.pop().expect("every message is answered");
     outbox.peer_bytes[reply.bytes].to_vec()
@@ -309,10 +308,9 @@ fn a_peer_that_tells_of_an_earlier_write_is_told_of_the_present_one() {
     cluster.now_ms += 10;
     put(&mut cluster, 0, id, 50);
     let present = version_of(&mut cluster, 1, id).expect("held");
-    let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
     let (now, from) = (cluster.now_of(1), cluster.peer(1, 0));
     let message = decode_message(&mut &earlier[..]).expect("encoded above");
-    let event = Event::PeerMessage { ticket, from, clock_offset_ns: 0, message };
+    let event = Event::PeerMessage { ticket: TICKET, from, clock_offset_ns: 0, message };
     let mut outbox = Outbox::default();
     cluster.shard(1).handle(now, event, &mut outbox);
     let [told] = &outbox.to_peers[..] else { panic!("{:?}", outbox.to_peers.len()) };
