@@ -114,16 +114,22 @@ impl Shard {
             return self.hand_over(tick, slot);
         }
         match host {
-            Some(host) if may_start => self.attempt(now, slot, host, outbox),
+            Some(host) if may_start => self.attempt(now, slot, &record, host, outbox),
             Some(host) if !is_held_back => self.records.transition(slot, Next::Ready(host)),
             _ => self.back_off(tick, slot, &record),
         }
     }
 
     /// Asks for the callback of a slot that is in no list.
-    fn attempt(&mut self, now: Now, slot: Slot, host: HostId, outbox: &mut Outbox) {
+    fn attempt(
+        &mut self,
+        now: Now,
+        slot: Slot,
+        record: &Record,
+        host: HostId,
+        outbox: &mut Outbox,
+    ) {
         self.records.transition(slot, Next::InFlight);
-        let record = self.records.get(slot);
         let sequence = record.sequence + 1;
         let ticket = Ticket { slot, host, id: record.id, version: record.version, sequence };
         let attempt = Attempt {
@@ -167,7 +173,10 @@ impl Shard {
             match outcome {
                 CallbackOutcome::Delivered => self.pop_over(tick, ticket.slot, true, outbox),
                 CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
-                CallbackOutcome::Stale => self.attempt(now, ticket.slot, ticket.host, outbox),
+                CallbackOutcome::Stale => {
+                    let record = *self.records.get(ticket.slot);
+                    self.attempt(now, ticket.slot, &record, ticket.host, outbox);
+                }
                 _ => self.pop_failed(tick, ticket.slot, outbox),
             }
         }
@@ -179,10 +188,11 @@ impl Shard {
         let tick = now.mono.tick_floor();
         while !self.pops.is_stopping && self.records.hosts().may_start(host, tick) {
             let Some(slot) = self.records.next_waiting(host) else { return };
-            if self.is_next_ranks_turn(tick, self.records.get(slot)) {
+            let record = *self.records.get(slot);
+            if self.is_next_ranks_turn(tick, &record) {
                 self.hand_over(tick, slot);
             } else if !self.waits_for_others(tick, slot, outbox) {
-                self.attempt(now, slot, host, outbox);
+                self.attempt(now, slot, &record, host, outbox);
             }
         }
         self.records.hosts_mut().list_if_troubled(host);
@@ -204,31 +214,29 @@ impl Shard {
     /// node decides who acts next: those that did and live, and those that were found to hold the
     /// timer since. The slot is in no list.
     fn pop_over(&mut self, tick: Tick, slot: Slot, is_delivered: bool, outbox: &mut Outbox) {
-        let placement = self.next_placement(tick, slot, is_delivered);
-        let stood_in = self.records.placement_of(self.records.get(slot)).own > Some(0);
         let record = *self.records.get(slot);
+        let placement = self.next_placement(tick, &record, is_delivered);
+        let stood_in = self.records.placement_of(&record).own > Some(0);
         let reuses = is_planted(Bug::ReuseSequence) && record.sequence % 5 == 3
             || is_planted(Bug::ReuseSequenceAfterFailover) && stood_in && record.sequence % 5 == 1;
         let record = self.records.reach(slot, record.sequence + u64::from(!reuses));
         if is_planted(Bug::PayloadFreedEarly) && record.sequence == 2 {
             self.records.lose_content(&record);
         }
-        let told = self.retell(slot, &placement);
-        let record = *self.records.get(slot);
+        let (record, told) = self.retell(&record, slot, &placement);
         if record.schedule().is_last(record.sequence) {
             self.records.entomb(tick, slot);
-            self.tell_all(slot, told, outbox);
+            self.tell_all(slot, &placement, told, outbox);
         } else {
             let pops_at = self.records.pops_at(&record);
             self.records.transition(slot, Next::Armed(pops_at));
-            self.tell_all(slot, told, outbox);
+            self.tell_all(slot, &placement, told, outbox);
             self.look_later_if_misplaced(tick, slot);
         }
     }
 
     /// The placement after a pop here: right list, sites as configured, and who acts.
-    fn next_placement(&mut self, tick: Tick, slot: Slot, is_delivered: bool) -> Placement {
-        let record = self.records.get(slot);
+    fn next_placement(&mut self, tick: Tick, record: &Record, is_delivered: bool) -> Placement {
         let former = *self.records.placement_of(&record);
         if self.peers.is_alone() {
             return former;
@@ -271,16 +279,20 @@ impl Shard {
         if able == 0 { carried } else { able }
     }
 
-    /// Gives a record in no list its next placement. Returns who is to be told, and whether the
-    /// list is new to them.
-    fn retell(&mut self, slot: Slot, placement: &Placement) -> (PeerSet, bool) {
+    /// Gives a record its next placement. Returns the record as it is then, who is to be told, and
+    /// whether the list is new to them.
+    fn retell(
+        &mut self,
+        record: &Record,
+        slot: Slot,
+        placement: &Placement,
+    ) -> (Record, (PeerSet, bool)) {
         if self.peers.is_alone() {
-            self.records.replace(&self.peers, self.turns.at, slot, placement);
-            return (PeerSet::EMPTY, false);
+            let record = self.records.replace(&self.peers, self.turns.at, slot, placement);
+            return (record, (PeerSet::EMPTY, false));
         }
-        let record = *self.records.get(slot);
-        let lists = (self.records.placement_of(&record).replicas, placement.replicas);
-        self.records.replace(&self.peers, self.turns.at, slot, placement);
+        let lists = (self.records.placement_of(record).replicas, placement.replicas);
+        let record = self.records.replace(&self.peers, self.turns.at, slot, placement);
         let view = &self.peers.view;
         let mut to = view.peers_of(&lists.0).union(view.peers_of(&lists.1));
         if !self.peers.dead().is_empty() {
@@ -298,17 +310,22 @@ impl Shard {
             let factor = placement.factor;
             to = to.union(view.peers_of(&view.place(record.id, factor, self.peers.not_dead())));
         }
-        (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1)
+        (record, (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1))
     }
 
-    /// Tells replicas and other sites of a pop.
-    fn tell_all(&mut self, slot: Slot, (to, is_new): (PeerSet, bool), outbox: &mut Outbox) {
+    /// Tells replicas and other sites of a pop of a timer that has this placement since.
+    fn tell_all(
+        &mut self,
+        slot: Slot,
+        placement: &Placement,
+        (to, is_new): (PeerSet, bool),
+        outbox: &mut Outbox,
+    ) {
         self.tell(slot, to, is_new, outbox);
-        let record = *self.records.get(slot);
-        let placement = *self.records.placement_of(&record);
         if placement.sites.len() > 1 {
+            let record = *self.records.get(slot);
             let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
-            self.tell_sites(&placement, bytes, record.id, outbox);
+            self.tell_sites(placement, bytes, record.id, outbox);
         }
     }
 

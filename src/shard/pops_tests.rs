@@ -175,8 +175,8 @@ fn after_a_pop(
     let shard = cluster.shard(own);
     let mut outbox = Outbox::default();
     shard.peer_message(now, TICKET, teller, PeerMessage::Copy(copy), &mut outbox);
-    let slot = shard.find(ID).expect("it is held");
-    let placement = shard.next_placement(Tick(START_MS), slot, true);
+    let record = *shard.records.get(shard.find(ID).expect("it is held"));
+    let placement = shard.next_placement(Tick(START_MS), &record, true);
     let place = |node: &_| hashes.iter().position(|hash| hash == node).expect("one of the four");
     (placement.replicas.as_slice().iter().map(place).collect(), placement.actives)
 }
@@ -204,8 +204,9 @@ fn an_original_that_leaves_is_told_of_pops_though_it_is_on_no_list() {
     for dialect in [Dialect::Frames, Dialect::Http] {
         let event = Event::Peer { peer, liveness: Liveness::Alive, dialect, has_gaps: false };
         shard.handle(now, event, &mut Outbox::default());
-        shard.retell(slot, &placement);
-        let (to, _) = shard.retell(slot, &placement);
+        let record = *shard.records.get(slot);
+        let (record, _) = shard.retell(&record, slot, &placement);
+        let (_, (to, _)) = shard.retell(&record, slot, &placement);
         assert_eq!(to.contains(peer), dialect == Dialect::Http);
     }
 }
@@ -251,8 +252,8 @@ fn whoever_had_no_room_for_a_timer_does_not_act_after_its_next_pop() {
         if is_refused {
             shard.refused_for_room(tick, peer, ID);
         }
-        let slot = shard.find(ID).expect("it is held");
-        let placement = shard.next_placement(tick, slot, true);
+        let record = *shard.records.get(shard.find(ID).expect("it is held"));
+        let placement = shard.next_placement(tick, &record, true);
         assert_eq!(placement.actives, if is_refused { 0b01 } else { 0b11 });
         assert_eq!(placement.replicas.len(), 2);
     }

@@ -162,21 +162,29 @@ impl Records {
         *record
     }
 
-    /// Changes who holds a record; the time of its pop stays.
-    pub fn replace(&mut self, peers: &Peers, tick: Tick, slot: Slot, placement: &Placement) {
-        let record = *self.slab.get(slot);
+    /// Changes who holds a record; the time of its pop stays. Returns the record as it is then.
+    #[inline]
+    pub fn replace(
+        &mut self,
+        peers: &Peers,
+        tick: Tick,
+        slot: Slot,
+        placement: &Placement,
+    ) -> Record {
         let entered = self.placements.enter(placement);
-        self.move_tags(peers, tick, &record, entered);
-        self.placements.leave(record.placement);
-        self.slab.get_mut(slot).placement = entered;
+        let record = self.slab.get_mut(slot);
+        let former = std::mem::replace(&mut record.placement, entered);
+        let record = *record;
+        self.move_tags(peers, tick, &record, former);
+        self.placements.leave(former);
+        record
     }
 
     /// Changes who holds a record; a timer that waits for its pop waits anew if its delay changed.
     pub fn place(&mut self, peers: &Peers, tick: Tick, slot: Slot, placement: &Placement) {
         let former = *self.slab.get(slot);
         let former_at = self.pops_at(&former);
-        self.replace(peers, tick, slot, placement);
-        let record = *self.slab.get(slot);
+        let record = self.replace(peers, tick, slot, placement);
         if record.placement != former.placement
             && former.state == State::Armed
             && self.pops_at(&record) != former_at

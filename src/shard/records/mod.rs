@@ -286,14 +286,10 @@ impl Records {
     /// Files a slot in the wheel, from whichever list its former state had it in.
     #[inline]
     fn file(&mut self, slot: Slot, former: Former, at: Tick) {
-        if !self.links.is_linked(slot) {
-            return self.wheel.insert(&mut self.links, slot, at);
-        }
-        if former.state == State::Ready {
+        if former.state == State::Ready && self.links.is_linked(slot) {
             self.stop_waiting(slot, former);
-            return self.wheel.insert(&mut self.links, slot, at);
         }
-        self.wheel.rearm(&mut self.links, slot, at);
+        self.wheel.put(&mut self.links, slot, at);
     }
 
     /// Takes a slot out of the list that its former state had it in, unless it came out before.

@@ -33,18 +33,18 @@ impl Records {
         }
     }
 
-    /// A record is about to get another placement, which has been entered; its own has not been
-    /// left.
+    /// A record has got another placement; the former one has not been left.
+    #[inline]
     pub(super) fn move_tags(
         &mut self,
         peers: &Peers,
         at: Tick,
         record: &Record,
-        entered: PlacementId,
+        former: PlacementId,
     ) {
-        if record.is_live() && record.placement != entered {
-            self.leave_tags(at, record);
-            self.enter_tags(peers, at, &Record { placement: entered, ..*record });
+        if record.is_live() && record.placement != former {
+            self.leave_tags(at, &Record { placement: former, ..*record });
+            self.enter_tags(peers, at, record);
         }
     }
 
