@@ -305,3 +305,7 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "collect_tests.rs"]
+mod tests;

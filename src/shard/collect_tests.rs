@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use super::Shard;
-use super::collect::{PART_BYTES_MAX, WINDOW_MAX};
-use super::effects::{
-    Answer, Event, Internal, Outbox, PageAsk, PagePart, PagePlace, PeerTicket, Request,
-};
-use super::harness_tests::{FROM, config};
-use super::records::Next;
 use crate::base::ids::{NodeHash, ShardIndex, TimerId};
 use crate::base::ranked::Sites;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::view::{Membership, PeerKind, View};
+use crate::shard::Shard;
+use crate::shard::collect::{PART_BYTES_MAX, WINDOW_MAX};
+use crate::shard::effects::{
+    Answer, Event, Internal, Outbox, PageAsk, PagePart, PagePlace, PeerTicket, Request,
+};
+use crate::shard::harness_tests::{FROM, config};
+use crate::shard::records::Next;
 use crate::timer::definition::encode_content;
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerResult, Standing, TimerCopy, decode_message, decode_result,

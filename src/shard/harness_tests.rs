@@ -85,6 +85,11 @@ pub fn definition(
     }
 }
 
+/// A timer as a client names it.
+pub fn target(id: TimerId, factor: u8) -> Target {
+    Target { id, factor: Some(factor), filter: None }
+}
+
 /// A node, and the members as it sees them.
 pub struct Node {
     pub shard: Option<Shard>,
@@ -360,6 +365,22 @@ impl Cluster {
     pub fn ask(&mut self, node: usize, request: Request<'_>) -> Answer {
         self.handle(node, Event::Request { from: FROM, request });
         self.answers.pop().expect("answered at once, for everybody answers at once")
+    }
+
+    /// A client writes a timer of a known id: seconds between pops, and of recurrence.
+    pub fn put(&mut self, node: usize, id: TimerId, seconds: (u64, u64), factor: u8) {
+        let content = content();
+        let request = Request::Update(target(id, factor), definition(seconds, factor, &content));
+        let answer = self.ask(node, request);
+        assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
+    }
+
+    /// Every millisecond of the first node, until so many have passed since the start.
+    pub fn pass_to(&mut self, ms: u64) {
+        while self.now_ms < START_MS + ms {
+            self.now_ms += 1;
+            self.tick(0);
+        }
     }
 
     pub fn create(&mut self, node: usize, seconds: (u64, u64), factor: u8) -> TimerId {

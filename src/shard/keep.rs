@@ -84,3 +84,7 @@ impl Shard {
 pub(super) fn fires(definition: &Definition<'_>) -> bool {
     definition.repeat_for_ms >= definition.interval_ms
 }
+
+#[cfg(test)]
+#[path = "keep_tests.rs"]
+mod tests;

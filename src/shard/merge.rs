@@ -646,5 +646,13 @@ impl Shard {
 }
 
 #[cfg(test)]
-#[path = "copies_tests.rs"]
-mod copies_tests;
+#[path = "merge_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "merge_originals_tests.rs"]
+mod originals_tests;
+
+#[cfg(test)]
+#[path = "merge_nonsense_tests.rs"]
+mod nonsense_tests;

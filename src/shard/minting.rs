@@ -28,3 +28,29 @@ impl Minting {
         self.minter.mint(WallMs(mono_ms + self.wall_ahead_ms))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::base::time::{MonoNs, TICK_NS};
+    use crate::cluster::view::View;
+    use crate::shard::harness_tests::config;
+
+    #[test]
+    fn ids_go_on_and_stay_different_when_the_wall_clock_steps_back() {
+        let now =
+            |mono_ms: u64, wall_ms| Now { mono: MonoNs(mono_ms * TICK_NS), wall: WallMs(wall_ms) };
+        let config = config(Arc::new(View::alone("node-0:7253")), 0);
+        let mut minting = Minting::new(&config, now(1_000, 9_000_000));
+        let mut ids = HashSet::new();
+        for (mono_ms, wall_ms) in [(1_000, 9_000_000), (1_001, 5_000_000), (1_002, 5_000_001)] {
+            for number in 0..4_000 {
+                let id = minting.mint(now(mono_ms, wall_ms));
+                assert!(id.is_some_and(|id| ids.insert(id)), "{mono_ms} {number}");
+            }
+        }
+    }
+}

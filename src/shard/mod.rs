@@ -21,55 +21,23 @@
 //!
 //! [`records`] holds the records and is the only room that moves their slots.
 
-<<<<<<< HEAD
-pub(crate) mod audit;
-mod authorities;
-=======
->>>>>>> 7c7fa37 (shard: all records in one type, whose transitions alone move a slot; turns, pops and minting are types of their own)
 mod collect;
-#[cfg(test)]
-mod collect_tests;
-#[cfg(test)]
-mod alone_tests;
-#[cfg(test)]
-mod harness_tests;
-#[cfg(test)]
-mod refusal_tests;
-#[cfg(test)]
-mod write_tests;
-#[cfg(test)]
-mod cluster_tests;
 pub mod counters;
 pub mod effects;
 pub mod inspect;
 mod keep;
-#[cfg(test)]
-mod liar_tests;
 mod merge;
-#[cfg(test)]
-mod merge_tests;
 mod minting;
 mod news;
 mod peers;
 mod pops;
 mod questions;
-#[cfg(test)]
-mod questions_tests;
 mod reads;
-#[cfg(test)]
-mod reads_tests;
 mod reconcile;
 mod records;
 mod requests;
-#[cfg(test)]
-mod site_tests;
-<<<<<<< HEAD
 pub(crate) mod tag_counts;
-mod tags;
-=======
-pub mod tag_counts;
 mod turns;
->>>>>>> 7c7fa37 (shard: all records in one type, whose transitions alone move a slot; turns, pops and minting are types of their own)
 mod writes;
 
 use std::sync::Arc;
@@ -372,3 +340,12 @@ impl Shard {
         self.records.hosts().len()
     }
 }
+
+#[cfg(test)]
+mod cluster_tests;
+#[cfg(test)]
+mod harness_tests;
+#[cfg(test)]
+mod shard_tests;
+#[cfg(test)]
+mod site_tests;

@@ -453,4 +453,8 @@ impl OldestFailing {
 
 #[cfg(test)]
 #[path = "pops_tests.rs"]
-mod pops_tests;
+mod tests;
+
+#[cfg(test)]
+#[path = "pops_alone_tests.rs"]
+mod alone_tests;

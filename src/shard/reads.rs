@@ -278,3 +278,7 @@ impl Shard {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+#[path = "reads_tests.rs"]
+mod tests;

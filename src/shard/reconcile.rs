@@ -621,5 +621,5 @@ impl Shard {
 }
 
 #[cfg(test)]
-#[path = "moves_tests.rs"]
-mod moves_tests;
+#[path = "reconcile_tests.rs"]
+mod tests;

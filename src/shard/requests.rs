@@ -335,3 +335,7 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;

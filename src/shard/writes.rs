@@ -590,5 +590,9 @@ impl NewWrite<'_> {
 }
 
 #[cfg(test)]
-#[path = "waiting_tests.rs"]
-mod waiting_tests;
+#[path = "writes_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "writes_refused_tests.rs"]
+mod refused_tests;

@@ -1,12 +1,12 @@
 //! What a member says that is well-formed and makes no sense: it is taken as far as it can be, and
 //! ends nothing.
 
-use super::effects::{Event, Internal, Outbox, Purpose, Request};
-use super::harness_tests::{Cluster, FROM, TICKET, content};
-use super::records::State;
 use crate::base::ids::{PeerIndex, TimerId};
 use crate::base::ranked::{Replicas, Sites};
 use crate::shard::effects::Answer;
+use crate::shard::effects::{Event, Internal, Outbox, Purpose, Request};
+use crate::shard::harness_tests::{Cluster, FROM, TICKET, content};
+use crate::shard::records::State;
 use crate::timer::definition::encode_content;
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy, decode_message,
