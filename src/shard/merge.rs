@@ -229,7 +229,7 @@ impl Shard {
         if copy.is_write
             && let Some(held) = &held
         {
-            let factor = self.records.placement_of(&held).factor;
+            let factor = self.records.placement_of(held).factor;
             let is_other = held.is_live() && factor != copy.factor;
             // The same write that has popped since is this write, come again over another
             // connection.
@@ -467,7 +467,7 @@ impl Shard {
         if !is_from_site {
             placement.actives = copy.standing.actives & replicas.all_ranks();
         }
-        let former = held.map(|held| self.records.placement_of(&held).replicas);
+        let former = held.map(|held| self.records.placement_of(held).replicas);
         // The start of a write does not change, what is told of it does: by the message's delay.
         // From another site that may be the time for which a cut held the message up: the earliest
         // told is nearest to the true one.
@@ -616,7 +616,7 @@ impl Shard {
     /// dead, these are the right ones), then the right holders. Were a right holder to keep the
     /// latter while another is dead, it and the stand-in of that one would each pop for itself.
     fn preferred_lists(&self, held: &Record) -> [Replicas; 2] {
-        let factor = self.records.placement_of(&held).factor;
+        let factor = self.records.placement_of(held).factor;
         let able = self.peers.not_dead().minus(self.peers.full(self.turns.at));
         let live = self.peers.view.place(held.id, factor, able);
         [live, self.configured(held)]
@@ -631,7 +631,7 @@ impl Shard {
     /// The list that the configuration means, whoever lives.
     pub(super) fn configured(&self, held: &Record) -> Replicas {
         let view = &self.peers.view;
-        let factor = self.records.placement_of(&held).factor;
+        let factor = self.records.placement_of(held).factor;
         view.place(held.id, factor, view.new_nodes())
     }
 

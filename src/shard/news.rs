@@ -15,7 +15,7 @@ use super::records::{Placement, Record};
 impl Shard {
     /// How far a record is.
     pub(super) fn standing_of(&self, record: &Record) -> Standing {
-        let placement = self.records.placement_of(&record);
+        let placement = self.records.placement_of(record);
         Standing {
             id: record.id,
             version: record.version.0,
@@ -27,7 +27,7 @@ impl Shard {
 
     /// A record as peers get it.
     pub(super) fn copy_of(&self, record: &Record) -> TimerCopy<'_> {
-        let placement = self.records.placement_of(&record);
+        let placement = self.records.placement_of(record);
         let body = record.is_live().then(|| CopyBody {
             authority: self.records.authority_of(record),
             content: self.records.content_of(record),

@@ -237,7 +237,7 @@ impl Shard {
 
     /// The placement after a pop here: right list, sites as configured, and who acts.
     fn next_placement(&mut self, tick: Tick, record: &Record, is_delivered: bool) -> Placement {
-        let former = *self.records.placement_of(&record);
+        let former = *self.records.placement_of(record);
         if self.peers.is_alone() {
             return former;
         }
@@ -331,7 +331,7 @@ impl Shard {
 
     /// Whether another rank, or another site, tries after this one.
     fn has_backup(&self, record: &Record) -> bool {
-        let placement = self.records.placement_of(&record);
+        let placement = self.records.placement_of(record);
         let behind = placement.actives_behind();
         if behind == 0 {
             return placement.has_sites_behind();
@@ -344,7 +344,7 @@ impl Shard {
     /// until the next rank began with it: of a herd that takes longer than that, both would do
     /// most.
     fn is_next_ranks_turn(&self, tick: Tick, record: &Record) -> bool {
-        let placement = self.records.placement_of(&record);
+        let placement = self.records.placement_of(record);
         let behind = placement.actives_behind();
         behind != 0
             && record.attempts == 0

@@ -200,7 +200,7 @@ impl Shard {
 
     /// Whether another rank's turn to pop has come, so that it may be doing it.
     fn may_be_anothers(&self, tick: Tick, record: &Record) -> bool {
-        let placement = self.records.placement_of(&record);
+        let placement = self.records.placement_of(record);
         let promotion = self.config.cluster.promotion;
         let due = record.due();
         let is_on_time = tick < self.records.pops_at(record) + RANK_DELAY_MS;
@@ -211,7 +211,7 @@ impl Shard {
     /// After an absence: all who may have taken writes of the timer meanwhile. Else those who are
     /// believed alive and whose turn to pop has come.
     pub(super) fn whom_to_ask(&self, tick: Tick, record: &Record, is_unheard: bool) -> PeerSet {
-        let placement = self.records.placement_of(&record);
+        let placement = self.records.placement_of(record);
         let view = &self.peers.view;
         let frames = |peers: PeerSet| peers.minus(self.peers.http()).without(self.peers.own());
         if is_unheard || self.questions.is_fresh(tick) {
@@ -231,7 +231,7 @@ impl Shard {
 
     /// Whether a holder is told whole copies only (an original node): it cannot be asked.
     fn has_holder_of_copies(&self, record: &Record) -> bool {
-        let replicas = &self.records.placement_of(&record).replicas;
+        let replicas = &self.records.placement_of(record).replicas;
         !self.peers.view.peers_of(replicas).intersection(self.peers.http()).is_empty()
     }
 

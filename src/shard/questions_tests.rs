@@ -193,8 +193,8 @@ fn an_answer_ends_the_waiting_unless_it_says_that_more_is_to_be_told() {
 /// A timer that is due and waits for nothing else is looked at in this tick.
 #[test]
 fn the_last_answer_brings_a_timer_up_that_is_due() {
-    let (armed, failed, left): (fn(Tick) -> Next, fn(Tick) -> Next, fn(Tick) -> Next) =
-        (Next::Armed, Next::BackingOff, Next::HandedOver);
+    let [armed, failed, left]: [fn(Tick) -> Next; 3] =
+        [Next::Armed, Next::BackingOff, Next::HandedOver];
     for (is_due, is_same, next, early_ms, comes_up) in [
         (true, true, armed, 0, true),
         (true, true, failed, 0, true),

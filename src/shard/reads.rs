@@ -104,7 +104,7 @@ impl Shard {
     /// told of writes.
     fn is_latest(&self, slot: Slot) -> bool {
         let held = self.records.get(slot);
-        let is_own = self.records.placement_of(&held).own.is_some();
+        let is_own = self.records.placement_of(held).own.is_some();
         let is_planted = is_planted(Bug::TombstoneOffTheListAnswersReads);
         is_own
             && !self.is_unheard(slot, held.id)

@@ -158,7 +158,7 @@ impl Shard {
 
     /// Whether a timer is not where it belongs.
     pub(super) fn is_misplaced(&self, record: &Record) -> bool {
-        let placement = self.records.placement_of(&record);
+        let placement = self.records.placement_of(record);
         // With stand-ins for those that have no room it is not where it belongs, either.
         let is_elsewhere = self.right_list_without(record, PeerSet::EMPTY) != placement.replicas;
         is_elsewhere || record.is_live() && placement.own.is_none()
@@ -345,7 +345,7 @@ impl Shard {
     }
 
     fn right_list_without(&self, record: &Record, full: PeerSet) -> Replicas {
-        let list = self.records.placement_of(&record).replicas;
+        let list = self.records.placement_of(record).replicas;
         let configured = self.configured(record);
         if configured == list || configured.is_empty() {
             return list;
@@ -355,7 +355,7 @@ impl Shard {
             let new = view.peers_of(wanted).minus(view.peers_of(&list));
             new.minus(self.peers.alive().minus(full)).is_empty()
         };
-        let factor = self.records.placement_of(&record).factor;
+        let factor = self.records.placement_of(record).factor;
         let live = view.place(record.id, factor, self.peers.not_dead());
         let roomy = view.place(record.id, factor, self.peers.not_dead().minus(full));
         let live = if roomy.len() == live.len() { roomy } else { live };
@@ -367,7 +367,7 @@ impl Shard {
         let stays = !able(&configured)
             && view.peers_of(&list).minus(members).is_empty()
             && list.len() >= configured.len()
-            && self.records.placement_of(&record).own.is_some();
+            && self.records.placement_of(record).own.is_some();
         if !stays && !live.is_empty() && able(&live) { live } else { list }
     }
 

@@ -260,7 +260,7 @@ impl Shard {
             extras = extras.union(view.matching(filter).intersection(view.connected_nodes()));
         }
         if let Some(held) = held {
-            let held = self.records.placement_of(&held);
+            let held = self.records.placement_of(held);
             extras = extras.union(view.peers_of(&held.replicas));
             if !held.sites.is_empty() {
                 plan.placement = self.placement(plan.placement.replicas, held.sites, factor);
@@ -317,7 +317,7 @@ impl Shard {
 
     pub(super) fn view_of(&self, held: &Record, now: Now) -> TimerView {
         let content = Content::decode(self.records.content_of(held));
-        let placement = self.records.placement_of(&held);
+        let placement = self.records.placement_of(held);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let tags = content.tags();
         let authority = self.records.authority_of(held);
