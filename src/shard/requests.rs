@@ -79,19 +79,7 @@ impl Shard {
         self.store(now, from, id, &plan, definition, outbox)
     }
 
-<<<<<<< HEAD
-    /// The wall clock for ids: goes on from where it was when the real one steps back, for a clock
-    /// that stood still would soon have no id left.
-    fn steady_wall(&mut self, now: Now) -> WallMs {
-        let mono_ms = now.mono.tick_floor().0;
-        self.wall_ahead_ms = self.wall_ahead_ms.max(now.wall.0.saturating_sub(mono_ms));
-        WallMs(mono_ms + self.wall_ahead_ms)
-    }
-
     /// A PUT on an id not held creates it (docs/compat/timer-service.md §1.2).
-=======
-    /// A PUT on an id not held creates it (seeds/002, note under "Response").
->>>>>>> 7c7fa37 (shard: all records in one type, whose transitions alone move a slot; turns, pops and minting are types of their own)
     fn update(
         &mut self,
         now: Now,
