@@ -26,7 +26,7 @@ use super::effects::{
     Answer, CollectedTimer, Internal, Outbox, PageAsk, PagePart, PagePlace, Refusal, Reply,
     Requester,
 };
-use super::record::State;
+use super::records::State;
 
 /// Records looked at per tick, some 150 ns each.
 const LOOKS_PER_TICK: u32 = 1_024;
@@ -230,7 +230,7 @@ impl Shard {
 
     /// Goes on with the walk through the records for a window.
     fn widen(&mut self, node: NodeHash, next: Slot, looks: &mut u32) {
-        let Self { records, collect, peers, placements, .. } = self;
+        let Self { records, collect, peers, .. } = self;
         let is_of = |window: &&mut Window| window.node == node;
         let window = collect.windows.iter_mut().find(is_of).expect("asked for a moment ago");
         let view = &peers.view;
@@ -244,8 +244,8 @@ impl Shard {
             };
             window.next = Some(Slot(slot.0 + 1));
             let record = records.get(slot);
-            let due = record.schedule().due(record.sequence + 1);
-            let factor = placements.get(record.placement).factor;
+            let due = record.due();
+            let factor = records.placement_of(record).factor;
             let place = (due, record.id);
             if record.is_live()
                 && window.covers(place)
@@ -263,7 +263,7 @@ impl Shard {
         if !record.is_live() || !list.contains(node) {
             return None;
         }
-        let former = self.placements.get(record.placement).replicas;
+        let former = self.records.placement_of(&record).replicas;
         let copy = self.copy_of(&record);
         let (actives, list_digest) = (list.all_ranks(), list.digest());
         let standing = Standing { actives, list_digest, ..copy.standing };
@@ -299,9 +299,13 @@ impl Shard {
         if ranks == list.all_ranks() && record.state != State::InFlight {
             self.collect.taken.remove(&record.id.0);
             self.counters.released += 1;
-            self.forget(tick, slot);
+            self.records.forget(tick, slot);
         } else if taken.is_some() || self.collect.taken.len() < TAKEN_MAX {
             self.collect.taken.insert(record.id.0, Taken { key, list_digest, ranks });
         }
     }
 }
+
+#[cfg(test)]
+#[path = "collect_tests.rs"]
+mod tests;

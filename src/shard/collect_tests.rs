@@ -3,18 +3,17 @@
 
 use std::sync::Arc;
 
-use super::collect::{PART_BYTES_MAX, WINDOW_MAX};
-use super::effects::{
-    Answer, Event, Internal, Outbox, PageAsk, PagePart, PagePlace, PeerTicket, Request, Requester,
-};
-use super::record::State;
-use super::{Shard, ShardConfig};
-use crate::base::ids::{NodeHash, NodeInstance, ShardCount, ShardIndex, TimerId};
-use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::ids::{NodeHash, ShardIndex, TimerId};
 use crate::base::ranked::Sites;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::view::{Membership, PeerKind, View};
-use crate::store::wheel::Geometry;
+use crate::shard::Shard;
+use crate::shard::collect::{PART_BYTES_MAX, WINDOW_MAX};
+use crate::shard::effects::{
+    Answer, Event, Internal, Outbox, PageAsk, PagePart, PagePlace, PeerTicket, Request,
+};
+use crate::shard::harness_tests::{FROM, config};
+use crate::shard::records::Next;
 use crate::timer::definition::encode_content;
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerResult, Standing, TimerCopy, decode_message, decode_result,
@@ -23,8 +22,6 @@ use crate::wire::resync_json::Reference;
 
 const NOW_MS: u64 = 1_000_000;
 const NOW: Now = Now { mono: MonoNs(NOW_MS * TICK_NS), wall: WallMs(NOW_MS) };
-const FROM: Requester =
-    Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
 /// Somewhat more than a window, with a row of equal dues across its end.
 const TIMERS: u64 = 110_000;
 
@@ -41,22 +38,7 @@ impl Fixture {
             ..Membership::default()
         };
         let view = Arc::new(View::build(None, &membership).expect("a good configuration"));
-        let config = ShardConfig {
-            own: ShardIndex(0),
-            shards: ShardCount::new(1),
-            instance: NodeInstance::new(1, 0),
-            geometry: Geometry::TINY,
-            index_segments: 4,
-            hash_seed: 5,
-            records_max: 1_000_000,
-            store_bytes_max: 1 << 40,
-            pops_per_turn_max: 256,
-            callbacks: CallbackLimits::default(),
-            cluster: ClusterLimits::default(),
-            view: view.clone(),
-            tags_max: 16,
-        };
-        Self { shard: Shard::new(config, NOW), view }
+        Self { shard: Shard::new(config(view.clone(), 1), NOW), view }
     }
 
     fn node(&self, name: &str) -> NodeHash {
@@ -301,9 +283,9 @@ fn a_timer_whose_callback_runs_is_forgotten_when_it_is_told_again() {
         fixture.handle(Request::Forget(&[Reference { id: TimerId(id), rank }]));
         fixture.shard.find(TimerId(id)).is_none()
     };
-    let state = std::mem::replace(&mut fixture.shard.records.get_mut(slot).state, State::InFlight);
+    fixture.shard.records.transition(slot, Next::InFlight);
     assert!(!forget(&mut fixture, 0));
-    fixture.shard.records.get_mut(slot).state = state;
+    fixture.shard.records.transition(slot, Next::Armed(Tick(NOW_MS + 60_000)));
     assert!(forget(&mut fixture, 1), "all have had it before");
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::base::ids::{HostId, NodeHash, PeerIndex, PeerSet, ShardIndex, Slot, TimerId};
 use crate::base::ranked::Replicas;
+use crate::base::slots::SlotKey;
 use crate::base::time::Tick;
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
@@ -91,20 +92,10 @@ pub struct PeerTicket {
 /// What the sender of a peer message wants back with its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// A client's write: its place among the writes that wait, and the life of that place.
-    Write {
-        /// Place.
-        place: u32,
-        /// Life.
-        generation: u32,
-    },
-    /// A client's read, likewise.
-    Read {
-        /// Place.
-        place: u32,
-        /// Life.
-        generation: u32,
-    },
+    /// A client's write: its key among the writes that wait.
+    Write(SlotKey),
+    /// A client's read: its key among the reads that wait.
+    Read(SlotKey),
     /// News of a timer: a pop, or the copy that was wanted after it.
     News(TimerId),
     /// A timer offered, or its copy: resynchronisation.

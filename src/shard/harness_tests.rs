@@ -25,6 +25,44 @@ pub const START_MS: u64 = 1_000_000;
 pub const FROM: Requester =
     Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
 
+/// On which message a peer waits for a result.
+pub const TICKET: PeerTicket =
+    PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
+
+/// A shard's configuration with room for everything; `node` makes its ids and versions differ.
+pub fn config(view: Arc<View>, node: u8) -> ShardConfig {
+    ShardConfig {
+        own: ShardIndex(0),
+        shards: ShardCount::new(1),
+        instance: NodeInstance::new(node, 0),
+        geometry: Geometry::TINY,
+        index_segments: 4,
+        hash_seed: 5,
+        records_max: 1_000_000,
+        store_bytes_max: 1 << 40,
+        pops_per_turn_max: 256,
+        tags_max: 8,
+        callbacks: CallbackLimits::default(),
+        cluster: ClusterLimits::default(),
+        view,
+    }
+}
+
+/// A peer's message as a shard takes it: the encoded result, and what else follows.
+pub fn tell(
+    shard: &mut Shard,
+    now: Now,
+    from: Option<PeerIndex>,
+    bytes: &[u8],
+) -> (Vec<u8>, Outbox) {
+    let message = decode_message(&mut &bytes[..]).expect("encoded by a shard");
+    let mut outbox = Outbox::default();
+    let event = Event::PeerMessage { ticket: TICKET, from, clock_offset_ns: 0, message };
+    shard.handle(now, event, &mut outbox);
+    let reply = outbox.peer_replies.pop().expect("every message is answered");
+    (outbox.peer_bytes[reply.bytes].to_vec(), outbox)
+}
+
 /// What every timer carries.
 pub fn content() -> Vec<u8> {
     let mut content = Vec::new();
@@ -45,6 +83,11 @@ pub fn definition(
         authority: "host:80",
         content,
     }
+}
+
+/// A timer as a client names it.
+pub fn target(id: TimerId, factor: u8) -> Target {
+    Target { id, factor: Some(factor), filter: None }
 }
 
 /// A node, and the members as it sees them.
@@ -118,7 +161,7 @@ impl Cluster {
         // They have run for a while.
         for shard in cluster.nodes.iter_mut().filter_map(|node| node.shard.as_mut()) {
             shard.questions = Questions::default();
-            shard.held_until = Tick(0);
+            shard.turns.held_until = Tick(0);
         }
         cluster
     }
@@ -159,19 +202,10 @@ impl Cluster {
 
     pub fn start(&mut self, node: usize) {
         let config = ShardConfig {
-            own: ShardIndex(0),
-            shards: ShardCount::new(1),
-            instance: NodeInstance::new(node as u8, 0),
-            geometry: Geometry::TINY,
-            index_segments: 4,
-            hash_seed: 5,
             records_max: self.nodes[node].records_max,
             store_bytes_max: self.nodes[node].store_bytes_max,
-            pops_per_turn_max: 256,
-            tags_max: 8,
-            callbacks: CallbackLimits::default(),
             cluster: ClusterLimits { promotion: self.promotion, ..ClusterLimits::default() },
-            view: self.nodes[node].view.clone(),
+            ..config(self.nodes[node].view.clone(), node as u8)
         };
         self.nodes[node].shard = Some(Shard::new(config, self.now_of(node)));
     }
@@ -246,18 +280,8 @@ impl Cluster {
                 self.handle(node, Event::PeerUnheard { peer, purpose });
                 continue;
             }
-            let ticket =
-                PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
-            let from = self.peer(to, node);
-            let message_in = decode_message(&mut &bytes[..]).expect("encoded by a shard");
-            let mut replies = Outbox::default();
-            let now = self.now_of(to);
-            let shard = self.nodes[to].shard.as_mut().expect("it is up");
-            let event =
-                Event::PeerMessage { ticket, from, clock_offset_ns: 0, message: message_in };
-            shard.handle(now, event, &mut replies);
-            let reply = replies.peer_replies.pop().expect("every message is answered");
-            let result = replies.peer_bytes[reply.bytes].to_vec();
+            let (now, from) = (self.now_of(to), self.peer(to, node));
+            let (result, replies) = tell(self.shard(to), now, from, bytes);
             self.deliver(to, replies);
             let (peer, purpose) = (message.peer, message.purpose);
             if self.mute == Some(to) {
@@ -343,6 +367,22 @@ impl Cluster {
         self.answers.pop().expect("answered at once, for everybody answers at once")
     }
 
+    /// A client writes a timer of a known id: seconds between pops, and of recurrence.
+    pub fn put(&mut self, node: usize, id: TimerId, seconds: (u64, u64), factor: u8) {
+        let content = content();
+        let request = Request::Update(target(id, factor), definition(seconds, factor, &content));
+        let answer = self.ask(node, request);
+        assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
+    }
+
+    /// Every millisecond of the first node, until so many have passed since the start.
+    pub fn pass_to(&mut self, ms: u64) {
+        while self.now_ms < START_MS + ms {
+            self.now_ms += 1;
+            self.tick(0);
+        }
+    }
+
     pub fn create(&mut self, node: usize, seconds: (u64, u64), factor: u8) -> TimerId {
         let content = content();
         match self.ask(node, Request::Create(definition(seconds, factor, &content))) {
@@ -371,7 +411,7 @@ impl Cluster {
     /// What the tag of every timer counts, over all nodes.
     pub fn calls(&self) -> u64 {
         let shards = self.nodes.iter().filter_map(|node| node.shard.as_ref());
-        shards.map(|shard| shard.tags.present("CALL")).sum()
+        shards.map(|shard| shard.records.tags().present("CALL")).sum()
     }
 
     pub fn audit(&self) {

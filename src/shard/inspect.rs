@@ -22,10 +22,16 @@ pub struct Held {
 }
 
 impl Shard {
+    /// Checks that all parts that hold records agree, see `records/audit.rs`. The error names the
+    /// first disagreement. Cost: every record.
+    pub fn audit(&self) -> Result<(), String> {
+        self.records.audit(&self.peers, self.counters.in_flight)
+    }
+
     /// What is held of a timer. Cost: one lookup.
     pub fn held(&self, id: TimerId) -> Option<Held> {
         let record = self.records.get(self.find(id)?);
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(record);
         Some(Held {
             version: record.version,
             sequence: record.sequence,

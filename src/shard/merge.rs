@@ -13,9 +13,7 @@ use crate::wire::peer_message::{
 };
 
 use super::effects::{Answer, Outbox, PeerTicket, Purpose, Refusal};
-use super::keep::Outline;
-use super::placements::Placement;
-use super::record::{Record, State};
+use super::records::{Outline, Placement, Record};
 use super::{FULL_MS, Shard};
 
 /// Starts of a node that sends no versions that differ by less may be one start: such a node sends
@@ -129,7 +127,7 @@ impl Shard {
         }
         let key = StateKey { version, sequence: standing.sequence };
         let Some(slot) = self.find(standing.id) else {
-            return match self.room(0) {
+            return match self.records.room(0) {
                 Ok(()) => PeerResult::Wanted,
                 Err(_) => self.refuse_for_room(now, standing.id, outbox),
             };
@@ -154,7 +152,7 @@ impl Shard {
             let result = self.merge_same(now.mono.tick_floor(), slot, standing);
             return if is_on_it { PeerResult::Ahead } else { result };
         }
-        let mut placement = *self.placements.get(held.placement);
+        let mut placement = *self.records.placement_of(&held);
         let is_same_list = placement.replicas.digest() == standing.list_digest;
         if is_same_list {
             self.note_proof(teller, &placement, standing);
@@ -162,7 +160,8 @@ impl Shard {
             placement.actives = standing.actives & placement.replicas.all_ranks();
             placement.confirmed = 0;
         }
-        self.advance(now.mono.tick_floor(), slot, standing.sequence, &placement);
+        let tick = now.mono.tick_floor();
+        self.records.catch_up(&self.peers, tick, slot, standing.sequence, &placement);
         if is_same_list { PeerResult::Held } else { PeerResult::Wanted }
     }
 
@@ -180,7 +179,7 @@ impl Shard {
     /// right.
     fn merge_same(&mut self, tick: Tick, slot: Slot, standing: &Standing) -> PeerResult<'static> {
         let held = *self.records.get(slot);
-        let replicas = self.placements.get(held.placement).replicas;
+        let replicas = self.records.placement_of(&held).replicas;
         if replicas.digest() == standing.list_digest {
             self.unite(slot, standing.actives);
             return PeerResult::Held;
@@ -230,7 +229,7 @@ impl Shard {
         if copy.is_write
             && let Some(held) = &held
         {
-            let factor = self.placements.get(held.placement).factor;
+            let factor = self.records.placement_of(held).factor;
             let is_other = held.is_live() && factor != copy.factor;
             // The same write that has popped since is this write, come again over another
             // connection.
@@ -293,7 +292,7 @@ impl Shard {
         let Placement { sites, factor, .. } = outline.placement;
         let placement = self.placement(others, sites, factor);
         let key = StateKey { version, sequence: held.sequence };
-        self.bury(tick, &Outline { key, placement, ..*outline });
+        self.records.bury(tick, &Outline { key, placement, ..*outline });
     }
 
     /// Whether a write that has the version held is another one: a node whose clock was set back,
@@ -402,16 +401,16 @@ impl Shard {
     /// original knows. Tags are not looked at: an original sorts them.
     fn says_the_same(&self, interval_ms: u64, body: CopyBody<'_>, held: &Record) -> bool {
         let content = Content::decode(body.content);
-        let known = Content::decode(self.payloads.get(held.payload));
+        let known = Content::decode(self.records.content_of(held));
         held.interval_ms.div_ceil(1_000) == interval_ms.div_ceil(1_000)
-            && self.hosts.authorities.text(held.authority) == body.authority
+            && self.records.authority_of(held) == body.authority
             && (known.target, known.opaque) == (content.target, content.opaque)
     }
 
     fn room_for_copy(&self, bytes: usize, held: Option<&Record>) -> Result<(), Refusal> {
         match held {
-            Some(held) => self.room_for_change(held, bytes),
-            None => self.room(bytes),
+            Some(held) => self.records.room_for_change(held, bytes),
+            None => self.records.room(bytes),
         }
     }
 
@@ -427,12 +426,12 @@ impl Shard {
         let is_wanted = outline.placement.own.is_some();
         if !is_held
             && is_wanted
-            && let Err(refusal) = self.room(0)
+            && let Err(refusal) = self.records.room(0)
         {
             return if is_write { Err(refusal) } else { Ok(()) };
         }
         if is_held || is_wanted && !is_planted(Bug::DropTombstonesAtRestart) {
-            let slot = self.bury(tick, outline);
+            let slot = self.records.bury(tick, outline);
             self.look_later_if_misplaced(tick, slot);
         }
         Ok(())
@@ -444,7 +443,7 @@ impl Shard {
         let (id, factor, own) = (copy.standing.id, copy.factor, self.peers.own());
         let bytes = copy.body.map_or(0, |body| body.content.len());
         let has_room = self.room_for_copy(bytes, held).is_ok();
-        let full = self.peers.full(self.turn_at).without(own);
+        let full = self.peers.full(self.turns.at).without(own);
         let full = if has_room { full } else { full.with(own) };
         let all = self.plan_new(id, factor).placement.replicas;
         let roomy = self.peers.view.place(id, factor, self.peers.not_dead().minus(full));
@@ -468,7 +467,7 @@ impl Shard {
         if !is_from_site {
             placement.actives = copy.standing.actives & replicas.all_ranks();
         }
-        let former = held.map(|held| self.placements.get(held.placement).replicas);
+        let former = held.map(|held| self.records.placement_of(held).replicas);
         // The start of a write does not change, what is told of it does: by the message's delay.
         // From another site that may be the time for which a cut held the message up: the earliest
         // told is nearest to the true one.
@@ -501,8 +500,8 @@ impl Shard {
                     return Ok(());
                 }
                 room?;
-                let authority = self.hosts.authorities.enter(body.authority).0;
-                let slot = self.hold(tick, &outline, authority, body.content);
+                let authority = self.records.enter_authority(body.authority);
+                let slot = self.records.hold(&self.peers, tick, &outline, authority, body.content);
                 self.look_later_if_misplaced(tick, slot);
             }
             Some(_) => self.leave_to_others(outline.id, &outline.placement),
@@ -574,7 +573,7 @@ impl Shard {
 
     /// Two copies at one key: the ranks that act in either act.
     fn unite(&mut self, slot: Slot, actives: u16) {
-        let mut placement = *self.placements.get(self.records.get(slot).placement);
+        let mut placement = *self.records.placement_of(self.records.get(slot));
         let united = placement.actives | actives & placement.replicas.all_ranks();
         if united != placement.actives && !is_planted(Bug::ActivesNotUnited) {
             placement.actives = united;
@@ -586,7 +585,7 @@ impl Shard {
     /// Two copies at one key: with two lists the preferred one is right.
     fn unite_copies(&mut self, tick: Tick, slot: Slot, copy: &TimerCopy<'_>) {
         let held = *self.records.get(slot);
-        let former = self.placements.get(held.placement).replicas;
+        let former = self.records.placement_of(&held).replicas;
         if copy.replicas.is_empty() || !held.is_live() {
             return;
         }
@@ -606,7 +605,7 @@ impl Shard {
         if self.is_under_way(&list, actives) {
             return;
         }
-        let former = *self.placements.get(self.records.get(slot).placement);
+        let former = *self.records.placement_of(self.records.get(slot));
         let mut placement = self.placement(list, former.sites, former.factor);
         placement.actives = actives & list.all_ranks();
         self.place(slot, &placement);
@@ -617,8 +616,8 @@ impl Shard {
     /// dead, these are the right ones), then the right holders. Were a right holder to keep the
     /// latter while another is dead, it and the stand-in of that one would each pop for itself.
     fn preferred_lists(&self, held: &Record) -> [Replicas; 2] {
-        let factor = self.placements.get(held.placement).factor;
-        let able = self.peers.not_dead().minus(self.peers.full(self.turn_at));
+        let factor = self.records.placement_of(held).factor;
+        let able = self.peers.not_dead().minus(self.peers.full(self.turns.at));
         let live = self.peers.view.place(held.id, factor, able);
         [live, self.configured(held)]
     }
@@ -632,28 +631,8 @@ impl Shard {
     /// The list that the configuration means, whoever lives.
     pub(super) fn configured(&self, held: &Record) -> Replicas {
         let view = &self.peers.view;
-        let factor = self.placements.get(held.placement).factor;
+        let factor = self.records.placement_of(held).factor;
         view.place(held.id, factor, view.new_nodes())
-    }
-
-    /// Another rank did pops of this timer, or gave them up.
-    fn advance(&mut self, tick: Tick, slot: Slot, sequence: u64, placement: &Placement) {
-        let former = *self.records.get(slot);
-        let entered = self.placements.enter(placement);
-        self.move_tags(&former, entered);
-        self.placements.leave(former.placement);
-        let record = self.records.get_mut(slot);
-        record.placement = entered;
-        record.sequence = sequence;
-        record.attempts = 0;
-        let record = *record;
-        if record.schedule().is_last(sequence) {
-            self.entomb(tick, slot, &former);
-            return;
-        }
-        self.records.get_mut(slot).state = State::Armed;
-        let pops_at = self.takes_over_at(&record, tick);
-        self.refile(slot, &former, pops_at);
     }
 
     /// Tells a peer that it is behind.
@@ -667,5 +646,13 @@ impl Shard {
 }
 
 #[cfg(test)]
-#[path = "copies_tests.rs"]
-mod copies_tests;
+#[path = "merge_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "merge_originals_tests.rs"]
+mod originals_tests;
+
+#[cfg(test)]
+#[path = "merge_nonsense_tests.rs"]
+mod nonsense_tests;

@@ -1,565 +1,266 @@
-//! Copies of original nodes, which send no versions: which write a copy tells of, and that all who
-//! hear of one write hold it alike.
+//! What a copy changes: which of two lists wins, who is told of what another site has told, and
+//! what ends where there is no room.
 
-use std::sync::Arc;
+use super::super::effects::{Event, Request};
+use super::super::harness_tests::{Cluster, FROM, START_MS, content};
+use super::*;
+use crate::base::ids::NodeHash;
+use crate::base::ranked::Sites;
+use crate::wire::peer_message::decode_message;
 
-use super::effects::{
-    Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Request, Requester, Target,
-};
-use super::record::Record;
-use super::{Shard, ShardConfig};
-use crate::base::ids::{NodeInstance, PeerIndex, PeerSet, ShardCount, ShardIndex, TimerId};
-use crate::base::limits::{CallbackLimits, ClusterLimits};
-use crate::base::ranked::Replicas;
-use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
-use crate::cluster::detector::Liveness;
-use crate::cluster::view::{Membership, View};
-use crate::store::wheel::Geometry;
-use crate::timer::definition::encode_content;
-use crate::timer::version::Version;
-use crate::wire::peer_message::{
-    CopyBody, PeerMessage, PeerResult, Standing, TimerCopy, decode_message, decode_result,
-};
+const ID: TimerId = TimerId(7);
 
-const NAMES: [&str; 3] = ["ours-0", "ours-1", "original"];
-const ORIGINAL: usize = 2;
-/// The wall clock runs with the monotonic one, so much ahead of it.
-const WALL_AHEAD_MS: u64 = 1_700_000_000_000;
-const START_MS: u64 = 1_000_000;
-const FROM: Requester =
-    Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
-
-/// What an original node says of a timer, but for its callback.
-#[derive(Clone, Copy, Debug)]
-struct Told {
-    id: TimerId,
-    sequence: u64,
-    /// On the monotonic clock of who hears it: the start and the time that the message took.
-    start_ms: u64,
-    /// Of the start, on the wall clock of the original.
-    wall_ms: u64,
-    interval_ms: u64,
-    repeat_for_ms: u64,
+/// Four nodes: those that are meant to hold the timer, by rank, and the fourth.
+fn cluster() -> (Cluster, [usize; 4]) {
+    let cluster = Cluster::new(4, true);
+    let list = cluster.list(ID);
+    let fourth = (0..4).find(|node| !list.contains(node)).expect("one is not on it");
+    (cluster, [list[0], list[1], list[2], fourth])
 }
 
-impl Told {
-    /// A timer that the original took at this moment, as heard so much later.
-    fn at(id: TimerId, taken_ms: u64, delay_ms: u64) -> Self {
-        let wall_ms = WALL_AHEAD_MS + taken_ms;
-        let start_ms = taken_ms + delay_ms;
-        Self { id, sequence: 0, start_ms, wall_ms, interval_ms: 10_000, repeat_for_ms: 40_000 }
-    }
+fn hash(cluster: &Cluster, node: usize) -> NodeHash {
+    let peer = cluster.peer(node, node).expect("a member");
+    cluster.nodes[node].view.hash_of(peer)
+}
 
-    fn popped(self, sequence: u64) -> Self {
-        Self { sequence, ..self }
-    }
+fn list(cluster: &Cluster, nodes: &[usize]) -> Replicas {
+    nodes.iter().map(|node| hash(cluster, *node)).collect()
+}
 
-    fn copy<'a>(
-        &self,
-        version: Version,
-        replicas: Replicas,
-        body: Option<CopyBody<'a>>,
-    ) -> TimerCopy<'a> {
-        let standing = Standing {
-            id: self.id,
-            version: version.0,
-            sequence: self.sequence,
-            actives: replicas.all_ranks(),
-            list_digest: replicas.digest(),
-        };
-        TimerCopy {
-            standing,
-            is_write: false,
-            replicas,
-            factor: 2,
-            sites: Default::default(),
-            start_ms: self.start_ms,
-            interval_ms: self.interval_ms,
-            repeat_for_ms: self.repeat_for_ms,
-            body,
-        }
+/// A copy of the timer on this list, of this version; these ranks act.
+fn copy(content: &[u8], replicas: Replicas, (version, actives): (u64, u16)) -> TimerCopy<'_> {
+    let list_digest = replicas.digest();
+    TimerCopy {
+        standing: Standing { id: ID, version, sequence: 0, actives, list_digest },
+        is_write: false,
+        replicas,
+        factor: 2,
+        sites: Sites::new(),
+        start_ms: START_MS,
+        interval_ms: 10_000,
+        repeat_for_ms: 20_000,
+        body: Some(CopyBody { authority: "host:80", content }),
     }
 }
 
-fn content_of(opaque: &str) -> Vec<u8> {
-    let mut content = Vec::new();
-    encode_content("/pop", &[], opaque.as_bytes(), &mut content);
-    content
+fn hear(cluster: &mut Cluster, node: usize, copy: TimerCopy<'_>) -> PeerResult<'static> {
+    let (now, peer) = (cluster.now_of(node), cluster.peer(node, (node + 1) % 4));
+    let teller = Teller { peer, clock_offset_ns: 0 };
+    cluster.shard(node).merge_copy(now, teller, &copy, &mut Outbox::default())
 }
 
-/// One of ours.
-struct Node {
-    shard: Shard,
-    view: Arc<View>,
-    now_ms: u64,
-    own: usize,
-    pops: Vec<u64>,
-    /// What was sent to the original: live or not, sequence, start.
-    told: Vec<(bool, u64, u64)>,
+fn held(shard: &Shard) -> (Slot, Record, Placement) {
+    let slot = shard.find(ID).expect("it is held");
+    let record = *shard.records.get(slot);
+    (slot, record, *shard.records.placement_of(&record))
 }
 
-impl Node {
-    fn new(own: usize) -> Self {
-        let membership = Membership {
-            localhost: NAMES[own].into(),
-            nodes: NAMES.map(str::to_owned).to_vec(),
-            ..Membership::default()
+/// The first to hold it is dead: then the live nodes count before those that are meant, and these
+/// before any others.
+#[test]
+fn of_two_lists_at_one_key_the_preferred_one_is_taken() {
+    const MEANT: usize = 0;
+    const LIVE: usize = 1;
+    const ODD: usize = 2;
+    const ODDER: usize = 3;
+    for (former, told, is_taken) in [
+        (MEANT, LIVE, true),
+        (ODD, LIVE, true),
+        (ODD, MEANT, true),
+        (LIVE, MEANT, false),
+        (LIVE, ODD, false),
+        (MEANT, ODD, false),
+        (ODD, ODDER, false),
+        (ODDER, ODD, false),
+    ] {
+        let (mut cluster, [dead, own, third, fourth]) = cluster();
+        cluster.kill(dead);
+        let not_dead = cluster.shard(own).peers.not_dead();
+        let lists = [
+            list(&cluster, &[dead, own]),
+            cluster.nodes[own].view.place(ID, 2, not_dead),
+            list(&cluster, &[third, own, fourth]),
+            list(&cluster, &[fourth, own, third]),
+        ];
+        let content = content();
+        let (former, told) = (lists[former], lists[told]);
+        let version = Version::of_start(WallMs(START_MS)).0;
+        hear(&mut cluster, own, copy(&content, former, (version, former.all_ranks())));
+        assert_eq!(held(cluster.shard(own)).2.replicas, former);
+        hear(&mut cluster, own, copy(&content, told, (version, told.all_ranks())));
+        let expected = if is_taken { told } else { former };
+        assert_eq!(held(cluster.shard(own)).2.replicas, expected, "{former:?} {told:?}");
+    }
+}
+
+#[test]
+fn of_one_list_at_one_key_all_act_that_act_in_either() {
+    let (mut cluster, [first, second, ..]) = cluster();
+    let content = content();
+    let replicas = list(&cluster, &[first, second]);
+    let version = Version::of_start(WallMs(START_MS)).0;
+    hear(&mut cluster, first, copy(&content, replicas, (version, 0b01)));
+    assert_eq!(held(cluster.shard(first)).2.actives, 0b01);
+    hear(&mut cluster, first, copy(&content, replicas, (version, 0b110)));
+    assert_eq!(held(cluster.shard(first)).2.actives, 0b11, "there are two ranks");
+}
+
+#[test]
+fn a_tombstone_keeps_its_list_and_a_copy_without_one_changes_none() {
+    let (mut cluster, [first, second, ..]) = cluster();
+    let content = content();
+    let replicas = list(&cluster, &[first, second]);
+    let version = Version::of_start(WallMs(START_MS)).0;
+    let live = copy(&content, replicas, (version, 0b01));
+    for (held_body, told) in [
+        (live.body, TimerCopy { replicas: Replicas::new(), ..live }),
+        (None, TimerCopy { body: None, ..live }),
+    ] {
+        hear(&mut cluster, first, TimerCopy { body: held_body, ..live });
+        let shard = cluster.shard(first);
+        let (slot, record, before) = held(shard);
+        assert_eq!(record.is_live(), held_body.is_some());
+        let standing = Standing { actives: 0b10, ..told.standing };
+        shard.unite_copies(Tick(START_MS), slot, &TimerCopy { standing, ..told });
+        assert_eq!(held(shard).2, before);
+        shard.records.forget(Tick(START_MS), slot);
+    }
+}
+
+/// Whoever is to hold it, and whoever held it so far, gets it as it is held here.
+#[test]
+fn what_another_site_has_told_goes_to_all_others_whom_it_concerns() {
+    let (mut cluster, [own, second, third, fourth]) = cluster();
+    let content = content();
+    let of = |nodes: &[usize]| list(&cluster, nodes);
+    let (right, former) = (of(&[own, second]), of(&[third, own]));
+    let told = copy(&content, Replicas::new(), (0, 0));
+    let told = TimerCopy { is_write: true, ..told };
+    let peers = [second, third, fourth].map(|node| cluster.peer(own, node).expect("a member"));
+    for (former, expected) in [(None, &peers[..1]), (Some(former), &peers[..2])] {
+        let shard = cluster.shard(own);
+        let placement = Placement { actives: 0b10, ..shard.placement(right, Sites::new(), 2) };
+        let outline = Outline {
+            id: ID,
+            key: StateKey { version: Version(55), sequence: 3 },
+            start: Tick(77),
+            interval_ms: told.interval_ms,
+            repeat_for_ms: told.repeat_for_ms,
+            placement,
         };
-        let view = Arc::new(View::build(None, &membership).expect("a good configuration"));
-        let config = ShardConfig {
-            own: ShardIndex(0),
-            shards: ShardCount::new(1),
-            instance: NodeInstance::new(0, 0),
-            geometry: Geometry::TINY,
-            index_segments: 4,
-            hash_seed: 5,
-            records_max: 1_000,
-            store_bytes_max: 1 << 20,
-            pops_per_turn_max: 256,
-            callbacks: CallbackLimits::default(),
-            cluster: ClusterLimits::default(),
-            view: view.clone(),
-            tags_max: 16,
-        };
-        let now = Now { mono: MonoNs(START_MS * TICK_NS), wall: WallMs(WALL_AHEAD_MS + START_MS) };
-        let shard = Shard::new(config, now);
-        let mut node =
-            Self { shard, view, now_ms: START_MS, own, pops: Vec::new(), told: Vec::new() };
-        for other in (0..NAMES.len()).filter(|other| *other != own) {
-            let dialect = if other == ORIGINAL { Dialect::Http } else { Dialect::Frames };
-            let (peer, liveness) = (node.peer(other), Liveness::Alive);
-            let event = Event::Peer { peer, liveness, dialect, has_gaps: false };
-            node.handle(event);
-        }
-        node
-    }
-
-    fn now(&self) -> Now {
-        Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(WALL_AHEAD_MS + self.now_ms) }
-    }
-
-    fn peer(&self, node: usize) -> PeerIndex {
-        self.view.node_named(NAMES[node]).expect("a member")
-    }
-
-    /// A list of these nodes.
-    fn list(&self, nodes: &[usize]) -> Replicas {
-        let placed = self.view.place(TimerId(1), 3, self.view.new_nodes());
-        let hash = |node: &usize| {
-            let is_it = |hash: &&_| self.view.peer_of(**hash) == Some(self.peer(*node));
-            *placed.as_slice().iter().find(is_it).expect("all three hold it")
-        };
-        nodes.iter().map(hash).collect()
-    }
-
-    /// An event; callbacks that it brings are done at once.
-    fn handle(&mut self, event: Event<'_>) -> Outbox {
         let mut outbox = Outbox::default();
-        self.shard.handle(self.now(), event, &mut outbox);
-        self.deliver(&mut outbox);
-        outbox
-    }
-
-    fn deliver(&mut self, outbox: &mut Outbox) {
-        for attempt in std::mem::take(&mut outbox.attempts) {
-            self.pops.push(attempt.ticket.sequence);
-            let outcome = CallbackOutcome::Delivered;
-            let event = Event::CallbackFinished { ticket: attempt.ticket, outcome };
-            self.shard.handle(self.now(), event, outbox);
-        }
-        let to = self.peer(ORIGINAL);
-        for message in outbox.to_peers.iter().filter(|message| message.peer == to) {
+        shard.pass_on(&outline, &told, former, &mut outbox);
+        let mut to: Vec<_> = outbox.to_peers.iter().map(|message| message.peer).collect();
+        to.sort_unstable_by_key(|peer| peer.index());
+        let mut expected = expected.to_vec();
+        expected.sort_unstable_by_key(|peer| peer.index());
+        assert_eq!(to, expected);
+        for message in &outbox.to_peers {
+            assert_eq!(message.purpose, Purpose::News(ID));
             let bytes = &outbox.peer_bytes[message.bytes.clone()];
-            let told = decode_message(&mut &bytes[..]).expect("encoded by a shard");
-            let PeerMessage::Copy(copy) = told else {
-                panic!("an original understands copies only, not {told:?}");
-            };
-            self.told.push((copy.body.is_some(), copy.standing.sequence, copy.start_ms));
+            let passed = decode_message(&mut &bytes[..]).expect("encoded by a shard");
+            let list_digest = right.digest();
+            let standing =
+                Standing { id: ID, version: 55, sequence: 3, actives: 0b10, list_digest };
+            let expected =
+                TimerCopy { standing, is_write: false, replicas: right, start_ms: 77, ..told };
+            assert_eq!(passed, PeerMessage::Copy(expected));
         }
     }
-
-    /// Time passes, with a tick at its end.
-    fn pass_to(&mut self, ms: u64) -> Outbox {
-        let mut outbox = Outbox::default();
-        while self.now_ms < ms {
-            self.now_ms = (self.now_ms + 100).min(ms);
-            self.shard.tick(self.now(), &mut outbox);
-        }
-        self.deliver(&mut outbox);
-        outbox
-    }
-
-    /// An original tells of a timer with this opaque data; `None`: a tombstone.
-    fn hear(&mut self, told: Told, list: &[usize], opaque: Option<&str>) {
-        let content = content_of(opaque.unwrap_or_default());
-        let body = opaque.map(|_| CopyBody { authority: "host:80", content: &content });
-        let copy = told.copy(Version::of_start(WallMs(told.wall_ms)), self.list(list), body);
-        let event = Event::Request { from: FROM, request: Request::Merge(copy) };
-        let answered = self.handle(event).replies.pop().map(|reply| reply.answer);
-        assert!(matches!(answered, Some(Answer::Done { .. })), "{answered:?}");
-    }
-
-    /// One of ours tells of a timer that a client wrote at one of ours.
-    fn hear_of_write(&mut self, told: Told, version: Version, opaque: &str) {
-        let content = content_of(opaque);
-        let body = Some(CopyBody { authority: "host:80", content: &content });
-        let copy = told.copy(version, self.list(&[0, 1]), body);
-        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
-        let from = Some(self.peer(1 - self.own));
-        let message = PeerMessage::Copy(TimerCopy { is_write: true, ..copy });
-        self.handle(Event::PeerMessage { ticket, from, clock_offset_ns: 0, message });
-        self.live(told.id);
-    }
-
-    fn record(&self, id: TimerId) -> Option<Record> {
-        self.shard.find(id).map(|slot| *self.shard.records.get(slot))
-    }
-
-    fn live(&self, id: TimerId) -> Record {
-        self.record(id).filter(Record::is_live).expect("a live timer")
-    }
-
-    fn opaque(&self, id: TimerId) -> Vec<u8> {
-        let content = self.shard.payloads.get(self.live(id).payload);
-        crate::timer::definition::Content::decode(content).opaque.to_vec()
-    }
-
-    fn is_over(&self, id: TimerId) -> bool {
-        self.record(id).is_none_or(|record| !record.is_live())
-    }
-
-    fn delete(&mut self, id: TimerId) -> Outbox {
-        let target = Target { id, factor: Some(2), filter: None };
-        self.handle(Event::Request { from: FROM, request: Request::Delete(target) })
-    }
 }
 
-/// Hands on what `from` sends to `to` over frames, and its results, until both are silent.
-fn talk(from: &mut Node, to: &mut Node, outbox: &Outbox) {
-    let peer = from.peer(to.own);
-    for message in outbox.to_peers.iter().filter(|one| one.peer == peer) {
-        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
-        let bytes = &outbox.peer_bytes[message.bytes.clone()];
-        let told = decode_message(&mut &bytes[..]).expect("encoded by a shard");
-        let teller = Some(to.peer(from.own));
-        let event = Event::PeerMessage { ticket, from: teller, clock_offset_ns: 0, message: told };
-        let heard = to.handle(event);
-        let reply = heard.peer_replies.last().expect("every message is answered");
-        let result = heard.peer_bytes[reply.bytes.clone()].to_vec();
-        talk(to, from, &heard);
-        let result: PeerResult<'_> = decode_result(&mut &result[..]).expect("encoded by a shard");
-        let event = Event::PeerResult { peer, purpose: message.purpose, result };
-        let more = from.handle(event);
-        talk(from, to, &more);
-    }
-}
-
-/// A timer that these nodes are to hold, in this order.
-fn id_of(list: &[usize]) -> TimerId {
-    let node = Node::new(0);
-    let is_theirs = |id: &TimerId| {
-        node.view.place(*id, list.len() as u8, node.view.new_nodes()) == node.list(list)
-    };
-    (0x0004_d9f5_4810_0000..).map(TimerId).find(is_theirs).expect("every sixth")
-}
-
+/// The state that does not fit is still taken when there is room.
 #[test]
-fn both_holders_pop_once_what_an_original_took_whenever_its_copies_arrive() {
-    let id = id_of(&[0, 1]);
-    for (first_ms, second_ms) in [(0, 5), (5, 0), (1, 1), (2, 300)] {
-        let (mut primary, mut backup) = (Node::new(0), Node::new(1));
-        primary.hear(Told::at(id, START_MS, first_ms), &[0, 1], Some("one"));
-        backup.hear(Told::at(id, START_MS, second_ms), &[0, 1], Some("one"));
-        assert_eq!(primary.live(id).key(), backup.live(id).key());
-        for pop in 1..=4 {
-            let due_ms = START_MS + pop * 10_000;
-            backup.pass_to(due_ms + 900);
-            let told = primary.pass_to(due_ms + 900);
-            talk(&mut primary, &mut backup, &told);
-        }
-        assert_eq!((&primary.pops[..], &backup.pops[..]), (&[1, 2, 3, 4][..], &[][..]));
-        assert!(primary.is_over(id) && backup.is_over(id));
-    }
-}
-
-/// One of them took the write itself or was told by one that did, the other was told by an original
-/// as that left the timer to it; or two originals told it, each as late as it did.
-#[test]
-fn one_write_that_is_known_by_two_versions_pops_once() {
-    let id = id_of(&[0, 1]);
-    let ours = Version(Version::of_start(WallMs(WALL_AHEAD_MS + START_MS)).0 | 0x401);
-    for (first_is_ours, later_ms) in [(true, 0), (true, 47), (false, 0), (false, 1), (false, 300)] {
-        for popped in [0, 1] {
-            let mut nodes = [Node::new(0), Node::new(1)];
-            let known = usize::from(!first_is_ours);
-            let told = Told::at(id, START_MS, 0).popped(popped);
-            nodes[known].hear_of_write(told, ours, "one");
-            let late =
-                Told { wall_ms: told.wall_ms + later_ms, ..Told::at(id, START_MS, later_ms) };
-            nodes[1 - known].hear(late.popped(popped), &[0, 1], Some("one"));
-            let [primary, backup] = &mut nodes;
-            assert_ne!(primary.live(id).version, backup.live(id).version);
-            for pop in popped + 1..=4 {
-                let due_ms = START_MS + pop * 10_000;
-                let told = primary.pass_to(due_ms + 900);
-                backup.now_ms = due_ms + 900;
-                talk(primary, backup, &told);
-                let told = backup.pass_to(due_ms + 950);
-                primary.now_ms = due_ms + 950;
-                talk(backup, primary, &told);
-            }
-            let all: Vec<u64> = (popped + 1..=4).collect();
-            assert_eq!((&primary.pops, &backup.pops), (&all, &vec![]), "{known} {later_ms}");
-            assert!(primary.is_over(id) && backup.is_over(id));
-            assert_eq!(primary.record(id).map(|it| it.key()), backup.record(id).map(|it| it.key()));
-        }
-    }
-}
-
-/// The first version is of a start nearly as old, but the write is another one.
-#[test]
-fn another_write_of_nearly_the_same_start_is_done_from_its_beginning() {
-    let id = id_of(&[0, 1]);
-    let ours = Version(Version::of_start(WallMs(WALL_AHEAD_MS + START_MS)).0 | 0x401);
-    let told = Told::at(id, START_MS, 0);
-    let others = [
-        (Told { interval_ms: 20_000, ..told }, "one"),
-        (told, "two"),
-        (Told { start_ms: told.start_ms + 500, ..told }, "one"),
-        (Told { wall_ms: told.wall_ms - 500, ..told }, "one"),
-    ];
-    for (other, opaque) in others {
-        let (mut primary, mut backup) = (Node::new(0), Node::new(1));
-        primary.hear_of_write(told, ours, "one");
-        backup.hear(other.popped(1), &[0, 1], Some(opaque));
-        let from = backup.live(id);
-        let outbox = {
-            let mut outbox = Outbox::default();
-            let slot = backup.shard.find(id).expect("held");
-            let to = PeerSet::EMPTY.with(backup.peer(0));
-            backup.shard.tell(slot, to, false, &mut outbox);
-            outbox
+fn what_is_buried_for_lack_of_room_is_just_below_what_did_not_fit() {
+    for (version, below) in [(56, 55), (1, 0), (0, 0)] {
+        let (mut cluster, [own, second, third, _]) = cluster();
+        let content = content();
+        let replicas = list(&cluster, &[own, second]);
+        hear(&mut cluster, own, copy(&content, replicas, (0, 0b11)));
+        let next = list(&cluster, &[third, own, second]);
+        let (others, tick) = (list(&cluster, &[third, second]), Tick(START_MS));
+        let shard = cluster.shard(own);
+        let (_, record, _) = held(shard);
+        let outline = Outline {
+            id: ID,
+            key: StateKey { version: Version(version), sequence: 9 },
+            start: Tick(START_MS + 5),
+            interval_ms: 30_000,
+            repeat_for_ms: 60_000,
+            placement: shard.placement(next, Sites::new(), 3),
         };
-        talk(&mut backup, &mut primary, &outbox);
-        let (one, two) = (primary.live(id), backup.live(id));
-        assert_eq!(one.key(), two.key());
-        let newest = if from.version > ours { (from.version, 1) } else { (ours, 0) };
-        assert_eq!((one.version, one.sequence), newest, "{other:?} {opaque}");
+        shard.bury_below(tick, &outline, &record);
+        let (_, buried, placement) = held(shard);
+        assert!(!buried.is_live());
+        assert_eq!(buried.key(), StateKey { version: Version(below), sequence: 0 });
+        assert_eq!((placement.replicas, placement.own, placement.factor), (others, None, 3));
+        assert_eq!((buried.start, buried.interval_ms), (Tick(START_MS + 5), 30_000));
+        assert_eq!(buried.repeat_for.get(), 60_000);
     }
 }
 
+/// Over the internal HTTP API.
 #[test]
-fn a_copy_whose_pops_are_all_done_is_a_tombstone() {
-    let id = id_of(&[0, ORIGINAL]);
-    for (sequence, is_over) in [(0, false), (3, false), (4, true)] {
-        let mut node = Node::new(0);
-        node.hear(Told::at(id, START_MS, 0).popped(sequence), &[0, ORIGINAL], Some("x"));
-        assert_eq!(node.is_over(id), is_over, "{sequence}");
-        assert_eq!(node.shard.counters().peer_messages, 1);
-        let (original, ours) = (node.peer(ORIGINAL), node.peer(1));
-        assert!(node.shard.peers.speaks_http(original) && !node.shard.peers.speaks_http(ours));
+fn a_copy_that_is_not_taken_is_refused_for_its_reason() {
+    let (mut cluster, [first, second, ..]) = cluster();
+    let content = content();
+    let replicas = list(&cluster, &[first, second]);
+    let version = Version::of_start(WallMs(START_MS)).0 + 1;
+    let mut answer = |version: u64, records_max: u64| {
+        cluster.shard(first).records.set_records_max(records_max);
+        let request = Request::Merge(copy(&content, replicas, (version, 0b11)));
+        cluster.handle(first, Event::Request { from: FROM, request });
+        cluster.answers.pop()
+    };
+    assert_eq!(answer(u64::MAX, 10), Some(Answer::Refused(Refusal::FutureVersion)));
+    assert_eq!(answer(version, 0), Some(Answer::Refused(Refusal::TimersFull)));
+    let done = answer(version, 10);
+    assert!(matches!(done, Some(Answer::Done { id: ID, factor: 2, .. })), "{done:?}");
+}
+
+/// It ends here alone, and goes on at those listed.
+#[test]
+fn an_end_that_names_others_is_of_the_timer_held_if_it_starts_within_half_a_second() {
+    let (mut cluster, [own, second, third, _]) = cluster();
+    let content = content();
+    let meant = list(&cluster, &[own, second]);
+    let others = list(&cluster, &[second, third]);
+    let version = Version::of_start(WallMs(START_MS)).0;
+    hear(&mut cluster, own, copy(&content, meant, (version, 0b11)));
+    let (_, record, _) = held(cluster.shard(own));
+    let teller = Teller { peer: None, clock_offset_ns: 0 };
+    let told = TimerCopy { body: None, ..copy(&content, others, (version, 0b11)) };
+    for (start_ms, is_near) in
+        [(START_MS, true), (START_MS + 499, true), (START_MS + 500, false), (START_MS - 500, false)]
+    {
+        let told = TimerCopy { start_ms, ..told };
+        assert_eq!(cluster.shard(own).is_moved_away(teller, &told, &record), is_near, "{start_ms}");
     }
-}
-
-#[test]
-fn an_update_that_an_original_took_is_one_write_for_both_holders() {
-    let id = id_of(&[0, 1]);
-    let (mut primary, mut backup) = (Node::new(0), Node::new(1));
-    // The timer is from a client of ours, whose wall clock is ahead: its version is the higher one.
-    for node in [&mut primary, &mut backup] {
-        node.hear(Told::at(id, START_MS + 2_000, 0), &[0, 1], Some("one"));
+    let shard = cluster.shard(own);
+    let further = Standing { sequence: 1, ..told.standing };
+    for other in [
+        TimerCopy { replicas: meant, ..told },
+        TimerCopy { replicas: Replicas::new(), ..told },
+        TimerCopy { standing: further, ..told },
+        copy(&content, others, (version, 0b11)),
+    ] {
+        assert!(!shard.is_moved_away(teller, &other, &record), "{other:?}");
     }
-    let later = Told { wall_ms: WALL_AHEAD_MS + START_MS, ..Told::at(id, START_MS + 5_000, 0) };
-    let former = primary.live(id).key();
-    primary.hear(Told { start_ms: later.start_ms + 1, ..later }, &[0, 1], Some("two"));
-    backup.hear(Told { start_ms: later.start_ms + 7, ..later }, &[0, 1], Some("two"));
-    assert_eq!(primary.live(id).key(), backup.live(id).key());
-    assert!(primary.live(id).key() > former);
-    assert_eq!((primary.opaque(id), backup.opaque(id)), (b"two".to_vec(), b"two".to_vec()));
+    let frames = Teller { peer: Some(shard.peers.own()), ..teller };
+    assert!(!shard.is_moved_away(frames, &told, &record), "one of ours");
 }
 
 #[test]
-fn a_write_told_again_is_that_write_and_keeps_its_start() {
-    let id = id_of(&[0, ORIGINAL]);
-    let mut node = Node::new(0);
-    node.hear(Told::at(id, START_MS, 3), &[0, ORIGINAL], Some("one"));
-    let held = node.live(id);
-    // As its pop is told: by a clock that is read anew, over a slower way.
-    for (sequence, delay_ms, wall_off_ms) in [(1, 40, 1), (2, 0, 0), (2, 499, 60_000), (3, 2, 1)] {
-        let told = Told::at(id, START_MS, delay_ms).popped(sequence);
-        let told = Told { wall_ms: told.wall_ms + wall_off_ms, ..told };
-        node.hear(told, &[0, ORIGINAL], Some("one"));
-        let record = node.live(id);
-        assert_eq!((record.version, record.sequence), (held.version, sequence));
-        assert_eq!(record.start, held.start);
+fn what_a_site_tells_is_refused_where_nobody_else_of_this_site_may_have_room() {
+    for (nodes, is_taken) in [(1, false), (2, true)] {
+        let mut cluster = Cluster::new(nodes, true);
+        cluster.shard(0).records.set_records_max(0);
+        let content = content();
+        let version = Version::of_start(WallMs(START_MS)).0;
+        let (now, told) = (cluster.now(), copy(&content, Replicas::new(), (version, 0)));
+        let teller = Teller { peer: None, clock_offset_ns: 0 };
+        let answer = cluster.shard(0).merge_copy(now, teller, &told, &mut Outbox::default());
+        let refused = PeerResult::Refused(PeerRefusal::Full);
+        assert_eq!(answer, if is_taken { PeerResult::Held } else { refused });
     }
-    // One that comes late changes nothing.
-    node.hear(Told::at(id, START_MS, 0).popped(1), &[0, ORIGINAL], Some("one"));
-    assert_eq!(node.live(id).sequence, 3);
-    // Its end.
-    node.hear(Told::at(id, START_MS, 1).popped(4), &[0, ORIGINAL], None);
-    assert!(node.is_over(id));
-    node.hear(Told::at(id, START_MS, 80).popped(3), &[0, ORIGINAL], Some("one"));
-    assert!(node.is_over(id), "what has ended does not come back");
-}
-
-#[test]
-fn an_update_soon_after_a_write_is_another_write() {
-    let id = id_of(&[0, ORIGINAL]);
-    let mut node = Node::new(0);
-    node.hear(Told::at(id, START_MS, 0), &[0, ORIGINAL], Some("one"));
-    node.hear(Told::at(id, START_MS + 30, 0), &[0, ORIGINAL], Some("two"));
-    assert_eq!((node.opaque(id), node.live(id).start), (b"two".to_vec(), Tick(START_MS + 30)));
-    node.hear(Told::at(id, START_MS, 0), &[0, ORIGINAL], Some("one"));
-    assert_eq!(node.opaque(id), b"two", "the older one comes late");
-    let longer = Told { interval_ms: 11_000, ..Told::at(id, START_MS + 60, 0) };
-    node.hear(longer, &[0, ORIGINAL], Some("two"));
-    assert_eq!(node.live(id).interval_ms, 11_000);
-}
-
-#[test]
-fn of_two_writes_the_one_that_started_later_counts() {
-    let id = id_of(&[0, ORIGINAL]);
-    let mut node = Node::new(0);
-    node.hear(Told::at(id, START_MS, 0), &[0, ORIGINAL], Some("old"));
-    let first = node.live(id);
-    // The same words, but half a second later: it is set anew.
-    node.hear(Told::at(id, START_MS + 500, 0), &[0, ORIGINAL], Some("old"));
-    assert_eq!(node.live(id).start, first.start + 500);
-    assert!(node.live(id).version > first.version);
-    node.hear(Told::at(id, START_MS, 0).popped(1), &[0, ORIGINAL], Some("old"));
-    assert_eq!((node.live(id).start, node.live(id).sequence), (first.start + 500, 0));
-    node.hear(Told::at(id, START_MS, 0).popped(1), &[0, ORIGINAL], None);
-    assert!(!node.is_over(id), "the end of an older write");
-    node.hear(Told::at(id, START_MS + 501, 0), &[0, ORIGINAL], None);
-    assert!(node.is_over(id), "a delete, right after it");
-}
-
-#[test]
-fn an_original_whose_wall_clock_is_ahead_is_believed_by_its_delays() {
-    let id = id_of(&[0, ORIGINAL]);
-    let mut node = Node::new(0);
-    let hour = 3_600_000;
-    let told = Told::at(id, START_MS - 70, 70);
-    node.hear(Told { wall_ms: told.wall_ms + hour, ..told }, &[0, ORIGINAL], Some("ahead"));
-    assert_eq!(node.live(id).version, Version::of_start(WallMs(WALL_AHEAD_MS + START_MS)));
-    let edge = ClusterLimits::default().clock_skew_max_ms;
-    let at_edge = Told { id: TimerId(5), wall_ms: WALL_AHEAD_MS + START_MS + edge, ..told };
-    node.hear(at_edge, &[0, ORIGINAL], Some("at the edge"));
-    assert_eq!(node.live(TimerId(5)).version, Version::of_start(WallMs(at_edge.wall_ms)));
-    let behind = Told { id: TimerId(6), wall_ms: WALL_AHEAD_MS - hour, ..told };
-    node.hear(behind, &[0, ORIGINAL], Some("behind"));
-    assert_eq!(node.live(TimerId(6)).start, Tick(START_MS));
-}
-
-#[test]
-fn a_delete_is_told_to_an_original_as_of_now_and_outlives_what_it_says() {
-    let id = id_of(&[0, ORIGINAL]);
-    let mut node = Node::new(0);
-    node.hear(Told::at(id, START_MS, 0), &[0, ORIGINAL], Some("one"));
-    node.pass_to(START_MS + 10_050);
-    let deleted_ms = START_MS + 19_999;
-    node.pass_to(deleted_ms);
-    assert_eq!(node.pops, [1]);
-    node.told.clear();
-    node.delete(id);
-    assert_eq!(node.told, [(false, 1, deleted_ms)]);
-    // It has popped meanwhile, and says so.
-    node.hear(Told::at(id, START_MS, 2).popped(2), &[0, ORIGINAL], Some("one"));
-    assert!(node.is_over(id), "a timer that was deleted does not come back");
-    // A client writes it again through the original.
-    node.hear(Told::at(id, deleted_ms + 30, 0), &[0, ORIGINAL], Some("two"));
-    assert_eq!(node.opaque(id), b"two");
-    // An id that nobody knows.
-    let unknown = node.delete(TimerId(9));
-    assert!(unknown.to_peers.iter().all(|message| {
-        let bytes = &unknown.peer_bytes[message.bytes.clone()];
-        let told = decode_message(&mut &bytes[..]).expect("encoded by a shard");
-        matches!(told, PeerMessage::Copy(copy) if copy.interval_ms == 10_000)
-    }));
-}
-
-#[test]
-fn what_was_deleted_a_moment_after_it_was_written_stays_deleted() {
-    let id = id_of(&[0, ORIGINAL]);
-    let mut node = Node::new(0);
-    node.hear(Told::at(id, START_MS, 0), &[0, ORIGINAL], Some("one"));
-    node.delete(id);
-    node.hear(Told::at(id, START_MS, 0), &[0, ORIGINAL], Some("one"));
-    assert!(node.is_over(id), "as old as the delete");
-    node.pass_to(START_MS + 200);
-    node.hear(Told::at(id, START_MS + 150, 0), &[0, ORIGINAL], Some("two"));
-    assert_eq!(node.opaque(id), b"two");
-}
-
-/// Our nodes and the original, which leaves.
-fn leaving(own: usize) -> Membership {
-    Membership {
-        localhost: NAMES[own].into(),
-        nodes: NAMES[..ORIGINAL].iter().map(|name| (*name).to_owned()).collect(),
-        leaving: vec![NAMES[ORIGINAL].into()],
-        ..Membership::default()
-    }
-}
-
-impl Node {
-    fn reload(&mut self, membership: &Membership) -> Outbox {
-        let view = View::build(Some(&self.view), membership).expect("a good configuration");
-        self.view = Arc::new(view);
-        let view = self.view.clone();
-        self.handle(Event::View(view))
-    }
-}
-
-#[test]
-fn a_timer_that_moves_away_from_an_original_ends_there_before_both_pop_it() {
-    let id = id_of(&[ORIGINAL, 0]);
-    let (mut one, mut two) = (Node::new(0), Node::new(1));
-    // Soon due, and not: the former stays where it is until it has popped.
-    let soon = TimerId(id.0 + (1..).find(|more| id_is_like(id, *more)).expect("every sixth"));
-    one.hear(Told::at(id, START_MS - 2_000, 0), &[ORIGINAL, 0], Some("one"));
-    one.hear(Told::at(soon, START_MS - 8_500, 0), &[ORIGINAL, 0], Some("soon"));
-    two.reload(&leaving(1));
-    let mut told = one.reload(&leaving(0));
-    for _ in 0..20 {
-        talk(&mut one, &mut two, &told);
-        two.pass_to(one.now_ms);
-        told = one.pass_to(one.now_ms + 20);
-    }
-    assert!(two.live(id).is_live() && two.record(soon).is_none());
-    let [(is_live, sequence, start_ms)] = one.told[..] else { panic!("{:?}", one.told) };
-    assert_eq!((is_live, sequence), (false, 0));
-    assert!(start_ms >= START_MS, "as of now, not of the timer's start: {start_ms}");
-    // Its next pop moves the other. A node that has just started asks others before it pops.
-    while one.now_ms < START_MS + 4_000 {
-        told = one.pass_to(one.now_ms + 20);
-        talk(&mut one, &mut two, &told);
-        two.pass_to(one.now_ms);
-    }
-    assert!(one.told[1..].iter().any(|told| told.1 == 1), "{:?}", one.told);
-}
-
-#[test]
-fn what_an_original_moved_away_is_not_deleted() {
-    let id = id_of(&[0, 1]);
-    let (mut one, mut two) = (Node::new(0), Node::new(1));
-    for node in [&mut one, &mut two] {
-        node.hear(Told::at(id, START_MS, 2), &[0, 1], Some("one"));
-    }
-    // It has read the timer from this node and holds it now, with the other one.
-    one.hear(Told::at(id, START_MS, 3), &[ORIGINAL, 1], None);
-    assert_eq!(one.live(id).key(), two.live(id).key());
-    let told = one.pass_to(START_MS + 10_100);
-    talk(&mut one, &mut two, &told);
-    assert!(one.pops.is_empty() && !two.is_over(id), "who is listed acts");
-    // A delete names them all, and is of now.
-    one.hear(Told::at(id, START_MS + 10_100, 0), &[ORIGINAL, 1], None);
-    assert!(one.is_over(id));
-}
-
-/// Whether the id so much further has the same holders.
-fn id_is_like(id: TimerId, more: u64) -> bool {
-    let node = Node::new(0);
-    let place = |id| node.view.place(id, 2, node.view.new_nodes());
-    place(TimerId(id.0 + more)) == place(id)
 }

@@ -2,133 +2,77 @@
 //! clock, no randomness of its own: the ring drives it in production, the simulator drives the same
 //! code in virtual time.
 //!
-//! The life of a record, and the one place where its slot is at each moment:
+//! The life of a record, and where its slot is at each moment:
 //!
 //! ```text
-//! create ─▶ Armed (wheel) ─due─▶ Ready (its host's list) ─place free─▶ InFlight (nowhere) ─2xx─▶
-//! Armed, or Tombstone after the last pop
-//!                                        ▲                                  │ failed
-//! └──due── BackingOff (wheel) ◀──────┘        Tombstone (wheel) ─due─▶ freed
+//! create ──▶ Armed ──due──▶ Ready ──place free──▶ InFlight ──2xx──▶ Armed, after the last
+//!            wheel          host's list           no list           pop Tombstone
+//!                             ▲                     │
+//!                             │                     │ failed, nobody else is to try
+//!                             ├─due── BackingOff ◀──┤
+//!                             │       wheel         │
+//!                             │                     │ failed, the next rank is to try
+//!                             └─late─ HandedOver ◀──┘
+//!                                     wheel ──the next rank has popped──▶ Armed or Tombstone
+//!
+//! any state ──delete──▶ Tombstone ──due──▶ freed
+//!                       wheel
 //! ```
+//!
+//! [`records`] holds the records and is the only room that moves their slots.
 
-pub(crate) mod audit;
-mod authorities;
 mod collect;
-#[cfg(test)]
-mod collect_tests;
-#[cfg(test)]
-mod alone_tests;
-#[cfg(test)]
-mod harness_tests;
-#[cfg(test)]
-mod refusal_tests;
-#[cfg(test)]
-mod write_tests;
-#[cfg(test)]
-mod cluster_tests;
+mod config;
 pub mod counters;
 pub mod effects;
-mod hosts;
 pub mod inspect;
 mod keep;
-#[cfg(test)]
-mod liar_tests;
 mod merge;
-#[cfg(test)]
-mod merge_tests;
+mod minting;
 mod news;
 mod peers;
-mod placements;
 mod pops;
 mod questions;
-#[cfg(test)]
-mod questions_tests;
 mod reads;
-#[cfg(test)]
-mod reads_tests;
 mod reconcile;
-mod record;
+mod records;
 mod requests;
-#[cfg(test)]
-mod site_tests;
 pub(crate) mod tag_counts;
-mod tags;
+mod turns;
 mod writes;
 
 use std::sync::Arc;
 
-use crate::base::ids::{HostId, NodeInstance, PeerIndex, PeerSet, ShardCount, ShardIndex, Slot};
-use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::ids::{HostId, PeerIndex, PeerSet};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
-use crate::store::index::Index;
-use crate::store::links::Links;
-use crate::store::payloads::Payloads;
-use crate::store::slab::Slab;
-use crate::store::wheel::{Geometry, Wheel};
 use crate::timer::definition::Content;
 use crate::timer::identity::Minter;
 use crate::timer::version::HybridClock;
 
-use authorities::Authorities;
 use collect::Collect;
+pub use config::ShardConfig;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox};
-use hosts::Hosts;
 use merge::Teller;
+use minting::Minting;
 use peers::Peers;
-use placements::Placements;
-use pops::OldestFailing;
+use pops::Pops;
 use questions::Questions;
 use reads::Reads;
 use reconcile::Reconcile;
-use record::Record;
+use records::Records;
 use tag_counts::TagCounts;
+use turns::{HOLD_MS, Turns};
 use writes::Writes;
-
-/// What a shard is made with. Limits are this shard's share of the node's.
-#[derive(Clone, Debug)]
-pub struct ShardConfig {
-    /// Which shard of the node this is.
-    pub own: ShardIndex,
-    /// How many there are.
-    pub shards: ShardCount,
-    /// The node, in ids and versions.
-    pub instance: NodeInstance,
-    /// Shape of the wheel.
-    pub geometry: Geometry,
-    /// Small tables in the index, a power of two.
-    pub index_segments: usize,
-    /// Keys the hashes, so that clients cannot choose collisions.
-    pub hash_seed: u64,
-    /// Records (timers and tombstones).
-    pub records_max: u64,
-    /// Bytes of records, index and payloads.
-    pub store_bytes_max: u64,
-    /// Pops begun per [`Shard::tick`].
-    pub pops_per_turn_max: usize,
-    /// How callbacks are made.
-    pub callbacks: CallbackLimits,
-    /// Statistics tags with figures of their own.
-    pub tags_max: usize,
-    /// How nodes watch and wait for each other.
-    pub cluster: ClusterLimits,
-    /// The cluster at the start.
-    pub view: Arc<View>,
-}
 
 /// One core's timers.
 pub struct Shard {
     config: ShardConfig,
-    records: Slab<Record>,
-    links: Links,
-    wheel: Wheel,
-    index: Index,
-    payloads: Payloads,
-    hosts: Hosts,
-    placements: Placements,
+    records: Records,
+    pops: Pops,
     peers: Peers,
     writes: Writes,
     reads: Reads,
@@ -136,29 +80,11 @@ pub struct Shard {
     reconcile: Reconcile,
     collect: Collect,
     clock: HybridClock,
-    minter: Minter,
-    /// Most milliseconds that the wall clock was ever ahead of the monotonic one.
-    wall_ahead_ms: u64,
+    minting: Minting,
+    turns: Turns,
     counters: Counters,
-    tags: TagCounts,
-    /// The present turn.
-    turn_at: Tick,
-    /// Slots that came due in this tick; kept for its memory.
-    due: Vec<Slot>,
-    /// Whether the last tick left due slots for the next.
-    behind: bool,
-    /// Set by [`Shard::stop_popping`].
-    stopping: bool,
-    swept_at: Tick,
-    /// When [`Shard::tick`] was called last.
-    ticked_at: Tick,
-    /// Until when writes wait for all who are not declared dead, see [`HOLD_MS`].
-    held_until: Tick,
-    /// Since when it was away last.
-    away_since: Tick,
     /// When a copy was last refused for lack of room.
     full_at: Option<Tick>,
-    oldest_failing: OldestFailing,
 }
 
 /// For how long a peer that has refused a timer for lack of room is believed to have none.
@@ -167,28 +93,15 @@ const FULL_MS: u64 = 10_000;
 /// How often idle hosts are looked for and the oldest overdue pop is found again.
 const SWEEP_EVERY_MS: u64 = 1_000;
 
-/// After a core got no time for longer than it takes to be suspected (its process was stopped, its
-/// machine froze), and after its start, a client's write waits so long for peers that it cannot
-/// talk to yet: that there are no connections says that this core was away, not that they are. They
-/// are dialled anew at most every 500 ms. Pops of timers that an original node holds, too, wait as
-/// long: it cannot be asked about them.
-const HOLD_MS: u64 = 1_000;
-
 impl Shard {
     /// An empty shard.
     pub fn new(config: ShardConfig, now: Now) -> Self {
         let tick = now.mono.tick_floor();
+        let minter = Minter::new(config.instance, config.shards, config.own, now.wall)
+            .salted(config.hash_seed);
         Self {
-            records: Slab::new(),
-            links: Links::new(),
-            wheel: Wheel::new(config.geometry, tick),
-            index: Index::new(config.index_segments, config.hash_seed),
-            payloads: Payloads::new(),
-            hosts: Hosts::new(
-                Authorities::new(config.index_segments, config.hash_seed),
-                &config.callbacks,
-            ),
-            placements: Placements::new(config.hash_seed),
+            records: Records::new(&config, tick),
+            pops: Pops::default(),
             peers: Peers::new(config.view.clone()),
             writes: Writes::default(),
             reads: Reads::default(),
@@ -196,28 +109,17 @@ impl Shard {
             reconcile: Reconcile::default(),
             collect: Collect::default(),
             clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
-            minter: Minter::new(config.instance, config.shards, config.own, now.wall)
-                .salted(config.hash_seed),
-            wall_ahead_ms: now.wall.0.saturating_sub(tick.0),
+            minting: Minting::new(minter, now),
+            turns: Turns::new(tick),
             counters: Counters::default(),
-            tags: TagCounts::new(config.tags_max, config.hash_seed),
-            turn_at: tick,
-            due: Vec::new(),
-            behind: false,
-            stopping: false,
-            swept_at: tick,
-            ticked_at: tick,
-            held_until: tick + HOLD_MS,
-            away_since: Tick(0),
             full_at: None,
-            oldest_failing: OldestFailing::default(),
             config,
         }
     }
 
     /// Takes one event and writes what follows from it into `outbox`.
     pub fn handle(&mut self, now: Now, event: Event<'_>, outbox: &mut Outbox) {
-        self.turn_at = now.mono.tick_floor();
+        self.turns.at = now.mono.tick_floor();
         self.notice_absence();
         match event {
             Event::Request { from, request } => self.request(now, from, request, outbox),
@@ -244,19 +146,19 @@ impl Shard {
                 self.walk(view.connected_nodes().union(view.connected_sites()));
             }
         }
+        self.count_records();
     }
 
     /// Turns the wheel to `now`: begins at most `pops_per_turn_max` pops, ends tombstones, moves
     /// what must move.
     pub fn tick(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
-        self.turn_at = tick;
+        self.turns.at = tick;
         self.notice_absence();
-        self.ticked_at = tick;
+        self.turns.ticked_at = tick;
         self.turn_wheel(now, tick, outbox);
         self.hosts_in_trouble(now, outbox);
-        if tick - self.swept_at >= SWEEP_EVERY_MS {
-            self.swept_at = tick;
+        if self.turns.may_sweep(SWEEP_EVERY_MS) {
             self.sweep(tick, outbox);
             self.end_writes(tick, outbox);
             self.settle_writes(now, outbox);
@@ -274,6 +176,15 @@ impl Shard {
         self.counters.walks = u64::from(self.reconcile.seen().is_some());
         self.counters.offers_waiting = self.reconcile.offers_waiting();
         self.counters.writes_waiting = self.writes.len() as u64;
+        self.count_records();
+    }
+
+    #[inline]
+    fn count_records(&mut self) {
+        let counts = self.records.counts();
+        self.counters.timers = counts.timers;
+        self.counters.tombstones = counts.tombstones;
+        self.counters.waiting = counts.waiting;
     }
 
     /// Whether this core has not been given time for long: with peers it ticks with every
@@ -281,24 +192,18 @@ impl Shard {
     /// takes, for they count from its last heartbeat.
     fn notice_absence(&mut self) {
         let limits = &self.config.cluster;
-        let away_ms = self.turn_at - self.ticked_at;
+        let away_ms = self.turns.away_ms();
         let least_ms = (limits.suspect_after_ms / 2).max(2 * limits.heartbeat_ms);
-        if away_ms <= least_ms || self.peers.is_alone() || self.away_since == self.ticked_at {
+        if away_ms <= least_ms || self.peers.is_alone() || !self.turns.note_absence() {
             return;
         }
-        self.away_since = self.ticked_at;
-        self.questions.was_away(self.turn_at, away_ms >= limits.dead_after_ms);
+        self.questions.was_away(self.turns.at, away_ms >= limits.dead_after_ms);
         if away_ms > limits.suspect_after_ms {
-            self.held_until = self.turn_at + HOLD_MS;
+            self.turns.held_until = self.turns.at + HOLD_MS;
             if !is_planted(Bug::WokenCorePopsUnheard) {
-                self.questions.be_fresh(self.held_until);
+                self.questions.be_fresh(self.turns.held_until);
             }
         }
-    }
-
-    /// Whether this core was away lately, so that its links have dropped what they had to tell.
-    fn is_back_lately(&self) -> bool {
-        self.away_since > Tick(0) && self.turn_at < self.held_until
     }
 
     fn set_view(&mut self, now: Now, view: Arc<View>, outbox: &mut Outbox) {
@@ -306,10 +211,10 @@ impl Shard {
         assert!(view.own_hash() == own, "a node keeps its name while it runs");
         if self.peers.is_alone() {
             // Nobody has done anything for this node.
-            self.ticked_at = self.turn_at;
+            self.turns.ticked_at = self.turns.at;
         }
         self.peers.view = view;
-        self.recount_tags(now.mono.tick_floor());
+        self.records.recount_tags(&self.peers, now.mono.tick_floor());
         self.settle_writes(now, outbox);
         self.collect.forget_windows();
         self.walk(PeerSet::EMPTY);
@@ -328,7 +233,7 @@ impl Shard {
             self.peers.returned(now.mono.tick_floor(), peer, former);
         }
         if (former == Liveness::Dead) != (liveness == Liveness::Dead) {
-            self.recount_tags(now.mono.tick_floor());
+            self.records.recount_tags(&self.peers, now.mono.tick_floor());
         }
         if liveness != Liveness::Alive {
             self.settle_writes(now, outbox);
@@ -343,31 +248,31 @@ impl Shard {
     /// When [`Shard::tick`] should next be called; a tick in the past means at once; `None` when
     /// nothing is held.
     pub fn next_wake(&self) -> Option<Tick> {
-        if self.stopping {
+        if self.pops.is_stopping {
             return None;
         }
-        if self.behind || self.hosts.has_waiting_in_trouble() {
+        if self.pops.is_behind || self.records.hosts().has_waiting_in_trouble() {
             return Some(Tick(0));
         }
         let work = [self.reconcile.next_wake(), self.questions.next_wake()];
-        let wakes = [self.wheel.next_wake(), self.collect.next_wake()].into_iter().chain(work);
+        let wakes = [self.records.next_wake(), self.collect.next_wake()].into_iter().chain(work);
         wakes.flatten().min()
     }
 
     /// The content of a callback that this shard asked for in an [`Attempt`]: valid until the next
     /// event.
     pub fn content(&self, attempt: &Attempt) -> Content<'_> {
-        Content::decode(self.payloads.get(self.records.get(attempt.ticket.slot).payload))
+        Content::decode(self.records.content_of(self.records.get(attempt.ticket.slot)))
     }
 
     /// The authority of a callback host that this shard named in an [`Attempt`].
     pub fn authority(&self, host: HostId) -> &str {
-        self.hosts.authority(host)
+        self.records.hosts().authority(host)
     }
 
     /// Begins no further pop: those running finish, all others stay where they are.
     pub fn stop_popping(&mut self) {
-        self.stopping = true;
+        self.pops.is_stopping = true;
     }
 
     /// Callbacks asked for and not finished.
@@ -377,28 +282,35 @@ impl Shard {
 
     /// What statistics tags count, to be told after every turn.
     pub fn tags_mut(&mut self) -> &mut TagCounts {
-        &mut self.tags
+        self.records.tags_mut()
     }
 
-    /// What was counted so far.
+    /// What was counted so far, as of the last event or tick.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
     /// Bytes of memory held: records, links, wheel, index, payloads in use.
     pub fn bytes(&self) -> u64 {
-        let store = self.records.bytes() + self.links.bytes() + self.wheel.bytes();
-        let tables = self.index.bytes() + self.hosts.bytes() + self.placements.bytes();
-        (store + tables + self.payloads.used_bytes()) as u64
+        self.records.bytes()
     }
 
     /// Callback hosts that timers name.
     pub fn hosts_known(&self) -> u64 {
-        self.hosts.authorities.len()
+        self.records.hosts().known()
     }
 
     /// Callback hosts with a lane.
     pub fn lanes(&self) -> u64 {
-        self.hosts.len()
+        self.records.hosts().len()
     }
 }
+
+#[cfg(test)]
+mod cluster_tests;
+#[cfg(test)]
+mod harness_tests;
+#[cfg(test)]
+mod shard_tests;
+#[cfg(test)]
+mod site_tests;

@@ -10,13 +10,12 @@ use crate::wire::peer_message::{
 
 use super::Shard;
 use super::effects::{Outbox, Purpose};
-use super::placements::Placement;
-use super::record::Record;
+use super::records::{Placement, Record};
 
 impl Shard {
     /// How far a record is.
     pub(super) fn standing_of(&self, record: &Record) -> Standing {
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(record);
         Standing {
             id: record.id,
             version: record.version.0,
@@ -28,10 +27,10 @@ impl Shard {
 
     /// A record as peers get it.
     pub(super) fn copy_of(&self, record: &Record) -> TimerCopy<'_> {
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(record);
         let body = record.is_live().then(|| CopyBody {
-            authority: self.hosts.authorities.text(record.authority),
-            content: self.payloads.get(record.payload),
+            authority: self.records.authority_of(record),
+            content: self.records.content_of(record),
         });
         TimerCopy {
             standing: self.standing_of(record),
@@ -108,15 +107,11 @@ impl Shard {
             (Purpose::Question { id, life }, result) => {
                 self.question_result(now, peer, (id, life), result);
             }
-            (Purpose::Write { place, generation }, Some(result)) => {
-                self.write_result(now, peer, (place, generation), result, outbox);
+            (Purpose::Write(key), Some(result)) => {
+                self.write_result(now, peer, key, result, outbox);
             }
-            (Purpose::Write { place, generation }, None) => {
-                self.write_unheard(now, peer, (place, generation), outbox);
-            }
-            (Purpose::Read { place, generation }, result) => {
-                self.read_result(now, peer, (place, generation), result, outbox);
-            }
+            (Purpose::Write(key), None) => self.write_unheard(now, peer, key, outbox),
+            (Purpose::Read(key), result) => self.read_result(now, peer, key, result, outbox),
             (Purpose::News(id), Some(PeerResult::Held)) => self.confirm(id, peer),
             (Purpose::News(id), Some(PeerResult::Wanted)) => {
                 if let Some(slot) = self.find(id) {
@@ -153,7 +148,7 @@ impl Shard {
     /// A peer holds a timer: if it did not act so far, it does after the next pop.
     pub(super) fn confirm(&mut self, id: TimerId, peer: PeerIndex) {
         let Some(slot) = self.find(id) else { return };
-        let mut placement = *self.placements.get(self.records.get(slot).placement);
+        let mut placement = *self.records.placement_of(self.records.get(slot));
         if placement.actives | placement.confirmed == placement.replicas.all_ranks() {
             return;
         }

@@ -181,3 +181,27 @@ impl Peers {
         self.view.connected_nodes().is_empty() && self.view.connected_sites().is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::harness_tests::Cluster;
+
+    #[test]
+    fn who_has_no_room_is_remembered_until_it_may_have_some() {
+        let mut cluster = Cluster::new(3, true);
+        let (one, other) = (PeerIndex(1), PeerIndex(2));
+        let peers = &mut cluster.shard(0).peers;
+        peers.note_full(one, Tick(10));
+        peers.note_full(other, Tick(20));
+        let full = |peers: &Peers, at| peers.full(Tick(at)).iter().collect::<Vec<_>>();
+        assert_eq!(full(peers, 9), [one, other]);
+        assert_eq!(full(peers, 10), [other]);
+        peers.note_full(one, Tick(15));
+        assert_eq!(full(peers, 10), [one, other]);
+        assert_eq!(full(peers, 20), []);
+        assert!(
+            !peers.lately_full(Tick(21)).is_empty() && peers.lately_full(Tick(u64::MAX)).is_empty()
+        );
+    }
+}

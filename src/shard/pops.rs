@@ -13,9 +13,7 @@ use crate::wire::peer_message::PeerMessage;
 
 use super::Shard;
 use super::effects::{Attempt, CallbackOutcome, Outbox, Ticket};
-use super::hosts::Host;
-use super::placements::Placement;
-use super::record::{Record, State};
+use super::records::{Host, Next, Placement, Record, State};
 
 /// Waiting pops of hosts in trouble that are moved back into the wheel per tick.
 const MOVED_BACK_PER_TICK_MAX: usize = 256;
@@ -25,16 +23,28 @@ const DEFERRED_MS_MIN: u64 = 500;
 /// Host places looked at per sweep.
 const HOSTS_PER_SWEEP: usize = 1_024;
 
+/// How the popping goes.
+#[derive(Debug, Default)]
+pub(super) struct Pops {
+    /// Slots that came due in this tick; kept for its memory.
+    due: Vec<Slot>,
+    /// Whether the last tick left due slots for the next.
+    pub is_behind: bool,
+    /// Set by [`Shard::stop_popping`].
+    pub is_stopping: bool,
+    oldest_failing: OldestFailing,
+}
+
 impl Shard {
+    /// Looks at what has come due.
     pub(super) fn turn_wheel(&mut self, now: Now, tick: Tick, outbox: &mut Outbox) {
-        if self.stopping {
+        if self.pops.is_stopping {
             return;
         }
-        let was_behind = self.behind;
-        let mut due = std::mem::take(&mut self.due);
-        let advanced =
-            self.wheel.advance(&mut self.links, tick, self.config.pops_per_turn_max, &mut due);
-        self.behind = !advanced.caught_up;
+        let was_behind = self.pops.is_behind;
+        let mut due = std::mem::take(&mut self.pops.due);
+        let advanced = self.records.come_due(tick, self.config.pops_per_turn_max, &mut due);
+        self.pops.is_behind = !advanced.caught_up;
         self.counters.wheel_moved += advanced.moved;
         for slot in due.drain(..) {
             match self.records.get(slot).state {
@@ -46,29 +56,25 @@ impl Shard {
                 state => unreachable!("a slot in state {state:?} is not in the wheel"),
             }
         }
-        self.due = due;
+        self.pops.due = due;
     }
 
     /// Moves waiting pops of hosts in trouble back into the wheel, a portion per tick.
     pub(super) fn hosts_in_trouble(&mut self, now: Now, outbox: &mut Outbox) {
-        if self.stopping {
+        if self.pops.is_stopping {
             return;
         }
         for _ in 0..MOVED_BACK_PER_TICK_MAX {
-            let Some((_, slot)) = self.hosts.take_from_troubled(&mut self.links) else { return };
-            self.counters.waiting -= 1;
+            let Some(slot) = self.records.next_in_trouble() else { return };
             self.pop(now, slot, true, outbox);
         }
     }
 
     /// Once a second: forget idle hosts, find out how overdue the oldest waiting pop is.
     pub(super) fn sweep(&mut self, tick: Tick, outbox: &mut Outbox) {
-        self.hosts.sweep(tick, HOSTS_PER_SWEEP, &mut outbox.released);
-        let waiting = self.hosts.iter().filter_map(|host| host.ready.front()).map(|slot| {
-            let record = self.records.get(slot);
-            record.schedule().due(record.sequence + 1)
-        });
-        let oldest = waiting.chain(self.oldest_failing.get(tick)).min();
+        self.records.hosts_mut().sweep(tick, HOSTS_PER_SWEEP, &mut outbox.released);
+        let waiting = self.records.oldest_waiting();
+        let oldest = waiting.into_iter().chain(self.pops.oldest_failing.get(tick)).min();
         self.counters.oldest_overdue_ms = oldest.map_or(0, |due| tick - due);
     }
 
@@ -80,11 +86,12 @@ impl Shard {
         if self.waits_for_others(tick, slot, outbox) {
             return;
         }
-        let host = self.hosts.admit(record.authority, tick, &mut outbox.released);
-        let (is_held_back, may_start) = match host.map(|host| (host, self.hosts.get(host))) {
+        let hosts = self.records.hosts_mut();
+        let host = hosts.admit(record.authority, tick, &mut outbox.released);
+        let (is_held_back, may_start) = match host.map(|host| (host, hosts.get(host))) {
             Some((host, entry)) => {
-                let is_next = entry.ready.is_empty() || entry.is_in_trouble();
-                (entry.is_in_trouble(), is_next && self.hosts.may_start(host, tick))
+                let is_next = entry.waiting() == 0 || entry.is_in_trouble();
+                (entry.is_in_trouble(), is_next && hosts.may_start(host, tick))
             }
             // All lanes are taken: it waits as for a host in trouble.
             None => (true, false),
@@ -92,7 +99,7 @@ impl Shard {
         self.counters.without_lane += u64::from(host.is_none());
         if is_held_back || record.attempts > 0 {
             let sequence = record.sequence + 1;
-            self.oldest_failing.see(record.schedule().due(sequence));
+            self.pops.oldest_failing.see(record.due());
             let give_up_at =
                 record.schedule().give_up_at(sequence, self.config.callbacks.give_up_ms);
             // After a long turn even a new pop may be past this moment: none is given up untried if
@@ -107,20 +114,22 @@ impl Shard {
             return self.hand_over(tick, slot);
         }
         match host {
-            Some(host) if may_start => self.attempt(now, slot, host, outbox),
-            Some(host) if !is_held_back => {
-                self.records.get_mut(slot).state = State::Ready;
-                self.hosts.get_mut(host).ready.push_back(&mut self.links, slot);
-                self.counters.waiting += 1;
-            }
+            Some(host) if may_start => self.attempt(now, slot, &record, host, outbox),
+            Some(host) if !is_held_back => self.records.transition(slot, Next::Ready(host)),
             _ => self.back_off(tick, slot, &record),
         }
     }
 
     /// Asks for the callback of a slot that is in no list.
-    fn attempt(&mut self, now: Now, slot: Slot, host: HostId, outbox: &mut Outbox) {
-        let record = self.records.get_mut(slot);
-        record.state = State::InFlight;
+    fn attempt(
+        &mut self,
+        now: Now,
+        slot: Slot,
+        record: &Record,
+        host: HostId,
+        outbox: &mut Outbox,
+    ) {
+        self.records.transition(slot, Next::InFlight);
         let sequence = record.sequence + 1;
         let ticket = Ticket { slot, host, id: record.id, version: record.version, sequence };
         let attempt = Attempt {
@@ -129,7 +138,7 @@ impl Shard {
             is_first: record.attempts == 0,
         };
         assert!(attempt.due.begins() <= now.mono, "a pop is never early");
-        self.hosts.get_mut(ticket.host).in_flight += 1;
+        self.records.hosts_mut().take_place(ticket.host);
         self.counters.in_flight += 1;
         self.counters.retried += u64::from(!attempt.is_first);
         outbox.attempts.push(attempt);
@@ -145,15 +154,16 @@ impl Shard {
         let tick = now.mono.tick_floor();
         self.count(outcome);
         self.counters.in_flight -= 1;
+        let hosts = self.records.hosts_mut();
         if !is_planted(Bug::LeakCredit) || outcome != CallbackOutcome::TimedOut {
-            self.hosts.get_mut(ticket.host).in_flight -= 1;
+            hosts.give_back_place(ticket.host);
         }
         match outcome {
             CallbackOutcome::Delivered | CallbackOutcome::Rejected => {
-                self.hosts.succeeded(ticket.host);
+                hosts.succeeded(ticket.host);
             }
             CallbackOutcome::Unreachable | CallbackOutcome::TimedOut => {
-                self.hosts.failed(ticket.host, tick);
+                hosts.failed(ticket.host, tick);
             }
             CallbackOutcome::Stale => {}
         }
@@ -163,7 +173,10 @@ impl Shard {
             match outcome {
                 CallbackOutcome::Delivered => self.pop_over(tick, ticket.slot, true, outbox),
                 CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
-                CallbackOutcome::Stale => self.attempt(now, ticket.slot, ticket.host, outbox),
+                CallbackOutcome::Stale => {
+                    let record = *self.records.get(ticket.slot);
+                    self.attempt(now, ticket.slot, &record, ticket.host, outbox);
+                }
                 _ => self.pop_failed(tick, ticket.slot, outbox),
             }
         }
@@ -173,17 +186,16 @@ impl Shard {
     /// Starts waiting pops of a host as far as places allow; lists the host when it is in trouble.
     fn start_waiting(&mut self, now: Now, host: HostId, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
-        while !self.stopping && self.hosts.may_start(host, tick) {
-            let ready = &mut self.hosts.get_mut(host).ready;
-            let Some(slot) = ready.pop_front(&mut self.links) else { return };
-            self.counters.waiting -= 1;
-            if self.is_next_ranks_turn(tick, self.records.get(slot)) {
+        while !self.pops.is_stopping && self.records.hosts().may_start(host, tick) {
+            let Some(slot) = self.records.next_waiting(host) else { return };
+            let record = *self.records.get(slot);
+            if self.is_next_ranks_turn(tick, &record) {
                 self.hand_over(tick, slot);
             } else if !self.waits_for_others(tick, slot, outbox) {
-                self.attempt(now, slot, host, outbox);
+                self.attempt(now, slot, &record, host, outbox);
             }
         }
-        self.hosts.list_if_troubled(host);
+        self.records.hosts_mut().list_if_troubled(host);
     }
 
     /// Whether the record is still the one that the ticket was written for, waiting for this
@@ -202,38 +214,30 @@ impl Shard {
     /// node decides who acts next: those that did and live, and those that were found to hold the
     /// timer since. The slot is in no list.
     fn pop_over(&mut self, tick: Tick, slot: Slot, is_delivered: bool, outbox: &mut Outbox) {
-        let placement = self.next_placement(tick, slot, is_delivered);
-        let stood_in = self.placements.get(self.records.get(slot).placement).own > Some(0);
-        let record = self.records.get_mut(slot);
+        let record = *self.records.get(slot);
+        let placement = self.next_placement(tick, &record, is_delivered);
+        let stood_in = self.records.placement_of(&record).own > Some(0);
         let reuses = is_planted(Bug::ReuseSequence) && record.sequence % 5 == 3
             || is_planted(Bug::ReuseSequenceAfterFailover) && stood_in && record.sequence % 5 == 1;
-        if !reuses {
-            record.sequence += 1;
+        let record = self.records.reach(slot, record.sequence + u64::from(!reuses));
+        if is_planted(Bug::PayloadFreedEarly) && record.sequence == 2 {
+            self.records.lose_content(&record);
         }
-        record.attempts = 0;
-        record.state = State::InFlight;
-        let former = *record;
-        if is_planted(Bug::PayloadFreedEarly) && former.sequence == 2 {
-            self.payloads.remove(former.payload);
-        }
-        let told = self.retell(slot, &placement);
-        let record = *self.records.get(slot);
+        let (record, told) = self.retell(&record, slot, &placement);
         if record.schedule().is_last(record.sequence) {
-            self.entomb(tick, slot, &former);
-            self.tell_all(slot, told, outbox);
+            self.records.entomb(tick, slot);
+            self.tell_all(slot, &placement, told, outbox);
         } else {
-            self.records.get_mut(slot).state = State::Armed;
-            let pops_at = self.pops_at(&record);
-            self.wheel.insert(&mut self.links, slot, pops_at);
-            self.tell_all(slot, told, outbox);
+            let pops_at = self.records.pops_at(&record);
+            self.records.transition(slot, Next::Armed(pops_at));
+            self.tell_all(slot, &placement, told, outbox);
             self.look_later_if_misplaced(tick, slot);
         }
     }
 
     /// The placement after a pop here: right list, sites as configured, and who acts.
-    fn next_placement(&mut self, tick: Tick, slot: Slot, is_delivered: bool) -> Placement {
-        let record = self.records.get(slot);
-        let former = *self.placements.get(record.placement);
+    fn next_placement(&mut self, tick: Tick, record: &Record, is_delivered: bool) -> Placement {
+        let former = *self.records.placement_of(record);
         if self.peers.is_alone() {
             return former;
         }
@@ -275,21 +279,20 @@ impl Shard {
         if able == 0 { carried } else { able }
     }
 
-    /// Gives a record in no list its next placement. Returns who is to be told, and whether the
-    /// list is new to them.
-    fn retell(&mut self, slot: Slot, placement: &Placement) -> (PeerSet, bool) {
-        let record = *self.records.get(slot);
-        let former = record.placement;
-        let entered = self.placements.enter(placement);
-        self.move_tags(&record, entered);
+    /// Gives a record its next placement. Returns the record as it is then, who is to be told, and
+    /// whether the list is new to them.
+    fn retell(
+        &mut self,
+        record: &Record,
+        slot: Slot,
+        placement: &Placement,
+    ) -> (Record, (PeerSet, bool)) {
         if self.peers.is_alone() {
-            self.placements.leave(former);
-            self.records.get_mut(slot).placement = entered;
-            return (PeerSet::EMPTY, false);
+            let record = self.records.replace(&self.peers, self.turns.at, slot, placement);
+            return (record, (PeerSet::EMPTY, false));
         }
-        let lists = (self.placements.get(former).replicas, placement.replicas);
-        self.placements.leave(former);
-        self.records.get_mut(slot).placement = entered;
+        let lists = (self.records.placement_of(record).replicas, placement.replicas);
+        let record = self.records.replace(&self.peers, self.turns.at, slot, placement);
         let view = &self.peers.view;
         let mut to = view.peers_of(&lists.0).union(view.peers_of(&lists.1));
         if !self.peers.dead().is_empty() {
@@ -302,28 +305,33 @@ impl Shard {
             let held_it = view.peers_of(&view.place_old(record.id, factor));
             to = to.union(held_it.intersection(self.peers.http()));
         }
-        if !self.peers.lately_full(self.turn_at).is_empty() {
+        if !self.peers.lately_full(self.turns.at).is_empty() {
             // So has one that was refused by somebody on the list.
             let factor = placement.factor;
             to = to.union(view.peers_of(&view.place(record.id, factor, self.peers.not_dead())));
         }
-        (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1)
+        (record, (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1))
     }
 
-    /// Tells replicas and other sites of a pop.
-    fn tell_all(&mut self, slot: Slot, (to, is_new): (PeerSet, bool), outbox: &mut Outbox) {
+    /// Tells replicas and other sites of a pop of a timer that has this placement since.
+    fn tell_all(
+        &mut self,
+        slot: Slot,
+        placement: &Placement,
+        (to, is_new): (PeerSet, bool),
+        outbox: &mut Outbox,
+    ) {
         self.tell(slot, to, is_new, outbox);
-        let record = *self.records.get(slot);
-        let placement = *self.placements.get(record.placement);
         if placement.sites.len() > 1 {
+            let record = *self.records.get(slot);
             let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
-            self.tell_sites(&placement, bytes, record.id, outbox);
+            self.tell_sites(placement, bytes, record.id, outbox);
         }
     }
 
     /// Whether another rank, or another site, tries after this one.
     fn has_backup(&self, record: &Record) -> bool {
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(record);
         let behind = placement.actives_behind();
         if behind == 0 {
             return placement.has_sites_behind();
@@ -336,11 +344,11 @@ impl Shard {
     /// until the next rank began with it: of a herd that takes longer than that, both would do
     /// most.
     fn is_next_ranks_turn(&self, tick: Tick, record: &Record) -> bool {
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(record);
         let behind = placement.actives_behind();
         behind != 0
             && record.attempts == 0
-            && tick >= self.pops_at(record) + RANK_DELAY_MS
+            && tick >= self.records.pops_at(record) + RANK_DELAY_MS
             && behind & !self.ranks_of(&placement.replicas, self.peers.dead()) != 0
     }
 
@@ -348,9 +356,7 @@ impl Shard {
         if is_planted(Bug::ForgetFailure) {
             return self.pop_over(tick, slot, true, outbox);
         }
-        let record = self.records.get_mut(slot);
-        record.attempts = record.attempts.saturating_add(1);
-        let record = *record;
+        let record = self.records.fail(slot);
         if self.has_backup(&record) {
             return self.hand_over(tick, slot);
         }
@@ -361,23 +367,21 @@ impl Shard {
     /// back if none has told of it by then. The slot is in no list.
     fn hand_over(&mut self, tick: Tick, slot: Slot) {
         let record = *self.records.get(slot);
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(&record);
         let ranks = u64::from(placement.replicas.len());
         let sites = u64::from(placement.sites.len()) * u64::from(placement.factor);
         let others_ms = (ranks + sites) * RANK_DELAY_MS + self.config.callbacks.timeout_ms;
-        let due = record.schedule().due(record.sequence + 1);
+        let due = record.due();
         let give_up_at =
             record.schedule().give_up_at(record.sequence + 1, self.config.callbacks.give_up_ms);
         let back_at = (due.max(tick) + others_ms).min(give_up_at).max(tick + 1);
         self.counters.handed_over += 1;
-        self.records.get_mut(slot).state = State::HandedOver;
-        self.wheel.insert(&mut self.links, slot, back_at);
+        self.records.transition(slot, Next::HandedOver(back_at));
     }
 
     /// No other rank has told of a pop that was left to it.
     fn take_back(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
-        let record = self.records.get_mut(slot);
-        record.state = State::BackingOff;
+        let record = self.records.get(slot);
         let tick = now.mono.tick_floor();
         let give_up_at =
             record.schedule().give_up_at(record.sequence + 1, self.config.callbacks.give_up_ms);
@@ -397,7 +401,7 @@ impl Shard {
         let limits = &self.config.callbacks;
         let doublings = u32::from(record.attempts.saturating_sub(1)).min(16);
         let mut pause_ms = (limits.retry_first_ms << doublings).min(limits.retry_max_ms);
-        let host = self.hosts.authorities.host(record.authority).map(|host| self.hosts.get(host));
+        let host = self.records.hosts().host_of(record.authority);
         if host.is_none_or(Host::is_in_trouble) {
             let probe_ms = host.map_or(0, |host| host.probe_at - tick);
             pause_ms = pause_ms.max(probe_ms).max(DEFERRED_MS_MIN);
@@ -405,8 +409,7 @@ impl Shard {
         let spread_ms = mix(record.id.0 ^ tick.0) % (pause_ms / 2 + 1);
         let give_up_at = record.schedule().give_up_at(record.sequence + 1, limits.give_up_ms);
         let again = (tick + pause_ms + spread_ms).min(give_up_at).max(tick + 1);
-        self.records.get_mut(slot).state = State::BackingOff;
-        self.wheel.insert(&mut self.links, slot, again);
+        self.records.transition(slot, Next::BackingOff(again));
     }
 
     fn count(&mut self, outcome: CallbackOutcome) {
@@ -426,7 +429,7 @@ impl Shard {
 /// at again within `retry_max_ms` and half of it (7.5 s by default), so none slips through a
 /// window.
 #[derive(Debug, Default)]
-pub(super) struct OldestFailing {
+struct OldestFailing {
     present: Option<Tick>,
     former: Option<Tick>,
     turned_at: Tick,
@@ -450,4 +453,8 @@ impl OldestFailing {
 
 #[cfg(test)]
 #[path = "pops_tests.rs"]
-mod pops_tests;
+mod tests;
+
+#[cfg(test)]
+#[path = "pops_alone_tests.rs"]
+mod alone_tests;

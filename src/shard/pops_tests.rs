@@ -1,11 +1,11 @@
 //! When a pop is left to the next rank, and when it is taken back.
 
-use super::super::effects::{Answer, Dialect, Event, PeerTicket, Request};
-use super::super::harness_tests::{Cluster, START_MS, content, definition};
-use super::super::hosts::SUSPECT_FAILURES;
+use super::super::effects::{Answer, Dialect, Event, Request};
+use super::super::harness_tests::{Cluster, START_MS, TICKET, content, definition};
 use super::super::merge::Teller;
+use super::super::records::SUSPECT_FAILURES;
 use super::*;
-use crate::base::ids::{ShardIndex, TimerId};
+use crate::base::ids::TimerId;
 use crate::base::limits::CallbackLimits;
 use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
@@ -50,15 +50,16 @@ fn a_pop_is_taken_back_before_it_is_given_up_untried() {
         cluster.believe(first, second, Liveness::Dead);
         let shard = cluster.nodes[first].shard.as_mut().expect("it is up");
         let slot = shard.find(ID).expect("it is held");
-        shard.wheel.remove(&mut shard.links, slot);
-        let record = shard.records.get_mut(slot);
-        (record.state, record.attempts) = (State::HandedOver, attempts);
-        let give_up_at = record.schedule().give_up_at(1, shard.config.callbacks.give_up_ms);
+        shard.records.transition(slot, Next::HandedOver(Tick(0)));
+        shard.records.take_out(slot);
+        (0..attempts).for_each(|_| _ = shard.records.fail(slot));
+        let give_up_at =
+            shard.records.get(slot).schedule().give_up_at(1, shard.config.callbacks.give_up_ms);
         cluster.now_ms = give_up_at.0 - u64::from(!is_over);
         let now = cluster.now();
         let shard = cluster.nodes[first].shard.as_mut().expect("it is up");
         // It was given time all the while.
-        shard.ticked_at = now.mono.tick_floor();
+        shard.turns.ticked_at = now.mono.tick_floor();
         let mut outbox = Outbox::default();
         shard.take_back(now, slot, &mut outbox);
         assert_eq!(shard.counters.given_up, u64::from(is_given_up), "{attempts} {is_over}");
@@ -86,11 +87,11 @@ fn a_pop_that_was_handed_over_comes_back_when_all_others_had_their_try() {
     let (mut cluster, first, _) = cluster();
     let shard = cluster.nodes[first].shard.as_mut().expect("it is up");
     let slot = shard.find(ID).expect("it is held");
-    shard.wheel.remove(&mut shard.links, slot);
+    shard.records.take_out(slot);
     let due = shard.records.get(slot).schedule().due(1);
     shard.hand_over(due + 5, slot);
     let back_at = due + 5 + 2 * RANK_DELAY_MS + shard.config.callbacks.timeout_ms;
-    assert_eq!(shard.wheel.due(&shard.links, slot), back_at);
+    assert_eq!(shard.records.filed_at(slot), back_at);
     assert_eq!(shard.records.get(slot).state, State::HandedOver);
     assert_eq!(shard.counters.handed_over, 1);
 }
@@ -111,13 +112,13 @@ fn a_pop_is_begun_unless_it_is_the_next_ranks_or_its_host_is_in_trouble() {
         cluster.believe(first, second, Liveness::Suspect);
         let shard = cluster.shard(first);
         let slot = shard.find(ID).expect("it is held");
-        shard.wheel.remove(&mut shard.links, slot);
+        shard.records.take_out(slot);
         let record = *shard.records.get(slot);
         let tick = record.schedule().due(1) + after_due_ms;
         if is_in_trouble {
-            let host = shard.hosts.admit(record.authority, tick, &mut Vec::new());
+            let host = shard.records.hosts_mut().admit(record.authority, tick, &mut Vec::new());
             let host = host.expect("there are lanes");
-            (0..SUSPECT_FAILURES).for_each(|_| shard.hosts.failed(host, tick));
+            (0..SUSPECT_FAILURES).for_each(|_| shard.records.hosts_mut().failed(host, tick));
         }
         cluster.now_ms = tick.0;
         let now = cluster.now();
@@ -173,9 +174,9 @@ fn after_a_pop(
     let teller = Teller { peer, clock_offset_ns: 0 };
     let shard = cluster.shard(own);
     let mut outbox = Outbox::default();
-    shard.peer_message(now, ticket(), teller, PeerMessage::Copy(copy), &mut outbox);
-    let slot = shard.find(ID).expect("it is held");
-    let placement = shard.next_placement(Tick(START_MS), slot, true);
+    shard.peer_message(now, TICKET, teller, PeerMessage::Copy(copy), &mut outbox);
+    let record = *shard.records.get(shard.find(ID).expect("it is held"));
+    let placement = shard.next_placement(Tick(START_MS), &record, true);
     let place = |node: &_| hashes.iter().position(|hash| hash == node).expect("one of the four");
     (placement.replicas.as_slice().iter().map(place).collect(), placement.actives)
 }
@@ -203,14 +204,11 @@ fn an_original_that_leaves_is_told_of_pops_though_it_is_on_no_list() {
     for dialect in [Dialect::Frames, Dialect::Http] {
         let event = Event::Peer { peer, liveness: Liveness::Alive, dialect, has_gaps: false };
         shard.handle(now, event, &mut Outbox::default());
-        shard.retell(slot, &placement);
-        let (to, _) = shard.retell(slot, &placement);
+        let record = *shard.records.get(slot);
+        let (record, _) = shard.retell(&record, slot, &placement);
+        let (_, (to, _)) = shard.retell(&record, slot, &placement);
         assert_eq!(to.contains(peer), dialect == Dialect::Http);
     }
-}
-
-fn ticket() -> PeerTicket {
-    PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 }
 }
 
 #[test]
@@ -254,8 +252,8 @@ fn whoever_had_no_room_for_a_timer_does_not_act_after_its_next_pop() {
         if is_refused {
             shard.refused_for_room(tick, peer, ID);
         }
-        let slot = shard.find(ID).expect("it is held");
-        let placement = shard.next_placement(tick, slot, true);
+        let record = *shard.records.get(shard.find(ID).expect("it is held"));
+        let placement = shard.next_placement(tick, &record, true);
         assert_eq!(placement.actives, if is_refused { 0b01 } else { 0b11 });
         assert_eq!(placement.replicas.len(), 2);
     }
@@ -268,13 +266,14 @@ fn troubled(probe_at: Tick) -> (Cluster, Slot) {
     let limits = cluster.shard(0).config.callbacks.clone();
     let shard = cluster.shard(0);
     let slot = shard.find(id).expect("it is held");
-    shard.wheel.remove(&mut shard.links, slot);
+    shard.records.take_out(slot);
     let authority = shard.records.get(slot).authority;
     let at = Tick(probe_at.0 - limits.retry_first_ms);
-    let host = shard.hosts.admit(authority, at, &mut Vec::new()).expect("there are lanes");
-    (0..SUSPECT_FAILURES).for_each(|_| shard.hosts.failed(host, at));
-    assert!(shard.hosts.may_start(host, probe_at));
-    assert!(!shard.hosts.may_start(host, Tick(probe_at.0 - 1)));
+    let host =
+        shard.records.hosts_mut().admit(authority, at, &mut Vec::new()).expect("there are lanes");
+    (0..SUSPECT_FAILURES).for_each(|_| shard.records.hosts_mut().failed(host, at));
+    assert!(shard.records.hosts().may_start(host, probe_at));
+    assert!(!shard.records.hosts().may_start(host, Tick(probe_at.0 - 1)));
     (cluster, slot)
 }
 
@@ -295,7 +294,7 @@ fn a_pop_of_a_host_in_trouble_is_given_up_when_its_time_is_over() {
         cluster.now_ms = tick.0;
         let now = cluster.now();
         let shard = cluster.shard(0);
-        shard.records.get_mut(slot).attempts = attempts;
+        (0..attempts).for_each(|_| _ = shard.records.fail(slot));
         let mut outbox = Outbox::default();
         shard.pop(now, slot, false, &mut outbox);
         let case = (attempts, may_start, is_over);
@@ -304,7 +303,7 @@ fn a_pop_of_a_host_in_trouble_is_given_up_when_its_time_is_over() {
         if !is_given_up && !is_begun {
             assert_eq!(shard.records.get(slot).state, State::BackingOff, "not in the host's row");
         }
-        assert_eq!(shard.counters.waiting, 0);
+        assert_eq!(shard.records.counts().waiting, 0);
     }
 }
 
@@ -315,14 +314,14 @@ fn only_a_pop_that_has_failed_or_is_held_back_counts_as_failing() {
         let (mut cluster, first, _) = cluster();
         let shard = cluster.shard(first);
         let slot = shard.find(ID).expect("it is held");
-        shard.wheel.remove(&mut shard.links, slot);
-        shard.records.get_mut(slot).attempts = attempts;
+        shard.records.take_out(slot);
+        (0..attempts).for_each(|_| _ = shard.records.fail(slot));
         let due = shard.records.get(slot).schedule().due(1);
         cluster.now_ms = due.0;
         let now = cluster.now();
         let shard = cluster.shard(first);
         shard.pop(now, slot, false, &mut Outbox::default());
-        assert_eq!(shard.oldest_failing.get(due), is_failing.then_some(due), "{attempts}");
+        assert_eq!(shard.pops.oldest_failing.get(due), is_failing.then_some(due), "{attempts}");
         assert_eq!(shard.counters.without_lane, 0);
     }
 }
@@ -380,7 +379,7 @@ fn a_returned_rank_that_has_shown_nothing_acts_only_if_nobody_else_can() {
         let tick = Tick(START_MS);
         let shard = cluster.shard(first);
         let record = *shard.records.get(shard.find(ID).expect("it is held"));
-        let list = shard.placements.get(record.placement).replicas;
+        let list = shard.records.placement_of(&record).replicas;
         shard.peers.returned(tick, returned, Liveness::Dead);
         if !may_try {
             shard.peers.may_try(tick);

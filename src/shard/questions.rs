@@ -26,7 +26,7 @@ use crate::wire::peer_message::{PeerMessage, PeerResult, Standing};
 
 use super::Shard;
 use super::effects::{Outbox, Purpose};
-use super::record::{Record, State};
+use super::records::{Next, Record, State};
 
 /// Records asked about without an answer, beside those that are due.
 const ASKED_MAX: usize = 1_024;
@@ -183,7 +183,7 @@ impl Shard {
         });
         question.is_due = true;
         let is_told_copies =
-            is_unheard && tick < self.held_until && self.has_holder_of_copies(&record);
+            is_unheard && tick < self.turns.held_until && self.has_holder_of_copies(&record);
         if !is_told_copies && self.is_answered(tick, &mut question) {
             self.questions.open.remove(&record.id.0);
             return false;
@@ -192,18 +192,18 @@ impl Shard {
             self.ask(slot, &mut question, outbox);
             self.questions.open.insert(record.id.0, question);
         }
-        let record = self.records.get_mut(slot);
-        record.state = if record.attempts == 0 { State::Armed } else { State::BackingOff };
-        self.wheel.insert(&mut self.links, slot, tick + ASK_AGAIN_MS);
+        let again = tick + ASK_AGAIN_MS;
+        let next = if record.attempts == 0 { Next::Armed(again) } else { Next::BackingOff(again) };
+        self.records.transition(slot, next);
         true
     }
 
     /// Whether another rank's turn to pop has come, so that it may be doing it.
     fn may_be_anothers(&self, tick: Tick, record: &Record) -> bool {
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(record);
         let promotion = self.config.cluster.promotion;
-        let due = record.schedule().due(record.sequence + 1);
-        let is_on_time = tick < self.pops_at(record) + RANK_DELAY_MS;
+        let due = record.due();
+        let is_on_time = tick < self.records.pops_at(record) + RANK_DELAY_MS;
         let is_first = placement.delay_ms(promotion) == placement.delay_of_sites_ms();
         placement.replicas.len() > 1 && !(is_first && is_on_time && tick >= due)
     }
@@ -211,7 +211,7 @@ impl Shard {
     /// After an absence: all who may have taken writes of the timer meanwhile. Else those who are
     /// believed alive and whose turn to pop has come.
     pub(super) fn whom_to_ask(&self, tick: Tick, record: &Record, is_unheard: bool) -> PeerSet {
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(record);
         let view = &self.peers.view;
         let frames = |peers: PeerSet| peers.minus(self.peers.http()).without(self.peers.own());
         if is_unheard || self.questions.is_fresh(tick) {
@@ -220,7 +220,7 @@ impl Shard {
             let holders = view.peers_of(&placement.replicas).union(view.peers_of(&stood_in));
             return frames(holders).minus(self.peers.dead());
         }
-        let since_due_ms = tick - record.schedule().due(record.sequence + 1);
+        let since_due_ms = tick - record.due();
         let promotion = self.config.cluster.promotion;
         let ranks = placement.replicas.as_slice().iter().zip(0_u8..);
         let has_come = |rank: u8| placement.delay_of(Some(rank), promotion) <= since_due_ms;
@@ -231,7 +231,7 @@ impl Shard {
 
     /// Whether a holder is told whole copies only (an original node): it cannot be asked.
     fn has_holder_of_copies(&self, record: &Record) -> bool {
-        let replicas = &self.placements.get(record.placement).replicas;
+        let replicas = &self.records.placement_of(record).replicas;
         !self.peers.view.peers_of(replicas).intersection(self.peers.http()).is_empty()
     }
 
@@ -247,7 +247,7 @@ impl Shard {
             // that live are about to be connected with.
             false => {
                 let is_early = tick - self.questions.started_at < limits.suspect_after_ms
-                    || tick < self.held_until;
+                    || tick < self.turns.held_until;
                 let gone = if is_early { self.peers.dead() } else { self.peers.not_alive() };
                 // A node that told is believed to live for as long as it takes to be suspected.
                 let is_lately = tick - question.since < limits.suspect_after_ms;
@@ -315,12 +315,12 @@ impl Shard {
         let Some(slot) = self.find(id) else { return };
         // A timer that was forgotten since, and told anew under its key, may be due later.
         let record = self.records.get(slot);
-        let is_due = record.schedule().due(record.sequence + 1) <= tick;
+        let is_due = record.due() <= tick;
         if question.key == record.key()
             && is_due
             && matches!(record.state, State::Armed | State::BackingOff)
         {
-            self.wheel.rearm(&mut self.links, slot, tick);
+            self.records.rearm(slot, tick);
         }
     }
 
@@ -337,8 +337,8 @@ impl Shard {
             return true;
         }
         let Some(asker) = asker else { return false };
-        let tick = self.turn_at;
-        let placement = self.placements.get(record.placement);
+        let tick = self.turns.at;
+        let placement = self.records.placement_of(&record);
         let is_asker = |node: &NodeHash| self.peers.view.peer_of(*node) == Some(asker);
         let rank = placement.replicas.as_slice().iter().position(is_asker);
         let is_first = match (placement.own, rank) {
@@ -349,7 +349,7 @@ impl Shard {
             (Some(own), Some(rank)) => usize::from(own) < rank,
             (own, _) => own.is_some(),
         };
-        let is_overdue = record.schedule().due(record.sequence + 1) <= tick;
+        let is_overdue = record.due() <= tick;
         let has_room = self.questions.open.len() < DUE_MAX;
         let open = self.questions.open.get_mut(&record.id.0);
         match open.filter(|question| question.key == record.key()) {
@@ -446,113 +446,9 @@ impl Shard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::limits::CallbackLimits;
-    use crate::cluster::detector::Liveness;
-    use crate::shard::effects::{Answer, Request, Target};
-    use crate::shard::harness_tests::{Cluster, content, definition};
-
-    const ID: TimerId = TimerId(7);
-
-    /// A timer of so many of three nodes, due after 10 s; its nodes by rank.
-    fn cluster(factor: u8) -> (Cluster, Vec<usize>) {
-        let mut cluster = Cluster::new(3, true);
-        let content = content();
-        let target = Target { id: ID, factor: Some(factor), filter: None };
-        let request = Request::Update(target, definition((10, 10), factor, &content));
-        assert!(matches!(cluster.ask(0, request), Answer::Done { .. }));
-        let list = cluster.list(ID);
-        (cluster, list)
-    }
-
-    fn record(shard: &Shard) -> Record {
-        *shard.records.get(shard.find(ID).expect("it is held"))
-    }
-
-    #[test]
-    fn the_walk_pauses_while_as_much_as_allowed_is_asked_about() {
-        let (mut cluster, list) = cluster(2);
-        let key = record(cluster.shard(list[0])).key();
-        let (walked_at, looked_at) = (Tick(70), Tick(60));
-        let walk = Some(Slot(0));
-        let mut questions = Questions { walk, walked_at, looked_at, ..Questions::default() };
-        for id in 0..ASKED_MAX as u64 {
-            assert_eq!(questions.next_wake(), Some(Tick(71)), "{id}");
-            questions.open.insert(id, Question::new(key, PeerSet::EMPTY, Tick(0)));
-        }
-        assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
-        questions.walk = None;
-        assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
-        questions.look = Some(5);
-        assert_eq!(questions.next_wake(), Some(Tick(71)), "the others are still to be looked at");
-        questions.open.clear();
-        assert_eq!(questions.next_wake(), None, "all have been answered meanwhile");
-    }
-
-    #[test]
-    fn a_pop_may_be_anothers_before_it_is_due_and_when_the_next_ranks_turn_has_come() {
-        for (factor, rank, after_due_ms, is_anothers) in [
-            (2, 0, 0, false),
-            (2, 0, RANK_DELAY_MS - 1, false),
-            (2, 0, RANK_DELAY_MS, true),
-            (2, 1, 0, true),
-            (2, 1, RANK_DELAY_MS, true),
-            (1, 0, RANK_DELAY_MS, false),
-        ] {
-            let (mut cluster, list) = cluster(factor);
-            let shard = cluster.shard(list[rank]);
-            let record = record(shard);
-            let tick = record.schedule().due(1) + after_due_ms;
-            let is_told = shard.may_be_anothers(tick, &record);
-            assert_eq!(is_told, is_anothers, "{factor} {rank} {after_due_ms}");
-        }
-        let (mut cluster, list) = cluster(2);
-        let shard = cluster.shard(list[0]);
-        let record = record(shard);
-        let before = Tick(record.schedule().due(1).0 - 1);
-        assert!(shard.may_be_anothers(before, &record), "it is not due: others told it earlier");
-    }
-
-    /// Who is asked, what is believed of it, and until when it is waited for.
-    #[test]
-    fn an_answer_is_waited_for_as_long_as_is_said() {
-        let (mut cluster, list) = cluster(2);
-        let own = list[0];
-        let asked = cluster.peer(own, list[1]).expect("a member");
-        let waiting = PeerSet::EMPTY.with(asked);
-        let since = cluster.now().mono.tick_floor();
-        let (limits, callbacks) = (ClusterLimits::default(), CallbackLimits::default());
-        let key = record(cluster.shard(own)).key();
-        let question = Question::new(key, waiting, since);
-        let told = Question { told: waiting, ..question };
-        let unheard = Question { is_unheard: true, ..question };
-        let starved = Question { absences: ABSENCES_MAX, ..question };
-        let suspect_ms = limits.suspect_after_ms;
-        let unheard_ms = limits.dead_after_ms + BEYOND_DEATH_MS;
-        for (liveness, started_at, question, patience_ms) in [
-            (Liveness::Alive, Tick(0), question, callbacks.timeout_ms + suspect_ms),
-            (Liveness::Suspect, Tick(0), question, 0),
-            (Liveness::Suspect, since, question, suspect_ms),
-            (Liveness::Suspect, Tick(0), told, suspect_ms),
-            (Liveness::Dead, since, question, 0),
-            (Liveness::Alive, Tick(0), unheard, unheard_ms),
-            (Liveness::Suspect, Tick(0), unheard, unheard_ms),
-            (Liveness::Dead, Tick(0), unheard, 0),
-            (Liveness::Alive, Tick(0), starved, 0),
-        ] {
-            cluster.believe(own, list[1], liveness);
-            let shard = cluster.shard(own);
-            shard.questions.started_at = started_at;
-            let is_answered =
-                |after_ms: u64| shard.is_answered(since + after_ms, &mut question.clone());
-            assert!(is_answered(patience_ms), "{liveness:?} {question:?}");
-            let is_early = patience_ms > 0 && is_answered(patience_ms - 1);
-            assert!(!is_early, "{liveness:?} {question:?}");
-        }
-    }
-}
+#[path = "questions_tests.rs"]
+mod tests;
 
 #[cfg(test)]
-#[path = "asking_tests.rs"]
-mod asking_tests;
+#[path = "questions_story_tests.rs"]
+mod story_tests;

@@ -1,269 +1,470 @@
-//! Who pops after an absence, and of two whose turn it is: one of them, and nothing that others
-//! have changed.
+//! What is asked about, whom, and what an answer ends; what counts as an absence.
 
-use super::effects::{Answer, CallbackOutcome, Refusal, Request, Target};
-use super::harness_tests::{Cluster, START_MS, content, definition};
-use super::questions::Questions;
-use crate::base::ids::TimerId;
-use crate::base::limits::ClusterLimits;
-use crate::base::time::Tick;
+use super::super::HOLD_MS;
+use super::super::effects::{Dialect, Event};
+use super::super::harness_tests::Cluster;
+use super::*;
+use crate::base::limits::CallbackLimits;
 use crate::cluster::detector::Liveness;
 
-const IDS: std::ops::Range<u64> = 1..20;
+const ID: TimerId = TimerId(7);
 
-fn target(id: TimerId, factor: u8) -> Target {
-    Target { id, factor: Some(factor), filter: None }
+fn cluster() -> (Cluster, usize, usize) {
+    Cluster::with_timer_of_two(ID)
 }
 
-fn put(cluster: &mut Cluster, node: usize, id: TimerId, seconds: (u64, u64), factor: u8) {
-    let content = content();
-    let request = Request::Update(target(id, factor), definition(seconds, factor, &content));
-    let answer = cluster.ask(node, request);
-    assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
+fn held(shard: &Shard) -> (Slot, Record) {
+    let slot = shard.find(ID).expect("it is held");
+    (slot, *shard.records.get(slot))
 }
 
-/// Node, and sequence number.
-fn pops(cluster: &Cluster) -> Vec<(usize, u64)> {
-    cluster.pops.iter().map(|pop| (pop.1, pop.2)).collect()
+fn only(peer: PeerIndex) -> PeerSet {
+    PeerSet::EMPTY.with(peer)
 }
 
-fn run_ms(cluster: &mut Cluster, until_ms: u64) {
-    cluster.now_ms = START_MS + until_ms;
-    (0..cluster.nodes.len()).for_each(|node| cluster.tick(node));
+/// Another key than that of the record.
+fn other_key(record: &Record) -> StateKey {
+    StateKey { sequence: record.sequence + 1, ..record.key() }
 }
 
-/// A timer is deleted or replaced while its first rank is frozen, and comes due just after that
-/// one wakes: it asks before it pops, whether it was to hold the timer alone or with others.
+/// Whoever has not ticked for longer than half of what a suspicion takes, or than two heartbeats.
 #[test]
-fn a_woken_node_pops_nothing_that_others_have_changed() {
-    for (id, factor, is_deleted) in
-        IDS.flat_map(|id| [(id, 1, true), (id, 2, true), (id, 2, false), (id, 3, false)])
-    {
-        let id = TimerId(id);
-        let mut cluster = Cluster::new(3, true);
-        let [first, second, third] = cluster.list(id)[..] else { panic!("three nodes") };
-        put(&mut cluster, second, id, (10, 10), factor);
-        cluster.run_until(3);
-        cluster.freeze(first);
-        cluster.run_until(7);
-        if is_deleted {
-            let answer = cluster.ask(third, Request::Delete(target(id, factor)));
-            assert!(matches!(answer, Answer::Done { .. }));
-        } else {
-            put(&mut cluster, third, id, (60, 60), factor);
-        }
-        run_ms(&mut cluster, 9_950);
-        cluster.thaw(first);
-        cluster.run_until(12);
-        assert_eq!(pops(&cluster), [], "{id:?} of {factor}");
-        cluster.meet(first);
-        cluster.run_until(60);
-        assert_eq!(pops(&cluster), []);
-        cluster.run_until(100);
-        assert_eq!(cluster.pops.len(), usize::from(!is_deleted), "{:?}", cluster.pops);
-        cluster.audit();
+fn an_absence_is_told_from_a_pause_by_its_length() {
+    for (suspect_after_ms, heartbeat_ms, away_ms, is_away, is_long, is_held) in [
+        (1_000, 250, 500, false, false, false),
+        (1_000, 250, 501, true, false, false),
+        (1_000, 250, 1_000, true, false, false),
+        (1_000, 250, 1_001, true, false, true),
+        (1_000, 250, 2_999, true, false, true),
+        (1_000, 250, 3_000, true, true, true),
+        (2_000, 250, 1_000, false, false, false),
+        (2_000, 250, 1_001, true, false, false),
+        (1_000, 400, 800, false, false, false),
+        (1_000, 400, 801, true, false, false),
+    ] {
+        let (mut cluster, first, _) = cluster();
+        let shard = cluster.shard(first);
+        let limits = &mut shard.config.cluster;
+        (limits.suspect_after_ms, limits.heartbeat_ms) = (suspect_after_ms, heartbeat_ms);
+        shard.turns.at = shard.turns.ticked_at + away_ms;
+        shard.notice_absence();
+        let (questions, case) = (&shard.questions, (suspect_after_ms, heartbeat_ms, away_ms));
+        assert_eq!(questions.walk.is_some(), is_away, "{case:?}");
+        assert_eq!(questions.life, u8::from(is_long), "{case:?}");
+        let until = if is_held { shard.turns.at + HOLD_MS } else { Tick(0) };
+        assert_eq!((shard.turns.held_until, questions.fresh_until), (until, until), "{case:?}");
     }
 }
 
-/// Those whom it has to ask cannot be reached yet: it waits, until they can, or are dead by its own
-/// count.
 #[test]
-fn a_woken_node_waits_until_the_others_can_be_asked_or_are_dead() {
-    for dies in [false, true] {
-        let mut cluster = Cluster::new(2, true);
-        let id = TimerId(7);
-        let [first, second] = cluster.list(id)[..] else { panic!("two nodes") };
-        put(&mut cluster, first, id, (10, 30), 2);
-        cluster.run_until(3);
-        cluster.freeze(first);
-        cluster.run_until(9);
-        cluster.cuts.push((first, second));
-        cluster.thaw(first);
-        cluster.believe(first, second, Liveness::Suspect);
-        let read = Request::Read(target(id, 2));
-        assert_eq!(cluster.ask(first, read), Answer::Refused(Refusal::NoReplica));
-        run_ms(&mut cluster, 11_500);
-        assert_eq!(pops(&cluster), []);
-        cluster.cuts.clear();
-        let liveness = if dies { Liveness::Dead } else { Liveness::Alive };
-        cluster.believe(first, second, liveness);
-        [11_600, 11_700, 11_800].into_iter().for_each(|ms| run_ms(&mut cluster, ms));
-        assert_eq!(pops(&cluster), [(first, 1)]);
-        assert!(matches!(cluster.ask(first, read), Answer::Found(_)));
-    }
-}
-
-/// A read through a node that has just woken is answered by those that know.
-#[test]
-fn a_woken_node_answers_no_read_from_what_it_held() {
-    for id in IDS.map(TimerId) {
-        let mut cluster = Cluster::new(3, true);
-        let [first, second, third] = cluster.list(id)[..] else { panic!("three nodes") };
-        put(&mut cluster, first, id, (100, 100), 2);
-        cluster.run_until(3);
-        cluster.freeze(first);
-        put(&mut cluster, third, id, (200, 200), 2);
-        cluster.run_until(20);
-        cluster.thaw(first);
-        let read = Request::Read(target(id, 2));
-        for node in [first, second, third] {
-            match cluster.ask(node, read) {
-                Answer::Found(view) => assert_eq!(view.interval_ms, 200_000),
-                other => panic!("{other:?}"),
-            }
-        }
-        cluster.run_until(21);
-        cluster.freeze(first);
-        let delete = cluster.ask(third, Request::Delete(target(id, 2)));
-        assert!(matches!(delete, Answer::Done { .. }));
-        cluster.run_until(40);
-        cluster.thaw(first);
-        for node in [first, second, third] {
-            assert_eq!(cluster.ask(node, read), Answer::NotFound);
-        }
-    }
-}
-
-/// All nodes of a machine freeze and wake together, and ask each other: the first rank pops.
-#[test]
-fn of_those_that_wake_together_one_pops() {
-    for id in IDS.map(TimerId) {
-        for factor in [2, 3] {
-            let mut cluster = Cluster::new(3, true);
-            let list = cluster.list(id);
-            put(&mut cluster, 0, id, (10, 30), factor);
-            cluster.run_until(3);
-            cluster.now_ms = START_MS + 15_000;
-            cluster.run_until(40);
-            assert_eq!(pops(&cluster), [(list[0], 1), (list[0], 2), (list[0], 3)]);
-            assert!(cluster.pops[0].0 == 15 && cluster.pops[1].0 == 20, "{:?}", cluster.pops);
-            cluster.audit();
-        }
-    }
-}
-
-/// The first rank still waits for its callback's answer as the second one's turn comes.
-#[test]
-fn a_rank_does_not_begin_a_pop_that_another_one_makes() {
-    for outcome in [CallbackOutcome::Delivered, CallbackOutcome::Rejected] {
-        let mut cluster = Cluster::new(3, true);
-        let id = TimerId(7);
-        let list = cluster.list(id);
-        put(&mut cluster, 0, id, (10, 10), 2);
-        cluster.hung = Some(list[0]);
-        cluster.run_until(13);
-        assert_eq!(cluster.pops, [(10, list[0], 1)]);
-        cluster.answer_callbacks(outcome);
-        cluster.run_until(30);
-        match outcome {
-            CallbackOutcome::Delivered => assert_eq!(cluster.pops, [(10, list[0], 1)]),
-            _ => assert_eq!(cluster.pops, [(10, list[0], 1), (13, list[1], 1)]),
-        }
-        cluster.audit();
-    }
-}
-
-/// It never gets an answer: later than that a callback cannot take.
-#[test]
-fn a_rank_waits_for_another_one_no_longer_than_a_callback_may_take() {
-    let mut cluster = Cluster::new(2, true);
-    let id = TimerId(7);
-    let list = cluster.list(id);
-    put(&mut cluster, 0, id, (10, 10), 2);
-    cluster.hung = Some(list[0]);
-    cluster.run_until(14);
-    assert_eq!(cluster.pops, [(10, list[0], 1)]);
-    cluster.run_until(16);
-    assert_eq!(cluster.pops, [(10, list[0], 1), (15, list[1], 1)]);
-}
-
-/// A node returns, and only one of those who stood in for it knows. The other believes it dead, and
-/// would go on popping beside it.
-#[test]
-fn a_timer_is_handed_to_a_returned_node_when_all_that_hold_it_know_of_the_return() {
-    for id in (1..40).map(TimerId) {
-        let mut cluster = Cluster::new(3, true);
-        let [returning, first, second] = cluster.list(id)[..] else { panic!("three nodes") };
-        cluster.kill(returning);
-        put(&mut cluster, first, id, (5, 50), 2);
-        let (knowing, other) = (second, first);
-        cluster.cuts.push((other, returning));
-        cluster.start(returning);
-        cluster.believe(knowing, returning, Liveness::Alive);
-        cluster.believe(returning, knowing, Liveness::Alive);
-        cluster.believe(returning, other, Liveness::Suspect);
-        cluster.run_until(4);
-        cluster.cuts.clear();
-        cluster.meet(returning);
-        cluster.run_until(70);
-        let seen: Vec<_> = cluster.pops.iter().map(|pop| (pop.0, pop.2)).collect();
-        assert_eq!(seen, (1..=10).map(|pop| (5 * pop, pop)).collect::<Vec<_>>(), "{id:?}");
-        cluster.audit();
-    }
-}
-
-/// A rank that comes first tells of an overdue timer, which it is about to pop: the other waits for
-/// it even if it does not believe it alive, but no longer than it takes to suspect a node.
-#[test]
-fn a_rank_waits_for_one_before_it_that_has_come_back_unnoticed() {
-    let mut cluster = Cluster::new(2, true);
-    let id = TimerId(7);
-    let [first, second] = cluster.list(id)[..] else { panic!("two nodes") };
-    put(&mut cluster, 0, id, (10, 10), 2);
-    cluster.believe(second, first, Liveness::Suspect);
-    cluster.nodes[first].shard.as_mut().expect("it is up").stop_popping();
-    cluster.run_until(11);
-    (11_100..=11_500).step_by(100).for_each(|ms| run_ms(&mut cluster, ms));
-    let asker = cluster.peer(second, first);
-    let shard = cluster.nodes[second].shard.as_mut().expect("it is up");
-    let slot = shard.find(id).expect("it is held");
-    let standing = shard.standing_of(shard.records.get(slot));
-    assert!(!shard.is_on_it(slot, asker, &standing));
-    (11_600..=12_300).step_by(100).for_each(|ms| run_ms(&mut cluster, ms));
-    assert_eq!(pops(&cluster), []);
-    cluster.run_until(13);
-    assert_eq!(pops(&cluster), [(second, 1)]);
-}
-
-#[test]
-fn a_core_is_fresh_for_twice_as_long_as_a_death_takes_to_be_seen() {
-    let limits = ClusterLimits::default();
-    let questions = Questions::new(Tick(1_000), &limits);
-    assert!(questions.is_fresh(Tick(1_000)));
-    assert!(questions.is_fresh(Tick(999 + 2 * limits.dead_after_ms)));
-    assert!(!questions.is_fresh(Tick(1_000 + 2 * limits.dead_after_ms)));
-}
-
-#[test]
-fn what_is_to_be_asked_about_wakes_a_core() {
-    let mut questions = Questions::default();
-    assert!(questions.is_idle() && questions.next_wake().is_none());
-    questions.was_away(Tick(1_000), true);
-    assert!(!questions.is_idle());
-    assert_eq!(questions.next_wake(), Some(Tick(1)), "in the tick after the last portion");
-}
-
-/// It has got a timer since, whose other rank it is not connected with yet.
-#[test]
-fn a_woken_node_asks_about_what_it_has_heard_of_since() {
-    let mut cluster = Cluster::new(2, true);
-    let (first, second) = (0, 1);
-    let id = (0..100).map(TimerId).find(|&id| cluster.list(id)[0] == first).expect("half of them");
-    cluster.freeze(first);
-    run_ms(&mut cluster, 4_000);
-    put(&mut cluster, second, id, (1, 3), 2);
-    run_ms(&mut cluster, 4_900);
-    cluster.thaw(first);
-    cluster.tick(first);
-    let now = cluster.now().mono.tick_floor();
-    assert!(cluster.shard(first).questions.is_fresh(now));
-    cluster.meet(first);
-    run_ms(&mut cluster, 4_950);
-    cluster.believe(first, second, Liveness::Suspect);
-    let now = cluster.now().mono.tick_floor();
+fn an_absence_is_noticed_once_and_by_a_node_with_peers() {
+    let (mut cluster, first, _) = cluster();
     let shard = cluster.shard(first);
-    let slot = shard.find(id).expect("it was told");
-    let record = *shard.records.get(slot);
-    let asked = shard.whom_to_ask(now, &record, false);
-    assert_eq!(asked.iter().count(), 1, "though it is not connected with it");
+    for (away_ms, is_noticed) in [(2_000, true), (2_001, false)] {
+        shard.questions.walk = None;
+        shard.turns.at = shard.turns.ticked_at + away_ms;
+        shard.notice_absence();
+        assert_eq!(shard.questions.walk.is_some(), is_noticed, "{away_ms}");
+    }
+    let mut alone = Cluster::new(1, true);
+    let shard = alone.shard(0);
+    shard.turns.at = shard.turns.ticked_at + 60_000;
+    shard.notice_absence();
+    assert!(shard.questions.walk.is_none());
+}
+
+#[test]
+fn of_two_with_two_lists_the_node_of_the_lower_hash_goes_on() {
+    let (mut cluster, first, second) = cluster();
+    for (own, other) in [(first, second), (second, first)] {
+        let asker = cluster.peer(own, other).expect("a member");
+        let shard = cluster.shard(own);
+        let (slot, record) = held(shard);
+        let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+        let question = Question { is_due: true, ..question };
+        let same = shard.standing_of(&record);
+        let elsewhere = Standing { list_digest: !same.list_digest, ..same };
+        let is_lower = shard.peers.own_hash() < shard.peers.view.hash_of(asker);
+        for (standing, goes_on) in [(same, own == first), (elsewhere, is_lower)] {
+            shard.questions.open.insert(ID.0, question);
+            assert_eq!(shard.is_on_it(slot, Some(asker), &standing), goes_on);
+            let waiting = if goes_on { PeerSet::EMPTY } else { only(asker) };
+            assert_eq!(shard.questions.open[&ID.0].waiting, waiting);
+        }
+    }
+}
+
+/// A rank that comes first goes on with what is due with it, and nobody waits for one that has
+/// begun.
+#[test]
+fn only_a_pop_that_is_due_or_runs_is_waited_for() {
+    let (mut cluster, first, second) = cluster();
+    let asker = cluster.peer(first, second).expect("a member");
+    let shard = cluster.shard(first);
+    let (slot, record) = held(shard);
+    let standing = shard.standing_of(&record);
+    assert!(!shard.is_on_it(slot, Some(asker), &standing), "nothing is due");
+    for is_due in [false, true] {
+        let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+        shard.questions.open.insert(ID.0, Question { is_due, ..question });
+        assert_eq!(shard.is_on_it(slot, Some(asker), &standing), is_due);
+    }
+    assert!(!shard.is_on_it(slot, None, &standing), "of nobody known");
+    shard.records.transition(slot, Next::InFlight);
+    assert!(shard.is_on_it(slot, None, &standing));
+}
+
+/// It hears of a timer that is overdue from a rank that comes before it, and asks that one.
+#[test]
+fn an_earlier_rank_that_tells_of_an_overdue_timer_is_asked_about_it() {
+    for (is_later, early_ms, open, is_asked) in [
+        (true, 0, DUE_MAX - 1, true),
+        (true, 0, DUE_MAX, false),
+        (true, 1, 0, false),
+        (false, 0, 0, false),
+    ] {
+        let (mut cluster, first, second) = cluster();
+        let (own, other) = if is_later { (second, first) } else { (first, second) };
+        let asker = cluster.peer(own, other).expect("a member");
+        let shard = cluster.shard(own);
+        let (slot, record) = held(shard);
+        shard.turns.at = Tick(record.schedule().due(1).0 - early_ms);
+        let others = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+        shard.questions.open = (1_000..1_000 + open as u64).map(|id| (id, others)).collect();
+        let standing = shard.standing_of(&record);
+        assert!(!shard.is_on_it(slot, Some(asker), &standing));
+        let opened = shard.questions.open.get(&ID.0);
+        let opened = opened.map(|question| (question.waiting, question.told, question.since));
+        let expected = (only(asker), only(asker), shard.turns.at);
+        assert_eq!(opened, is_asked.then_some(expected), "{is_later} {early_ms} {open}");
+    }
+}
+
+/// What it was asked before does not tell what it does now.
+#[test]
+fn an_answer_that_was_under_way_when_its_rank_went_on_does_not_count() {
+    for was_asked in [false, true] {
+        let (mut cluster, first, second) = cluster();
+        let (now, asker) = (cluster.now(), cluster.peer(second, first).expect("a member"));
+        let shard = cluster.shard(second);
+        let (slot, record) = held(shard);
+        let asked = if was_asked { only(asker) } else { PeerSet::EMPTY };
+        let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+        shard.questions.open.insert(ID.0, Question { asked, is_due: true, ..question });
+        let standing = shard.standing_of(&record);
+        assert!(!shard.is_on_it(slot, Some(asker), &standing));
+        let question = shard.questions.open[&ID.0];
+        assert_eq!((question.outdated, question.waiting), (asked, only(asker)));
+        let life = shard.questions.life;
+        shard.question_result(now, asker, (ID, life), Some(PeerResult::Held));
+        let waiting = if was_asked { only(asker) } else { PeerSet::EMPTY };
+        assert_eq!(shard.questions.open[&ID.0].waiting, waiting);
+        assert!(shard.questions.open[&ID.0].outdated.is_empty(), "the next one counts");
+        shard.question_result(now, asker, (ID, life), Some(PeerResult::Held));
+        assert!(shard.questions.open[&ID.0].waiting.is_empty());
+    }
+}
+
+#[test]
+fn an_answer_ends_the_waiting_unless_it_says_that_more_is_to_be_told() {
+    for (life, result, is_answered) in [
+        (0, Some(PeerResult::Held), true),
+        (0, Some(PeerResult::Wanted), true),
+        (0, Some(PeerResult::Otherwise), true),
+        (0, Some(PeerResult::Ahead), false),
+        (0, None, false),
+        (1, Some(PeerResult::Held), false),
+    ] {
+        let (mut cluster, first, second) = cluster();
+        let (now, asked) = (cluster.now(), cluster.peer(first, second).expect("a member"));
+        let shard = cluster.shard(first);
+        let (_, record) = held(shard);
+        let question = Question::new(record.key(), only(asked), Tick(0));
+        shard.questions.open.insert(ID.0, Question { asked: only(asked), ..question });
+        shard.question_result(now, asked, (ID, life), result);
+        let open = shard.questions.open.get(&ID.0);
+        assert_eq!(open.is_none(), is_answered, "{life} {result:?}");
+        if let Some(question) = open {
+            assert_eq!(question.asked.is_empty(), life == 0, "it is asked again");
+        }
+    }
+}
+
+/// A timer that is due and waits for nothing else is looked at in this tick.
+#[test]
+fn the_last_answer_brings_a_timer_up_that_is_due() {
+    let [armed, failed, left]: [fn(Tick) -> Next; 3] =
+        [Next::Armed, Next::BackingOff, Next::HandedOver];
+    for (is_due, is_same, next, early_ms, comes_up) in [
+        (true, true, armed, 0, true),
+        (true, true, failed, 0, true),
+        (true, true, left, 0, false),
+        (true, true, armed, 1, false),
+        (true, false, armed, 0, false),
+        (false, true, armed, 0, false),
+    ] {
+        let (mut cluster, first, _) = cluster();
+        let shard = cluster.shard(first);
+        let (slot, record) = held(shard);
+        let tick = Tick(record.schedule().due(1).0 - early_ms);
+        let later = tick + 5_000;
+        shard.records.transition(slot, next(later));
+        let key = if is_same { record.key() } else { other_key(&record) };
+        let question = Question { is_due, ..Question::new(key, PeerSet::EMPTY, Tick(0)) };
+        shard.questions.open.insert(ID.0, question);
+        shard.question_answered(tick, ID);
+        let case = (is_due, is_same, next(later), early_ms);
+        let at = if comes_up { tick } else { later };
+        assert_eq!(shard.records.filed_at(slot), at, "{case:?}");
+        assert_eq!(shard.questions.open.contains_key(&ID.0), is_due, "{case:?}");
+    }
+}
+
+/// What was asked before an absence is asked anew, and what is due stays so.
+#[test]
+fn after_an_absence_all_that_may_know_more_are_asked() {
+    for (former, is_due, absences) in [
+        (None, false, 0),
+        (Some((true, true)), true, 1),
+        (Some((true, false)), false, 1),
+        (Some((false, true)), false, 1),
+    ] {
+        let (mut cluster, first, _) = cluster();
+        let tick = cluster.now().mono.tick_floor();
+        let shard = cluster.shard(first);
+        let (slot, record) = held(shard);
+        if let Some((is_due, is_same)) = former {
+            let key = if is_same { record.key() } else { other_key(&record) };
+            let question = Question::new(key, PeerSet::EMPTY, Tick(0));
+            let question = Question { is_due, absences: 1, ..question };
+            shard.questions.open.insert(ID.0, question);
+        }
+        let mut outbox = Outbox::default();
+        shard.ask_about(tick, slot, &mut outbox);
+        let question = shard.questions.open[&ID.0];
+        assert_eq!((question.is_due, question.absences), (is_due, absences), "{former:?}");
+        assert!(question.is_unheard && question.since == tick && question.key == record.key());
+        // The third node may have stood in.
+        let others = shard.peers.not_dead().without(shard.peers.own());
+        assert_eq!((question.waiting, question.asked), (others, others));
+        let told = outbox.to_peers.iter().map(|message| message.peer);
+        assert_eq!(told.fold(PeerSet::EMPTY, PeerSet::with), others);
+    }
+}
+
+/// With nobody to ask: what is due stays open until it is looked at.
+#[test]
+fn what_nobody_else_can_know_is_not_asked_about() {
+    for (is_due, stays) in [(false, false), (true, true)] {
+        let (mut cluster, first, second) = cluster();
+        (0..3).filter(|node| *node != first).for_each(|node| {
+            cluster.believe(first, node, Liveness::Dead);
+        });
+        assert_ne!(first, second);
+        let tick = cluster.now().mono.tick_floor();
+        let shard = cluster.shard(first);
+        let (slot, record) = held(shard);
+        let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+        shard.questions.open.insert(ID.0, Question { is_due, ..question });
+        let mut outbox = Outbox::default();
+        shard.ask_about(tick, slot, &mut outbox);
+        assert_eq!(shard.questions.open.contains_key(&ID.0), stays);
+        assert!(outbox.to_peers.is_empty());
+    }
+}
+
+/// Who is asked again: those who have not answered, of what is still what was asked about.
+#[test]
+fn what_is_open_is_asked_again_or_closed() {
+    for (is_same, is_unheard, is_due, is_waiting, open) in [
+        (true, false, false, true, Some(false)),
+        (true, true, true, true, Some(true)),
+        (true, false, false, false, None),
+        (true, false, true, false, Some(true)),
+        (false, true, true, true, Some(false)),
+        (false, false, true, true, None),
+    ] {
+        let (mut cluster, first, second) = cluster();
+        let asked = cluster.peer(first, second).expect("a member");
+        let tick = cluster.now().mono.tick_floor();
+        let shard = cluster.shard(first);
+        let (_, record) = held(shard);
+        let key = if is_same { record.key() } else { other_key(&record) };
+        let waiting = if is_waiting { only(asked) } else { PeerSet::EMPTY };
+        let question = Question { is_unheard, is_due, ..Question::new(key, waiting, tick) };
+        shard.questions.open.insert(ID.0, question);
+        shard.questions.look = Some(0);
+        let mut outbox = Outbox::default();
+        shard.ask_again(tick, &mut outbox);
+        let case = (is_same, is_unheard, is_due, is_waiting);
+        let found = shard.questions.open.get(&ID.0);
+        assert_eq!(found.map(|question| question.is_due), open, "{case:?}");
+        assert!(found.is_none_or(|question| question.key == record.key()), "{case:?}");
+        let told = match open {
+            Some(_) if is_waiting && is_same => 1,
+            // Anew: of the third node, too, which may have stood in.
+            Some(_) if is_waiting => 2,
+            _ => 0,
+        };
+        assert_eq!(outbox.to_peers.len(), told, "{case:?}");
+        assert_eq!(shard.questions.look, None, "all have been looked at");
+        shard.questions.look = Some(0);
+        shard.ask_again(tick, &mut outbox);
+        assert_eq!(outbox.to_peers.len(), told, "an answer is under way");
+    }
+}
+
+#[test]
+fn what_is_open_is_looked_at_in_portions_and_closed_when_its_timer_has_gone() {
+    let (mut cluster, first, _) = cluster();
+    let shard = cluster.shard(first);
+    let (_, record) = held(shard);
+    let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
+    let ids = 1_000..1_000 + LOOKS_PER_TICK as u64 + 4;
+    shard.questions.open = ids.clone().map(|id| (id, question)).collect();
+    shard.questions.look = Some(0);
+    shard.ask_again(Tick(1), &mut Outbox::default());
+    let left: Vec<u64> = shard.questions.open.keys().copied().collect();
+    assert_eq!(left, (ids.end - 4..ids.end).collect::<Vec<_>>());
+    assert_eq!(shard.questions.look, Some(ids.end - 4));
+    shard.ask_again(Tick(2), &mut Outbox::default());
+    assert!(shard.questions.open.is_empty() && shard.questions.look.is_none());
+}
+
+/// Once in a tick; those who have not answered every 50 ms.
+#[test]
+fn asking_goes_on_once_in_a_tick() {
+    let (mut cluster, first, second) = cluster();
+    let asked = cluster.peer(first, second).expect("a member");
+    let now = cluster.now();
+    let tick = now.mono.tick_floor();
+    let shard = cluster.shard(first);
+    let (_, record) = held(shard);
+    for (walked_ago_ms, looked_ago_ms, walks, looks) in [
+        (0, 1_000, false, false),
+        (1, ASK_AGAIN_MS - 1, true, false),
+        (1, ASK_AGAIN_MS, true, true),
+    ] {
+        let question = Question::new(record.key(), only(asked), tick);
+        shard.questions.open = [(ID.0, question)].into_iter().collect();
+        shard.questions.walk = Some(Slot(1_000));
+        shard.questions.walked_at = Tick(tick.0 - walked_ago_ms);
+        shard.questions.looked_at = Tick(tick.0 - looked_ago_ms);
+        let mut outbox = Outbox::default();
+        shard.ask_on(now, &mut outbox);
+        assert_eq!(shard.questions.walk.is_none(), walks, "{walked_ago_ms}");
+        assert_eq!(outbox.to_peers.len(), usize::from(looks), "{looked_ago_ms}");
+        assert_eq!(shard.questions.looked_at == tick, looks);
+    }
+}
+
+#[test]
+fn a_holder_that_is_told_whole_copies_cannot_be_asked() {
+    for dialect in [Dialect::Frames, Dialect::Http] {
+        for is_holder in [true, false] {
+            let (mut cluster, first, second) = cluster();
+            let third = (0..3).find(|node| ![first, second].contains(node)).expect("of three");
+            let about = if is_holder { second } else { third };
+            let (peer, liveness) = (cluster.peer(first, about).expect("one"), Liveness::Alive);
+            cluster.handle(first, Event::Peer { peer, liveness, dialect, has_gaps: false });
+            let shard = cluster.shard(first);
+            let (_, record) = held(shard);
+            let is_one = is_holder && dialect == Dialect::Http;
+            assert_eq!(shard.has_holder_of_copies(&record), is_one, "{dialect:?} {is_holder}");
+        }
+    }
+}
+
+/// A timer of so many of three nodes, due after 10 s; its nodes by rank.
+fn cluster_of(factor: u8) -> (Cluster, Vec<usize>) {
+    let mut cluster = Cluster::new(3, true);
+    cluster.put(0, ID, (10, 10), factor);
+    let list = cluster.list(ID);
+    (cluster, list)
+}
+
+fn record(shard: &Shard) -> Record {
+    *shard.records.get(shard.find(ID).expect("it is held"))
+}
+
+#[test]
+fn the_walk_pauses_while_as_much_as_allowed_is_asked_about() {
+    let (mut cluster, list) = cluster_of(2);
+    let key = record(cluster.shard(list[0])).key();
+    let (walked_at, looked_at) = (Tick(70), Tick(60));
+    let walk = Some(Slot(0));
+    let mut questions = Questions { walk, walked_at, looked_at, ..Questions::default() };
+    for id in 0..ASKED_MAX as u64 {
+        assert_eq!(questions.next_wake(), Some(Tick(71)), "{id}");
+        questions.open.insert(id, Question::new(key, PeerSet::EMPTY, Tick(0)));
+    }
+    assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
+    questions.walk = None;
+    assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
+    questions.look = Some(5);
+    assert_eq!(questions.next_wake(), Some(Tick(71)), "the others are still to be looked at");
+    questions.open.clear();
+    assert_eq!(questions.next_wake(), None, "all have been answered meanwhile");
+}
+
+#[test]
+fn a_pop_may_be_anothers_before_it_is_due_and_when_the_next_ranks_turn_has_come() {
+    for (factor, rank, after_due_ms, is_anothers) in [
+        (2, 0, 0, false),
+        (2, 0, RANK_DELAY_MS - 1, false),
+        (2, 0, RANK_DELAY_MS, true),
+        (2, 1, 0, true),
+        (2, 1, RANK_DELAY_MS, true),
+        (1, 0, RANK_DELAY_MS, false),
+    ] {
+        let (mut cluster, list) = cluster_of(factor);
+        let shard = cluster.shard(list[rank]);
+        let record = record(shard);
+        let tick = record.schedule().due(1) + after_due_ms;
+        let is_told = shard.may_be_anothers(tick, &record);
+        assert_eq!(is_told, is_anothers, "{factor} {rank} {after_due_ms}");
+    }
+    let (mut cluster, list) = cluster_of(2);
+    let shard = cluster.shard(list[0]);
+    let record = record(shard);
+    let before = Tick(record.schedule().due(1).0 - 1);
+    assert!(shard.may_be_anothers(before, &record), "it is not due: others told it earlier");
+}
+
+/// Who is asked, what is believed of it, and until when it is waited for.
+#[test]
+fn an_answer_is_waited_for_as_long_as_is_said() {
+    let (mut cluster, list) = cluster_of(2);
+    let own = list[0];
+    let asked = cluster.peer(own, list[1]).expect("a member");
+    let waiting = PeerSet::EMPTY.with(asked);
+    let since = cluster.now().mono.tick_floor();
+    let (limits, callbacks) = (ClusterLimits::default(), CallbackLimits::default());
+    let key = record(cluster.shard(own)).key();
+    let question = Question::new(key, waiting, since);
+    let told = Question { told: waiting, ..question };
+    let unheard = Question { is_unheard: true, ..question };
+    let starved = Question { absences: ABSENCES_MAX, ..question };
+    let suspect_ms = limits.suspect_after_ms;
+    let unheard_ms = limits.dead_after_ms + BEYOND_DEATH_MS;
+    for (liveness, started_at, question, patience_ms) in [
+        (Liveness::Alive, Tick(0), question, callbacks.timeout_ms + suspect_ms),
+        (Liveness::Suspect, Tick(0), question, 0),
+        (Liveness::Suspect, since, question, suspect_ms),
+        (Liveness::Suspect, Tick(0), told, suspect_ms),
+        (Liveness::Dead, since, question, 0),
+        (Liveness::Alive, Tick(0), unheard, unheard_ms),
+        (Liveness::Suspect, Tick(0), unheard, unheard_ms),
+        (Liveness::Dead, Tick(0), unheard, 0),
+        (Liveness::Alive, Tick(0), starved, 0),
+    ] {
+        cluster.believe(own, list[1], liveness);
+        let shard = cluster.shard(own);
+        shard.questions.started_at = started_at;
+        let is_answered =
+            |after_ms: u64| shard.is_answered(since + after_ms, &mut question.clone());
+        assert!(is_answered(patience_ms), "{liveness:?} {question:?}");
+        let is_early = patience_ms > 0 && is_answered(patience_ms - 1);
+        assert!(!is_early, "{liveness:?} {question:?}");
+    }
 }

@@ -5,6 +5,7 @@
 
 use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
+use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{Now, Tick};
 use crate::timer::definition::Content;
 use crate::timer::version::{StateKey, Version};
@@ -19,8 +20,9 @@ const READS_MAX: usize = 65_536;
 /// core may get no time, while others of its node tell that the node lives.
 const BEYOND_SUSPICION_MS: u64 = 1_000;
 
+/// A read that waits for another node.
 #[derive(Debug)]
-struct Waiting {
+pub(super) struct Waiting {
     from: Requester,
     id: TimerId,
     asked: PeerIndex,
@@ -38,34 +40,7 @@ struct Waiting {
 }
 
 /// All reads of a shard that wait.
-#[derive(Debug, Default)]
-pub(super) struct Reads {
-    places: Vec<(u32, Option<Waiting>)>,
-    free: Vec<u32>,
-}
-
-impl Reads {
-    pub fn len(&self) -> usize {
-        self.places.len() - self.free.len()
-    }
-
-    fn take(&mut self, place: u32) -> Option<Waiting> {
-        let waiting = self.places.get_mut(place as usize)?.1.take()?;
-        self.free.push(place);
-        Some(waiting)
-    }
-
-    fn insert(&mut self, waiting: Waiting) -> Purpose {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
-            self.places.len() as u32 - 1
-        });
-        let (generation, entry) = &mut self.places[place as usize];
-        *generation = generation.wrapping_add(1);
-        *entry = Some(waiting);
-        Purpose::Read { place, generation: *generation }
-    }
-}
+pub(super) type Reads = Slots<Waiting>;
 
 impl Shard {
     /// Answers from what is held here; `None`: the answer comes from others.
@@ -129,7 +104,7 @@ impl Shard {
     /// told of writes.
     fn is_latest(&self, slot: Slot) -> bool {
         let held = self.records.get(slot);
-        let is_own = self.placements.get(held.placement).own.is_some();
+        let is_own = self.records.placement_of(held).own.is_some();
         let is_planted = is_planted(Bug::TombstoneOffTheListAnswersReads);
         is_own
             && !self.is_unheard(slot, held.id)
@@ -162,8 +137,8 @@ impl Shard {
         waiting.asked_at = now.mono.tick_floor();
         waiting.left = waiting.left.without(peer);
         let bytes = outbox.encode(&PeerMessage::Fetch(waiting.id));
-        let purpose = self.reads.insert(waiting);
-        outbox.tell(peer, purpose, bytes);
+        let key = self.reads.insert(waiting);
+        outbox.tell(peer, Purpose::Read(key), bytes);
         None
     }
 
@@ -186,18 +161,14 @@ impl Shard {
         &mut self,
         now: Now,
         peer: PeerIndex,
-        (place, generation): (u32, u32),
+        key: SlotKey,
         result: Option<PeerResult<'_>>,
         outbox: &mut Outbox,
     ) {
-        let known = self.reads.places.get(place as usize);
-        let is_meant = known.is_some_and(|(life, waiting)| {
-            *life == generation && waiting.as_ref().is_some_and(|waiting| waiting.asked == peer)
-        });
-        if !is_meant {
+        if self.reads.get(key).is_none_or(|waiting| waiting.asked != peer) {
             return;
         }
-        let Some(mut waiting) = self.reads.take(place) else { return };
+        let Some(mut waiting) = self.reads.remove(key) else { return };
         let from = waiting.from;
         let answer = match result {
             Some(PeerResult::Found(mut bytes)) => match decode_message(&mut bytes) {
@@ -220,13 +191,12 @@ impl Shard {
     pub(super) fn settle_reads(&mut self, now: Now, outbox: &mut Outbox) {
         let patience_ms = self.config.cluster.suspect_after_ms + BEYOND_SUSPICION_MS;
         let tick = now.mono.tick_floor();
-        for place in 0..self.reads.places.len() as u32 {
-            let (generation, waiting) = &self.reads.places[place as usize];
-            let Some(waiting) = waiting else { continue };
-            let is_late = tick - waiting.asked_at >= patience_ms;
-            if is_late || !self.peers.alive().contains(waiting.asked) {
-                let (peer, generation) = (waiting.asked, *generation);
-                self.read_result(now, peer, (place, generation), None, outbox);
+        for index in 0..self.reads.places() {
+            let Some(key) = self.reads.key_at(index) else { continue };
+            let Some(&Waiting { asked, asked_at, .. }) = self.reads.get(key) else { continue };
+            let is_late = tick - asked_at >= patience_ms;
+            if is_late || !self.peers.alive().contains(asked) {
+                self.read_result(now, asked, key, None, outbox);
             }
         }
     }
@@ -308,3 +278,7 @@ impl Shard {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+#[path = "reads_tests.rs"]
+mod tests;

@@ -1,33 +1,23 @@
 //! What a read is answered, through every node.
 
-use super::effects::{Answer, Event, Outbox, Purpose, Request, Target};
-use super::harness_tests::{Cluster, FROM, content, definition};
 use crate::base::ids::TimerId;
+use crate::base::slots::SlotKey;
 use crate::cluster::detector::Liveness;
+use crate::shard::effects::{Answer, Event, Outbox, Purpose, Request, Target};
+use crate::shard::harness_tests::{Cluster, FROM, content, definition, target};
 use crate::wire::peer_message::{PeerMessage, PeerResult, decode_message};
 
 const IDS: std::ops::Range<u64> = 1..60;
 
-fn target(id: TimerId) -> Target {
-    Target { id, factor: Some(2), filter: None }
-}
-
-fn put(cluster: &mut Cluster, node: usize, id: TimerId, interval_s: u64) {
-    let content = content();
-    let definition = definition((interval_s, interval_s), 2, &content);
-    let answer = cluster.ask(node, Request::Update(target(id), definition));
-    assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
-}
-
 fn delete(cluster: &mut Cluster, node: usize, id: TimerId) {
-    let answer = cluster.ask(node, Request::Delete(target(id)));
+    let answer = cluster.ask(node, Request::Delete(target(id, 2)));
     assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
 }
 
 /// What every node says of a timer: its interval.
 fn reads(cluster: &mut Cluster, id: TimerId) -> Vec<Option<u64>> {
     let nodes = 0..cluster.nodes.len();
-    let answers = nodes.map(|node| cluster.ask(node, Request::Read(target(id))));
+    let answers = nodes.map(|node| cluster.ask(node, Request::Read(target(id, 2))));
     let intervals = answers.map(|answer| match answer {
         Answer::Found(view) => Some(view.interval_ms / 1_000),
         Answer::NotFound => None,
@@ -42,7 +32,7 @@ fn reads(cluster: &mut Cluster, id: TimerId) -> Vec<Option<u64>> {
 fn a_tombstone_of_a_stand_in_does_not_hide_a_timer_that_was_written_anew() {
     let mut cluster = Cluster::new(3, true);
     for id in IDS.map(TimerId) {
-        put(&mut cluster, id.0 as usize % 3, id, 600);
+        cluster.put(id.0 as usize % 3, id, (600, 600), 2);
     }
     cluster.kill(0);
     for id in IDS.map(TimerId) {
@@ -54,7 +44,7 @@ fn a_tombstone_of_a_stand_in_does_not_hide_a_timer_that_was_written_anew() {
         assert_eq!(reads(&mut cluster, id), [None; 3]);
     }
     for id in IDS.map(TimerId) {
-        put(&mut cluster, id.0 as usize % 3, id, 700);
+        cluster.put(id.0 as usize % 3, id, (700, 700), 2);
         assert_eq!(reads(&mut cluster, id), [Some(700); 3], "{id:?}");
     }
     cluster.run_until(60);
@@ -73,7 +63,7 @@ fn what_a_node_holds_that_has_just_started_hides_nothing_newer() {
         let mut cluster = Cluster::new(3, true);
         for id in IDS.map(TimerId) {
             let [first, second, third] = cluster.list(id)[..] else { panic!("three nodes") };
-            put(&mut cluster, third, id, 600);
+            cluster.put(third, id, (600, 600), 2);
             if is_deleted {
                 delete(&mut cluster, third, id);
             }
@@ -81,8 +71,8 @@ fn what_a_node_holds_that_has_just_started_hides_nothing_newer() {
             cluster.shard(first).questions.be_fresh(until);
             cluster.cut(first, second, true);
             cluster.believe(second, first, Liveness::Suspect);
-            put(&mut cluster, second, id, 700);
-            let answer = cluster.ask(third, Request::Read(target(id)));
+            cluster.put(second, id, (700, 700), 2);
+            let answer = cluster.ask(third, Request::Read(target(id, 2)));
             let Answer::Found(view) = answer else { panic!("{id:?}: {answer:?}") };
             assert_eq!(view.interval_ms, 700_000, "{id:?}");
             cluster.cut(first, second, false);
@@ -121,7 +111,7 @@ fn a_newer_tombstone_answers_before_an_older_copy_of_a_node_that_has_just_starte
         for node in [second, third, other] {
             assert_eq!(cluster.ask(node, Request::Read(three)), Answer::NotFound, "{id:?} {node}");
         }
-        cluster.shard(first).questions = super::questions::Questions::default();
+        cluster.shard(first).questions = crate::shard::questions::Questions::default();
     }
 }
 
@@ -161,19 +151,19 @@ fn a_tombstone_of_a_former_holder_does_not_hide_a_timer_that_was_written_anew() 
     }
     (0..4).for_each(|node| cluster.meet(node));
     for id in IDS.map(TimerId) {
-        put(&mut cluster, id.0 as usize % 3, id, 600);
+        cluster.put(id.0 as usize % 3, id, (600, 600), 2);
         delete(&mut cluster, id.0 as usize % 3, id);
     }
     for node in 0..3 {
         let former = cluster.nodes[node].view.clone();
         let view = cluster.view_of(node, 4, Some(&former));
         cluster.nodes[node].view = view.clone();
-        cluster.handle(node, super::effects::Event::View(view));
+        cluster.handle(node, crate::shard::effects::Event::View(view));
         cluster.meet(node);
     }
     cluster.run_until(20);
     for id in IDS.map(TimerId) {
-        put(&mut cluster, id.0 as usize % 4, id, 700);
+        cluster.put(id.0 as usize % 4, id, (700, 700), 2);
         assert_eq!(reads(&mut cluster, id), [Some(700); 4], "{id:?}");
     }
     cluster.audit();
@@ -186,10 +176,10 @@ fn a_stand_in_is_told_of_a_write_that_did_not_know_of_it() {
         let mut cluster = Cluster::new(3, true);
         let [away, _, stand_in] = cluster.list(id)[..] else { panic!("three nodes") };
         cluster.kill(away);
-        put(&mut cluster, stand_in, id, 600);
+        cluster.put(stand_in, id, (600, 600), 2);
         assert!(cluster.holders(id).contains(&stand_in));
         cluster.return_empty(away);
-        put(&mut cluster, away, id, 700);
+        cluster.put(away, id, (700, 700), 2);
         assert_eq!(reads(&mut cluster, id), [Some(700); 3], "{id:?}");
         delete(&mut cluster, away, id);
         assert_eq!(reads(&mut cluster, id), [None; 3], "{id:?}");
@@ -205,20 +195,20 @@ fn a_read_finds_a_copy_that_only_a_passive_holder_has() {
     let [a, b, c] = cluster.list(id)[..] else { panic!("three nodes") };
     cluster.kill(a);
     cluster.kill(b);
-    put(&mut cluster, c, id, 600);
+    cluster.put(c, id, (600, 600), 2);
     cluster.start(a);
     cluster.start(b);
     cluster.meet(a);
     cluster.meet(b);
     assert_eq!(reads(&mut cluster, id), [Some(600); 3]);
-    assert_eq!(cluster.ask(a, Request::Read(target(TimerId(8)))), Answer::NotFound);
+    assert_eq!(cluster.ask(a, Request::Read(target(TimerId(8), 2))), Answer::NotFound);
 }
 
 #[test]
 fn what_is_fetched_has_its_age_for_its_start() {
     let mut cluster = Cluster::new(2, true);
     let id = TimerId(7);
-    put(&mut cluster, 0, id, 100);
+    cluster.put(0, id, (100, 100), 2);
     cluster.run_until(3);
     let now = cluster.now();
     let bytes = cluster.shard(1).fetched(now, id).expect("a live timer");
@@ -236,10 +226,10 @@ fn what_is_fetched_has_its_age_for_its_start() {
 fn a_holder_that_has_missed_nothing_answers_reads_by_itself() {
     let mut cluster = Cluster::new(2, true);
     let id = TimerId(7);
-    put(&mut cluster, 0, id, 100);
+    cluster.put(0, id, (100, 100), 2);
     cluster.mute = Some(1);
     cluster.answers.clear();
-    cluster.handle(0, Event::Request { from: FROM, request: Request::Read(target(id)) });
+    cluster.handle(0, Event::Request { from: FROM, request: Request::Read(target(id, 2)) });
     assert!(matches!(cluster.answers[..], [Answer::Found(_)]), "{:?}", cluster.answers);
 }
 
@@ -248,14 +238,15 @@ fn only_an_answer_of_whom_the_read_waits_for_counts() {
     let mut cluster = Cluster::new(3, true);
     let id = TimerId(7);
     let outside = cluster.list(id)[2];
-    let (now, request) = (cluster.now(), Request::Read(target(id)));
+    let (now, request) = (cluster.now(), Request::Read(target(id, 2)));
     let shard = cluster.shard(outside);
     let mut outbox = Outbox::default();
     shard.handle(now, Event::Request { from: FROM, request }, &mut outbox);
     let [asked] = &outbox.to_peers[..] else { panic!("one is asked first") };
     let (peer, purpose) = (asked.peer, asked.purpose);
-    let Purpose::Read { place, generation } = purpose else { panic!("{purpose:?}") };
-    let earlier = Purpose::Read { place, generation: generation.wrapping_sub(1) };
+    let Purpose::Read(key) = purpose else { panic!("{purpose:?}") };
+    let generation = key.generation.wrapping_sub(1);
+    let earlier = Purpose::Read(SlotKey { generation, ..key });
     let others = shard.peers.not_dead().without(peer).without(shard.peers.own());
     let other = others.iter().next().expect("of three");
     for (peer, purpose, counts) in
@@ -282,5 +273,5 @@ fn a_tombstone_is_left_to_those_that_hold_the_timer_now() {
     shard.leave_to_others(id, &placement);
     let record = *shard.records.get(shard.find(id).expect("a tombstone"));
     assert!(!record.is_live());
-    assert_eq!(*shard.placements.get(record.placement), placement);
+    assert_eq!(*shard.records.placement_of(&record), placement);
 }

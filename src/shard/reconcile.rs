@@ -21,8 +21,7 @@ use crate::timer::version::StateKey;
 use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy};
 
 use super::effects::{Outbox, Purpose};
-use super::placements::Placement;
-use super::record::{Record, State};
+use super::records::{Placement, Record, State};
 use super::{FULL_MS, Shard};
 
 /// Records looked at per tick, some 150 ns each.
@@ -159,7 +158,7 @@ impl Shard {
 
     /// Whether a timer is not where it belongs.
     pub(super) fn is_misplaced(&self, record: &Record) -> bool {
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(record);
         // With stand-ins for those that have no room it is not where it belongs, either.
         let is_elsewhere = self.right_list_without(record, PeerSet::EMPTY) != placement.replicas;
         is_elsewhere || record.is_live() && placement.own.is_none()
@@ -225,7 +224,7 @@ impl Shard {
         }
         let right = self.right_list(&record);
         let is_misplaced = self.is_misplaced(&record);
-        let placement = self.placements.get(record.placement);
+        let placement = self.records.placement_of(&record);
         if is_misplaced && record.is_live() {
             if right != placement.replicas || placement.own.is_none() {
                 return self.begin_move(tick, slot, right, outbox);
@@ -251,7 +250,7 @@ impl Shard {
         self.peers.note_full(peer, tick + FULL_MS);
         let Some(slot) = self.find(id) else { return };
         let record = *self.records.get(slot);
-        let replicas = self.placements.get(record.placement).replicas;
+        let replicas = self.records.placement_of(&record).replicas;
         if record.is_live() && self.peers.view.peers_of(&replicas).contains(peer) {
             let lacking = self.reconcile.lacking.entry(id.0).or_insert(PeerSet::EMPTY);
             *lacking = lacking.with(peer);
@@ -269,7 +268,7 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> bool {
         let record = *self.records.get(slot);
-        let placement = *self.placements.get(record.placement);
+        let placement = *self.records.placement_of(&record);
         let (view, full) = (&self.peers.view, self.peers.full(tick));
         let able = self.peers.alive().intersection(view.peers_of(&placement.replicas));
         let lacking = lacking.intersection(able).minus(self.peers.http());
@@ -318,7 +317,7 @@ impl Shard {
     /// what others of its site could not tell, and these may die before the site is back.
     fn offer_to_sites(&mut self, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
-        let sites = self.peers.sites_of(&self.placements.get(record.placement).sites);
+        let sites = self.peers.sites_of(&self.records.placement_of(&record).sites);
         let to = sites.intersection(offer_to);
         if to.is_empty() {
             return;
@@ -334,19 +333,19 @@ impl Shard {
     ///
     /// A node that has no room cannot get it.
     pub(super) fn right_list(&self, record: &Record) -> Replicas {
-        self.right_list_without(record, self.peers.full(self.turn_at))
+        self.right_list_without(record, self.peers.full(self.turns.at))
     }
 
     /// Who is to hold a timer after a pop that is made now. It is not left to one that has had no
     /// room lately before that one has a copy.
     pub(super) fn list_after_pop(&self, record: &Record) -> Replicas {
         let is_ready = self.reconcile.ready.contains(&record.id.0);
-        let full = if is_ready { PeerSet::EMPTY } else { self.peers.lately_full(self.turn_at) };
+        let full = if is_ready { PeerSet::EMPTY } else { self.peers.lately_full(self.turns.at) };
         self.right_list_without(record, full)
     }
 
     fn right_list_without(&self, record: &Record, full: PeerSet) -> Replicas {
-        let list = self.placements.get(record.placement).replicas;
+        let list = self.records.placement_of(record).replicas;
         let configured = self.configured(record);
         if configured == list || configured.is_empty() {
             return list;
@@ -356,7 +355,7 @@ impl Shard {
             let new = view.peers_of(wanted).minus(view.peers_of(&list));
             new.minus(self.peers.alive().minus(full)).is_empty()
         };
-        let factor = self.placements.get(record.placement).factor;
+        let factor = self.records.placement_of(record).factor;
         let live = view.place(record.id, factor, self.peers.not_dead());
         let roomy = view.place(record.id, factor, self.peers.not_dead().minus(full));
         let live = if roomy.len() == live.len() { roomy } else { live };
@@ -368,7 +367,7 @@ impl Shard {
         let stays = !able(&configured)
             && view.peers_of(&list).minus(members).is_empty()
             && list.len() >= configured.len()
-            && self.placements.get(record.placement).own.is_some();
+            && self.records.placement_of(record).own.is_some();
         if !stays && !live.is_empty() && able(&live) { live } else { list }
     }
 
@@ -378,7 +377,7 @@ impl Shard {
         if self.reconcile.moves.contains_key(&record.id.0) {
             return;
         }
-        let former = *self.placements.get(record.placement);
+        let former = *self.records.placement_of(&record);
         let view = &self.peers.view;
         let waiting = view.peers_of(&list).without(self.peers.own()).minus(self.peers.dead());
         let full = waiting.minus(view.peers_of(&former.replicas));
@@ -388,7 +387,7 @@ impl Shard {
         let mut placement = self.placement(list, former.sites, former.factor);
         // The last one that lives does not forget it.
         let is_last = waiting.is_empty() && placement.own.is_none();
-        let due = record.schedule().due(record.sequence + 1);
+        let due = record.due();
         let left = view.peers_of(&former.replicas).minus(view.peers_of(&list));
         let is_acted_upon = !waiting.union(left).intersection(self.peers.http()).is_empty();
         let is_early = due <= tick + HTTP_GUARD_MS && former.own.is_some() && is_acted_upon;
@@ -523,7 +522,7 @@ impl Shard {
             return;
         }
         let mut placement = moving.placement;
-        let former = self.placements.get(record.placement).replicas;
+        let former = self.records.placement_of(&record).replicas;
         // Those who have it may have done pops since: it can be forgotten here all the same.
         let is_same = match placement.own {
             Some(_) => record.key() == moving.key,
@@ -534,8 +533,8 @@ impl Shard {
         if !is_settled || !self.agrees(&former, &placement.replicas) {
             return self.look_again(tick, id);
         }
-        if record.schedule().due(record.sequence + 1) <= tick + FINISH_GUARD_MS
-            && self.placements.get(record.placement).own.is_some()
+        if record.due() <= tick + FINISH_GUARD_MS
+            && self.records.placement_of(&record).own.is_some()
         {
             if !self.peers.lately_full(tick).is_empty() {
                 self.reconcile.ready.insert(id.0);
@@ -544,7 +543,7 @@ impl Shard {
         }
         if placement.own.is_none() && former == placement.replicas {
             // They have been on it for a while: who of them acts is not for this node to say.
-            return self.forget(tick, slot);
+            return self.records.forget(tick, slot);
         }
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
         // All of them: a list of which a live rank does not act is taken for a move under way.
@@ -565,7 +564,7 @@ impl Shard {
         self.tell(slot, others, false, outbox);
         self.tell(slot, holders, true, outbox);
         match placement.own {
-            None => self.forget(tick, slot),
+            None => self.records.forget(tick, slot),
             // Somebody may have died or returned meanwhile.
             Some(_) => self.look_later_if_misplaced(tick, slot),
         }
@@ -622,5 +621,5 @@ impl Shard {
 }
 
 #[cfg(test)]
-#[path = "moves_tests.rs"]
-mod moves_tests;
+#[path = "reconcile_tests.rs"]
+mod tests;

@@ -4,7 +4,7 @@
 use crate::base::ids::{PeerSet, TimerId};
 use crate::base::limits::{REPLICATION_FACTOR_DEFAULT, TOMBSTONE_MS_MIN};
 use crate::base::ranked::Replicas;
-use crate::base::time::{Now, WallMs};
+use crate::base::time::Now;
 use crate::timer::definition::{Content, Definition};
 use crate::timer::version::StateKey;
 
@@ -12,8 +12,7 @@ use super::Shard;
 use super::effects::{Answer, Outbox, Refusal, Reply, Request, Requester, Target, TimerView};
 use super::keep::fires;
 use super::peers::FULL_REMEMBERED_MS;
-use super::placements::Placement;
-use super::record::Record;
+use super::records::{Placement, Record};
 use super::writes::NewWrite;
 
 const FACTOR_DEFAULT: u8 = REPLICATION_FACTOR_DEFAULT as u8;
@@ -70,8 +69,7 @@ impl Shard {
         definition: &Definition<'_>,
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
-        let wall = self.steady_wall(now);
-        let id = self.minter.mint(wall).ok_or(Refusal::IdsExhausted)?;
+        let id = self.minting.mint(now).ok_or(Refusal::IdsExhausted)?;
         let factor = definition.factor.unwrap_or(FACTOR_DEFAULT);
         let plan = self.plan_create(id, factor);
         if !fires(definition) {
@@ -79,14 +77,6 @@ impl Shard {
             return Ok(Some(self.done(id, &plan.placement)));
         }
         self.store(now, from, id, &plan, definition, outbox)
-    }
-
-    /// The wall clock for ids: goes on from where it was when the real one steps back, for a clock
-    /// that stood still would soon have no id left.
-    fn steady_wall(&mut self, now: Now) -> WallMs {
-        let mono_ms = now.mono.tick_floor().0;
-        self.wall_ahead_ms = self.wall_ahead_ms.max(now.wall.0.saturating_sub(mono_ms));
-        WallMs(mono_ms + self.wall_ahead_ms)
     }
 
     /// A PUT on an id not held creates it (docs/compat/timer-service.md §1.2).
@@ -101,7 +91,7 @@ impl Shard {
         let held = self.find(target.id).map(|slot| *self.records.get(slot));
         let live = held.filter(Record::is_live);
         let asked = definition.factor.or(target.factor);
-        let held_factor = held.map(|held| self.placements.get(held.placement).factor);
+        let held_factor = held.map(|held| self.records.placement_of(&held).factor);
         let factor = match live {
             Some(_) => held_factor,
             None => asked.or(held_factor),
@@ -126,7 +116,7 @@ impl Shard {
     ) -> Result<Option<Answer>, Refusal> {
         self.counters.deletes += 1;
         let held = self.find(target.id).map(|slot| *self.records.get(slot));
-        let held_factor = held.map(|held| self.placements.get(held.placement).factor);
+        let held_factor = held.map(|held| self.records.placement_of(&held).factor);
         let factor = held_factor.or(target.factor).unwrap_or(FACTOR_DEFAULT);
         let plan = self.plan_known(target, factor, held.as_ref());
         let is_over = held.is_some_and(|held| !held.is_live());
@@ -192,7 +182,7 @@ impl Shard {
             tries: 1,
             refused: PeerSet::EMPTY,
         };
-        if held.is_none() && plan.placement.own.is_some() && self.room(0).is_err() {
+        if held.is_none() && plan.placement.own.is_some() && self.records.room(0).is_err() {
             // Others stand in for this node.
             let (factor, own) = (plan.placement.factor, PeerSet::EMPTY.with(self.peers.own()));
             let target = Target { id, factor: Some(factor), filter: None };
@@ -209,7 +199,7 @@ impl Shard {
     /// not suffice.
     fn plan_create(&self, id: TimerId, factor: u8) -> Plan {
         let (view, members) = (&self.peers.view, self.peers.not_dead());
-        let roomy = members.minus(self.peers.full(self.turn_at));
+        let roomy = members.minus(self.peers.full(self.turns.at));
         let suffice = roomy == members
             || view.place(id, factor, roomy).len() == view.place(id, factor, members).len();
         let plan = self.plan_among(id, factor, if suffice { roomy } else { members });
@@ -258,7 +248,7 @@ impl Shard {
             extras = extras.union(view.matching(filter).intersection(view.connected_nodes()));
         }
         if let Some(held) = held {
-            let held = self.placements.get(held.placement);
+            let held = self.records.placement_of(held);
             extras = extras.union(view.peers_of(&held.replicas));
             if !held.sites.is_empty() {
                 plan.placement = self.placement(plan.placement.replicas, held.sites, factor);
@@ -277,8 +267,8 @@ impl Shard {
     /// Members that have had no room in the last minutes, this one included: others may stand in
     /// for them.
     fn lately_full(&self) -> PeerSet {
-        let full = self.peers.lately_full(self.turn_at);
-        let is_own = self.full_at.is_some_and(|at| self.turn_at - at < FULL_REMEMBERED_MS);
+        let full = self.peers.lately_full(self.turns.at);
+        let is_own = self.full_at.is_some_and(|at| self.turns.at - at < FULL_REMEMBERED_MS);
         if is_own { full.with(self.peers.own()) } else { full }
     }
 
@@ -314,11 +304,11 @@ impl Shard {
     }
 
     pub(super) fn view_of(&self, held: &Record, now: Now) -> TimerView {
-        let content = Content::decode(self.payloads.get(held.payload));
-        let placement = self.placements.get(held.placement);
+        let content = Content::decode(self.records.content_of(held));
+        let placement = self.records.placement_of(held);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let tags = content.tags();
-        let authority = self.hosts.authorities.text(held.authority);
+        let authority = self.records.authority_of(held);
         TimerView {
             id: held.id,
             factor: placement.factor,
@@ -333,3 +323,7 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;

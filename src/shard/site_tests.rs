@@ -3,25 +3,20 @@
 
 use std::sync::Arc;
 
+use super::Shard;
 use super::effects::{
-    Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester,
-    Target, ToPeer,
+    Answer, CallbackOutcome, Dialect, Event, Outbox, Purpose, Request, Target, ToPeer,
 };
-use super::{Shard, ShardConfig};
-use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
-use crate::base::limits::{CallbackLimits, ClusterLimits};
+use super::harness_tests::{FROM, START_MS, config, tell};
+use crate::base::ids::{PeerIndex, TimerId};
 use crate::base::ranked::Replicas;
 use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
-use crate::store::wheel::Geometry;
 use crate::timer::definition::{Definition, encode_content};
 use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, TimerCopy};
 use crate::wire::peer_message::{decode_message, decode_result};
 
-const START_MS: u64 = 1_000_000;
-const FROM: Requester =
-    Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
 /// Nodes 0 and 1 are the first site, 2 and 3 the second.
 const NODES: usize = 4;
 
@@ -66,24 +61,7 @@ impl Sites {
     fn with(are_sites: bool) -> Self {
         let views: Vec<_> = (0..NODES).map(|node| view(node, are_sites)).collect();
         let now = Now { mono: MonoNs(START_MS * TICK_NS), wall: WallMs(START_MS) };
-        let shard = |node: usize| {
-            let config = ShardConfig {
-                own: ShardIndex(0),
-                shards: ShardCount::new(1),
-                instance: NodeInstance::new(node as u8, 0),
-                geometry: Geometry::TINY,
-                index_segments: 4,
-                hash_seed: 5,
-                records_max: 1_000_000,
-                store_bytes_max: 1 << 40,
-                pops_per_turn_max: 256,
-                tags_max: 8,
-                callbacks: CallbackLimits::default(),
-                cluster: ClusterLimits::default(),
-                view: views[node].clone(),
-            };
-            Shard::new(config, now)
-        };
+        let shard = |node: usize| Shard::new(config(views[node].clone(), node as u8), now);
         let mut sites = Self {
             shards: (0..NODES).map(shard).collect(),
             views: views.clone(),
@@ -166,14 +144,8 @@ impl Sites {
     fn tell_node(&mut self, node: usize, peer: PeerIndex, purpose: Purpose, bytes: &[u8]) {
         let to = node ^ 1;
         assert_eq!(self.views[node].name_of(peer), name(to), "there is one other");
-        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
-        let from = self.views[to].node_named(&name(node));
-        let message = decode_message(&mut &bytes[..]).expect("encoded by a shard");
-        let (now, mut replies) = (self.now(), Outbox::default());
-        let event = Event::PeerMessage { ticket, from, clock_offset_ns: 0, message };
-        self.shards[to].handle(now, event, &mut replies);
-        let reply = replies.peer_replies.pop().expect("every message is answered");
-        let result = replies.peer_bytes[reply.bytes].to_vec();
+        let (now, from) = (self.now(), self.views[to].node_named(&name(node)));
+        let (result, replies) = tell(&mut self.shards[to], now, from, bytes);
         self.deliver(to, replies);
         let result = decode_result(&mut &result[..]).expect("encoded by a shard");
         self.handle(node, Event::PeerResult { peer, purpose, result });
@@ -431,7 +403,7 @@ fn a_node_that_was_cut_off_acts_again_when_it_has_delivered_something() {
 fn what_a_site_is_told_goes_to_those_of_it_that_have_room() {
     for factor in [1, 2] {
         let mut sites = Sites::new();
-        sites.shards[2].config.records_max = 0;
+        sites.shards[2].records.set_records_max(0);
         let ids: Vec<_> = (0..20).map(|_| sites.create(0, (100, 100), factor)).collect();
         sites.run_until(3);
         let is_held = |id: &TimerId| sites.holders(*id).contains(&3);
@@ -446,7 +418,7 @@ fn a_tombstone_ends_in_its_time_when_no_site_was_away() {
     sites.run_until(130);
     let id = sites.create(0, (10, 10), 2);
     sites.delete(0, id, 2);
-    let stays_s = sites.shards[0].tombstone_ms(10_000) / 1_000;
+    let stays_s = sites.shards[0].records.tombstone_ms(10_000) / 1_000;
     sites.run_until(129 + stays_s);
     assert!(sites.shards.iter().all(|shard| shard.find(id).is_some()));
     sites.run_until(132 + stays_s);

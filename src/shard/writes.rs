@@ -8,16 +8,17 @@
 use crate::base::ids::{PeerIndex, PeerSet, TimerId};
 use crate::base::limits::Acknowledge;
 use crate::base::planted::{Bug, is_planted};
+use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::peer_message::{
-    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy, decode_message,
+    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
 };
 
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target};
-use super::keep::Outline;
-use super::placements::Placement;
+use super::records::Outline;
+use super::records::Placement;
 use super::requests::Plan;
 use super::{FULL_MS, Shard};
 
@@ -52,8 +53,10 @@ struct Waiting {
     /// Who waits; nobody once the first replica has it, if that was to be enough.
     from: Option<Requester>,
     asked_at: Tick,
-    id: TimerId,
-    placement: Placement,
+    /// What was written, and who is to hold it.
+    outline: Outline,
+    /// What it gives the timer; `None`: it is the end of one.
+    body: Option<Body>,
     /// Those whose answer decides.
     waiting: PeerSet,
     /// All that were told.
@@ -66,18 +69,22 @@ struct Waiting {
     reason: Refusal,
     /// Its id was minted for it.
     is_create: bool,
-    /// The message, to make it again.
-    message: Vec<u8>,
     tries: u8,
+}
+
+/// What a write gives a timer, to make the write again.
+#[derive(Debug, Default)]
+struct Body {
+    authority: String,
+    content: Vec<u8>,
 }
 
 /// All writes of a shard that wait.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    places: Vec<(u32, Option<Waiting>)>,
-    free: Vec<u32>,
-    /// Memory of messages, kept.
-    pool: Vec<Vec<u8>>,
+    waiting: Slots<Waiting>,
+    /// Memory of bodies, kept.
+    pool: Vec<Body>,
 }
 
 const POOL_MAX: usize = 1_024;
@@ -85,44 +92,43 @@ const POOLED_BYTES_MAX: usize = 4_096;
 
 impl Writes {
     pub fn len(&self) -> usize {
-        self.places.len() - self.free.len()
-    }
-
-    fn insert(&mut self, waiting: Waiting) -> Purpose {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
-            self.places.len() as u32 - 1
-        });
-        let (generation, entry) = &mut self.places[place as usize];
-        *generation = generation.wrapping_add(1);
-        *entry = Some(waiting);
-        Purpose::Write { place, generation: *generation }
-    }
-
-    fn get_mut(&mut self, place: u32, generation: u32) -> Option<&mut Waiting> {
-        let (life, entry) = self.places.get_mut(place as usize)?;
-        entry.as_mut().filter(|_| *life == generation)
+        self.waiting.len()
     }
 
     /// Does not wait for a peer.
-    fn forget(&mut self, purpose: Purpose, peer: PeerIndex) {
-        let Purpose::Write { place, generation } = purpose else { return };
-        if let Some(write) = self.get_mut(place, generation) {
+    fn forget(&mut self, key: SlotKey, peer: PeerIndex) {
+        if let Some(write) = self.waiting.get_mut(key) {
             write.waiting = write.waiting.without(peer);
         }
     }
 
-    /// Takes a write out; its message is to be given back by [`Writes::recycle`].
-    fn take(&mut self, place: u32) -> Option<Waiting> {
-        let waiting = self.places[place as usize].1.take()?;
-        self.free.push(place);
-        Some(waiting)
+    /// A copy of what a write gives a timer, in memory of an earlier one.
+    fn keep(&mut self, (authority, content): (&str, &[u8])) -> Body {
+        let mut body = self.pool.pop().unwrap_or_default();
+        body.authority.clear();
+        body.authority.push_str(authority);
+        body.content.clear();
+        body.content.extend_from_slice(content);
+        body
     }
 
-    fn recycle(&mut self, message: Vec<u8>) {
-        if self.pool.len() < POOL_MAX && message.capacity() <= POOLED_BYTES_MAX {
-            self.pool.push(message);
+    /// Takes the memory of a body back, but for parts that are large.
+    fn recycle(&mut self, body: Option<Body>) {
+        let Some(mut body) = body.filter(|_| self.pool.len() < POOL_MAX) else { return };
+        if body.authority.capacity() > POOLED_BYTES_MAX {
+            body.authority = String::new();
         }
+        if body.content.capacity() > POOLED_BYTES_MAX {
+            body.content = Vec::new();
+        }
+        self.pool.push(body);
+    }
+
+    /// Takes a write out that ends, with all but its body.
+    fn end(&mut self, key: SlotKey) -> Option<Waiting> {
+        let mut write = self.waiting.remove(key)?;
+        self.recycle(write.body.take());
+        Some(write)
     }
 }
 
@@ -146,17 +152,18 @@ impl Shard {
         match new.body {
             Some((authority, content)) if is_own || held.is_some_and(|held| held.is_live()) => {
                 match &held {
-                    Some(held) => self.room_for_change(held, content.len())?,
-                    None => self.room(content.len())?,
+                    Some(held) => self.records.room_for_change(held, content.len())?,
+                    None => self.records.room(content.len())?,
                 }
-                let authority = self.admit_authority(authority)?;
-                let slot = self.hold(tick, &new.outline(plan.placement), authority, content);
+                let authority = self.records.admit_authority(authority)?;
+                let outline = new.outline(plan.placement);
+                let slot = self.records.hold(&self.peers, tick, &outline, authority, content);
                 self.look_later_if_misplaced(tick, slot);
             }
             None if held.is_some()
-                || is_own && self.room(0).is_ok() && !is_planted(Bug::DropTombstone) =>
+                || is_own && self.records.room(0).is_ok() && !is_planted(Bug::DropTombstone) =>
             {
-                let slot = self.bury(tick, &new.outline(plan.placement));
+                let slot = self.records.bury(tick, &new.outline(plan.placement));
                 self.look_later_if_misplaced(tick, slot);
             }
             Some(_) => self.leave_to_others(new.id, &plan.placement),
@@ -189,23 +196,9 @@ impl Shard {
         if self.peers.is_alone() {
             return Ok(Some(self.done(new.id, placement)));
         }
-        let copy = TimerCopy {
-            standing: Standing {
-                id: new.id,
-                version: new.key.version.0,
-                sequence: new.key.sequence,
-                actives: placement.actives,
-                list_digest: 0,
-            },
-            is_write: true,
-            replicas: placement.replicas,
-            factor: placement.factor,
-            sites: placement.sites,
-            start_ms: new.start.0,
-            interval_ms: new.interval_ms,
-            repeat_for_ms: new.repeat_for_ms,
-            body: new.body.map(|(authority, content)| CopyBody { authority, content }),
-        };
+        let outline = new.outline(*placement);
+        let body = new.body.map(|(authority, content)| CopyBody { authority, content });
+        let copy = TimerCopy { is_write: true, body, ..bare_copy(&outline) };
         let bytes = outbox.encode(&PeerMessage::Copy(copy));
         self.tell_sites(placement, bytes.clone(), new.id, outbox);
         let own = self.peers.own();
@@ -214,34 +207,29 @@ impl Shard {
         if targets.is_empty() {
             return Ok(Some(self.done(new.id, placement)));
         }
-        let mut message = self.writes.pool.pop().unwrap_or_default();
-        message.clear();
-        message.extend_from_slice(&outbox.peer_bytes[bytes.clone()]);
         let held = if placement.own.is_some() { PeerSet::EMPTY.with(own) } else { PeerSet::EMPTY };
         let waiting = Waiting {
             from: new.from,
             asked_at: new.asked_at,
-            id: new.id,
-            placement: *placement,
+            outline,
+            body: new.body.map(|body| self.writes.keep(body)),
             waiting: targets,
             asked: targets,
             held,
             refused: new.refused,
             reason: Refusal::NoRoom,
             is_create: plan.is_create,
-            message,
             tries: new.tries,
         };
-        let purpose = self.writes.insert(waiting);
+        let key = self.writes.waiting.insert(waiting);
         for peer in targets.iter() {
             if is_planted(Bug::SkipOneReplica) && Some(peer) == targets.iter().last() {
-                self.writes.forget(purpose, peer);
+                self.writes.forget(key, peer);
                 continue;
             }
-            outbox.tell(peer, purpose, bytes.clone());
+            outbox.tell(peer, Purpose::Write(key), bytes.clone());
         }
-        let Purpose::Write { place, .. } = purpose else { unreachable!("made just now") };
-        self.settle_write(now, place, outbox);
+        self.settle_write(now, key, outbox);
         Ok(None)
     }
 
@@ -250,17 +238,18 @@ impl Shard {
         &mut self,
         now: Now,
         peer: PeerIndex,
-        (place, generation): (u32, u32),
+        key: SlotKey,
         result: PeerResult<'_>,
         outbox: &mut Outbox,
     ) {
         let speaks_http = self.peers.speaks_http(peer);
-        let replicas = |view: &View, write: &Waiting| view.peers_of(&write.placement.replicas);
-        let Some(write) = self.writes.get_mut(place, generation) else { return };
+        let replicas =
+            |view: &View, write: &Waiting| view.peers_of(&write.outline.placement.replicas);
+        let Some(write) = self.writes.waiting.get_mut(key) else { return };
         match result {
             PeerResult::Superseded { version, factor } if !Version(version).is_impossible() => {
                 let again = (Some(Version(version)), factor);
-                return self.write_again(now, place, again, outbox);
+                return self.write_again(now, key, again, outbox);
             }
             PeerResult::Held | PeerResult::Wanted => {
                 write.waiting = write.waiting.without(peer);
@@ -280,7 +269,7 @@ impl Shard {
                 }
             }
         }
-        self.settle_write(now, place, outbox);
+        self.settle_write(now, key, outbox);
     }
 
     /// A replica will not answer.
@@ -288,33 +277,33 @@ impl Shard {
         &mut self,
         now: Now,
         peer: PeerIndex,
-        (place, generation): (u32, u32),
+        key: SlotKey,
         outbox: &mut Outbox,
     ) {
         let (own, is_dead) = (self.peers.own(), self.peers.dead().contains(peer));
-        let is_back_lately = self.is_back_lately();
-        let Some(write) = self.writes.get_mut(place, generation) else { return };
+        let is_back_lately = self.turns.is_back_lately();
+        let Some(write) = self.writes.waiting.get_mut(key) else { return };
         let is_only_here = write.held.without(own).is_empty();
         if is_only_here && !is_dead && is_back_lately {
             // This core was away, and its links dropped what was too old to be told. The peer may
             // be well: it is told again.
-            let factor = write.placement.factor;
-            return self.write_again(now, place, (None, factor), outbox);
+            let factor = write.outline.placement.factor;
+            return self.write_again(now, key, (None, factor), outbox);
         }
         write.waiting = write.waiting.without(peer);
-        self.settle_write(now, place, outbox);
+        self.settle_write(now, key, outbox);
     }
 
     /// Refuses writes that have waited for too long.
     pub(super) fn end_writes(&mut self, tick: Tick, outbox: &mut Outbox) {
         let patience_ms = self.config.cluster.dead_after_ms + BEYOND_DEATH_MS;
-        for place in 0..self.writes.places.len() as u32 {
-            let waiting = self.writes.places[place as usize].1.as_ref();
+        for index in 0..self.writes.waiting.places() {
+            let waiting = self.writes.waiting.at(index);
             if waiting.is_none_or(|write| tick - write.asked_at < patience_ms) {
                 continue;
             }
-            let mut write = self.writes.take(place).expect("looked at above");
-            self.writes.recycle(std::mem::take(&mut write.message));
+            let key = self.writes.waiting.key_at(index);
+            let write = key.and_then(|key| self.writes.end(key)).expect("looked at above");
             if let Some(to) = write.from {
                 self.counters.refused += 1;
                 outbox.replies.push(Reply { to, answer: Answer::Refused(Refusal::Unanswered) });
@@ -324,17 +313,19 @@ impl Shard {
 
     /// What is believed of peers changed: writes may wait for nobody any more.
     pub(super) fn settle_writes(&mut self, now: Now, outbox: &mut Outbox) {
-        for place in 0..self.writes.places.len() as u32 {
-            self.settle_write(now, place, outbox);
+        for index in 0..self.writes.waiting.places() {
+            if let Some(key) = self.writes.waiting.key_at(index) {
+                self.settle_write(now, key, outbox);
+            }
         }
     }
 
     /// Answers a write that has waited enough.
-    fn settle_write(&mut self, now: Now, place: u32, outbox: &mut Outbox) {
-        let Some(write) = &self.writes.places[place as usize].1 else { return };
-        let replicas = self.peers.view.peers_of(&write.placement.replicas);
+    fn settle_write(&mut self, now: Now, key: SlotKey, outbox: &mut Outbox) {
+        let Some(write) = self.writes.waiting.get(key) else { return };
+        let replicas = self.peers.view.peers_of(&write.outline.placement.replicas);
         let held = write.held.intersection(replicas);
-        let waiting = if held.is_empty() || self.turn_at < self.held_until {
+        let waiting = if held.is_empty() || self.turns.is_held() {
             // Nobody has it yet, or this core was away: whoever is not known to be dead may still
             // take it.
             write.waiting.minus(self.peers.dead())
@@ -343,7 +334,7 @@ impl Shard {
         };
         let is_first = self.config.cluster.acknowledge == Acknowledge::First;
         if is_first && !held.is_empty() && !waiting.is_empty() {
-            return self.answer_early(place, outbox);
+            return self.answer_early(key, outbox);
         }
         if !waiting.is_empty() && !is_planted(Bug::WriteAnsweredBeforeReplicas) {
             return;
@@ -351,28 +342,27 @@ impl Shard {
         let is_refused = !write.refused.intersection(replicas).is_empty()
             || write.reason == Refusal::NotTaken && !write.is_create;
         if is_refused && !is_planted(Bug::RefusalCountsAsAnswered) {
-            return self.replace_refusing(now, place, outbox);
+            return self.replace_refusing(now, key, outbox);
         }
         if held.is_empty()
             && write.tries < TRIES_MAX
             && !is_planted(Bug::WriteAnsweredBeforeReplicas)
         {
             // All that were to hold it died meanwhile: others stand in.
-            let (id, factor) = (write.id, write.placement.factor);
-            let plan = self.plan_new(id, factor);
-            if plan.placement.replicas != write.placement.replicas {
-                return self.write_again(now, place, (None, factor), outbox);
+            let Outline { id, placement, .. } = write.outline;
+            let factor = placement.factor;
+            if self.plan_new(id, factor).placement.replicas != placement.replicas {
+                return self.write_again(now, key, (None, factor), outbox);
             }
         }
-        let mut write = self.writes.take(place).expect("looked at above");
-        self.writes.recycle(std::mem::take(&mut write.message));
+        let write = self.writes.end(key).expect("looked at above");
         let answer = if held.is_empty() && !is_planted(Bug::WriteAnsweredBeforeReplicas) {
             self.counters.refused += 1;
             Answer::Refused(Refusal::NoReplica)
         } else {
             self.counters.replicated += 1;
             self.tell_of_missing(&write, held, outbox);
-            self.done(write.id, &write.placement)
+            self.done(write.outline.id, &write.outline.placement)
         };
         if let Some(to) = write.from {
             outbox.replies.push(Reply { to, answer });
@@ -381,79 +371,63 @@ impl Shard {
 
     /// Replicas refuse a write: others stand in for them, or it is not answered with 200. One that
     /// may hold an earlier state and refuses, not for lack of room, goes on with that.
-    fn replace_refusing(&mut self, now: Now, place: u32, outbox: &mut Outbox) {
-        let Some(write) = &self.writes.places[place as usize].1 else { return };
-        let (id, factor, members) = (write.id, write.placement.factor, self.peers.not_dead());
+    fn replace_refusing(&mut self, now: Now, key: SlotKey, outbox: &mut Outbox) {
+        let Some(write) = self.writes.waiting.get(key) else { return };
+        let (id, factor) = (write.outline.id, write.outline.placement.factor);
+        let members = self.peers.not_dead();
         let able = self.peers.view.place(id, factor, members.minus(write.refused));
         let suffice = able.len() == self.peers.view.place(id, factor, members).len();
-        let is_end = is_end(&write.message);
+        let is_end = write.body.is_none();
         // Who stands in must hear of a delete, however few these are.
         let untold = self.peers.view.peers_of(&able).minus(write.asked).without(self.peers.own());
         let helps = suffice && !able.is_empty() || is_end && !untold.is_empty();
         let may_replace = write.reason == Refusal::NoRoom || write.is_create;
         if may_replace && helps {
-            return self.write_again(now, place, (None, factor), outbox);
+            return self.write_again(now, key, (None, factor), outbox);
         }
         if is_end && write.reason == Refusal::NoRoom {
             // Nobody lacks a timer that has ended.
-            return self.answer_end(place, outbox);
+            return self.answer_end(key, outbox);
         }
-        let mut write = self.writes.take(place).expect("looked at above");
-        let message = std::mem::take(&mut write.message);
+        let write = self.writes.end(key).expect("looked at above");
         self.counters.refused += u64::from(write.from.is_some());
         // One that is answered already stays with those that have it.
         if write.is_create && write.from.is_some() {
-            self.undo(now, write.asked, &message, outbox);
+            self.undo(now, write.asked, &write.outline, outbox);
         } else {
             self.tell_of_missing(&write, write.held, outbox);
             let full = write.refused.iter().filter(|_| write.reason == Refusal::NoRoom);
             full.for_each(|peer| self.refused_for_room(now.mono.tick_floor(), peer, id));
         }
-        self.writes.recycle(message);
         if let Some(to) = write.from {
             outbox.replies.push(Reply { to, answer: Answer::Refused(write.reason) });
         }
     }
 
     /// Answers a delete that all have heard of: who has no room for its tombstone has no timer.
-    fn answer_end(&mut self, place: u32, outbox: &mut Outbox) {
-        let mut write = self.writes.take(place).expect("its caller looked at it");
-        self.writes.recycle(std::mem::take(&mut write.message));
+    fn answer_end(&mut self, key: SlotKey, outbox: &mut Outbox) {
+        let write = self.writes.end(key).expect("its caller looked at it");
         self.counters.replicated += 1;
-        let answer = self.done(write.id, &write.placement);
+        let answer = self.done(write.outline.id, &write.outline.placement);
         if let Some(to) = write.from {
             outbox.replies.push(Reply { to, answer });
         }
     }
 
     /// Ends a new timer of which the client is told that it was not taken: some may hold it.
-    fn undo(&mut self, now: Now, told: PeerSet, message: &[u8], outbox: &mut Outbox) {
-        let Ok(PeerMessage::Copy(copy)) = decode_message(&mut &message[..]) else {
-            unreachable!("the message was encoded here");
-        };
-        let id = copy.standing.id;
-        let version = self.clock.assign(now.wall, Some(Version(copy.standing.version)));
-        let standing = Standing { version: version.0, ..copy.standing };
-        let ended = TimerCopy { standing, is_write: false, body: None, ..copy };
+    fn undo(&mut self, now: Now, told: PeerSet, made: &Outline, outbox: &mut Outbox) {
+        let id = made.id;
+        let version = self.clock.assign(now.wall, Some(made.key.version));
+        let key = StateKey { version, ..made.key };
+        let Placement { replicas, sites, factor, .. } = made.placement;
+        let placement = self.placement(replicas, sites, factor);
         if self.find(id).is_some() {
-            let placement = self.placement(copy.replicas, copy.sites, copy.factor);
-            let outline = Outline {
-                id,
-                key: StateKey { version, sequence: copy.standing.sequence },
-                start: Tick(copy.start_ms),
-                interval_ms: copy.interval_ms,
-                repeat_for_ms: copy.repeat_for_ms,
-                placement,
-            };
-            self.bury(now.mono.tick_floor(), &outline);
+            let ended = Outline { key, placement, ..*made };
+            self.records.bury(now.mono.tick_floor(), &ended);
         }
-        let bytes = outbox.encode(&PeerMessage::Copy(ended));
-        self.tell_sites(
-            &self.placement(copy.replicas, copy.sites, copy.factor),
-            bytes.clone(),
-            id,
-            outbox,
-        );
+        let ended = Outline { key, ..*made };
+        let bytes = outbox.encode(&PeerMessage::Copy(bare_copy(&ended)));
+        self.tell_sites(&placement, bytes.clone(), id, outbox);
         for peer in told.without(self.peers.own()).iter() {
             outbox.tell(peer, Purpose::News(id), bytes.clone());
         }
@@ -465,11 +439,11 @@ impl Shard {
         let view = &self.peers.view;
         let deaf = self.peers.http().with(self.peers.own());
         let told = view.peers_of(&plan.placement.replicas).union(plan.extras).minus(deaf);
-        for &at in write.placement.replicas.as_slice() {
+        for &at in write.outline.placement.replicas.as_slice() {
             if !view.peer_of(at).is_some_and(|peer| write.refused.contains(peer)) {
                 continue;
             }
-            let bytes = outbox.encode(&PeerMessage::NoRoom { id: write.id, at });
+            let bytes = outbox.encode(&PeerMessage::NoRoom { id: write.outline.id, at });
             told.iter().for_each(|peer| outbox.tell(peer, Purpose::Hint, bytes.clone()));
         }
     }
@@ -478,32 +452,31 @@ impl Shard {
     /// not hold it, or die before it can tell them.
     fn tell_of_missing(&self, write: &Waiting, held: PeerSet, outbox: &mut Outbox) {
         let tellable = held.minus(self.peers.http()).without(self.peers.own());
-        for &by in write.placement.replicas.as_slice() {
+        for &by in write.outline.placement.replicas.as_slice() {
             let has_it = self.peers.view.peer_of(by).is_none_or(|peer| held.contains(peer));
             if has_it || tellable.is_empty() {
                 continue;
             }
-            let bytes = outbox.encode(&PeerMessage::Missed { id: write.id, by });
-            let purpose = Purpose::News(write.id);
+            let bytes = outbox.encode(&PeerMessage::Missed { id: write.outline.id, by });
+            let purpose = Purpose::News(write.outline.id);
             tellable.iter().for_each(|peer| outbox.tell(peer, purpose, bytes.clone()));
         }
     }
 
     /// Answers a write that one replica has. It still waits for the others: one of them may know
     /// better, and then it is made again.
-    fn answer_early(&mut self, place: u32, outbox: &mut Outbox) {
-        let Some(write) = &mut self.writes.places[place as usize].1 else { return };
+    fn answer_early(&mut self, key: SlotKey, outbox: &mut Outbox) {
+        let Some(write) = self.writes.waiting.get_mut(key) else { return };
         let Some(to) = write.from.take() else { return };
-        let (id, placement) = (write.id, write.placement);
+        let Outline { id, placement, .. } = write.outline;
         let answer = self.done(id, &placement);
         outbox.replies.push(Reply { to, answer });
     }
 
     /// Refuses a write when this node has left: those that were to hold the timer are no peers any
     /// more, and this node is none of them.
-    fn leave_unwritten(&mut self, place: u32, outbox: &mut Outbox) {
-        let Some(mut write) = self.writes.take(place) else { return };
-        self.writes.recycle(std::mem::take(&mut write.message));
+    fn leave_unwritten(&mut self, key: SlotKey, outbox: &mut Outbox) {
+        let Some(write) = self.writes.end(key) else { return };
         self.counters.refused += u64::from(write.from.is_some());
         let answer = Answer::Refused(Refusal::NoReplica);
         outbox.replies.extend(write.from.map(|to| Reply { to, answer }));
@@ -515,40 +488,37 @@ impl Shard {
     fn write_again(
         &mut self,
         now: Now,
-        place: u32,
+        key: SlotKey,
         (seen, factor): (Option<Version>, u8),
         outbox: &mut Outbox,
     ) {
         if self.peers.view.has_left() {
-            return self.leave_unwritten(place, outbox);
+            return self.leave_unwritten(key, outbox);
         }
-        let Some(mut write) = self.writes.take(place) else { return };
-        let message = std::mem::take(&mut write.message);
-        let Ok(PeerMessage::Copy(copy)) = decode_message(&mut &message[..]) else {
-            unreachable!("the message was encoded here");
-        };
-        let made = Version(copy.standing.version);
-        let held = self.find(write.id).map(|slot| *self.records.get(slot));
-        let newest = held.map_or(made, |held| held.version.max(made));
+        let Some(mut write) = self.writes.waiting.remove(key) else { return };
+        let body = write.body.take();
+        let Outline { id, key: made, start, interval_ms, repeat_for_ms, .. } = write.outline;
+        let held = self.find(id).map(|slot| *self.records.get(slot));
+        let newest = held.map_or(made.version, |held| held.version.max(made.version));
         let version = match seen {
-            None if newest == made => made,
-            seen => self.clock.assign(now.wall, Some(newest.max(seen.unwrap_or(made)))),
+            None if newest == made.version => made.version,
+            seen => self.clock.assign(now.wall, Some(newest.max(seen.unwrap_or(made.version)))),
         };
         let done = held.filter(|held| held.version == version).map_or(0, |held| held.sequence);
         let new = NewWrite {
             from: write.from,
             asked_at: write.asked_at,
-            id: write.id,
-            key: StateKey { version, sequence: copy.standing.sequence.max(done) },
-            start: Tick(copy.start_ms),
-            interval_ms: copy.interval_ms,
-            repeat_for_ms: copy.repeat_for_ms,
-            body: copy.body.map(|body| (body.authority, body.content)),
+            id,
+            key: StateKey { version, sequence: made.sequence.max(done) },
+            start,
+            interval_ms,
+            repeat_for_ms,
+            body: body.as_ref().map(|body| (&*body.authority, &*body.content)),
             // Where others stand in for those that refused, these are fewer each time.
             tries: write.tries + u8::from(write.refused.is_empty() || seen.is_some()),
             refused: write.refused,
         };
-        let target = Target { id: write.id, factor: Some(factor), filter: None };
+        let target = Target { id, factor: Some(factor), filter: None };
         let mut plan = self.plan_known_without(target, factor, held.as_ref(), write.refused);
         plan.is_create = write.is_create;
         let replicas = self.peers.view.peers_of(&plan.placement.replicas);
@@ -559,9 +529,9 @@ impl Shard {
         let is_over = new.body.is_some()
             && held.is_some_and(|held| held.version == version && !held.is_live());
         // What is held already may be popping.
-        let made_here = held.filter(|held| held.version == version).and(self.find(write.id));
+        let made_here = held.filter(|held| held.version == version).and(self.find(id));
         let answer = match (write.tries, made_here) {
-            _ if is_over => Ok(Some(self.done(write.id, &plan.placement))),
+            _ if is_over => Ok(Some(self.done(id, &plan.placement))),
             (TRIES_MAX.., _) if seen.is_none() => Err(Refusal::Unanswered),
             (TRIES_MAX.., _) => Err(Refusal::Contended),
             (_, Some(slot)) => {
@@ -573,22 +543,36 @@ impl Shard {
         let answer = answer.unwrap_or_else(|refusal| {
             self.counters.refused += u64::from(write.from.is_some());
             if write.is_create && write.from.is_some() {
-                self.undo(now, write.asked, &message, outbox);
+                self.undo(now, write.asked, &write.outline, outbox);
             }
             Some(Answer::Refused(refusal.after_others()))
         });
         if let (Some(to), Some(answer)) = (write.from, answer) {
             outbox.replies.push(Reply { to, answer });
         }
-        self.writes.recycle(message);
+        self.writes.recycle(body);
     }
 }
 
-/// Whether a write that was told is the end of a timer.
-fn is_end(message: &[u8]) -> bool {
-    match decode_message(&mut &message[..]) {
-        Ok(PeerMessage::Copy(copy)) => copy.body.is_none(),
-        _ => unreachable!("the message was encoded here"),
+/// A copy that ends a timer; of a write that ends none, all but what it gives the timer.
+fn bare_copy(outline: &Outline) -> TimerCopy<'static> {
+    let Outline { id, key, start, interval_ms, repeat_for_ms, placement } = outline;
+    TimerCopy {
+        standing: Standing {
+            id: *id,
+            version: key.version.0,
+            sequence: key.sequence,
+            actives: placement.actives,
+            list_digest: 0,
+        },
+        is_write: false,
+        replicas: placement.replicas,
+        factor: placement.factor,
+        sites: placement.sites,
+        start_ms: start.0,
+        interval_ms: *interval_ms,
+        repeat_for_ms: *repeat_for_ms,
+        body: None,
     }
 }
 
@@ -606,5 +590,9 @@ impl NewWrite<'_> {
 }
 
 #[cfg(test)]
-#[path = "waiting_tests.rs"]
-mod waiting_tests;
+#[path = "writes_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "writes_refused_tests.rs"]
+mod refused_tests;

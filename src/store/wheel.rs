@@ -137,6 +137,16 @@ impl Wheel {
         }
     }
 
+    /// Files a slot that is in no list, or changes the due tick of one in the wheel (asserted: the
+    /// slot is in no other list). Constant work.
+    #[inline]
+    pub fn put(&mut self, links: &mut Links, slot: Slot, due: Tick) {
+        match links.place(slot) {
+            PLACE_NONE => self.insert(links, slot, due),
+            _ => self.rearm(links, slot, due),
+        }
+    }
+
     /// Takes a slot out; it must be in the wheel (asserted). Constant work.
     #[inline]
     pub fn remove(&mut self, links: &mut Links, slot: Slot) {

@@ -53,7 +53,12 @@ impl Pair {
     }
 
     fn insert_or_rearm(&mut self, slot: u32, due: u64) {
-        if self.due_of.contains_key(&slot) {
+        if slot % 2 == 1 {
+            if self.due_of.contains_key(&slot) {
+                self.forget(slot);
+            }
+            self.wheel.put(&mut self.links, Slot(slot), Tick(due));
+        } else if self.due_of.contains_key(&slot) {
             self.forget(slot);
             self.wheel.rearm(&mut self.links, Slot(slot), Tick(due));
         } else {

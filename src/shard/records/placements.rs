@@ -9,7 +9,7 @@ use crate::base::ranked::{Replicas, Sites};
 
 /// A place in the table of placements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PlacementId(u32);
+pub struct PlacementId(u32);
 
 impl PlacementId {
     /// Its number: small, given to another placement when nobody has this one.
@@ -20,7 +20,7 @@ impl PlacementId {
 
 /// Who holds a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Placement {
+pub struct Placement {
     pub replicas: Replicas,
     pub sites: Sites,
     /// As asked; the list is shorter when the cluster is smaller.

@@ -1,11 +1,9 @@
 //! Nodes without room: a replica that refuses has no copy.
 
-use super::effects::{Answer, Event, Refusal, Request, Target};
-use super::harness_tests::{Cluster, FROM, content, definition};
-use super::peers::Peers;
-use crate::base::ids::{PeerIndex, TimerId};
+use crate::base::ids::TimerId;
 use crate::base::limits::Acknowledge;
-use crate::base::time::Tick;
+use crate::shard::effects::{Answer, Event, Refusal, Request, Target};
+use crate::shard::harness_tests::{Cluster, FROM, content, definition};
 use crate::timer::definition::encode_content;
 
 /// A cluster of which one node has no room at all.
@@ -17,7 +15,7 @@ fn with_full(count: usize, full: usize) -> Cluster {
 
 fn set_room(cluster: &mut Cluster, node: usize, records: u64) {
     cluster.nodes[node].records_max = records;
-    cluster.shard(node).config.records_max = records;
+    cluster.shard(node).records.set_records_max(records);
 }
 
 fn long_content() -> Vec<u8> {
@@ -100,7 +98,7 @@ fn an_update_that_does_not_fit_ends_what_it_replaces() {
         let id = cluster.create(at % 3, (10, 10), 2);
         let [full, other, stand_in] = cluster.list(id)[..] else { panic!("three") };
         let bytes = cluster.shard(full).bytes();
-        cluster.shard(full).config.store_bytes_max = bytes;
+        cluster.shard(full).records.set_bytes_max(bytes);
         let through = if at % 2 == 0 { other } else { stand_in };
         let answer = put(&mut cluster, through, id, 30, &long);
         assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
@@ -115,7 +113,7 @@ fn an_update_that_does_not_fit_ends_what_it_replaces() {
             },
         );
         assert!(matches!(cluster.answers.pop(), Some(Answer::Found(_))), "others are asked");
-        cluster.shard(full).config.store_bytes_max = 1 << 40;
+        cluster.shard(full).records.set_bytes_max(1 << 40);
     }
     cluster.run_until(20);
     assert_eq!(cluster.pops, [], "the old definitions would have popped");
@@ -133,8 +131,8 @@ fn what_takes_no_more_room_always_fits() {
     let mut meant = cluster.list(id)[..2].to_vec();
     meant.sort_unstable();
     for node in 0..3 {
-        cluster.shard(node).config.store_bytes_max = 1;
-        cluster.shard(node).config.records_max = 1;
+        cluster.shard(node).records.set_bytes_max(1);
+        cluster.shard(node).records.set_records_max(1);
     }
     for content in [&long, &short] {
         assert!(matches!(put(&mut cluster, 0, id, 50, content), Answer::Done { .. }));
@@ -179,24 +177,6 @@ fn copies_that_a_returned_node_has_no_room_for_are_missed_until_it_has() {
         assert_eq!(cluster.pops.len(), 20);
         cluster.audit();
     }
-}
-
-#[test]
-fn who_has_no_room_is_remembered_until_it_may_have_some() {
-    let mut cluster = Cluster::new(3, true);
-    let (one, other) = (PeerIndex(1), PeerIndex(2));
-    let peers = &mut cluster.shard(0).peers;
-    peers.note_full(one, Tick(10));
-    peers.note_full(other, Tick(20));
-    let full = |peers: &Peers, at| peers.full(Tick(at)).iter().collect::<Vec<_>>();
-    assert_eq!(full(peers, 9), [one, other]);
-    assert_eq!(full(peers, 10), [other]);
-    peers.note_full(one, Tick(15));
-    assert_eq!(full(peers, 10), [one, other]);
-    assert_eq!(full(peers, 20), []);
-    assert!(
-        !peers.lately_full(Tick(21)).is_empty() && peers.lately_full(Tick(u64::MAX)).is_empty()
-    );
 }
 
 /// Neither the node that takes the delete nor the full one knows who stands in.
@@ -274,35 +254,6 @@ fn a_create_that_one_replica_refuses_leaves_nothing_at_the_others() {
     cluster.run_until(60);
     assert_eq!(cluster.pops, []);
     cluster.audit();
-}
-
-#[test]
-fn who_stands_in_for_this_node_is_known_while_it_has_no_room() {
-    let mut cluster = Cluster::new(3, true);
-    let id = TimerId(7);
-    let own = cluster.list(id)[0];
-    let (hash, now) = (cluster.shard(own).peers.own_hash(), cluster.now().mono.tick_floor());
-    let shard = cluster.shard(own);
-    assert_eq!(shard.standing_in_for_own(id, 2), None);
-    shard.full_at = Some(now);
-    let stand_ins = shard.standing_in_for_own(id, 2).expect("it has no room");
-    assert!(stand_ins.len() == 2 && !stand_ins.contains(hash), "{stand_ins:?}");
-}
-
-/// It is placed on one only where the others do not suffice.
-#[test]
-fn a_new_timer_is_not_offered_to_a_node_that_is_known_to_have_no_room() {
-    for (factor, is_asked) in [(2, false), (3, true)] {
-        let mut cluster = Cluster::new(3, true);
-        let full = cluster.peer(0, 2).expect("a member");
-        let until = cluster.now().mono.tick_floor() + 10_000;
-        cluster.shard(0).peers.note_full(full, until);
-        (0..20).for_each(|_| {
-            cluster.create(0, (100, 100), factor);
-        });
-        let told = cluster.shard(2).counters().peer_messages;
-        assert_eq!(told, if is_asked { 20 } else { 0 }, "factor {factor}");
-    }
 }
 
 /// What it has no room for is a tombstone.

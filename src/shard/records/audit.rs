@@ -1,46 +1,49 @@
-//! Looks over a whole shard and says where its parts disagree. For the simulator and tests; cost:
-//! every record.
+//! Looks over all records and says where the parts that hold them disagree. For the simulator and
+//! tests; cost: every record.
 
 use std::collections::BTreeMap;
 
+use super::tags::pops_first;
+use super::{Records, State};
 use crate::base::ids::Slot;
+use crate::shard::peers::Peers;
 use crate::timer::definition::Content;
 
-use super::Shard;
-use super::record::State;
-use super::tags::pops_first;
-
-impl Shard {
+impl Records {
     /// Checks that every record is in exactly one of wheel, waiting list, in flight; that the index
-    /// names every record; and that counters equal what is counted afresh (simulator T10). The
-    /// error names the first disagreement.
-    pub fn audit(&self) -> Result<(), String> {
+    /// names every record; that counts equal what is counted afresh; and that as many callbacks run
+    /// as places of hosts are taken. The error names the first disagreement.
+    pub fn audit(&self, peers: &Peers, in_flight: u64) -> Result<(), String> {
         let mut by_state = [0_u64; 6];
-        for slot in self.records.occupied_from(Slot(0)) {
-            let record = self.records.get(slot);
+        for slot in self.slab.occupied_from(Slot(0)) {
+            let record = self.slab.get(slot);
             by_state[record.state as usize] += 1;
             if self.find(record.id) != Some(slot) {
                 return Err(format!("the index does not name {:?} at {slot:?}", record.id));
             }
+            let lists = (self.links.is_in_wheel(slot), self.links.is_in_fifo(slot));
+            if lists != (State::FILED.contains(&record.state), record.state == State::Ready) {
+                return Err(format!("{slot:?} in state {:?} is in other lists", record.state));
+            }
         }
         let count = |states: &[State]| states.iter().map(|state| by_state[*state as usize]).sum();
-        let waiting: u64 = self.hosts.iter().map(|host| u64::from(host.ready.len())).sum();
-        let named = self.hosts.authorities.timers_of_all();
-        let places: u64 = self.hosts.iter().map(|host| u64::from(host.in_flight)).sum();
+        let waiting: u64 = self.hosts.iter().map(|host| u64::from(host.waiting())).sum();
+        let named = self.hosts.timers_of_all();
+        let places: u64 = self.hosts.iter().map(|host| u64::from(host.in_flight())).sum();
         let live = count(&State::LIVE);
         let filed = count(&State::FILED);
         let checks = [
-            ("records in the index", self.index.len(), self.records.len()),
+            ("records in the index", self.index.len(), self.slab.len()),
             ("records in the wheel", self.wheel.len(), filed),
             ("records in waiting lists", waiting, count(&[State::Ready])),
-            ("pops waiting, counted", self.counters.waiting, waiting),
-            ("timers counted", self.counters.timers, live),
+            ("pops waiting, counted", self.counts.waiting, waiting),
+            ("timers counted", self.counts.timers, live),
             ("timers that name authorities", named, live),
-            ("records named by placements", self.placements.timers(), self.records.len()),
-            ("tombstones counted", self.counters.tombstones, count(&[State::Tombstone])),
-            ("places taken at hosts", places, self.counters.in_flight),
+            ("records named by placements", self.placements.timers(), self.slab.len()),
+            ("tombstones counted", self.counts.tombstones, count(&[State::Tombstone])),
+            ("places taken at hosts", places, in_flight),
         ];
-        self.audit_tags()?;
+        self.audit_tags(peers)?;
         self.hosts.audit()?;
         match checks.iter().find(|(_, found, expected)| found != expected) {
             Some((what, found, expected)) => Err(format!("{what}: {found}, expected {expected}")),
@@ -49,10 +52,10 @@ impl Shard {
     }
 
     /// What tags hold and count equals what is summed up afresh; those beyond the bound together.
-    fn audit_tags(&self) -> Result<(), String> {
+    fn audit_tags(&self, peers: &Peers) -> Result<(), String> {
         let mut sums: BTreeMap<(u32, String), u64> = BTreeMap::new();
-        for slot in self.records.occupied_from(Slot(0)) {
-            let record = self.records.get(slot);
+        for slot in self.slab.occupied_from(Slot(0)) {
+            let record = self.slab.get(slot);
             if !record.is_live() {
                 continue;
             }
@@ -74,9 +77,8 @@ impl Shard {
         let named = self.tags.iter().chain([("", self.tags.overflow())]);
         for (name, present) in named {
             let of_name = sums.iter().filter(|((_, other), _)| other == name);
-            let counted = of_name.filter(|((group, _), _)| {
-                pops_first(&self.peers, self.placements.numbered(*group))
-            });
+            let counted = of_name
+                .filter(|((group, _), _)| pops_first(peers, self.placements.numbered(*group)));
             let expected: u64 = counted.map(|(_, sum)| sum).sum();
             if present != expected {
                 return Err(format!("tag {name:?}: {present}, expected {expected}"));

@@ -19,7 +19,7 @@ use super::authorities::{Authorities, AuthorityId};
 /// Failures in a row, at any timer of the host, after which it is suspected. One server that died
 /// behind a balancer of four fails a quarter of the attempts: eight in a row then happen once in 65
 /// 536.
-pub(super) const SUSPECT_FAILURES: u32 = 8;
+pub const SUSPECT_FAILURES: u32 = 8;
 /// How long a host without timers is remembered, so that its connections and health survive a
 /// pause.
 const IDLE_HOST_MS: u64 = 60_000;
@@ -28,14 +28,14 @@ const LOOKS_MAX: usize = 64;
 
 /// One callback host.
 #[derive(Debug)]
-pub(super) struct Host {
+pub struct Host {
     authority: AuthorityId,
     /// Due pops waiting for a place.
-    pub ready: Fifo,
+    ready: Fifo,
     /// Places taken.
-    pub in_flight: u32,
+    in_flight: u32,
     /// Failures since the last success.
-    pub failures: u32,
+    failures: u32,
     /// Pause after the next failure, while in trouble.
     pause_ms: u64,
     /// When the next probe may run, while in trouble.
@@ -48,8 +48,19 @@ pub(super) struct Host {
 }
 
 impl Host {
+    /// Whether only probes are made to the host.
     pub fn is_in_trouble(&self) -> bool {
         self.failures >= SUSPECT_FAILURES
+    }
+
+    /// How many pops wait for a place.
+    pub fn waiting(&self) -> u32 {
+        self.ready.len()
+    }
+
+    /// Places taken by callbacks that run.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
     }
 
     fn is_idle(&self) -> bool {
@@ -58,9 +69,9 @@ impl Host {
 }
 
 /// All callback hosts of a shard.
-pub(super) struct Hosts {
+pub struct Hosts {
     /// Who timers name, with a lane or without.
-    pub authorities: Authorities,
+    authorities: Authorities,
     places: Vec<Option<Host>>,
     free: Vec<u32>,
     /// Hosts with lanes that have not answered.
@@ -78,7 +89,7 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    pub fn new(authorities: Authorities, limits: &CallbackLimits) -> Self {
+    pub(super) fn new(authorities: Authorities, limits: &CallbackLimits) -> Self {
         let hosts_max = limits.hosts_per_core_max as usize;
         Self {
             authorities,
@@ -100,12 +111,44 @@ impl Hosts {
         self.places[host.0 as usize].as_ref().expect("a host keeps its lane while it has work")
     }
 
-    pub fn get_mut(&mut self, host: HostId) -> &mut Host {
+    fn get_mut(&mut self, host: HostId) -> &mut Host {
         self.places[host.0 as usize].as_mut().expect("a host keeps its lane while it has work")
     }
 
     pub fn authority(&self, host: HostId) -> &str {
         self.authorities.text(self.get(host).authority)
+    }
+
+    /// An authority that timers name, as written.
+    #[inline]
+    pub(super) fn authority_named(&self, authority: AuthorityId) -> &str {
+        self.authorities.text(authority)
+    }
+
+    /// A timer names the authority from now on. Also the host that has a lane under it.
+    pub(super) fn enter(&mut self, authority: &str) -> (AuthorityId, Option<HostId>) {
+        self.authorities.enter(authority)
+    }
+
+    /// A timer that named the authority is not held after all.
+    pub(super) fn withdraw(&mut self, authority: AuthorityId) {
+        self.authorities.leave(authority);
+    }
+
+    /// The host that has a lane under this authority.
+    #[inline]
+    pub fn host_of(&self, authority: AuthorityId) -> Option<&Host> {
+        self.authorities.host(authority).map(|host| self.get(host))
+    }
+
+    /// Authorities that timers name, or hosts with lanes have.
+    pub fn known(&self) -> u64 {
+        self.authorities.len()
+    }
+
+    /// Live timers that name any authority. Cost: every authority.
+    pub(super) fn timers_of_all(&self) -> u64 {
+        self.authorities.timers_of_all()
     }
 
     /// Hosts with lanes.
@@ -179,8 +222,44 @@ impl Hosts {
         None
     }
 
+    /// Appends a pop, whose slot is in no list, to those that wait for the host.
+    #[inline]
+    pub(super) fn push_waiting(&mut self, host: HostId, links: &mut Links, slot: Slot) {
+        self.get_mut(host).ready.push_back(links, slot);
+    }
+
+    /// Takes the pop that has waited longest for the host.
+    #[inline]
+    pub(super) fn pop_waiting(&mut self, host: HostId, links: &mut Links) -> Option<Slot> {
+        self.get_mut(host).ready.pop_front(links)
+    }
+
+    /// Takes a pop out of the list of the host that it waits for.
+    pub(super) fn remove_waiting(&mut self, authority: AuthorityId, links: &mut Links, slot: Slot) {
+        let host = self.authorities.host(authority);
+        let host = host.expect("a host keeps its lane while pops wait for it");
+        self.get_mut(host).ready.remove(links, slot);
+    }
+
+    /// The pop of each host that has waited longest.
+    pub(super) fn first_waiting(&self) -> impl Iterator<Item = Slot> {
+        self.iter().filter_map(|host| host.ready.front())
+    }
+
+    /// A callback of the host begins: it takes a place.
+    #[inline]
+    pub fn take_place(&mut self, host: HostId) {
+        self.get_mut(host).in_flight += 1;
+    }
+
+    /// A callback of the host has ended: it gives its place back.
+    #[inline]
+    pub fn give_back_place(&mut self, host: HostId) {
+        self.get_mut(host).in_flight -= 1;
+    }
+
     /// A timer no longer names the authority.
-    pub fn leave(&mut self, authority: AuthorityId, now: Tick) {
+    pub(super) fn leave(&mut self, authority: AuthorityId, now: Tick) {
         if let Some(host) = self.authorities.host(authority) {
             self.get_mut(host).idle_since = now;
         }
@@ -212,7 +291,7 @@ impl Hosts {
 
     /// Takes a waiting pop of a host in trouble, to be moved back into the wheel. A host that
     /// recovered or has no more is unlisted.
-    pub fn take_from_troubled(&mut self, links: &mut Links) -> Option<(HostId, Slot)> {
+    pub(super) fn take_from_troubled(&mut self, links: &mut Links) -> Option<(HostId, Slot)> {
         while let Some(&host) = self.troubled.last() {
             let entry = self.get_mut(host);
             if entry.is_in_trouble()
@@ -277,7 +356,7 @@ impl Hosts {
     }
 
     /// Every host, for the audit and the oldest waiting pop.
-    pub fn iter(&self) -> impl Iterator<Item = &Host> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Host> {
         self.places.iter().flatten()
     }
 

@@ -1,12 +1,12 @@
 //! What a member says that is well-formed and makes no sense: it is taken as far as it can be, and
 //! ends nothing.
 
-use super::effects::{Event, Internal, Outbox, PeerTicket, Purpose, Request};
-use super::harness_tests::{Cluster, FROM, content};
-use super::record::State;
-use crate::base::ids::{PeerIndex, ShardIndex, TimerId};
+use crate::base::ids::{PeerIndex, TimerId};
 use crate::base::ranked::{Replicas, Sites};
 use crate::shard::effects::Answer;
+use crate::shard::effects::{Event, Internal, Outbox, Purpose, Request};
+use crate::shard::harness_tests::{Cluster, FROM, TICKET, content};
+use crate::shard::records::State;
 use crate::timer::definition::encode_content;
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy, decode_message,
@@ -54,10 +54,9 @@ impl Story {
 
     /// The liar says something; returns what it is answered.
     fn say(&mut self, message: PeerMessage<'_>) -> PeerResult<'static> {
-        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
         let from = Some(self.liar);
         let mut outbox =
-            self.handle(Event::PeerMessage { ticket, from, clock_offset_ns: 0, message });
+            self.handle(Event::PeerMessage { ticket: TICKET, from, clock_offset_ns: 0, message });
         let reply = outbox.peer_replies.pop().expect("every message is answered");
         match decode_result(&mut &outbox.peer_bytes[reply.bytes]).expect("a result") {
             PeerResult::Held => PeerResult::Held,
@@ -113,14 +112,14 @@ fn a_state_of_version_0_that_finds_no_room_ends_what_it_replaces() {
     encode_content("/pop", &[], &[b'x'; 900], &mut long);
     let told = story.copy(id, list, 0, &short).of(0, 0).0;
     assert_eq!(story.say(PeerMessage::Copy(told)), PeerResult::Held);
-    story.cluster.shard(HONEST).config.store_bytes_max = 0;
+    story.cluster.shard(HONEST).records.set_bytes_max(0);
     let told = story.copy(id, list, 0, &long).of(0, 1).0;
     let full = PeerResult::Refused(PeerRefusal::Full);
     assert_eq!(story.say(PeerMessage::Copy(told)), full);
     let shard = story.cluster.shard(HONEST);
     let record = *shard.records.get(shard.find(id).expect("a tombstone"));
     assert_eq!((record.version.0, record.sequence, record.is_live()), (0, 0, false));
-    shard.config.store_bytes_max = 1 << 40;
+    shard.records.set_bytes_max(1 << 40);
     assert_eq!(story.say(PeerMessage::Copy(told)), PeerResult::Held);
     assert_eq!(story.cluster.holders(id), [HONEST], "it is taken when there is room");
 }

@@ -12,7 +12,7 @@ use crate::store::slab::Slab;
 
 /// An interned authority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct AuthorityId(u32);
+pub struct AuthorityId(u32);
 
 impl AuthorityId {
     /// None: a tombstone's.

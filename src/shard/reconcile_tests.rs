@@ -1,23 +1,14 @@
 //! Timers on their way to other nodes: who acts meanwhile, and what ends a move.
 
-use super::super::effects::{Answer, CallbackOutcome, Dialect, Event, PeerTicket, Request, Target};
-use super::super::harness_tests::{Cluster, content, definition};
+use super::super::effects::{CallbackOutcome, Dialect, Event, Request, Target};
+use super::super::harness_tests::{Cluster, TICKET, content, definition, target};
 use super::*;
-use crate::base::ids::ShardIndex;
 use crate::cluster::detector::Liveness;
 use crate::shard::Shard;
+use crate::shard::records::Next;
 
+const ID: TimerId = TimerId(7);
 const IDS: Range<u64> = 1..20;
-
-fn target(id: TimerId) -> Target {
-    Target { id, factor: Some(2), filter: None }
-}
-
-fn put(cluster: &mut Cluster, node: usize, id: TimerId, seconds: (u64, u64)) {
-    let content = content();
-    let request = Request::Update(target(id), definition(seconds, 2, &content));
-    assert!(matches!(cluster.ask(node, request), Answer::Done { .. }));
-}
 
 fn shard(cluster: &mut Cluster, node: usize) -> &mut Shard {
     cluster.nodes[node].shard.as_mut().expect("it is up")
@@ -30,7 +21,7 @@ fn record_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Record {
 
 fn placement_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Placement {
     let record = record_of(cluster, node, id);
-    *shard(cluster, node).placements.get(record.placement)
+    *shard(cluster, node).records.placement_of(&record)
 }
 
 #[test]
@@ -63,7 +54,7 @@ fn the_work_pauses_while_as_much_as_allowed_is_under_way() {
     assert_eq!(walking(OFFERS_MAX).next_wake(), None);
     let mut moving = walking(0);
     let mut cluster = Cluster::new(3, true);
-    put(&mut cluster, 0, TimerId(7), (10, 10));
+    cluster.put(0, TimerId(7), (10, 10), 2);
     let holder = cluster.holders(TimerId(7))[0];
     let placement = placement_of(&mut cluster, holder, TimerId(7));
     let key = record_of(&mut cluster, holder, TimerId(7)).key();
@@ -86,7 +77,7 @@ fn a_node_that_has_got_a_copy_does_not_act_before_the_move_is_finished() {
         let mut cluster = Cluster::new(3, true);
         let [returning, first, _] = cluster.list(id)[..] else { panic!("three nodes") };
         cluster.kill(returning);
-        put(&mut cluster, first, id, (10, 30));
+        cluster.put(first, id, (10, 30), 2);
         cluster.run_until(9);
         let run_300_ms = |cluster: &mut Cluster| {
             for _ in 0..3 {
@@ -115,7 +106,7 @@ fn a_move_of_an_earlier_state_is_not_finished() {
     let id = TimerId(7);
     let [returning, first, _] = cluster.list(id)[..] else { panic!("three nodes") };
     cluster.kill(returning);
-    put(&mut cluster, first, id, (100, 300));
+    cluster.put(first, id, (100, 300), 2);
     let record = record_of(&mut cluster, first, id);
     let held = placement_of(&mut cluster, first, id);
     let tick = cluster.now().mono.tick_floor();
@@ -130,7 +121,7 @@ fn a_move_of_an_earlier_state_is_not_finished() {
         shard.reconcile.moves.insert(id.0, moving);
         shard.finish_move(tick, id, &mut Outbox::default());
         let slot = shard.find(id).expect("it is held");
-        let present = shard.placements.get(shard.records.get(slot).placement).replicas;
+        let present = shard.records.placement_of(shard.records.get(slot)).replicas;
         assert_eq!(present == right, is_finished);
         assert_eq!(shard.counters.moved, u64::from(is_finished));
         assert!(shard.reconcile.queued.contains(&id.0), "it is looked at again");
@@ -141,7 +132,7 @@ fn a_move_of_an_earlier_state_is_not_finished() {
 fn a_death_ends_the_moves_that_wait_for_it_alone() {
     let mut cluster = Cluster::new(3, true);
     let id = TimerId(7);
-    put(&mut cluster, 0, id, (100, 300));
+    cluster.put(0, id, (100, 300), 2);
     let holder = cluster.holders(id)[0];
     let placement = placement_of(&mut cluster, holder, id);
     let key = record_of(&mut cluster, holder, id).key();
@@ -163,7 +154,7 @@ fn masks_of_two_copies_at_one_key_are_united() {
     for (is_same_list, expected) in [(true, 0b11), (false, 0b01)] {
         let mut cluster = Cluster::new(3, true);
         let id = TimerId(7);
-        put(&mut cluster, 0, id, (100, 300));
+        cluster.put(0, id, (100, 300), 2);
         let [first, second, third] = cluster.list(id)[..] else { panic!("three nodes") };
         let now = cluster.now();
         let from = cluster.peer(first, second);
@@ -175,7 +166,7 @@ fn masks_of_two_copies_at_one_key_are_united() {
         let mine = shard.ranks_of(&placement.replicas, PeerSet::EMPTY.with(shard.peers.own()));
         assert_eq!(mine, 0b01);
         shard.place(slot, &Placement { actives: mine, ..placement });
-        let content = shard.payloads.get(record.payload).to_vec();
+        let content = shard.records.content_of(&record).to_vec();
         let mut copy = shard.copy_of(&record);
         copy.body =
             Some(crate::wire::peer_message::CopyBody { authority: "host:80", content: &content });
@@ -186,8 +177,7 @@ fn masks_of_two_copies_at_one_key_are_united() {
         let mut message = Vec::new();
         PeerMessage::Copy(copy).encode(&mut message);
         let message = crate::wire::peer_message::decode_message(&mut &message[..]).expect("whole");
-        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
-        let event = Event::PeerMessage { ticket, from, clock_offset_ns: 0, message };
+        let event = Event::PeerMessage { ticket: TICKET, from, clock_offset_ns: 0, message };
         shard.handle(now, event, &mut Outbox::default());
         let present = placement_of(&mut cluster, first, id);
         assert_eq!((present.replicas, present.actives), (placement.replicas, expected));
@@ -213,7 +203,7 @@ fn a_return_is_settled_when_all_was_shown_and_some_time_has_passed() {
 fn a_timer_moves_only_between_nodes_that_see_the_same_members() {
     let mut cluster = Cluster::new(3, true);
     let list = cluster.list(TimerId(7));
-    put(&mut cluster, 0, TimerId(7), (10, 10));
+    cluster.put(0, TimerId(7), (10, 10), 2);
     let (holder, other, outside) = (list[0], list[1], list[2]);
     let replicas = placement_of(&mut cluster, holder, TimerId(7)).replicas;
     let set = |peer: Option<PeerIndex>| PeerSet::EMPTY.with(peer.expect("a member"));
@@ -235,7 +225,7 @@ fn a_peer_that_may_have_missed_something_is_shown_everything() {
         (Liveness::Alive, false, false),
     ] {
         let mut cluster = Cluster::new(2, true);
-        put(&mut cluster, 0, TimerId(7), (100, 100));
+        cluster.put(0, TimerId(7), (100, 100), 2);
         cluster.run_until(5);
         cluster.believe(0, 1, former);
         cluster.run_until(20);
@@ -287,7 +277,7 @@ fn a_rank_that_is_found_to_hold_a_timer_acts_after_the_next_pop() {
     shard.place(slot, &Placement { actives: 0b001, confirmed: 0, ..placement });
     for (peer, confirmed) in [(peers[1], 0b100), (peers[1], 0b100), (peers[0], 0b110)] {
         shard.confirm(id, peer);
-        let placement = shard.placements.get(shard.records.get(slot).placement);
+        let placement = shard.records.placement_of(shard.records.get(slot));
         assert_eq!((placement.actives, placement.confirmed), (0b001, confirmed));
     }
 }
@@ -296,7 +286,7 @@ fn a_rank_that_is_found_to_hold_a_timer_acts_after_the_next_pop() {
 #[test]
 fn so_many_timers_are_offered_in_a_tick_and_no_more() {
     let mut cluster = Cluster::new(2, true);
-    (0..100).for_each(|id| put(&mut cluster, 0, TimerId(id), (100, 100)));
+    (0..100).for_each(|id| cluster.put(0, TimerId(id), (100, 100), 2));
     let (now, peer) = (cluster.now(), cluster.peer(0, 1).expect("a member"));
     let shard = shard(&mut cluster, 0);
     shard.walk(PeerSet::EMPTY.with(peer));
@@ -312,9 +302,9 @@ fn so_many_timers_are_offered_in_a_tick_and_no_more() {
 fn held(id: TimerId, is_deleted: bool) -> (Cluster, usize, usize) {
     let mut cluster = Cluster::new(3, true);
     let [first, second, _] = cluster.list(id)[..] else { panic!("three nodes") };
-    put(&mut cluster, first, id, (100, 100));
+    cluster.put(first, id, (100, 100), 2);
     if is_deleted {
-        cluster.ask(first, Request::Delete(target(id)));
+        cluster.ask(first, Request::Delete(target(id, 2)));
     }
     (cluster, first, second)
 }
@@ -343,7 +333,7 @@ fn a_timer_that_is_where_it_is_meant_to_be_stays_there_when_a_holder_dies() {
     let mut cluster = Cluster::new(4, true);
     let id = TimerId(7);
     let [first, second, _] = cluster.list(id)[..] else { panic!("three of four") };
-    put(&mut cluster, first, id, (100, 100));
+    cluster.put(first, id, (100, 100), 2);
     cluster.kill(first);
     let record = record_of(&mut cluster, second, id);
     let meant = placement_of(&mut cluster, second, id).replicas;
@@ -361,7 +351,7 @@ fn a_holder_without_room_keeps_its_place_on_the_list_that_is_meant() {
     let id = TimerId(7);
     let [first, second, _] = cluster.list(id)[..] else { panic!("three of four") };
     cluster.kill(first);
-    put(&mut cluster, second, id, (100, 100));
+    cluster.put(second, id, (100, 100), 2);
     cluster.start(first);
     cluster.believe(second, first, Liveness::Alive);
     let full = PeerSet::EMPTY.with(cluster.peer(second, second).expect("a member"));
@@ -412,5 +402,151 @@ fn those_who_act_while_a_timer_moves_are_told_unless_one_of_them_leaves() {
         let former = Placement { actives, confirmed, ..former };
         let told = shard.actives_meanwhile(&former, &list(to));
         assert_eq!(told, meanwhile, "{actives:b} {confirmed:b} {to:?}");
+    }
+}
+
+/// A timer of two of three nodes, due after 100 s, as its first node knows it; and the other one.
+fn offered() -> (Cluster, usize, PeerIndex) {
+    let mut cluster = Cluster::new(3, true);
+    cluster.put(0, ID, (100, 100), 2);
+    cluster.run_until(5);
+    let list = cluster.list(ID);
+    let other = cluster.peer(list[0], list[1]).expect("a member");
+    (cluster, list[0], other)
+}
+
+/// What was asked for meanwhile is offered by the second walk.
+#[test]
+fn a_walk_looks_at_every_record_once_and_another_one_follows_it() {
+    let mut cluster = Cluster::new(2, true);
+    (0..5).for_each(|id| cluster.put(0, TimerId(id), (100, 100), 2));
+    cluster.run_until(5);
+    let peer = PeerSet::EMPTY.with(cluster.peer(0, 1).expect("a member"));
+    let shard = cluster.shard(0);
+    shard.walk(PeerSet::EMPTY);
+    shard.walk(peer);
+    shard.walk(peer);
+    assert_eq!((shard.reconcile.seen(), shard.reconcile.owes()), (Some(0), true));
+    for (after_ms, offers, seen) in [(1, 0, Some(0)), (2, 5, None), (3, 5, None)] {
+        cluster.now_ms += 1;
+        let now = cluster.now();
+        let shard = cluster.shard(0);
+        shard.reconcile(now, &mut Outbox::default());
+        assert_eq!((shard.reconcile.offers, shard.reconcile.seen()), (offers, seen), "{after_ms}");
+    }
+}
+
+#[test]
+fn a_portion_is_done_once_a_tick_and_only_while_nothing_is_asked_about() {
+    for (is_asking, is_again, is_done) in
+        [(false, false, true), (true, false, false), (false, true, false)]
+    {
+        let (mut cluster, own, other) = offered();
+        cluster.now_ms += 1;
+        let now = cluster.now();
+        let shard = cluster.shard(own);
+        if is_again {
+            shard.reconcile(now, &mut Outbox::default());
+        }
+        if is_asking {
+            shard.questions.was_away(now.mono.tick_floor(), false);
+        }
+        shard.walk(PeerSet::EMPTY.with(other));
+        shard.reconcile(now, &mut Outbox::default());
+        assert_eq!(shard.reconcile.offers > 0, is_done, "{is_asking} {is_again}");
+    }
+}
+
+#[test]
+fn a_timer_waits_once_to_be_looked_at_again() {
+    let (mut cluster, own, _) = offered();
+    let tick = cluster.now().mono.tick_floor();
+    let shard = cluster.shard(own);
+    (0..3).for_each(|_| shard.look_again(tick, ID));
+    assert_eq!(shard.reconcile.misplaced(), 1);
+    assert_eq!(shard.reconcile.next_wake(), Some(tick + LOOK_AGAIN_MS));
+    cluster.now_ms += LOOK_AGAIN_MS;
+    let now = cluster.now();
+    let shard = cluster.shard(own);
+    shard.reconcile(now, &mut Outbox::default());
+    assert_eq!(shard.reconcile.misplaced(), 0, "it is where it belongs");
+}
+
+/// Messages that follow, timers that lack a copy, timers that are to be looked at again.
+#[test]
+fn what_a_peer_says_to_an_offer_decides_what_it_gets() {
+    let full = PeerResult::Refused(PeerRefusal::Full);
+    let other = PeerResult::Refused(PeerRefusal::FutureVersion);
+    for (result, told, lacking, looked_at) in [
+        (Some(PeerResult::Wanted), 1, 0, 0),
+        (Some(PeerResult::Held), 0, 0, 0),
+        (Some(PeerResult::Ahead), 0, 0, 0),
+        (Some(full), 0, 1, 1),
+        (Some(other), 0, 0, 0),
+        (None, 0, 0, 0),
+    ] {
+        let (mut cluster, own, peer) = offered();
+        let now = cluster.now();
+        let shard = cluster.shard(own);
+        shard.reconcile.offers = 1;
+        let mut outbox = Outbox::default();
+        shard.offer_result(now, peer, ID, result, &mut outbox);
+        assert_eq!(outbox.to_peers.len(), told, "{result:?}");
+        let waiting = (shard.reconcile.lacking(), shard.reconcile.misplaced());
+        assert_eq!(waiting, (lacking, looked_at), "{result:?}");
+        assert_eq!(shard.reconcile.offers, told as u32, "a copy is an offer, too");
+    }
+}
+
+/// The move is to two others, and all of them have the timer.
+fn moved_away(early_ms: u64, runs: bool) -> (bool, u64) {
+    let (mut cluster, own, _) = offered();
+    let others = (0..3).filter(|node| *node != own);
+    let peers: Vec<_> = others.map(|node| cluster.peer(own, node).expect("a member")).collect();
+    let shard = cluster.shard(own);
+    let list = peers.iter().map(|peer| shard.peers.view.hash_of(*peer)).collect();
+    let slot = shard.find(ID).expect("it is held");
+    let record = *shard.records.get(slot);
+    if runs {
+        shard.records.transition(slot, Next::InFlight);
+    }
+    let sites = shard.records.placement_of(&record).sites;
+    let placement = shard.placement(list, sites, 2);
+    let moving = Move { key: record.key(), placement, waiting: PeerSet::EMPTY };
+    shard.reconcile.moves.insert(ID.0, moving);
+    let tick = Tick(record.due().0 - early_ms);
+    shard.finish_move(tick, ID, &mut Outbox::default());
+    (shard.find(ID).is_none(), shard.reconcile.misplaced())
+}
+
+#[test]
+fn a_timer_that_is_due_soon_is_not_handed_over_but_looked_at_again() {
+    assert_eq!(moved_away(FINISH_GUARD_MS, false), (false, 1));
+    assert_eq!(moved_away(FINISH_GUARD_MS + 1, false), (true, 0));
+}
+
+#[test]
+fn a_timer_whose_callback_runs_is_not_handed_over_but_looked_at_again() {
+    assert_eq!(moved_away(2 * FINISH_GUARD_MS, true), (false, 1));
+}
+
+#[test]
+fn whoever_could_not_be_told_is_offered_the_timer_or_everything_when_it_returns() {
+    for (liveness, told, is_owed) in
+        [(Liveness::Alive, 1, false), (Liveness::Suspect, 0, true), (Liveness::Dead, 0, true)]
+    {
+        let (mut cluster, own, _) = offered();
+        let missing = cluster.list(ID)[1];
+        cluster.believe(own, missing, liveness);
+        let peer = cluster.peer(own, missing).expect("a member");
+        let shard = cluster.shard(own);
+        shard.peers.owed = PeerSet::EMPTY;
+        let by = shard.peers.view.hash_of(peer);
+        let mut outbox = Outbox::default();
+        shard.offer_missed(ID, by, &mut outbox);
+        assert_eq!((outbox.to_peers.len(), !shard.peers.owed.is_empty()), (told, is_owed));
+        let own_hash = shard.peers.own_hash();
+        shard.offer_missed(ID, own_hash, &mut outbox);
+        assert_eq!(outbox.to_peers.len(), told, "a node does not offer to itself");
     }
 }

@@ -1,52 +1,56 @@
 //! Whose statistics tags count here: those of the live timers of which this node is the first to
 //! pop, as far as it knows who lives.
 
-use super::Shard;
-use super::peers::Peers;
-use super::placements::{Placement, PlacementId};
-use super::record::Record;
-use super::tag_counts::TagGroup;
+use super::{Placement, PlacementId, Record, Records};
 use crate::base::time::Tick;
+use crate::shard::peers::Peers;
+use crate::shard::tag_counts::TagGroup;
 use crate::timer::definition::Content;
 
-impl Shard {
+impl Records {
     /// A live record has been put in. Its content was written a moment ago, so that looking at it
     /// costs nothing.
-    pub(super) fn enter_tags(&mut self, record: &Record) {
+    pub(super) fn enter_tags(&mut self, peers: &Peers, at: Tick, record: &Record) {
         let content = Content::decode(self.payloads.get(record.payload));
         if !content.has_tags() {
             return;
         }
-        let (peers, placement) = (&self.peers, self.placements.get(record.placement));
+        let placement = self.placements.get(record.placement);
         let group = TagGroup(record.placement.number());
         let is_counted = || pops_first(peers, placement);
-        self.tags.enter(group, content.tags().as_slice(), self.turn_at, is_counted);
+        self.tags.enter(group, content.tags().as_slice(), at, is_counted);
     }
 
     /// A live record goes, or ends; its payload and its placement are still there.
-    pub(super) fn leave_tags(&mut self, record: &Record) {
+    pub(super) fn leave_tags(&mut self, at: Tick, record: &Record) {
         if !self.tags.holds_any() {
             return;
         }
         let content = Content::decode(self.payloads.get(record.payload));
         if content.has_tags() {
             let group = TagGroup(record.placement.number());
-            self.tags.leave(group, content.tags().as_slice(), self.turn_at);
+            self.tags.leave(group, content.tags().as_slice(), at);
         }
     }
 
-    /// A record is about to get another placement, which has been entered; its own has not been
-    /// left.
-    pub(super) fn move_tags(&mut self, record: &Record, entered: PlacementId) {
-        if record.is_live() && record.placement != entered {
-            self.leave_tags(record);
-            self.enter_tags(&Record { placement: entered, ..*record });
+    /// A record has got another placement; the former one has not been left.
+    #[inline]
+    pub(super) fn move_tags(
+        &mut self,
+        peers: &Peers,
+        at: Tick,
+        record: &Record,
+        former: PlacementId,
+    ) {
+        if record.is_live() && record.placement != former {
+            self.leave_tags(at, &Record { placement: former, ..*record });
+            self.enter_tags(peers, at, record);
         }
     }
 
     /// Another node died or returned, or there is another configuration.
-    pub(super) fn recount_tags(&mut self, tick: Tick) {
-        let (peers, placements) = (&self.peers, &self.placements);
+    pub fn recount_tags(&mut self, peers: &Peers, tick: Tick) {
+        let placements = &self.placements;
         self.tags.recount(tick, |group| pops_first(peers, placements.numbered(group.0)));
     }
 }
@@ -82,7 +86,7 @@ mod tests {
         let first = |cluster: &mut Cluster, actives: u16| {
             let shard = cluster.shard(own);
             let record = *shard.records.get(shard.find(id).expect("all three hold it"));
-            let placement = Placement { actives, ..*shard.placements.get(record.placement) };
+            let placement = Placement { actives, ..*shard.records.placement_of(&record) };
             assert_eq!(placement.own, Some(1));
             pops_first(&shard.peers, &placement)
         };

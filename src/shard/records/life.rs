@@ -1,0 +1,218 @@
+//! How a record begins, changes and ends: each takes and gives back all that the record names, its
+//! payload, its placement, its host's authority, its tags, its entry in the index.
+
+use super::record::Ms48;
+use super::{AuthorityId, Former, Next, Outline, Placement, Record, Records, State};
+use crate::base::ids::Slot;
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::Tick;
+use crate::shard::peers::Peers;
+use crate::store::payloads::PayloadRef;
+use crate::timer::schedule::tombstone_ms;
+
+impl Records {
+    /// Holds a live state in place of whatever is held under the id. What can refuse has been asked
+    /// before ([`Records::room`]); the authority has been entered for the state
+    /// ([`Records::enter_authority`]).
+    pub fn hold(
+        &mut self,
+        peers: &Peers,
+        tick: Tick,
+        outline: &Outline,
+        authority: AuthorityId,
+        content: &[u8],
+    ) -> Slot {
+        let found = self.find(outline.id);
+        let held = found.map(|slot| *self.slab.get(slot));
+        if let Some(held) = &held {
+            self.release(tick, held);
+        }
+        let record = Record {
+            id: outline.id,
+            version: outline.key.version,
+            start: outline.start,
+            interval_ms: outline.interval_ms,
+            repeat_for: Ms48::new(outline.repeat_for_ms),
+            sequence: outline.key.sequence,
+            payload: self.payloads.insert(content),
+            placement: self.placements.enter(&outline.placement),
+            authority,
+            state: State::Armed,
+            attempts: 0,
+        };
+        self.counts.timers += 1;
+        self.enter_tags(peers, tick, &record);
+        let pops_at = self.takes_over_at(&record, tick);
+        self.put(found.zip(held), record, pops_at)
+    }
+
+    /// Holds a tombstone in place of whatever is held under the id, for at least the interval of
+    /// either.
+    pub fn bury(&mut self, tick: Tick, outline: &Outline) -> Slot {
+        let found = self.find(outline.id);
+        let held = found.map(|slot| *self.slab.get(slot));
+        let interval_ms = held.map_or(0, |held| held.interval_ms).max(outline.interval_ms);
+        if let Some(held) = &held {
+            self.release(tick, held);
+        }
+        let record = Record {
+            id: outline.id,
+            version: outline.key.version,
+            start: outline.start,
+            interval_ms,
+            repeat_for: Ms48::new(outline.repeat_for_ms),
+            sequence: outline.key.sequence,
+            payload: PayloadRef::EMPTY,
+            placement: self.placements.enter(&outline.placement),
+            authority: AuthorityId::NONE,
+            state: State::Tombstone,
+            attempts: 0,
+        };
+        self.counts.tombstones += 1;
+        let stays_ms = self.tombstone_ms(interval_ms);
+        self.put(found.zip(held), record, tick + stays_ms)
+    }
+
+    /// Makes a tombstone of a timer, whose numbers have been brought up to date.
+    pub fn entomb(&mut self, tick: Tick, slot: Slot) {
+        let record = *self.slab.get(slot);
+        self.leave_tags(tick, &record);
+        let record = self.slab.get_mut(slot);
+        let former = Former::of(record);
+        let payload = record.payload;
+        record.state = State::Tombstone;
+        record.payload = PayloadRef::EMPTY;
+        record.authority = AuthorityId::NONE;
+        let interval_ms = record.interval_ms;
+        self.payloads.remove(payload);
+        self.hosts.leave(former.authority, tick);
+        self.counts.timers -= 1;
+        self.counts.tombstones += 1;
+        let stays_ms = tombstone_ms(interval_ms, self.limits.tombstone_ms_max);
+        self.file(slot, former, tick + stays_ms);
+    }
+
+    /// Forgets a record altogether: its time is over, or others hold it.
+    pub fn forget(&mut self, tick: Tick, slot: Slot) {
+        let former = Former::of(self.slab.get(slot));
+        self.unlink(slot, former);
+        let slab = &self.slab;
+        let id = slab.get(slot).id;
+        let removed = self.index.remove(id.0, |slot| slab.get(slot).id.0);
+        assert_eq!(removed, Some(slot), "the index names every record");
+        let record = self.slab.remove(slot);
+        self.release(tick, &record);
+    }
+
+    /// Another rank has done pops of a timer, `sequence` in all, or has given them up: the timer
+    /// waits for the next one, in the placement that the rank told, or ends with the last.
+    pub fn catch_up(
+        &mut self,
+        peers: &Peers,
+        tick: Tick,
+        slot: Slot,
+        sequence: u64,
+        placement: &Placement,
+    ) {
+        self.replace(peers, tick, slot, placement);
+        let record = self.reach(slot, sequence);
+        if record.schedule().is_last(sequence) {
+            return self.entomb(tick, slot);
+        }
+        let pops_at = self.takes_over_at(&record, tick);
+        self.transition(slot, Next::Armed(pops_at));
+    }
+
+    /// So many pops of a timer are done, and no attempt at the next one has failed. Returns the
+    /// record as it is then.
+    #[inline]
+    pub fn reach(&mut self, slot: Slot, sequence: u64) -> Record {
+        let record = self.slab.get_mut(slot);
+        record.sequence = sequence;
+        record.attempts = 0;
+        *record
+    }
+
+    /// An attempt at the present pop has failed. Returns the record as it is then.
+    pub fn fail(&mut self, slot: Slot) -> Record {
+        let record = self.slab.get_mut(slot);
+        record.attempts = record.attempts.saturating_add(1);
+        *record
+    }
+
+    /// Changes who holds a record; the time of its pop stays. Returns the record as it is then.
+    #[inline]
+    pub fn replace(
+        &mut self,
+        peers: &Peers,
+        tick: Tick,
+        slot: Slot,
+        placement: &Placement,
+    ) -> Record {
+        let entered = self.placements.enter(placement);
+        let record = self.slab.get_mut(slot);
+        let former = std::mem::replace(&mut record.placement, entered);
+        let record = *record;
+        self.move_tags(peers, tick, &record, former);
+        self.placements.leave(former);
+        record
+    }
+
+    /// Changes who holds a record; a timer that waits for its pop waits anew if its delay changed.
+    pub fn place(&mut self, peers: &Peers, tick: Tick, slot: Slot, placement: &Placement) {
+        let former = *self.slab.get(slot);
+        let former_at = self.pops_at(&former);
+        let record = self.replace(peers, tick, slot, placement);
+        if record.placement != former.placement
+            && former.state == State::Armed
+            && self.pops_at(&record) != former_at
+        {
+            let pops_at = self.takes_over_at(&record, tick);
+            self.wheel.rearm(&mut self.links, slot, pops_at);
+        }
+    }
+
+    /// How long a tombstone of a timer with this interval stays.
+    pub fn tombstone_ms(&self, interval_ms: u64) -> u64 {
+        if is_planted(Bug::DropTombstone) {
+            return 0;
+        }
+        tombstone_ms(interval_ms, self.limits.tombstone_ms_max)
+    }
+
+    /// Frees the content of a timer that still names it: a planted bug.
+    pub fn lose_content(&mut self, record: &Record) {
+        self.payloads.remove(record.payload);
+    }
+
+    /// Gives back what a record held beyond its slot: payload, host, placement, its count.
+    fn release(&mut self, tick: Tick, held: &Record) {
+        if held.is_live() {
+            self.leave_tags(tick, held);
+        }
+        self.placements.leave(held.placement);
+        if held.is_live() {
+            self.payloads.remove(held.payload);
+            self.hosts.leave(held.authority, tick);
+            self.counts.timers -= 1;
+        } else {
+            self.counts.tombstones -= 1;
+        }
+    }
+
+    fn put(&mut self, held: Option<(Slot, Record)>, record: Record, due: Tick) -> Slot {
+        if let Some((slot, held)) = held {
+            *self.slab.get_mut(slot) = record;
+            if !is_planted(Bug::KeepOldSchedule) || held.state != State::Armed {
+                self.file(slot, Former::of(&held), due);
+            }
+            return slot;
+        }
+        let slot = self.slab.insert(record);
+        self.links.ensure(slot);
+        let slab = &self.slab;
+        self.index.insert(record.id.0, slot, |slot| slab.get(slot).id.0);
+        self.wheel.insert(&mut self.links, slot, due);
+        slot
+    }
+}

@@ -1,0 +1,373 @@
+//! Every timer and tombstone that a shard holds, all that they name, and the one place where the
+//! slot of each is. Only this room changes slab, index, wheel, links, payloads, placements, hosts'
+//! lists and tag counts, so that they always agree; [`Records::audit`] counts them again.
+//!
+//! The state of a record says in which list its slot is:
+//!
+//! | state        | list of the slot                    | what ends the state                   |
+//! |--------------|-------------------------------------|---------------------------------------|
+//! | `Armed`      | wheel, until the next pop           | the pop is due                        |
+//! | `Ready`      | waiting list of the callback's host | a place at the host is free           |
+//! | `InFlight`   | none                                | the callback ends                     |
+//! | `BackingOff` | wheel, until the next attempt       | the attempt is due                    |
+//! | `HandedOver` | wheel, until the pop is taken back  | news of another rank, or time is over |
+//! | `Tombstone`  | wheel, until its end                | the record is forgotten               |
+//!
+//! Between two of its lists a slot is in none: [`Records::come_due`], [`Records::next_waiting`] and
+//! [`Records::next_in_trouble`] take a slot out and leave its state as it was;
+//! [`Records::transition`] gives the slot its next state and place. Nobody else moves a slot.
+
+mod audit;
+mod authorities;
+mod hosts;
+mod life;
+mod outline;
+mod placements;
+mod record;
+mod room;
+mod tags;
+
+pub use authorities::AuthorityId;
+#[cfg(test)]
+pub use hosts::SUSPECT_FAILURES;
+pub use hosts::{Host, Hosts};
+pub use outline::Outline;
+pub use placements::{Placement, PlacementId};
+pub use record::{Record, State};
+
+use crate::base::ids::{HostId, Slot, TimerId};
+use crate::base::limits::RANK_DELAY_MS;
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::Tick;
+use crate::store::index::Index;
+use crate::store::links::Links;
+use crate::store::payloads::Payloads;
+use crate::store::slab::Slab;
+use crate::store::wheel::{Advanced, Wheel};
+
+use super::config::ShardConfig;
+use super::tag_counts::TagCounts;
+use authorities::Authorities;
+use placements::Placements;
+
+/// The state that a record gets next, and where its slot then is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Waits in the wheel for the next pop.
+    Armed(Tick),
+    /// Waits in the list of this host.
+    Ready(HostId),
+    /// Its callback runs.
+    InFlight,
+    /// Waits in the wheel for the next attempt.
+    BackingOff(Tick),
+    /// Waits in the wheel for the news that another rank has popped.
+    HandedOver(Tick),
+    /// Waits in the wheel for its end. Of a record that is a tombstone already.
+    Tombstone(Tick),
+}
+
+/// How many records there are of a kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Timers.
+    pub timers: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Timers in the lists of hosts.
+    pub waiting: u64,
+}
+
+/// What of the configuration says how many records there may be and when they pop.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    records_max: u64,
+    bytes_max: u64,
+    waiting_per_host_max: u32,
+    tombstone_ms_max: u64,
+    promotion: bool,
+}
+
+/// All records of a shard.
+pub struct Records {
+    slab: Slab<Record>,
+    links: Links,
+    wheel: Wheel,
+    index: Index,
+    payloads: Payloads,
+    placements: Placements,
+    hosts: Hosts,
+    tags: TagCounts,
+    counts: Counts,
+    limits: Limits,
+}
+
+impl Records {
+    /// No record yet; the wheel stands at `tick`.
+    pub fn new(config: &ShardConfig, tick: Tick) -> Self {
+        let authorities = Authorities::new(config.index_segments, config.hash_seed);
+        Self {
+            slab: Slab::new(),
+            links: Links::new(),
+            wheel: Wheel::new(config.geometry, tick),
+            index: Index::new(config.index_segments, config.hash_seed),
+            payloads: Payloads::new(),
+            placements: Placements::new(config.hash_seed),
+            hosts: Hosts::new(authorities, &config.callbacks),
+            tags: TagCounts::new(config.tags_max, config.hash_seed),
+            counts: Counts::default(),
+            limits: Limits {
+                records_max: config.records_max,
+                bytes_max: config.store_bytes_max,
+                waiting_per_host_max: config.callbacks.queue_per_host_max,
+                tombstone_ms_max: config.callbacks.tombstone_ms_max,
+                promotion: config.cluster.promotion,
+            },
+        }
+    }
+
+    /// Where the record of a timer or of its tombstone is.
+    #[inline]
+    pub fn find(&self, id: TimerId) -> Option<Slot> {
+        self.index.get(id.0, |slot| self.slab.get(slot).id.0)
+    }
+
+    /// The record of a slot that is in use (asserted).
+    #[inline]
+    pub fn get(&self, slot: Slot) -> &Record {
+        self.slab.get(slot)
+    }
+
+    /// Whether a slot is in use.
+    #[inline]
+    pub fn contains(&self, slot: Slot) -> bool {
+        self.slab.contains(slot)
+    }
+
+    /// Slots in use from `next` on, in their order.
+    pub fn occupied_from(&self, next: Slot) -> impl Iterator<Item = Slot> {
+        self.slab.occupied_from(next)
+    }
+
+    /// Who holds a record, in which order.
+    #[inline]
+    pub fn placement_of(&self, record: &Record) -> &Placement {
+        self.placements.get(record.placement)
+    }
+
+    /// The content of a timer, as it was given to [`Records::hold`].
+    #[inline]
+    pub fn content_of(&self, record: &Record) -> &[u8] {
+        self.payloads.get(record.payload)
+    }
+
+    /// The authority of a timer's callback host, as written.
+    #[inline]
+    pub fn authority_of(&self, record: &Record) -> &str {
+        self.hosts.authority_named(record.authority)
+    }
+
+    /// The callback hosts.
+    #[inline]
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    /// The callback hosts, to note how they do. Their waiting lists change by transitions alone.
+    #[inline]
+    pub fn hosts_mut(&mut self) -> &mut Hosts {
+        &mut self.hosts
+    }
+
+    /// What the tags of timers count.
+    pub fn tags_mut(&mut self) -> &mut TagCounts {
+        &mut self.tags
+    }
+
+    /// How many records there are of each kind.
+    #[inline]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Bytes of memory held: records, links, wheel, index, hosts, placements, payloads in use.
+    pub fn bytes(&self) -> u64 {
+        let store = self.slab.bytes() + self.links.bytes() + self.wheel.bytes();
+        let tables = self.index.bytes() + self.hosts.bytes() + self.placements.bytes();
+        (store + tables + self.payloads.used_bytes()) as u64
+    }
+
+    /// When a slot next comes due, or the wheel has work; `None`: no slot is in the wheel.
+    #[inline]
+    pub fn next_wake(&self) -> Option<Tick> {
+        self.wheel.next_wake()
+    }
+
+    /// When the timer pops here, if it has pops left.
+    pub fn pops_at(&self, record: &Record) -> Tick {
+        let delay_ms = self.placement_of(record).delay_ms(self.limits.promotion);
+        if is_planted(Bug::RankOnePopsWithoutDelay) && delay_ms == RANK_DELAY_MS {
+            return record.due();
+        }
+        record.due() + delay_ms
+    }
+
+    /// When a timer that others told of pops here. Of a pop that is overdue already, ranks wait for
+    /// each other from `tick` on: counted from its due time all of them would do it at once.
+    pub fn takes_over_at(&self, record: &Record, tick: Tick) -> Tick {
+        let due = record.due();
+        let delay_ms = self.pops_at(record) - due;
+        if is_planted(Bug::OverdueRanksActAtOnce) {
+            due + delay_ms
+        } else {
+            due.max(tick) + delay_ms
+        }
+    }
+}
+
+/// The places of slots.
+impl Records {
+    /// Turns the wheel to `tick` and appends at most `due_max` slots that have come due to `due`.
+    /// Each is then in no list, in the state in which it was filed, and needs its next one.
+    #[inline]
+    pub fn come_due(&mut self, tick: Tick, due_max: usize, due: &mut Vec<Slot>) -> Advanced {
+        self.wheel.advance(&mut self.links, tick, due_max, due)
+    }
+
+    /// Takes the pop that has waited longest for a host out of the host's list; the slot is then in
+    /// no list and needs its next state.
+    #[inline]
+    pub fn next_waiting(&mut self, host: HostId) -> Option<Slot> {
+        let slot = self.hosts.pop_waiting(host, &mut self.links)?;
+        self.counts.waiting -= 1;
+        Some(slot)
+    }
+
+    /// Takes a waiting pop of a host in trouble out of the host's list; the slot is then in no list
+    /// and needs its next state.
+    #[inline]
+    pub fn next_in_trouble(&mut self) -> Option<Slot> {
+        let (_, slot) = self.hosts.take_from_troubled(&mut self.links)?;
+        self.counts.waiting -= 1;
+        Some(slot)
+    }
+
+    /// When the oldest of the pops was due that wait first for their hosts. Cost: every host.
+    pub fn oldest_waiting(&self) -> Option<Tick> {
+        self.hosts.first_waiting().map(|slot| self.slab.get(slot).due()).min()
+    }
+
+    /// Gives a record its next state and moves its slot from the list in which it is, if it is in
+    /// one, to the list of that state. Constant work. Records do not end or come back to life so:
+    /// [`Records::entomb`], [`Records::bury`] and [`Records::hold`] do that.
+    #[inline]
+    pub fn transition(&mut self, slot: Slot, next: Next) {
+        let record = self.slab.get_mut(slot);
+        let (former, was_live) = (Former::of(record), record.is_live());
+        record.state = next.state();
+        assert!(record.is_live() == was_live, "a tombstone has given back what a timer holds");
+        match next {
+            Next::Armed(at) | Next::BackingOff(at) | Next::HandedOver(at) | Next::Tombstone(at) => {
+                self.file(slot, former, at);
+            }
+            Next::Ready(host) => {
+                self.unlink(slot, former);
+                self.hosts.push_waiting(host, &mut self.links, slot);
+                self.counts.waiting += 1;
+            }
+            Next::InFlight => self.unlink(slot, former),
+        }
+    }
+
+    /// Changes when a slot in the wheel (asserted) comes due; its state stays.
+    pub fn rearm(&mut self, slot: Slot, at: Tick) {
+        self.wheel.rearm(&mut self.links, slot, at);
+    }
+
+    /// Files a slot in the wheel, from whichever list its former state had it in.
+    #[inline]
+    fn file(&mut self, slot: Slot, former: Former, at: Tick) {
+        if former.state == State::Ready && self.links.is_linked(slot) {
+            self.stop_waiting(slot, former);
+        }
+        self.wheel.put(&mut self.links, slot, at);
+    }
+
+    /// Takes a slot out of the list that its former state had it in, unless it came out before.
+    #[inline]
+    fn unlink(&mut self, slot: Slot, former: Former) {
+        if !self.links.is_linked(slot) {
+            return;
+        }
+        match former.state {
+            State::Ready => self.stop_waiting(slot, former),
+            _ => self.wheel.remove(&mut self.links, slot),
+        }
+    }
+
+    fn stop_waiting(&mut self, slot: Slot, former: Former) {
+        self.hosts.remove_waiting(former.authority, &mut self.links, slot);
+        self.counts.waiting -= 1;
+    }
+}
+
+/// What of a record says in which list its slot is.
+#[derive(Clone, Copy)]
+struct Former {
+    state: State,
+    authority: AuthorityId,
+}
+
+impl Former {
+    #[inline]
+    fn of(record: &Record) -> Self {
+        Self { state: record.state, authority: record.authority }
+    }
+}
+
+impl Next {
+    #[inline]
+    fn state(self) -> State {
+        match self {
+            Next::Armed(_) => State::Armed,
+            Next::Ready(_) => State::Ready,
+            Next::InFlight => State::InFlight,
+            Next::BackingOff(_) => State::BackingOff,
+            Next::HandedOver(_) => State::HandedOver,
+            Next::Tombstone(_) => State::Tombstone,
+        }
+    }
+}
+
+/// What tests do to records that nothing else does.
+#[cfg(test)]
+impl Records {
+    /// What the tags of timers count.
+    pub fn tags(&self) -> &TagCounts {
+        &self.tags
+    }
+
+    /// Takes a slot out of the list that it is in, as if it had come due.
+    pub fn take_out(&mut self, slot: Slot) {
+        let former = Former::of(self.slab.get(slot));
+        self.unlink(slot, former);
+    }
+
+    /// When a slot in the wheel comes due.
+    pub fn filed_at(&self, slot: Slot) -> Tick {
+        self.wheel.due(&self.links, slot)
+    }
+
+    /// From now on there is room for so many records.
+    pub fn set_records_max(&mut self, records_max: u64) {
+        self.limits.records_max = records_max;
+    }
+
+    /// From now on there is room for so many bytes.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.limits.bytes_max = bytes_max;
+    }
+}
+
+#[cfg(test)]
+mod records_tests;

@@ -1,0 +1,46 @@
+//! Whether there is room for one more record, for its content, and in the list of its host.
+
+use super::{AuthorityId, Record, Records};
+use crate::shard::effects::Refusal;
+use crate::store::payloads::Payloads;
+
+impl Records {
+    /// Whether one more record with so much content fits.
+    pub fn room(&self, content_bytes: usize) -> Result<(), Refusal> {
+        if self.slab.len() >= self.limits.records_max {
+            return Err(Refusal::TimersFull);
+        }
+        self.room_for_bytes(content_bytes)
+    }
+
+    /// Whether content fits in place of what is held. What takes no more than that always does.
+    pub fn room_for_change(&self, held: &Record, content_bytes: usize) -> Result<(), Refusal> {
+        let former_bytes = Payloads::cost_bytes(held.payload.len() as usize);
+        match Payloads::cost_bytes(content_bytes).checked_sub(former_bytes) {
+            None | Some(0) => Ok(()),
+            Some(more_bytes) => self.room_for_bytes(more_bytes),
+        }
+    }
+
+    fn room_for_bytes(&self, content_bytes: usize) -> Result<(), Refusal> {
+        let needed = self.bytes() + Payloads::cost_bytes(content_bytes) as u64;
+        if needed > self.limits.bytes_max { Err(Refusal::BytesFull) } else { Ok(()) }
+    }
+
+    /// Enters the authority of a timer that is about to be held.
+    pub fn enter_authority(&mut self, authority: &str) -> AuthorityId {
+        self.hosts.enter(authority).0
+    }
+
+    /// Enters the authority of a timer that a client is about to write, unless too many pops wait
+    /// for the host.
+    pub fn admit_authority(&mut self, authority: &str) -> Result<AuthorityId, Refusal> {
+        let (authority, host) = self.hosts.enter(authority);
+        let waiting = host.map_or(0, |host| self.hosts.get(host).waiting());
+        if waiting >= self.limits.waiting_per_host_max {
+            self.hosts.withdraw(authority);
+            return Err(Refusal::HostQueueFull);
+        }
+        Ok(authority)
+    }
+}

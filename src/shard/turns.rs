@@ -1,0 +1,70 @@
+//! When this core was given time, and for how long it was away.
+
+use crate::base::time::Tick;
+
+/// After a core got no time for longer than it takes to be suspected (its process was stopped, its
+/// machine froze), and after its start, a client's write waits so long for peers that it cannot
+/// talk to yet: that there are no connections says that this core was away, not that they are. They
+/// are dialled anew at most every 500 ms. Pops of timers that an original node holds, too, wait as
+/// long: it cannot be asked about them.
+pub(super) const HOLD_MS: u64 = 1_000;
+
+/// The turns of a core.
+#[derive(Debug)]
+pub(super) struct Turns {
+    /// The present turn.
+    pub at: Tick,
+    /// When [`Shard::tick`](super::Shard::tick) was called last.
+    pub ticked_at: Tick,
+    /// When the shard was swept last.
+    pub swept_at: Tick,
+    /// Until when writes wait for all peers that are not declared dead, see [`HOLD_MS`].
+    pub held_until: Tick,
+    /// When the last absence began; 0: there was none.
+    away_since: Tick,
+}
+
+impl Turns {
+    /// A core that starts.
+    pub fn new(tick: Tick) -> Self {
+        Self {
+            at: tick,
+            ticked_at: tick,
+            swept_at: tick,
+            held_until: tick + HOLD_MS,
+            away_since: Tick(0),
+        }
+    }
+
+    /// How long this core has not ticked.
+    pub fn away_ms(&self) -> u64 {
+        self.at - self.ticked_at
+    }
+
+    /// Notes that this core was away since it ticked last. Returns whether that was not known.
+    pub fn note_absence(&mut self) -> bool {
+        let is_new = self.away_since != self.ticked_at;
+        self.away_since = self.ticked_at;
+        is_new
+    }
+
+    /// Whether this core was away lately, so that its links have dropped what they had to tell.
+    pub fn is_back_lately(&self) -> bool {
+        self.away_since > Tick(0) && self.is_held()
+    }
+
+    /// Whether this core has started or come back so lately that writes wait for all peers that are
+    /// not declared dead.
+    pub fn is_held(&self) -> bool {
+        self.at < self.held_until
+    }
+
+    /// Whether it is time to sweep, once in so many milliseconds.
+    pub fn may_sweep(&mut self, every_ms: u64) -> bool {
+        let may_sweep = self.at - self.swept_at >= every_ms;
+        if may_sweep {
+            self.swept_at = self.at;
+        }
+        may_sweep
+    }
+}
