@@ -22,6 +22,7 @@
 //! [`records`] holds the records and is the only room that moves their slots.
 
 mod collect;
+mod config;
 pub mod counters;
 pub mod effects;
 pub mod inspect;
@@ -42,17 +43,16 @@ mod writes;
 
 use std::sync::Arc;
 
-use crate::base::ids::{HostId, NodeInstance, PeerIndex, PeerSet, ShardCount, ShardIndex};
-use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::ids::{HostId, PeerIndex, PeerSet};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
-use crate::store::wheel::Geometry;
 use crate::timer::definition::Content;
 use crate::timer::version::HybridClock;
 
 use collect::Collect;
+pub use config::ShardConfig;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox};
 use merge::Teller;
@@ -64,39 +64,8 @@ use reads::Reads;
 use reconcile::Reconcile;
 use records::Records;
 use tag_counts::TagCounts;
-use turns::Turns;
+use turns::{HOLD_MS, Turns};
 use writes::Writes;
-
-/// What a shard is made with. Limits are this shard's share of the node's.
-#[derive(Clone, Debug)]
-pub struct ShardConfig {
-    /// Which shard of the node this is.
-    pub own: ShardIndex,
-    /// How many there are.
-    pub shards: ShardCount,
-    /// The node, in ids and versions.
-    pub instance: NodeInstance,
-    /// Shape of the wheel.
-    pub geometry: Geometry,
-    /// Small tables in the index, a power of two.
-    pub index_segments: usize,
-    /// Keys the hashes, so that clients cannot choose collisions.
-    pub hash_seed: u64,
-    /// Records (timers and tombstones).
-    pub records_max: u64,
-    /// Bytes of records, index and payloads.
-    pub store_bytes_max: u64,
-    /// Pops begun per [`Shard::tick`].
-    pub pops_per_turn_max: usize,
-    /// How callbacks are made.
-    pub callbacks: CallbackLimits,
-    /// Statistics tags with figures of their own.
-    pub tags_max: usize,
-    /// How nodes watch and wait for each other.
-    pub cluster: ClusterLimits,
-    /// The cluster at the start.
-    pub view: Arc<View>,
-}
 
 /// One core's timers.
 pub struct Shard {
@@ -123,17 +92,12 @@ const FULL_MS: u64 = 10_000;
 /// How often idle hosts are looked for and the oldest overdue pop is found again.
 const SWEEP_EVERY_MS: u64 = 1_000;
 
-/// After a core got no time for longer than it takes to be suspected (its process was stopped, its
-/// machine froze), and after its start, a client's write waits so long for peers that it cannot
-/// talk to yet: that there are no connections says that this core was away, not that they are. They
-/// are dialled anew at most every 500 ms. Pops of timers that an original node holds, too, wait as
-/// long: it cannot be asked about them.
-const HOLD_MS: u64 = 1_000;
-
 impl Shard {
     /// An empty shard.
     pub fn new(config: ShardConfig, now: Now) -> Self {
         let tick = now.mono.tick_floor();
+        let minter = Minter::new(config.instance, config.shards, config.own, now.wall)
+            .salted(config.hash_seed);
         Self {
             records: Records::new(&config, tick),
             pops: Pops::default(),
@@ -144,7 +108,7 @@ impl Shard {
             reconcile: Reconcile::default(),
             collect: Collect::default(),
             clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
-            minting: Minting::new(&config, now),
+            minting: Minting::new(minter, now),
             turns: Turns::new(tick),
             counters: Counters::default(),
             full_at: None,

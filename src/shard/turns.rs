@@ -2,7 +2,12 @@
 
 use crate::base::time::Tick;
 
-use super::HOLD_MS;
+/// After a core got no time for longer than it takes to be suspected (its process was stopped, its
+/// machine froze), and after its start, a client's write waits so long for peers that it cannot
+/// talk to yet: that there are no connections says that this core was away, not that they are. They
+/// are dialled anew at most every 500 ms. Pops of timers that an original node holds, too, wait as
+/// long: it cannot be asked about them.
+pub(super) const HOLD_MS: u64 = 1_000;
 
 /// The turns of a core.
 #[derive(Debug)]

@@ -2,35 +2,13 @@
 //! payload, its placement, its host's authority, its tags, its entry in the index.
 
 use super::record::Ms48;
-use super::{AuthorityId, Former, Next, Placement, Record, Records, State};
-use crate::base::ids::{Slot, TimerId};
+use super::{AuthorityId, Former, Next, Outline, Placement, Record, Records, State};
+use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
 use crate::shard::peers::Peers;
 use crate::store::payloads::PayloadRef;
-use crate::timer::schedule::{Schedule, tombstone_ms};
-use crate::timer::version::StateKey;
-
-/// All of a state but what is only carried: a client's write, a peer's copy.
-#[derive(Clone, Copy, Debug)]
-pub struct Outline {
-    pub id: TimerId,
-    pub key: StateKey,
-    pub start: Tick,
-    pub interval_ms: u64,
-    pub repeat_for_ms: u64,
-    pub placement: Placement,
-}
-
-impl Outline {
-    pub fn schedule(&self) -> Schedule {
-        Schedule {
-            start: self.start,
-            interval_ms: self.interval_ms,
-            repeat_for_ms: self.repeat_for_ms,
-        }
-    }
-}
+use crate::timer::schedule::tombstone_ms;
 
 impl Records {
     /// Holds a live state in place of whatever is held under the id. What can refuse has been asked

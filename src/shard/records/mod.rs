@@ -21,6 +21,7 @@ mod audit;
 mod authorities;
 mod hosts;
 mod life;
+mod outline;
 mod placements;
 mod record;
 mod room;
@@ -30,7 +31,7 @@ pub use authorities::AuthorityId;
 #[cfg(test)]
 pub use hosts::SUSPECT_FAILURES;
 pub use hosts::{Host, Hosts};
-pub use life::Outline;
+pub use outline::Outline;
 pub use placements::{Placement, PlacementId};
 pub use record::{Record, State};
 
@@ -44,7 +45,7 @@ use crate::store::payloads::Payloads;
 use crate::store::slab::Slab;
 use crate::store::wheel::{Advanced, Wheel};
 
-use super::ShardConfig;
+use super::config::ShardConfig;
 use super::tag_counts::TagCounts;
 use authorities::Authorities;
 use placements::Placements;
