@@ -49,6 +49,7 @@ use crate::base::time::{Now, Tick};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::timer::definition::Content;
+use crate::timer::identity::Minter;
 use crate::timer::version::HybridClock;
 
 use collect::Collect;

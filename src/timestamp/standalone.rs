@@ -70,7 +70,7 @@ const RETRY_MS: u64 = 1_000;
 #[derive(Debug)]
 pub struct Standalone {
     settings: StandaloneSettings,
-    stage: Serving,
+    stage: Phase,
     /// `None` until the file was read.
     pace: Option<Pace>,
     /// The bound of the open store.
@@ -84,7 +84,7 @@ pub struct Standalone {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Serving {
+enum Phase {
     /// Nothing is handed out until the first bound is stored.
     Starting,
     Serving,
@@ -102,7 +102,7 @@ impl Standalone {
     pub fn new(settings: StandaloneSettings) -> Self {
         Self {
             settings,
-            stage: Serving::Starting,
+            stage: Phase::Starting,
             pace: None,
             storing: None,
             floor: Timestamp(0),
@@ -125,8 +125,8 @@ impl Standalone {
             FileEvent::Stop => self.stop(effects),
             FileEvent::Revoked { last } => {
                 self.last = self.last.max(last);
-                if self.stage == Serving::Stopping {
-                    self.stage = Serving::StoringLast;
+                if self.stage == Phase::Stopping {
+                    self.stage = Phase::StoringLast;
                     self.store_last(effects);
                 }
             }
@@ -139,7 +139,7 @@ impl Standalone {
     }
 
     fn loaded(&mut self, now: Now, bound: Timestamp, effects: &mut Vec<FileEffect>) {
-        if self.stage == Serving::Stopped {
+        if self.stage == Phase::Stopped {
             return;
         }
         assert!(self.pace.is_none(), "the file is read once");
@@ -160,7 +160,7 @@ impl Standalone {
         self.highest = floor;
         self.store_next(now, effects);
         if is_planted(Bug::ServedBeforeBoundIsStored) {
-            self.stage = Serving::Serving;
+            self.stage = Phase::Serving;
             let bound = self.storing.expect("one was begun");
             effects.push(FileEffect::Begin(floor, Terms { bound, ..self.terms() }));
         }
@@ -199,19 +199,19 @@ impl Standalone {
         let bound = self.storing.take().expect("something was being stored");
         self.highest = self.highest.max(bound);
         match self.stage {
-            Serving::Starting | Serving::Failed => {
+            Phase::Starting | Phase::Failed => {
                 self.pace().stored(bound);
-                self.stage = Serving::Serving;
+                self.stage = Phase::Serving;
                 effects.push(FileEffect::Begin(self.floor, self.terms()));
                 self.sleep(now);
             }
-            Serving::Serving => {
+            Phase::Serving => {
                 self.pace().stored(bound);
                 effects.push(FileEffect::Publish(self.terms()));
             }
-            Serving::Stopping => {}
-            Serving::StoringLast => self.end_or_store_last(bound, effects),
-            Serving::Stopped => {}
+            Phase::Stopping => {}
+            Phase::StoringLast => self.end_or_store_last(bound, effects),
+            Phase::Stopped => {}
         }
     }
 
@@ -219,12 +219,12 @@ impl Standalone {
         let bound = self.storing.take().expect("something was being stored");
         self.highest = self.highest.max(bound);
         match self.stage {
-            Serving::Serving => {
-                self.stage = Serving::Failed;
+            Phase::Serving => {
+                self.stage = Phase::Failed;
                 effects.push(FileEffect::Revoke);
             }
-            Serving::StoringLast => self.end_or_store_last(bound, effects),
-            Serving::Starting | Serving::Failed | Serving::Stopping | Serving::Stopped => {}
+            Phase::StoringLast => self.end_or_store_last(bound, effects),
+            Phase::Starting | Phase::Failed | Phase::Stopping | Phase::Stopped => {}
         }
         self.wake_at = now.mono.plus_ms(RETRY_MS);
     }
@@ -236,13 +236,13 @@ impl Standalone {
         let last = self.last;
         effects.extend(self.pace().look(now, None).map(FileEffect::Clock));
         match self.stage {
-            Serving::Serving => {
+            Phase::Serving => {
                 effects.push(FileEffect::Publish(self.terms()));
                 if self.storing.is_none() && self.pace().is_due(now.mono, last) {
                     return self.store_next(now, effects);
                 }
             }
-            Serving::Starting | Serving::Failed if self.storing.is_none() => {
+            Phase::Starting | Phase::Failed if self.storing.is_none() => {
                 return self.store_next(now, effects);
             }
             _ => {}
@@ -252,17 +252,17 @@ impl Standalone {
 
     fn stop(&mut self, effects: &mut Vec<FileEffect>) {
         match self.stage {
-            Serving::Serving => {
-                self.stage = Serving::Stopping;
+            Phase::Serving => {
+                self.stage = Phase::Stopping;
                 effects.push(FileEffect::Revoke);
             }
-            Serving::Failed => {
-                self.stage = Serving::StoringLast;
+            Phase::Failed => {
+                self.stage = Phase::StoringLast;
                 self.store_last(effects);
             }
             // Nothing was handed out, so the file is right whatever it holds.
-            Serving::Starting => self.end(effects),
-            Serving::Stopping | Serving::StoringLast | Serving::Stopped => {}
+            Phase::Starting => self.end(effects),
+            Phase::Stopping | Phase::StoringLast | Phase::Stopped => {}
         }
     }
 
@@ -286,7 +286,7 @@ impl Standalone {
     }
 
     fn end(&mut self, effects: &mut Vec<FileEffect>) {
-        self.stage = Serving::Stopped;
+        self.stage = Phase::Stopped;
         self.wake_at = MonoNs(u64::MAX);
         effects.push(FileEffect::Stopped);
     }
