@@ -14,10 +14,10 @@
 //! So neither an answer nor one acknowledged write proves that the leader has heard of the session.
 //! Three messages in a row do, because each way between leader and server keeps its order:
 //!
-//! 1. Something was answered: the server had heard of the session before. 2. A write sent a quarter
-//! of the session later or more is acknowledged: the leader has sent a ping in between, and the
-//! server has seen the ping before this acknowledgement. 3. A write sent after that is
-//! acknowledged: the leader saw the answer to the ping first.
+//! 1. Something was answered: the server had heard of the session before.
+//! 2. A write sent a quarter of the session later or more is acknowledged: the leader has sent a
+//!    ping in between, and the server has seen the ping before this acknowledgement.
+//! 3. A write sent after that is acknowledged: the leader saw the answer to the ping first.
 //!
 //! The session lasts its whole length from the moment in which the first message was sent. A
 //! session that moves to another server is announced to the leader by the move itself, and a new
