@@ -67,8 +67,7 @@ impl Core {
         Self::with_identity(config, mesh, Identity::default(), now)
     }
 
-    /// A core with an empty shard. [`Core::peers`] dials the peers of `config.view` from its first
-    /// call on.
+    /// A core with an empty shard. The first turn dials the peers of `config.view`.
     pub fn with_identity(
         config: ShardConfig,
         mesh: MeshPort,
