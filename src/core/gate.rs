@@ -136,7 +136,7 @@ impl Gate {
         )))
     }
 
-    /// Appends the members of this site in the form that another site reads ([`SiteMembers`]).
+    /// Appends the members of this site in the form that another site reads (`SiteMembers`).
     pub fn write_members(&self, view: &View, out: &mut Vec<u8>) {
         let site = view.name_of_site(view.local_site()).expect("a site knows its own name");
         let members = view.connected_nodes().with(view.own());

@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! dialler                                             acceptor
-//!    |  who it is, its nonce                              |
+//!    |  its hello, its nonce                              |
 //!    |--------------------------------------------------->|
 //!    |                       401, the acceptor's nonce    |
 //!    |<---------------------------------------------------|
-//!    |  who it is, its nonce, HMAC(secret, "dials", ...)  |
+//!    |  its hello, its nonce, HMAC(secret, "dials", ...)  |
 //!    |--------------------------------------------------->|
-//!    |     101, who it is, HMAC(secret, "answers", ...)   |
+//!    |     101, its hello, HMAC(secret, "answers", ...)   |
 //!    |<---------------------------------------------------|
 //! ```
 //!

@@ -24,7 +24,7 @@ use crate::node::timestamps::issuer::{Denial, Issued, Issuer};
 /// Connections beyond the limit that are answered 503. Further connections are closed without an
 /// answer.
 pub const REFUSALS_MAX: usize = 64;
-/// Connections of peers beyond those, which are served.
+/// Connections of peers that are served beyond the limit and [`REFUSALS_MAX`].
 const PEERS_BEYOND_MAX: usize = 64;
 /// How long in ms a client may still send after its last answer, so that it reads the answer before
 /// a reset.
