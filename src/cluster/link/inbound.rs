@@ -73,7 +73,7 @@ impl Inbound {
     }
 
     /// Takes bytes from the peer, in any portions. It calls `message` for each message with the
-    /// message's number and the frame's `sent_at` (see [`crate::cluster::clock_offset`]). The
+    /// message's number and the frame's `sent_at` (see `cluster::clock_offset`). The
     /// caller gives the result to [`Inbound::answer`], in any order. This function does not look at
     /// what a message says.
     pub fn received(
@@ -137,7 +137,7 @@ impl Inbound {
         }
     }
 
-    /// This node's monotonic clock minus the peer's in ns, see [`ClockOffset`]. `None` before the
+    /// This node's monotonic clock minus the peer's in ns, see `ClockOffset`. `None` before the
     /// first frame.
     pub fn clock_offset_ns(&self) -> Option<i64> {
         self.clock_offset.offset_ns()
