@@ -1,6 +1,6 @@
 //! An allocator that counts what the present thread asks of it, for benches that count work beside
-//! time. Everything is done by the allocator of the product, mimalloc. Every bench that counts includes
-//! this file.
+//! time. The product's allocator, mimalloc, does everything. Every bench that counts includes this
+//! file.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -15,21 +15,21 @@ struct Counting;
 /// What was asked of the allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Asked {
-    /// Calls that returned memory; a reallocation is one.
+    /// Calls that returned memory. A reallocation is one call.
     pub allocations: u64,
-    /// Bytes of these calls.
+    /// Bytes that these calls returned.
     pub bytes: u64,
-    /// Bytes given back.
+    /// Bytes that were given back.
     pub freed_bytes: u64,
 }
 
 impl Asked {
-    /// By this thread since it began.
+    /// What this thread has asked since it began.
     pub fn by_this_thread() -> Self {
         ASKED.get()
     }
 
-    /// By this thread since an earlier reading.
+    /// What this thread has asked since an earlier reading.
     pub fn since(earlier: Self) -> Self {
         let now = Self::by_this_thread();
         Self {
@@ -41,7 +41,7 @@ impl Asked {
 }
 
 thread_local! {
-    // Initialised by constants and without a destructor: reading it allocates nothing, at any
+    // Constants initialise it and it has no destructor. So a reading allocates nothing, at any
     // moment of a thread's life.
     static ASKED: Cell<Asked> =
         const { Cell::new(Asked { allocations: 0, bytes: 0, freed_bytes: 0 }) };
@@ -56,8 +56,8 @@ fn count(allocated: usize, freed: usize) {
     });
 }
 
-// SAFETY: every call is handed to mimalloc with its arguments unchanged, so that its guarantees are
-// ours; counting writes to this thread's own cell, which neither allocates nor unwinds.
+// SAFETY: every call is handed to mimalloc with its arguments unchanged, so mimalloc's guarantees
+// hold here. Counting writes to this thread's own cell, which neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
@@ -73,14 +73,14 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
         count(new_bytes, layout.size());
-        // SAFETY: `block` came from mimalloc with this layout, since all of ours do; the rest is
-        // the caller's contract.
+        // SAFETY: `block` came from mimalloc with this layout, as every block here does. The rest
+        // is the caller's contract.
         unsafe { MiMalloc.realloc(block, layout, new_bytes) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         count(0, layout.size());
-        // SAFETY: `block` came from mimalloc with this layout, since all of ours do.
+        // SAFETY: `block` came from mimalloc with this layout, as every block here does.
         unsafe { MiMalloc.dealloc(block, layout) }
     }
 }

@@ -1,6 +1,6 @@
-//! The mesh between two cores: a request, its reply and back, in one thread and between two that
-//! poll; messages per second, allocations per message, and two `sync_channel`s of the standard
-//! library doing the same in the same run.
+//! The mesh between two cores: a request and its reply, in one thread and between two threads that
+//! poll. It prints messages per second and allocations per message, beside two `sync_channel`s of
+//! the standard library that do the same in the same run.
 
 mod counting;
 
@@ -20,7 +20,8 @@ use criterion::{Criterion, criterion_group, criterion_main};
 const QUEUE_MAX: u32 = 1_024;
 /// Requests under way at once between two threads.
 const WINDOW: u64 = 64;
-/// Round trips between two threads in one measurement, and measurements; medians are printed.
+/// Round trips between two threads in one measurement; below it the number of measurements. Medians
+/// are printed.
 const TRIPS: u64 = 200_000;
 const ROUNDS: usize = 5;
 /// Round trips over which allocations are counted.
@@ -43,7 +44,7 @@ fn read() -> Remote {
     Remote::Read(target())
 }
 
-/// A PUT: its definition is copied into memory of its own.
+/// A PUT, whose definition is copied into memory of its own.
 fn update() -> Remote {
     let definition = Definition {
         interval_ms: 60_000,
@@ -75,7 +76,7 @@ fn round_trip(client: &mut MeshPort, server: &mut MeshPort, request: Remote) {
 
 type Channel<T> = (SyncSender<T>, Receiver<T>);
 
-/// The same between two bounded channels of the standard library.
+/// Two bounded channels of the standard library that do the same.
 struct Channels {
     requests: Channel<(Requester, Remote)>,
     replies: Channel<Reply>,
@@ -123,7 +124,7 @@ fn count(name: &str, mut trip: impl FnMut()) {
     println!("  {name}: {} allocations, {} bytes", asked.allocations, asked.bytes);
 }
 
-/// Where the two threads of a measurement run; `None`: where the kernel puts them.
+/// The CPU cores on which the two threads of a measurement run. `None`: the kernel chooses.
 type Places = Option<[usize; 2]>;
 
 fn pin(places: Places, which: usize) {
@@ -132,7 +133,7 @@ fn pin(places: Places, which: usize) {
     }
 }
 
-/// Round trips a second through the mesh, both threads polling.
+/// Returns round trips a second through the mesh while both threads poll.
 fn mesh_between_threads(places: Places) -> f64 {
     let (mut client, mut server) = ports();
     std::thread::scope(|scope| {
@@ -169,7 +170,7 @@ fn mesh_between_threads(places: Places) -> f64 {
     })
 }
 
-/// The same through two channels.
+/// Returns round trips a second through two channels.
 fn channels_between_threads(places: Places) -> f64 {
     let Channels { requests: (ask, asked), replies: (answer, answers) } = Channels::new();
     std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
-//! How fast timestamps are made: `Oracle::take` on one thread and on two that share the oracle, in
-//! turns of 64 with one clock reading and one second look each, beside a bare `fetch_add` on one
-//! word, which is the most that any shared counter gives.
+//! How fast timestamps are made: `Oracle::take` on one thread, and on two threads that share the
+//! oracle, in turns of 64 timestamps with one clock reading and one second look each. Beside it a
+//! bare `fetch_add` on one word, which is the most that any shared counter gives.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -14,13 +14,14 @@ use chronos::timestamp::oracle::{Oracle, Refusal, Terms};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use crossbeam_utils::CachePadded;
 
-/// Values in a turn of a core.
+/// Timestamps in a turn of a core.
 const TURN: u64 = 64;
-/// Rounds of the comparison; its medians are printed.
+/// Rounds of the comparison. Their medians are printed.
 const ROUNDS: usize = 15;
 const TURNS_PER_ROUND: u64 = 20_000;
 
-/// Runs a turn `turns` times on each of `threads` threads; how long the slowest took.
+/// Runs a turn `turns` times on each of `threads` threads. Returns how long the slowest thread
+/// took.
 fn on_threads(threads: usize, turns: u64, turn: impl Fn() + Sync) -> Duration {
     let barrier = Barrier::new(threads);
     std::thread::scope(|scope| {
@@ -46,8 +47,8 @@ fn oracle() -> Oracle {
     oracle
 }
 
-/// A turn: the clock once, the values, the clock again. A thread that was preempted may find that
-/// another has gone on to the next millisecond, and reads the clock once more.
+/// Takes a turn: the clock once, the timestamps, the clock again. A preempted thread may find that
+/// another thread has gone on to the next millisecond. Then it reads the clock once more.
 fn take_turn(oracle: &Oracle, epoch: Instant) {
     let clock = || MonoNs(epoch.elapsed().as_nanos() as u64);
     let mut now = clock();
@@ -72,7 +73,7 @@ fn add_turn(word: &AtomicU64) {
     }
 }
 
-/// Nanoseconds for a value, over all threads: the median of the rounds.
+/// Returns the nanoseconds for a timestamp, over all threads: the median of the rounds.
 fn median_ns(threads: usize, turn: impl Fn() + Sync) -> f64 {
     let mut rounds: Vec<f64> = (0..ROUNDS)
         .map(|_| {

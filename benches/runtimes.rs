@@ -1,6 +1,6 @@
-//! The ring against glommio 0.9, the reference runtime (ARCHITECTURE.md, engine): the same tiny
-//! HTTP answer, the same load, server on one core, load on another, rounds of both taken in turn.
-//! The figure is CPU per request (user + system) of the server's thread, which noise hardly
+//! The ring against glommio 0.9, the reference runtime (docs/design/ring.md): the same tiny HTTP
+//! answer, the same load, the server on one core, the load on another, rounds of both by turns. The
+//! figure is CPU time per request (user + system) of the server's thread, which noise hardly
 //! touches.
 //!
 //! Run: `cargo bench --bench runtimes`, or with `CHRONOS_BENCH_QUICK=1` in about 3 s.
@@ -16,18 +16,18 @@ use chronos::ring::{
 };
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 
-/// Connections x pipelining, as in the table of ARCHITECTURE.md.
+/// Connections x pipelining, as in the table of docs/design/ring.md.
 const LOADS: [(usize, usize); 2] = [(64, 1), (64, 16)];
-/// What every complete request is answered with.
+/// The answer to every complete request.
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\nLocation: /timers/0123456789abcdef-2-0123456789abcdef\r\n\
     Content-Length: 0\r\n\r\n";
-/// Bytes that a connection reads at once, in both servers.
+/// Bytes that both servers read from a connection at once.
 const READ_BYTES: usize = 16 << 10;
-/// Longest silence of a server under load before the bench gives up, in milliseconds.
+/// Longest silence in ms of a server under load before the bench gives up.
 const SILENCE_MS_MAX: u64 = 5_000;
 
-/// A POST of about 300 bytes, 200 of them body.
+/// A POST of about 300 bytes, of which 200 are body.
 fn request() -> Vec<u8> {
     let body = format!(
         "{{\"timing\":{{\"interval\":300,\"repeat-for\":300}},\"callback\":{{\"http\":\
@@ -39,7 +39,7 @@ fn request() -> Vec<u8> {
     format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// Counts the complete requests in `bytes`; returns the count and the bytes that they take.
+/// Counts the complete requests in `bytes`. Returns the count and the bytes that they take.
 fn count_requests(bytes: &[u8]) -> (usize, usize) {
     let (mut count, mut begin) = (0, 0);
     while let Some(length) = request_length(&bytes[begin..]) {
@@ -49,22 +49,22 @@ fn count_requests(bytes: &[u8]) -> (usize, usize) {
     (count, begin)
 }
 
-/// Length of the request that `bytes` begin with, if it is complete.
+/// Returns the length of the request with which `bytes` begin, if the request is complete.
 fn request_length(bytes: &[u8]) -> Option<usize> {
     let head = bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
-    // The length is the last header of this bench's requests.
+    // `Content-Length` is the last header of this bench's requests.
     let last = bytes[..head - 4].rsplit(|&byte| byte == b'\n').next()?;
     let digits = last.strip_prefix(b"Content-Length: ").expect("this bench sends it last");
     let body = digits.iter().fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
     (bytes.len() >= head + body).then_some(head + body)
 }
 
-/// Bytes of a connection that are not yet a whole request.
+/// Bytes of a connection that are no whole request yet.
 #[derive(Default)]
 struct Partial(Vec<u8>);
 
 impl Partial {
-    /// Takes what arrived; returns how many requests are complete with it.
+    /// Takes bytes that arrived. Returns how many requests they complete.
     fn feed(&mut self, bytes: &[u8]) -> usize {
         if self.0.is_empty() {
             let (count, used) = count_requests(bytes);
@@ -82,9 +82,9 @@ impl Partial {
 struct Server {
     name: &'static str,
     address: SocketAddr,
-    /// `/proc/self/task/<id>/schedstat` of its thread.
+    /// `/proc/self/task/<id>/schedstat` of the server's thread.
     accounting: std::path::PathBuf,
-    /// io_uring_enter calls, where the server can tell them.
+    /// The count of io_uring_enter calls, if the server can tell it.
     enters: Option<Arc<AtomicU64>>,
     stop: Box<dyn FnOnce()>,
 }
@@ -96,14 +96,15 @@ struct Ready {
     waker: Option<Waker>,
 }
 
-/// The calling thread's accounting file.
+/// Returns the calling thread's accounting file.
 fn accounting() -> std::path::PathBuf {
     let thread = std::fs::read_link("/proc/thread-self").expect("proc is mounted");
     std::path::Path::new("/proc").join(thread).join("schedstat")
 }
 
 impl Server {
-    /// Nanoseconds that the server's thread has run so far; exact while it sleeps.
+    /// Returns the nanoseconds that the server's thread has run so far. They are exact while it
+    /// sleeps.
     fn cpu_ns(&self) -> u64 {
         let text = std::fs::read_to_string(&self.accounting).expect("the server runs");
         let first = text.split_whitespace().next().expect("schedstat has three numbers");
@@ -119,7 +120,7 @@ impl Server {
 #[derive(Default)]
 struct Client {
     partial: Partial,
-    /// Answers owed: gathered while a send is in flight, and over one turn.
+    /// Answers owed to the client: gathered while a send is in flight, and over one turn.
     owed: usize,
     is_sending: bool,
 }
@@ -252,7 +253,7 @@ struct Load {
 
 struct Connection {
     socket: SocketId,
-    /// Bytes of answers still to come.
+    /// Bytes of answers that are still to come.
     missing: usize,
     spare: Vec<u8>,
 }
@@ -287,7 +288,7 @@ impl Load {
         assert!(now().mono < give_up, "the server has fallen silent");
     }
 
-    /// Loads for `duration`, waits for the last answers, and returns how many requests were
+    /// Loads for `duration` and waits for the last answers. Returns how many requests were
     /// answered.
     fn run(&mut self, duration: Duration) -> u64 {
         let end = Instant::now() + duration;
@@ -341,7 +342,7 @@ impl Load {
     }
 }
 
-/// What one round showed.
+/// The figures of one round.
 #[derive(Clone, Copy)]
 struct Sample {
     cpu_ns_per_request: f64,
@@ -354,7 +355,7 @@ fn measure(server: &Server, load: &mut Load, duration: Duration) -> Sample {
     let begun = Instant::now();
     let requests = load.run(duration) as f64;
     let seconds = begun.elapsed().as_secs_f64();
-    // The server falls asleep once it has nothing to do; only then is its accounting complete.
+    // The server falls asleep when it has nothing to do. Only then its accounting is complete.
     std::thread::sleep(Duration::from_millis(5));
     let enters = server.enters().zip(enters_before).map(|(after, before)| after - before);
     Sample {

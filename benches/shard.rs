@@ -1,6 +1,6 @@
 //! What a request and a pop cost inside the shard: time, allocations and bytes per operation at 10
 //! 000 and at 1 000 000 timers in virtual time, bytes per timer, and the most work of a single
-//! create while growing from nothing. `CHRONOS_BENCH_TIMERS` sets the larger number.
+//! create while the shard grows from nothing. `CHRONOS_BENCH_TIMERS` sets the larger number.
 
 mod counting;
 
@@ -21,19 +21,19 @@ use counting::Asked;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 const SMALL: u64 = 10_000;
-/// Pops per tick in the steady state: the interval follows from it and from the number of timers.
+/// Pops per tick in the steady state. The interval follows from it and from the number of timers.
 const POPS_PER_TICK: u64 = 16;
 /// Callback hosts that the timers share.
 const HOSTS: u64 = 16;
-/// Deleted timers are gone after this time (the least that the configuration allows), plus a
+/// Time in ms after which deleted timers are gone: the least that the configuration allows, and a
 /// second.
 const TOMBSTONE_MS: u64 = 11_000;
 /// Creates per virtual millisecond: half of what the ids of one node allow.
 const CREATES_PER_MS: u64 = 2_048;
-/// Timers deleted and then created anew in one round, and rounds.
+/// Timers that one round deletes and then creates anew; below it the number of rounds.
 const BATCH: u64 = 2_000;
 const ROUNDS: u64 = 10;
-/// A 28-byte path and 40 bytes of opaque data.
+/// A 29-byte path; below it 40 bytes of opaque data.
 const TARGET: &str = "/call-id/5f0c1b7a9e?interim=1";
 const OPAQUE: [u8; 40] = [b'o'; 40];
 const FROM: Requester =
@@ -86,7 +86,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// An empty shard that will hold `timers`.
+    /// An empty shard that will hold `timers` timers.
     fn new(timers: u64) -> Self {
         let config = ShardConfig {
             own: ShardIndex(0),
@@ -119,7 +119,7 @@ impl Bench {
         }
     }
 
-    /// A shard that has held `timers` for a few rounds, so that every buffer has its size.
+    /// A shard that has held `timers` timers for a few rounds, so that every buffer has its size.
     fn steady(timers: u64) -> Self {
         let mut bench = Self::new(timers);
         (0..timers).for_each(|number| bench.create_at_pace(number));
@@ -138,7 +138,7 @@ impl Bench {
         mix(self.dice) % bound
     }
 
-    /// Creates, or updates a timer: an interval around the mean, repeated for a year.
+    /// Creates or updates a timer, with an interval around the mean and repeated for a year.
     fn store(&mut self, known: Option<TimerId>) -> TimerId {
         let interval_ms = self.interval_ms / 2 + self.random_below(self.interval_ms);
         let host = self.random_below(HOSTS) as usize;
@@ -191,7 +191,7 @@ impl Bench {
         assert_eq!(self.answered(), id);
     }
 
-    /// Ticks, with every callback delivered at once.
+    /// Lets `ticks` ticks pass. Every callback is delivered at once.
     fn turn(&mut self, ticks: u64) {
         let end = self.now_ms + ticks;
         while self.now_ms < end {
@@ -257,7 +257,7 @@ fn operations(criterion: &mut Criterion) {
     }
 }
 
-/// Every operation in the steady state, and what a timer takes.
+/// Prints the counted work of every operation in the steady state, and the bytes of a timer.
 fn counted(bench: &mut Bench, timers: u64) {
     let (mut create, mut update, mut delete, mut pop) = <(Tally, Tally, Tally, Tally)>::default();
     for _ in 0..ROUNDS {
@@ -280,7 +280,7 @@ fn counted(bench: &mut Bench, timers: u64) {
     println!("  bytes a timer: {:.1}", bench.shard.bytes() as f64 / timers as f64);
 }
 
-/// Grows from nothing, counting the work of every create.
+/// Grows from nothing and counts the work of every create.
 fn growth(_: &mut Criterion) {
     let timers = timers();
     let mut bench = Bench::new(timers);

@@ -1,7 +1,7 @@
 //! Records, index, payloads and links together, as one create and one delete use them: time per
-//! operation, the slowest single insert while growing from nothing, counted work of it, bytes per
-//! timer. `CHRONOS_BENCH_TIMERS` sets how many timers (1 000 000 if not set; the documents quote 10
-//! 000 000).
+//! operation, the slowest single insert while they grow from nothing, its counted work, and bytes
+//! per timer. `CHRONOS_BENCH_TIMERS` sets how many timers (1 000 000 if not set; the documents
+//! quote 10 000 000).
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -14,8 +14,8 @@ use chronos::store::payloads::{PayloadRef, Payloads};
 use chronos::store::slab::Slab;
 use criterion::{Criterion, criterion_group, criterion_main};
 
-/// Growth is timed so often, and every single insert counts with its best time: what the structures
-/// do comes again at the same insert, what the kernel and its other programs do comes elsewhere.
+/// How often growth is timed. Each insert counts with its best time: work of the structures comes
+/// again at the same insert, work of the kernel and of other programs comes elsewhere.
 const ROUNDS: u32 = 3;
 const SEGMENTS: usize = 2_048;
 /// A 42-byte URI and 40 bytes of opaque data.
@@ -43,7 +43,7 @@ struct Store {
     index: Index,
     payloads: Payloads,
     links: Links,
-    /// Keys read back by the index.
+    /// How many keys the index has read back.
     asked: Cell<u64>,
 }
 
@@ -91,13 +91,13 @@ impl Store {
         self.payloads.remove(record.payload);
     }
 
-    /// Bytes of each part: records, index, payloads, links.
+    /// Returns the bytes of each part: records, index, payloads, links.
     fn bytes(&self) -> [usize; 4] {
         [self.records.bytes(), self.index.bytes(), self.payloads.bytes(), self.links.bytes()]
     }
 }
 
-/// Keys in the order of creation, as the service makes them: a time above, a counter below.
+/// Returns keys in the order of creation, as the service makes them: a time above, a counter below.
 fn key_of(number: u64) -> u64 {
     0x0123_4567_0000_0000 + number
 }
@@ -122,7 +122,7 @@ fn operations(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Grows from nothing, timed and then counted.
+/// Grows from nothing, first timed, then counted.
 fn growth(_: &mut Criterion) {
     let timers = timers();
     let mut took_ns = vec![u32::MAX; timers as usize];

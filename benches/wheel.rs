@@ -12,12 +12,12 @@ use chronos::store::wheel::{Geometry, Wheel};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 const HOUR_MS: u64 = 3_600_000;
-/// Slots filed or taken out between two readings of the clock.
+/// Slots that are filed or taken out between two readings of the clock.
 const BATCH: u32 = 10_000;
-/// Slots between two of a batch: a prime that divides no round number of timers, so that none is
-/// met twice.
+/// Distance between two slots of a batch: a prime that divides no round number of timers, so that a
+/// batch meets no slot twice.
 const STRIDE: u64 = 7_919;
-/// Ticks turned for the counted figures: two minutes, so thirty windows of level 1.
+/// Ticks turned for the counted figures: two minutes, which are thirty windows of level 1.
 const COUNTED_TICKS: u64 = 120_000;
 
 fn timers() -> u32 {
@@ -27,8 +27,8 @@ fn timers() -> u32 {
     }
 }
 
-/// A wheel with timers spread evenly over a horizon, in an order that has nothing to do with their
-/// due ticks.
+/// A wheel with timers spread evenly over a horizon, in an order that is independent of their due
+/// ticks.
 struct Bench {
     links: Links,
     wheel: Wheel,
@@ -41,7 +41,7 @@ struct Bench {
 
 impl Bench {
     fn new(timers: u32, horizon_ms: u64) -> Self {
-        // Just before a bucket of level 2 begins, so that every drain is met.
+        // Just before a bucket of level 2 begins, so that every drain happens.
         let now = 100 * 4096 * 1024 - COUNTED_TICKS / 2;
         let mut bench = Self {
             links: Links::new(),
@@ -67,8 +67,8 @@ impl Bench {
         mix(self.dice) % bound
     }
 
-    /// One tick; what fires is filed again at the horizon. Time of the advance alone, slots fired,
-    /// entries moved.
+    /// Takes one tick and files again at the horizon what fires. Returns the time of the advance
+    /// alone, the slots fired and the entries moved.
     fn tick(&mut self) -> (Duration, u64, u64) {
         self.now += 1;
         let begin = Instant::now();
@@ -82,8 +82,8 @@ impl Bench {
         (took, fired, advanced.moved)
     }
 
-    /// Takes `BATCH` timers out that lie far apart in memory, then files them within `spread_ms`;
-    /// both times.
+    /// Takes out `BATCH` timers that lie far apart in memory, then files them within `spread_ms`.
+    /// Returns both times.
     fn remove_and_insert_batch(&mut self, spread_ms: u64) -> (Duration, Duration) {
         let first = self.random_below(self.timers.into());
         let batch: Vec<(Slot, Tick)> = (0..u64::from(BATCH))
@@ -105,7 +105,8 @@ impl Bench {
     }
 }
 
-/// Sums batches until `operations` of them are timed, scaled to that number.
+/// Times batches until they have `operations` operations. Returns their time, scaled to that
+/// number.
 fn scaled(operations: u64, mut batch: impl FnMut() -> Duration) -> Duration {
     let batches = operations.div_ceil(u64::from(BATCH));
     let total: Duration = (0..batches).map(|_| batch()).sum();
@@ -115,7 +116,7 @@ fn scaled(operations: u64, mut batch: impl FnMut() -> Duration) -> Duration {
 fn operations(criterion: &mut Criterion) {
     let mut bench = Bench::new(timers(), HOUR_MS);
     let mut group = criterion.benchmark_group("wheel");
-    // "far" first, so that "near" takes its timers from the places where they lie in a service at
+    // "far" comes first, so that "near" takes its timers from where timers lie in a service at
     // work.
     for (name, spread_ms) in [("far", HOUR_MS), ("near", 4_000)] {
         group.bench_function(format!("remove_then_{name}"), |b| {
@@ -148,7 +149,8 @@ fn operations(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Entries touched per tick, and what an idle core does: figures that do not depend on the machine.
+/// Prints entries touched per tick, and what an idle core does: figures that do not depend on the
+/// machine.
 fn counted(_: &mut Criterion) {
     let timers = timers();
     println!("counted work, {timers} timers, {COUNTED_TICKS} ticks:");
@@ -178,7 +180,7 @@ fn counted(_: &mut Criterion) {
     idle(timers);
 }
 
-/// Ten hours from wake to wake with all timers a day away.
+/// Goes from wake to wake for ten hours while all timers are a day away.
 fn idle(timers: u32) {
     let mut bench = Bench::new(0, HOUR_MS);
     let begin_ms = bench.now;

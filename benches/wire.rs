@@ -1,5 +1,5 @@
 //! From the bytes of a `POST /timers` to an admitted timer and back to its id: time, bytes and
-//! allocations of each step, and the JSON parser against a typed serde_json in the same run.
+//! allocations of each step. Beside it the JSON parser against a typed serde_json in the same run.
 
 mod counting;
 
@@ -16,7 +16,7 @@ use counting::Asked;
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde::Deserialize;
 
-/// As a call-session client writes it: 120 bytes of opaque data, a path with the call's id.
+/// A body as a call-session client writes it: 120 bytes of opaque data, a path with the call's id.
 const BODY: &str = concat!(
     r#"{"timing":{"interval":60,"repeat-for":3600},"callback":{"http":{"uri":"#,
     r#""http://10.0.0.7:10888/call-id/5f0c1b7a9e?timer-interim=true","opaque":"#,
@@ -26,9 +26,9 @@ const BODY: &str = concat!(
 );
 const HEADER_BYTES_MAX: usize = 16 << 10;
 const OPAQUE_BYTES_MAX: u32 = 256 << 10;
-/// Operations over which allocations are counted, after as many that may grow buffers.
+/// Operations over which allocations are counted. As many operations before may grow buffers.
 const COUNTED: u64 = 1_000;
-/// Rounds of the comparison; its medians are printed.
+/// Rounds of the comparison. Their medians are printed.
 const ROUNDS: usize = 31;
 const PER_ROUND: u32 = 10_000;
 
@@ -48,7 +48,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    /// Everything a POST costs before the shard sees it, and the id of its answer.
+    /// Does everything that a POST costs before the shard sees it, and writes the id of its answer.
     fn post(&mut self, request: &[u8]) -> usize {
         let head = parse_request_head(request, HEADER_BYTES_MAX).expect("valid").expect("whole");
         assert!(parse_path(head.path) == TimerPath::Collection);
@@ -69,7 +69,7 @@ impl Buffers {
         self.body.extend_from_slice(body);
     }
 
-    /// The body alone, copied and parsed in place; a number that depends on it.
+    /// Copies the body and parses it in place. Returns a number that depends on it.
     fn parse(&mut self, body: &[u8]) -> usize {
         self.take(body);
         let document = parse_timer(&mut self.body, &mut self.json).expect("a timer");
@@ -77,7 +77,7 @@ impl Buffers {
     }
 }
 
-/// The same document for serde_json: borrowed where nothing is escaped.
+/// The same document for serde_json, borrowed where nothing is escaped.
 #[derive(Deserialize)]
 struct Reference<'a> {
     timing: ReferenceTiming,
@@ -156,7 +156,7 @@ fn steps(criterion: &mut Criterion) {
     count("serde_json, the body", || parse_reference(BODY.as_bytes()));
 }
 
-/// Allocations of an operation whose buffers have grown.
+/// Counts the allocations of an operation whose buffers have grown.
 fn count(name: &str, mut operation: impl FnMut() -> usize) {
     for _ in 0..COUNTED {
         black_box(operation());
@@ -172,7 +172,7 @@ fn count(name: &str, mut operation: impl FnMut() -> usize) {
     );
 }
 
-/// Both JSON parsers in turn, so that noise meets both.
+/// Runs both JSON parsers by turns, so that noise meets both.
 fn against_serde_json(_: &mut Criterion) {
     let mut buffers = Buffers::default();
     let body = BODY.as_bytes();

@@ -1,15 +1,17 @@
-//! The bloom filter in a timer's id: which nodes hold it (docs/compat/timer-service.md §3).
+//! The bloom filter in a timer's id tells which nodes hold the timer (docs/compat/timer-service.md
+//! §3).
 
 use super::murmur3::x86_128;
 
-/// The bits of one node: three hashes of its name, each 64-bit half sets one bit (about six bits).
+/// Returns the bits of one node. The name is hashed three times to 128 bits. Each 64-bit half sets
+/// one bit, so a node has at most six bits.
 pub fn node_bits(name: &str) -> u64 {
     (0..3)
         .flat_map(|seed| x86_128(name.as_bytes(), seed))
         .fold(0, |bits, half| bits | 1 << (half % 64))
 }
 
-/// Whether a filter may hold the node: all of its bits are set.
+/// Returns whether a filter may hold the node: whether all bits of the node are set in the filter.
 pub const fn may_hold(filter: u64, node_bits: u64) -> bool {
     filter & node_bits == node_bits
 }

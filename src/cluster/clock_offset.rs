@@ -1,20 +1,20 @@
-//! How far this node's monotonic clock is ahead of another's, from the frames that come in.
+//! How far this node's monotonic clock is ahead of a peer's, computed from the frames of that peer.
 //!
 //! Every frame says when it left. The least difference `received - sent` of the last seconds is the
-//! offset plus the least delay of the network: a start converted with it is never before the true
-//! one, so a timer never pops early, and late by no more than that least delay (tens of
-//! microseconds), even when frames queue.
+//! offset plus the least delay of the network. A peer's start that is converted with it is never
+//! before the true start, so a timer never pops early. A timer is late by that least delay at most
+//! (tens of microseconds), even when frames queue.
 
 use crate::base::time::{MonoNs, TICK_NS};
 
-/// Windows of which the present and the former count: at 500 ppm of drift, two of them are worth 2
-/// ms.
+/// Length of a window in ms. The present window and the former one count. At 500 ppm of drift the
+/// clocks move apart by 2 ms in two windows.
 pub const WINDOW_MS: u64 = 2_000;
 
 const WINDOW_NS: u64 = WINDOW_MS * TICK_NS;
 
-/// The offset to one peer. A peer that starts again (another incarnation) needs a new one: its
-/// clock may have started again as well.
+/// The offset to one peer. A peer that starts again (another incarnation) needs a new
+/// `ClockOffset`, because the peer's clock may have started again, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockOffset {
     present_ns: Option<i64>,
@@ -23,16 +23,16 @@ pub struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// A frame that left at `sent_at` (the peer's clock) came at `now`. What a hostile peer says
-    /// can be anything: whoever adds the offset to a time must saturate.
+    /// Takes note of a frame that left at `sent_at` (the peer's clock) and came at `now`. A hostile
+    /// peer can say any time, so a caller that adds the offset to a time must saturate.
     pub fn see(&mut self, now: MonoNs, sent_at: MonoNs) {
         self.turn(now);
         let difference_ns = now.0.wrapping_sub(sent_at.0) as i64;
         self.present_ns = Some(self.present_ns.map_or(difference_ns, |d| d.min(difference_ns)));
     }
 
-    /// Own clock minus the peer's, in ns, never below the truth; `None` before the first frame. In
-    /// silence the last known one stays.
+    /// Returns this node's clock minus the peer's clock in ns, never less than the true offset.
+    /// `None` before the first frame. While the peer is silent the last known offset stays.
     pub fn offset_ns(&self) -> Option<i64> {
         match (self.present_ns, self.former_ns) {
             (Some(present), Some(former)) => Some(present.min(former)),
@@ -40,8 +40,8 @@ impl ClockOffset {
         }
     }
 
-    /// Windows begin at whole multiples of their length, so that nothing older than two of them
-    /// counts, however the frames come.
+    /// Begins a new window when `now` lies in one. Windows begin at whole multiples of their
+    /// length, so no frame older than two windows counts, whenever frames come.
     fn turn(&mut self, now: MonoNs) {
         let window_at = MonoNs(now.0 - now.0 % WINDOW_NS);
         let passed_ns = window_at.since_ns(self.turned_at);

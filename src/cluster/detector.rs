@@ -1,40 +1,43 @@
-//! Whether a peer lives, from when it was last heard; and when to dial it.
+//! Decides whether a peer lives, by when the peer was last heard, and when to dial it.
 //!
-//! Alive until it has been silent for `suspect_after_ms`, then suspected (writes no longer wait for
-//! it), after `dead_after_ms` dead (others move up for it). A connection that breaks, or a dial
-//! that is refused, makes it suspected at once.
+//! - A peer is alive until it has been silent for `suspect_after_ms`.
+//! - After that it is suspected: writes no longer wait for it.
+//! - After `dead_after_ms` of silence it is dead: other nodes take its ranks.
+//! - A connection that breaks, or a dial that is refused, makes a peer suspected at once.
 
 use crate::base::limits::ClusterLimits;
 use crate::base::time::{MonoNs, TICK_NS};
 
-/// The first pause after a failed dial or a broken connection, doubled with every further one.
+/// The first pause in ms after a failed dial or a broken connection. Every further failure doubles
+/// it.
 pub const DIAL_PAUSE_MS_FIRST: u64 = 50;
-/// The longest pause.
+/// The longest pause in ms between two dials.
 pub const DIAL_PAUSE_MS_MAX: u64 = 500;
-/// How long a dial and its Upgrade may take. Within a site a handshake takes milliseconds, unless
-/// its packets are lost; and the kernel's own repetitions come after 1, 3 and 7 s, so that a peer
-/// that returns would be heard of late.
+/// How long a dial and its Upgrade may take, in ms. Within a site a handshake takes milliseconds
+/// unless its packets are lost. The kernel repeats lost packets after 1, 3 and 7 s: without this
+/// bound a peer that returns would be heard late.
 pub const DIAL_MS_MAX: u64 = 1_000;
 
-/// What is believed of a peer.
+/// What a core believes of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Liveness {
-    /// Heard of within `suspect_after_ms`.
+    /// The peer was heard within the last `suspect_after_ms`.
     Alive,
-    /// Silent for longer, or its connection broke; or never heard of yet.
+    /// The peer has been silent for `suspect_after_ms`, or its connection broke, or it was never
+    /// heard.
     Suspect,
-    /// Silent for `dead_after_ms`.
+    /// The peer has been silent for `dead_after_ms`.
     Dead,
 }
 
-/// Where the connection stands that this side dials.
+/// The state of the connection that this side dials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// None; to be dialled then.
+    /// There is no connection. The next dial is at `dial_at`.
     Down { dial_at: MonoNs },
-    /// Being dialled, to be given up then.
+    /// A dial is under way. It is given up at `give_up_at`.
     Dialling { give_up_at: MonoNs },
-    /// Open.
+    /// The connection is open.
     Up,
 }
 
@@ -47,22 +50,22 @@ pub struct Detector {
     pause_ms: u64,
 }
 
-/// What to do about a peer.
+/// What the driver is to do about a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What is believed of it changed to this.
+    /// The belief about the peer changed to this.
     pub changed: Option<Liveness>,
-    /// Dial it now.
+    /// Dial the peer now.
     pub dial: bool,
-    /// Close the connection: the peer has been silent on it until it was declared dead. Or give up
-    /// the dial: it has taken [`DIAL_MS_MAX`]. Either way the detector needs not be told of the
-    /// loss; telling it does no harm.
+    /// Close the connection, because the peer was silent on it until it was declared dead. Or give
+    /// up the dial, because it has taken [`DIAL_MS_MAX`]. The detector already counts the
+    /// connection as lost: a call of [`Detector::lost`] is not needed and does no harm.
     pub close: bool,
 }
 
 impl Detector {
-    /// A peer never heard of: suspected, dead `dead_after_ms` from now unless it is heard; to be
-    /// dialled at the first tick.
+    /// A detector of a peer that was never heard. The peer is suspected, and dead in
+    /// `dead_after_ms` from now unless it is heard. The first [`Detector::tick`] asks for a dial.
     pub fn new(now: MonoNs) -> Self {
         Self {
             heard_at: now,
@@ -72,12 +75,12 @@ impl Detector {
         }
     }
 
-    /// What is believed now.
+    /// What this core believes of the peer at present.
     pub fn liveness(&self) -> Liveness {
         self.liveness
     }
 
-    /// Time passed.
+    /// Tells the detector the time. Call it at [`Detector::next_wake`] or earlier.
     pub fn tick(&mut self, now: MonoNs, limits: &ClusterLimits) -> Verdict {
         let mut verdict = Verdict { changed: self.silence(now, limits), ..Verdict::default() };
         match self.line {
@@ -98,23 +101,25 @@ impl Detector {
         verdict
     }
 
-    /// This core itself got no time until now, so that it could hear nobody: silence counts from
-    /// now. What was believed before is believed on, until connections tell otherwise.
+    /// Tells that this core itself got no time until `now`, so that it could hear nobody. Silence
+    /// counts from `now`. Beliefs do not change until connections tell otherwise: a dead peer stays
+    /// dead.
     pub fn was_away(&mut self, now: MonoNs) {
         if self.liveness != Liveness::Dead {
             self.heard_at = now;
         }
     }
 
-    /// A dial succeeded: the peer's process answered, so it is alive.
+    /// Tells that a dial succeeded. The peer's process answered, so the peer is alive.
     pub fn connected(&mut self, now: MonoNs) -> Verdict {
         self.line = Line::Up;
         self.alive(now)
     }
 
-    /// Bytes came over the connection that this side dialled. Those that come over the peer's own
-    /// do not count: they do not tell whether the peer hears. Ignored while no connection is open:
-    /// what was on its way when it was closed means nothing any more.
+    /// Tells that bytes came over the connection that this side dialled. Bytes on the connection
+    /// that the peer dialled do not count, because they do not show that the peer hears. The call
+    /// is ignored while no connection is open: bytes that were under way when the connection was
+    /// closed mean nothing.
     pub fn heard(&mut self, now: MonoNs) -> Verdict {
         if self.line != Line::Up {
             return Verdict::default();
@@ -123,9 +128,10 @@ impl Detector {
         self.alive(now)
     }
 
-    /// A dial failed, or the connection broke: suspected at once, dialled again after a pause (50
-    /// ms, doubled to 500 ms until bytes come over a connection; `spread`, any random number, takes
-    /// off up to half of it). Nothing when the loss is known already.
+    /// Tells that a dial failed or the connection broke. The peer is suspected at once and dialled
+    /// again after a pause. The pause is 50 ms, doubled with each failure up to 500 ms, until bytes
+    /// come over a connection. `spread` is any random number; it takes off up to half of the pause.
+    /// Nothing happens when the loss is known already.
     pub fn lost(&mut self, now: MonoNs, spread: u64) -> Verdict {
         if let Line::Down { .. } = self.line {
             return Verdict::default();
@@ -165,7 +171,8 @@ impl Detector {
         Verdict { changed, ..Verdict::default() }
     }
 
-    /// What silence alone makes of the peer; silence never makes it better.
+    /// Applies silence to the belief, which silence never improves. Returns the new belief if it
+    /// changed.
     fn silence(&mut self, now: MonoNs, limits: &ClusterLimits) -> Option<Liveness> {
         let silent_since = |ms: u64| now >= self.heard_at.plus_ms(ms);
         let by_silence = if silent_since(limits.dead_after_ms) {
@@ -191,7 +198,7 @@ mod tests {
         ClusterLimits { suspect_after_ms, dead_after_ms, ..ClusterLimits::default() }
     }
 
-    /// Ticks whenever the detector asks for it; all that it says until then.
+    /// Ticks at every `next_wake` up to `until`. Returns all verdicts.
     fn tick_to(detector: &mut Detector, until: MonoNs, limits: &ClusterLimits) -> Vec<Change> {
         let mut changes = Vec::new();
         for _ in 0..10_000 {
@@ -287,8 +294,8 @@ mod tests {
             prop_assert_eq!(detector.heard(dead_at), Verdict::default(), "it was closed");
         }
 
-        /// A detector that ticks whenever it likes and one that ticks every millisecond believe the
-        /// same at every millisecond.
+        /// A detector that ticks only at its `next_wake` and a detector that ticks every
+        /// millisecond believe the same at every millisecond.
         #[test]
         fn never_wakes_too_late(steps in proptest::collection::vec(step(), 1..60)) {
             let limits = limits(300, 1_000);
@@ -336,7 +343,7 @@ mod tests {
                     .find(|(_, verdict)| verdict.dial);
                 let (dialled_at, _) = dialled.expect("dialled within the bound");
                 prop_assert!(dialled_at >= now.plus_ms(bound_ms / 2));
-                // The next round dials itself.
+                // The next round begins with a dial of its own.
                 now = dialled_at;
                 detector.line = Line::Down { dial_at: now };
                 bound_ms = (bound_ms * 2).min(DIAL_PAUSE_MS_MAX);

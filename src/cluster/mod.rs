@@ -1,6 +1,9 @@
-//! Who holds what, who lives, and how nodes talk, as pure functions and state machines: placement
-//! and filters (`view`, `placement`, `murmur3`, `bloom`), failure detection (`detector`), reliable
-//! links (`link`), clocks of others (`clock_offset`, `wall_clocks`).
+//! Who holds what, who lives, and how nodes talk, as pure functions and state machines.
+//!
+//! - Placement and filters: `view`, `placement`, `murmur3`, `bloom`.
+//! - Failure detection: `detector`.
+//! - Reliable links: `link`.
+//! - Clocks of other nodes: `clock_offset`, `wall_clocks`.
 
 pub mod bloom;
 pub(crate) mod clock_offset;

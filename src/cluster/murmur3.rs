@@ -1,7 +1,7 @@
-//! MurmurHash3 (Austin Appleby, public domain algorithm), the variants that original nodes hash
-//! with (docs/compat/timer-service.md §3).
+//! MurmurHash3 (Austin Appleby, public domain algorithm) in the two variants with which original
+//! nodes hash (docs/compat/timer-service.md §3).
 
-/// MurmurHash3_x86_32.
+/// Returns MurmurHash3_x86_32 of `bytes`.
 pub fn x86_32(bytes: &[u8], seed: u32) -> u32 {
     let mut hash = seed;
     let mut blocks = bytes.chunks_exact(4);
@@ -14,8 +14,8 @@ pub fn x86_32(bytes: &[u8], seed: u32) -> u32 {
     finish(hash ^ bytes.len() as u32)
 }
 
-/// MurmurHash3_x86_32 of the eight little-endian bytes of one number under many seeds: the half of
-/// the work that no seed changes is done once.
+/// Computes MurmurHash3_x86_32 of the eight little-endian bytes of one number under many seeds. The
+/// half of the work that does not depend on the seed is done once.
 #[derive(Clone, Copy, Debug)]
 pub struct ManySeeds {
     scrambled: [u32; 2],
@@ -36,7 +36,7 @@ impl ManySeeds {
     }
 }
 
-/// MurmurHash3_x86_128: four 32-bit lanes; returned as the two 64-bit halves in memory order.
+/// Returns MurmurHash3_x86_128 of `bytes`: four 32-bit lanes, as two 64-bit halves in memory order.
 pub fn x86_128(bytes: &[u8], seed: u32) -> [u64; 2] {
     const C: [u32; 4] = [0x239b_961b, 0xab0e_9789, 0x38b3_4ae5, 0xa1e3_8b93];
     const SCRAMBLE: [u32; 4] = [15, 16, 17, 18];
@@ -62,7 +62,7 @@ pub fn x86_128(bytes: &[u8], seed: u32) -> [u64; 2] {
     [0, 2].map(|low| u64::from(hash[low]) | u64::from(hash[low + 1]) << 32)
 }
 
-/// Adds every lane to the first, then the first to every other.
+/// Adds every lane to the first lane, then the first lane to every other lane.
 fn spread(mut hash: [u32; 4]) -> [u32; 4] {
     hash[0] = hash.iter().fold(0, |sum: u32, lane| sum.wrapping_add(*lane));
     let first = hash[0];
@@ -94,8 +94,8 @@ const fn finish(mut hash: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The verification procedure of the SMHasher suite: hash keys of 0..=255 bytes with seed 256 -
-    /// length, hash the results.
+    /// The verification procedure of the SMHasher suite: it hashes keys of 0..=255 bytes, each with
+    /// the seed 256 - length, and then hashes the results.
     fn verification(width: usize, hash: impl Fn(&[u8], u32) -> Vec<u8>) -> u32 {
         let key: Vec<u8> = (0..=255).collect();
         let mut results = Vec::new();

@@ -1,23 +1,23 @@
-//! Rendezvous hashing over the nodes of one cluster (docs/compat/timer-service.md §3): which of
-//! them hold a timer, in the order of their ranks.
+//! Rendezvous hashing over the nodes of one cluster (docs/compat/timer-service.md §3). It decides
+//! which nodes hold a timer, in the order of their ranks.
 //!
-//! Called for every timer that is written, so it never allocates.
+//! It runs for every timer that is written, so it never allocates.
 
 use super::murmur3::ManySeeds;
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, TimerId};
 use crate::base::limits::{PEERS_MAX, REPLICATION_FACTOR_MAX};
 use crate::base::ranked::Replicas;
 
-/// Clusters up to this size draw in a short array: clearing the long one costs more than drawing
-/// for three nodes.
+/// Clusters of at most this many nodes draw in a short array. To clear the long array costs more
+/// than to draw for three nodes.
 const SMALL_CLUSTER: usize = 16;
 
 /// One node that may hold timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its number.
+    /// The node's number in the view.
     pub peer: PeerIndex,
-    /// The seed of its results.
+    /// The hash of the node's name: the seed under which timer ids are hashed for this node.
     pub node: NodeHash,
 }
 
@@ -29,7 +29,8 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// A cluster of these nodes, in the order of their list: it decides between equal results.
+    /// A cluster of these nodes. The order of the list decides between equal results. Panics when a
+    /// node stands in the list twice, or when there are more than [`PEERS_MAX`] nodes.
     pub fn of(members: Vec<Member>) -> Self {
         assert!(members.len() <= PEERS_MAX, "a view has at most {PEERS_MAX} peers");
         let everybody = members.iter().fold(PeerSet::EMPTY, |set, member| set.with(member.peer));
@@ -37,7 +38,7 @@ impl Rendezvous {
         Self { members, everybody }
     }
 
-    /// All of its nodes.
+    /// All nodes of the cluster as a set.
     pub fn everybody(&self) -> PeerSet {
         self.everybody
     }
@@ -47,9 +48,10 @@ impl Rendezvous {
         &self.members
     }
 
-    /// The first `factor` nodes for a timer among those in `live`, as if the others were no
-    /// members: the lowest result is the primary, the highest the first backup, the second highest
-    /// the second backup, and so on. Fewer than `factor` when there are not as many.
+    /// Returns the first `factor` nodes for a timer among the nodes in `live`, as if the other
+    /// nodes were no members. The node with the lowest result is the primary, the node with the
+    /// highest result is the first backup, the node with the second highest result is the second
+    /// backup, and so on. Returns fewer than `factor` nodes when `live` has fewer.
     ///
     /// Cost for n nodes: n hashes and n x n / 2 comparisons; nothing for one node.
     pub fn first(&self, id: TimerId, factor: u8, live: PeerSet) -> Replicas {
@@ -69,8 +71,8 @@ impl Rendezvous {
     }
 }
 
-/// A result in the upper half, the node that drew it in the lower: results are unique, so that
-/// comparing draws compares results.
+/// The result in the upper 32 bits, the node that drew it in the lower 32 bits. Results are unique,
+/// so the order of draws is the order of results.
 type Draw = u64;
 
 fn draw<const N: usize>(members: &[Member], id: TimerId, factor: usize, live: PeerSet) -> Replicas {
@@ -85,7 +87,7 @@ fn draw<const N: usize>(members: &[Member], id: TimerId, factor: usize, live: Pe
     ranked(&draws[..drawn], factor)
 }
 
-/// A result that somebody before drew is incremented until nobody did.
+/// Increments a result until no earlier node has drawn it.
 #[inline]
 fn unique(draws: &[Draw], mut result: u32) -> u32 {
     while draws.iter().fold(false, |taken, draw| taken | ((draw >> 32) as u32 == result)) {
@@ -94,8 +96,8 @@ fn unique(draws: &[Draw], mut result: u32) -> u32 {
     result
 }
 
-/// The lowest, then the highest ones downwards. They are unique: the lowest would come again only
-/// after all others.
+/// Ranks the draws: the lowest first, then the highest, the second highest and so on. Draws are
+/// unique, and at most as many are taken as there are, so the lowest draw is not taken twice.
 fn ranked(draws: &[Draw], factor: usize) -> Replicas {
     let mut replicas = Replicas::new();
     let Some(&lowest) = draws.iter().min() else { return replicas };
@@ -166,7 +168,7 @@ mod tests {
             let mut draws: Vec<Draw> = Vec::new();
             let mut book = BTreeMap::new();
             for (node, group) in groups.iter().enumerate() {
-                // Near the upper end, so that increments wrap round.
+                // Results near the upper end, so that increments wrap round.
                 let first = (u32::MAX - 2).wrapping_add(*group);
                 let result = unique(&draws, first);
                 draws.push(u64::from(result) << 32 | node as u64);

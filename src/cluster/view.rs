@@ -1,8 +1,8 @@
 //! The members of a site as one node sees them, and where they put timers
 //! (docs/compat/timer-service.md §3).
 //!
-//! A view never changes: a new configuration makes a new one that knows the peers of the former
-//! under the same numbers.
+//! A view never changes. A new configuration makes a new view, which knows the peers of the former
+//! view under the same numbers.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -14,56 +14,59 @@ use crate::base::limits::{PEERS_MAX, SITES_PER_TIMER_MAX};
 use crate::base::ranked::{Replicas, Sites};
 use crate::wire::callback_uri::is_authority;
 
-/// The site of a node that names none (docs/compat/timer-service.md §2).
+/// The site of a node whose configuration names no site (docs/compat/timer-service.md §2).
 pub const LOCAL_SITE_DEFAULT: &str = "site1";
 
-/// What the configuration says (docs/compat/timer-service.md §2, `[cluster]` and `[sites]`).
-/// Without any list the cluster is `localhost` alone.
+/// The members that the configuration names (docs/compat/timer-service.md §2, `[cluster]` and
+/// `[sites]`). When all three lists are empty the cluster is `localhost` alone.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Membership {
-    /// This node, exactly as every member writes it.
+    /// The name of this node, exactly as every member writes it.
     pub localhost: String,
-    /// Nodes that are members and stay so.
+    /// Nodes that are members and stay members.
     pub nodes: Vec<String>,
     /// Nodes that are being added.
     pub joining: Vec<String>,
     /// Nodes that are being removed.
     pub leaving: Vec<String>,
-    /// The site of this node; empty means [`LOCAL_SITE_DEFAULT`].
+    /// The site of this node. Empty means [`LOCAL_SITE_DEFAULT`].
     pub local_site: String,
-    /// Other sites: name, and the address of one of its nodes or a host name that means any of
-    /// them. Named again with another address, a site is dialled there as well.
+    /// Other sites: the name of the site, and the address of one of its nodes or a host name that
+    /// means any of them. A site may stand here several times with different addresses; each is
+    /// dialled.
     pub remote_sites: Vec<(String, String)>,
     /// Whether new timers are replicated to the other sites.
     pub replicate_across_sites: bool,
 }
 
-/// Why a configuration is no cluster; the text says what to change.
+/// Why a configuration makes no cluster. The text says what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MembershipError(pub String);
 
-/// What a peer is.
+/// What kind of peer it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerKind {
-    /// A node of this site, this node included; whether it still is a member is told by the sets.
+    /// A node of this site, this node included. Whether the node still is a member is told by
+    /// [`View::new_nodes`] and [`View::old_nodes`].
     Node(NodeHash),
-    /// Another site.
+    /// Another site as a whole.
     Site(SiteHash),
 }
 
-/// One peer.
+/// One peer of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// As configured: hashed for placement and filters, compared with what a peer says it is.
+    /// The name as configured. It is hashed for placement and filters, and compared with the name
+    /// that a peer says it has.
     pub name: String,
-    /// Where to dial: `name` for a node, the address for a site. May lack a port.
+    /// Where to dial: the name of a node, or the address of a site. It may lack a port.
     pub address: String,
-    /// Where else to dial a site.
+    /// Further addresses at which a site is dialled.
     pub others: Vec<String>,
-    /// What it is.
+    /// Whether the peer is a node or a site, with its hash.
     pub kind: PeerKind,
-    /// Its bits in filters (nodes).
+    /// The bits of a node in filters; 0 for a site.
     pub filter_bits: u64,
 }
 
@@ -73,12 +76,12 @@ pub struct View {
     own: PeerIndex,
     own_hash: NodeHash,
     peers: Vec<Peer>,
-    /// Nodes by their hashes, members before former members, so that a member is found where both
-    /// have the same.
+    /// Nodes by their hashes. Members stand before former members, so that a search finds the
+    /// member where both have the same hash.
     by_hash: Vec<(NodeHash, PeerIndex)>,
-    /// Nodes and joining nodes: where timers are to be.
+    /// Staying and joining nodes: where timers are to be.
     new: Rendezvous,
-    /// Nodes and leaving nodes: where timers were.
+    /// Staying and leaving nodes: where timers were.
     old: Rendezvous,
     id: u64,
     local_site: (String, SiteHash),
@@ -88,18 +91,21 @@ pub struct View {
 }
 
 impl View {
-    /// A cluster of this node alone.
+    /// A cluster of this node alone. An empty name means `localhost`.
     pub fn alone(name: &str) -> Self {
         let localhost = if name.is_empty() { "localhost" } else { name };
         let membership = Membership { localhost: localhost.to_owned(), ..Membership::default() };
         Self::build(None, &membership).expect("a node alone contradicts nobody")
     }
 
-    /// The view that a configuration means; peers of `former` keep their numbers. Refused: an
-    /// address listed twice (in one list or in two), a node that is not in any list although lists
-    /// exist, more peers than [`crate::base::limits::PEERS_MAX`] (former ones included), an empty
-    /// name; a site named twice with one address, or like this one; another `localhost` than that
-    /// of `former`.
+    /// Returns the view that a configuration means. Peers of `former` keep their numbers. Refuses:
+    ///
+    /// - a name that is empty or no address, and an address listed twice, in one list or in two
+    /// - a configuration whose lists do not name this node, unless all lists are empty
+    /// - more peers than [`crate::base::limits::PEERS_MAX`], former peers included
+    /// - a site named twice with one address, or named like this node's site
+    /// - two sites whose names have the same hash
+    /// - another `localhost` than that of `former`
     pub fn build(former: Option<&View>, membership: &Membership) -> Result<View, MembershipError> {
         check_nodes(former, membership)?;
         check_sites(membership)?;
@@ -144,7 +150,7 @@ impl View {
         })
     }
 
-    /// This node.
+    /// The number of this node.
     pub fn own(&self) -> PeerIndex {
         self.own
     }
@@ -159,80 +165,84 @@ impl View {
         &self.peers
     }
 
-    /// Nodes of the new or the old cluster, without this one: those to be connected with.
+    /// Nodes of the new or the old cluster without this node. This node keeps connections with
+    /// them.
     pub fn connected_nodes(&self) -> PeerSet {
         self.new.everybody().union(self.old.everybody()).without(self.own)
     }
 
-    /// Sites to be connected with: all others that are configured. Also when new timers are not
-    /// replicated across sites: older ones may still be.
+    /// All other sites that are configured. This node keeps connections with them, even when new
+    /// timers are not replicated across sites, because older timers may be.
     pub fn connected_sites(&self) -> PeerSet {
         self.remote_sites.iter().fold(PeerSet::EMPTY, |set, (_, peer)| set.with(*peer))
     }
 
-    /// Nodes where timers are to be (staying and joining), this one included if it is one.
+    /// Nodes where timers are to be: staying and joining nodes. This node is included if it is one.
     pub fn new_nodes(&self) -> PeerSet {
         self.new.everybody()
     }
 
-    /// Nodes where timers were (staying and leaving), this one included if it is one.
+    /// Nodes where timers were: staying and leaving nodes. This node is included if it is one.
     pub fn old_nodes(&self) -> PeerSet {
         self.old.everybody()
     }
 
-    /// Whether nodes join or leave at present.
+    /// Returns whether nodes join or leave at present.
     pub fn is_changing(&self) -> bool {
         self.new.everybody() != self.old.everybody()
     }
 
-    /// Whether this node had other members and its lists have none any more: it was taken out of
-    /// its cluster, and runs on. One that is started without lists is a cluster of itself.
+    /// Returns whether this node was taken out of its cluster and runs on: it had other members,
+    /// and its lists are empty. A node that is started without lists is a cluster of its own and
+    /// has not left.
     pub fn has_left(&self) -> bool {
         self.has_left
     }
 
-    /// Whether this node is being added: others hold timers, it is to hold some.
+    /// Returns whether this node is being added to a cluster in which other nodes hold the timers.
     pub fn is_joining(&self) -> bool {
         let others = self.old.everybody();
         !others.contains(self.own) && !others.is_empty()
     }
 
-    /// The hash of a node; that of no node for a site.
+    /// Returns the hash of a node. For a site it returns `u32::MAX`, the hash of no node.
     pub fn hash_of(&self, peer: PeerIndex) -> NodeHash {
         let found = self.by_hash.iter().find(|(_, known)| *known == peer);
         found.map_or(NodeHash(u32::MAX), |(hash, _)| *hash)
     }
 
-    /// The peer with this hash, former members included. Cost: one comparison per node.
+    /// Returns the node with this hash, former members included. Cost: one comparison per node.
     pub fn peer_of(&self, node: NodeHash) -> Option<PeerIndex> {
         self.by_hash.iter().find(|(hash, _)| *hash == node).map(|(_, peer)| *peer)
     }
 
-    /// The peer that is this site; none for the own one, and for one that is configured no more.
+    /// Returns the peer that stands for this site. `None` for this node's site, and for a site that
+    /// is no longer configured.
     pub fn peer_of_site(&self, site: SiteHash) -> Option<PeerIndex> {
         self.remote_sites.iter().find(|(hash, _)| *hash == site).map(|(_, peer)| *peer)
     }
 
-    /// The known nodes of a list, former members included.
+    /// Returns the nodes of a list that this view knows, former members included.
     pub fn peers_of(&self, replicas: &Replicas) -> PeerSet {
         let known = replicas.as_slice().iter().filter_map(|node| self.peer_of(*node));
         known.fold(PeerSet::EMPTY, PeerSet::with)
     }
 
-    /// The replicas of a timer: the first `factor` of the new cluster in rendezvous order, those
-    /// not in `live` left out as if they were no members; nobody if none is left. `live` has this
-    /// node in it where this node is to be considered. Cost: one hash of 8 bytes per node.
+    /// Returns the replicas of a timer: the first `factor` nodes of the new cluster in rendezvous
+    /// order. Nodes that are not in `live` are left out as if they were no members; the result may
+    /// be empty. `live` contains this node where this node is to be considered. Cost: one hash of 8
+    /// bytes per node.
     pub fn place(&self, id: TimerId, factor: u8, live: PeerSet) -> Replicas {
         self.new.first(id, factor, live)
     }
 
-    /// The replicas under the old cluster.
+    /// Returns the replicas of a timer under the old cluster, dead nodes included.
     pub fn place_old(&self, id: TimerId, factor: u8) -> Replicas {
         self.old.first(id, factor, self.old.everybody())
     }
 
-    /// Known nodes whose bits are all in the filter, this node and former members included. All
-    /// that were put in are among them; others may be.
+    /// Returns the known nodes whose bits are all in the filter, this node and former members
+    /// included. The result contains every node that was put in the filter, and may contain others.
     pub fn matching(&self, filter: u64) -> PeerSet {
         let nodes = self.by_hash.iter().map(|(_, peer)| *peer);
         nodes
@@ -240,33 +250,34 @@ impl View {
             .fold(PeerSet::EMPTY, PeerSet::with)
     }
 
-    /// The bloom filter of a list; nodes that were never members here are left out.
+    /// Returns the bloom filter of a list. Nodes that this view does not know are left out.
     pub fn filter_of(&self, replicas: &Replicas) -> u64 {
         let known = replicas.as_slice().iter().filter_map(|node| self.peer_of(*node));
         known.fold(0, |filter, peer| filter | self.peers[peer.index()].filter_bits)
     }
 
-    /// `cluster-view-id`: the filters of the new cluster's nodes, united.
+    /// The `cluster-view-id`: the united filter bits of the new cluster's nodes.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// 32 bits that tell clusters apart in which timers are placed differently: the hashes of the
-    /// new cluster's nodes, in any order.
+    /// Returns 32 bits that differ between clusters that place timers differently. They are
+    /// computed from the hashes of the new cluster's nodes, in any order.
     pub fn digest(&self) -> u32 {
         let nodes = self.new.members().iter().map(|member| mix(member.node.0.into()));
         let sum = nodes.fold(0, u64::wrapping_add);
         (sum ^ sum >> 32) as u32
     }
 
-    /// The sites of a new timer, this one first; empty when there is no other, or timers are not
-    /// replicated across sites.
+    /// The sites of a new timer, this node's site first. Empty when there is no other site, or when
+    /// timers are not replicated across sites.
     pub fn sites(&self) -> Sites {
         self.sites
     }
 
-    /// The sites of a timer after its next pop: those it has that are still configured, in their
-    /// order, and those that were added. Empty stays empty when timers are not replicated.
+    /// Returns the sites of a timer after its next pop: first the timer's sites that are still
+    /// configured, in their order, then the sites that were added. Empty when timers are not
+    /// replicated across sites.
     pub fn next_sites(&self, held: &Sites) -> Sites {
         if self.sites.is_empty() {
             return Sites::new();
@@ -276,18 +287,19 @@ impl View {
         stays.chain(added).copied().collect()
     }
 
-    /// The node with this name, former members included.
+    /// Returns the node with this name, former members included.
     pub fn node_named(&self, name: &str) -> Option<PeerIndex> {
         let is_meant = |peer: &Peer| peer.name == name && matches!(peer.kind, PeerKind::Node(_));
         self.peers.iter().position(is_meant).map(|number| PeerIndex(number as u8))
     }
 
-    /// This site.
+    /// The hash of this node's site.
     pub fn local_site(&self) -> SiteHash {
         self.local_site.1
     }
 
-    /// The name of this or a configured other site, for the JSON that original nodes read.
+    /// Returns the name of this node's site or of another configured site, for the JSON that
+    /// original nodes read.
     pub fn name_of_site(&self, site: SiteHash) -> Option<&str> {
         if site == self.local_site.1 {
             return Some(&self.local_site.0);
@@ -295,19 +307,20 @@ impl View {
         self.peer_of_site(site).map(|peer| self.name_of(peer))
     }
 
-    /// Where a peer may be dialled: several addresses for a site.
+    /// Returns the addresses at which a peer may be dialled: one for a node, one or more for a
+    /// site.
     pub fn addresses_of(&self, peer: PeerIndex) -> impl Iterator<Item = &str> + Clone {
         let peer = &self.peers[peer.index()];
         std::iter::once(&peer.address).chain(&peer.others).map(String::as_str)
     }
 
-    /// The name of a node or site, for the JSON that original nodes read.
+    /// Returns the name of a node or site, for the JSON that original nodes read.
     pub fn name_of(&self, peer: PeerIndex) -> &str {
         &self.peers[peer.index()].name
     }
 }
 
-/// The hash of a site's name.
+/// Returns the hash of a site's name.
 pub fn site_hash(name: &str) -> SiteHash {
     SiteHash(x86_32(name.as_bytes(), 0))
 }
@@ -321,9 +334,9 @@ fn refused<T>(text: String) -> Result<T, MembershipError> {
     Err(MembershipError(text))
 }
 
-/// Whether a text can be the name of a node: its address, as `host`, `host:port` or an IPv6
-/// address. Names stand in files of lines, in commands and in documents: nothing else may look like
-/// one. Port 0 is that of a node alone that takes a free one.
+/// Returns whether a text can be the name of a node: its address as `host`, `host:port` or an IPv6
+/// address. Names stand in files of lines, in commands and in documents, so no other text may look
+/// like a name. Port 0 belongs to a node alone that takes a free port.
 pub fn is_node_name(text: &str) -> bool {
     let is_address = || text.parse::<Ipv6Addr>().is_ok() || text.parse::<SocketAddr>().is_ok();
     is_authority(text) || is_address()
@@ -421,10 +434,10 @@ fn check_sites(membership: &Membership) -> Result<(), MembershipError> {
     Ok(())
 }
 
-/// The node's number, old or new, and its hash: that of its name, decremented until none of `taken`
-/// is the same. An original node makes hashes unique within the new and within the old cluster;
-/// here they are within both together, which differs when a joining and a leaving node collide (one
-/// pair in 4 000 000 000).
+/// Returns the node's number, old or new, and its hash. The hash is the hash of the name,
+/// decremented until it is not in `taken`. An original node makes hashes unique within the new
+/// cluster and within the old cluster. This function makes them unique within both together. The
+/// two differ when a joining and a leaving node collide (one pair in 4 000 000 000).
 fn number_node(
     peers: &mut Vec<Peer>,
     taken: &mut Vec<NodeHash>,
@@ -461,7 +474,8 @@ fn number_site(
     number_peer(peers, peer).map(|peer| (site, peer))
 }
 
-/// Puts a peer in the place of the one of its name, or at the end.
+/// Replaces the peer of the same name and kind, or appends the peer. Refuses a peer beyond
+/// [`PEERS_MAX`].
 fn number_peer(peers: &mut Vec<Peer>, peer: Peer) -> Result<PeerIndex, MembershipError> {
     let is_site = |peer: &Peer| matches!(peer.kind, PeerKind::Site(_));
     let known = |p: &Peer| p.name == peer.name && is_site(p) == is_site(&peer);
@@ -480,7 +494,7 @@ fn number_peer(peers: &mut Vec<Peer>, peer: Peer) -> Result<PeerIndex, Membershi
     Ok(PeerIndex((peers.len() - 1) as u8))
 }
 
-/// All nodes, members first.
+/// Returns all nodes with their hashes, members first.
 fn by_hash(peers: &[Peer], members: &[Member]) -> Vec<(NodeHash, PeerIndex)> {
     let mut nodes: Vec<_> = members.iter().map(|member| (member.node, member.peer)).collect();
     for (number, peer) in peers.iter().enumerate() {

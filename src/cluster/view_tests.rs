@@ -1,6 +1,6 @@
-//! What a view must keep: the four properties of docs/compat/timer-service.md §9 over random
-//! clusters, numbers that stay, filters that hide nobody, configurations that are refused with a
-//! remedy.
+//! Tests of what a view promises: the four properties of docs/compat/timer-service.md §9 over
+//! random clusters, peer numbers that stay, filters that hide no replica, and configurations that
+//! are refused with a remedy.
 
 use proptest::prelude::*;
 
@@ -9,8 +9,8 @@ use super::view::{LOCAL_SITE_DEFAULT, Membership, PeerKind, View, site_hash};
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, TimerId};
 use crate::base::limits::{PEERS_MAX, SITES_PER_TIMER_MAX};
 
-/// Timers of a sample: a node of twenty is the primary of 5 000, give or take 70 (one standard
-/// deviation), so that 10 % are seven of them.
+/// Timers of a sample. One of twenty nodes is the primary of 5 000 timers, give or take 70 (one
+/// standard deviation), so a bound of 10 % is seven standard deviations.
 const SAMPLE: u64 = 100_000;
 
 fn members(nodes: &[String]) -> Membership {
@@ -29,7 +29,7 @@ fn everybody(view: &View) -> PeerSet {
     view.connected_nodes().with(view.own())
 }
 
-/// Names of up to `count` different nodes in any order, as operators write them.
+/// Different node names in any order, as operators write them. `count` says how many.
 fn names(count: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Value = Vec<String>> {
     let name = prop_oneof![
         (0_u8..4, any::<u8>()).prop_map(|(third, last)| format!("10.0.{third}.{last}:7253")),
@@ -40,7 +40,7 @@ fn names(count: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Val
         .prop_shuffle()
 }
 
-/// Ids as a node gives them out: nearly consecutive.
+/// Ids as a node mints them: nearly consecutive.
 fn sample(first: u64) -> impl Iterator<Item = TimerId> {
     (0..SAMPLE).map(move |n| TimerId(first.wrapping_add(n << 12)))
 }
@@ -113,8 +113,9 @@ proptest! {
         }
     }
 
-    /// A node that joins or leaves pushes others out of a list or lets them in; with as many nodes
-    /// as replicas before and after, nobody goes from primary to backup or back.
+    /// A node that joins pushes another node out of a list, and a node that leaves lets another
+    /// node in. With as many nodes as replicas before and after, no node goes from primary to
+    /// backup or back.
     #[test]
     fn a_scale_operation_swaps_no_primary_with_a_backup(
         nodes in names(3..=20),
@@ -183,7 +184,7 @@ proptest! {
             prop_assert_eq!(held.len(), u32::from(placed.len()));
             prop_assert!(held.minus(view.matching(filter)).is_empty());
             prop_assert_eq!(filter & !view.id(), 0);
-            // A cluster later this node still finds the holders that left.
+            // A later view of this node still finds the holders that left.
             let later = View::build(Some(&view), &members(&nodes[..1])).expect("only this one");
             prop_assert!(held.minus(later.matching(filter)).is_empty());
             prop_assert_eq!(later.peers_of(&placed), held);
@@ -221,7 +222,8 @@ fn facts_of_an_original_node() {
     let view = build(&members(&nodes));
     assert_eq!(view.own_hash(), NodeHash(x86_32(b"127.0.0.1", 0)));
     assert_eq!(view.local_site(), site_hash(LOCAL_SITE_DEFAULT));
-    // The message of docs/compat/timer-service.md §5.1, sent by an original node of that cluster.
+    // The id in the message of docs/compat/timer-service.md §5.1, sent by an original node of that
+    // cluster.
     let id = TimerId(0x0004_d9f5_4810_0000);
     let placed = view.place(id, 2, view.new_nodes());
     let placed: Vec<&str> = placed
@@ -234,7 +236,7 @@ fn facts_of_an_original_node() {
     assert_eq!(View::alone("127.0.0.1").id(), 292_733_975_804_248_076);
 }
 
-/// Nodes tell each other these figures, so they are another implementation's.
+/// Nodes compare these digests with each other, so another version must compute the same figures.
 #[test]
 fn a_digest_is_of_the_nodes_in_any_order() {
     let view =
@@ -349,7 +351,7 @@ fn sites_stand_in_configured_order() {
     assert_eq!(view.peer_of_site(view.local_site()), None);
     assert_eq!(view.connected_nodes(), PeerSet::EMPTY, "a site is no node");
 
-    // A site moves, another goes: the number stays, the one that went is not connected with.
+    // Site 9 moves and site 2 is removed. Site 9 keeps its number; site 2 is not connected with.
     membership.remote_sites = vec![("site9".into(), "elsewhere.example".into())];
     let later = View::build(Some(&view), &membership).expect("no contradiction");
     assert_eq!(later.peer_of_site(site_hash("site9")), Some(peer));
@@ -388,7 +390,8 @@ fn colliding_names_get_different_hashes_in_list_order() {
     assert_eq!(there.own_hash(), hash, "the order of the list decides");
 }
 
-/// By birthdays: among 300 000 names of one scheme ten pairs collide on average (n x n / 2 / 2^32).
+/// Finds two names with one hash. Among 300 000 names of one scheme ten pairs collide on average (n
+/// x n / 2 / 2^32).
 fn colliding_names() -> (String, String) {
     let mut seen = std::collections::HashMap::new();
     for n in 0..2_000_000_u32 {

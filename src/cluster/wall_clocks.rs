@@ -1,22 +1,22 @@
-//! Whether a node's wall clock is the wrong one, by what the members say of theirs.
+//! Judges whether this node's wall clock is wrong, by what the members say of their wall clocks.
 //!
-//! Wall clocks order writes that are not ordered otherwise. A node cannot tell by itself that its
-//! clock is wrong; that most members agree on another time tells it. Of two nodes nobody can say
-//! which is right.
+//! Wall clocks order writes that nothing else orders. A node cannot tell by itself that its clock
+//! is wrong; the other members can, when most of them agree on another time. Of two nodes that
+//! differ, nobody can say which one is right.
 
-/// What the clocks of the members say of the own one.
+/// What the members' clocks say of this node's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockVerdict {
-    /// More than half of the members agree with each other, and the own clock with none of such a
+    /// More than half of the members agree with each other, and this node's clock is in no such
     /// majority.
     pub is_refused: bool,
-    /// How far the own clock is from the one that differs most.
+    /// The distance in ms between this node's clock and the clock that differs most from it.
     pub apart_ms: u64,
 }
 
-/// Judges the own wall clock. `ahead_ms`: how far those of the other members that have been heard
-/// are ahead of it; the own one, 0, is added, and all are left sorted. Two clocks agree that are
-/// at most `skew_max_ms` apart. Cost: sorts them.
+/// Judges this node's wall clock. `ahead_ms` says how far the clocks of the other heard members are
+/// ahead of it. The function adds 0 for this node and leaves the list sorted. Two clocks agree when
+/// they are at most `skew_max_ms` apart. Cost: one sort.
 pub fn judge(ahead_ms: &mut Vec<i64>, skew_max_ms: u64) -> ClockVerdict {
     ahead_ms.push(0);
     ahead_ms.sort_unstable();

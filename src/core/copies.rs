@@ -1,4 +1,5 @@
-//! Timers that were read from an original node: all cores get them, each merges those that it owns.
+//! Timers that were read from an original node. Every core gets all of them and merges those that
+//! it owns.
 
 use std::sync::atomic::{
     AtomicU8,
@@ -8,21 +9,21 @@ use std::sync::atomic::{
 use crate::base::ids::TimerId;
 use crate::wire::peer_message::{PeerMessage, TimerCopy, decode_message};
 
-/// Timers for the cores, and what became of them.
+/// Copies of timers for the cores, and the result of each.
 #[derive(Debug)]
 pub struct Copies {
-    /// Encoded messages, each a copy.
+    /// The id of each timer, and its copy encoded as a message.
     copies: Vec<(TimerId, Box<[u8]>)>,
     results: Vec<AtomicU8>,
 }
 
-/// Results of a copy.
+/// The values of a result in `Copies::results`.
 const WAITING: u8 = 0;
 const MERGED: u8 = 1;
 const REFUSED: u8 = 2;
 
 impl Copies {
-    /// Nothing has been done yet.
+    /// Takes copies that no core has merged yet.
     pub fn of<'a>(copies: impl Iterator<Item = TimerCopy<'a>>) -> Self {
         let copies: Vec<_> = copies
             .map(|copy| {
@@ -35,7 +36,8 @@ impl Copies {
         Self { copies, results }
     }
 
-    /// Merges those that belong to the calling core, by `merge`, which tells whether it is done.
+    /// Calls `merge` with each copy whose id `is_own` says belongs to the calling core. `merge`
+    /// returns whether the copy is merged.
     pub(crate) fn merge(
         &self,
         is_own: impl Fn(TimerId) -> bool,
@@ -53,12 +55,12 @@ impl Copies {
         }
     }
 
-    /// Whether all cores have taken theirs.
+    /// Returns whether every copy has been taken by its core.
     pub fn are_taken(&self) -> bool {
         self.results.iter().all(|result| result.load(Acquire) != WAITING)
     }
 
-    /// Whether the copy at a place, counted from 0, is merged.
+    /// Returns whether the copy number `place`, counted from 0, is merged.
     pub fn is_merged(&self, place: usize) -> bool {
         self.results[place].load(Acquire) == MERGED
     }

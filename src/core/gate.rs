@@ -1,4 +1,4 @@
-//! Who may use the internal API, and who may connect as a peer: nodes at the addresses of members.
+//! Who may use the internal API and who may connect as a peer: nodes at the addresses of members.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,28 +11,30 @@ use crate::core::peers::address::{PeerAddress, place_of};
 use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::site_members::SiteMembers;
 
-/// Host names of members and sites that are configured by name and were looked up, each with the
-/// addresses that were found.
+/// Host names of members and sites that the configuration gives by name and that were looked up,
+/// each with the addresses that were found.
 pub type NamedAddresses = Arc<[(String, Vec<IpAddr>)]>;
 
-/// Who may use the internal API: nodes whose address is that of a member, of another site as it is
-/// configured, or of a node that such a site has told to be a member of it. And who may connect as
-/// a peer: a node whose address is its own.
+/// Decides who may use the internal API and who may connect as a peer.
+///
+/// - The internal API is for nodes at an address of a member, at a configured address of another
+///   site, or at an address that such a site has told as its member's.
+/// - A node may connect as a peer when it calls from its own address.
 #[derive(Debug)]
 pub struct Gate {
     accepts_strangers: bool,
-    /// The view that the addresses are from.
+    /// The view from which `members` and `names` were computed.
     view: Option<Arc<View>>,
     members: Vec<IpAddr>,
-    /// Host names of members and sites; those that were looked up are in `resolved`.
+    /// Host names of members and sites. The names that were looked up are in `resolved`.
     names: Vec<String>,
     resolved: Vec<(String, Vec<IpAddr>)>,
-    /// Requests refused.
+    /// How many requests were refused.
     pub refused: u64,
 }
 
 impl Gate {
-    /// Before any configuration is known.
+    /// A gate before any view is known. With `accepts_strangers` everybody may come in.
     pub fn new(accepts_strangers: bool) -> Self {
         Self {
             accepts_strangers,
@@ -44,15 +46,16 @@ impl Gate {
         }
     }
 
-    /// The addresses of members that are configured by name.
+    /// Sets the addresses of members that are configured by name.
     pub fn set_resolved(&mut self, resolved: NamedAddresses) {
         self.resolved = resolved.to_vec();
     }
 
-    /// A member's name was looked up to dial it: a node that moved is let in at once.
+    /// Takes the addresses found when a member's name was looked up for a dial, so that a node that
+    /// moved is let in at once.
     pub fn resolved(&mut self, name: &str, addresses: &[SocketAddr]) {
         let found = addresses.iter().map(|address| address.ip().to_canonical()).collect();
-        // A name that fails keeps its last addresses.
+        // A name whose look-up failed keeps its last addresses.
         if let Some(known) = self.resolved.iter_mut().find(|(known, _)| known == name)
             && !addresses.is_empty()
         {
@@ -60,9 +63,9 @@ impl Gate {
         }
     }
 
-    /// Whether the node at `address` may ask; `Err` is the reason to refuse it with, 403. `told`
-    /// are the nodes of other sites, as these tell them. `address` is asked for only when it
-    /// matters.
+    /// Returns whether the node at `address` may use the internal API. `Err` is the reason to
+    /// answer with a 403, and the refusal is counted. `told` are the addresses of nodes of other
+    /// sites, as these sites told them. `address` is called only when the address matters.
     pub fn admit(
         &mut self,
         view: &Arc<View>,
@@ -83,14 +86,14 @@ impl Gate {
         Err(self.stranger(address))
     }
 
-    /// As [`Gate::admit`], and nothing is counted.
+    /// Returns whether the node at `address` is let in. Counts nothing.
     pub fn admits(&mut self, view: &Arc<View>, address: Option<IpAddr>) -> bool {
         self.accepts_strangers || self.knows(view, address)
     }
 
-    /// Whether the node at `address` may connect as the peer `name`. Somebody at an address that is
-    /// no member's learns nothing of the members; somebody at another member's may not speak for
-    /// this one.
+    /// Returns whether the node at `address` may connect as the peer `name`. A caller at an address
+    /// of no member learns nothing of the members. A caller at another member's address may not
+    /// speak for this member.
     pub fn admit_peer(
         &mut self,
         view: &Arc<View>,
@@ -133,7 +136,7 @@ impl Gate {
         )))
     }
 
-    /// Appends who the members of this site are, for another one.
+    /// Appends the members of this site in the form that another site reads (`SiteMembers`).
     pub fn write_members(&self, view: &View, out: &mut Vec<u8>) {
         let site = view.name_of_site(view.local_site()).expect("a site knows its own name");
         let members = view.connected_nodes().with(view.own());
@@ -145,7 +148,7 @@ impl Gate {
         SiteMembers::write(site, nodes, found.flatten().copied(), out);
     }
 
-    /// Whether this is the address of a member or site.
+    /// Returns whether this is an address of a member or site.
     pub fn knows(&mut self, view: &Arc<View>, address: Option<IpAddr>) -> bool {
         if self.view.as_ref().is_none_or(|known| !Arc::ptr_eq(known, view)) {
             self.learn(view);
@@ -156,7 +159,7 @@ impl Gate {
             || named.any(|found| found.contains(&it) || is_local_call(it, found))
     }
 
-    /// Why somebody at an address that is no member's is refused.
+    /// The reason that refuses a caller at an address of no member.
     fn stranger(&self, address: Option<IpAddr>) -> String {
         let address = spoken(address.map(|address| address.to_canonical()));
         let names = if self.names.is_empty() { "" } else { " (some are configured by name)" };
@@ -178,13 +181,13 @@ fn spoken(address: Option<IpAddr>) -> String {
     address.map_or("the sender".to_owned(), |address| address.to_string())
 }
 
-/// The addresses of this node and of all nodes and sites that it is to be connected with, and the
-/// names of those that are configured by name.
+/// Returns the addresses of this node and of all nodes and sites with which it keeps connections,
+/// and the host names of those that are configured by name.
 pub fn addresses(view: &View) -> (Vec<IpAddr>, Vec<String>) {
     addresses_in(view, view.connected_nodes().union(view.connected_sites()).with(view.own()))
 }
 
-/// The addresses of some peers, and the names of those that are configured by name.
+/// Returns the addresses of some peers, and the host names of those that are configured by name.
 fn addresses_in(view: &View, peers: PeerSet) -> (Vec<IpAddr>, Vec<String>) {
     let (mut literal, mut named) = (Vec::new(), Vec::new());
     for address in peers.iter().flat_map(|peer| view.addresses_of(peer)) {
@@ -199,8 +202,9 @@ fn addresses_in(view: &View, peers: PeerSet) -> (Vec<IpAddr>, Vec<String>) {
     (literal, named)
 }
 
-/// Whether `address` is where somebody with one of `its` addresses calls from on this machine: the
-/// kernel gives 127.0.0.1 to whoever does not choose, whatever loopback address is its own.
+/// Returns whether `address` is the one from which a caller with one of the addresses `its` calls
+/// on this machine. The kernel gives 127.0.0.1 to a caller that chooses no address, whatever
+/// loopback address is the caller's own.
 fn is_local_call(address: IpAddr, its: &[IpAddr]) -> bool {
     address == Ipv4Addr::LOCALHOST
         && its.iter().any(|it| matches!(it, IpAddr::V4(it) if it.is_loopback()))

@@ -1,11 +1,16 @@
-//! Answers that several cores give together: pages of timers for nodes that ask which ones they are
-//! to hold, and notes of timers that they have taken over (docs/compat/timer-service.md §9.3).
+//! Answers that several cores give together: pages of timers for nodes that ask which timers they
+//! are to hold, and notes of timers that other nodes have taken over (docs/compat/timer-service.md
+//! §9.3).
 //!
-//! Where an asking node is in its round is known to one core of this node, whichever core it is
-//! connected with: an original counts its `time-from` from the moment at which *it* has read the
-//! last page, so that timers due in between would be left out; and one that counted too little
-//! would get the same page for ever. Here each page goes on behind the last one, so that a round
-//! leaves nothing out and ends. No clock, no socket.
+//! One core of this node keeps where an asking node is in its round, whichever core the asking node
+//! is connected with. Each page goes on behind the last one, so a round leaves nothing out and
+//! ends. The asking node's own count would not do that:
+//!
+//! - An original counts its `time-from` from the moment at which it has read the last page. Timers
+//!   due between the page and that moment would be left out.
+//! - A node that counts too little would get the same page for ever.
+//!
+//! No clock, no socket.
 
 use crate::base::ids::{NodeHash, ShardCount, ShardIndex, TimerId};
 use crate::base::slots::{SlotKey, Slots};
@@ -19,26 +24,26 @@ use crate::wire::resync_json::ResyncWriter;
 
 use crate::core::internal_document::{names, with_document};
 
-/// The connection of answers that are to be gathered here: no client has it.
+/// The `connection` of a requester whose answers are gathered here. No client has it.
 pub const GATHERED: u32 = u32::MAX;
-/// Bytes of timers on a page, as messages, above which it ends.
+/// Bytes of timers, as messages, after which a page ends.
 const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Asking nodes whose place is kept.
+/// For how many asking nodes a cursor is kept.
 const CURSORS_MAX: usize = 128;
-/// How long it is kept after a page.
+/// How long a cursor is kept after a page, in ms.
 const CURSOR_MS: u64 = 600_000;
-/// How often in one round an asking node may go back, as after an answer that got lost. Beyond that
-/// it is led forward, so that the round ends.
+/// How often in one round an asking node may go back, as after a lost answer. After that the node
+/// is led forward, so that the round ends.
 const STEPS_BACK_MAX: u32 = 64;
 
-/// What another node asks for.
+/// A page that another node asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageAsked {
-    /// For which node.
+    /// The node that is to hold the timers.
     pub node: NodeHash,
-    /// From when on, in ms from now; `None`: from the first, a round begins.
+    /// The first due time of the page, in ms from now. `None` begins a round at the first timer.
     pub from_ms: Option<u64>,
-    /// How many at most.
+    /// Most timers on the page.
     pub count: u32,
 }
 
@@ -46,7 +51,7 @@ pub struct PageAsked {
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     node: NodeHash,
-    /// What it said the last time, and where that page began and ended.
+    /// The `from_ms` of the last question; `first` and `last` are where its page began and ended.
     asked_ms: Option<u64>,
     first: PagePlace,
     last: PagePlace,
@@ -60,9 +65,10 @@ enum Whole {
     Page {
         asked: PageAsked,
         first: PagePlace,
-        /// Of all parts so far.
+        /// The parts that came so far, as one.
         whole: PagePart,
-        /// Up to where nothing is missing; `None`: no part has more.
+        /// The place up to which no timer is missing. `None`: no shard has more timers than its
+        /// part.
         known: Option<PagePlace>,
     },
     Forget,
@@ -76,7 +82,7 @@ struct Gather {
     whole: Whole,
 }
 
-/// All that one core puts together.
+/// All answers that one core puts together.
 #[derive(Debug, Default)]
 pub(crate) struct Gathers {
     gathers: Slots<Gather>,
@@ -84,7 +90,7 @@ pub(crate) struct Gathers {
 }
 
 impl Gathers {
-    /// Begins a page; every shard is to be asked so, in the name of the requester returned.
+    /// Begins a page. The caller must ask every shard with the returned requester and question.
     pub fn begin_page(
         &mut self,
         now: Now,
@@ -100,7 +106,8 @@ impl Gathers {
         (to, PageAsk { node: asked.node, from: first, count: asked.count, is_fresh })
     }
 
-    /// Begins to wait until so many shards have noted references.
+    /// Begins to wait until `waiting` shards have noted references. Returns the requester in whose
+    /// name the caller must ask these shards.
     pub fn begin_forget(&mut self, own: ShardIndex, from: Requester, waiting: usize) -> Requester {
         if waiting == 0 {
             return from;
@@ -108,7 +115,7 @@ impl Gathers {
         self.insert(own, Gather { from, waiting, refusal: None, whole: Whole::Forget })
     }
 
-    /// A shard's answer; returns the whole if that was the last.
+    /// Takes a shard's answer. Returns the whole answer if this was the last part.
     pub fn take(&mut self, now: Now, view: &View, reply: Reply) -> Option<Reply> {
         let key = SlotKey { index: reply.to.request, generation: reply.to.generation };
         let gather = self.gathers.get_mut(key).expect("a shard answers once");
@@ -150,7 +157,7 @@ impl Gathers {
         Requester { shard: own, connection: GATHERED, generation, request: index }
     }
 
-    /// Where a page begins.
+    /// Returns the place at which the page begins.
     fn first(&mut self, now: Tick, asked: &PageAsked) -> PagePlace {
         self.cursors.retain(|cursor| now - cursor.at < CURSOR_MS);
         let Some(from_ms) = asked.from_ms else { return (Tick(0), TimerId(0)) };
@@ -179,13 +186,14 @@ impl Gathers {
     }
 }
 
-/// The place behind another.
+/// Returns the place right behind another.
 fn behind((due, id): PagePlace) -> PagePlace {
     id.0.checked_add(1).map_or((due + 1, TimerId(0)), |id| (due, TimerId(id)))
 }
 
-/// The first `count` of all parts, in order, not beyond [`PAGE_BYTES_MAX`]. `known`: where the
-/// first part ends that has more, which may lie between the timers of others.
+/// Returns the first `count` timers of all parts, in order, and at most about [`PAGE_BYTES_MAX`]
+/// bytes. `known` is the least end of the parts of shards that have more timers. Timers behind it
+/// are left out, because further timers of such a shard may lie before them.
 fn cut(whole: PagePart, known: Option<PagePlace>, count: usize) -> PagePart {
     let PagePart { mut timers, has_more } = whole;
     timers.sort_unstable_by_key(|timer| timer.place);
@@ -202,7 +210,7 @@ fn cut(whole: PagePart, known: Option<PagePlace>, count: usize) -> PagePart {
     PagePart { timers, has_more }
 }
 
-/// The page as a document (docs/compat/timer-service.md §5.2).
+/// Writes the page as a document (docs/compat/timer-service.md §5.2).
 fn written(now: Now, view: &View, page: &PagePart) -> Internal {
     let mut body = Vec::new();
     let mut writer = ResyncWriter::begin(&mut body);
@@ -269,7 +277,8 @@ mod tests {
         PageAsked { node: NodeHash(7), from_ms, count: 100 }
     }
 
-    /// Serves a page whose last timer has this place; returns where it begins.
+    /// Serves a page whose last timer has the place `last`. Returns the place at which the page
+    /// begins.
     fn serve(
         gathers: &mut Gathers,
         at: u64,
@@ -289,13 +298,14 @@ mod tests {
         let begun = serve(&mut all, 1_000, Some(50), Some((1_060, 3)));
         assert_eq!(begun, (1_050, 0), "nothing is known of it");
         assert_eq!(serve(&mut all, 1_000, None, Some((1_600, 3))), (0, 0));
-        // It took 30 ms until the next one was asked for.
+        // The node asks for the next page 30 ms later.
         assert_eq!(serve(&mut all, 1_030, Some(600), Some((1_700, 9))), (1_600, 4));
-        // That answer was lost.
+        // The answer was lost, so the node asks again.
         assert_eq!(serve(&mut all, 1_040, Some(600), Some((1_700, 9))), (1_600, 4));
-        // It counts too little, within the last page: that would be the same page for ever.
+        // The node counts too little and asks for a time within the last page. Taken at its word,
+        // it would get the same page for ever.
         assert_eq!(serve(&mut all, 1_050, Some(580), Some((1_800, 1))), (1_700, 10));
-        // It goes back behind that; but not without end.
+        // The node may go back further, but not without end.
         for _ in 2..STEPS_BACK_MAX {
             assert_eq!(serve(&mut all, 1_060, Some(1), Some((1_800, 1))), (1_061, 0));
         }

@@ -1,5 +1,5 @@
-//! What other nodes ask over the clients' port (docs/compat/timer-service.md §5): who may, and what
-//! it means.
+//! What other nodes ask over the clients' port (docs/compat/timer-service.md §5), and what it
+//! means.
 
 use std::mem::MaybeUninit;
 
@@ -20,29 +20,30 @@ use crate::wire::timer_path::PublicId;
 
 use crate::core::gather::PageAsked;
 
-/// Timers on a page when the asking node does not say, as an original asks for.
+/// Timers on a page when the asking node does not say how many. An original asks for as many.
 const PAGE_DEFAULT: u64 = 100;
-/// Timers on a page at most.
+/// Most timers on a page.
 const PAGE_MAX: u64 = 1_000;
-/// The factor of a timer that neither says it nor names nodes.
+/// The factor of a timer whose document neither says a factor nor names nodes.
 const FACTOR_DEFAULT: u8 = crate::base::limits::REPLICATION_FACTOR_DEFAULT as u8;
 
-/// What is kept of a head that asks for a page of timers.
+/// The part of a request head that asks for a page of timers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageHead {
     query: Box<str>,
-    /// The value of `Range`, if there is one; `Err`: it is no number.
+    /// The value of the header `Range`, if the head has one. `Err`: the value is no number, or
+    /// there are several.
     range: Option<Result<u64, ()>>,
 }
 
 impl PageHead {
-    /// From a whole request head and its query.
+    /// Takes the query and a whole request head.
     pub fn of(query: &str, head: &[u8]) -> Self {
         Self { query: query.into(), range: range_of(head) }
     }
 
-    /// What is asked for, or the status and reason to refuse it with (docs/compat/timer-service.md
-    /// §5.2).
+    /// Returns the page that is asked for. `Err` is the status and reason to refuse it with
+    /// (docs/compat/timer-service.md §5.2).
     pub fn read(&self, view: &View) -> Result<PageAsked, (u16, String)> {
         let query = parse_query(&self.query).map_err(|error| (400, error.to_string()))?;
         let count = match self.range {
@@ -74,7 +75,7 @@ impl PageHead {
 fn range_of(head: &[u8]) -> Option<Result<u64, ()>> {
     let mut places = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
     let mut request = HttpRequest::new(&mut []);
-    // Empty lines before a request line are tolerated by the parser of requests.
+    // The parser of requests tolerates empty lines before a request line.
     let parsed = request.parse_with_uninit_headers(head.trim_ascii_start(), &mut places);
     if !matches!(parsed, Ok(Status::Complete(_))) {
         return Some(Err(()));
@@ -84,8 +85,8 @@ fn range_of(head: &[u8]) -> Option<Result<u64, ()>> {
     Some(if found.next().is_some() { Err(()) } else { range })
 }
 
-/// A timer as a node tells it, in the terms of this one. Names that the view does not know are
-/// hashed as those of members are.
+/// Translates a timer that a node told into this node's terms. Names that the view does not know
+/// are hashed as members' names are.
 pub fn copy_of<'a>(
     now: Now,
     view: &View,
@@ -107,7 +108,7 @@ pub fn copy_of<'a>(
             sites.push(site);
         }
     }
-    // An original names its site also where there is no other.
+    // An original names its own site even where there is no other site.
     if sites.as_slice() == [view.local_site()] {
         sites = Sites::new();
     }

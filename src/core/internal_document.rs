@@ -1,5 +1,6 @@
-//! A copy of a timer in the terms of the internal HTTP API (docs/compat/timer-service.md §5.1):
-//! told to an original node or another site, and read by one that asks for a page.
+//! A copy of a timer in the terms of the internal HTTP API (docs/compat/timer-service.md §5.1).
+//! This node tells such documents to original nodes and to other sites, and answers pages with
+//! them.
 
 use crate::base::ids::NodeHash;
 use crate::base::time::Now;
@@ -9,14 +10,15 @@ use crate::wire::internal_json::{InternalCallback, InternalTimer};
 use crate::wire::peer_message::TimerCopy;
 use crate::wire::timer_json::Tags;
 
-/// The names of nodes; those that were never members here have none.
+/// Returns the names of nodes. Nodes that this view does not know are left out.
 pub(crate) fn names<'v>(view: &'v View, nodes: &[NodeHash]) -> Vec<&'v str> {
     let known = nodes.iter().filter_map(|node| view.peer_of(*node));
     known.map(|peer| view.name_of(peer)).collect()
 }
 
-/// Writes a copy with the given replicas (to another site none are told), and the factor if the
-/// path does not tell it. Sites that are not configured any more are left out.
+/// Calls `write` with the document of a copy. `replicas` are the names to write; another site gets
+/// none. `factor` is given where the path does not tell it. Sites that are no longer configured are
+/// left out.
 pub(crate) fn with_document(
     now: Now,
     view: &View,
@@ -32,19 +34,19 @@ pub(crate) fn with_document(
         target: text(content.target),
         opaque: text(content.opaque),
     });
-    // An original always names its own site at least.
+    // An original names at least its own site.
     let local = [view.local_site()];
     let sites = if copy.sites.is_empty() { &local[..] } else { copy.sites.as_slice() };
     let sites: Vec<&str> = sites.iter().filter_map(|site| view.name_of_site(*site)).collect();
     write(&InternalTimer {
         now: now.wall,
-        // The present tick, not the next: told as later by a part of a tick, never as earlier. A
-        // start that was rounded up to the next tick is told as this one; the delay of the message
-        // makes up for it.
+        // The start counts from the present tick, not from the next one. So the start is told up to
+        // a tick too late, never too early. A start that was rounded up to the next tick is told as
+        // the present tick; the delay of the message makes up for the difference.
         start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_floor().0 as i64).min(0),
         sequence: copy.standing.sequence,
         interval_ms: copy.interval_ms,
-        // An original takes the end of a tombstone from these two.
+        // An original takes the end of a tombstone from interval and repeat-for.
         repeat_for_ms: match copy.body {
             Some(_) => copy.repeat_for_ms,
             None => copy.interval_ms.saturating_mul(copy.standing.sequence + 1),

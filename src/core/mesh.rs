@@ -1,10 +1,12 @@
-//! The mesh between the cores of a node: for each pair one bounded lock-free queue of requests and
-//! one of replies.
+//! The mesh between the cores of a node. Each ordered pair of cores has one bounded lock-free queue
+//! of requests and one of replies.
 //!
-//! A core has at most as many requests under way to a sibling as a queue holds, so a reply always
-//! finds room and is never lost. Long replies that a sibling has not taken yet hold up its further
-//! requests. A sender wakes a sibling only when that has said that it sleeps.
-//! Pure memory: the waking itself is the driver's, so the simulator drives this same code.
+//! - A core has at most as many requests under way to a sibling as a queue holds. So a reply always
+//!   finds room and is never lost.
+//! - While a sibling has not taken long replies, its further requests wait.
+//! - A sender wakes a sibling only when the sibling has said that it sleeps.
+//!
+//! The mesh is pure memory. The driver does the waking, so the simulator drives this same code.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -23,33 +25,33 @@ use crate::wire::resync_json::Reference;
 use crate::core::gather::PageAsked;
 use crate::core::peers::actions::InboundId;
 
-/// Replies with more content than this are counted.
+/// Replies with more bytes of content than this are counted.
 const LONG_BYTES_MIN: usize = 4 << 10;
-/// Bytes of counted replies on their way to a sibling above which its requests wait: memory is
-/// bounded by this for each ordered pair of cores, beside short replies.
+/// Bytes of counted replies on their way to a sibling above which the sibling's requests wait. This
+/// bounds the memory of each ordered pair of cores, beside short replies.
 const LONG_REPLY_BYTES_MAX: usize = 1 << 20;
 
 /// A request on its way to the core that owns the timer.
 #[derive(Debug)]
 pub enum Remote {
-    /// PUT.
+    /// A client's PUT.
     Update(Target, Box<OwnedDefinition>),
-    /// DELETE.
+    /// A client's DELETE.
     Delete(Target),
-    /// GET.
+    /// A client's GET.
     Read(Target),
-    /// A copy of the internal API, encoded as a message.
+    /// A copy that came over the internal API, encoded as a message.
     Merge(Box<[u8]>),
-    /// A part of a page of timers.
+    /// The question for one shard's part of a page of timers.
     Collect(PageAsk),
-    /// Timers that another node has taken over.
+    /// References to timers that another node has taken over.
     Forget(Box<[Reference]>),
-    /// A whole page, of the core that keeps where the asking node is.
+    /// The question for a whole page. The core that keeps the asking node's cursor gets it.
     Page(PageAsked),
 }
 
 impl Remote {
-    /// Copies a request; a create never leaves its core.
+    /// Copies a request. Panics for a create, which never leaves its core.
     pub fn copy(request: &Request<'_>) -> Self {
         match *request {
             Request::Create(_) => unreachable!("a create is served by the core that received it"),
@@ -68,7 +70,7 @@ impl Remote {
         }
     }
 
-    /// The request, borrowed.
+    /// Returns the request, borrowed. Panics for [`Remote::Page`], which is no request to a shard.
     pub fn borrow(&self) -> Request<'_> {
         match self {
             Remote::Update(target, definition) => Request::Update(*target, definition.borrow()),
@@ -85,31 +87,31 @@ impl Remote {
     }
 }
 
-/// Messages of one peer for timers of a sibling on their way there, and their results on the way
-/// back: one parcel each way, however many came in one portion.
+/// Messages of one peer for timers of a sibling, on their way there, or their results on the way
+/// back. One batch travels each way, however many messages came in one portion.
 #[derive(Debug, Default)]
 pub struct PeerBatch {
-    /// The connection that they came over.
+    /// The connection over which the messages came.
     pub inbound: InboundId,
-    /// Own monotonic clock minus the sender's, in ns.
+    /// This node's monotonic clock minus the sender's, in ns.
     pub clock_offset_ns: i64,
-    /// Who sent them, as the view numbers it.
+    /// The peer that sent the messages. `None`: the view does not know the sender.
     pub from: Option<PeerIndex>,
-    /// Of each its number on the connection, and where it ends in `bytes`.
+    /// For each entry its number on the connection, and where its bytes end in `bytes`.
     pub entries: Vec<(u32, u32)>,
-    /// The encoded messages, or results.
+    /// The encoded messages, or the encoded results.
     pub bytes: Vec<u8>,
 }
 
 impl PeerBatch {
-    /// Adds what `write` appends under `number`.
+    /// Adds the bytes that `write` appends as an entry under `number`.
     pub fn push(&mut self, number: u32, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         let end = u32::try_from(self.bytes.len()).expect("a batch is one turn's bytes of a socket");
         self.entries.push((number, end));
     }
 
-    /// Every entry: its number and its bytes.
+    /// Returns every entry: its number and its bytes.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
         let mut begin = 0;
         self.entries.iter().map(move |&(number, end)| {
@@ -119,7 +121,7 @@ impl PeerBatch {
         })
     }
 
-    /// Forgets all entries; their memory is kept.
+    /// Removes all entries and keeps their memory.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.bytes.clear();
@@ -129,25 +131,26 @@ impl PeerBatch {
 /// What arrives from a sibling.
 #[derive(Debug)]
 pub enum Message {
-    /// To be served here and answered over the mesh; not earlier than the sender's clock said, for
-    /// a timer that is counted from a turn which began before the request was made would pop early.
+    /// A request that this core serves and answers over the mesh. The time is the sibling's clock
+    /// when it sent the request. This core must serve the request at that time or later: this
+    /// core's turn may have begun earlier, and a timer counted from that turn would pop early.
     Request(Requester, Remote, MonoNs),
-    /// For a client of this core.
+    /// An answer for a client of this core.
     Reply(Reply),
-    /// Messages of a peer, to be answered over the mesh by one batch of results.
+    /// Messages of a peer. This core answers them over the mesh with one batch of results.
     PeerMessages(ShardIndex, Box<PeerBatch>),
     /// Results for a peer that is connected with this core.
     PeerResults(Box<PeerBatch>),
 }
 
-/// What waits in a queue of requests: each is answered by one [`Answered`].
+/// An entry in a queue of requests. One [`Answered`] answers each.
 #[derive(Debug)]
 enum Asked {
     Request(Requester, Remote, MonoNs),
     Peer(Box<PeerBatch>),
 }
 
-/// What waits in a queue of replies.
+/// An entry in a queue of replies.
 #[derive(Debug)]
 enum Answered {
     Reply(Reply),
@@ -155,7 +158,7 @@ enum Answered {
 }
 
 impl Answered {
-    /// Bytes that are counted while it is on its way.
+    /// Bytes that count while the reply is on its way; 0 for a short reply.
     fn long_bytes(&self) -> usize {
         let bytes = match self {
             Answered::Reply(reply) => reply.answer.heap_bytes(),
@@ -169,7 +172,7 @@ impl Answered {
 struct Channel {
     requests: ArrayQueue<Asked>,
     replies: ArrayQueue<Answered>,
-    /// Bytes of long replies in the queue.
+    /// Bytes of long replies in `replies`.
     long_bytes: CachePadded<AtomicUsize>,
 }
 
@@ -189,7 +192,7 @@ impl Channel {
 
 const _: () = assert!(size_of::<Asked>() <= 64 && size_of::<Answered>() <= 48);
 
-/// The sibling's queue is full: answer 503.
+/// The sibling's queue is full. The request must be answered 503.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueFull;
 
@@ -200,18 +203,18 @@ pub struct MeshPort {
     outbound: Vec<Arc<Channel>>,
     inbound: Vec<Arc<Channel>>,
     asleep: Arc<[CachePadded<AtomicBool>]>,
-    /// Requests sent to each sibling and not answered.
+    /// For each sibling, how many requests were sent and not answered.
     under_way: Vec<u32>,
     queue_max: u32,
-    /// Siblings to wake, at most once a turn each.
+    /// Siblings to wake, each at most once a turn.
     wakes: Vec<ShardIndex>,
-    /// Where the round through the siblings goes on, so that none is starved.
+    /// The sibling looked at last. The next look begins behind it, so that no sibling is starved.
     next: usize,
-    /// Messages sent.
+    /// How many messages were sent.
     pub sent: u64,
-    /// Requests refused because a queue was full.
+    /// How many requests were refused because a queue was full.
     pub refused: u64,
-    /// Most messages seen waiting here.
+    /// The most messages that were ever seen waiting here.
     pub depth_max: u64,
 }
 
@@ -244,7 +247,7 @@ pub fn mesh(shards: ShardCount, queue_max: u32) -> Vec<MeshPort> {
 }
 
 impl MeshPort {
-    /// Sends a request, that came no later than `at`, to the sibling that owns the timer.
+    /// Sends a request to the sibling that owns the timer. `at` is when the request came, or later.
     pub fn send_request(
         &mut self,
         at: MonoNs,
@@ -261,8 +264,8 @@ impl MeshPort {
         Ok(())
     }
 
-    /// Sends messages of a peer to the sibling that owns their timers. `Err` gives them back: its
-    /// queue is full.
+    /// Sends messages of a peer to the sibling that owns their timers. `Err` returns them when the
+    /// sibling's queue is full.
     pub fn send_peer_messages(
         &mut self,
         to: ShardIndex,
@@ -281,17 +284,18 @@ impl MeshPort {
         self.answer(reply.to.shard, Answered::Reply(reply));
     }
 
-    /// Sends the results of a batch to the sibling that it came from.
+    /// Sends the results of a batch to the sibling from which the batch came.
     pub fn send_peer_results(&mut self, to: ShardIndex, results: Box<PeerBatch>) {
         self.answer(to, Answered::Peer(results));
     }
 
-    /// The next message, taking turns between siblings.
+    /// Returns the next message. Siblings take turns.
     pub fn receive(&mut self) -> Option<Message> {
         for _ in 0..self.inbound.len() {
             self.next = (self.next + 1) % self.inbound.len();
             let channel = &self.inbound[self.next];
-            // A pop from an empty queue is a full fence, some 20 ns; a look at it is two loads.
+            // A pop from an empty queue is a full fence and costs some 20 ns. A look at the queue
+            // is two loads.
             if !channel.replies.is_empty()
                 && let Some(answered) = channel.replies.pop()
             {
@@ -320,7 +324,7 @@ impl MeshPort {
         None
     }
 
-    /// Messages waiting here.
+    /// Returns how many messages wait here, and updates `depth_max`.
     pub fn depth(&mut self) -> u64 {
         let waiting = |channel: &Arc<Channel>| channel.requests.len() + channel.replies.len();
         let depth = self.inbound.iter().map(waiting).sum::<usize>() as u64;
@@ -328,9 +332,10 @@ impl MeshPort {
         depth
     }
 
-    /// Says that this core is about to sleep, then looks once more: false means that something
-    /// arrived meanwhile (and that the core counts as awake). The order matters: a message pushed
-    /// before the flag is seen by this look, one pushed after it sees the flag and wakes.
+    /// Says that this core is about to sleep, then looks at the queues once more. `false` means
+    /// that a message arrived meanwhile and that the core counts as awake. The order matters: this
+    /// look sees a message that was pushed before the flag was set, and the sender of a later
+    /// message sees the flag and wakes this core.
     pub fn may_sleep(&mut self) -> bool {
         let asleep = &self.asleep[usize::from(self.own.0)];
         asleep.store(true, SeqCst);
@@ -352,12 +357,12 @@ impl MeshPort {
         self.asleep[usize::from(self.own.0)].store(false, SeqCst);
     }
 
-    /// The next sibling to wake now.
+    /// Returns the next sibling that the driver must wake.
     pub fn next_wake(&mut self) -> Option<ShardIndex> {
         self.wakes.pop()
     }
 
-    /// The caller has seen that the queue has room.
+    /// Pushes a request. The caller has checked that the queue has room.
     fn ask(&mut self, to: ShardIndex, asked: Asked) {
         let sibling = usize::from(to.0);
         self.under_way[sibling] += 1;
@@ -377,7 +382,8 @@ impl MeshPort {
         self.wake_if_asleep(to);
     }
 
-    /// The flag is cleared by the one sender that wakes, so that others do not wake again.
+    /// Asks to wake a sibling that sleeps. The sender that wakes it clears the flag, so that no
+    /// other sender wakes it again.
     fn wake_if_asleep(&mut self, sibling: ShardIndex) {
         self.sent += 1;
         let asleep = &self.asleep[usize::from(sibling.0)];

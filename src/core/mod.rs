@@ -35,14 +35,14 @@ use crate::core::peers::hello::{Connected, Hello, HelloRefusal, Identity};
 use crate::core::peers::inbounds::Inbounds;
 use crate::core::peers::peering::Peering;
 
-/// Messages served from siblings in one turn (a batch of a peer's messages is not cut); the rest
-/// wait for the next.
+/// Messages of siblings that are served in one turn. A batch of a peer's messages is not cut.
+/// Further messages wait for the next turn.
 pub const INBOX_PER_TURN_MAX: usize = 1_024;
-/// How often in one turn messages are handed to links that follow from others having been dropped;
-/// what is left waits for the next turn.
+/// How often in one turn messages are handed to links. A message that a link drops may make the
+/// shard send others. Messages that are left over wait for the next turn.
 const DELIVERIES_PER_TURN_MAX: usize = 8;
 
-/// A shard and its end of the mesh.
+/// A shard, its end of the mesh, and its talk with peers.
 pub struct Core {
     own: ShardIndex,
     shards: ShardCount,
@@ -52,24 +52,22 @@ pub struct Core {
     peering: Peering,
     inbounds: Inbounds,
     gathers: Gathers,
-    /// Kept for their memory.
+    /// Kept for their memory between turns.
     attempts: Vec<Attempt>,
     actions: Vec<PeerAction>,
     /// See [`Core::withheld`].
     withheld: u64,
-    /// The last [`Core::tick`].
+    /// The time of the last [`Core::tick`].
     now: Now,
 }
 
 impl Core {
-    /// A core with an empty shard, of a process that nobody tells from another one: for a node
-    /// alone.
+    /// A core with an empty shard and the default identity, for a node alone.
     pub fn new(config: ShardConfig, mesh: MeshPort, now: Now) -> Self {
         Self::with_identity(config, mesh, Identity::default(), now)
     }
 
-    /// A core with an empty shard. The peers of `config.view` are dialled from the first
-    /// [`Core::peers`] on.
+    /// A core with an empty shard. The first turn dials the peers of `config.view`.
     pub fn with_identity(
         config: ShardConfig,
         mesh: MeshPort,
@@ -101,8 +99,8 @@ impl Core {
         }
     }
 
-    /// Serves a client's request here, or sends it to the core that owns the timer. Answered
-    /// through [`Core::replies`], at once or in a later turn.
+    /// Serves a client's request here, or sends it to the core that owns the timer.
+    /// [`Core::replies`] gives the answer, in this turn or a later one.
     pub fn request(&mut self, now: Now, from: Requester, request: Request<'_>) {
         let owner = match request {
             Request::Create(_) => self.own,
@@ -127,9 +125,10 @@ impl Core {
         self.ask(now, owner, from, &request);
     }
 
-    /// Another node asks for a page of timers, over all cores. Answered like a request.
+    /// Takes another node's question for a page of timers of all cores. [`Core::replies`] gives the
+    /// answer.
     pub fn page(&mut self, now: Now, from: Requester, asked: PageAsked) {
-        // One core keeps where the asking node is, whichever core it is connected with.
+        // One core keeps the asking node's cursor, whichever core the node is connected with.
         let keeper = self.shards.owner(TimerId(asked.node.0.into()));
         if keeper == self.own {
             return self.begin_page(now, from, asked);
@@ -141,7 +140,8 @@ impl Core {
         }
     }
 
-    /// Another node has taken timers over. Answered like a request.
+    /// Takes note of timers that another node has taken over. [`Core::replies`] gives the answer.
+    /// Sorts `references`.
     pub fn forget(&mut self, now: Now, from: Requester, references: &mut [Reference]) {
         references.sort_unstable_by_key(|reference| self.shards.owner(reference.id));
         let shards = self.shards;
@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Merges those copies that this core owns.
+    /// Merges the copies that this core owns.
     pub fn merge(&mut self, now: Now, copies: &Copies) {
         let to = Requester { shard: self.own, connection: GATHERED, generation: 0, request: 0 };
         let (own, shards) = (self.own, self.shards);
@@ -179,7 +179,7 @@ impl Core {
         }
     }
 
-    /// Asks a shard, this one or a sibling.
+    /// Asks a shard: this core's or a sibling's.
     fn ask(&mut self, now: Now, owner: ShardIndex, from: Requester, request: &Request<'_>) {
         if owner == self.own {
             return self.serve(now, from, *request);
@@ -191,7 +191,7 @@ impl Core {
         }
     }
 
-    /// Takes what siblings sent.
+    /// Takes what siblings sent, at most [`INBOX_PER_TURN_MAX`] messages.
     pub(crate) fn inbox(&mut self, now: Now) {
         let mut budget = INBOX_PER_TURN_MAX;
         while budget > 0 {
@@ -226,24 +226,24 @@ impl Core {
         }
     }
 
-    /// Turns the wheel. What follows is taken by the turn that calls this ([`turn`]).
+    /// Turns the wheel. The [`turn`] that calls this takes the effects.
     fn tick(&mut self, now: Now) {
         self.now = now;
         self.shard.tick(now, &mut self.outbox);
     }
 
-    /// A callback ended. What follows is taken by the turn that calls this ([`turn`]).
+    /// Tells the shard that a callback ended. The [`turn`] that calls this takes the effects.
     fn callback_finished(&mut self, now: Now, ticket: Ticket, outcome: CallbackOutcome) {
         self.shard.handle(now, Event::CallbackFinished { ticket, outcome }, &mut self.outbox);
     }
 
-    /// The answer to the request just made, if it was given at once.
+    /// Returns the answer to the request just made, if it was answered at once.
     pub fn take_answer(&mut self, from: Requester) -> Option<Answer> {
         self.outbox.replies.pop_if(|reply| reply.to == from).map(|reply| reply.answer)
     }
 
-    /// Moves the answers for clients of this core into `replies`, and sends the others over the
-    /// mesh.
+    /// Moves the answers for clients of this core into `replies`, and sends the other answers over
+    /// the mesh.
     pub fn replies(&mut self, replies: &mut Vec<Reply>) {
         for reply in self.outbox.replies.drain(..) {
             let reply = if reply.to.connection == GATHERED && reply.to.shard == self.own {
@@ -262,7 +262,7 @@ impl Core {
         }
     }
 
-    /// Whether clients' writes are refused at present, for another reason than room.
+    /// Returns whether clients' writes are refused at present for another reason than lack of room.
     pub fn refuses_writes(&self) -> bool {
         self.peering.write_refusal().is_some() || self.view().has_left()
     }
@@ -272,46 +272,49 @@ impl Core {
         self.peering.clock()
     }
 
-    /// Callbacks that were not begun because their turn had taken too long.
+    /// How many callbacks were not begun because their turn had taken too long.
     pub fn withheld(&self) -> u64 {
         self.withheld
     }
 
-    /// When the next turn should begin although nothing happens.
+    /// When the next turn should begin although nothing happens. `None`: not before something
+    /// happens.
     pub fn next_wake(&self) -> Option<Tick> {
         let peers = self.peering.wake_at().min(self.inbounds.wake_at());
         let peers = (peers != MonoNs(u64::MAX)).then(|| peers.tick_ceil());
         [self.shard.next_wake(), peers].into_iter().flatten().min()
     }
 
-    /// The shard.
+    /// This core's shard.
     pub fn shard(&self) -> &Shard {
         &self.shard
     }
 
-    /// The shard, to be told to stop.
+    /// This core's shard, for the order to stop.
     pub fn shard_mut(&mut self) -> &mut Shard {
         &mut self.shard
     }
 
-    /// The mesh port: sleeping, waking, counters.
+    /// This core's end of the mesh: sleeping, waking, counters.
     pub fn mesh(&mut self) -> &mut MeshPort {
         &mut self.mesh
     }
 
-    /// Takes a new configuration: peers that are new are dialled, those that are gone are closed.
+    /// Takes a new view. Peers that are new are dialled, connections with peers that are gone are
+    /// closed.
     pub fn set_view(&mut self, now: Now, view: Arc<View>) {
         let (peering, inbounds, _, mut behind) = self.parts(now);
         peering.set_view(&mut behind, view.clone());
         inbounds.set_view(&view);
     }
 
-    /// Compares everything with everybody.
+    /// Begins a walk: the shard compares all its timers with all peers.
     pub fn resynchronise(&mut self, now: Now) {
         self.parts(now).3.tell(Event::Resynchronise);
     }
 
-    /// A dialled connection is upgraded, or answered as by an original node.
+    /// Tells that a dialled connection is upgraded, or that the peer answered as an original node
+    /// does.
     pub fn peer_connected(&mut self, now: Now, peer: PeerIndex, connected: &Connected) {
         let (peering, inbounds, _, mut behind) = self.parts(now);
         let is_used = peering.connected(&mut behind, peer, connected);
@@ -320,22 +323,22 @@ impl Core {
         }
     }
 
-    /// A dial was refused because the peer does not take this process for the node that it says it
-    /// is: until some peer does, clients' writes are refused.
+    /// Tells that the peer refused a dial because it does not take this process for the node that
+    /// this process says it is. Clients' writes are refused until some peer accepts it.
     pub fn peer_disowns(&mut self, now: Now, peer: PeerIndex) {
         let (peering, _, _, mut behind) = self.parts(now);
         peering.disowned_by(&mut behind, peer);
     }
 
-    /// A dial failed, or the connection that was dialled is gone. Ignored after
+    /// Tells that a dial failed, or that the dialled connection is gone. The call is ignored after
     /// [`PeerAction::Close`].
     pub fn peer_lost(&mut self, now: Now, peer: PeerIndex) {
         let (peering, _, _, mut behind) = self.parts(now);
         peering.lost(&mut behind, peer);
     }
 
-    /// Bytes over the connection that was dialled. `Err`: close it and call
-    /// [`Core::peer_lost`].
+    /// Takes bytes that came over the dialled connection. On `Err` the driver must close the
+    /// connection and call [`Core::peer_lost`].
     pub fn peer_received(
         &mut self,
         now: Now,
@@ -346,17 +349,18 @@ impl Core {
         peering.received(&mut behind, peer, bytes)
     }
 
-    /// Appends what is to be sent over the connection that was dialled.
+    /// Appends the bytes to send over the dialled connection.
     pub fn peer_output(&mut self, now: Now, peer: PeerIndex, out: &mut Vec<u8>) {
         self.peering.output(now, peer, out);
     }
 
-    /// A peer asks for an Upgrade.
+    /// Takes a peer's Upgrade. `Err` is the reason to refuse it.
     pub fn inbound_opened(&mut self, now: Now, hello: &Hello) -> Result<InboundId, HelloRefusal> {
         self.inbounds.opened(now.mono, hello, &mut self.peering)
     }
 
-    /// An Upgrade was refused before [`Core::inbound_opened`] was asked.
+    /// Counts an Upgrade that was refused before [`Core::inbound_opened`] was called. Returns the
+    /// refusal.
     pub fn inbound_refused(&mut self, refusal: HelloRefusal) -> HelloRefusal {
         let counters = &mut self.peering.counters;
         match refusal {
@@ -367,8 +371,8 @@ impl Core {
         refusal
     }
 
-    /// Bytes over a connection that a peer dialled. `Err`: close it and call
-    /// [`Core::inbound_closed`].
+    /// Takes bytes that came over a connection that a peer dialled. On `Err` the driver must close
+    /// the connection and call [`Core::inbound_closed`].
     pub fn inbound_received(
         &mut self,
         now: Now,
@@ -379,22 +383,22 @@ impl Core {
         inbounds.received(inbound, bytes, &mut behind, mesh, &mut peering.counters)
     }
 
-    /// Appends what is to be sent over a connection that a peer dialled.
+    /// Appends the bytes to send over a connection that a peer dialled.
     pub fn inbound_output(&mut self, now: Now, inbound: InboundId, out: &mut Vec<u8>) {
         self.inbounds.output(now, inbound, out, &mut self.peering.counters);
     }
 
-    /// A connection that a peer dialled is gone.
+    /// Tells that a connection that a peer dialled is gone.
     pub fn inbound_closed(&mut self, inbound: InboundId) {
         self.inbounds.closed(inbound);
     }
 
-    /// The addresses that nodes of other sites call from, as these have told.
+    /// The addresses from which nodes of other sites call, as these sites told them.
     pub fn site_callers(&self) -> &[IpAddr] {
         self.peering.site_callers()
     }
 
-    /// Where a peer is dialled now; may lack a port.
+    /// The address at which a peer is dialled at present. It may lack a port.
     pub fn address_of(&self, peer: PeerIndex) -> &str {
         self.peering.address_of(peer)
     }
@@ -404,9 +408,10 @@ impl Core {
         self.peering.hello().clone()
     }
 
-    /// Heartbeats, suspicion, dialling, messages and results of this turn handed to links: once per
-    /// turn, after everything else that changes the shard (answers to clients may follow from it).
-    /// The actions that follow are appended. Cost without peers: a few loads.
+    /// Does the peers' part of a turn: heartbeats, suspicion, dialling, and handing this turn's
+    /// messages and results to links. Call it once per turn, after everything else that changes the
+    /// shard, because answers to clients may follow from it. Appends the actions for the driver.
+    /// Cost without peers: a few loads.
     fn peers(&mut self, now: Now, actions: &mut Vec<PeerAction>) {
         let is_silent = self.outbox.to_peers.is_empty() && self.outbox.peer_replies.is_empty();
         if is_silent && self.peering.is_idle() && self.inbounds.is_idle() {
@@ -423,7 +428,8 @@ impl Core {
             if outbox.to_peers.is_empty() && outbox.peer_replies.is_empty() {
                 break;
             }
-            // What the shard writes while it is told of unheard messages goes into the next round.
+            // Messages that the shard writes while it is told of unheard messages go into the next
+            // round.
             let mut messages = std::mem::take(&mut outbox.to_peers);
             let mut replies = std::mem::take(&mut outbox.peer_replies);
             let mut bytes = std::mem::take(&mut outbox.peer_bytes);
@@ -443,8 +449,8 @@ impl Core {
         inbounds.take_actions(actions);
     }
 
-    /// Whether every message that can reach its peer has been acknowledged: an orderly stop waits
-    /// for it.
+    /// Returns whether every message that can reach its peer has been acknowledged. An orderly stop
+    /// waits for it.
     pub fn peers_settled(&self) -> bool {
         self.outbox.to_peers.is_empty() && self.peering.is_settled()
     }
@@ -454,32 +460,33 @@ impl Core {
         self.peering.view()
     }
 
-    /// What was counted about peers.
+    /// What this core counted about its peers.
     pub fn peer_counters(&self) -> &PeerCounters {
         &self.peering.counters
     }
 
-    /// What this core believes of each peer that is to be connected with.
+    /// What this core believes of each peer with which it keeps connections, and how it talks to
+    /// the peer.
     pub fn peers_believed(&self) -> impl Iterator<Item = (PeerIndex, Liveness, Dialect)> {
         self.peering.believed()
     }
 
-    /// Bytes kept for each peer of the view, by number.
+    /// Bytes that links keep for each peer of the view, in the order of peer numbers.
     pub fn peer_bytes_kept(&self) -> impl Iterator<Item = u64> {
         self.peering.bytes_kept()
     }
 
-    /// Messages kept for peers until they acknowledge them.
+    /// How many messages links keep until peers acknowledge them.
     pub fn peer_messages_kept(&self) -> u64 {
         self.peering.kept()
     }
 
-    /// Connections of peers.
+    /// How many connections that peers dialled are open.
     pub fn inbounds_open(&self) -> usize {
         self.inbounds.open()
     }
 
-    /// Memory that what peers have begun takes.
+    /// Bytes of memory that peers have caused on connections that they dialled.
     pub fn inbounds_held_bytes(&self) -> usize {
         self.inbounds.held_bytes()
     }
@@ -488,7 +495,7 @@ impl Core {
         self.parts(now).3.tell(Event::Request { from, request });
     }
 
-    /// All parts at once: the peers, those who dialled us, the mesh, and the shard behind.
+    /// Lends all parts at once: the peering, the inbounds, the mesh, and the shard with its outbox.
     fn parts(&mut self, now: Now) -> (&mut Peering, &mut Inbounds, &mut MeshPort, Behind<'_>) {
         let behind = Behind { now, shard: &mut self.shard, outbox: &mut self.outbox };
         (&mut self.peering, &mut self.inbounds, &mut self.mesh, behind)

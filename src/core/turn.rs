@@ -1,5 +1,5 @@
 //! The order of one turn of a core, for the engine under io_uring and for the simulators in virtual
-//! time: what is done is the driver's, when it is done is decided here.
+//! time. This module decides when a step is done; the driver does it.
 
 use crate::base::ids::{HostId, ShardIndex};
 use crate::base::time::Now;
@@ -7,8 +7,8 @@ use crate::core::Core;
 use crate::core::peers::actions::PeerAction;
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
 
-/// A turn that has taken so long begins no callback any more: the process got no time, and what is
-/// due is decided anew. Well below the delay of a rank.
+/// A turn that has taken this long begins no further callback. The process got no time, and the
+/// shard decides anew about what is due. 500 ms are well below the delay of a rank (2 s).
 const FROZEN_NS: u64 = 500_000_000;
 
 /// What stands around a core: sockets and clocks in production, a world in the simulators.
@@ -19,27 +19,27 @@ pub trait Driver {
     /// Hands the core what has arrived since the last turn: requests, what peers say, orders.
     fn arrivals(&mut self, now: Now);
 
-    /// The next callback that has ended.
+    /// Returns the next callback that has ended.
     fn next_ended(&mut self) -> Option<(Ticket, CallbackOutcome)>;
 
-    /// The present, read again; `began` is when the turn began.
+    /// Reads the present time. `began` is when the turn began.
     fn present(&self, began: Now) -> Now;
 
-    /// Begins a callback. The content of the attempt is to be copied from the shard at once: it
-    /// may change as soon as this returns.
+    /// Begins a callback. The driver must copy the content of the attempt from the shard at once,
+    /// because the content may change as soon as this returns.
     fn call(&mut self, now: Now, attempt: &Attempt);
 
-    /// A host has lost its lane: no timer that is due names it.
+    /// Tells that a host has lost its lane: no due timer names the host.
     fn release(&mut self, host: HostId);
 
     /// Ends what is overdue, callbacks among it.
     fn expire(&mut self, now: Now);
 
-    /// Does what the core wants done for a peer.
+    /// Does what the core asks for a peer.
     fn act(&mut self, now: Now, action: PeerAction);
 
-    /// Sends what the turn has produced: answers to clients leave here, after the messages for
-    /// peers that they stand on have been handed to their links.
+    /// Sends what the turn has produced. Answers to clients leave here: the messages for peers on
+    /// which the answers rest have been handed to their links.
     fn answer(&mut self, now: Now);
 
     /// Wakes a sibling that sleeps and was sent something.
@@ -49,17 +49,17 @@ pub trait Driver {
 /// A part of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// What has arrived is handed to the core.
+    /// The core gets what has arrived.
     Arrivals,
-    /// Requests and replies of sibling cores.
+    /// The core takes requests and replies of sibling cores.
     Siblings,
-    /// Callbacks that ended, and those that get their places.
+    /// Callbacks that ended are told to the shard, and callbacks that get their places begin.
     Ended,
-    /// The wheel: what is due is called.
+    /// The wheel turns, and callbacks that are due begin.
     Wheel,
     /// What is overdue ends.
     Overdue,
-    /// Messages for peers go to their links, peers are dialled and watched.
+    /// Messages for peers go to their links, and peers are dialled and watched.
     Peers,
     /// Answers leave.
     Answers,
@@ -79,7 +79,7 @@ pub const STEPS: [Step; 8] = [
     Step::Wakes,
 ];
 
-/// One whole turn.
+/// Takes one whole turn, which began at `now`.
 #[inline]
 pub fn turn(driver: &mut impl Driver, now: Now) {
     for step in STEPS {
@@ -87,7 +87,7 @@ pub fn turn(driver: &mut impl Driver, now: Now) {
     }
 }
 
-/// One step of a turn; `now` is when the turn began.
+/// Takes one step of a turn, which began at `now`.
 #[inline]
 pub fn take(step: Step, driver: &mut impl Driver, now: Now) {
     match step {
@@ -99,7 +99,8 @@ pub fn take(step: Step, driver: &mut impl Driver, now: Now) {
         Step::Ended => callbacks_ended(driver, now),
         Step::Wheel => {
             driver.core().tick(now);
-            // Before the callbacks: they may go to hosts that got the lanes.
+            // Hosts are released before callbacks begin, because callbacks may go to hosts that got
+            // the lanes.
             while let Some(host) = driver.core().outbox.released.pop() {
                 driver.release(host);
             }
@@ -126,8 +127,8 @@ pub fn take(step: Step, driver: &mut impl Driver, now: Now) {
     }
 }
 
-/// Tells the shard which callbacks ended, and begins those that get their places, until none is
-/// left.
+/// Tells the shard which callbacks ended, and begins the callbacks that get their places, until no
+/// ended callback is left.
 fn callbacks_ended(driver: &mut impl Driver, now: Now) {
     while let Some((ticket, outcome)) = driver.next_ended() {
         driver.core().callback_finished(now, ticket, outcome);
@@ -145,7 +146,7 @@ fn begin_callbacks(driver: &mut impl Driver, now: Now) {
     let mut attempts = std::mem::replace(&mut core.outbox.attempts, empty);
     let present = driver.present(now);
     if present.mono.since_ns(now.mono) >= FROZEN_NS {
-        // The process was stopped in this turn: others may have done these pops by now.
+        // The process was stopped in this turn. Other nodes may have done these pops meanwhile.
         for attempt in attempts.drain(..) {
             driver.core().withheld += 1;
             driver.core().callback_finished(present, attempt.ticket, CallbackOutcome::Stale);

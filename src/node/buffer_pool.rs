@@ -1,6 +1,6 @@
-//! Buffers for sends, used again: the kernel gives each back when its bytes have left.
+//! Buffers for sends, used again. The kernel gives a buffer back when its bytes have left.
 
-/// Emptied buffers of one kind of connections.
+/// Emptied buffers for one kind of connections.
 #[derive(Debug)]
 pub struct BufferPool {
     buffers: Vec<Vec<u8>>,
@@ -9,18 +9,18 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// An empty pool. It keeps at most `buffers_max` buffers, each of at most `kept_bytes_max`
-    /// bytes of memory; what is more goes back to the allocator.
+    /// An empty pool. It keeps at most `buffers_max` buffers, each with at most `kept_bytes_max`
+    /// bytes of memory. Other buffers go back to the allocator.
     pub const fn new(buffers_max: usize, kept_bytes_max: usize) -> Self {
         Self { buffers: Vec::new(), buffers_max, kept_bytes_max }
     }
 
-    /// An empty buffer: one that was given back, or one without memory.
+    /// Returns an empty buffer: one that was given back, or a new one without memory.
     pub fn take(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
     }
 
-    /// Keeps a buffer for [`BufferPool::take`]; what it holds is forgotten.
+    /// Empties a buffer and keeps it for [`BufferPool::take`], if the pool has room for it.
     pub fn give_back(&mut self, mut buffer: Vec<u8>) {
         if self.buffers.len() < self.buffers_max && buffer.capacity() <= self.kept_bytes_max {
             buffer.clear();

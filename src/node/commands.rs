@@ -1,4 +1,4 @@
-//! What the control thread asks of running cores, over one bounded lock-free queue per core.
+//! Orders of the control thread to running cores, over one bounded lock-free queue per core.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,28 +12,30 @@ use crate::core::peers::secret::Secrets;
 use crate::node::meters::CoreMeters;
 use crate::ring::Waker;
 
-/// Commands that wait for a core. A core takes all of them in every turn, so that more than a few
-/// wait only for one that hangs.
+/// Most commands that wait for a core. A core takes all of them in every turn, so more than a few
+/// wait only for a core that hangs.
 const WAITING_MAX: usize = 64;
 
-/// One request to every core.
+/// One order to every core.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// A new configuration of the cluster (SIGHUP).
+    /// Take a new view of the cluster (SIGHUP).
     View(Arc<View>),
-    /// Compare all timers with everybody who is to hold them (SIGUSR1).
+    /// Compare all timers with all nodes that are to hold them (SIGUSR1).
     Resynchronise,
-    /// Merge timers that were read from an original node; each core takes those that it owns.
+    /// Merge timers that were read from an original node. Each core takes the timers that it owns.
     Copies(Arc<Copies>),
-    /// The addresses of members that are configured by name: they may use the internal API.
+    /// Take the addresses of members that are configured by name. These addresses may use the
+    /// internal API.
     Members(NamedAddresses),
-    /// The cluster's secrets, read again; connections that stand are not asked again.
+    /// Take the cluster's secrets, read again. Open connections are not asked again.
     Secrets(Arc<Secrets>),
-    /// Who hands out timestamps (`host:port`), for clients that are refused; `None`: nobody knows.
+    /// Take the address of the server that hands out timestamps (`host:port`), for clients that are
+    /// refused. `None`: no such server is known.
     TimestampMaster(Option<Arc<str>>),
 }
 
-/// The queue of one core, shared with those who command.
+/// The queue of one core, shared with the threads that give commands.
 #[derive(Clone, Debug)]
 pub struct Commands {
     queue: Arc<ArrayQueue<Command>>,
@@ -51,9 +53,9 @@ impl Commands {
         }
     }
 
-    /// Adds a command; the caller wakes the core. In a full queue the oldest gives way: a later
-    /// configuration supersedes it, and a resynchronisation is asked for again, as are copies whose
-    /// results do not come.
+    /// Adds a command. The caller must wake the core. When the queue is full the oldest command
+    /// gives way: a later view supersedes a view, and the sender repeats a resynchronisation, and
+    /// copies whose results do not come.
     pub fn push(&self, command: Command) {
         self.given.fetch_add(1, Relaxed);
         if self.queue.force_push(command).is_some() {
@@ -61,17 +63,17 @@ impl Commands {
         }
     }
 
-    /// Commands given since the start.
+    /// How many commands were given since the start.
     pub fn given(&self) -> u64 {
         self.given.load(Relaxed)
     }
 
-    /// Commands that the core has taken, or that gave way to later ones.
+    /// How many commands were taken by the core, or gave way to later ones.
     pub fn taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
 
-    /// The next command. Cost of none: two loads.
+    /// Returns the next command. Cost when there is none: two loads.
     pub fn next(&self) -> Option<Command> {
         if self.queue.is_empty() {
             return None;
@@ -89,12 +91,12 @@ pub struct Commander {
 }
 
 impl Commander {
-    /// The cores and what wakes them, in shard order.
+    /// A commander of these cores, in shard order.
     pub(crate) fn of(commands: &[Commands], wakers: &[Waker]) -> Self {
         Self { cores: commands.iter().cloned().zip(wakers.iter().cloned()).collect() }
     }
 
-    /// Asks something of every core; each does it in its next turn.
+    /// Gives a command to every core. Each core obeys in its next turn.
     pub fn command(&self, command: &Command) {
         for (commands, waker) in self.cores.iter() {
             commands.push(command.clone());
@@ -102,8 +104,8 @@ impl Commander {
         }
     }
 
-    /// Whether every core has published figures (`commands_taken`) that follow from all commands
-    /// given so far.
+    /// Returns whether every core has published figures (`commands_taken`) that follow from all
+    /// commands given so far.
     pub fn is_obeyed(&self, meters: &[CoreMeters]) -> bool {
         let mut cores = self.cores.iter().zip(meters);
         cores.all(|((commands, _), meters)| meters.commands_taken.get() >= commands.given())

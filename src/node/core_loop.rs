@@ -9,14 +9,14 @@ use crate::node::engine::Engine;
 use crate::node::publish::publish;
 use crate::ring::{RingError, Wait, now};
 
-/// Callbacks that still run at an orderly stop are waited for this long.
+/// How long in ms an orderly stop waits for running callbacks.
 const STOP_MS: u64 = 2_000;
-/// After the last callback, answers still being sent are waited for this long.
+/// How long in ms an orderly stop waits for unsent answers after the last callback.
 const STOP_FLUSH_MS: u64 = 200;
-/// Meters are published at most this often while the core is busy.
+/// The shortest time in ns between two publications of meters while the core is busy.
 const PUBLISH_EVERY_NS: u64 = 10_000_000;
-/// When the control thread has not taken all that was told of statistics tags, the rest is told
-/// after this pause, even if nothing else happens.
+/// Pause in ms before the rest of the changes of statistics tags is told, even if nothing else
+/// happens, when the control thread has not taken all of them.
 const TAGS_BEHIND_MS: u64 = 100;
 
 impl Engine {
@@ -33,7 +33,7 @@ impl Engine {
         self.drain()
     }
 
-    /// Publishes what the turn counted and finds out how long the next may wait.
+    /// Publishes what the turn counted. Returns how long the next enter may wait.
     fn measure(&mut self, began: Now, published: &mut MonoNs) -> Wait {
         let ended = now().mono;
         let meters = &self.meters[self.own];
@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// An orderly stop: no new connection, no new pop; running callbacks finish, answers leave.
+    /// Stops in order: no new connection, no new pop; running callbacks finish, answers leave.
     fn drain(&mut self) -> Result<(), RingError> {
         let began = now().mono;
         self.ring.stop_listening();
@@ -83,11 +83,12 @@ impl Engine {
                 idle_since = None;
             } else {
                 let since = *idle_since.get_or_insert(at.mono);
-                // What the last pops told other ranks must leave, or those would pop as well.
+                // What the last pops told other ranks must leave, or the other ranks would pop as
+                // well.
                 let is_closed = self.clients.open() == 0 && self.timestamps.open() == 0;
                 let is_done = is_closed && self.core.peers_settled();
                 if is_done || at.mono >= since.plus_ms(STOP_FLUSH_MS) {
-                    // Nobody reads what is left to be told of tags.
+                    // No thread reads what is left to tell of tags.
                     let _ = publish(self);
                     return Ok(());
                 }

@@ -1,14 +1,17 @@
 //! Deadlines of connections: coarse, cheap, and checked again when they come up.
 //!
-//! An owner has one [`Deadline`], and one entry filed that counts. Moving the deadline later, which
-//! every request does, only writes it: when the entry comes up, the present deadline is looked at
-//! and filed anew. Moving it earlier than the entry files another.
+//! An owner has one [`Deadline`], and one filed entry that counts.
+//!
+//! - Every request moves the deadline later. That only writes the deadline: when the entry comes
+//!   up, the present deadline is looked at and filed anew.
+//! - A deadline that moves before its entry is filed again.
 
 use crate::base::time::MonoNs;
 
-/// Width of a bucket: 2^26 ns, about 67 ms, is how late a deadline may be noticed.
+/// Width of a bucket: 2^26 ns, about 67 ms. A deadline may be noticed that late.
 const BUCKET_SHIFT: u32 = 26;
-/// Buckets: a horizon of about 34 s; what lies beyond comes up at the horizon and is filed again.
+/// Number of buckets: a horizon of about 34 s. A deadline beyond it comes up at the horizon and is
+/// filed again.
 const BUCKETS: usize = 512;
 
 /// The deadline of one owner.
@@ -20,26 +23,26 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Moves it to `at`, which must not lie before the present one; for owners that cannot reach
+    /// Moves the deadline to `at`, if `at` is later. It is for owners that cannot reach
     /// [`Deadlines::set`].
     pub fn extend(&mut self, at: MonoNs) {
         self.at = self.at.max(at);
     }
 }
 
-/// Deadlines of one kind of owner, named by a number.
+/// Deadlines of one kind of owner. A number names an owner.
 #[derive(Debug)]
 pub struct Deadlines {
     buckets: Vec<Vec<u32>>,
     /// The bucket, counted from time 0, up to which everything has come up.
     passed: u64,
     filed: usize,
-    /// The first bucket that is filled; without any, one that will not pass.
+    /// The first bucket that is not empty; `u64::MAX` when all are empty.
     first: u64,
 }
 
 impl Deadlines {
-    /// None, from now on.
+    /// No deadlines; time begins at `now`.
     pub fn new(now: MonoNs) -> Self {
         Self {
             buckets: vec![Vec::new(); BUCKETS],
@@ -49,12 +52,12 @@ impl Deadlines {
         }
     }
 
-    /// The deadline of a new owner.
+    /// Files the deadline of a new owner.
     pub fn begin(&mut self, owner: u32, at: MonoNs) -> Deadline {
         Deadline { at, filed: self.file(owner, at) }
     }
 
-    /// Moves a deadline.
+    /// Moves a deadline, earlier or later.
     pub fn set(&mut self, owner: u32, deadline: &mut Deadline, at: MonoNs) {
         deadline.at = at;
         if at < deadline.filed {
@@ -62,8 +65,8 @@ impl Deadlines {
         }
     }
 
-    /// Whether the deadline of an owner that has come up is over; files it anew if it has been
-    /// moved.
+    /// Returns whether the deadline of an owner that has come up is over. A deadline that was moved
+    /// is filed anew.
     pub fn is_over(&mut self, owner: u32, deadline: &mut Deadline, now: MonoNs) -> bool {
         if now < deadline.filed {
             return false;
@@ -75,8 +78,8 @@ impl Deadlines {
         is_over
     }
 
-    /// Files an entry: `owner` comes up at or a little after the instant returned, which is
-    /// `deadline`, or the horizon if that is earlier.
+    /// Files an entry and returns when it comes up: at `deadline`, or at the horizon if that is
+    /// earlier. The owner may come up a little later than that.
     fn file(&mut self, owner: u32, deadline: MonoNs) -> MonoNs {
         let bucket = (deadline.0 >> BUCKET_SHIFT) + 1;
         let bucket = bucket.clamp(self.passed + 1, self.passed + BUCKETS as u64 - 1);
@@ -86,7 +89,7 @@ impl Deadlines {
         deadline.min(MonoNs(bucket << BUCKET_SHIFT))
     }
 
-    /// Moves the owners that have come up into `due`. Cost of none: a comparison.
+    /// Moves the owners that have come up into `due`. Cost when there is none: a comparison.
     pub fn advance(&mut self, now: MonoNs, due: &mut Vec<u32>) {
         let present = now.0 >> BUCKET_SHIFT;
         if present < self.first {

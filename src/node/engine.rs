@@ -1,4 +1,4 @@
-//! One core under io_uring: what each step of the turn does that [`crate::core::turn`] orders.
+//! One core under io_uring: what each step of a turn does. [`crate::core::turn`] orders the steps.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,28 +33,28 @@ pub struct Engine {
     pub callbacks: Lanes,
     /// Connections with peers.
     pub peers: PeerSockets,
-    /// Connections for timestamps, and what they and the API take from; without a listener they
-    /// stay without work.
+    /// Connections for timestamps, and the issuer from which they and the API take. Without a
+    /// listener for timestamps there are no connections.
     pub timestamps: TimestampServer,
-    /// The ring, with its listener.
+    /// The core's ring, with its listeners.
     pub ring: Ring,
     /// What the last turn of the ring has completed.
     pub completions: Vec<Completion>,
-    /// Its answers are for callbacks and peers.
+    /// The resolver's end for this core. Callbacks and peers wait for its answers.
     pub resolver: Resolver,
-    /// What the control thread asks for.
+    /// Commands of the control thread.
     pub commands: Commands,
-    /// Rings of all cores, in shard order.
+    /// Mailboxes of the rings of all cores, in shard order.
     pub mailboxes: Arc<[Mailbox]>,
-    /// What this core counts, for others to read.
+    /// What all cores count, for other threads to read.
     pub meters: Arc<[CoreMeters]>,
-    /// Which of them is this core's.
+    /// The index of this core's meters in `meters`.
     pub own: usize,
-    /// Set by whoever wants the node to stop.
+    /// Set by a thread that wants the node to stop.
     pub stop: Arc<AtomicBool>,
-    /// Bounds.
+    /// The limits for clients and turns.
     pub limits: Limits,
-    /// Wake that much before a due tick and spin.
+    /// How long in ns before a due tick the core wakes and spins.
     pub spin_ns: u64,
 }
 
@@ -123,8 +123,8 @@ impl Driver for Engine {
 }
 
 impl Engine {
-    /// Serves the requests for timestamps that came over HTTP, and lets go of all that were made in
-    /// this turn, if the clock, read again, still allows it.
+    /// Serves the requests for timestamps that came over HTTP. Then lets all timestamps of this
+    /// turn leave, if the clock, read again, still allows it.
     fn issue(&mut self, turn_began: Now) {
         let (timestamps, clients) = (&mut self.timestamps, &mut self.clients);
         clients.ask_timestamps(&mut timestamps.issuer);
@@ -134,7 +134,7 @@ impl Engine {
         timestamps.flush(&mut self.ring, may_leave);
     }
 
-    /// Hands a completion to the part whose socket it is of.
+    /// Gives a completion to the part that owns the socket.
     fn complete(&mut self, now: Now, completion: Completion) {
         let Some(owner) = completion.owner() else {
             return match completion {
@@ -154,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// Hands the answers of the resolver to those who asked.
+    /// Gives the resolver's answers to the parts that asked.
     fn resolved(&mut self, now: Now) {
         let mut io = Io { now, ring: &mut self.ring };
         while let Some(Resolved { asker, name, addresses }) = self.resolver.next() {
@@ -169,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Does what the control thread has asked for.
+    /// Obeys the commands of the control thread.
     fn obey(&mut self, now: Now) {
         while let Some(command) = self.commands.next() {
             let core = &mut self.core;
@@ -193,14 +193,14 @@ impl Engine {
         }
     }
 
-    /// Other members, or other addresses of them: no callback goes there from now on.
+    /// Changes the addresses to which no callback goes, because members or their addresses changed.
     fn change_listeners(&mut self, change: impl FnOnce(&mut ClusterListeners)) {
         let mut listeners = ClusterListeners::clone(&self.callbacks.listeners);
         change(&mut listeners);
         self.set_listeners(listeners);
     }
 
-    /// Where no callback goes.
+    /// Sets the addresses to which no callback goes.
     pub fn set_listeners(&mut self, listeners: ClusterListeners) {
         let listeners = Arc::new(listeners);
         self.callbacks.listeners = Arc::clone(&listeners);

@@ -1,18 +1,20 @@
-//! How the files that the process may open are shared out: one for each connection, of clients, to
-//! callback hosts, with peers. Without shares, clients that hold connections would stop callbacks.
+//! How the files that the process may open are shared out. Each connection of a client, to a
+//! callback host or with a peer takes one. Without shares, clients that hold connections would stop
+//! callbacks.
 
 use crate::node::clients::table::REFUSALS_MAX;
 use crate::node::resolver::threads::LOOKUPS_MAX;
 use crate::node::settings::NodeSettings;
 
-/// Files of the process itself (log, configuration, admin API), and of each core (ring, listeners).
+/// Files of the process itself (log, configuration, admin API); below it the files of each core
+/// (ring, listeners).
 const OWN_FILES: u64 = 24;
 const OWN_FILES_PER_CORE: u64 = 6;
 
-/// The limits that a number of files allows, never above those configured.
+/// The limits that a number of files allows, never above the configured limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileShares {
-    /// Files that the process may open.
+    /// How many files the process may open.
     pub files_max: u64,
     /// Client connections of one core.
     pub clients_per_core: u32,
@@ -20,13 +22,13 @@ pub struct FileShares {
     pub timestamps_per_core: u32,
     /// Callback connections of one core.
     pub callbacks_per_core: u32,
-    /// Names looked up at once.
+    /// How many names may be looked up at once.
     pub lookups: usize,
 }
 
 impl FileShares {
-    /// Shares out `files_max`: clients get at most five eighths of what the node does not need
-    /// itself, callbacks the rest but an eighth, which is for lookups of names and for peers.
+    /// Shares out `files_max`. Of the files that the node does not need itself, clients get at most
+    /// five eighths. An eighth is for lookups of names and for peers. Callbacks get the rest.
     pub fn of(files_max: u64, cores: usize, settings: &NodeSettings) -> Self {
         let cores = cores as u64;
         let shared = files_max.saturating_sub(OWN_FILES + OWN_FILES_PER_CORE * cores);
@@ -36,8 +38,8 @@ impl FileShares {
         let (clients, timestamps) = (u64::from(clients), u64::from(timestamps));
         let wanted = (clients + timestamps) * cores;
         let granted = wanted.min(shared * 5 / 8);
-        // Who asks for little gets it, the other the rest; connections that are refused need files
-        // for a moment, too.
+        // Of clients and timestamps, the one that wants little gets all it wants, the other one the
+        // rest. Connections that are refused need files for a moment, too.
         let refusals_max = REFUSALS_MAX as u64;
         let all = granted / cores;
         let per_core = |wanted: u64, others: u64| {
@@ -58,8 +60,8 @@ impl FileShares {
         }
     }
 
-    /// The settings within these shares. A callback host gets at most a quarter of the connections,
-    /// so that one that hangs does not have them all.
+    /// Returns the settings within these shares. A callback host gets at most a quarter of the
+    /// callback connections, so that a host that hangs does not have all of them.
     pub fn restricted(&self, settings: &NodeSettings) -> NodeSettings {
         let mut settings = settings.clone();
         if settings.serves_timers {
@@ -75,8 +77,8 @@ impl FileShares {
         settings
     }
 
-    /// What an operator is told when there are too few files for what is configured: a sentence
-    /// with the remedy.
+    /// Returns what to tell an operator when there are too few files for the settings: a sentence
+    /// with the remedy. `None`: there are enough.
     pub fn shortage(&self, settings: &NodeSettings) -> Option<String> {
         let restricted = self.restricted(settings);
         if restricted == *settings {

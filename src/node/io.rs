@@ -1,9 +1,9 @@
-//! What every part of a core works with in a turn: the present and the ring.
+//! What every part of a core works with in a turn: the time and the ring.
 
 use crate::base::time::Now;
 use crate::ring::Ring;
 
-/// The present of a turn, and the ring that the turn writes to.
+/// The time of a turn, and the ring that the turn writes to.
 pub struct Io<'a> {
     /// When the turn began.
     pub now: Now,

@@ -1,5 +1,5 @@
-//! What a core counts, readable from other threads without stopping it: the core alone writes
-//! (relaxed stores of its own counters, no read-modify-write), the control thread reads.
+//! What a core counts, readable from other threads without stopping the core. The core alone writes
+//! (relaxed stores of its own counters, no read-modify-write), and the control thread reads.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -15,19 +15,19 @@ use crate::node::tag_feed::TagFeed;
 pub struct Meter(AtomicU64);
 
 impl Meter {
-    /// Adds; only the owning core may call this.
+    /// Adds `n`. Only the owning core may call this.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Sets; only the owning core may call this.
+    /// Sets the number. Only the owning core may call this.
     #[inline]
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 
-    /// Keeps the larger; only the owning core may call this.
+    /// Sets the number if `n` is larger. Only the owning core may call this.
     #[inline]
     pub fn raise(&self, n: u64) {
         if n > self.0.load(Relaxed) {
@@ -35,15 +35,15 @@ impl Meter {
         }
     }
 
-    /// Reads, from any thread.
+    /// Returns the number. Any thread may call this.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// Upper bounds of the histogram buckets in microseconds; one more bucket takes what is above the
-/// last.
+/// Upper bounds of the histogram buckets in microseconds. One more bucket counts durations above
+/// the last bound.
 pub const BUCKETS_US: [u64; 20] = [
     50, 100, 200, 300, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 7_500, 10_000, 20_000, 50_000,
     100_000, 500_000, 1_000_000, 5_000_000, 60_000_000,
@@ -57,7 +57,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Records one duration; only the owning core may call this.
+    /// Records one duration. Only the owning core may call this.
     #[inline]
     pub fn record_us(&self, us: u64) {
         let bucket = BUCKETS_US.partition_point(|&bound| bound < us);
@@ -65,7 +65,8 @@ impl Histogram {
         self.sum_us.add(us);
     }
 
-    /// Counts per bucket (not cumulative) and the sum in microseconds, from any thread.
+    /// Returns the counts per bucket (not cumulative) and the sum in microseconds. Any thread may
+    /// call this.
     pub fn read(&self) -> ([u64; BUCKETS_US.len() + 1], u64) {
         (std::array::from_fn(|i| self.buckets[i].get()), self.sum_us.get())
     }
@@ -94,7 +95,7 @@ impl std::ops::Deref for KeptBytes {
 #[derive(Debug)]
 pub struct Beliefs([AtomicU8; PEERS_MAX]);
 
-/// Set in a belief that was never set: nobody has been told of the peer.
+/// The value of a belief that was never set: the peer was never known.
 const UNKNOWN: u8 = 0xff;
 /// Set in the belief of a peer that speaks HTTP.
 const HTTP: u8 = 0x10;
@@ -106,13 +107,14 @@ impl Default for Beliefs {
 }
 
 impl Beliefs {
-    /// Only the owning core may call this.
+    /// Sets the belief of a peer. Only the owning core may call this.
     pub fn set(&self, peer: PeerIndex, liveness: Liveness, dialect: Dialect) {
         let http = if dialect == Dialect::Http { HTTP } else { 0 };
         self.0[peer.index()].store(liveness as u8 | http, Relaxed);
     }
 
-    /// What was believed last, from any thread; `None`: the peer was never to be connected with.
+    /// Returns the last belief. Any thread may call this. `None`: the core never kept a connection
+    /// with the peer.
     pub fn get(&self, peer: PeerIndex) -> Option<(Liveness, Dialect)> {
         let belief = self.0[peer.index()].load(Relaxed);
         let dialect = if belief & HTTP == 0 { Dialect::Frames } else { Dialect::Http };
@@ -133,20 +135,21 @@ macro_rules! meters {
         #[derive(Debug, Default)]
         pub struct CoreMeters {
             $($(#[doc = $doc])+ pub $name: $kind,)+
-            /// From the due tick to the loop turn that begins the first attempt, per pop.
+            /// Per pop, the time from its due tick to the turn that begins the first attempt.
             pub lateness: Histogram,
-            /// Length of loop turns, waiting not counted.
+            /// The length of turns, without the wait.
             pub turn: Histogram,
-            /// What became of statistics tags.
+            /// Changes of statistics tags for the control thread.
             pub tags: TagFeed,
             /// What the core believes of each peer.
             pub beliefs: Beliefs,
-            /// What the core keeps for each peer.
+            /// Bytes that the core keeps for each peer.
             pub kept_bytes: KeptBytes,
         }
 
         impl CoreMeters {
-            /// Every plain meter: (name, is it a counter, help, value).
+            /// Returns every plain meter: its name, whether it is a counter, its help and its
+            /// value.
             pub fn list(&self) -> Vec<(&'static str, bool, &'static str, u64)> {
                 vec![$((stringify!($name), kind::$kind, concat!($($doc),+), self.$name.get()),)+]
             }

@@ -1,5 +1,5 @@
 //! One thread per core drives ring and core: client connections, callbacks, connections with peers,
-//! timestamps, and what the control thread asks for.
+//! timestamps, and the control thread's commands.
 
 mod buffer_pool;
 pub(crate) mod callbacks;

@@ -1,22 +1,22 @@
-//! Whose a completion is: the number that a socket carries through the ring.
+//! The owner of a completion, as a number that a socket carries through the ring.
 
 /// The owner of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
-    /// A client connection, by its place.
+    /// A client connection. The number is its place.
     Client(u32),
-    /// A callback connection, by its place.
+    /// A callback connection. The number is its place.
     Callback(u32),
-    /// The connection to a peer, by its number.
+    /// The connection to a peer. The number is the peer's number.
     Peer(u32),
-    /// A connection that a peer dialled, by its place.
+    /// A connection that a peer dialled. The number is its place.
     Inbound(u32),
-    /// A connection for timestamps, by its place.
+    /// A connection for timestamps. The number is its place.
     Timestamp(u32),
 }
 
 impl Owner {
-    /// As the ring carries it.
+    /// Returns the number that the ring carries.
     pub fn to_bits(self) -> u64 {
         let (kind, place) = match self {
             Owner::Client(place) => (0, place),
@@ -28,7 +28,8 @@ impl Owner {
         kind << 32 | u64::from(place)
     }
 
-    /// From what the ring carried.
+    /// Reads a number that the ring carried. Panics for a number that [`Owner::to_bits`] does not
+    /// return.
     pub fn from_bits(bits: u64) -> Self {
         let place = bits as u32;
         match bits >> 32 {

@@ -10,9 +10,9 @@ use crate::node::meters::CoreMeters;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::server::TimestampServer;
 
-/// Publishes the present state of a core. Cost: some seventy relaxed stores, two per peer, and one
-/// clock read. True: more is to be told of statistics tags than the control thread takes; publish
-/// again soon.
+/// Publishes the present state of a core. Returns `true` when there are more changes of statistics
+/// tags than the control thread has taken: publish again soon. Cost: some seventy relaxed stores,
+/// two per peer, and one clock read.
 pub fn publish(engine: &mut Engine) -> bool {
     let Engine { core, clients, callbacks, peers, timestamps, ring, commands, .. } = engine;
     let meters = &engine.meters[engine.own];
@@ -74,7 +74,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.ring_enters.set(ring.enters());
     meters.ring_shortages.set(ring.shortages());
     meters.cpu_ns.set(thread_cpu_ns());
-    // Last: whoever sees this sees what followed from the commands.
+    // Last, so that a reader who sees this number also sees what followed from the commands.
     meters.commands_taken.set(commands.taken());
     is_behind
 }

@@ -1,4 +1,5 @@
-//! What a node is started with. The control room fills this from file, environment and flags.
+//! The settings that a node is started with. The control room fills them from file, environment and
+//! flags.
 
 use std::net::SocketAddr;
 
@@ -8,61 +9,62 @@ use crate::cluster::view::Membership;
 use crate::core::peers::secret::Guard;
 use crate::node::callbacks::listeners::Reserved;
 
-/// Settings of the data plane.
+/// The settings of all cores of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
     /// Where clients connect (default 127.0.0.1:7253).
     pub listen: SocketAddr,
-    /// Cores to pin to, one shard each; `None`: every core this process may run on.
+    /// CPU cores to pin threads to, one shard each. `None`: every core on which this process may
+    /// run.
     pub cores: Option<Vec<usize>>,
-    /// Number of shards when not one per core (needs `pin = false`).
+    /// Number of shards when it is not one per core (needs `pin = false`).
     pub shards: Option<u16>,
     /// Whether threads are pinned.
     pub pin: bool,
-    /// Wake this many microseconds before a due tick and spin, for lateness below the kernel's
-    /// wake-up time. 0: sleep.
+    /// How many microseconds before a due tick a core wakes and spins, for lateness below the
+    /// kernel's wake-up time. 0: the core sleeps.
     pub spin_us: u32,
-    /// Bytes of memory taken and touched at start, so that the first timers pay no page faults;
-    /// shared out to the shards.
+    /// Bytes of memory that are taken and touched at the start, so that the first timers pay no
+    /// page faults. The shards share them.
     pub prefault_bytes: u64,
-    /// Tells the nodes of a deployment apart in ids, 0..=127.
+    /// Tells the nodes of a deployment apart in ids: 0..=127.
     pub instance_id: u8,
-    /// Tells deployments apart in ids, 0..=7.
+    /// Tells deployments apart in ids: 0..=7.
     pub deployment_id: u8,
-    /// This node's name in the cluster (address:port exactly as every member writes it): hashed for
-    /// placement and filters.
+    /// This node's name in the cluster (address:port exactly as every member writes it). It is
+    /// hashed for placement and filters.
     pub name: String,
-    /// Bounds.
+    /// The limits for clients, memory and turns.
     pub limits: Limits,
     /// How callbacks are made.
     pub callbacks: CallbackLimits,
-    /// The members at the start; `None`: this node alone.
+    /// The members at the start. `None`: this node alone.
     pub membership: Option<Membership>,
     /// How nodes watch and wait for each other.
     pub cluster: ClusterLimits,
     /// Whether the internal API takes requests from nodes that are no members.
     pub accept_strangers: bool,
-    /// The cluster's secret, and whether others must know it.
+    /// The cluster's secret, and whether other nodes must know it.
     pub guard: Guard,
-    /// Listeners of the deployment beside those of the members for clients.
+    /// Listeners of the deployment beside the ones on which members serve clients.
     pub reserved: Reserved,
-    /// Timestamps are served, too.
+    /// How timestamps are served. `None`: they are not.
     pub timestamp: Option<TimestampSettings>,
-    /// Whether timers are served: without, `listen` is not opened.
+    /// Whether timers are served. Otherwise `listen` is not opened.
     pub serves_timers: bool,
 }
 
-/// How timestamps are served, by the same cores.
+/// How the same cores serve timestamps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimestampSettings {
     /// Where Thrift clients connect (default 127.0.0.1:7911).
     pub listen: SocketAddr,
-    /// Replies in the versioned form of Thrift's binary protocol, which strict and lenient clients
-    /// read; without, in the old form of the original server.
+    /// Whether replies have the versioned form of Thrift's binary protocol, which strict and
+    /// lenient clients read. Otherwise they have the old form of the original server.
     pub strict_replies: bool,
-    /// Connections of one core; more are closed.
+    /// Most connections of one core. Further connections are closed.
     pub connections_per_core_max: u32,
-    /// A connection that is silent for longer is closed.
+    /// Silence in ms after which a connection is closed.
     pub idle_timeout_ms: u64,
 }
 

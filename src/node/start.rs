@@ -1,4 +1,4 @@
-//! Starting and stopping a node: listeners, threads, pinning.
+//! Starts and stops a node: listeners, threads, pinning.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,17 +36,17 @@ use crate::node::settings::NodeSettings;
 use crate::node::timestamps::issuer::Issuer;
 use crate::node::timestamps::server::TimestampServer;
 
-/// Connections that wait to be accepted, per core.
+/// Most connections per core that wait to be accepted.
 const BACKLOG: u32 = 4_096;
-/// How often, and after which pause, a port in use is tried again.
+/// How often a port in use is tried again; below it the pause between two tries.
 const PORT_TRIES: u32 = 60;
 const PORT_PAUSE: Duration = Duration::from_millis(25);
-/// Tables in a shard's index. At 10 million timers each holds about 4 900 entries, and its growth
-/// moves some 5 700 of 8 bytes: tens of microseconds. Few enough that a small node keeps them all
-/// in its caches.
+/// Number of tables in a shard's index. At 10 million timers each table holds about 4 900 entries,
+/// and its growth moves some 5 700 of 8 bytes, which takes tens of microseconds. They are few
+/// enough that the caches of a small node keep all of them.
 const INDEX_SEGMENTS: usize = 2_048;
 
-/// Why a node does not start; the text says what to change.
+/// Why a node does not start. The text says what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The ring cannot be made.
@@ -58,41 +58,41 @@ pub enum StartError {
          Choose another address with {setting}"
     )]
     Listen {
-        /// The address asked for.
+        /// The address to listen on.
         address: SocketAddr,
-        /// Where it is set.
+        /// The flag or key that sets the address.
         setting: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The members make no cluster.
     #[error(transparent)]
     Membership(#[from] MembershipError),
-    /// A core that the machine does not have, or a thread that cannot be started.
+    /// The machine does not have a core, or a thread cannot be started.
     #[error("{0}")]
     Cores(String),
 }
 
-/// A running node. Dropping it without [`NodeHandle::stop`] leaves the threads running.
+/// A running node. Dropping the handle without [`NodeHandle::stop`] leaves the threads running.
 pub struct NodeHandle {
-    /// The address that all cores listen on (with the port taken when 0 was asked for). Nobody
-    /// listens there if no timers are served.
+    /// The address on which all cores listen, with the port that was taken when 0 was asked for. If
+    /// no timers are served, no core listens there.
     pub address: SocketAddr,
-    /// The address that all cores listen on for timestamps, if they serve any.
+    /// The address on which all cores listen for timestamps, if they serve any.
     pub timestamp_address: Option<SocketAddr>,
-    /// One per core.
+    /// The meters of the cores, in shard order.
     pub meters: Arc<[CoreMeters]>,
-    /// The cores pinned to, in shard order; empty when not pinned.
+    /// The CPU cores that threads are pinned to, in shard order; empty when they are not pinned.
     pub cores: Vec<usize>,
     /// What the kernel offers.
     pub kernel: KernelSupport,
     /// How the files that the process may open are shared out.
     pub files: FileShares,
-    /// The cluster that the node was started with: a new configuration is built on it, or on the
-    /// last one that was built.
+    /// The cluster that the node was started with. The next view is built on this one, later views
+    /// each on the one before.
     pub view: Arc<View>,
-    /// What the cores take timestamps from, if they serve any; nothing is handed out before a
-    /// keeper begins.
+    /// The oracle from which the cores take timestamps, if they serve any. It hands out nothing
+    /// before a keeper begins.
     pub oracle: Option<Arc<Oracle>>,
     commands: Vec<Commands>,
     stop: Arc<AtomicBool>,
@@ -101,24 +101,24 @@ pub struct NodeHandle {
 }
 
 impl NodeHandle {
-    /// Asks something of every core; each does it in its next turn.
+    /// Gives a command to every core. Each core obeys in its next turn.
     pub fn command(&self, command: &Command) {
         self.commander().command(command);
     }
 
-    /// What gives commands to the cores without the handle.
+    /// Returns an object that gives commands to the cores without the handle.
     pub fn commander(&self) -> Commander {
         Commander::of(&self.commands, &self.wakers)
     }
 
-    /// Begins an orderly stop: no new connection, no new work, running callbacks finish (at most 2
+    /// Begins an orderly stop: no new connection, no new work; running callbacks finish (at most 2
     /// s). Returns at once.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
         self.wakers.iter().for_each(Waker::wake);
     }
 
-    /// Waits until every core has stopped. `Err` tells which core stopped on a broken invariant.
+    /// Waits until every core has stopped. `Err` tells which cores failed and why.
     pub fn join(self) -> Result<(), String> {
         let mut failures = Vec::new();
         for (shard, thread) in self.threads.into_iter().enumerate() {
@@ -131,7 +131,7 @@ impl NodeHandle {
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
 
-    /// Whether a core has ended without having been asked to (a broken invariant).
+    /// Returns whether a core has ended without being asked to, which means a broken invariant.
     pub fn has_failed(&self) -> bool {
         !self.stop.load(Relaxed) && self.threads.iter().any(JoinHandle::is_finished)
     }
@@ -152,7 +152,7 @@ struct Go {
     listen: SocketAddr,
 }
 
-/// What one core listens on.
+/// The listeners of one core.
 struct Listeners {
     timers: Option<Listener>,
     timestamps: Option<Listener>,
@@ -163,7 +163,7 @@ struct Seat {
     own: usize,
     core: Option<usize>,
     settings: Arc<NodeSettings>,
-    /// Callback connections.
+    /// Most callback connections of the core.
     connections_max: u32,
     shards: ShardCount,
     listeners: Listeners,
@@ -178,8 +178,8 @@ struct Seat {
     go: Receiver<Go>,
 }
 
-/// Starts a node: probes the kernel, opens the listeners, starts and pins one thread per shard,
-/// returns when all serve.
+/// Starts a node: probes the kernel, opens the listeners, starts and pins one thread per shard.
+/// Returns when all cores serve.
 pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let view = Arc::new(match &settings.membership {
         Some(membership) => View::build(None, membership)?,
@@ -199,7 +199,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let (mut threads, mut gos) = (Vec::new(), Vec::new());
     let ports = mesh(shards, settings.limits.mesh_queue_max);
     let commands: Vec<_> = placement.iter().map(|_| Commands::empty()).collect();
-    // Another one for each process, also of one that is started within the same millisecond.
+    // Another incarnation for each process, even for one that starts within the same millisecond.
     let incarnation = unguessable() | 1;
     let identity = Identity { incarnation, accepts_strangers: settings.accept_strangers };
     for (own, (listeners, mesh)) in listeners.into_iter().zip(ports).enumerate() {
@@ -229,7 +229,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let resolvers = Resolver::start(wakers.clone(), files.lookups)
         .map_err(|error| StartError::Cores(format!("cannot start the resolver: {error}")))?;
     for (go, resolver) in gos.iter().zip(resolvers) {
-        // A thread that is gone is told by `has_failed`.
+        // `has_failed` tells of a thread that is gone.
         let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver, listen: address });
     }
     let cores = placement.into_iter().flatten().collect();
@@ -249,12 +249,12 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     })
 }
 
-/// A number that differs between processes and that nobody outside knows.
+/// Returns a number that differs between processes and that nobody outside knows.
 fn unguessable() -> u64 {
     mix(now().mono.0 ^ now().wall.0.rotate_left(32) ^ u64::from(std::process::id()))
 }
 
-/// Which core each shard is pinned to; `None` when not pinned.
+/// Returns the CPU core that each shard is pinned to; `None` when threads are not pinned.
 fn placement(settings: &NodeSettings) -> Result<Vec<Option<usize>>, StartError> {
     let available = available_cores()
         .map_err(|error| StartError::Cores(format!("cannot ask for the cores: {error}")))?;
@@ -275,10 +275,10 @@ fn placement(settings: &NodeSettings) -> Result<Vec<Option<usize>>, StartError> 
     Ok((0..shards).map(|shard| settings.pin.then(|| cores[shard % cores.len()])).collect())
 }
 
-/// The addresses for timers and, if any are served, for timestamps.
+/// The address for timers, and the address for timestamps if any are served.
 type Addresses = (SocketAddr, Option<SocketAddr>);
 
-/// The addresses, and the listeners of each core.
+/// Opens all listeners. Returns the addresses, and the listeners of each core.
 fn listen_all(
     settings: &NodeSettings,
     count: usize,
@@ -298,8 +298,8 @@ fn listen_all(
     Ok(((address, Some(bound)), all))
 }
 
-/// One listener per core on the same address. A first bind without sharing tells whether another
-/// process has the port.
+/// Opens one listener per core on the same address. A first bind without sharing tells whether
+/// another process has the port.
 fn listen(
     wanted: SocketAddr,
     setting: &'static str,
@@ -319,8 +319,8 @@ fn listen(
     Ok((address, listeners))
 }
 
-/// A port of a process that has just exited stays bound for some milliseconds, until its rings are
-/// torn down.
+/// Waits until a port is free. The port of a process that has just exited stays bound for some
+/// milliseconds, until the kernel has torn the rings of that process down.
 fn wait_until_free(address: SocketAddr) -> std::io::Result<()> {
     for _ in 0..PORT_TRIES {
         if Listener::check_free(address).is_ok() {
@@ -358,13 +358,13 @@ impl Seat {
         })
     }
 
-    /// The life of a core's thread.
+    /// Runs the core on its thread until the core stops.
     fn run(self) -> Result<(), RingError> {
         let mut ring = match self.make_ring() {
             Ok(ring) => ring,
             Err(error) => {
-                // The starter that hears this gives the node up; one that is gone has done so
-                // already.
+                // A starter that hears this gives the node up. A starter that is gone has given it
+                // up already.
                 let _ = self.ready.send((self.own, Err(error)));
                 return Ok(());
             }
@@ -415,7 +415,7 @@ impl Seat {
         engine.run()
     }
 
-    /// The ring is made by the thread that will use it, after that has been pinned.
+    /// Pins this thread, then makes the ring. The thread that will use a ring must make it.
     fn make_ring(&self) -> Result<Ring, RingError> {
         let failed = |what, source, remedy: &str| RingError::Kernel {
             what,
@@ -451,7 +451,8 @@ impl Seat {
             instance: NodeInstance::new(settings.instance_id, settings.deployment_id),
             geometry: Geometry::PRODUCTION,
             index_segments: INDEX_SEGMENTS,
-            // So that nobody outside knows how ids and hosts hash.
+            // A seed that nobody outside knows, so that nobody outside knows how ids and hosts
+            // hash.
             hash_seed: unguessable(),
             records_max: settings.limits.timers_max.div_ceil(shards),
             store_bytes_max: settings.limits.store_bytes_max.div_ceil(shards),

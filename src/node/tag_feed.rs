@@ -1,6 +1,6 @@
-//! The way of tag counts from a core to the control thread: a bounded lock-free queue. When it is
-//! full the shard keeps what it did not get rid of, merged into one change a tag, so that nothing
-//! is lost but the moments in between.
+//! The way of tag counts from a core to the control thread: a bounded lock-free queue. When the
+//! queue is full the shard keeps the changes that it could not tell, merged into one change a tag.
+//! So only values in between are lost.
 
 use std::sync::OnceLock;
 
@@ -8,22 +8,23 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::shard::tag_counts::{TagChange, TagCounts};
 
-/// Changes that wait for the control thread, of 64 bytes each. It looks four times a second: up to
-/// some 4 000 turns a second, each with a change, it hears of every one.
+/// Most changes that wait for the control thread, 64 bytes each. The control thread looks four
+/// times a second. Up to some 4 000 turns a second with one change each, it hears of every change.
 const CHANGES_MAX: usize = 1_024;
 
-/// The feed of one core. Made by whoever listens: without one nothing is queued.
+/// The feed of one core. The thread that listens makes the queue: without a listener nothing is
+/// queued.
 #[derive(Debug, Default)]
 pub struct TagFeed(OnceLock<ArrayQueue<TagChange>>);
 
 impl TagFeed {
-    /// Begins to listen; what changed since the start of the shard is told.
+    /// Begins to listen. All changes since the start of the shard are told.
     pub fn listen(&self) {
         self.0.get_or_init(|| ArrayQueue::new(CHANGES_MAX));
     }
 
-    /// Hands over what changed; only the owning core may call this. True: the queue is full and
-    /// more is to be told; come again within some 100 ms even if nothing else happens.
+    /// Queues the changes. Only the owning core may call this. Returns `true` when the queue is
+    /// full and more is to be told: call again within some 100 ms even if nothing else happens.
     pub fn tell(&self, counts: &mut TagCounts) -> bool {
         let Some(queue) = self.0.get() else { return false };
         while !queue.is_full() {
@@ -33,7 +34,7 @@ impl TagFeed {
         counts.has_changes()
     }
 
-    /// The next change; only one thread may call this.
+    /// Returns the next change. Only one thread may call this.
     pub fn hear(&self) -> Option<TagChange> {
         self.0.get()?.pop()
     }

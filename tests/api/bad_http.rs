@@ -1,13 +1,13 @@
-//! Bytes that are no good HTTP: each is answered with a status and a reason, the connection closes
-//! in order (the answer is never lost to a reset), and nothing behind the bad bytes is taken for a
-//! request.
+//! Bytes that are no good HTTP. The node answers each with a status and a reason, and closes the
+//! connection in order (no reset loses the answer). The node takes nothing behind the bad bytes for
+//! a request.
 
 use std::thread;
 
 use super::harness::{End, Node, far_document};
 
 const PING: &str = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
-/// What a smuggler wants the node to do.
+/// The head of the request that a smuggler wants the node to obey.
 const SMUGGLED: &str = "PUT /timers/00000000000000ad-2 HTTP/1.1\r\nHost: x\r\nContent-Length: ";
 
 fn smuggled() -> String {
@@ -15,14 +15,14 @@ fn smuggled() -> String {
     format!("{SMUGGLED}{}\r\n\r\n{body}", body.len())
 }
 
-/// Sends the bytes, behind a good request and followed by a smuggled one; expects the good answer,
-/// one refusal, the end.
+/// Sends the bytes, alone and behind a good request, with and without a smuggled request behind
+/// them. Expects the good answer, one refusal, and the end.
 fn refuse(node: &Node, bytes: &[u8], status: u16, names: &str) {
     let what: String = bytes.escape_ascii().to_string().chars().take(100).collect();
     for before in ["", PING] {
         for behind in [String::new(), smuggled()] {
             let mut client = node.client();
-            // The node may have refused and closed before all is sent, but not before it is
+            // The node may refuse and close before all bytes are sent, but not before it has
             // answered.
             let mut writer = client.stream().try_clone().expect("a second handle");
             let all = [before.as_bytes(), bytes, behind.as_bytes()].concat();
@@ -51,7 +51,7 @@ fn refuse_all(rows: &[(&str, u16, &str)]) {
     assert_eq!(smuggled.status, 404, "nothing behind bad bytes is taken");
 }
 
-/// A POST with these header lines and a body of 5 bytes.
+/// Returns a POST with these header lines and a body of 5 bytes.
 fn post(headers: &str) -> String {
     format!("POST /timers HTTP/1.1\r\nHost: x\r\n{headers}\r\nabcde")
 }
@@ -213,7 +213,7 @@ fn bodies_beyond_the_limit_are_refused_while_they_are_sent() {
         pieces += &format!("4000\r\n{}\r\n", "9".repeat(0x4000));
     }
     refuse(&node, pieces.as_bytes(), 413, "chunk");
-    // As much as is allowed is read, and refused as a number that is too large.
+    // The node reads as many digits as it allows, and refuses them as a number that is too large.
     let digits = &digits[..1 << 20];
     let answer = node.request("POST", "/timers", digits);
     answer.assert_refusal(400, "body", "1 MiB of digits");
@@ -222,7 +222,7 @@ fn bodies_beyond_the_limit_are_refused_while_they_are_sent() {
 #[test]
 fn every_byte_as_the_only_one() {
     let node = Node::shared();
-    // Whatever a byte is repeated to, it is refused before the limit on heads.
+    // Whatever the byte is, 64 of them are refused before the limit on heads.
     for byte in 0..=255_u8 {
         let mut client = node.client();
         let _ = client.try_send(&[byte; 64]);
@@ -267,7 +267,7 @@ fn a_length_that_is_missing_or_wrong_spoils_no_other_request() {
     ] {
         let mut client = node.client();
         client.send(put(length));
-        // The document is cut or runs on; what is left of it is no request line.
+        // The document is cut or runs on. What is left of it is no request line.
         client.answer().assert_refusal(400, "body", what);
         let answer = client.answer();
         answer.assert_refusal(400, "request line", what);

@@ -1,19 +1,19 @@
-//! Requests in good HTTP whose content is bad: each is refused with a reason that names what is
-//! wrong, and the connection goes on.
+//! Requests in good HTTP whose content is bad. The node refuses each with a reason that names what
+//! is wrong, and the connection goes on.
 
 use super::harness::{Node, document, far_document, request_text};
 
 const GOOD_URI: &str = "http://127.0.0.1:9/";
 
-/// A far timer with one part of its text replaced.
+/// Returns a far timer with one part of its text replaced.
 fn with(old: &str, new: &str) -> String {
     let document = document("3600", Some("7200"), GOOD_URI, "x");
     assert!(document.contains(old), "{old}");
     document.replacen(old, new, 1)
 }
 
-/// Sends every body by POST and by PUT on one connection each and expects its answer, then a good
-/// one.
+/// Sends every body by POST and by PUT, on one connection each, and expects its answer. Then sends
+/// a good body.
 fn refuse_all(node: &Node, status: u16, rows: &[(Vec<u8>, &str)]) {
     for (method, path) in [("POST", "/timers"), ("PUT", "/timers/00000000000000ab-2")] {
         let mut client = node.client();
@@ -121,7 +121,7 @@ fn impossible_times() {
         all.push((with(":7200", &format!(":{interval}")).into_bytes(), "timing.repeat-for"));
     }
     all.push((with(":3600", ":0").into_bytes(), "timing.interval"));
-    // No JSON numbers.
+    // Texts that are no JSON numbers.
     for interval in ["NaN", "Infinity", "-Infinity", "1e400", "-", "+1", ".5", "0x10", "1.", "1e"] {
         all.push((with(":3600", &format!(":{interval}")).into_bytes(), "body"));
     }

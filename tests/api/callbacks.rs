@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::harness::{Node, document, until};
 use super::sink::{Callback, Reaction, Sink};
 
-/// Pauses are counted from the beginning of the millisecond in which the failure was seen.
+/// Pauses count from the beginning of the millisecond in which the failure was seen.
 const TICK: Duration = Duration::from_millis(1);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 
-/// A node that gives up quickly.
+/// A node that gives up early.
 fn hasty_node() -> Node {
     Node::start(
         2,
@@ -144,7 +144,7 @@ fn pauses_between_tries_double_up_to_their_limit() {
     let gaps = gaps(&sink.wait_for(7));
     for (gap, least_ms) in gaps.iter().zip([50, 100, 200, 200, 200, 200]) {
         let least = Duration::from_millis(least_ms) - TICK;
-        // Half of the pause is added at most, to spread a herd; the rest is the machine's.
+        // At most half of the pause is added, to spread a herd. The rest is for a busy machine.
         assert!(*gap >= least && *gap <= 2 * least + Duration::from_secs(2), "{gaps:?}");
     }
     sink.assert_no_more(&node, 7, "0.5");
@@ -194,7 +194,7 @@ fn a_server_that_takes_longer_than_two_seconds_has_failed() {
     node.create(&document("0", None, &sink.uri("/"), "x"));
     let gap = gaps(&sink.wait_for(2))[0];
     assert!(gap >= Duration::from_millis(2_050) && gap < Duration::from_secs(5), "{gap:?}");
-    // The late answer belongs to nothing any more.
+    // The late answer belongs to no attempt.
     sink.assert_no_more(&node, 2, "1");
 }
 
@@ -227,7 +227,7 @@ fn connections_are_kept_and_bounded() {
 
 #[test]
 fn an_idle_callback_connection_closes() {
-    // The deadline of an attempt, far later, must not be what closes it.
+    // The deadline of an attempt is far later, so it cannot be what closes the connection.
     let node = Node::start(1, "[callbacks]\nidle_timeout_ms = 200\ntimeout_ms = 60000\n");
     let sink = Sink::ok();
     node.create(&document("0", None, &sink.uri("/"), "x"));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::harness::{Answer, Node, document, far_document, until};
 use super::sink::Sink;
 
-/// The identity after `/timers/`, checked for its form, and its three parts.
+/// Returns the three parts of the identity after `/timers/`, and checks their form.
 fn identity(answer: &Answer) -> (String, String, String) {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.body, b"", "{answer:?}");
@@ -241,11 +241,11 @@ fn repeat_for_below_interval_is_accepted_and_never_pops() {
     identity(&answer);
     let path = answer.header("Location").expect("an identity").to_owned();
     assert_eq!(node.request("GET", &path, "").status, 404, "nothing is stored");
-    // One that does pop, later, shows that the first would have.
+    // A later timer that pops shows that the first timer would have popped by then.
     node.create(&document("0.3", Some("0.3"), &sink.uri("/b"), ""));
     let seen = sink.wait_for(1);
     assert_eq!(seen[0].path, "/b");
-    // PUT of such a timer ends the one that is there.
+    // A PUT of a timer that never pops ends the timer that is there.
     let path = node.create(&document("0.2", None, &sink.uri("/c"), ""));
     let never = document("0.2", Some("0.1"), &sink.uri("/c"), "");
     identity(&node.request("PUT", &path, &never));

@@ -1,10 +1,10 @@
-//! Connections that stay silent or trickle are closed in time, and only they.
+//! Connections that stay silent or trickle are closed in time, and no others.
 
 use std::time::{Duration, Instant};
 
 use super::harness::{End, Node, far_document, until};
 
-/// The deadline that the nodes here have.
+/// The deadline of the nodes here, in ms.
 const IDLE_MS: u64 = 500;
 /// How long after a deadline the connection may still be open on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(3);

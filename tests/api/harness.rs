@@ -11,16 +11,16 @@ use std::time::Duration;
 use kit::children::{self, Tied, signal};
 use tempfile::NamedTempFile;
 
-/// Longest wait for anything that must happen; nothing waits for it to pass.
+/// Longest wait for anything that must happen. No test waits for it to pass.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A node in a process of its own, ended with the value.
+/// A node in a process of its own. The process ends when the value is dropped.
 pub struct Node {
     process: Mutex<Child>,
     pid: u32,
-    /// Where clients connect.
+    /// The address for clients.
     pub address: SocketAddr,
-    /// Where the admin API is.
+    /// The address of the admin API.
     pub admin: SocketAddr,
     logged: Arc<Mutex<String>>,
     _config: NamedTempFile,
@@ -30,7 +30,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         let process = self.process.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         let ended = process.try_wait().expect("a child can be asked");
-        // An error means that it has ended already.
+        // An error means that the process has ended already.
         let _ = process.kill();
         let _ = process.wait();
         if !thread::panicking() {
@@ -38,19 +38,19 @@ impl Drop for Node {
             assert!(by_itself.is_none(), "the node died: {by_itself:?}\n{}", self.logged());
             let logged = self.logged();
             assert!(!logged.contains("panicked"), "{logged}");
-            // Start and stop take a few lines; requests and pops none.
+            // Start and stop log a few lines. Requests and pops log none.
             assert!(logged.lines().count() < 30, "{logged}");
         }
     }
 }
 
 impl Node {
-    /// A node with so many unpinned shards and this configuration (TOML, may be empty).
+    /// Starts a node with `shards` unpinned shards and this configuration (TOML, may be empty).
     pub fn start(shards: u16, config: &str) -> Node {
         Node::launch(children::command(env!("CARGO_BIN_EXE_chronos")), shards, config)
     }
 
-    /// A node whose process may open so many files.
+    /// Starts a node whose process may open at most `files_max` files.
     pub fn start_with_open_files(shards: u16, config: &str, files_max: u32) -> Node {
         let mut shell = children::command("sh");
         let script = format!("ulimit -n {files_max}; exec \"$0\" \"$@\"");
@@ -95,8 +95,8 @@ impl Node {
         Node { process: Mutex::new(process), pid, address, admin, logged, _config: file }
     }
 
-    /// A node of two shards and default limits that tests share when its state does not matter. It
-    /// ends with the last of them.
+    /// Returns a node of two shards and default limits. Tests share it when its state does not
+    /// matter. It ends with the last test that holds it.
     pub fn shared() -> Arc<Node> {
         static SHARED: Mutex<Weak<Node>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -107,12 +107,12 @@ impl Node {
         })
     }
 
-    /// A client with a connection of its own.
+    /// Opens a connection to the node.
     pub fn client(&self) -> Client {
         Client::connect(self.address)
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a connection of its own and returns the answer.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Answer {
         self.client().request(method, path, body)
     }
@@ -128,12 +128,12 @@ impl Node {
         assert_eq!((answer.status, answer.text()), (200, "OK"), "after {after}");
     }
 
-    /// Everything logged so far.
+    /// Returns everything that the node has logged so far.
     pub fn logged(&self) -> String {
         self.logged.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// A counter or gauge of the admin API, summed over the cores.
+    /// Returns a counter or gauge of the admin API, summed over the cores.
     pub fn metric(&self, name: &str) -> f64 {
         let answer = Client::connect(self.admin).request("GET", "/metrics", "");
         let text = answer.text().to_owned();
@@ -148,7 +148,7 @@ impl Node {
         samples.iter().sum()
     }
 
-    /// Resident memory in bytes.
+    /// Returns the resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
         let status = status.expect("the process runs");
@@ -157,14 +157,14 @@ impl Node {
         kib * 1024
     }
 
-    /// Sends a signal by name.
+    /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
         let pid = self.pid;
         let sent = signal(pid, name);
         assert!(sent.success());
     }
 
-    /// The exit status, once the process has ended.
+    /// Waits until the process has ended. Returns its exit status.
     pub fn wait(&self) -> ExitStatus {
         let what = "the node to end";
         until(what, || self.process.lock().expect("one waits").try_wait().expect("a child"))
@@ -177,12 +177,12 @@ fn address_after(phrase: &str, line: &str) -> Option<SocketAddr> {
     rest[..end].trim_end_matches(':').parse().ok()
 }
 
-/// Looks until there is something to see, at most for [`PATIENCE`].
+/// Looks until there is something to see, for at most [`PATIENCE`].
 pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     kit::until::until(what, PATIENCE, look)
 }
 
-/// A one-shot or repeating timer's document.
+/// Returns the document of a one-shot or repeating timer.
 pub fn document(interval: &str, repeat_for: Option<&str>, uri: &str, opaque: &str) -> String {
     let repeat_for =
         repeat_for.map_or(String::new(), |seconds| format!(",\"repeat-for\":{seconds}"));
@@ -193,12 +193,12 @@ pub fn document(interval: &str, repeat_for: Option<&str>, uri: &str, opaque: &st
     )
 }
 
-/// A timer that does not pop while tests run, at a host that nobody calls.
+/// Returns a timer that does not pop while tests run, at a host that nobody calls.
 pub fn far_document() -> String {
     document("3600", None, "http://127.0.0.1:9/never", "x")
 }
 
-/// A request with a body of known length, as a usual client writes it.
+/// Returns a request with a body of known length, as a usual client writes it.
 pub fn request_text(method: &str, path: &str, body: &str) -> String {
     let length = body.len();
     format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
@@ -207,16 +207,16 @@ pub fn request_text(method: &str, path: &str, body: &str) -> String {
 /// One answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// From the status line.
+    /// The number in the status line.
     pub status: u16,
-    /// In order.
+    /// The headers in the order in which they came.
     pub headers: Vec<(String, String)>,
-    /// As long as `Content-Length` says.
+    /// The body, as long as `Content-Length` says.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// The value of a header that may come once.
+    /// Returns the value of a header. Panics when the header comes twice.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|header| header.0.eq_ignore_ascii_case(name));
         let first = values.next();
@@ -224,17 +224,18 @@ impl Answer {
         first.map(|header| header.1.as_str())
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("bodies are text")
     }
 
-    /// Whether the answer says that the connection closes.
+    /// Returns whether the answer says that the connection closes.
     pub fn says_close(&self) -> bool {
         self.header("Connection") == Some("close")
     }
 
-    /// Asserts the form of every error: a reason in header and body, `Retry-After` with 503.
+    /// Asserts the form of every error: a reason in header and body, and `Retry-After` with 503
+    /// only.
     pub fn assert_refusal(&self, status: u16, names: &str, what: &str) {
         assert_eq!(self.status, status, "{what}: {self:?}");
         let reason = self.header("Reason").unwrap_or_else(|| panic!("{what}: no reason: {self:?}"));
@@ -245,7 +246,7 @@ impl Answer {
     }
 }
 
-/// How a connection went on when nothing more was expected on it.
+/// How a connection ended when no answer was expected on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// The node said that it sends nothing more.
@@ -257,17 +258,17 @@ pub enum End {
 /// One connection to a node.
 pub struct Client {
     stream: TcpStream,
-    /// Received and not yet taken.
+    /// Bytes received and not yet taken.
     buffer: Vec<u8>,
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to an address.
     pub fn connect(address: SocketAddr) -> Client {
         Client::over(TcpStream::connect(address).expect("the node accepts"))
     }
 
-    /// Over a connection that was made elsewhere.
+    /// Makes a client of a connection that was opened elsewhere.
     pub fn over(stream: TcpStream) -> Client {
         stream.set_nodelay(true).expect("a TCP socket");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -275,12 +276,12 @@ impl Client {
         Client { stream, buffer: Vec::new() }
     }
 
-    /// The socket itself.
+    /// The socket of the connection.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    /// Sends bytes, all of them.
+    /// Sends all bytes. Panics when the node does not take them.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).expect("the node takes them");
     }
@@ -295,7 +296,7 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).expect("open until now");
     }
 
-    /// One request and its answer.
+    /// Sends one request and returns its answer.
     pub fn request(&mut self, method: &str, path: &str, body: &str) -> Answer {
         self.send(request_text(method, path, body));
         self.answer()
@@ -308,12 +309,12 @@ impl Client {
         answer.header("Location").expect("created").to_owned()
     }
 
-    /// The next answer, whole.
+    /// Returns the next answer, whole.
     pub fn answer(&mut self) -> Answer {
         self.read_answer(true)
     }
 
-    /// The next answer, to a HEAD request: it has no body whatever its headers say.
+    /// Returns the next answer, to a HEAD request. It has no body, whatever its headers say.
     pub fn answer_to_head(&mut self) -> Answer {
         self.read_answer(false)
     }
@@ -350,7 +351,7 @@ impl Client {
         answer
     }
 
-    /// Whether bytes of an answer, or the end, have come that were not taken yet.
+    /// Returns whether bytes of an answer, or the end, have come and were not taken yet.
     pub fn has_answer(&self) -> bool {
         self.stream.set_nonblocking(true).expect("a socket");
         let peeked = self.stream.peek(&mut [0]);
@@ -358,7 +359,7 @@ impl Client {
         !self.buffer.is_empty() || !peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// How the connection ends, when no answer comes any more.
+    /// Waits for the end of the connection, on which no answer may come. Returns how it ends.
     pub fn end(&mut self) -> End {
         let mut rest = std::mem::take(&mut self.buffer);
         let end = match self.stream.read_to_end(&mut rest) {
@@ -370,7 +371,7 @@ impl Client {
         end
     }
 
-    /// Asserts that nothing has been answered until now and the connection stands.
+    /// Asserts that nothing has been answered until now and that the connection stands.
     pub fn assert_silent(&mut self, what: &str) {
         assert!(!self.has_answer(), "{what}");
     }

@@ -1,5 +1,5 @@
-//! Callback hosts: where they are, what hostile ones answer, and that one in trouble disturbs no
-//! other.
+//! Callback hosts: where they are, what hostile hosts answer, and that a host in trouble disturbs
+//! no other host.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -82,7 +82,8 @@ fn a_host_that_refuses_connections_is_tried_until_it_is_there() {
     assert_eq!((seen.len(), paths.len()), (20, 20), "each once");
 }
 
-/// Answers first with `reaction`, then well; returns how often the pop was tried once it is over.
+/// Answers a pop first with `reaction`, then with 200. Returns how often the pop was tried when it
+/// is over.
 fn tries(node: &Node, what: &str, reaction: Reaction) -> usize {
     let sink = Sink::start(move |_, before| match before {
         0 => reaction.clone(),
@@ -169,8 +170,8 @@ fn answers_that_do_not_count_are_tried_again() {
 #[test]
 fn a_kept_connection_that_closes_under_a_request_costs_no_pop() {
     let node = Node::start(1, "[callbacks]\nconnections_per_host_max = 1\nretry_first_ms = 1000\n");
-    // Every other callback of a connection is read and not answered, as by a server that closes an
-    // idle connection.
+    // Pop 2 is read on the first connection and not answered, as by a server that closes an idle
+    // connection.
     let sink = Sink::start(|callback, _| match callback.sequence() {
         2 if callback.connection == 0 => Reaction::Break,
         _ => Reaction::OK,
@@ -186,7 +187,8 @@ fn a_kept_connection_that_closes_under_a_request_costs_no_pop() {
 #[test]
 fn an_answer_to_no_request_is_never_taken_for_the_next() {
     let node = Node::start(1, "[callbacks]\nconnections_per_host_max = 1\nretry_first_ms = 20\n");
-    // A second answer, 200, waits on the connection when the next callback is made; that one fails.
+    // A second answer, 200, waits on the connection when the next callback is made. That callback
+    // fails.
     let sink = Sink::start(|callback, _| match callback.path.as_str() {
         "/first" => Reaction::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(2)),
         "/second" => Reaction::Status(500),
@@ -228,8 +230,8 @@ fn a_hung_host_does_not_delay_another() {
         })
         .collect();
     late.sort();
-    // 1 ms is measured elsewhere, on a quiet machine; here it must only not be the hung host's
-    // seconds.
+    // 1 ms is measured elsewhere, on a quiet machine. Here the lateness must only not be the hung
+    // host's seconds.
     let p99 = late[GOOD * 99 / 100];
     assert!(p99 < Duration::from_millis(500), "p99 {p99:?} (created in {created_in:?})");
     assert!(!hung.callbacks().is_empty(), "the other host did hang");
@@ -256,7 +258,7 @@ fn a_host_that_recovers_gets_every_pop() {
     for at in 0..TIMERS {
         client.create(&document("0.1", None, &sink.uri(&format!("/{at}")), "x"));
     }
-    // Enough failures for the host to be held back (8 in a row on each core).
+    // So many failures that the host is held back (8 in a row on each core).
     sink.wait_for(40);
     is_well.store(true, SeqCst);
     until("every pop", || (delivered.lock().expect("no panic").len() == TIMERS).then_some(()));
@@ -268,8 +270,8 @@ fn a_host_that_recovers_gets_every_pop() {
 
 #[test]
 fn a_name_with_an_address_where_nobody_listens_costs_no_try() {
-    // On most machines `localhost` is `::1`, too, where this server does not listen; on one where it
-    // has a single address this shows less.
+    // On most machines `localhost` is `::1`, too, where this server does not listen. On a machine
+    // where it has a single address this test shows less.
     let node = Node::start(1, "");
     let sink = Sink::ok();
     let uri = format!("http://localhost:{}/", sink.address.port());

@@ -1,5 +1,5 @@
-//! HTTP as clients speak it: versions, keep-alive, pipelining, chunks, and bytes that come as they
-//! please.
+//! HTTP as clients speak it: versions, keep-alive, pipelining, chunks, and bytes that come in any
+//! portions.
 
 use std::io::Read;
 use std::thread;
@@ -76,8 +76,8 @@ fn pipelined_answers_come_in_the_order_of_requests() {
     for shards in [1, 2, 16] {
         let node = Node::start(shards, "");
         let mut client = node.client();
-        // Ids that other cores own are answered from there, the rest at once: only order tells them
-        // apart.
+        // Other cores answer for the ids that they own, and the rest is answered at once. Only the
+        // order tells the answers apart.
         let paths: Vec<_> =
             (0..400_u64).map(|at| format!("/timers/{:016x}-{}", at * 7 + 1, at % 16 + 1)).collect();
         let mut text = String::new();
@@ -167,14 +167,14 @@ fn a_client_that_expects_100_continue_is_asked_for_the_body() {
         client.send(&body);
         assert_eq!(client.answer().status, 200);
     }
-    // One that does not wait needs no interim answer.
+    // A client that does not wait needs no interim answer.
     client.send(head(body.len()) + &body);
     let mut answer = client.answer();
     if answer.status == 100 {
         answer = client.answer();
     }
     assert_eq!(answer.status, 200);
-    // One whose body would be refused is told so instead.
+    // A client whose body would be refused is told so instead.
     client.send(head(1 << 30));
     client.answer().assert_refusal(413, "limits.body_bytes_max", "1 GiB");
     assert_eq!(client.end(), End::Closed);
@@ -208,7 +208,7 @@ fn a_request_may_be_split_at_every_byte() {
     let known = request_text("PUT", "/timers/00000000000000ff-2", &body);
     let in_chunks = chunked("PUT", "/timers/00000000000000ff-2", &[&body], "T: r\r\n");
     for whole in [known, in_chunks] {
-        // One connection per cut, all open at once, so that nothing has to be waited for in turn.
+        // There is one connection per cut. All are open at once, so that no cut waits for another.
         let mut clients: Vec<_> = (1..whole.len())
             .map(|at| {
                 let mut client = node.client();
@@ -341,7 +341,7 @@ fn answers_of_a_client_that_is_gone_reach_nobody_else() {
             socket.set_linger(Some(Duration::ZERO)).expect("a TCP socket");
         }
         drop(gone);
-        // Takes the place that became free on its core, or another.
+        // The client takes the place that became free on its core, or another place.
         let mut client = node.client();
         let answer = client.request("GET", "/timers/ffffffffffffffff-5", "");
         answer.assert_refusal(404, "no timer", "the answer to another's request");

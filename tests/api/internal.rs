@@ -1,4 +1,4 @@
-//! The internal API as an original node uses it: its bytes, from its address
+//! The internal API as an original node uses it: an original's bytes, from its address
 //! (docs/compat/timer-service.md §4 and §5). The other member of these clusters does not run.
 
 use std::net::{SocketAddr, TcpStream};
@@ -10,17 +10,17 @@ use socket2::{Domain, Socket, Type};
 use super::harness::{Answer, Client, Node, document, far_document, request_text, until};
 use super::sink::Sink;
 
-/// This node and another; names, and with them lists and view, are those of
+/// This node and another. Their names, and so lists and view, are those of
 /// docs/compat/timer-service.md §5.1.
 const TWO: &str = "[cluster]\nlocalhost = \"127.0.0.1\"\nnodes = [\"127.0.0.1\", \"127.0.0.9\"]\n";
 const TWO_VIEW: &str = "5030520784871784460";
-/// This node leaves.
+/// A cluster that this node leaves.
 const LEAVING: &str =
     "[cluster]\nlocalhost = \"127.0.0.1\"\nnodes = [\"127.0.0.9\"]\nleaving = [\"127.0.0.1\"]\n";
-/// The tolerance of a busy machine.
+/// How late a pop may be on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(2);
 
-/// What an original sends, byte for byte but for what the story changes.
+/// Returns what an original sends, byte for byte except for what the story changes.
 fn put(id: u64, timing: &str, uri: &str, replicas: &str) -> String {
     let opaque = if uri.is_empty() { "" } else { "OPAQUE-DATA" };
     let body = format!(
@@ -35,8 +35,8 @@ fn put(id: u64, timing: &str, uri: &str, replicas: &str) -> String {
     )
 }
 
-/// The list of timers 1, 2, 7, 8, 10 and 12, as docs/compat/timer-service.md §3 computes it: a pop
-/// changes nothing.
+/// The list of timers 1, 2, 7, 8, 10 and 12, as docs/compat/timer-service.md §3 computes it. A pop
+/// does not change the list.
 const OURS_FIRST: &str = "[\"127.0.0.1\",\"127.0.0.9\"]";
 const OURS_SECOND: &str = "[\"127.0.0.9\",\"127.0.0.1\"]";
 
@@ -65,22 +65,22 @@ fn copies_pop_at_their_rank_and_go_on_as_they_are_told() {
     let location = answer.header("Location").expect("as for a client").to_owned();
     assert!(location.starts_with("/timers/0004d9f548100000-2-"), "{location}");
     tell(&mut client, &put(2, &timing(-500, 0), &sink.uri("/primary"), OURS_FIRST));
-    // The other rank did the first pop of this one; it tells so twice, and an old copy comes late.
+    // The other rank did the first pop of timer 7. It tells so twice, and an old copy comes late.
     for (delta_ms, sequence) in [(-1_500, 0), (-1_510, 1), (-1_515, 1), (-1_520, 0)] {
         let told = put(7, &timing(delta_ms, sequence), &sink.uri("/popped"), OURS_FIRST);
         tell(&mut client, &told);
     }
-    // This one has ended; nothing old brings it back.
+    // Timer 8 has ended, and no old copy brings it back.
     tell(&mut client, &put(8, &timing(-500, 0), &sink.uri("/deleted"), OURS_FIRST));
     let tombstone =
         "\"start-time-delta\":0,\"sequence-number\":0,\"interval\":10,\"repeat-for\":10";
     tell(&mut client, &put(8, tombstone, "", OURS_FIRST));
     tell(&mut client, &put(8, &timing(-530, 0), &sink.uri("/deleted"), OURS_FIRST));
-    // This one was written anew: the later start counts, whichever comes last.
+    // Timer 10 was written anew. The later start counts, in whatever order the copies come.
     tell(&mut client, &put(10, &timing(-900, 0), &sink.uri("/older"), OURS_FIRST));
     tell(&mut client, &put(10, &timing(-10, 0), &sink.uri("/newer"), OURS_FIRST));
     tell(&mut client, &put(10, &timing(-940, 1), &sink.uri("/older"), OURS_FIRST));
-    // The older form: a wall clock modulo 2^32.
+    // Timer 12 comes in the older form: a wall clock modulo 2^32.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock");
     let start = (since.as_millis() - 700) as u32;
     let older_form = format!("\"start-time\":{start},\"sequence-number\":0,\"interval\":2");
@@ -95,7 +95,7 @@ fn copies_pop_at_their_rank_and_go_on_as_they_are_told() {
         assert!(at >= due && at < due + LATE_MAX, "{path} {sequence} after {at:?}");
         assert_eq!(pop.body, b"OPAQUE-DATA");
     };
-    // A start that is told is older by as long as the message took: none is early.
+    // A told start is older by as long as the message took. No pop is early.
     assert_at("/backup", 2, 1_996);
     assert_at("/primary", 1, 1_500);
     assert_at("/primary", 2, 3_500);
@@ -111,7 +111,7 @@ fn copies_pop_at_their_rank_and_go_on_as_they_are_told() {
 fn a_copy_whose_callback_is_a_node_of_the_cluster_calls_nobody() {
     let node = Node::start(1, TWO);
     let uri = format!("http://{}/timers", node.address);
-    // A client is told at once; what another node tells is held, and its pops fail.
+    // A client is told at once. A timer that another node tells is held, and its pops fail.
     let refused = node.request("POST", "/timers", &document("1", None, &uri, "x"));
     refused.assert_refusal(400, "callback.http.uri", "a client's");
     let requests = || node.metric("chronos_requests_bad_total");
@@ -121,7 +121,8 @@ fn a_copy_whose_callback_is_a_node_of_the_cluster_calls_nobody() {
     assert_eq!((node.metric("chronos_pops_delivered_total"), requests()), (0.0, 1.0));
 }
 
-/// Timers that the other member is to hold, too, all due within a few milliseconds.
+/// Tells the node `count` timers that the other member is to hold, too, all due within a few
+/// milliseconds.
 fn fill(client: &mut Client, count: u64) {
     for id in 1..=count {
         let timing = "\"start-time-delta\":0,\"sequence-number\":0,\"interval\":3600";
@@ -150,9 +151,9 @@ fn ids_on(answer: &Answer) -> Vec<u64> {
 fn a_round_of_pages_brings_every_timer_once_whatever_its_counting() {
     let node = Node::start(3, TWO);
     fill(&mut node.client(), 1_050);
-    // The next page is asked for from far behind the last one, over connections to any core; an
-    // original does so, by the time that an answer takes, and by the delays of ranks. Then by one
-    // who counts from the first again and again.
+    // First the next page is asked for from far behind the last one, over connections to any core.
+    // An original does so, by the time that an answer takes, and by the delays of ranks. Then the
+    // asking node counts from the first timer again and again.
     for (next, is_exact) in [("7200", true), ("0", false)] {
         let mut ids: Vec<u64> = Vec::new();
         let mut more = String::new();
@@ -211,7 +212,7 @@ fn timers_taken_over_are_forgotten_by_a_node_that_leaves_and_by_no_other() {
         until("the timers to go", || (node.metric("chronos_timers") == left).then_some(()));
         assert_eq!(node.metric("chronos_internal_timers_released_total"), 3.0 - left);
     }
-    // Of two new holders, one has it; only when the other has it, too, it goes.
+    // One of two new holders has the timer. The timer goes only when the other one has it, too.
     let config = LEAVING.replace("[\"127.0.0.9\"]", "[\"127.0.0.9\", \"127.0.0.8\"]");
     let node = Node::start(1, &config);
     let mut client = node.client();
@@ -305,7 +306,8 @@ fn what_no_node_sends_is_refused_and_the_node_lives() {
     }
     let too_high = "{\"IDs\":[{\"ID\":1,\"ReplicaIndex\":16}]}";
     client.request("DELETE", "/timers/references", too_high).assert_refusal(400, "Index", too_high);
-    // Malformed tags of a node are dropped, and the timer held; those of a client are refused.
+    // Malformed tags of a node are dropped, and the timer is held. Malformed tags of a client are
+    // refused.
     let tags = "\"tag-info\":[{\"type\":\"CALL\",\"count\":0},{\"type\":\"CALL\"}]";
     let (_, body) = good.split_once("\r\n\r\n").expect("a head");
     let body = body.replace("\"tag-info\":[]", tags);

@@ -1,13 +1,13 @@
-//! Every limit of the configuration, set small: what is beyond it is refused with a reason, what
-//! was accepted is kept.
+//! Every limit of the configuration, set small. What is beyond a limit is refused with a reason;
+//! what was accepted is kept.
 
 use std::thread;
 
 use super::harness::{Client, End, Node, document, far_document, request_text, until};
 use super::sink::{Reaction, Sink};
 
-/// Posts timers until one is refused; returns the paths of those accepted. Every refusal must be
-/// 503 for this reason.
+/// Posts timers until one is refused. Returns the paths of the accepted timers. The refusal must be
+/// a 503 for this reason.
 fn fill(client: &mut Client, body: &str, reason: &str, most: usize) -> Vec<String> {
     let mut paths = Vec::new();
     loop {
@@ -31,7 +31,7 @@ fn timers() {
     assert_eq!(paths.len(), 10);
     let answer = client.request("PUT", "/timers/0000000000000001-2", &body);
     answer.assert_refusal(503, "limits.timers_max", "PUT of a new one");
-    // What is held can still be read, replaced, deleted and popped.
+    // A held timer can still be read, replaced, deleted and popped.
     for path in &paths {
         assert_eq!(client.request("GET", path, "").status, 200);
         let near = document("0.05", None, &sink.uri(path), "near");
@@ -197,7 +197,7 @@ fn incomplete_requests() {
         (clients.iter().filter(|client| client.has_answer()).count() >= 10).then_some(())
     });
     assert!(node.metric("chronos_partial_bytes") <= 262144.0);
-    // The room is full, or nearly; those who hold little of it are not the ones to be refused.
+    // The room is full or nearly full. Clients that hold little of it must not be refused.
     let small = request_text("POST", "/timers", &format!("{:900}", far_document()));
     let mut modest: Vec<_> = (0..100)
         .map(|_| {
@@ -270,7 +270,8 @@ fn messages_between_cores() {
 
 #[test]
 fn callback_hosts() {
-    // Far more hosts than lanes: those without a due pop need none, the others take turns.
+    // There are far more hosts than lanes. Hosts without a due pop need no lane; the others take
+    // turns.
     let node = Node::start(1, "[callbacks]\nhosts_per_core_max = 2\n");
     let mut client = node.client();
     for at in 0..1_000 {
@@ -288,7 +289,7 @@ fn callback_hosts() {
     }
     until("each once", || (node.metric("chronos_pops_delivered_total") == 60.0).then_some(()));
     assert_eq!(node.metric("chronos_callback_lanes"), 2.0);
-    // Hosts that no timer names are gone, but for those with a lane.
+    // Hosts that no timer names are forgotten, except the hosts with a lane.
     until("forgotten hosts", || (node.metric("chronos_callback_hosts") == 1_002.0).then_some(()));
     assert!(sinks.iter().all(|sink| sink.callbacks().len() == 10));
 }
@@ -304,7 +305,7 @@ fn pops_that_wait_for_a_host() {
     let good = Sink::ok();
     let mut client = node.client();
     let mut created = 0;
-    // Due together; as soon as three wait behind the one that hangs, new ones are refused.
+    // The pops are due together. When three wait behind the pop that hangs, new timers are refused.
     for _ in 0..4 {
         client.create(&document("0.05", None, &hung.uri("/"), "x"));
         created += 1;
@@ -328,7 +329,8 @@ fn open_files_of_the_process() {
     let node = Node::start_with_open_files(1, "", 64);
     let mut held = node.client();
     assert_eq!(held.request("GET", "/ping", "").status, 200);
-    // More than the process may open: accepting fails and is tried again, what stands is served.
+    // More connections than the process may open: accepting fails and is tried again, and open
+    // connections are served.
     let flood: Vec<_> = (0..100).map(|_| node.client()).collect();
     assert_eq!(held.request("GET", "/ping", "").status, 200);
     drop(flood);

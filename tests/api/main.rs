@@ -1,6 +1,6 @@
 //! The public API of one node, seen from outside: the real binary in a process of its own, real
-//! TCP, nothing of the project linked in. One file per concern; `harness` and `sink` are the two
-//! ends that the node talks to.
+//! TCP, nothing of the project linked in. There is one file per concern. `harness` and `sink` are
+//! the two ends that the node talks to.
 
 mod bad_http;
 mod bad_timers;

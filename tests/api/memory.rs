@@ -1,4 +1,5 @@
-//! Memory stays bounded whatever clients and callback servers do, and others are served meanwhile.
+//! Memory stays bounded whatever clients and callback servers do, and other clients are served
+//! meanwhile.
 
 use std::thread;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use super::sink::{Reaction, Sink};
 const MIB: u64 = 1 << 20;
 const PING: &str = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Asserts that memory grew by at most so much since it was `before`, and that a healthy client is
-/// served.
+/// Asserts that memory has grown by at most `growth_max` bytes since it was `before`, and that a
+/// healthy client is served.
 fn assert_bounded(node: &Node, before: u64, growth_max: u64, what: &str) {
     node.assert_alive(what);
     let grown = node.resident_bytes().saturating_sub(before);
@@ -18,7 +19,8 @@ fn assert_bounded(node: &Node, before: u64, growth_max: u64, what: &str) {
     assert!(grown <= growth_max, "{what}: grew by {} KiB", grown / 1024);
 }
 
-/// Sends to a node until it takes no more, or so many bytes; returns how many.
+/// Sends to a node until the node takes no more, or `bytes_max` bytes are sent. Returns how many
+/// were.
 fn flood(client: &mut Client, piece: &[u8], bytes_max: usize) -> usize {
     client.stream().set_write_timeout(Some(Duration::from_millis(200))).expect("a socket");
     let mut sent = 0;
@@ -43,16 +45,18 @@ fn clients_that_never_read() {
             });
         }
     });
-    // What they sent and nobody answers yet is bounded by partial_bytes_per_core_max, 32 MiB for
-    // each of two cores, and a buffer that grows leaves as much with the allocator: 128 MiB. Each
-    // has an answer buffer being sent and one waiting, of twice unsent_bytes_per_connection_max
-    // after growth: 50 MiB. The receive buffers of the rings, touched for the first time: 8 MiB.
+    // - Bytes that the clients sent and nobody answers yet: partial_bytes_per_core_max bounds them
+    //   to 32 MiB for each of two cores, and a buffer that grows leaves as much with the allocator:
+    //   128 MiB.
+    // - Each client has an answer buffer being sent and one waiting, of twice
+    //   unsent_bytes_per_connection_max after growth: 50 MiB.
+    // - The receive buffers of the rings are touched for the first time: 8 MiB.
     assert_bounded(&node, before, 186 * MIB, "200 clients that never read");
     drop(clients);
     until("them to be gone", || (node.metric("chronos_connections") == 0.0).then_some(()));
 }
 
-/// A timer whose opaque data take six times as many bytes in JSON: 170 kB are a megabyte.
+/// Returns a timer whose opaque data take six times as many bytes in JSON: 170 kB are a megabyte.
 fn large_document() -> String {
     document("3600", None, "http://127.0.0.1:9/never", &"\0".repeat(170_000))
 }
@@ -74,22 +78,22 @@ fn reads_of_a_large_timer_that_nobody_takes() {
     for client in &mut clients {
         client.send(&requests);
     }
-    // Each core makes answers until it holds 4 MiB; the sockets take some of them.
+    // Each core makes answers until it holds 4 MiB. The sockets take some of them.
     until("the room to be used up", || {
         (node.metric("chronos_answers_refused_total") > 0.0).then_some(())
     });
     let held = node.metric("chronos_unsent_bytes") as u64;
-    // One answer may be above the limit, and each connection has 64 KiB for short ones.
+    // One answer may be above the limit, and each connection has 64 KiB for short answers.
     let held_max = 2 * (4 * MIB + answer_bytes) + 16 * 64 * 1024;
     assert!(held <= held_max, "{held} bytes of answers");
-    // The same again for each of these, which the allocator may keep: the documents that answers
+    // The allocator may keep the same again for each of three things: the documents that answers
     // are made from, buffers outgrown, and what is on its way between the cores. Which connections
-    // have the room changes, and what the allocator keeps of each: a large answer. The receive
-    // buffers of the rings, touched for the first time: 8 MiB.
+    // have the room changes, and the allocator may keep a large answer of each. The receive buffers
+    // of the rings are touched for the first time: 8 MiB.
     let growth_max = 4 * held_max + 16 * answer_bytes + 8 * MIB;
     assert_bounded(&node, before, growth_max, "2048 reads of a megabyte that nobody takes");
     assert_eq!(node.request("GET", &small, "").status, 200, "short answers need no room");
-    // Those who do not take theirs give way.
+    // Clients that do not take their answers give way.
     until("room", || (node.request("GET", &path, "").status == 200).then_some(()));
     let grown = node.resident_bytes().saturating_sub(before);
     assert!(grown <= growth_max, "grew by {} KiB", grown / 1024);
@@ -103,7 +107,7 @@ fn reads_of_a_large_timer_that_nobody_takes() {
 fn reads_of_large_timers_by_a_client_that_takes_them() {
     for shards in [1, 2] {
         let node = Node::start(shards, "");
-        // Wherever the clients were connected, those of both cores.
+        // Timers of both cores, wherever the clients were connected.
         let paths: Vec<_> = (0..6).map(|_| node.create(&large_document())).collect();
         let before = node.resident_bytes();
         let mut client = node.client();
@@ -157,7 +161,7 @@ fn clients_that_send_byte_by_byte() {
         }
     }
     // The receive buffers of the rings, 4 MiB for each of two cores, are touched for the first time
-    // here and stay; 32 KiB for each client leaves room for 16 MiB more.
+    // here and stay. 32 KiB for each client leave room for 16 MiB more.
     assert_bounded(&node, before, 24 * MIB, "500 clients in the middle of a head");
 }
 
@@ -180,8 +184,8 @@ fn bodies_that_never_end() {
     until("refusals", || {
         (clients.iter().filter(|client| client.has_answer()).count() >= 100).then_some(())
     });
-    // 200 MiB were sent; partial_bytes_per_core_max allows 64 MiB, and a buffer that grows is
-    // copied once.
+    // The clients sent 200 MiB. partial_bytes_per_core_max allows 64 MiB, and a buffer that grows
+    // is copied once.
     assert_bounded(&node, before, 160 * MIB, "200 bodies of 1 MiB without their last byte");
     drop(clients);
     until("the bytes to be let go", || (node.metric("chronos_partial_bytes") == 0.0).then_some(()));
@@ -198,8 +202,7 @@ fn documents_made_to_be_expensive() {
             assert_eq!(client.request("POST", "/timers", &body).status, 400);
         }
     }
-    // 54 bytes per byte of body while it is parsed (wire/timer_json.rs), which the allocator may
-    // keep.
+    // Parsing takes 54 bytes per byte of body (wire/timer_json.rs), which the allocator may keep.
     assert_bounded(&node, before, 128 * MIB, "bodies of brackets");
 }
 

@@ -1,4 +1,4 @@
-//! When timers pop: never early, to the millisecond, counted from 1, without drift; and what PUT
+//! When timers pop: never early, to the millisecond, counted from 1, without drift. And what PUT
 //! and DELETE change.
 
 use std::sync::{Arc, Mutex, mpsc};
@@ -58,7 +58,7 @@ fn repeating_pops_are_counted_and_do_not_drift() {
     const INTERVAL_MS: u64 = 40;
     const POPS: u64 = 50;
     let node = Node::shared();
-    // Each answer comes late: an interval counted from the answer would drift by a second in all.
+    // Each answer comes late. An interval counted from the answer would drift by a second in all.
     let sink = Sink::start(|_, _| Reaction::Late(ms(20)));
     let before = Instant::now();
     node.create(&document("0.04", Some("2"), &sink.uri("/"), "x"));
@@ -70,7 +70,7 @@ fn repeating_pops_are_counted_and_do_not_drift() {
     for callback in &seen {
         assert!(callback.at >= before + ms(due_ms(callback)), "{} is early", callback.sequence());
     }
-    // Of 20 ms a pop, 480 ms would have come together by the first of these; a busy machine delays
+    // At 20 ms a pop, the first of these pops would have drifted by 480 ms. A busy machine delays
     // some of them, not all.
     let latenesses = seen[POPS as usize / 2..]
         .iter()
@@ -104,7 +104,7 @@ fn a_deleted_timer_does_not_pop() {
         };
         let deleted: Vec<_> = (0..20).map(|_| create(&mut client, "/deleted")).collect();
         for path in &deleted {
-            // Over other connections, so that every core asks every other.
+            // The requests go over other connections, so that every core asks every other core.
             assert_eq!(node.request("DELETE", path, "").status, 200);
         }
         create(&mut client, "/kept");
@@ -120,7 +120,7 @@ fn deleted_between_its_pops_it_ends() {
     let path = node.create(&document("0.1", Some("100"), &sink.uri("/"), ""));
     sink.wait_for(2);
     assert_eq!(node.request("DELETE", &path, "").status, 200);
-    // A pop that was under way when the DELETE came may still arrive; after it none.
+    // A pop that was under way when the DELETE came may still arrive. After it none may.
     node.create(&document("0.03", None, &sink.uri("/then"), ""));
     let seen = sink.wait_until("a moment", |seen| seen.iter().any(|one| one.path == "/then"));
     sink.assert_no_more(&node, seen.len(), "0.3");
@@ -159,7 +159,7 @@ fn a_refreshed_timer_does_not_pop_and_counts_anew() {
         let asked = Instant::now();
         assert_eq!(node.request("PUT", &path, &refreshed).status, 200);
         if asked - last > ms(450) {
-            // The machine was away for nearly an interval: the pop was rightly made.
+            // The machine was away for nearly an interval, so the pop was right.
             return;
         }
         last = asked;
@@ -226,7 +226,7 @@ fn a_pop_in_flight_that_fails_after_a_put_is_not_retried() {
 fn what_is_far_away_waits_and_can_be_brought_near() {
     let node = Node::shared();
     let sink = Sink::ok();
-    // Each lies in another wheel; the last beyond 2^31 ms.
+    // Each timer lies in another part of the wheel, the last beyond 2^31 ms.
     let far: Vec<_> = ["5", "600", "86400", "2147484", "3153600000"]
         .iter()
         .map(|interval| node.create(&document(interval, None, &sink.uri("/far"), "")))
@@ -252,7 +252,7 @@ fn a_herd_is_delivered_once_each_while_requests_go_on() {
             scope.spawn(move || {
                 let mut client = node.client();
                 for at in (half..HERD).step_by(2) {
-                    // All due within a few milliseconds, whenever they are created.
+                    // All timers are due within a few milliseconds, whenever they are created.
                     let left_ms = herd_due.saturating_duration_since(Instant::now()).as_millis();
                     let interval = format!("{}.{:03}", left_ms / 1_000, left_ms % 1_000);
                     client.create(&document(&interval, None, &sink.uri(&format!("/{at}")), "x"));

@@ -1,4 +1,4 @@
-//! A callback server that records what comes and answers as it is told.
+//! A callback server that records callbacks and answers as it is told.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::SeqCst;
@@ -22,7 +22,7 @@ struct Seen {
 
 /// A callback server on a free port, with a thread per connection.
 pub struct Sink {
-    /// Where it listens.
+    /// The address on which the server listens.
     pub address: SocketAddr,
     seen: Arc<Seen>,
     connections: Arc<Connections>,
@@ -34,7 +34,7 @@ impl Sink {
         Sink::start(|_, _| Reaction::OK)
     }
 
-    /// A server on IPv4; `react` gets the callback and how many came before it.
+    /// A server on IPv4. `react` gets the callback and the number of callbacks before it.
     pub fn start(react: impl Fn(&Callback, usize) -> Reaction + Send + Sync + 'static) -> Sink {
         Sink::on("127.0.0.1:0", react)
     }
@@ -58,27 +58,27 @@ impl Sink {
         Sink { address, seen, connections }
     }
 
-    /// The URI of a path here.
+    /// Returns the URI of a path at this server.
     pub fn uri(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// What has come so far.
+    /// Returns the callbacks that have come so far.
     pub fn callbacks(&self) -> Vec<Callback> {
         self.lock().clone()
     }
 
-    /// How many have come so far.
+    /// Returns how many callbacks have come so far.
     pub fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// What has come once there are `count` of them.
+    /// Waits until `count` callbacks have come. Returns all that came.
     pub fn wait_for(&self, count: usize) -> Vec<Callback> {
         self.wait_until(&format!("{count} callbacks"), |seen| seen.len() >= count)
     }
 
-    /// What has come once it is enough.
+    /// Waits until `is_enough`. Returns all callbacks that came.
     pub fn wait_until(&self, what: &str, is_enough: impl Fn(&[Callback]) -> bool) -> Vec<Callback> {
         let deadline = Instant::now() + PATIENCE;
         let mut callbacks = self.lock();
@@ -91,8 +91,8 @@ impl Sink {
         callbacks.clone()
     }
 
-    /// Asserts that no callback comes beyond `count` until a timer created now has popped after
-    /// `seconds`.
+    /// Asserts that no callback comes beyond `count` until a timer created by this call has popped
+    /// after `seconds`.
     pub fn assert_no_more(&self, node: &Node, count: usize, seconds: &str) {
         node.create(&document(seconds, None, &self.uri(MARKER), ""));
         let is_marked = |seen: &[Callback]| seen.iter().any(|one| one.path == MARKER);
@@ -101,17 +101,17 @@ impl Sink {
         assert_eq!(others.len(), count, "{others:?}");
     }
 
-    /// Connections accepted so far.
+    /// How many connections were accepted so far.
     pub fn connections(&self) -> usize {
         self.connections.made.load(SeqCst)
     }
 
-    /// Most connections that were open at one time.
+    /// The most connections that were open at one time.
     pub fn open_max(&self) -> usize {
         self.connections.open_max.load(SeqCst)
     }
 
-    /// Connections open now.
+    /// How many connections are open.
     pub fn open(&self) -> usize {
         self.connections.open.load(SeqCst)
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::harness::{Node, document, request_text, until};
 use super::sink::{Reaction, Sink};
 
-/// What an orderly stop may take beyond the wait for callbacks.
+/// How long an orderly stop may take beyond the wait for callbacks.
 const SLACK: Duration = Duration::from_secs(3);
 
 #[test]
@@ -109,7 +109,7 @@ fn a_busy_node_stops_in_order() {
     }
 }
 
-/// Pipelined requests that cross cores, with timers that pop, until the node is gone.
+/// Sends pipelined requests that cross cores, with timers that pop, until the node is gone.
 fn load(node: &Node, sink: &Sink, own: u64, is_over: &AtomicBool) {
     for round in 0..u64::MAX {
         let Ok(mut stream) = TcpStream::connect(node.address) else { return };

@@ -1,4 +1,5 @@
-//! What the tests share: a ring with a listener, clients that block, an echo server, patience.
+//! What the tests of the ring share: a ring with a listener, clients that block, an echo server,
+//! patience.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use chronos::ring::{Completion, Listener, Ring, RingConfig, SocketId, Wait, now};
 
-/// End of every wait in these tests: far more than a busy machine needs, so reaching it is a
-/// failure.
+/// The end of every wait in these tests. It is far more than a busy machine needs, so a test that
+/// reaches it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const SMALL: RingConfig = RingConfig { entries: 64, buffers: 64, buffer_bytes: 4096 };
@@ -22,7 +23,7 @@ pub fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// A ring that listens, and where.
+/// Returns a ring that listens, and its address.
 pub fn listening(config: &RingConfig) -> (Ring, SocketAddr) {
     let mut ring = make_ring(config);
     let listener = Listener::bind(loopback(), 1024).expect("a free port exists");
@@ -43,7 +44,7 @@ pub fn soon(milliseconds: u64) -> Wait {
     Wait::Until(now().mono.plus_ms(milliseconds))
 }
 
-/// Takes turns until `step` says that it has seen enough.
+/// Takes turns until `step` returns `true`.
 pub fn drive(ring: &mut Ring, mut step: impl FnMut(&mut Ring, &mut Vec<Completion>) -> bool) {
     let begun = Instant::now();
     let mut completions = Vec::new();
@@ -56,7 +57,7 @@ pub fn drive(ring: &mut Ring, mut step: impl FnMut(&mut Ring, &mut Vec<Completio
     panic!("what was waited for did not happen");
 }
 
-/// Hands the kernel what was begun since the last turn, such as the closing of sockets.
+/// Hands the kernel what was begun since the last turn, for example the closing of sockets.
 pub fn submit(ring: &mut Ring) {
     let mut completions = Vec::new();
     ring.turn(Wait::Poll, &mut completions).expect("a turn does not fail");
@@ -77,7 +78,7 @@ pub fn accept_one(ring: &mut Ring) -> SocketId {
     accepted.expect("drive ends when it is there")
 }
 
-/// Sends back whatever it receives.
+/// A server that sends back what it receives.
 #[derive(Default)]
 pub struct Echo {
     pub peers: HashMap<SocketId, Peer>,
@@ -160,12 +161,13 @@ pub fn serve_echo(
     ring
 }
 
-/// Bytes that tell connections and positions apart.
+/// Returns bytes that tell connections and positions apart.
 pub fn pattern(seed: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ seed.wrapping_mul(97)) as u8).collect()
 }
 
-/// Opens `count` connections at once; each sends its own pattern, ends, and must get it back.
+/// Opens `count` connections at once. Each sends its own pattern, ends, and must get the pattern
+/// back.
 pub fn exchange(address: SocketAddr, count: usize, length: impl Fn(usize) -> usize) {
     let mut streams: Vec<_> = (0..count).map(|_| connect(address)).collect();
     for (seed, stream) in streams.iter_mut().enumerate() {

@@ -1,4 +1,5 @@
-//! Sockets, listeners and rings end without a trace: nothing leaks, nothing is misattributed.
+//! Sockets, listeners and rings end without a trace: nothing leaks, and no completion goes to the
+//! wrong owner.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -10,7 +11,7 @@ use kit::children::{Tied, command};
 
 use super::harness::*;
 
-/// Names the one test that a child process runs.
+/// The environment variable that names the one test that a child process runs.
 const CHILD: &str = "RING_TEST_CHILD";
 
 #[test]
@@ -36,8 +37,8 @@ fn a_closed_socket_is_silent_and_its_place_never_misattributed() {
         places.insert(socket.index);
         ring.set_owner(socket, round);
         ring.receive(socket);
-        // More than all socket buffers together, to a client that does not read: the send stays in
-        // flight.
+        // More bytes than all socket buffers hold together, to a client that does not read: the
+        // send stays in flight.
         ring.send(socket, vec![b'z'; 16 << 20]);
         client.write_all(b"unread").expect("there is room");
         let mut completions = Vec::new();
@@ -118,7 +119,7 @@ fn a_reset_tells_an_error_to_receiver_and_sender() {
     ring.receive(socket);
     ring.send(socket, vec![b'z'; 16 << 20]);
     ring.turn(Wait::Poll, &mut Vec::new()).expect("a turn does not fail");
-    // Closed with unread bytes: the kernel resets the connection.
+    // The client closes with unread bytes, so the kernel resets the connection.
     drop(client);
     let (mut ended, mut sent) = (None, None);
     drive(&mut ring, |_, completions| {
@@ -160,7 +161,7 @@ fn a_refused_connect_frees_its_socket() {
 
 #[test]
 fn a_connect_that_gets_no_answer_can_be_closed() {
-    // A full backlog on loopback leaves further connects without an answer.
+    // While the backlog is full, further connects on loopback get no answer.
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
         .expect("a socket can be made");
     full.bind(&loopback().into()).expect("a free port exists");
@@ -194,7 +195,7 @@ fn after_stop_listening_the_port_is_refused_and_connections_go_on() {
     let mut answer = [0; 10];
     client.read_exact(&mut answer).expect("the ring sends");
     assert_eq!(&answer, b"still here");
-    // And again, on the same port.
+    // The ring listens again on the same port.
     ring.listen(Listener::bind(address, 16).expect("the port is free"));
     let _client = connect(address);
     accept_one(&mut ring);
@@ -212,7 +213,7 @@ fn a_ring_dies_at_once_whatever_it_was_doing() {
     client.write_all(b"unread").expect("there is room");
     let begun = Instant::now();
     drop(ring);
-    // One second is when a dying ring gives up and leaks.
+    // After one second a dying ring gives up and leaks.
     assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
     let mut left = Vec::new();
     let _ = client.read_to_end(&mut left);
@@ -249,8 +250,8 @@ fn a_second_send_is_a_bug_of_the_caller() {
     ring.send(socket, b"two".to_vec());
 }
 
-/// Runs the named test alone in a process of its own, where it counts or limits the whole process's
-/// descriptors.
+/// Runs the named test alone in a process of its own, where the test counts or limits the
+/// descriptors of the whole process.
 fn run_child(test: &str, open_files_max: u32) {
     let program = std::env::current_exe().expect("a test knows its program");
     let output = command("sh")
@@ -288,7 +289,7 @@ fn ten_thousand_short_connections_leave_no_descriptor_open() {
             stream.read_exact(&mut answer).expect("the server answers");
             assert_eq!(answer, number.to_be_bytes());
             if number % 2 == 0 {
-                // Reset instead of an orderly end; it also leaves no port in TIME_WAIT.
+                // A reset instead of an orderly end also leaves no port in TIME_WAIT.
                 let linger = Some(Duration::ZERO);
                 socket2::SockRef::from(&stream).set_linger(linger).expect("TCP has it");
             }
@@ -329,7 +330,7 @@ fn without_descriptors_accepting_pauses_and_goes_on() {
     });
     assert!(begun.elapsed() >= Duration::from_millis(300), "three pauses take 300 ms");
     assert!((3..=4).contains(&failures), "{failures}");
-    // 50 turns a second by `drive`, and two for each pause.
+    // `drive` takes 50 turns a second, and each pause takes two.
     let enters = ring.enters() - enters;
     assert!(enters < 20 + 60 * begun.elapsed().as_secs_f64() as u64, "{enters} enters: it spins");
 }

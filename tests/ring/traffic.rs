@@ -1,4 +1,4 @@
-//! Bytes arrive whole, in order, at the right socket, and a reader that is slow pushes back.
+//! Bytes arrive whole, in order, at the right socket, and a slow reader pushes back.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -50,7 +50,7 @@ fn a_slow_reader_gets_ten_megabytes_by_one_send() {
         let mut got = Vec::new();
         let mut part = vec![0; 64 << 10];
         loop {
-            // Small reads with room for the sender to run into a full window between them.
+            // Small reads, between which the sender can run into a full window.
             thread::yield_now();
             match stream.read(&mut part).expect("the server sends") {
                 0 => return got,
@@ -98,7 +98,7 @@ fn a_paused_socket_pushes_back_and_loses_nothing() {
     });
     ring.pause(socket);
     let mut completions = Vec::new();
-    // The cancel is submitted with the first of these turns and its completion silent.
+    // The first of these turns submits the cancel. The cancel's completion is silent.
     for _ in 0..2 {
         ring.turn(soon(20), &mut completions).expect("a turn does not fail");
         assert!(completions.is_empty());
@@ -168,7 +168,7 @@ fn after_the_clients_last_byte_an_answer_still_goes_out() {
         ends_seen == 1
     });
     assert_eq!(bytes_seen, 8);
-    // Receiving again must not tell the end again.
+    // The ring must not tell the end a second time when it receives again.
     ring.receive(socket);
     ring.send(socket, b"answer".to_vec());
     drive(&mut ring, |_, completions| match completions.pop() {

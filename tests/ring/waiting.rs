@@ -1,4 +1,4 @@
-//! A turn sleeps as long as told, and wakes when told.
+//! A turn sleeps as long as it is told, and wakes when it is told.
 
 use std::sync::mpsc;
 use std::thread;
@@ -28,7 +28,7 @@ fn siblings_and_wakers_end_a_sleep() {
     let (mailbox, waker) = receiver.recv().expect("the sleeper tells its address");
     let mut ring = make_ring(&SMALL);
     let begun = Instant::now();
-    // Wakes coalesce, so more than 200 may be needed; without them the sleeper would never end.
+    // Wakes coalesce, so more than 200 may be needed. Without wakes the sleeper would never end.
     for number in 0.. {
         if sleeper.is_finished() {
             break;
@@ -42,7 +42,7 @@ fn siblings_and_wakers_end_a_sleep() {
         ring.turn(soon(1), &mut Vec::new()).expect("a turn does not fail");
     }
     sleeper.join().expect("the sleeper is content");
-    // The sleeper's ring is gone: neither may hurt.
+    // The sleeper's ring is gone. Neither wake may do harm.
     ring.wake(mailbox);
     waker.wake();
     let mut completions = Vec::new();
@@ -92,7 +92,7 @@ fn a_wait_is_never_early_and_not_much_late() {
         lateness_ns.push(woken.since_ns(due));
     }
     lateness_ns.sort_unstable();
-    // The quickest tenth: what the ring adds, not what a busy machine does.
+    // The quickest tenth shows what the ring adds, not what a busy machine does.
     assert!(lateness_ns[10] < 2_000_000, "{lateness_ns:?}");
 }
 

@@ -1,4 +1,4 @@
-//! The answering side of one connection.
+//! The answering side of one connection: it takes messages and sends their results.
 
 use std::collections::VecDeque;
 
@@ -11,28 +11,28 @@ use crate::wire::peer_frame::{
 };
 use crate::wire::peer_message::{PeerRefusal, PeerResult};
 
-/// Bytes of copies that wait to be sent; above it a fetch is answered [`PeerResult::Busy`] and
-/// comes again. The largest fits twice.
+/// Most bytes of copies that wait to be sent. A fetch beyond them is answered [`PeerResult::Busy`]
+/// and comes again. The largest copy fits twice.
 const FOUND_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 
-/// Messages whose places are kept when all results are written.
+/// Number of messages for which memory is kept when all results are written.
 const KEPT_MESSAGES_MAX: usize = 16 << 10;
 
 /// The answering side of one connection.
 ///
-/// Memory: one frame that is not complete, 40 bytes for each of the at most
-/// [`WINDOW_MESSAGES_MAX`] messages of which the result has not been written, 4 MiB of copies.
+/// Memory: one incomplete frame, 40 bytes for each message whose result is not written yet (at most
+/// [`WINDOW_MESSAGES_MAX`] messages), and 4 MiB of copies.
 #[derive(Debug, Default)]
 pub struct Inbound {
     reader: FrameReader,
-    /// Messages of which the result has not been written; the first has the number `first`.
+    /// Messages whose results are not written yet. The first of them has the number `first`.
     messages: VecDeque<Message>,
     pub(super) first: u32,
-    /// Bytes that they had.
+    /// Bytes that the messages in `messages` had.
     message_bytes: usize,
-    /// How many have no result.
+    /// How many of the messages in `messages` have no result.
     unanswered: usize,
-    /// Bytes of copies in results.
+    /// Bytes of copies in the results that are not written yet.
     found_bytes: usize,
     owes_heartbeat: bool,
     /// Digest of the members that this node sees.
@@ -46,7 +46,7 @@ struct Message {
     answer: Answer,
 }
 
-/// A [`PeerResult`] that is kept.
+/// A [`PeerResult`] that waits to be written.
 #[derive(Debug)]
 enum Answer {
     None,
@@ -67,14 +67,15 @@ impl Answer {
 }
 
 impl Inbound {
-    /// A connection that has just been upgraded.
+    /// The answering side of a connection that has just been upgraded.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Bytes from the peer, in any portions. Calls `message` for each message with its number and
-    /// the frame's `sent_at` (see [`crate::cluster::clock_offset`]); its result comes by
-    /// [`Inbound::answer`], in any order. What the message says is not looked at.
+    /// Takes bytes from the peer, in any portions. It calls `message` for each message with the
+    /// message's number and the frame's `sent_at` (see `cluster::clock_offset`). The
+    /// caller gives the result to [`Inbound::answer`], in any order. This function does not look at
+    /// what a message says.
     pub fn received(
         &mut self,
         now: MonoNs,
@@ -87,14 +88,14 @@ impl Inbound {
         read
     }
 
-    /// The result of message `number`, once. Results are sent in the order of the numbers: one that
-    /// is early waits.
+    /// Takes the result of message `number`. Results are sent in the order of the numbers: an early
+    /// result waits. Panics when the message did not come or has its result already.
     pub fn answer(&mut self, number: u32, result: PeerResult<'_>) {
         let place = number.wrapping_sub(self.first) as usize;
         let message = self.messages.get_mut(place).expect("only messages that came are answered");
         assert!(matches!(message.answer, Answer::None), "message {number} is answered twice");
         message.answer = match result {
-            // It could be held, since this node was configured for larger timers, but not sent.
+            // A node configured for larger timers may hold a copy that is too long to be sent.
             PeerResult::Found(copy) if copy.len() > MESSAGE_BYTES_MAX => {
                 Answer::Other(PeerResult::Refused(PeerRefusal::Full))
             }
@@ -119,13 +120,14 @@ impl Inbound {
         self.unanswered -= 1;
     }
 
-    /// What frames say from now on of the members that this node sees.
+    /// Sets the digest of the members that this node sees. All later frames carry it.
     pub fn set_view(&mut self, digest: u32) {
         self.view = digest;
     }
 
-    /// Appends the results that can leave, or an answer to a heartbeat. Call it only when what was
-    /// written before has left: then a peer that does not read is owed a bounded number of bytes.
+    /// Appends the results that can leave, or the answer to a heartbeat. Call it only when the
+    /// bytes of the former call have left. Then the bytes owed to a peer that does not read are
+    /// bounded.
     pub fn write(&mut self, now: Now, out: &mut Vec<u8>) {
         while self.owes_heartbeat || self.has_answer() {
             let (begins, first) = (begin_frame(out), self.first);
@@ -135,13 +137,13 @@ impl Inbound {
         }
     }
 
-    /// Offset of this node's monotonic clock against the sender's, see
-    /// [`ClockOffset`]; `None` before the first frame.
+    /// This node's monotonic clock minus the peer's in ns, see `ClockOffset`. `None` before the
+    /// first frame.
     pub fn clock_offset_ns(&self) -> Option<i64> {
         self.clock_offset.offset_ns()
     }
 
-    /// Messages without a result yet.
+    /// How many messages have no result yet.
     pub fn unanswered(&self) -> usize {
         self.unanswered
     }
@@ -150,7 +152,7 @@ impl Inbound {
         self.messages.front().is_some_and(|message| message.answer.result().is_some())
     }
 
-    /// Moves results to the body of a frame; returns how many.
+    /// Moves results to the body of a frame. Returns how many.
     fn write_results(&mut self, out: &mut Vec<u8>) -> u16 {
         let begins = out.len();
         let (mut count, mut held) = (0, 0);
@@ -221,8 +223,8 @@ impl Inbound {
         if rest.is_empty() { Ok(()) } else { Err(MALFORMED) }
     }
 
-    /// Memory that what the peer has begun takes: a frame that is not complete, messages without a
-    /// result that was written, copies that it asked for.
+    /// Bytes of memory that the peer has caused: an incomplete frame, messages whose results are
+    /// not written, and copies that the peer asked for.
     pub fn held_bytes(&self) -> usize {
         let messages_bytes = self.messages.len() * size_of::<Message>();
         self.reader.held_bytes() + messages_bytes + self.found_bytes

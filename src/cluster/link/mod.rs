@@ -1,11 +1,14 @@
-//! One direction of the talk between two nodes: messages are numbered, sent, acknowledged, sent
-//! again on the next connection if they were not. No sockets and no clock: connections are opened
-//! by the driver, and time is an argument.
+//! One direction of the talk between two nodes. Messages are numbered, sent and acknowledged. A
+//! message that was not acknowledged is sent again on the next connection. There are no sockets and
+//! no clock here: the driver opens connections, and time is an argument.
 //!
-//! [`Link`] is the side that sends messages, over a connection that it dialled; [`Inbound`] the
-//! side that answers. A message may arrive twice (the connection broke before its result came); it
-//! never arrives changed, and never after a later message of the same connection, unless it was
-//! answered [`PeerResult::Busy`]: then it goes to the end.
+//! [`Link`] is the side that sends messages, over a connection that it dialled. [`Inbound`] is the
+//! side that answers.
+//!
+//! - A message may arrive twice: the connection broke before its result came.
+//! - A message never arrives changed.
+//! - A message never arrives after a later message of the same connection. Exception: a message
+//!   that was answered [`PeerResult::Busy`] goes to the end.
 
 mod bounds;
 mod inbound;
@@ -27,38 +30,39 @@ pub use crate::cluster::link::bounds::{
 };
 pub use crate::cluster::link::inbound::Inbound;
 
-/// The sending side. `P` is what the owner wants back with a result.
+/// The sending side. `P` is the purpose of a message, which the owner gets back with the result.
 ///
 /// Memory: at most twice [`LinkLimits::bytes_max`] (blocks of 64 KiB grow by doubling), two or
-/// three blocks that are nearly empty, and one frame of the peer that is not complete.
+/// three nearly empty blocks, and one incomplete frame of the peer.
 #[derive(Debug)]
 pub struct Link<P> {
     limits: LinkLimits,
     queue: Queue<P>,
-    /// Messages that were answered [`PeerResult::Busy`], until [`Link::busy_until`].
+    /// Messages that were answered [`PeerResult::Busy`]. They wait until [`Link::busy_until`].
     busy: Queue<P>,
     busy_until: MonoNs,
     reader: FrameReader,
-    /// Whole frames of the peer, on all connections.
+    /// Whole frames that came from the peer, on all connections.
     frames: u64,
-    /// Digest of the members that this node sees, and of those that the peer saw last.
+    /// Digest of the members that this node sees; `peer_view` is the digest that the peer said
+    /// last.
     view: u32,
     peer_view: Option<u32>,
-    /// The peer's wall clock as it said last, and when that was.
+    /// The peer's wall clock as the peer said last, and this node's time at that moment.
     peer_wall: Option<(WallMs, MonoNs)>,
     is_open: bool,
     /// The number of the next message on this connection.
     next_number: u32,
-    /// Messages under way that [`Link::clear`] forgot: their results come before all others.
+    /// How many messages under way [`Link::clear`] forgot. Their results come before all others.
     forgotten: usize,
-    /// Bytes of the window that these take.
+    /// Bytes of the window that the forgotten messages take.
     forgotten_bytes: usize,
-    /// When an empty frame leaves if none else did.
+    /// When an empty frame leaves, unless another frame leaves earlier.
     heartbeat_at: MonoNs,
 }
 
 impl<P: Copy> Link<P> {
-    /// A link without a connection, with nothing to say.
+    /// A link without a connection and without messages.
     pub fn new(limits: LinkLimits) -> Self {
         Self {
             limits,
@@ -78,9 +82,9 @@ impl<P: Copy> Link<P> {
         }
     }
 
-    /// Takes a message (one that `wire::peer_message` encoded). `Err`: it was not taken; the owner
-    /// remembers that the peer misses something. A message beyond [`MESSAGE_BYTES_MAX`] is never
-    /// taken. Cost: one copy.
+    /// Takes a message that `wire::peer_message` encoded. On `Err` the message was not taken, and
+    /// the owner must remember that the peer misses something. A message longer than
+    /// [`MESSAGE_BYTES_MAX`] is never taken. Cost: one copy.
     pub fn push(&mut self, message: &[u8], purpose: P) -> Result<(), LinkFull> {
         if message.len() > MESSAGE_BYTES_MAX
             || Queue::<P>::cost_bytes_of(message.len()) > self.left_bytes()
@@ -91,36 +95,37 @@ impl<P: Copy> Link<P> {
         Ok(())
     }
 
-    /// Bytes that [`Link::push`] would still take as one message.
+    /// Bytes that one further message may have so that [`Link::push`] takes it.
     pub fn room_bytes(&self) -> usize {
         let beside = Queue::<P>::cost_bytes_of(MESSAGE_BYTES_MAX) - MESSAGE_BYTES_MAX;
         self.left_bytes().saturating_sub(beside).min(MESSAGE_BYTES_MAX)
     }
 
-    /// Bytes that those without a result cost, of the link's bound.
+    /// Bytes of [`LinkLimits::bytes_max`] that the messages without a result cost.
     pub fn kept_bytes(&self) -> usize {
         self.queue.cost_bytes() + self.busy.cost_bytes()
     }
 
-    /// Messages without a result.
+    /// How many messages have no result.
     pub fn len(&self) -> usize {
         self.queue.len() + self.busy.len()
     }
 
-    /// Whether every message has its result.
+    /// Returns whether every message has its result.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A connection is ready for frames: numbers begin at 0, all that has no result is sent again.
-    /// The first [`Link::write`] has a frame for the peer, be it empty.
+    /// Tells that a connection is ready for frames. Numbers begin at 0, and every message without a
+    /// result is sent again. The first [`Link::write`] has a frame for the peer, even if it is an
+    /// empty one.
     pub fn opened(&mut self, now: MonoNs) {
         self.closed();
         self.is_open = true;
         self.heartbeat_at = now;
     }
 
-    /// The connection is gone. What has no result waits for the next.
+    /// Tells that the connection is gone. Messages without a result wait for the next connection.
     pub fn closed(&mut self) {
         self.is_open = false;
         self.next_number = 0;
@@ -131,8 +136,8 @@ impl<P: Copy> Link<P> {
         self.queue.append(&mut self.busy);
     }
 
-    /// Forgets everything that has no result, telling each purpose. The connection stays usable:
-    /// results of what was under way are dropped when they come.
+    /// Forgets every message that has no result, and calls `forgotten` with each purpose. The
+    /// connection stays usable: results of forgotten messages are dropped when they come.
     pub fn clear(&mut self, mut forgotten: impl FnMut(P)) {
         self.forgotten += self.queue.sent();
         self.forgotten_bytes += self.queue.sent_bytes();
@@ -141,8 +146,8 @@ impl<P: Copy> Link<P> {
     }
 
     /// Appends the frames that may leave now: messages as far as the window allows, or a heartbeat
-    /// when one is due. Frames are cut at about 64 KiB. At most a window is appended, so call it
-    /// only when what was written before has left. Cost: a copy of each message.
+    /// when one is due. Frames are cut at about 64 KiB. One call appends at most a window, so call
+    /// it only when the bytes of the former call have left. Cost: one copy of each message.
     pub fn write(&mut self, now: Now, out: &mut Vec<u8>) {
         if !self.is_open {
             return;
@@ -167,18 +172,18 @@ impl<P: Copy> Link<P> {
         }
     }
 
-    /// When [`Link::write`] next has something to say although nothing happens: the next heartbeat,
-    /// or a message that was answered [`PeerResult::Busy`]. `None` without a connection (unless
-    /// such a message waits for [`Link::next_message`]).
+    /// When [`Link::write`] has something to send although nothing happens: the next heartbeat, or
+    /// a message that was answered [`PeerResult::Busy`]. Without a connection it is `None`, unless
+    /// such a message waits.
     pub fn next_wake(&self) -> Option<MonoNs> {
         let heartbeat = self.is_open.then_some(self.heartbeat_at);
         let busy = (!self.busy.is_empty()).then_some(self.busy_until);
         heartbeat.into_iter().chain(busy).min()
     }
 
-    /// Bytes from the peer: results, in any portions. Calls `result` for each in the order of the
-    /// messages. A message answered [`PeerResult::Busy`] is kept and sent again after a pause of
-    /// about 20 ms, without a call.
+    /// Takes bytes from the peer: results, in any portions. It calls `result` for each one, in the
+    /// order of the messages. A message answered [`PeerResult::Busy`] causes no call: the link
+    /// keeps it and sends it again after about 20 ms.
     pub fn received(
         &mut self,
         now: MonoNs,
@@ -194,44 +199,47 @@ impl<P: Copy> Link<P> {
         read
     }
 
-    /// What frames say from now on of the members that this node sees.
+    /// Sets the digest of the members that this node sees. All later frames carry it.
     pub fn set_view(&mut self, digest: u32) {
         self.view = digest;
     }
 
-    /// Digest of the members that the peer sees, as it said last.
+    /// The digest of the members that the peer said last. `None` before the first frame.
     pub fn peer_view(&self) -> Option<u32> {
         self.peer_view
     }
 
-    /// What the peer's wall clock shows now, by what it said last; kept when the connection breaks.
+    /// What the peer's wall clock shows at `now`, computed from what the peer said last. The value
+    /// outlives the connection. `None` before the first frame.
     pub fn peer_wall(&self, now: MonoNs) -> Option<WallMs> {
         let (wall, at) = self.peer_wall?;
         Some(WallMs(wall.0.saturating_add(now.since_ns(at) / TICK_NS)))
     }
 
-    /// Whole frames that came. Only they prove that the peer can be understood: a length that was
-    /// changed on its way makes a frame that does not end for megabytes of heartbeats.
+    /// How many whole frames came. Only a whole frame proves that the peer can be understood: a
+    /// length that was changed on its way makes a frame that does not end for megabytes of
+    /// heartbeats.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// For a peer that is told one message at a time (the internal HTTP API): the oldest message
-    /// that is not under way, which then is; `None` while one is under way, or when there is none.
-    /// Its result is told by [`Link::answered`], its loss by [`Link::closed`]. Not to be mixed with
-    /// [`Link::write`] on one connection.
+    /// For a peer that is told one message at a time (the internal HTTP API). Returns the oldest
+    /// message that is not under way and counts it as under way. `None` while a message is under
+    /// way, or when there is none. [`Link::answered`] tells the message's result, [`Link::closed`]
+    /// its loss. Do not use it together with [`Link::write`] on one connection.
     pub fn next_message(&mut self, now: MonoNs) -> Option<&[u8]> {
         self.take_busy(now);
         if self.is_under_way() {
             return None;
         }
-        // Cut at 0 bytes, a batch has one message.
+        // A batch that is cut at 0 bytes has one message.
         let (_, mut message) = self.queue.take(self.window())?;
         read_leb128(&mut message).expect("the queue writes a length before each message");
         Some(message)
     }
 
-    /// The result of the message that [`Link::next_message`] gave, as [`Link::received`] has it.
+    /// Takes the result of the message that [`Link::next_message`] returned. `callback` is called
+    /// as in [`Link::received`]. Panics when no message is under way.
     pub fn answered(
         &mut self,
         now: MonoNs,
@@ -252,7 +260,8 @@ impl<P: Copy> Link<P> {
         self.queue.sent() + self.forgotten > 0
     }
 
-    /// What the window still allows. A message longer than the window leaves when it is alone.
+    /// What the window still allows. A message longer than the window leaves when no other is under
+    /// way.
     fn window(&self) -> Batch {
         let window_bytes = self.limits.window_bytes.min(WINDOW_BYTES_MAX);
         Batch {
@@ -263,7 +272,8 @@ impl<P: Copy> Link<P> {
         }
     }
 
-    /// Queues what was answered [`PeerResult::Busy`] again when its pause is over.
+    /// Puts messages that were answered [`PeerResult::Busy`] back into the queue when their pause
+    /// is over.
     fn take_busy(&mut self, now: MonoNs) {
         if !self.busy.is_empty() && now >= self.busy_until {
             self.queue.append(&mut self.busy);
@@ -311,7 +321,8 @@ impl<P: Copy> Link<P> {
         if body.is_empty() { Ok(()) } else { Err(MALFORMED) }
     }
 
-    /// The oldest message under way has its result. Its purpose, unless it is forgotten or kept.
+    /// Takes the result of the oldest message under way. Returns the message's purpose, unless the
+    /// message was forgotten or is sent again.
     fn finish(&mut self, now: MonoNs, result: PeerResult<'_>) -> Option<P> {
         if self.forgotten > 0 {
             self.forgotten -= 1;

@@ -1,29 +1,30 @@
-//! Messages in the order in which they are sent, with what their owner wants back. Blocks of bytes
-//! in which messages lie as in the body of a frame, each behind its length: a message is copied
-//! once when it comes and once when it leaves, and nothing moves when the queue grows.
+//! Messages in the order in which they are sent, with their purposes. Messages lie in blocks of
+//! bytes as they lie in the body of a frame, each behind its length. A message is copied once when
+//! it comes and once when it leaves. Nothing moves when the queue grows.
 
 use std::collections::VecDeque;
 
 use crate::wire::leb128::{leb128_bytes, read_leb128, write_leb128};
 
-/// Bytes at which a block ends; a longer message has a block of its own.
+/// Bytes at which a block ends. A longer message has a block of its own.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
-/// Messages at which a block ends.
+/// Number of messages at which a block ends.
 const BLOCK_MESSAGES_MAX: usize = 1 << 12;
-/// Bytes of a block that is kept when it is empty: what doubling makes of a full one at most.
+/// Most bytes of an empty block that is kept: doubling gives a full block at most this capacity.
 const KEPT_BYTES_MAX: usize = 2 * BLOCK_BYTES_MAX;
 
-/// A queue of messages: the first [`Queue::sent`] of them are under way.
+/// A queue of messages. The first [`Queue::sent`] messages are under way.
 #[derive(Debug)]
 pub(super) struct Queue<P> {
     blocks: VecDeque<Block<P>>,
-    /// A block that was emptied.
+    /// An emptied block, kept for reuse.
     spare: Option<Block<P>>,
     len: usize,
     cost_bytes: usize,
     sent: usize,
     sent_bytes: usize,
-    /// Where the first message that is not under way lies or will lie: block, and byte in it.
+    /// Where the first message that is not under way lies or will lie: the block, and the byte in
+    /// it.
     unsent: (usize, usize),
 }
 
@@ -31,19 +32,19 @@ pub(super) struct Queue<P> {
 struct Block<P> {
     bytes: Vec<u8>,
     purposes: Vec<P>,
-    /// Messages, and their bytes, that are no longer in the queue.
+    /// How many messages of the block are no longer in the queue; `popped_bytes` are their bytes.
     popped: usize,
     popped_bytes: usize,
 }
 
-/// How much is to be taken at once.
+/// How much [`Queue::take`] may take at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     /// Most bytes, lengths included.
     pub bytes_max: usize,
-    /// Most messages; a frame holds at most `u16::MAX`.
+    /// Most messages. A frame holds at most `u16::MAX`.
     pub messages_max: usize,
-    /// Bytes after which a batch that is not empty ends.
+    /// Bytes beyond which a batch that is not empty takes no further message.
     pub cut_bytes: usize,
     /// Whether the first message is taken although it exceeds `bytes_max`.
     pub takes_any: bool,
@@ -62,12 +63,12 @@ impl<P: Copy> Queue<P> {
         }
     }
 
-    /// What a message of `message_bytes` counts for.
+    /// What a message of `message_bytes` bytes counts for: its length, its bytes and its purpose.
     pub fn cost_bytes_of(message_bytes: usize) -> usize {
         leb128_bytes(message_bytes as u64) + message_bytes + size_of::<P>()
     }
 
-    /// What all messages count for.
+    /// What all messages together count for.
     pub fn cost_bytes(&self) -> usize {
         self.cost_bytes
     }
@@ -80,7 +81,7 @@ impl<P: Copy> Queue<P> {
         self.len == 0
     }
 
-    /// Messages under way.
+    /// How many messages are under way.
     pub fn sent(&self) -> usize {
         self.sent
     }
@@ -103,7 +104,7 @@ impl<P: Copy> Queue<P> {
         self.cost_bytes += Self::cost_bytes_of(message.len());
     }
 
-    /// Moves everything from `other`, of which nothing is under way, to the end.
+    /// Moves all messages of `other` to the end. No message of `other` may be under way.
     pub fn append(&mut self, other: &mut Queue<P>) {
         assert!(other.sent == 0, "what is under way stays where it is");
         for block in &other.blocks {
@@ -117,8 +118,8 @@ impl<P: Copy> Queue<P> {
         other.reset();
     }
 
-    /// Marks messages as under way: how many, and their bytes as the body of a frame has them.
-    /// `None` when there is none, or none is allowed.
+    /// Marks messages as under way. Returns how many, and their bytes as the body of a frame has
+    /// them. `None` when there is none to take, or when `batch` allows none.
     pub fn take(&mut self, batch: Batch) -> Option<(u16, &[u8])> {
         let (block, begins) = self.unsent;
         let is_at_end = self.blocks.get(block)?.bytes.len() == begins;
@@ -144,13 +145,13 @@ impl<P: Copy> Queue<P> {
         Some((count as u16, &bytes[..taken]))
     }
 
-    /// The oldest message. There must be one.
+    /// Returns the oldest message and its purpose. Panics when the queue is empty.
     pub fn first(&self) -> (P, &[u8]) {
         let block = &self.blocks[0];
         (block.purposes[block.popped], first_of(&block.bytes[block.popped_bytes..]).1)
     }
 
-    /// Removes the oldest message, which must be under way.
+    /// Removes the oldest message. Panics when it is not under way.
     pub fn pop(&mut self) {
         assert!(self.sent > 0, "only what was sent has a result");
         let block = &mut self.blocks[0];
@@ -166,14 +167,14 @@ impl<P: Copy> Queue<P> {
         }
     }
 
-    /// Nothing is under way any more.
+    /// Marks all messages as not under way.
     pub fn rewind(&mut self) {
         self.sent = 0;
         self.sent_bytes = 0;
         self.unsent = (0, self.blocks.front().map_or(0, |block| block.popped_bytes));
     }
 
-    /// Removes everything, telling each purpose, the oldest first.
+    /// Removes all messages and calls `told` with each purpose, the oldest first.
     pub fn clear(&mut self, told: &mut impl FnMut(P)) {
         for block in &self.blocks {
             block.purposes[block.popped..].iter().for_each(|&purpose| told(purpose));
@@ -204,7 +205,7 @@ impl<P: Copy> Queue<P> {
         }
     }
 
-    /// Memory held.
+    /// Bytes of memory that all blocks hold.
     #[cfg(test)]
     pub fn held_bytes(&self) -> usize {
         let of_block =
@@ -225,7 +226,7 @@ impl<P> Block<P> {
     }
 }
 
-/// How many bytes the message at the front of `bytes` takes with its length, and the message.
+/// Returns the bytes that the first message of `bytes` takes with its length, and the message.
 fn first_of(bytes: &[u8]) -> (usize, &[u8]) {
     let mut rest = bytes;
     let len = read_leb128(&mut rest).expect("a length was written before each message") as usize;

@@ -1,4 +1,4 @@
-//! Both ends of a connection: alone, and over a network that breaks.
+//! Tests of both ends of a connection: each end alone, and both over a network that breaks.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ const WIDE: LinkLimits =
     LinkLimits { bytes_max: 16 << 20, window_bytes: 1 << 20, heartbeat_ms: 250 };
 const START: MonoNs = MonoNs(1_000_000_000);
 
-/// The wall clock tells the same, in its unit.
+/// Both clocks at the time `mono`: the wall clock shows the same time in ms.
 fn at(mono: MonoNs) -> Now {
     Now { mono, wall: WallMs(mono.0 / TICK_NS) }
 }
@@ -33,7 +33,7 @@ fn written(link: &mut Link<u32>, now: MonoNs) -> Vec<u8> {
     out
 }
 
-/// Numbers and bytes of the messages that come out of `bytes`.
+/// Numbers and bytes of the messages in `bytes`.
 fn arrived(inbound: &mut Inbound, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut messages = Vec::new();
     inbound
@@ -48,7 +48,7 @@ fn answered(inbound: &mut Inbound) -> Vec<u8> {
     out
 }
 
-/// What comes back for each purpose.
+/// The results in `bytes`, each with its purpose.
 fn told(link: &mut Link<u32>, now: MonoNs, bytes: &[u8]) -> Vec<(u32, String)> {
     let mut results = Vec::new();
     link.received(now, bytes, |purpose, result| results.push((purpose, format!("{result:?}"))))
@@ -565,7 +565,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..400)
 }
 
-/// Both ends, the bytes between them, and what must be true of each message.
+/// Both ends, the bytes between them, and what is known of each message.
 struct World {
     link: Link<u32>,
     inbound: Inbound,
@@ -575,7 +575,7 @@ struct World {
     messages: Vec<Tracked>,
     /// Numbers and messages that wait for a result on this connection.
     waiting: Vec<(u32, usize)>,
-    /// Last message on this connection that was never answered Busy.
+    /// The last message on this connection that was never answered Busy.
     last_arrived: Option<usize>,
 }
 
@@ -585,7 +585,7 @@ struct Tracked {
     results: u32,
     was_busy: bool,
     is_forgotten: bool,
-    /// The last result given by the inbound.
+    /// The last result that the inbound gave.
     answer: String,
 }
 
@@ -711,7 +711,7 @@ impl World {
         self.link.opened(self.now);
     }
 
-    /// Everything goes well from now on.
+    /// Lets everything go well until every message has its result.
     fn settle(&mut self) {
         for _ in 0..10_000 {
             self.step(&Step::WriteLink);
@@ -777,9 +777,9 @@ proptest! {
     }
 }
 
-/// A frame with a changed byte, then without `cut` bytes from there on, and more bytes behind it
-/// than any frame has: a length that grew is filled with them. `None` when that is the frame as it
-/// was: a byte that is dropped may be the same as the one that takes its place.
+/// Returns a frame with one changed byte and without the `cut` bytes from there on. Behind it come
+/// more bytes than any frame has, so that a frame whose length grew is filled. `None` when the
+/// result begins with the unchanged frame: a dropped byte may equal the byte that takes its place.
 fn changed(frame: &[u8], at: usize, change: u8, cut: usize) -> Option<Vec<u8>> {
     let mut changed = frame.to_vec();
     changed[at] ^= change;

@@ -6,17 +6,18 @@ use crate::cluster::link::LinkError;
 
 /// What the driver is to do for a peer.
 ///
-/// A connection that the core closes ([`PeerAction::Close`], [`PeerAction::CloseInbound`]) is gone
-/// for it already: the driver closes without a further call, and gives up a dial that is under way.
+/// A connection that the core closes ([`PeerAction::Close`], [`PeerAction::CloseInbound`]) no
+/// longer exists for the core. The driver closes it without a further call, and gives up a dial
+/// that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerAction {
-    /// Open a connection and upgrade it; tell by `Core::peer_connected` or `Core::peer_lost`.
+    /// Open a connection and upgrade it. Then call `Core::peer_connected` or `Core::peer_lost`.
     Dial(PeerIndex),
     /// Close the connection that was dialled.
     Close(PeerIndex),
-    /// `Core::peer_output` has something to say.
+    /// Call `Core::peer_output` and send what it appends.
     Send(PeerIndex),
-    /// `Core::inbound_output` has something to say.
+    /// Call `Core::inbound_output` and send what it appends.
     SendInbound(InboundId),
     /// Close a connection that the peer dialled.
     CloseInbound(InboundId),
@@ -25,14 +26,14 @@ pub enum PeerAction {
 /// A connection that a peer dialled, on this core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InboundId {
-    /// Its place.
+    /// The entry in the core's table of these connections.
     pub place: u32,
-    /// The place's life.
+    /// Tells the present connection in this entry from former ones.
     pub generation: u32,
 }
 
 impl InboundId {
-    /// As the core's table of these connections names it.
+    /// The key of this connection in the core's table.
     pub(crate) fn key(self) -> SlotKey {
         SlotKey { index: self.place, generation: self.generation }
     }
@@ -47,12 +48,13 @@ impl From<SlotKey> for InboundId {
 /// Errors that end a peer's connection.
 pub type PeerError = LinkError;
 
-/// Another site asks for a secret, and this one has none.
+/// Another site asks for a proof of a secret, and this site has no secret.
 pub(crate) const SITE_UNPROVEN: LinkError =
     LinkError::Protocol("another site asks for a proof of its secret");
 
-/// After a silence as long as that in which a node is declared dead, the bytes that come are those
-/// of before: from a network that was cut, or from the kernel's buffer when this process got no
-/// time. Timers may have ended since, and their tombstones.
+/// Bytes came after a silence as long as the one after which a node is declared dead. Such bytes
+/// are old: they come from a network that was cut, or from the kernel's buffer when this process
+/// got no time. The timers that they tell of may have ended since, and the tombstones of these
+/// timers, too.
 pub(crate) const STALE: PeerError =
     PeerError::Protocol("what comes after so long a silence may be outdated");

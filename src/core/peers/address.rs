@@ -1,18 +1,18 @@
-//! Where a peer is dialled, from what the configuration calls it.
+//! Where a peer is dialled, and from where, by what the configuration calls it.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// Where a peer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerAddress {
-    /// A literal.
+    /// An IP address and a port.
     At(SocketAddr),
     /// A host name and a port.
     Named(String, u16),
 }
 
-/// Reads `10.0.0.1:7253`, `10.0.0.1`, `[fd00::1]:7253`, `fd00::1`, `node-1:7253` or `node-1`; an
-/// address without a port uses `port`.
+/// Reads `10.0.0.1:7253`, `10.0.0.1`, `[fd00::1]:7253`, `fd00::1`, `node-1:7253` or `node-1`. An
+/// address without a port gets `port`.
 pub fn place_of(address: &str, port: u16) -> PeerAddress {
     if let Ok(whole) = address.parse::<SocketAddr>() {
         return PeerAddress::At(whole);
@@ -28,14 +28,15 @@ pub fn place_of(address: &str, port: u16) -> PeerAddress {
     }
 }
 
-/// Where a node may call another one from so that this one is known by its address there: what it
-/// is called itself, else where it listens.
+/// Returns the addresses from which a node may call the node at `to` so that `to` knows the caller
+/// by its address: first the address that is the node's name, then the address on which the node
+/// listens.
 pub fn sources(own: &str, listen: IpAddr, to: IpAddr) -> Vec<IpAddr> {
     let called = match place_of(own, 0) {
         PeerAddress::At(address) => Some(address.ip()),
         PeerAddress::Named(..) => None,
     };
-    // What is not of the same kind does not get there.
+    // A connection between addresses of different kinds does not come about.
     let leads_there = |from: &IpAddr| {
         !from.is_unspecified()
             && from.is_ipv4() == to.is_ipv4()

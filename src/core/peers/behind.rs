@@ -1,21 +1,21 @@
-//! The shard as the peers' side of a core sees it: told of events, its effects collected.
+//! The shard as the peers' side of a core sees it: it takes events, and its effects are collected.
 
 use crate::base::time::Now;
 use crate::shard::Shard;
 use crate::shard::effects::{Event, Outbox};
 
-/// The shard behind the peers of a core, and what it asked for.
+/// The shard of a core, with the outbox for its effects.
 pub(crate) struct Behind<'a> {
-    /// Both clocks.
+    /// Both clocks at the beginning of the turn, or later.
     pub now: Now,
-    /// The shard.
+    /// The shard that takes the events.
     pub shard: &'a mut Shard,
-    /// What it asked for.
+    /// Where the shard writes its effects.
     pub outbox: &'a mut Outbox,
 }
 
 impl Behind<'_> {
-    /// Tells the shard something.
+    /// Tells the shard an event. Panics when attempts are left in the outbox.
     pub fn tell(&mut self, event: Event<'_>) {
         assert!(self.outbox.attempts.is_empty(), "attempts are taken before the shard changes");
         self.shard.handle(self.now, event, self.outbox);

@@ -1,5 +1,5 @@
-//! The dialler's half of how a connection between two nodes begins: what it says, what it makes of
-//! the answers, and whom it believes. Bytes only: the socket is the driver's.
+//! The dialler's half of how a connection between two nodes begins: what the dialler says, how it
+//! reads the answers, and whom it believes. Bytes only: the driver owns the socket.
 
 use crate::core::peers::handshake::{
     Answered, Asked, NoAnswer, Protocol, parse_answer, write_request,
@@ -14,30 +14,30 @@ pub struct Greeting {
     guard: Guard,
     /// What this end says of itself.
     own: Hello,
-    /// The name of the node, or of the site, that was dialled.
+    /// The name of the node or site that was dialled.
     meant: String,
-    /// Drawn for this connection.
+    /// This end's nonce, drawn for this connection.
     nonce: Word,
-    /// The other end's nonce, once it has told it.
+    /// The other end's nonce, once the other end has told it.
     challenge: Option<Word>,
     answer: Vec<u8>,
 }
 
-/// What is to be done next.
+/// What the driver is to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// More bytes are needed.
+    /// Receive more bytes.
     Wait,
-    /// [`Greeting::write`] has something to say.
+    /// Call [`Greeting::write`] and send what it appends.
     Say,
-    /// This is how it ended, never [`Answered::Challenged`].
+    /// The greeting ended with this answer, which is never [`Answered::Challenged`].
     Ended(Answered),
-    /// No HTTP, or no answer that makes sense.
+    /// The bytes are no HTTP, or an answer without sense. Close the connection.
     Broken,
 }
 
 impl Greeting {
-    /// Nothing said yet. `nonce` must be drawn for this connection.
+    /// A greeting in which nothing has been said. `nonce` must be drawn for this connection.
     pub fn new(protocol: Protocol, guard: &Guard, own: Hello, meant: &str, nonce: Word) -> Self {
         Self {
             protocol,
@@ -50,7 +50,8 @@ impl Greeting {
         }
     }
 
-    /// Appends what is to be said now: who this is, and once it has been challenged, the proof.
+    /// Appends the request to send: what this end says of itself and, once it was challenged, the
+    /// proof.
     pub fn write(&self, host: &str, out: &mut Vec<u8>) {
         let proof = || {
             let claim = self.claim(Role::Dials, &self.own)?;
@@ -86,24 +87,24 @@ impl Greeting {
             Answered::Upgraded { ref hello, proof, .. } if !self.believes(hello, proof) => {
                 Step::Ended(Answered::Unproven)
             }
-            // Over the internal HTTP API nothing is proven.
+            // The internal HTTP API proves nothing.
             Answered::Original if self.guard.is_required() => Step::Ended(Answered::Unproven),
             answered => Step::Ended(answered),
         }
     }
 
-    /// What is to be spoken.
+    /// The protocol that the dialler asks for.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// What came behind the head of the last answer.
+    /// The bytes that came behind the head of the last answer.
     pub fn rest(&self, head_bytes: usize) -> &[u8] {
         &self.answer[head_bytes..]
     }
 
-    /// Whether the end that accepts is one that may be spoken with. A proof that is offered counts
-    /// even where none is required.
+    /// Returns whether this end may talk with the end that accepted. An offered proof counts even
+    /// where none is required.
     fn believes(&self, hello: &Hello, proof: Option<Word>) -> bool {
         let (Some(secrets), Some(claim)) = (&self.guard.secrets, self.claim(Role::Answers, hello))
         else {

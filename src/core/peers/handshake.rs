@@ -14,17 +14,22 @@
 //! X-Chronos-Shards: 2
 //! ```
 //!
-//! Refused with 403 (no member; with `X-Chronos-Refused: address` not at its address, with
-//! `X-Chronos-Refused: secret` not proven), 409 (two processes of one name), 426 (another
-//! protocol), 503 (too many connections, or a name that is not resolved yet), each with a `Reason`.
-//! Nobody is told anything before its address was looked at. A node that knows nothing of this
-//! answers 404 or the like: it is talked to over the internal HTTP API.
+//! An Upgrade is refused with a `Reason` and one of these statuses:
 //!
-//! A node with a secret adds `X-Chronos-Nonce`. One with a secret that is asked so answers 401 with
-//! a nonce of its own, on which the same request follows with `X-Chronos-Proof`; so does the
-//! acceptance ([`super::peer_secret`]). Towards another site `Upgrade: chronos-site/1` opens the
-//! internal HTTP API on the connection; without a secret there is no such protocol, and none is
-//! needed.
+//! - 403: the dialler is no member. With `X-Chronos-Refused: address` it does not call from its
+//!   address, with `X-Chronos-Refused: secret` it does not prove the secret.
+//! - 409: two processes have one name.
+//! - 426: the dialler asks for another protocol.
+//! - 503: there are too many connections, or a name is not resolved yet.
+//!
+//! The acceptor tells nothing before it has looked at the dialler's address. A node that does not
+//! know this Upgrade answers 404 or the like, and is talked to over the internal HTTP API.
+//!
+//! A dialler with a secret adds `X-Chronos-Nonce`. An acceptor with a secret answers 401 with a
+//! nonce of its own. Then the dialler repeats the request with `X-Chronos-Proof`, and the
+//! acceptance carries the acceptor's proof ([`super::secret`]). Towards another site `Upgrade:
+//! chronos-site/1` opens the internal HTTP API on the connection. Nodes without a secret do not
+//! have this protocol and do not need it.
 
 use std::fmt::Write;
 use std::mem::MaybeUninit;
@@ -37,14 +42,14 @@ use crate::core::peers::hello::{Hello, HelloRefusal};
 use crate::core::peers::secret::{Offer, Word};
 use crate::wire::text::Text;
 
-/// The path that is upgraded.
+/// The path of the Upgrade.
 pub const PATH: &str = "/peer";
-/// Bytes of an answer's head.
+/// Most bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a node's name: a host name has at most 253, a port 6.
+/// Most bytes of a node's name: a host name has at most 253, a port 6.
 const NAME_BYTES_MAX: usize = 260;
 
-/// What is spoken after an Upgrade.
+/// The protocol after an Upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Frames, between the nodes of a site.
@@ -54,7 +59,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The protocol and its version, which for frames is that of `wire::peer_frame`.
+    /// The name and version in the header `Upgrade`. The version of frames is that of
+    /// `wire::peer_frame`.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Frames => "chronos-peer/1",
@@ -63,14 +69,14 @@ impl Protocol {
     }
 }
 
-/// What a dialler asks for.
+/// An Upgrade that a dialler asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// What is to be spoken.
+    /// The protocol to speak after the Upgrade.
     pub protocol: Protocol,
     /// What the dialler says of itself.
     pub hello: Hello,
-    /// What it offers to be believed.
+    /// The dialler's nonce and proof.
     pub offer: Offer,
 }
 
@@ -83,7 +89,7 @@ pub fn write_request(out: &mut Vec<u8>, host: &str, asked: &Asked) {
     write_headers(out, asked.protocol, &asked.hello, asked.offer.proof);
 }
 
-/// Appends the answer that accepts it.
+/// Appends the answer that accepts an Upgrade.
 pub fn write_acceptance(out: &mut Vec<u8>, protocol: Protocol, hello: &Hello, proof: Option<Word>) {
     out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
     write_headers(out, protocol, hello, proof);
@@ -119,22 +125,22 @@ fn write_headers(out: &mut Vec<u8>, protocol: Protocol, hello: &Hello, proof: Op
     .expect("memory does not fail");
 }
 
-/// Reads the head of a request for [`PATH`] that has been found to be a whole request head. `Err`:
-/// the status and reason to refuse it with.
+/// Reads a whole request head for [`PATH`]. `Err` is the status and reason to refuse the request
+/// with.
 pub fn parse_request(head: &[u8]) -> Result<Asked, (u16, &'static str)> {
     let mut places = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
     let mut request = Request::new(&mut []);
-    // Empty lines before a request line are tolerated by the parser of requests.
+    // The parser of requests tolerates empty lines before a request line.
     match request.parse_with_uninit_headers(head.trim_ascii_start(), &mut places) {
         Ok(Status::Complete(_)) => asked_of(request.headers),
         _ => Err((400, "expected a request head")),
     }
 }
 
-/// The header line of an answer that refuses whoever does not prove that it knows the secret.
+/// The header line of an answer that refuses a node which does not prove that it knows the secret.
 pub const UNPROVEN_HEADER: &str = "X-Chronos-Refused: secret\r\n";
 
-/// The status for a refused hello, and a header line.
+/// Returns the status for a refused hello, and a header line or nothing.
 pub fn refusal_of(refusal: &HelloRefusal) -> (u16, &'static str) {
     match refusal {
         HelloRefusal::NoSite(_) => (403, ""),
@@ -147,43 +153,44 @@ pub fn refusal_of(refusal: &HelloRefusal) -> (u16, &'static str) {
     }
 }
 
-/// What the node that was dialled said.
+/// How the node that was dialled answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// It speaks the protocol asked for from here on.
+    /// The node speaks the protocol asked for from here on.
     Upgraded {
-        /// What it says of itself.
+        /// What the node says of itself.
         hello: Hello,
-        /// That it knows the secret.
+        /// The proof that the node knows the secret.
         proof: Option<Word>,
-        /// Bytes that its head took.
+        /// Bytes of the answer's head.
         head_bytes: usize,
     },
-    /// It asks for a proof.
+    /// The node asks for a proof.
     Challenged {
-        /// Its nonce.
+        /// The node's nonce.
         nonce: Word,
-        /// Bytes that its head took.
+        /// Bytes of the answer's head.
         head_bytes: usize,
     },
-    /// One of the two does not prove that it knows the secret.
+    /// One of the two ends does not prove that it knows the secret.
     Unproven,
-    /// It does not know the Upgrade: an original node.
+    /// The node does not know the Upgrade: an original node.
     Original,
-    /// It refused.
+    /// The node refused.
     Refused,
-    /// It cannot say yet, or not now.
+    /// The node cannot decide yet, or cannot take a connection at present.
     Busy,
-    /// It does not take this process for the node that it says it is: another one is, this one
-    /// calls from another address, or its lists have no such node.
+    /// The node does not take this process for the node that this process says it is: another
+    /// process is that node, this process calls from another address, or the lists have no such
+    /// node.
     Disowned,
 }
 
-/// Bytes that are no HTTP, or no answer that makes sense.
+/// The bytes are no HTTP, or an answer without sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoAnswer;
 
-/// Reads the answer to an Upgrade. `Ok(None)`: more bytes are needed. `Err`: there is none.
+/// Reads the answer to an Upgrade. `Ok(None)`: more bytes are needed.
 pub fn parse_answer(bytes: &[u8], protocol: Protocol) -> Result<Option<Answered>, NoAnswer> {
     let mut places = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
     let mut response = Response::new(&mut []);
@@ -205,7 +212,7 @@ pub fn parse_answer(bytes: &[u8], protocol: Protocol) -> Result<Option<Answered>
             Ok(Some(nonce)) => Answered::Challenged { nonce, head_bytes },
             _ => Answered::Refused,
         })),
-        // 426 is a later version of ours that does not speak this protocol any more.
+        // A later version of this service that no longer speaks this protocol answers 426.
         Some(400 | 404 | 405 | 426 | 501) => Ok(Some(Answered::Original)),
         Some(409) => Ok(Some(Answered::Disowned)),
         Some(403) => Ok(Some(match value_of(response.headers, "X-Chronos-Refused") {
@@ -224,7 +231,8 @@ fn value_of<'h>(headers: &[Header<'h>], name: &str) -> Option<&'h str> {
     std::str::from_utf8(found.value).ok().map(str::trim)
 }
 
-/// The value of a header that is a nonce or a proof. `Err`: it is neither, or there are several.
+/// The value of a header that is a nonce or a proof. `Err`: the value is neither, or there are
+/// several.
 fn word_of(headers: &[Header<'_>], name: &str) -> Result<Option<Word>, ()> {
     let mut found = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
     let Some(header) = found.next() else { return Ok(None) };

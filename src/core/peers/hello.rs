@@ -1,4 +1,4 @@
-//! What two nodes tell each other as they meet, and why one of them does not want the other.
+//! What two nodes tell each other as they meet, and why one of them refuses the other.
 
 use crate::shard::effects::Dialect;
 
@@ -7,44 +7,46 @@ use crate::shard::effects::Dialect;
 pub struct Hello {
     /// The node's name, exactly as members write it.
     pub name: String,
-    /// Its instance bits in ids and versions.
+    /// The node's instance bits in ids and versions.
     pub instance: u16,
-    /// Drawn when the process starts: another one means that it may have lost everything.
+    /// A number drawn when the process starts. Another number means that the node may have lost
+    /// everything.
     pub incarnation: u64,
-    /// Its `cluster-view-id`.
+    /// The node's `cluster-view-id`.
     pub view_id: u64,
-    /// The core at this end.
+    /// The number of the core at this end.
     pub shard: u16,
-    /// Cores of the node.
+    /// How many cores the node has.
     pub shards: u16,
 }
 
-/// Why a peer's connection is refused, with 403 or 409 (503 when that passes). The text goes to the
-/// peer; both sides count it.
+/// Why a peer's connection is refused: with 403, 409 or 426, or with 503 when the reason will pass.
+/// The text goes to the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HelloRefusal {
-    /// Not a member, and `cluster.accept_strangers` is off.
+    /// The peer is no member, and `cluster.accept_strangers` is off.
     #[error("{0} is no member of this cluster as {1} is configured")]
     Stranger(String, String),
-    /// Another live process says that it is this node (or it says that it is we).
+    /// Two live processes say that they are one node. The peer says that it is this node, or
+    /// another process is the node that the peer says it is.
     #[error("two processes say that they are {0}; stop one of them or give it another address")]
     Twins(String),
-    /// It does not call from the address of the node that it says it is; the text says more.
+    /// The peer does not call from the address of the node that it says it is. The text says more.
     #[error("{0}")]
     Elsewhere(String),
-    /// It does not prove that it knows the cluster's secret; the text says more.
+    /// The peer does not prove that it knows the cluster's secret. The text says more.
     #[error("{0}")]
     Unproven(&'static str),
-    /// It is no site that this one is configured with; the text says more.
+    /// The peer belongs to no site that is configured here. The text says more.
     #[error("{0}")]
     NoSite(String),
-    /// It wants a proof of a secret that this node does not have.
+    /// The peer wants a proof of a secret, and this node has no secret.
     #[error("expected Upgrade: chronos-peer/1; this node has no cluster.secret_file")]
     NoSecret,
     /// Members are configured by names that this node has not looked up yet.
     #[error("the addresses of some members are not known here yet; try again in a moment")]
     Unresolved,
-    /// More connections than all cores of all peers need.
+    /// There are more connections than all cores of all peers need.
     #[error("too many connections between nodes end at this core")]
     TooMany,
 }
@@ -52,16 +54,16 @@ pub enum HelloRefusal {
 /// How a dialled connection turned out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connected {
-    /// Frames, if the Upgrade was accepted; else the internal HTTP API.
+    /// Frames if the Upgrade was accepted, else the internal HTTP API.
     pub dialect: Dialect,
-    /// What the peer said of itself; an original node says nothing.
+    /// What the peer said of itself. An original node says nothing.
     pub hello: Option<Hello>,
 }
 
-/// What a core is told of the process that it is part of.
+/// What a core knows of its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Drawn when the process starts; the same on all of its cores.
+    /// A number drawn when the process starts. All cores of the process have the same.
     pub incarnation: u64,
     /// Whether nodes that are no members may connect (`cluster.accept_strangers`).
     pub accepts_strangers: bool,

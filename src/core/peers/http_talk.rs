@@ -1,10 +1,11 @@
 //! The talk to an original node or another site over one connection: the internal HTTP API, one
-//! request at a time. Bytes only: the messages are kept by a [`Link`], the socket is the driver's.
+//! request at a time. Bytes only: a [`Link`] keeps the messages, the driver owns the socket.
 //!
-//! Only whole copies can be told (`PUT /timers/<id>-<factor>`, docs/compat/timer-service.md §5.1);
-//! between them `GET /ping` keeps the connection and the belief that the node lives. Another site
-//! is asked first, and with every ping, who its members are ([`super::site_members`]): one that
-//! refuses this node is not talked to.
+//! - Only whole copies can be told (`PUT /timers/<id>-<factor>`, docs/compat/timer-service.md
+//!   §5.1).
+//! - Between copies `GET /ping` keeps the connection, and with it the belief that the node lives.
+//! - The first request to another site, and every ping to it, asks for the site's members
+//!   ([`super::site_members`]). This node does not talk to a site that refuses it.
 
 use std::fmt::Write;
 
@@ -25,35 +26,36 @@ use crate::wire::answer_reader::{AnswerReader, Progress};
 
 const UNSAYABLE: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malformed);
 
-/// The request on its way.
+/// The request that is under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum UnderWay {
     Nothing,
     Ping,
-    /// The message that the link gave last.
+    /// The message that the link returned last.
     Message,
 }
 
 /// Requests and answers on one connection.
 pub(crate) struct HttpTalk {
     heartbeat_ms: u64,
-    /// The node belongs to another site.
+    /// Whether the other end belongs to another site.
     to_site: bool,
     under_way: UnderWay,
     reader: AnswerReader,
     ping_at: MonoNs,
-    /// The other end takes what this node says: that of another site has answered once.
+    /// Whether the other end takes what this node says. A node of another site must have answered
+    /// once.
     is_greeted: bool,
-    /// The answer to a question for members, as far as it came.
+    /// The bytes that came of an answer about members.
     answer: Vec<u8>,
-    /// What the last one told.
+    /// What the last answer about members told.
     told: Option<SiteMembers>,
-    /// Messages that cannot be said in HTTP: refused with the next answer.
+    /// Purposes of messages that cannot be said in HTTP. The next answer refuses them.
     unsayable: Vec<Purpose>,
 }
 
 impl HttpTalk {
-    /// A fresh connection.
+    /// A talk on a connection that has just been opened.
     pub fn new(now: MonoNs, heartbeat_ms: u64, to_site: bool) -> Self {
         Self {
             heartbeat_ms,
@@ -68,7 +70,7 @@ impl HttpTalk {
         }
     }
 
-    /// Appends the next request, if none is under way.
+    /// Appends the next request, unless one is under way.
     pub fn write(
         &mut self,
         now: Now,
@@ -96,22 +98,23 @@ impl HttpTalk {
         }
     }
 
-    /// When [`HttpTalk::write`] next has something to say although nothing happens.
+    /// When [`HttpTalk::write`] has a ping to send. `None` while a request is under way.
     pub fn next_wake(&self) -> Option<MonoNs> {
         (self.under_way == UnderWay::Nothing).then_some(self.ping_at)
     }
 
-    /// Whether the other end takes what this node says.
+    /// Returns whether the other end takes what this node says.
     pub fn is_greeted(&self) -> bool {
         self.is_greeted
     }
 
-    /// What the other site has told of its members since it was last asked for.
+    /// Takes what the other site told of its members since the last call.
     pub fn take_told(&mut self) -> Option<SiteMembers> {
         self.told.take()
     }
 
-    /// Bytes of an answer. `Err`: the connection is of no more use.
+    /// Takes bytes of an answer. It calls `result` with the result of each message. On `Err` the
+    /// connection must be closed.
     pub fn received(
         &mut self,
         now: MonoNs,
@@ -140,7 +143,7 @@ impl HttpTalk {
             return Err(SITE_UNPROVEN);
         }
         if self.to_site && status == 403 {
-            // What was to be told waits for an end that takes it.
+            // The messages wait for an end that takes them.
             return Err(LinkError::Protocol("another site does not know this node"));
         }
         if asks_members {
@@ -153,8 +156,8 @@ impl HttpTalk {
         if asked == UnderWay::Message {
             let meaning = match status {
                 200..300 => PeerResult::Held,
-                // An original node refuses beyond its token rate (docs/compat/timer-service.md
-                // §1.4).
+                // An original node refuses requests beyond its token rate
+                // (docs/compat/timer-service.md §1.4).
                 503 => PeerResult::Busy,
                 500.. => PeerResult::Refused(PeerRefusal::Full),
                 _ => PeerResult::Refused(PeerRefusal::Malformed),
@@ -166,19 +169,20 @@ impl HttpTalk {
     }
 }
 
-/// Whether a whole answer refuses whoever does not prove that it knows the secret.
+/// Returns whether a whole answer refuses this node because it did not prove that it knows the
+/// secret.
 fn says_unproven(answer: &[u8]) -> bool {
     let line = UNPROVEN_HEADER.as_bytes();
     answer.windows(line.len()).any(|bytes| bytes == line)
 }
 
-/// What a whole answer tells of members.
+/// Returns what a whole answer tells of members.
 fn members_in(answer: &[u8]) -> Option<SiteMembers> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     SiteMembers::parse(&answer[end + 4..])
 }
 
-/// Appends the request that tells a message. `false`: it cannot be told in HTTP.
+/// Appends the request that tells a message. Returns `false` when HTTP cannot tell it.
 fn write_request(
     now: Now,
     (view, to): (&View, PeerIndex),
@@ -203,8 +207,8 @@ fn write_request(
     true
 }
 
-/// Appends a copy as an original node reads it; to another site without the nodes of this one.
-/// `None`: it names a node or site that is not configured any more.
+/// Appends a copy as an original node reads it. A document for another site does not name this
+/// site's nodes. `None`: the copy names a node or site that is no longer configured.
 fn write_document(
     now: Now,
     view: &View,
@@ -345,7 +349,7 @@ mod tests {
         let refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n";
         written(&mut talk, NOW, &mut link);
         assert!(talk.received(NOW.mono, refusal, &mut link, |_, _| panic!("no result")).is_err());
-        // An original answers its ping to any question; later it may not know this node any more.
+        // An original answers `OK` to any ping. Later the original may not know this node any more.
         let mut talk = HttpTalk::new(NOW.mono, 250, true);
         written(&mut talk, NOW, &mut link);
         let pong = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";

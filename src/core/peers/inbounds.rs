@@ -1,5 +1,5 @@
-//! Connections that peers dialled, on one core: what comes over them goes to the shards that own
-//! the timers, here or over the mesh, and the results back.
+//! Connections that peers dialled, on one core. Their messages go to the shards that own the
+//! timers, here or over the mesh, and the results go back.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ use crate::core::peers::counters::PeerCounters;
 use crate::core::peers::hello::{Hello, HelloRefusal};
 use crate::core::peers::peering::Peering;
 
-/// Connections on one core: all cores of 16 nodes of 256, if they all met the same one.
+/// Most connections on one core: all 256 cores of 16 nodes, if all of them met the same core.
 const INBOUNDS_MAX: usize = 4_096;
-/// Of these, of one node: all of its cores, and as many that are not known to be gone yet.
+/// Most connections of one node: 256 cores, and as many connections that are not known to be gone
+/// yet.
 const INBOUNDS_PER_NODE_MAX: usize = 512;
-/// Memory that what peers have begun takes on one core: frames that are not complete, messages
-/// without a result, copies for them. Each turn brings 4 MiB at most, which are answered within
-/// a few turns.
+/// Most bytes of memory that peers may cause on one core: incomplete frames, messages without a
+/// result, copies for peers. Each turn brings at most 4 MiB, which are answered within a few turns.
 const HELD_BYTES_MAX: usize = 64 << 20;
-/// Batches kept for reuse.
+/// Number of batches kept for reuse.
 const SPARE_MAX: usize = 64;
 
 const MALFORMED: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malformed);
@@ -38,13 +38,13 @@ const MALFORMED: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malforme
 struct Open {
     inbound: Inbound,
     name: String,
-    /// As the view numbers it; `None`: a stranger.
+    /// The peer's number in the view. `None`: the peer is a stranger.
     peer: Option<PeerIndex>,
     incarnation: u64,
     heard_at: MonoNs,
     /// [`Inbound::held_bytes`] as last counted.
     held_bytes: usize,
-    /// Stands in the list of those with something to send.
+    /// Whether the connection is in `Inbounds::talking`.
     is_talking: bool,
 }
 
@@ -62,23 +62,23 @@ pub(crate) struct Inbounds {
     shards: ShardCount,
     accepts_strangers: bool,
     opens: Slots<Open>,
-    /// The sum over all that are open.
+    /// The sum over all open connections.
     held_bytes: usize,
     talking: Vec<InboundId>,
     actions: Vec<PeerAction>,
-    /// By sibling: the batch that is being filled.
+    /// For each sibling the batch that is being filled.
     filling: Vec<Option<Box<PeerBatch>>>,
-    /// Batches of siblings without all of their results.
+    /// Batches of siblings that lack some of their results.
     borrowed: Slots<Borrowed>,
     spare: Vec<PeerBatch>,
-    /// When silent connections are next looked for.
+    /// When to look for silent connections next.
     wake_at: MonoNs,
-    /// Silence after which a connection is of no more use.
+    /// Silence in ms after which the bytes of a connection are outdated.
     silence_ms_max: u64,
 }
 
 impl Inbounds {
-    /// No connection yet.
+    /// An answering side without connections.
     pub fn new(own: ShardIndex, shards: ShardCount, accepts_strangers: bool) -> Self {
         Self {
             own,
@@ -96,7 +96,7 @@ impl Inbounds {
         }
     }
 
-    /// A peer asks for an Upgrade.
+    /// Takes a peer's Upgrade. `Err` is the reason to refuse it.
     pub fn opened(
         &mut self,
         now: MonoNs,
@@ -136,8 +136,9 @@ impl Inbounds {
         Ok(key.into())
     }
 
-    /// A process answered where its node is dialled: it is that node, whoever else dials as it. Or
-    /// both would be it at once, one heard and the other told.
+    /// Takes note that a process answered at the address at which its node is dialled. This process
+    /// is the node, whichever process dials under the same name. Connections of another process of
+    /// that name are closed: otherwise this core would hear one process and tell the other.
     pub fn answered_at_its_address(&mut self, hello: &Hello) {
         self.close_where(|open| open.name == hello.name && open.incarnation != hello.incarnation);
     }
@@ -166,7 +167,7 @@ impl Inbounds {
             .then_some(HelloRefusal::TooMany)
     }
 
-    /// Bytes over a connection. `Err`: it is to be closed.
+    /// Takes bytes of a connection. On `Err` the connection must be closed.
     pub fn received(
         &mut self,
         id: InboundId,
@@ -177,7 +178,8 @@ impl Inbounds {
     ) -> Result<(), PeerError> {
         let now = behind.now.mono;
         let silence_ms_max = self.silence_ms_max;
-        // Taken out while messages are served: these change other parts of the core.
+        // All connections are taken out while messages are served, because serving changes other
+        // parts of `self`.
         let mut opens = std::mem::take(&mut self.opens);
         let taken = match opens.get_mut(id.key()) {
             Some(open) if open.heard_at.plus_ms(silence_ms_max) <= now => Err(STALE),
@@ -248,8 +250,8 @@ impl Inbounds {
         self.held_bytes = self.held_bytes + held_bytes - before_bytes;
     }
 
-    /// Keeps the sum within its limit: of the node that holds most, the connection that holds most
-    /// is closed, so that no node suffers from what another one sends.
+    /// Keeps the sum of held bytes within its limit. It takes the node that holds most, and closes
+    /// that node's connection that holds most. So no node suffers from what another node sends.
     fn shed(&mut self, counters: &mut PeerCounters) {
         while self.held_bytes > HELD_BYTES_MAX {
             let mut of_nodes = BTreeMap::<&str, usize>::new();
@@ -267,7 +269,7 @@ impl Inbounds {
         }
     }
 
-    /// Sends the batches that were filled; what finds no room is answered `Busy` at once.
+    /// Sends the batches that were filled. Messages that find no room are answered `Busy` at once.
     fn send_batches(
         &mut self,
         mesh: &mut MeshPort,
@@ -286,7 +288,7 @@ impl Inbounds {
         }
     }
 
-    /// Messages of a sibling's peer for this shard.
+    /// Serves messages of a sibling's peer on this shard.
     pub fn serve_batch(
         &mut self,
         from: ShardIndex,
@@ -319,7 +321,7 @@ impl Inbounds {
         self.put_spare(batch);
     }
 
-    /// Results for a connection of this core.
+    /// Takes results for a connection of this core.
     pub fn take_results(&mut self, results: PeerBatch) {
         let id = results.inbound;
         if let Some(open) = self.opens.get_mut(id.key()) {
@@ -333,7 +335,7 @@ impl Inbounds {
         self.put_spare(results);
     }
 
-    /// The shard's results go to those who wait for them.
+    /// Gives the shard's results to the connections and siblings that wait for them.
     pub fn answer(&mut self, replies: &mut Vec<PeerReply>, bytes: &[u8], mesh: &mut MeshPort) {
         for PeerReply { ticket, bytes: range } in replies.drain(..) {
             let bytes = &bytes[range];
@@ -351,7 +353,7 @@ impl Inbounds {
         }
     }
 
-    /// One result of a sibling's batch; the batch goes back with the last.
+    /// Adds one result to a sibling's batch. The last result sends the batch back.
     fn give_back(&mut self, ticket: PeerTicket, bytes: &[u8], mesh: &mut MeshPort) {
         let key = SlotKey { index: ticket.connection, generation: ticket.generation };
         let borrowed = self.borrowed.get_mut(key);
@@ -365,7 +367,7 @@ impl Inbounds {
         }
     }
 
-    /// Appends what is to be sent over a connection.
+    /// Appends the bytes to send over a connection.
     pub fn output(
         &mut self,
         now: Now,
@@ -381,7 +383,7 @@ impl Inbounds {
         }
     }
 
-    /// A connection is gone.
+    /// Tells that a connection is gone.
     pub fn closed(&mut self, id: InboundId) {
         if let Some(open) = self.opens.remove(id.key()) {
             self.held_bytes -= open.held_bytes;
@@ -393,7 +395,7 @@ impl Inbounds {
         self.actions.push(PeerAction::CloseInbound(id));
     }
 
-    /// Closes the connections of those who are no members any more.
+    /// Takes a new view, and closes connections of nodes that are no longer members.
     pub fn set_view(&mut self, view: &View) {
         for (_, open) in self.opens.iter_mut() {
             open.inbound.set_view(view.digest());
@@ -404,22 +406,22 @@ impl Inbounds {
         }
     }
 
-    /// Whether nothing is open and nothing to be done.
+    /// Returns whether no connection is open and the driver has nothing to do.
     pub fn is_idle(&self) -> bool {
         self.opens.is_empty() && self.actions.is_empty()
     }
 
-    /// Connections open.
+    /// How many connections are open.
     pub fn open(&self) -> usize {
         self.opens.len()
     }
 
-    /// Memory that what peers have begun takes.
+    /// Bytes of memory that peers have caused.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// When [`Inbounds::tick`] is next due.
+    /// When [`Inbounds::tick`] is due next.
     pub fn wake_at(&self) -> MonoNs {
         if self.is_idle() { MonoNs(u64::MAX) } else { self.wake_at }
     }
@@ -475,7 +477,7 @@ impl Inbounds {
     }
 }
 
-/// The timer that a message is about.
+/// Returns the id of the timer that a message is about.
 fn id_of(message: &PeerMessage<'_>) -> crate::base::ids::TimerId {
     match message {
         PeerMessage::Standing(standing) => standing.id,

@@ -1,5 +1,5 @@
-//! How one core talks with the other nodes of the cluster, without sockets: who is dialled and
-//! when, what is said, what is believed of each.
+//! How one core talks with the other nodes of the cluster, without sockets: which peers it dials
+//! and when, what it says, and what it believes of each peer.
 
 pub mod actions;
 pub(crate) mod address;

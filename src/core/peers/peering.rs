@@ -1,10 +1,10 @@
-//! The peers of one core, without sockets: links, detectors, connections from others. The engine
-//! drives it over the ring, the simulator over a network of its own.
+//! The peers of one core, without sockets: links, detectors and dials. The engine drives it over
+//! the ring, the simulator over a network of its own.
 //!
-//! Each core dials every peer node once and talks over that connection about the timers that it
-//! owns; what peers tell arrives over connections that they dialled, at whichever core accepted
+//! Each core dials every peer node once. Over that connection it talks about the timers that it
+//! owns. What peers tell arrives over connections that the peers dialled, at the core that accepted
 //! them ([`super::inbounds`]), and goes to the owners over the mesh. No clock, no socket, no random
-//! source: the drivers differ only in how bytes travel.
+//! source: drivers differ only in how bytes travel.
 
 mod write_refusals;
 
@@ -30,14 +30,15 @@ use crate::core::peers::hello::Hello;
 use crate::core::peers::site_members::SiteBook;
 use crate::core::peers::voice::Voice;
 
-/// Room that a link must have before its peer is offered again what did not fit: the offers of a
-/// shard that wait for results, 1 024 of some 40 bytes, and the copies that are wanted of them.
+/// Bytes of room that a link must have before its peer is offered again what did not fit. They are
+/// for the offers of a shard that wait for results (1 024 of some 40 bytes) and the copies wanted
+/// of them.
 const GAPS_ROOM_BYTES: usize = 1 << 20;
 
-/// Pause between two looks at a peer that has something due and is not sent to.
+/// Pause in ms between two looks at a peer that has something due and is not sent to.
 const LOOK_AGAIN_MS: u64 = 10;
 
-/// How far the connection to a peer is.
+/// The state of the connection to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DialState {
     Closed,
@@ -45,30 +46,31 @@ enum DialState {
     Open,
 }
 
-/// A peer that is to be connected with.
+/// A peer with which this core keeps a connection.
 struct Peer {
     stage: DialState,
     detector: Detector,
     voice: Voice,
-    /// Of the process heard last.
+    /// The incarnation of the process that was heard last.
     incarnation: Option<u64>,
-    /// When it was last heard.
+    /// When the peer was heard last.
     heard_at: MonoNs,
-    /// It may lack what it was told, and the shard has not been told so yet.
+    /// Whether the peer may lack something that it should have been told, and the shard does not
+    /// know yet.
     has_gaps: bool,
-    /// Lost connections, to spread dials.
+    /// How many connections were lost. The count spreads dials.
     losses: u64,
-    /// It refused the last dial: it does not take this process for this node, or knows no such
-    /// node.
+    /// Whether the peer refused the last dial, because it does not take this process for this node
+    /// or knows no such node.
     disowns: bool,
-    /// Where it is dialled, if it is another site.
+    /// Where to dial the peer, if it is another site.
     site: Option<SiteBook>,
-    /// Its end of the connection takes what this node says.
+    /// Whether the peer's end of the connection takes what this node says.
     is_greeted: bool,
 }
 
 impl Peer {
-    /// The connection is gone, or its dial is given up.
+    /// Takes note that the connection is gone or that its dial is given up.
     fn close(&mut self) {
         if self.stage == DialState::Open {
             self.voice.closed();
@@ -81,43 +83,44 @@ impl Peer {
     }
 }
 
-/// The dialled side of all peers of a core.
+/// The dialling side of all peers of a core.
 pub(crate) struct Peering {
     /// What this core says of itself.
     hello: Hello,
     limits: ClusterLimits,
     view: Arc<View>,
-    /// By number.
+    /// The peers, by their numbers in the view.
     peers: Vec<Option<Peer>>,
-    /// Those in `peers`.
+    /// The peers that are in `peers`.
     known: PeerSet,
-    /// Those with something to send.
+    /// The peers with something to send.
     talking: PeerSet,
-    /// Those whose gaps the shard is to be told of.
+    /// The peers of whose gaps the shard is to be told.
     gapped: PeerSet,
-    /// Digest of the members of the view, and those whose frames told another.
+    /// Digest of the members of the view; `other_views` are the peers whose frames told another
+    /// digest.
     digest: u32,
     other_views: PeerSet,
     actions: Vec<PeerAction>,
-    /// When [`Peering::tick`] is next due.
+    /// When [`Peering::tick`] is due next.
     wake_at: MonoNs,
-    /// When it was due at the latest, as the last one found.
+    /// When the next tick was due at the latest, as the last tick computed it.
     expected_at: MonoNs,
     unheard: Vec<(PeerIndex, Purpose)>,
-    /// The members know this node, or it is one of them.
+    /// Whether the members know this node, or it is one of them.
     is_introduced: bool,
     /// What the members' wall clocks said of this node's at the last tick.
     clock: ClockVerdict,
-    /// How far each is ahead; kept for its memory.
+    /// How far each member's clock is ahead, in ms. Kept for its memory.
     clocks_ahead_ms: Vec<i64>,
-    /// The addresses of nodes of other sites, as these have told them.
+    /// The addresses of nodes of other sites, as these sites told them.
     site_callers: Vec<IpAddr>,
-    /// What was counted.
+    /// What this core counted about its peers.
     pub counters: PeerCounters,
 }
 
 impl Peering {
-    /// The peers of a view, none heard of yet.
+    /// The peers of a view, none of them heard yet.
     pub fn new(now: Now, hello: Hello, limits: &ClusterLimits, view: Arc<View>) -> Self {
         let mut peering = Self {
             hello,
@@ -153,12 +156,13 @@ impl Peering {
         &self.view
     }
 
-    /// Bounds.
+    /// The cluster's bounds and delays.
     pub fn limits(&self) -> &ClusterLimits {
         &self.limits
     }
 
-    /// Takes a new configuration: the shard first, then the peers that are gone or new.
+    /// Takes a new view. First the shard gets the view, then the peers that are gone are closed and
+    /// new peers are noted.
     pub fn set_view(&mut self, behind: &mut Behind<'_>, view: Arc<View>) {
         behind.tell(Event::View(view.clone()));
         let gone = self.know(behind.now.mono, view);
@@ -181,7 +185,8 @@ impl Peering {
         behind.tell(Event::OtherViews(self.other_views));
     }
 
-    /// Notes who is to be connected with, and returns those who no longer are.
+    /// Notes the peers with which to keep connections. Returns the peers that are no longer among
+    /// them.
     fn know(&mut self, now: MonoNs, view: Arc<View>) -> PeerSet {
         let wanted = view.connected_nodes().union(view.connected_sites());
         let gone = self.known.minus(wanted);
@@ -238,7 +243,7 @@ impl Peering {
         }
     }
 
-    /// A dialled connection is ready. Returns whether it is to be used.
+    /// Takes a dialled connection that is ready. Returns whether it is used.
     pub fn connected(
         &mut self,
         behind: &mut Behind<'_>,
@@ -261,7 +266,7 @@ impl Peering {
         dialled.disowns = false;
         dialled.heard_at = now;
         if dialled.voice.dialect() != Dialect::Http && connected.dialect == Dialect::Http {
-            // Not all that can be told in frames can be told in HTTP.
+            // HTTP cannot tell everything that frames can.
             dialled.has_gaps |= !dialled.voice.is_empty();
             dialled.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
         }
@@ -272,8 +277,8 @@ impl Peering {
                 dialled.has_gaps = true;
             }
             Some(_) => {}
-            // Nothing tells processes of an original node apart: the first contact counts as
-            // another one, and so does each after it was dead.
+            // Nothing tells the processes of an original node apart. The first contact counts as
+            // another process, and so does each contact after the node was dead.
             None if dialled.incarnation.is_none() => {
                 dialled.incarnation = Some(0);
                 dialled.has_gaps = true;
@@ -293,8 +298,8 @@ impl Peering {
         true
     }
 
-    /// The peer lives if its end takes what this node says: another site must have answered that it
-    /// does.
+    /// Counts the peer as alive once its end takes what this node says. Another site must have
+    /// answered first.
     fn greet(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if !dialled.is_greeted && dialled.voice.is_greeted() {
@@ -304,7 +309,7 @@ impl Peering {
         }
     }
 
-    /// Another site told who its members are. `Err`: it is not the site that was dialled.
+    /// Takes what another site told of its members. `Err`: it is not the site that was dialled.
     fn take_members(&mut self, peer: PeerIndex) -> Result<(), PeerError> {
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return Ok(()) };
         let (Some(told), Some(site)) = (dialled.voice.take_told(), &mut dialled.site) else {
@@ -321,12 +326,12 @@ impl Peering {
         Ok(())
     }
 
-    /// The addresses that nodes of other sites call from, as these have told.
+    /// The addresses from which nodes of other sites call, as these sites told them.
     pub fn site_callers(&self) -> &[IpAddr] {
         &self.site_callers
     }
 
-    /// Where a peer is dialled.
+    /// The address at which a peer is dialled.
     pub fn address_of(&self, peer: PeerIndex) -> &str {
         let known = self.peers.get(peer.index()).and_then(Option::as_ref);
         match known.and_then(|peer| peer.site.as_ref()) {
@@ -335,7 +340,7 @@ impl Peering {
         }
     }
 
-    /// A dial was refused because the peer does not take this process for this node.
+    /// Tells that the peer refused a dial, because it does not take this process for this node.
     pub fn disowned_by(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
         self.lost(behind, peer);
         if let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) {
@@ -343,7 +348,7 @@ impl Peering {
         }
     }
 
-    /// Whether the node that answered a dial is the one that was meant.
+    /// Returns whether the node that answered a dial is the node that was dialled.
     fn is_whom_was_dialled(&mut self, peer: PeerIndex, hello: &Hello) -> bool {
         let is_meant = self.view.name_of(peer) == hello.name;
         self.counters.strangers += u64::from(!is_meant);
@@ -352,7 +357,7 @@ impl Peering {
         is_meant
     }
 
-    /// A dial failed, or the connection is gone.
+    /// Tells that a dial failed or that the connection is gone.
     pub fn lost(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
         let now = behind.now.mono;
         let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) else {
@@ -371,7 +376,7 @@ impl Peering {
         self.wake_at = now;
     }
 
-    /// Bytes over the dialled connection.
+    /// Takes bytes of the dialled connection. On `Err` the connection must be closed.
     pub fn received(
         &mut self,
         behind: &mut Behind<'_>,
@@ -426,7 +431,7 @@ impl Peering {
         taken
     }
 
-    /// Appends what is to be sent over the dialled connection.
+    /// Appends the bytes to send over the dialled connection.
     pub fn output(&mut self, now: Now, peer: PeerIndex, out: &mut Vec<u8>) {
         let dialled = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
         let Some(dialled) = dialled.filter(|dialled| dialled.stage == DialState::Open) else {
@@ -435,20 +440,20 @@ impl Peering {
         let begins = out.len();
         dialled.voice.write(now, &self.view, peer, out);
         self.counters.bytes_sent += (out.len() - begins) as u64;
-        // A link may pause by itself (a receiver that was busy): it says when it goes on.
+        // A link may pause by itself because a receiver was busy. The link says when it goes on.
         if let Some(wake) = dialled.voice.next_wake() {
             self.wake_at = self.wake_at.min(wake);
         }
     }
 
-    /// Whether nothing is to be done until somebody dials us or the configuration changes.
+    /// Returns whether there is nothing to do until a peer dials this core or the view changes.
     pub fn is_idle(&self) -> bool {
         self.known.is_empty() && self.actions.is_empty()
     }
 
-    /// When [`Peering::tick`] is next due.
+    /// When [`Peering::tick`] is due next.
     pub fn wake_at(&self) -> MonoNs {
-        // Without peers nothing is looked at, so a time that has come would come for ever.
+        // Without peers nothing is looked at, and a time that has come would come for ever.
         if self.is_idle() { MonoNs(u64::MAX) } else { self.wake_at }
     }
 
@@ -457,7 +462,7 @@ impl Peering {
         self.wake_at = MonoNs(0);
     }
 
-    /// Time passed: suspicion, dials, heartbeats.
+    /// Tells the time: it looks for suspicion, dials and heartbeats that are due.
     pub fn tick(&mut self, behind: &mut Behind<'_>) {
         let now = behind.now.mono;
         if now > self.expected_at.plus_ms(self.limits.suspect_after_ms) {
@@ -477,9 +482,10 @@ impl Peering {
         self.expected_at = self.wake_at;
     }
 
-    /// This core got no time for longer than it takes to be suspected (its process was stopped, its
-    /// machine froze). It has heard nobody meanwhile: that says nothing of them. What was to be
-    /// told before is too old to be told now, as if they had been dead.
+    /// Handles that this core got no time for longer than suspicion takes (a stopped process, a
+    /// frozen machine). This core heard nobody meanwhile, which says nothing of the peers. After an
+    /// absence that is as long as the silence of a dead peer, kept messages are too old to be told:
+    /// they are dropped as for dead peers.
     fn was_away(&mut self, behind: &mut Behind<'_>) {
         let now = behind.now.mono;
         let away_ns = now.since_ns(self.expected_at);
@@ -500,7 +506,7 @@ impl Peering {
     }
 
     fn next_wake(&self, now: MonoNs) -> MonoNs {
-        // What is due has been asked for; a driver that cannot send it now sends it when it can.
+        // What is due has been asked for. A driver that cannot send it now sends it when it can.
         let soonest = now.plus_ms(LOOK_AGAIN_MS);
         let wake_of = |peer: &Peer| {
             let of_detector = peer.detector.next_wake(&self.limits);
@@ -515,9 +521,10 @@ impl Peering {
         wakes.min().unwrap_or(MonoNs(u64::MAX))
     }
 
-    /// Gives the shard's messages to the links. Those that find no room are told as unheard, and
-    /// their peer is offered everything again when there is room; so are those for a dead peer:
-    /// told long afterwards, they would bring timers back that have ended and are forgotten since.
+    /// Gives the shard's messages to the links. The shard is told that a message is unheard when
+    /// the link has no room for it or its peer is dead. Told long afterwards, the message could
+    /// bring back a timer that has ended and is forgotten since. The peer is offered everything
+    /// again when it is alive and its link has room.
     pub fn send(&mut self, behind: &mut Behind<'_>, messages: &mut Vec<ToPeer>, bytes: &[u8]) {
         for ToPeer { peer, purpose, bytes: range } in messages.drain(..) {
             let Some(Some(to)) = self.peers.get_mut(peer.index()) else {
@@ -546,8 +553,8 @@ impl Peering {
         self.unheard = unheard;
     }
 
-    /// Tells the shard of peers that live and missed something, as soon as their links have room
-    /// for what follows from that.
+    /// Tells the shard of living peers that missed something, as soon as their links have room for
+    /// what follows.
     pub fn tell_gaps(&mut self, behind: &mut Behind<'_>) {
         let room_bytes = (self.limits.link_bytes_max as usize / 2).min(GAPS_ROOM_BYTES);
         for peer in self.gapped.iter() {
@@ -579,13 +586,13 @@ impl Peering {
         self.talking = PeerSet::EMPTY;
     }
 
-    /// Whether every message that could be delivered has its result.
+    /// Returns whether every message that could be delivered has its result.
     pub fn is_settled(&self) -> bool {
         let mut open = self.peers.iter().flatten().filter(|peer| peer.stage == DialState::Open);
         open.all(|peer| peer.voice.is_empty())
     }
 
-    /// What is believed of each.
+    /// What this core believes of each peer, and how it talks to the peer.
     pub fn believed(&self) -> impl Iterator<Item = (PeerIndex, Liveness, Dialect)> {
         self.known.iter().filter_map(|index| {
             let peer = self.peers[index.index()].as_ref()?;
@@ -593,18 +600,19 @@ impl Peering {
         })
     }
 
-    /// Bytes kept for each, by number.
+    /// Bytes that links keep for each peer, in the order of peer numbers.
     pub fn bytes_kept(&self) -> impl Iterator<Item = u64> {
         let kept = |peer: &Peer| peer.voice.kept_bytes() as u64;
         self.peers.iter().map(move |peer| peer.as_ref().map_or(0, kept))
     }
 
-    /// Messages kept until peers have acknowledged them.
+    /// How many messages links keep until peers acknowledge them.
     pub fn kept(&self) -> u64 {
         self.peers.iter().flatten().map(|peer| peer.voice.len() as u64).sum()
     }
 
-    /// Whether the process that answers our dials as `name` lives and is another one.
+    /// Returns whether the process that answers this core's dials as `name` lives and has another
+    /// incarnation.
     pub fn answers_as_another(&self, now: MonoNs, name: &str, incarnation: u64) -> bool {
         let suspect_ns = self.limits.suspect_after_ms * 1_000_000;
         self.known.iter().any(|peer| {
@@ -624,8 +632,9 @@ impl Peering {
         if let Some(liveness) = verdict.changed {
             let dialect = dialled.voice.dialect();
             if liveness == Liveness::Dead {
-                // What is kept for long could come after the tombstones of what it tells: it is
-                // dropped, and those who still hold the timers offer them when the peer is back.
+                // A message kept for long could come after its timer's tombstone has ended, and
+                // bring the timer back. The messages are dropped. The nodes that still hold the
+                // timers offer them when the peer is back.
                 dialled.has_gaps = true;
                 dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
             }

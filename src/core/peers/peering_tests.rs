@@ -1,5 +1,5 @@
 //! Cores that talk to each other over a network in memory: what connections, incarnations, meshes
-//! and full links do. What the timers come to is tested in the shard and in the simulator.
+//! and full links do. The shard's tests and the simulator test what becomes of the timers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::wire::peer_frame::{FrameKind, PROTOCOL_VERSION, begin_frame, end_fram
 
 const START_MS: u64 = 1_000_000;
 
-/// Nodes that are started, by place; `None`: not running.
+/// A network of nodes, by their places. `None`: the node does not run.
 struct Network {
     now_ms: u64,
     limits: ClusterLimits,
@@ -28,10 +28,10 @@ struct Network {
     connections: Vec<Connection>,
     /// Pairs of nodes between which nothing travels.
     cuts: Vec<(usize, usize)>,
-    /// Which core of a node accepts next.
+    /// Counts accepted connections, so that the cores of a node accept by turns.
     accepting: usize,
     replies: Vec<Reply>,
-    /// How far each wall clock is ahead.
+    /// For each node, how far its wall clock is ahead in ms.
     ahead_ms: Vec<u64>,
 }
 
@@ -56,7 +56,7 @@ fn view(node: usize, members: usize, former: Option<&View>) -> Arc<View> {
 }
 
 impl Network {
-    /// So many nodes, each with so many cores.
+    /// One node for each entry of `shards`, with that many cores.
     fn new(shards: &[u16]) -> Self {
         Self::with_limits(shards, ClusterLimits::default())
     }
@@ -119,7 +119,7 @@ impl Network {
         self.nodes[node] = Some(cores);
     }
 
-    /// The process of a node ends; the others are told by their kernels.
+    /// Ends the process of a node. The kernels tell the other nodes.
     fn kill(&mut self, node: usize) {
         self.nodes[node] = None;
         let now = self.now();
@@ -146,7 +146,7 @@ impl Network {
         self.cuts.contains(&(a, b)) || self.cuts.contains(&(b, a))
     }
 
-    /// Lets so many milliseconds pass, a turn of every core in each.
+    /// Lets `ms` milliseconds pass, with turns of every core in each.
     fn run(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now_ms += 1;
@@ -209,7 +209,7 @@ impl Network {
         }
     }
 
-    /// Closes a connection from one end; the other is told, unless the network is cut.
+    /// Closes a connection from one end. The other end is told unless the network is cut.
     fn close(&mut self, is_meant: impl Fn(&Connection) -> bool, by_dialler: bool) {
         let Some(at) = self.connections.iter().position(is_meant) else { return };
         let Connection { dialler, acceptor, .. } = self.connections.swap_remove(at);
@@ -233,7 +233,7 @@ impl Network {
             return self.core(node, core).peer_lost(now, peer);
         };
         if self.is_cut(node, other) {
-            // Nobody answers; the core gives up by itself.
+            // No node answers, and the core gives up by itself.
             return;
         }
         self.accepting += 1;
@@ -261,7 +261,7 @@ impl Network {
         for at in 0..self.connections.len() {
             let (dialler, acceptor) = (self.connections[at].dialler, self.connections[at].acceptor);
             if self.is_cut(dialler.0, acceptor.0) {
-                // It will be sent again, as TCP does.
+                // The bytes stay and go later, as with TCP.
                 continue;
             }
             let to_dialler = std::mem::take(&mut self.connections[at].to_dialler);
@@ -279,7 +279,7 @@ impl Network {
         }
     }
 
-    /// A client's POST; its reply comes into `replies`.
+    /// A client's POST. The reply comes into `replies`.
     fn create(&mut self, node: usize, core: usize, factor: u8, opaque: &[u8]) {
         let mut content = Vec::new();
         encode_content("/", &[], opaque, &mut content);
@@ -396,7 +396,7 @@ fn what_does_not_fit_the_link_is_offered_when_there_is_room() {
     let mut network = Network::with_limits(&[1, 1], limits);
     network.run(100);
     network.cuts.push((0, 1));
-    // Alive as far as anybody knows, and nothing comes back.
+    // Node 1 counts as alive, and nothing comes back from it.
     for _ in 0..200 {
         network.create(0, 0, 2, &[7; 1_000]);
     }
@@ -448,7 +448,8 @@ fn who_answers_at_the_address_of_a_node_is_that_node() {
     assert!(core.inbound_opened(now, &hello(&name(1), 6)).is_ok());
 }
 
-/// What it took would be in its memory alone, and lost as soon as the operator stops it.
+/// A write that this process took would be in its memory alone, and lost when the operator stops
+/// it.
 #[test]
 fn a_process_that_is_refused_as_a_twin_takes_no_writes() {
     let mut network = Network::new(&[1, 1, 1]);
@@ -478,7 +479,7 @@ fn a_process_that_is_refused_as_a_twin_takes_no_writes() {
     assert!(!refuses(&mut network), "the one that refused is gone: alone like any other");
 }
 
-/// With it joining the first `members`.
+/// The view of a node while node `joining` joins the first `members` nodes.
 fn view_joining(node: usize, members: usize, joining: usize, former: &View) -> Arc<View> {
     let membership = Membership {
         localhost: name(node),
@@ -494,7 +495,7 @@ fn set_view(network: &mut Network, node: usize, next: impl Fn(&View) -> Arc<View
     network.core(node, 0).set_view(now, next);
 }
 
-/// It answered 200 to what it alone kept, until it was stopped.
+/// Such a node must not answer 200 to a write that it alone would keep.
 #[test]
 fn a_node_that_was_taken_out_of_its_cluster_takes_no_requests() {
     let mut network = Network::new(&[1, 1, 1]);
@@ -529,7 +530,8 @@ fn a_node_that_never_had_other_members_takes_writes() {
     assert!(matches!(answer_at_once(&mut network, 0), Some(Answer::Done { .. })));
 }
 
-/// A GET through a member that did not know it answered 404 for what was written through it.
+/// A GET through a member that does not know the joining node answers 404 for what is written
+/// through the joining node.
 #[test]
 fn a_node_that_joins_takes_writes_when_all_members_know_it() {
     let refused = Some(Answer::Refused(Refusal::Joining));
@@ -560,7 +562,7 @@ fn a_node_that_joins_takes_writes_when_all_members_know_it() {
     assert_ne!(answer_at_once(&mut network, 2), refused, "they knew it, and that is enough");
 }
 
-/// A member does not ask the one that is being added for leave.
+/// A member needs no leave from the node that is being added.
 #[test]
 fn a_node_alone_takes_writes_while_the_first_other_does_not_know_yet_that_it_joins() {
     let mut network = Network::new(&[1, 1]);
@@ -573,7 +575,7 @@ fn a_node_alone_takes_writes_while_the_first_other_does_not_know_yet_that_it_joi
     assert!(!matches!(answer_at_once(&mut network, 0), Some(Answer::Refused(_))));
 }
 
-/// What a create is answered at once; `None`: it waits for others.
+/// Returns the answer to a create that is given at once. `None`: the create waits for other nodes.
 fn answer_at_once(network: &mut Network, node: usize) -> Option<Answer> {
     let mut replies = Vec::new();
     network.core(node, 0).replies(&mut replies);
@@ -685,7 +687,7 @@ fn frames_that_do_not_end_cost_their_sender_its_connections() {
     let closed = actions.iter().filter(|it| matches!(it, PeerAction::CloseInbound(_))).count();
     assert_eq!(closed as u64, shed);
     assert!(!actions.contains(&PeerAction::CloseInbound(honest)), "another node holds most");
-    // Nor does it take the places of the others.
+    // Nor does a node use up the connections of other nodes.
     let opened = (0..600).map_while(|_| core.inbound_opened(now, &hello(&name(1), 5)).ok());
     let kept = opened.count() as u64 + 100 - shed;
     assert_eq!(kept, 512);

@@ -3,21 +3,24 @@
 //!
 //! ```text
 //! dialler                                             acceptor
-//!    |  who it is, its nonce                              |
+//!    |  its hello, its nonce                              |
 //!    |--------------------------------------------------->|
 //!    |                       401, the acceptor's nonce    |
 //!    |<---------------------------------------------------|
-//!    |  who it is, its nonce, HMAC(secret, "dials", ...)  |
+//!    |  its hello, its nonce, HMAC(secret, "dials", ...)  |
 //!    |--------------------------------------------------->|
-//!    |     101, who it is, HMAC(secret, "answers", ...)   |
+//!    |     101, its hello, HMAC(secret, "answers", ...)   |
 //!    |<---------------------------------------------------|
 //! ```
 //!
-//! A proof is an HMAC-SHA256 (RFC 2104, FIPS 180-4) over the [`Role`] of the end that makes it,
-//! the protocol, both nonces, the dialler's name, the name that the dialler meant, and all that the
-//! end says of itself, every field behind its length. So a proof is worth nothing on another
-//! connection (the nonces), at another node (the name meant), in the other direction (the role),
-//! and beside other words (the fields).
+//! A proof is an HMAC-SHA256 (RFC 2104, FIPS 180-4) over the [`Role`] of the end that makes it, the
+//! protocol, both nonces, the dialler's name, the name that the dialler meant, and all that the end
+//! says of itself. Every field stands behind its length. So a proof is worth nothing
+//!
+//! - on another connection, because of the nonces
+//! - at another node, because of the name meant
+//! - in the other direction, because of the role
+//! - beside other words, because of the fields.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,25 +30,25 @@ use sha2::Sha256;
 
 use crate::core::peers::hello::Hello;
 
-/// Bytes of a secret at least: as many as `openssl rand -hex 16` writes.
+/// Fewest bytes of a secret: as many as `openssl rand -hex 16` writes.
 pub const SECRET_BYTES_MIN: usize = 32;
-/// Bytes of a secret at most.
+/// Most bytes of a secret.
 pub const SECRET_BYTES_MAX: usize = 1_024;
-/// Secrets at one time: the one that is used, the one before and the one to come, with room.
+/// Most secrets at one time: the present one, the former one and the next one, with room.
 pub const SECRETS_MAX: usize = 16;
-/// Bytes of the file: all secrets at their longest, and as much for comments.
+/// Most bytes of the file: all secrets at their longest, and as much for comments.
 pub const FILE_BYTES_MAX: usize = 2 * SECRETS_MAX * SECRET_BYTES_MAX;
 /// Bytes of a nonce and of a proof.
 const WORD_BYTES: usize = 32;
-/// Tells these proofs from whatever else may once be made with the same secret.
+/// Tells these proofs from anything else that is made with the same secret.
 const LABEL: &[u8] = b"chronos peer proof 1";
 
-/// 32 bytes that are written as 64 hexadecimal digits.
+/// 32 bytes that are written as 64 hexadecimal digits: a nonce or a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word(pub [u8; WORD_BYTES]);
 
 impl Word {
-    /// Reads 64 hexadecimal digits, and nothing else.
+    /// Reads exactly 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 2 * WORD_BYTES {
@@ -67,36 +70,36 @@ impl fmt::Display for Word {
     }
 }
 
-/// What is wrong with the text of a secret file. Never shows a secret.
+/// What is wrong with the text of a secret file. The text of the error never shows a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// A line is no secret.
+    /// A line has too few or too many bytes for a secret.
     #[error(
         "line {line}: expected a secret of {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes, found \
          {bytes} bytes; make one with `openssl rand -base64 32`"
     )]
     Length {
-        /// Counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
-        /// Without the space around it.
+        /// The bytes of the line without the space around it.
         bytes: usize,
     },
-    /// There is none.
+    /// The file has no secret.
     #[error("expected one secret a line, found none; make one with `openssl rand -base64 32`")]
     Empty,
-    /// There are too many.
+    /// The file has more than [`SECRETS_MAX`] secrets.
     #[error("expected at most {SECRETS_MAX} secrets, found more; take out those no longer used")]
     TooMany,
-    /// The file is too long.
+    /// The file has more than [`FILE_BYTES_MAX`] bytes.
     #[error("expected at most {FILE_BYTES_MAX} bytes, found more; is it the right file?")]
     TooLong,
 }
 
-/// The secrets that a node knows: it proves with the first and accepts all. Never empty.
+/// The secrets that a node knows. The node proves with the first one and accepts all. Never empty.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secrets(Vec<Box<[u8]>>);
 
-/// How many there are, and nothing of them.
+/// Shows how many secrets there are, and nothing of them.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} secrets", self.0.len())
@@ -104,8 +107,8 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// Reads the bytes of a secret file: one secret a line, empty lines and those that begin with
-    /// `#` left out. Accepts any bytes without panicking.
+    /// Reads the bytes of a secret file: one secret a line. Empty lines and lines that begin with
+    /// `#` are left out. Accepts any bytes without panicking.
     pub fn parse(text: &[u8]) -> Result<Self, SecretError> {
         if text.len() > FILE_BYTES_MAX {
             return Err(SecretError::TooLong);
@@ -127,23 +130,23 @@ impl Secrets {
         if secrets.is_empty() { Err(SecretError::Empty) } else { Ok(Self(secrets)) }
     }
 
-    /// How many there are.
+    /// How many secrets there are.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The proof with the first secret.
+    /// Returns the proof of a claim, made with the first secret.
     pub fn prove(&self, claim: &Claim<'_>) -> Word {
         proof_with(&self.0[0], claim)
     }
 
-    /// The secret that a proof was made with. Takes the same time for each wrong proof.
+    /// Returns the secret with which a proof was made. Takes the same time for each wrong proof.
     fn proven(&self, claim: &Claim<'_>, proof: &Word) -> Option<&[u8]> {
         let is_made_with = |secret: &[u8]| mac_of(secret, claim).verify_slice(&proof.0).is_ok();
         self.0.iter().map(|secret| &secret[..]).find(|secret| is_made_with(secret))
     }
 
-    /// Whether a proof was made with one of them.
+    /// Returns whether a proof was made with one of the secrets.
     pub fn accept(&self, claim: &Claim<'_>, proof: &Word) -> bool {
         self.proven(claim, proof).is_some()
     }
@@ -152,35 +155,35 @@ impl Secrets {
 /// Which end of a connection makes a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The one that dials.
+    /// The end that dials.
     Dials,
-    /// The one that accepts.
+    /// The end that accepts.
     Answers,
 }
 
 /// What both ends of a connection know of it, once both nonces are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting<'m> {
-    /// What is to be spoken.
+    /// The protocol that is asked for.
     pub protocol: &'m str,
-    /// The dialler's.
+    /// The nonce that the dialler drew.
     pub dialler_nonce: Word,
-    /// The acceptor's.
+    /// The nonce that the acceptor drew.
     pub acceptor_nonce: Word,
     /// The name of the node that dials.
     pub dialler: &'m str,
-    /// The name of the node, or of the site, that is meant.
+    /// The name of the node or site that the dialler means.
     pub meant: &'m str,
 }
 
 /// What a proof is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim<'m> {
-    /// Whose proof.
+    /// The end that makes the proof.
     pub role: Role,
-    /// On which connection.
+    /// The connection of the proof.
     pub meeting: Meeting<'m>,
-    /// What that end says of itself.
+    /// What the end that makes the proof says of itself.
     pub hello: &'m Hello,
 }
 
@@ -217,57 +220,59 @@ fn mac_of(secret: &[u8], claim: &Claim<'_>) -> Hmac<Sha256> {
 /// What a node asks of the other end of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Guard {
-    /// What it knows; `None`: it proves nothing and asks for no proof.
+    /// The secrets that the node knows. `None`: it proves nothing and asks for no proof.
     pub secrets: Option<Arc<Secrets>>,
-    /// Whether it also takes those that offer no proof; without secrets it does anyway.
+    /// Whether the node also takes diallers that offer no proof. Without secrets it takes them
+    /// anyway.
     pub accepts_unproven: bool,
 }
 
-/// What a dialler says at first, or in answer to a challenge.
+/// What a dialler says first, or in answer to a challenge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
-    /// The dialler knows a secret.
+    /// The dialler's nonce, if the dialler knows a secret.
     pub nonce: Option<Word>,
-    /// It was challenged.
+    /// The dialler's proof, if the dialler was challenged.
     pub proof: Option<Word>,
 }
 
 /// What an acceptor does with an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProofVerdict {
-    /// Nothing was proven and nothing need be.
+    /// Accept: nothing was proven, and nothing need be.
     Unproven,
-    /// The dialler knows a secret; the acceptor's own proof, made with the same.
+    /// Accept: the dialler knows a secret. The word is the acceptor's proof, made with the same
+    /// secret.
     Proven(Word),
-    /// The dialler is to prove it.
+    /// Ask the dialler for a proof.
     Challenge,
-    /// It is not taken, for this reason.
+    /// Refuse the dialler, for this reason.
     Refused(&'static str),
 }
 
-/// Why a dialler is refused that offers no proof.
+/// Why a dialler that offers no proof is refused.
 pub const NO_SECRET: &str = "this cluster has a secret, and this node offers no proof that it \
     knows the secret: give it the same cluster.secret_file as the others have, or let those set \
     cluster.secret_required = false until it has";
-/// Why a dialler is refused whose proof is wrong.
+/// Why a dialler with a wrong proof is refused.
 pub const WRONG_SECRET: &str = "the proof of the cluster's secret is wrong: the first line of the \
     dialling node's cluster.secret_file must be a line of this node's";
 /// Why a request to the internal API is refused.
 pub const CLOSED: &str = "the internal API is closed: this cluster has a secret \
     (cluster.secret_file), which is not proven in it. Nodes of the original service cannot be \
     members beside it; set cluster.secret_required = false where they are to be";
-/// Why a dialler is refused whose proof belongs to no challenge, or that begins again.
+/// Why a dialler is refused whose proof answers no challenge, or that begins again.
 const NO_CHALLENGE: &str = "the proof of the cluster's secret answers no challenge of this \
     connection: a connection is challenged once";
 
 impl Guard {
-    /// Whether the other end must prove that it knows a secret.
+    /// Returns whether the other end must prove that it knows a secret.
     pub fn is_required(&self) -> bool {
         self.secrets.is_some() && !self.accepts_unproven
     }
 
-    /// Looks at what a dialler offers on a connection whose nonce, if it was challenged, is
-    /// `challenge`. `meant` is what this end is called, `own` what it says of itself.
+    /// Judges a dialler's offer. `challenge` is this connection's nonce, if the dialler was
+    /// challenged. `meant` is the name of this end, `own` what this end says of itself.
     pub fn judge(
         &self,
         (protocol, meant, own): (&str, &str, &Hello),

@@ -1,5 +1,5 @@
 //! Two ends that know secrets, or do not, without sockets: whom they believe, and what becomes of
-//! words that were changed, told twice, or meant for others.
+//! words that were changed, told twice, or meant for another end.
 
 use crate::core::peers::greeting::{Greeting, Step};
 use crate::core::peers::handshake::{
@@ -34,7 +34,7 @@ fn hello(name: &str) -> Hello {
     }
 }
 
-/// The acceptor's half, as the server has it: one connection.
+/// The acceptor's half of one connection, as the server has it.
 struct Acceptor {
     guard: Guard,
     name: String,
@@ -47,7 +47,7 @@ impl Acceptor {
         Self { guard, name: ACCEPTOR.into(), nonce: Word([nonce; 32]), challenge: None }
     }
 
-    /// The answer to the head of a request.
+    /// Returns the answer to the head of a request.
     fn answer(&mut self, head: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let refuse = |out: &mut Vec<u8>, refusal: HelloRefusal| {
@@ -83,8 +83,8 @@ fn said(greeting: &Greeting) -> String {
     String::from_utf8(out).expect("heads are text")
 }
 
-/// How a talk ends in which whoever is between the two may change each word: 0 to 3, in the order
-/// in which they are said.
+/// Returns how a talk ends when an intruder may change each word. `change` gets the number of the
+/// word, 0 to 3 in the order in which the words are said.
 fn meet(
     mut greeting: Greeting,
     mut acceptor: Acceptor,
@@ -127,7 +127,8 @@ fn who_meets_whom() {
 
 #[test]
 fn secrets_change_one_node_at_a_time() {
-    // Appended everywhere, put first everywhere, the old one taken out everywhere.
+    // The new secret is appended everywhere, then put first everywhere, then the old secret is
+    // taken out everywhere.
     let steps = [&[ONE][..], &[ONE, TWO], &[TWO, ONE], &[TWO]].map(|lines| guard(lines, false));
     for pair in steps.windows(2) {
         for (dialler, acceptor) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -169,7 +170,7 @@ fn every_changed_field_is_noticed() {
         assert!(!is_upgraded(&step), "{is} -> {becomes} in {number} is not noticed");
     };
     assert!(is_upgraded(&meet(dial(&secret, 1), Acceptor::new(secret.clone(), 2), whole)));
-    // The request with the proof and its answer.
+    // Word 2 is the request with the proof, word 3 its answer.
     for number in [2, 3] {
         let name = if number == 2 { DIALLER } else { ACCEPTOR };
         let incarnation = format!("{:016x}", hello(name).incarnation);
@@ -185,7 +186,7 @@ fn every_changed_field_is_noticed() {
     }
     changed(2, &Word([1; 32]).to_string(), &Word([9; 32]).to_string());
     changed(1, &Word([2; 32]).to_string(), &Word([9; 32]).to_string());
-    // One bit of each byte of both proofs.
+    // One bit of each byte of both proofs changes.
     for number in [2, 3] {
         for at in 0..32 {
             let step = meet(dial(&secret, 1), Acceptor::new(secret.clone(), 2), |word, said| {
@@ -211,8 +212,8 @@ fn a_proof_is_worth_nothing_on_another_connection() {
         word
     });
     assert!(is_upgraded(&first));
-    // Told again at once, in answer to a new challenge, and at a connection that was challenged
-    // before.
+    // The proof is told again at once, in answer to a new challenge, and on a connection that was
+    // challenged before.
     let is_refused = |answer: Vec<u8>| answer.starts_with(b"HTTP/1.1 403 ");
     assert!(is_refused(Acceptor::new(secret.clone(), 2).answer(heard[2].as_bytes())));
     let mut other = Acceptor::new(secret.clone(), 7);
@@ -222,7 +223,7 @@ fn a_proof_is_worth_nothing_on_another_connection() {
     let mut again = Acceptor::new(secret.clone(), 2);
     assert!(again.answer(heard[0].as_bytes()).starts_with(b"HTTP/1.1 401 "));
     assert!(is_refused(again.answer(heard[0].as_bytes())), "who is challenged proves or goes");
-    // The acceptance told again to a dialler, whose nonce is another.
+    // The acceptance is told again to a dialler with another nonce.
     let mut greeting = dial(&secret, 9);
     said(&greeting);
     assert_eq!(greeting.received(heard[1].as_bytes()), Step::Say);
@@ -232,11 +233,11 @@ fn a_proof_is_worth_nothing_on_another_connection() {
 #[test]
 fn a_proof_is_worth_nothing_at_another_node() {
     let secret = guard(&[ONE], false);
-    // Whoever takes node 2's calls leads them to node 3.
+    // An intruder that takes node 2's calls leads them to node 3.
     let mut third = Acceptor::new(secret.clone(), 2);
     third.name = "10.0.0.3:7253".into();
     assert_eq!(meet(dial(&secret, 1), third, |_, word| word), UNPROVEN);
-    // A node of the same address in a site of another name.
+    // A node at the same address belongs to a site of another name.
     let to_site = Greeting::new(Protocol::Site, &secret, hello(DIALLER), "site2", Word([1; 32]));
     assert_eq!(meet(to_site, Acceptor::new(secret, 2), |_, word| word), UNPROVEN);
 }
@@ -244,7 +245,7 @@ fn a_proof_is_worth_nothing_at_another_node() {
 #[test]
 fn a_reflected_proof_is_worth_nothing() {
     let secret = guard(&[ONE], false);
-    // The dialler's own words come back to it as those of the other end.
+    // The dialler gets its own words back as words of the other end.
     let mut greeting = dial(&secret, 1);
     let mut challenge = Vec::new();
     write_challenge(&mut challenge, Word([1; 32]));
@@ -259,7 +260,7 @@ fn a_reflected_proof_is_worth_nothing() {
         assert_eq!(greeting.received(&challenge), Step::Say);
         assert_eq!(greeting.received(&answer), UNPROVEN);
     }
-    // What a node says when it dials is told to it when it is dialled.
+    // A node that is dialled gets the words that it said when it dialled.
     let mut itself = Acceptor::new(secret.clone(), 1);
     itself.name = DIALLER.into();
     let mut greeting = dial(&secret, 1);

@@ -1,6 +1,6 @@
-//! Who the nodes of a site are, as the site tells another one that is configured with the address
-//! of one of them: `GET /ping?members`, asked for over every connection to another site, first
-//! thing and with every heartbeat. A node that is no member of a site known there is refused (403).
+//! The nodes of a site, as the site tells them to another site that is configured with the address
+//! of one of them. The other site asks with `GET /ping?members`, first on every connection and then
+//! with every heartbeat. The site refuses a caller that is no member of a site known to it (403).
 //!
 //! ```text
 //! site site2
@@ -9,8 +9,8 @@
 //! address 10.2.0.2
 //! ```
 //!
-//! Names are as the site's members write them. Addresses are those of members that are configured
-//! by name, as they resolve there.
+//! Names are written as the site's members write them. Addresses are those to which the site
+//! resolves the members that it configures by name.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -22,11 +22,11 @@ use crate::wire::text::Text;
 
 /// The query of the request.
 pub const QUERY: &str = "members";
-/// Bytes of an answer that are read.
+/// Most bytes of an answer that are read.
 pub const ANSWER_BYTES_MAX: usize = 128 << 10;
-/// Bytes of a name: a host name has at most 253, a port 6.
+/// Most bytes of a name: a host name has at most 253, a port 6.
 const NAME_BYTES_MAX: usize = 260;
-/// Addresses told at most: some for each member.
+/// Most addresses that are told: some for each member.
 const ADDRESSES_MAX: usize = 4 * PEERS_MAX;
 
 /// The nodes of another site.
@@ -34,9 +34,9 @@ const ADDRESSES_MAX: usize = 4 * PEERS_MAX;
 pub struct SiteMembers {
     /// What the site calls itself.
     pub site: String,
-    /// The names of its members.
+    /// The names of the site's members.
     pub nodes: Vec<String>,
-    /// Where those are that are configured by host names.
+    /// The addresses of the members that the site configures by host names.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -55,7 +55,7 @@ impl SiteMembers {
         });
     }
 
-    /// Reads an answer's body. `None`: it tells nothing, as that of an original node.
+    /// Reads an answer's body. `None`: the body tells no members, as an original node's.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(body).ok()?;
         let is_name = |name: &&str| {
@@ -78,7 +78,7 @@ impl SiteMembers {
         Some(told)
     }
 
-    /// The addresses that its members call from, as far as they are known.
+    /// Returns the addresses from which the site's members call, as far as they are known.
     pub fn callers(&self) -> impl Iterator<Item = IpAddr> {
         let literal = self.nodes.iter().filter_map(|name| match place_of(name, 0) {
             PeerAddress::At(address) => Some(address.ip()),
@@ -88,43 +88,42 @@ impl SiteMembers {
     }
 }
 
-/// Where another site is dialled: at the addresses that are configured for it, and at nodes that it
-/// has told of.
+/// Where another site is dialled: at its configured addresses, and at nodes that it told.
 #[derive(Debug)]
 pub(crate) struct SiteBook {
     configured: Vec<String>,
     told: SiteMembers,
-    /// Which of them is dialled.
+    /// Counts to the address that is dialled.
     choice: usize,
 }
 
 impl SiteBook {
-    /// Nothing is told yet.
+    /// A book of configured addresses, before the site told any node.
     pub fn new<'a>(configured: impl Iterator<Item = &'a str>) -> Self {
         let configured = configured.map(str::to_owned).collect();
         Self { configured, told: SiteMembers::default(), choice: 0 }
     }
 
-    /// The site is configured: what one at other addresses has told is forgotten.
+    /// Takes the configured addresses. If they changed, the book forgets what the site told.
     pub fn configure<'a>(&mut self, configured: impl Iterator<Item = &'a str> + Clone) {
         if !configured.clone().eq(self.configured.iter().map(String::as_str)) {
             *self = Self::new(configured);
         }
     }
 
-    /// What its members told last.
+    /// What the site told last.
     pub fn told(&self) -> &SiteMembers {
         &self.told
     }
 
-    /// Its members tell who they are. Returns whether that is news.
+    /// Takes what the site told. Returns whether it is news.
     pub fn take(&mut self, told: SiteMembers) -> bool {
         let is_news = self.told != told;
         self.told = told;
         is_news
     }
 
-    /// Where it is dialled now.
+    /// The address at which the site is dialled at present.
     pub fn address(&self) -> &str {
         let others = self.told.nodes.iter().filter(|node| !self.configured.contains(*node));
         let mut all = self.configured.iter().chain(others);
@@ -132,7 +131,7 @@ impl SiteBook {
         all.nth(self.choice % count).expect("less than there are")
     }
 
-    /// Whoever was dialled could not be talked to: the next one is dialled.
+    /// Turns to the next address, because the present one could not be talked to.
     pub fn turn(&mut self) {
         self.choice = self.choice.wrapping_add(1);
     }

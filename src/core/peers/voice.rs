@@ -1,5 +1,5 @@
-//! How a peer is talked to: frames, or the internal HTTP API. The same calls for both; what is not
-//! acknowledged is kept by one link.
+//! How a peer is talked to: in frames, or over the internal HTTP API. Both have the same calls. One
+//! link keeps the messages that are not acknowledged.
 
 use crate::base::ids::PeerIndex;
 use crate::base::time::{MonoNs, Now, WallMs};
@@ -17,18 +17,18 @@ pub(crate) struct Voice {
     to_site: bool,
     link: Link<Purpose>,
     dialect: Dialect,
-    /// The present connection, if it is one of HTTP.
+    /// The talk on the present connection, if it speaks HTTP.
     http: Option<Box<HttpTalk>>,
 }
 
 impl Voice {
-    /// Nothing said yet, no connection. Other sites are talked to over HTTP alone.
+    /// A voice without a connection. Other sites are talked to over HTTP alone.
     pub fn new(limits: LinkLimits, to_site: bool) -> Self {
         let dialect = if to_site { Dialect::Http } else { Dialect::Frames };
         Self { limits, to_site, link: Link::new(limits), dialect, http: None }
     }
 
-    /// Which it is, or was on the last connection.
+    /// The dialect of the present connection, or of the last one.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
@@ -53,7 +53,8 @@ impl Voice {
         self.link.kept_bytes()
     }
 
-    /// See [`Link::frames`]; any bytes count under HTTP, where no length is guessed.
+    /// Returns whether the peer was heard since `frames` was the count of [`Voice::frames`]. Over
+    /// HTTP any bytes count, because no length is guessed there.
     pub fn has_heard(&self, frames: u64) -> bool {
         self.dialect == Dialect::Http || self.link.frames() != frames
     }
@@ -83,17 +84,17 @@ impl Voice {
         self.link.is_empty()
     }
 
-    /// Whether the other end of the connection takes what this node says.
+    /// Returns whether the other end of the connection takes what this node says.
     pub fn is_greeted(&self) -> bool {
         self.http.as_ref().is_none_or(|http| http.is_greeted())
     }
 
-    /// What another site has told of its members.
+    /// Takes what another site told of its members since the last call.
     pub fn take_told(&mut self) -> Option<SiteMembers> {
         self.http.as_mut()?.take_told()
     }
 
-    /// A connection stands.
+    /// Tells that a connection is ready.
     pub fn opened(&mut self, now: MonoNs, dialect: Dialect) {
         self.closed();
         self.dialect = dialect;
@@ -106,7 +107,7 @@ impl Voice {
         }
     }
 
-    /// The connection is gone. What has no result waits for the next.
+    /// Tells that the connection is gone. Messages without a result wait for the next connection.
     pub fn closed(&mut self) {
         self.http = None;
         self.link.closed();
@@ -117,7 +118,7 @@ impl Voice {
         self.link.clear(forgotten);
     }
 
-    /// See [`Link::write`]; `to` is the peer.
+    /// See [`Link::write`]. `to` is the peer.
     pub fn write(&mut self, now: Now, view: &View, to: PeerIndex, out: &mut Vec<u8>) {
         match &mut self.http {
             None => self.link.write(now, out),
@@ -129,7 +130,7 @@ impl Voice {
     pub fn next_wake(&self) -> Option<MonoNs> {
         match &self.http {
             None => self.link.next_wake(),
-            // A link without frames wakes for messages that were answered `Busy` only.
+            // A link without frames wakes only for messages that were answered `Busy`.
             Some(http) => {
                 let ping = http.next_wake()?;
                 Some(self.link.next_wake().map_or(ping, |busy| busy.min(ping)))

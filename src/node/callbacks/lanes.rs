@@ -1,8 +1,9 @@
-//! Callback lanes: per callback host the connections that carry its callbacks, one request at a
-//! time on each.
+//! Callback lanes: for each callback host the connections that carry its callbacks, one request at
+//! a time on each.
 //!
-//! A lane decides nothing about pops: the shard gives it no more attempts than the host has places,
-//! and is told how each ended. One attempt (name, connection, request, answer) has one deadline.
+//! A lane decides nothing about pops. The shard gives a lane at most as many attempts as the host
+//! has places, and is told how each ended. One attempt (name, connection, request, answer) has one
+//! deadline.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,28 +26,29 @@ use crate::node::owner::Owner;
 use crate::node::resolver::threads::{Asker, Resolver};
 use crate::wire::answer_reader::{AnswerReader, Progress};
 
-/// Request buffers kept for reuse, and the largest kept.
+/// Number of request buffers kept for reuse; below it the largest kept buffer in bytes.
 const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
-/// Connections looked at, at most, for one without a request.
+/// How many connections a search for an idle one looks at, at most.
 const LOOKS_MAX: u32 = 64;
 
-/// An attempt waiting for its connection, with its request.
+/// An attempt that waits for its connection, with its request.
 #[derive(Debug)]
 struct Call {
     ticket: Ticket,
     request: Vec<u8>,
     deadline: MonoNs,
-    /// Connections begun for it, each to another address of the host.
+    /// How many connections were begun for the call, each to another address of the host.
     tries: usize,
 }
 
-/// Where a lane's host is.
+/// Where the host of a lane is.
 #[derive(Debug)]
 enum Location {
-    /// A literal.
+    /// The authority has an IP address.
     Fixed(SocketAddr),
-    /// A name: its addresses, when they were asked for, and whether the answer is still to come.
+    /// The authority has a name. `asked` is when the resolver was last asked for it, `is_open`
+    /// whether the resolver still owes the answer, `next` counts through the addresses.
     Named {
         name: String,
         port: u16,
@@ -62,17 +64,17 @@ struct Lane {
     location: Location,
     /// `" HTTP/1.1"`, `Host` and the other headers that all callbacks of the host share.
     head: Vec<u8>,
-    /// Connections without a request, the most recently used last.
+    /// Places of connections without a request, the most recently used last.
     idle: Vec<u32>,
-    /// Calls that wait for the name.
+    /// Calls that wait for the name's addresses.
     unresolved: Vec<Call>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Its request waits for the connection.
+    /// The connection is being opened, and the call's request waits for it.
     Connecting(Call),
-    /// Its request has been sent.
+    /// The request has been sent, and the answer is awaited.
     Busy {
         ticket: Ticket,
         is_reused: bool,
@@ -95,14 +97,14 @@ pub struct Lanes {
     lanes: Vec<Option<Lane>>,
     connections: Slots<CallbackConnection>,
     open_max: usize,
-    /// Where the search for an idle connection goes on.
+    /// Where the last search for an idle connection ended.
     evict_at: u32,
     deadlines: Deadlines,
     due: Vec<u32>,
-    /// Deadlines of calls that wait for the name of this host, or did.
+    /// Deadlines of calls that wait, or waited, for the name of a host, with the host's number.
     resolving: BTreeSet<(MonoNs, u32)>,
     resolver: Resolver,
-    /// Where no callback goes.
+    /// Addresses to which no callback goes.
     pub listeners: Arc<ClusterListeners>,
     limits: CallbackLimits,
     pool: BufferPool,
@@ -110,7 +112,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// No lane yet; `open_max`: connections, of all hosts.
+    /// No lane yet. `open_max` is the most connections of all hosts together.
     pub fn new(resolver: Resolver, limits: &CallbackLimits, open_max: u32, now: MonoNs) -> Self {
         Self {
             lanes: Vec::new(),
@@ -128,8 +130,8 @@ impl Lanes {
         }
     }
 
-    /// Begins an attempt: copies its content from the shard into a request and sends it as soon as
-    /// there is a connection.
+    /// Begins an attempt: copies its content from the shard into a request, and sends the request
+    /// as soon as there is a connection.
     pub fn start(&mut self, io: &mut Io<'_>, shard: &Shard, attempt: &Attempt) {
         let host = attempt.ticket.host;
         if self.lanes.len() <= host.0 as usize {
@@ -147,8 +149,8 @@ impl Lanes {
         }
     }
 
-    /// Something happened to the connection at a place. What is told of a connection that was
-    /// closed earlier in this turn is left out: its place may have another by now.
+    /// Handles a completion of the connection at a place. A completion of a connection that was
+    /// closed earlier in this turn is ignored, because its place may have another connection.
     pub fn on(&mut self, io: &mut Io<'_>, place: u32, completion: Completion) {
         match completion {
             Completion::Connected { socket, result, .. } if self.has(place, socket) => {
@@ -167,18 +169,19 @@ impl Lanes {
         }
     }
 
-    /// Whether the connection at this place is still the one of this socket.
+    /// Returns whether the connection at this place still has this socket.
     fn has(&self, place: u32, socket: SocketId) -> bool {
         self.connections.at(place).is_some_and(|held| held.socket == socket)
     }
 
-    /// A connection stands or failed. A name with several addresses has failed when all of them
-    /// have.
+    /// Handles that a connection stands or failed. A name with several addresses has failed when
+    /// all of its addresses have.
     fn connected(&mut self, io: &mut Io<'_>, place: u32, is_ok: bool) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let host = connection.host;
         let State::Connecting(call) = std::mem::replace(&mut connection.state, State::Idle) else {
-            // The ring tells the end of a connect once, and of a socket that was closed nothing.
+            // The ring tells the end of a connect once, and tells nothing of a socket that was
+            // closed.
             unreachable!("a connection is told once that it stands");
         };
         if is_ok {
@@ -194,10 +197,9 @@ impl Lanes {
         self.pool.give_back(call.request);
     }
 
-    /// Bytes of a callback server. Whatever they are, they end this attempt and its connection at
-    /// the most: places are those of connections that stand (the engine leaves out what is late),
-    /// and a lane stays while the shard counts an attempt at its host, whose end it is told after
-    /// this.
+    /// Takes bytes of a callback server. Whatever they are, they end at most this attempt and its
+    /// connection. `place` names a connection that stands, because late completions are ignored.
+    /// The lane exists, because the shard still counts an attempt at its host.
     fn received(&mut self, io: &mut Io<'_>, place: u32, received: &Received) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let State::Busy { ticket, reader, .. } = &mut connection.state else {
@@ -222,7 +224,7 @@ impl Lanes {
         }
     }
 
-    /// A callback server closed, or the connection broke.
+    /// Handles that a callback server closed the connection or that it broke.
     fn ended(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let host = connection.host;
@@ -235,19 +237,20 @@ impl Lanes {
                 };
                 self.finished.push((*ticket, ended));
                 if ended == CallbackOutcome::Stale {
-                    // The others have been idle for longer: the next attempt must not meet the
-                    // same.
+                    // The other idle connections have been idle for longer. The next attempt must
+                    // not meet the same.
                     self.drop_idle(ring, host);
                 }
             }
-            // Only what has been begun ends: receiving begins when the connection stands.
+            // Receiving begins when the connection stands, so it cannot have ended before.
             State::Connecting(_) => unreachable!("nothing is received before a connection stands"),
             State::Idle => {}
         }
         self.drop_connection(ring, place);
     }
 
-    /// A request was sent, or the connection broke under it (then its end is told as well).
+    /// Handles that a request was sent, or that the connection broke under it. In the second case
+    /// the connection's end is told as well.
     fn sent(&mut self, place: u32, buffer: Vec<u8>) {
         self.pool.give_back(buffer);
         if let Some(connection) = self.connections.at_mut(place) {
@@ -255,7 +258,7 @@ impl Lanes {
         }
     }
 
-    /// The resolver has answered.
+    /// Takes the resolver's answer.
     pub fn resolved(
         &mut self,
         io: &mut Io<'_>,
@@ -269,7 +272,8 @@ impl Lanes {
             return;
         }
         *is_open = false;
-        // A name that no longer resolves keeps its last addresses: better an old one than none.
+        // A name that no longer resolves keeps its last addresses: an old address is better than
+        // none.
         if !found.is_empty() {
             *addresses = found;
         }
@@ -278,7 +282,7 @@ impl Lanes {
         }
     }
 
-    /// Ends what is overdue: attempts without an answer, connections idle for too long.
+    /// Ends what is overdue: attempts without an answer, and connections idle for too long.
     pub fn expire(&mut self, io: &mut Io<'_>) {
         let now = io.now.mono;
         let mut due = std::mem::take(&mut self.due);
@@ -310,12 +314,12 @@ impl Lanes {
         unresolved.into_iter().chain(self.deadlines.next_wake()).min()
     }
 
-    /// Takes the next attempt that ended.
+    /// Takes an attempt that ended, in no order.
     pub fn next_finished(&mut self) -> Option<(Ticket, CallbackOutcome)> {
         self.finished.pop()
     }
 
-    /// No timer names the host any more.
+    /// Drops the lane of a host that no timer names any more.
     pub fn release(&mut self, ring: &mut Ring, host: HostId) {
         self.drop_idle(ring, host);
         if let Some(lane) = self.lanes.get_mut(host.0 as usize) {
@@ -323,7 +327,7 @@ impl Lanes {
         }
     }
 
-    /// Connections open.
+    /// How many connections are open.
     pub fn open(&self) -> usize {
         self.connections.len()
     }
@@ -389,8 +393,8 @@ impl Lanes {
         }
     }
 
-    /// Makes room for another connection, at the cost of one that waits for a request. False: none
-    /// was found.
+    /// Makes room for another connection by closing an idle one. Returns `false` when it found
+    /// none.
     fn drop_one_idle(&mut self, ring: &mut Ring) -> bool {
         let places = self.connections.places();
         for _ in 0..LOOKS_MAX.min(places) {
@@ -414,7 +418,7 @@ impl Lanes {
         }
     }
 
-    /// Calls whose name did not come in time.
+    /// Ends calls whose name was not resolved in time.
     fn expire_unresolved(&mut self, now: MonoNs) {
         while let Some(&(deadline, host)) = self.resolving.first() {
             if now < deadline {
@@ -432,7 +436,7 @@ impl Lanes {
 /// Where to connect to.
 enum Found {
     Address(SocketAddr),
-    /// The resolver has been asked.
+    /// The resolver has been asked, and its answer is awaited.
     Asked,
     /// The resolver knows no address, or takes no more questions.
     Nowhere,
@@ -460,7 +464,7 @@ impl Lane {
         Self { location, head: head.into_bytes(), idle: Vec::new(), unresolved: Vec::new() }
     }
 
-    /// How many addresses the host is known to have.
+    /// How many addresses of the host are known.
     fn addresses(&self) -> usize {
         match &self.location {
             Location::Fixed(_) => 1,
@@ -468,8 +472,8 @@ impl Lane {
         }
     }
 
-    /// The address for the next connection; the addresses of a name take turns. A name is asked for
-    /// again, in the background, when its time has passed.
+    /// Returns the address for the next connection. The addresses of a name take turns. When the
+    /// answer of the resolver is too old, the resolver is asked again in the background.
     fn address(
         &mut self,
         host: HostId,

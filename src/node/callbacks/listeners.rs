@@ -1,8 +1,10 @@
-//! Where the nodes of this deployment listen themselves. No callback goes there: a timer that POSTs
-//! to `/timers` would make timers for ever, and one that POSTs to an admin API might give orders.
+//! Addresses where the nodes of this deployment listen themselves. No callback goes there: a timer
+//! that POSTs to `/timers` would make timers for ever, and one that POSTs to an admin API might
+//! give orders.
 //!
-//! An address is refused where a client names it, and once more where a name leads to it, by then
-//! as a failed attempt. Other ports of the same machines are anybody's.
+//! An address is refused where a client names it. An address to which a name resolves is refused
+//! when the callback connects, as a failed attempt. Other ports of the same machines may get
+//! callbacks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -12,41 +14,42 @@ use crate::wire::callback_uri::{HTTP_PORT, Host, parse_authority};
 use crate::core::gate::NamedAddresses;
 use crate::core::peers::address::{PeerAddress, place_of};
 
-/// What is known of listeners when the node starts.
+/// Listeners that are known when the node starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
-    /// This process's own: clients, admin API, timestamps.
+    /// Listeners of this process: clients, admin API, timestamps.
     pub own: Vec<SocketAddr>,
     /// Admin APIs of members, as `host:port`.
     pub named: Vec<String>,
 }
 
-/// All listeners that are known.
+/// All known listeners of the deployment.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterListeners {
     reserved: Reserved,
-    /// The port of members that are named without one.
+    /// The port of members whose names have none.
     port: u16,
     addresses: Vec<SocketAddr>,
-    /// Ports of this process that listen on all addresses of the machine.
+    /// Ports on which this process listens at all addresses of the machine.
     everywhere: Vec<u16>,
-    /// ClusterListeners that are configured by name.
+    /// Listeners that are configured by name, with their ports.
     names: Vec<(String, u16)>,
     /// Addresses of the members that are configured by name, as they were looked up.
     resolved: NamedAddresses,
-    /// Of all the above: what most callbacks are not for is seen by their ports.
+    /// All ports of the listeners. For most callbacks a look at their port decides.
     ports: Vec<u16>,
 }
 
 impl ClusterListeners {
-    /// Those of a node with these members.
+    /// The listeners of a node with the members of `view`. `port` belongs to members named without
+    /// a port.
     pub fn new(reserved: Reserved, port: u16, view: &View) -> Self {
         let mut listeners = Self { reserved, port, ..Self::default() };
         listeners.set_view(view);
         listeners
     }
 
-    /// Other members.
+    /// Takes another view.
     pub fn set_view(&mut self, view: &View) {
         let (mut addresses, mut everywhere, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for own in &self.reserved.own {
@@ -72,18 +75,18 @@ impl ClusterListeners {
             (addresses, everywhere, names, ports);
     }
 
-    /// The members that are configured by name have these addresses now.
+    /// Takes the addresses to which names of members were resolved.
     pub fn set_resolved(&mut self, resolved: NamedAddresses) {
         self.resolved = resolved;
     }
 
-    /// Whether a node of the deployment listens at an address.
+    /// Returns whether a node of the deployment listens at an address.
     pub fn has(&self, address: SocketAddr) -> bool {
         self.ports.contains(&address.port()) && self.is_one(canonical(address))
     }
 
-    /// Whether a node of the deployment listens at `host:port`, as far as that is known without
-    /// asking a resolver. Cost where the port is nobody's: the look at the port.
+    /// Returns whether a node of the deployment listens at `host:port`, as far as that is known
+    /// without asking a resolver. Cost where no listener has the port: the look at the port.
     pub fn has_authority(&self, authority: &str) -> bool {
         if !self.ports.contains(&port_of(authority)) {
             return false;
@@ -117,7 +120,7 @@ impl ClusterListeners {
     }
 }
 
-/// The port of a well-formed authority.
+/// Returns the port of a well-formed authority.
 fn port_of(authority: &str) -> u16 {
     let (mut port, mut unit) = (0_u16, 1_u16);
     for byte in authority.bytes().rev() {
@@ -131,7 +134,9 @@ fn port_of(authority: &str) -> u16 {
     HTTP_PORT
 }
 
-/// The one form of an address; the kernel takes "any" for this machine.
+/// Returns the one form of an address for comparisons. The unspecified address and the loopback
+/// address of IPv6 become 127.0.0.1, because the kernel takes the unspecified address for this
+/// machine.
 fn canonical(address: SocketAddr) -> SocketAddr {
     let ip = address.ip().to_canonical();
     let here = if ip.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { ip };

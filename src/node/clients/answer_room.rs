@@ -1,22 +1,25 @@
 //! How much may be answered: bytes of answers that are made and not yet taken by their clients.
 //!
-//! A request of 100 bytes can ask for an answer of a megabyte, and a client need not read it. So a
-//! long answer is made only where there is room for it on its connection and on its core, and a
-//! turn makes only so many that others are served in time. Short answers need no room: a connection
-//! is not read from while a few of them wait.
+//! A request of 100 bytes can ask for an answer of a megabyte, and a client need not read the
+//! answer.
+//!
+//! - A long answer is made only where its connection and its core have room for it.
+//! - A turn makes so few long answers that other clients are served in time.
+//! - Short answers need no room: a connection is not read from while a few of them wait.
 
 use crate::base::limits::Limits;
 use crate::shard::effects::Answer;
 
 use crate::node::clients::answers::{Persistence, write_answer, write_error};
 
-/// Answers with at most so much content are made whatever else waits.
+/// Answers with at most this many bytes of content are made, whatever else waits.
 pub const SHORT_BYTES_MAX: usize = 4 << 10;
-/// Long answers on one connection, in multiples of `limits.unsent_bytes_per_connection_max`. Above
-/// it no further one is made; only reads that other cores and nodes answer can come so far.
+/// Bytes of long answers on one connection, in multiples of
+/// `limits.unsent_bytes_per_connection_max`. Above it no further long answer is made. Only reads
+/// that other cores and nodes answer can get that far.
 const LONG_PER_CONNECTION: usize = 16;
-/// Bytes of answers to reads made from what clients sent in this turn, and as many from what was
-/// left over from turns before: some milliseconds.
+/// Bytes of answers to reads in one portion. A turn has two portions: one for what clients sent in
+/// this turn and one for what former turns left over. A portion takes some milliseconds.
 const READ_BYTES_PER_PORTION: usize = 1 << 20;
 
 const NO_ROOM: &str = "too many bytes of answers wait for their clients \
@@ -29,7 +32,7 @@ const NO_ROOM_HERE: &str = "too many bytes of answers wait on this connection \
 pub struct AnswerRoom {
     /// Bytes of answers that all connections hold, as last accounted.
     pub held_bytes: usize,
-    /// Answers refused for want of room.
+    /// How many answers were refused for lack of room.
     pub refused: u64,
     held_bytes_max: usize,
     held_bytes_max_per_connection: usize,
@@ -38,7 +41,7 @@ pub struct AnswerRoom {
 }
 
 impl AnswerRoom {
-    /// All free.
+    /// The room of a core that holds no answers.
     pub fn new(limits: &Limits) -> Self {
         let per_connection = limits.unsent_bytes_per_connection_max as usize;
         Self {
@@ -51,18 +54,18 @@ impl AnswerRoom {
         }
     }
 
-    /// Another portion of reads may be answered.
+    /// Begins another portion of reads.
     pub fn begin_portion(&mut self) {
         self.portion_bytes = READ_BYTES_PER_PORTION;
     }
 
-    /// Whether another read is to be served in this portion.
+    /// Returns whether another read may be served in this portion.
     pub fn may_read(&self) -> bool {
         self.portion_bytes > 0
     }
 
-    /// Appends the answer of a shard to a connection that holds so many bytes of answers already,
-    /// or 503 where there is no room for it. Returns the bytes written.
+    /// Appends the answer of a shard, or 503 where there is no room for it. `held_bytes` are the
+    /// bytes of answers that the connection holds already. Returns the bytes written.
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
@@ -92,8 +95,8 @@ impl AnswerRoom {
         Some(if fits_core { NO_ROOM_HERE } else { NO_ROOM })
     }
 
-    /// Whether an answer was refused since the last call because the connections of the core hold
-    /// too much.
+    /// Returns whether an answer was refused since the last call because the connections of the
+    /// core hold too much.
     pub fn take_wanted(&mut self) -> bool {
         std::mem::take(&mut self.is_wanted)
     }

@@ -7,17 +7,18 @@ use crate::timestamp::Timestamp;
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 use crate::wire::timer_path::write_public_id;
 
-/// Longest reason sent; what a client sent may be quoted in it.
+/// Most characters of a reason that is sent. The reason may quote what a client sent.
 const REASON_BYTES_MAX: usize = 200;
-/// Seconds a client is asked to wait after 503.
+/// Seconds that a client is asked to wait after 503.
 const RETRY_AFTER_S: u32 = 1;
 
 /// How the connection goes on after an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Persistence {
-    /// Stays open.
+    /// Whether the connection stays open.
     pub keep_alive: bool,
-    /// The client speaks HTTP/1.0 and must be told so.
+    /// Whether the client speaks HTTP/1.0. Such a client must be told that the connection stays
+    /// open.
     pub is_http10: bool,
 }
 
@@ -55,7 +56,7 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
             write_body(out, "200 OK", "application/json", "", &body, persistence);
         }
         Answer::NotFound => write_error(out, 404, "no timer with this id", persistence),
-        // Nothing that passes: whoever told it is to tell something else.
+        // No later try would succeed: the sender must send something else.
         Answer::Refused(refusal @ Refusal::FutureVersion) => {
             write_error(out, 400, &refusal.to_string(), persistence);
         }
@@ -97,7 +98,7 @@ pub fn write_timestamps(out: &mut Vec<u8>, first: Timestamp, count: u32, persist
     write_body(out, "200 OK", "application/json", "", body.as_bytes(), persistence);
 }
 
-/// Appends 503 to POST /timestamps; `master`: who has them.
+/// Appends 503 to POST /timestamps. `master` is the address of the master, if it is known.
 pub fn write_no_timestamps(
     out: &mut Vec<u8>,
     reason: &str,
@@ -124,7 +125,7 @@ pub fn write_error(out: &mut Vec<u8>, status: u16, reason: &str, persistence: Pe
     write_error_with(out, status, "", reason, persistence);
 }
 
-/// The same with a header line of its own, which ends with CRLF.
+/// Appends an error with a further header line, which must end with CRLF.
 pub fn write_error_with(
     out: &mut Vec<u8>,
     status: u16,
@@ -143,8 +144,8 @@ pub fn write_error_with(
     write_body(out, status_line(status), "text/plain", &extra, reason.as_bytes(), persistence);
 }
 
-/// Cuts the body off the answer that begins at `begins`: one to HEAD has none (RFC 9110 section
-/// 9.3.2), whatever length its head tells.
+/// Cuts the body off the answer that begins at `begins`. An answer to HEAD has no body (RFC 9110
+/// section 9.3.2), whatever length its head tells.
 pub fn cut_body(out: &mut Vec<u8>, begins: usize) {
     let head_end = out[begins..].windows(4).position(|four| four == b"\r\n\r\n");
     out.truncate(begins + head_end.expect("every answer has a head") + 4);
@@ -193,13 +194,14 @@ fn status_line(status: u16) -> &'static str {
     }
 }
 
-/// A reason that can stand in a header: one line of visible ASCII, bounded.
+/// Makes a reason fit for a header: one line of visible ASCII, at most [`REASON_BYTES_MAX`]
+/// characters.
 fn one_line(reason: &str) -> String {
     let visible = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
     reason.chars().take(REASON_BYTES_MAX).map(visible).collect()
 }
 
-/// Appends a timer as GET shows it: the members that a client wrote, and how far it is.
+/// Appends a timer as GET shows it: the members that a client wrote, and how far the timer is.
 fn write_document(view: &TimerView, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"callback\":{\"http\":{\"opaque\":");
     write_string(&view.opaque, out);

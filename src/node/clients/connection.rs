@@ -1,9 +1,9 @@
 //! One client connection: bytes in, answers out, in the order of the requests.
 //!
-//! Memory stays bounded whatever the client does: a connection whose answers are not read, or that
-//! has many requests under way, or that sent more requests than a turn takes, is not read from
-//! until that has passed. Answers to reads that come from other cores and nodes are counted before
-//! they are there, each as much as those before it had.
+//! Memory stays bounded whatever the client does. The core pauses a connection whose answers are
+//! not read, that has many requests under way, or that sent more requests than a turn takes. An
+//! answer to a read that another core or node will give counts before it comes: as much as former
+//! answers to reads on this connection had.
 
 use std::collections::VecDeque;
 
@@ -26,21 +26,21 @@ use crate::node::clients::answers::{Persistence, write_continue};
 use crate::node::clients::service::{Api, Caller, RequestLine, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
 
-/// Requests under way on one connection above which no more are taken from it.
+/// Requests under way on one connection above which no further request is taken from it.
 const UNDER_WAY_MAX: usize = 1_024;
-/// An awaited answer to a read counts at least so much.
+/// Fewest bytes that an awaited answer to a read counts for.
 const READ_BYTES_MIN: usize = 2 << 10;
-/// No read was answered yet: the first one is awaited alone.
+/// Stands for the size of answers while no read has been answered. The first read is awaited alone.
 const READ_BYTES_UNKNOWN: usize = 1 << 40;
 
-/// Where the next byte belongs.
+/// What the next byte belongs to.
 #[derive(Debug)]
 enum RequestPart {
-    /// To a request head.
+    /// A request head.
     Head(HeadProgress),
-    /// To a body of known length.
+    /// A body of known length.
     Body { line: RequestLine, length: usize },
-    /// To a chunked body.
+    /// A chunked body.
     Chunked { line: RequestLine, decoder: Box<ChunkedDecoder>, body: Vec<u8> },
 }
 
@@ -49,71 +49,73 @@ enum RequestPart {
 enum Pending {
     /// The shard has not answered yet.
     Awaited { persistence: Persistence, is_read: bool },
-    /// Answered, behind one that is still awaited.
+    /// The shard has answered, and an earlier answer is still awaited.
     Ready(Vec<u8>),
 }
 
-/// What the engine is to do with a connection after it was fed or answered.
+/// What the server must do with a connection after the connection was fed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Appetite {
-    /// Goes on reading.
+    /// Go on receiving.
     Hungry,
-    /// Has enough for now: stop reading, feed again when answers left or in the next turn.
+    /// Stop receiving. Feed the connection again when answers have left, or in the next turn.
     Full,
-    /// The core has read enough in this turn, and nothing was taken: as `Full`, and it is the first
-    /// in the next turn.
+    /// Stop receiving: the core has read enough in this turn, and nothing was taken. Feed the
+    /// connection first in the next turn.
     Deferred,
 }
 
 /// Where a connection lives.
 #[derive(Clone, Copy, Debug)]
 pub struct Home {
-    /// Its socket.
+    /// The connection's socket.
     pub socket: SocketId,
-    /// The core.
+    /// The core that serves the connection.
     pub shard: ShardIndex,
-    /// Its place in the core's table.
+    /// The key of the connection in the core's table.
     pub key: SlotKey,
 }
 
 /// A client connection.
 #[derive(Debug)]
 pub struct ClientConnection {
-    /// Its socket.
+    /// The connection's socket.
     pub socket: SocketId,
     /// Answers to be sent, in order.
     pub out: Vec<u8>,
-    /// Bytes of the send that is under way, 0 when none is.
+    /// Bytes of the send that is under way; 0 when none is.
     pub sending_bytes: usize,
-    /// The ring does not receive for it.
+    /// Whether the ring does not receive for the connection.
     pub is_paused: bool,
-    /// No request is taken any more; to be closed when `out` is sent and nothing is awaited.
+    /// Whether no further request is taken. The connection is closed when `out` is sent and no
+    /// answer is awaited.
     pub is_closing: bool,
-    /// All is sent and the end has been announced: what still comes is thrown away.
+    /// Whether all is sent and the end has been announced. Bytes that still come are thrown away.
     pub is_lingering: bool,
     /// Bytes thrown away so far while lingering.
     pub lingered_bytes: usize,
-    /// When something must have happened, else the connection closes.
+    /// When the connection closes unless something happens before.
     pub deadline: Deadline,
-    /// Stands in the list of connections to be fed again.
+    /// Whether the connection is in the list of connections to be fed again.
     pub is_resuming: bool,
-    /// Stands in the list of connections to be flushed.
+    /// Whether the connection is in the list of connections to be flushed.
     pub is_dirty: bool,
-    /// Bytes of requests last accounted for it by the server.
+    /// Bytes of requests that the server last counted for the connection.
     pub accounted_bytes: usize,
-    /// Bytes of answers last accounted for it by the server.
+    /// Bytes of answers that the server last counted for the connection.
     pub accounted_unsent_bytes: usize,
     /// When the send under way began.
     pub sending_since: MonoNs,
-    /// The client sends nothing more.
+    /// Whether the client sends nothing more.
     pub has_ended: bool,
-    /// It is a peer and asks for an Upgrade: what comes behind its request is kept for the frames.
+    /// The Upgrade that the client, a peer, asks for. Bytes behind its request are kept for the
+    /// frames.
     pub upgrade: Option<Box<Asked>>,
-    /// The nonce that it was challenged with, until it answers.
+    /// The nonce with which the client was challenged, until the client answers.
     pub challenge: Option<Box<Word>>,
-    /// It is another site, which has proven that it knows the cluster's secret.
+    /// Whether the client is another site that has proven that it knows the cluster's secret.
     pub is_proven: bool,
-    /// The request that has begun asks for a page of timers.
+    /// The head of the present request, if it asks for a page of timers.
     page: Option<Box<PageHead>>,
     own: ShardIndex,
     key: SlotKey,
@@ -125,18 +127,18 @@ pub struct ClientConnection {
     first_pending: u32,
     /// Bytes of the answers in `pending`.
     ready_bytes: usize,
-    /// Reads in `pending` that are awaited.
+    /// How many reads in `pending` are awaited.
     reads_awaited: usize,
-    /// What one of them is expected to be answered with.
+    /// Bytes that the answer to an awaited read is expected to have.
     read_bytes: usize,
-    /// A read waits for the core's next turn.
+    /// Whether a read waits for the core's next turn.
     is_deferred: bool,
-    /// When the request begun first arrived; its deadline does not move with more bytes.
+    /// When the first byte of the present request arrived. Further bytes do not move its deadline.
     began: Option<MonoNs>,
 }
 
 impl ClientConnection {
-    /// A fresh connection.
+    /// A connection that has just been accepted.
     pub fn new(home: Home, deadline: Deadline) -> Self {
         Self {
             socket: home.socket,
@@ -171,7 +173,7 @@ impl ClientConnection {
         }
     }
 
-    /// Takes the requests in `input`; what is left over is kept. Empty input takes what was kept
+    /// Takes the requests in `input` and keeps what is left over. Empty input takes what was kept
     /// before.
     pub fn feed(
         &mut self,
@@ -210,7 +212,7 @@ impl ClientConnection {
         if has_more || self.is_backed_up(limits) { Appetite::Full } else { Appetite::Hungry }
     }
 
-    /// Writes the answer of a shard to one request, and those after it that waited for it.
+    /// Writes the answer of a shard to one request, and the later answers that waited for it.
     pub fn answer(&mut self, request: u32, answer: &Answer, room: &mut AnswerRoom) {
         let held_bytes = self.unsent_bytes();
         self.answer_by(request, |out, persistence| {
@@ -218,7 +220,7 @@ impl ClientConnection {
         });
     }
 
-    /// As [`ClientConnection::answer`], with an answer from elsewhere.
+    /// Does the same as [`ClientConnection::answer`] with an answer that `write` appends.
     pub fn answer_by(&mut self, request: u32, write: impl FnOnce(&mut Vec<u8>, Persistence)) {
         let position = request.wrapping_sub(self.first_pending) as usize;
         let Some(pending) = self.pending.get_mut(position) else {
@@ -249,22 +251,22 @@ impl ClientConnection {
         }
     }
 
-    /// What came behind the request for an Upgrade.
+    /// Takes the bytes that came behind the request for an Upgrade.
     pub fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.partial)
     }
 
-    /// Whether answers are still awaited from shards.
+    /// Returns whether answers wait or are awaited.
     pub fn is_awaiting(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Whether a request has begun and is not complete.
+    /// Returns whether a request has begun and is not complete.
     pub fn is_mid_request(&self) -> bool {
         self.began.is_some()
     }
 
-    /// Bytes held for requests that are not complete.
+    /// Bytes of memory held for requests that are not complete.
     pub fn partial_bytes(&self) -> usize {
         let body = match &self.stage {
             RequestPart::Chunked { body, .. } => body.capacity(),
@@ -278,15 +280,15 @@ impl ClientConnection {
         self.out.len() + self.sending_bytes + self.ready_bytes
     }
 
-    /// Whether so many answers are unsent or awaited that no more requests are taken.
+    /// Returns whether so many answers are unsent or awaited that no further request is taken.
     pub fn is_backed_up(&self, limits: &Limits) -> bool {
         let expected_bytes = self.reads_awaited * self.read_bytes;
         self.unsent_bytes() + expected_bytes > limits.unsent_bytes_per_connection_max as usize
             || self.pending.len() >= UNDER_WAY_MAX
     }
 
-    /// Learns from an answer what the next reads may be answered with: as much, and if less, less
-    /// by and by.
+    /// Learns from an answer how many bytes the next reads may be answered with: at least as many,
+    /// or a quarter less than expected so far if that is more.
     fn has_read(&mut self, is_read: bool, answer_bytes: usize) {
         if is_read {
             let former = self.read_bytes - self.read_bytes / 4;
@@ -295,11 +297,11 @@ impl ClientConnection {
         }
     }
 
-    /// Answers with an error after everything before it, and closes.
+    /// Answers with an error after all former answers, and closes.
     pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
         self.in_order(|out| service.refuse(out, status, reason));
         self.is_closing = true;
-        // Its last answer may be on its way: it does not become a peer's connection any more.
+        // The last answer may be under way, so the connection may no longer become a peer's.
         self.upgrade = None;
         self.drop_partial();
     }
@@ -318,14 +320,14 @@ impl ClientConnection {
         self.drop_partial();
     }
 
-    /// Forgets what has arrived of requests that are not served any more.
+    /// Forgets the bytes of requests that will not be served.
     pub fn drop_partial(&mut self) {
         self.began = None;
         self.partial = Vec::new();
         self.stage = RequestPart::Head(HeadProgress::default());
     }
 
-    /// Takes complete requests from the front of `input` and returns how many bytes were used.
+    /// Takes complete requests from the front of `input`. Returns how many bytes were used.
     fn take(
         &mut self,
         api: &mut Api<'_>,
@@ -399,9 +401,10 @@ impl ClientConnection {
         self.fail(service, status, &error.to_string());
     }
 
-    /// A request for an Upgrade ends the talk in requests and answers. Returns its bytes.
+    /// Takes a request for an Upgrade, which ends the talk in requests and answers. Returns its
+    /// bytes.
     fn begin_upgrade(&mut self, service: &mut Service, head: &[u8]) -> usize {
-        // The answer to a challenge may be here before the kernel has told that the challenge left.
+        // The answer to a challenge may come before the kernel has told that the challenge left.
         let is_sent = self.sending_bytes == 0 || self.challenge.is_some();
         let is_first = self.pending.is_empty() && self.out.is_empty() && is_sent;
         match handshake::parse_request(head) {
@@ -409,7 +412,7 @@ impl ClientConnection {
             Ok(_) => self.fail(service, 400, "an Upgrade waits for all answers before it"),
             Err((status, reason)) => self.fail(service, status, reason),
         }
-        // Another head may follow a challenge, or the Upgrade of another site.
+        // Another head may follow: after a challenge, or after the Upgrade of another site.
         self.stage = RequestPart::Head(HeadProgress::default());
         head.len()
     }
@@ -489,7 +492,7 @@ impl ClientConnection {
         }
     }
 
-    /// Appends an answer that is known at once behind those still awaited.
+    /// Appends an answer that is known at once, behind those that are still awaited.
     fn in_order(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.pending.is_empty() {
             return write(&mut self.out);
@@ -500,7 +503,8 @@ impl ClientConnection {
         self.pending.push_back(Pending::Ready(bytes));
     }
 
-    /// A connection may be idle for the limit; a request once begun must be complete within it.
+    /// Sets the deadline. A connection may be idle for the limit, and a request must be complete
+    /// within the limit after its first byte.
     fn set_deadline(&mut self, now: MonoNs, limits: &Limits) {
         let is_idle = self.partial.is_empty() && matches!(self.stage, RequestPart::Head(_));
         if is_idle {
@@ -512,8 +516,8 @@ impl ClientConnection {
     }
 }
 
-/// What a request that asks for a page of timers says in its head: a GET of the collection with a
-/// query (without one it is a client that errs).
+/// Returns what the head of a request for a page of timers says. Such a request is a GET of the
+/// collection with a query; without a query it is a client's mistake.
 fn page_head(line: &RequestLine, query: Option<&str>, head: &[u8]) -> Option<Box<PageHead>> {
     let is_page = line.path == TimerPath::Collection && line.method == Method::Get;
     query.filter(|_| is_page).map(|query| Box::new(PageHead::of(query, head)))

@@ -1,5 +1,5 @@
-//! What a connection holds, however its requests are answered: beside a shard of its own, and a
-//! sibling that answers when the test says so.
+//! What a connection holds, however its requests are answered. It stands beside a shard of its own
+//! and a sibling that answers when the test says so.
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, TimerId};
 use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
@@ -93,14 +93,14 @@ impl Fixture {
         format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
     }
 
-    /// The request that reads a timer of the sibling.
+    /// Returns the request that reads a timer of the sibling.
     fn elsewhere(&self) -> String {
         let is_there = |id: &u64| self.shards.owner(TimerId(*id)) == ShardIndex(1);
         let id = (1..).find(is_there).expect("half of them");
         format!("GET /timers/{id:016x}-1 HTTP/1.1\r\nHost: h\r\n\r\n")
     }
 
-    /// Reads that have reached the sibling and that it answers now.
+    /// Answers the reads that have reached the sibling. Returns how many there were.
     fn answer_as_sibling(&mut self) -> usize {
         let mut count = 0;
         while let Some(Message::Request(from, ..)) = self.sibling.receive() {
@@ -179,7 +179,7 @@ fn a_core_that_has_read_enough_defers_reads_to_its_next_turn_and_nothing_else() 
     assert_eq!(fixture.connection.out.len(), pong_bytes);
 }
 
-/// Its answer may be on its way while the core is asked to take it as a peer.
+/// The answer of such a connection may be under way while the core is asked to take it as a peer.
 #[test]
 fn a_connection_that_was_refused_becomes_no_peer() {
     let mut fixture = Fixture::new();

@@ -29,23 +29,23 @@ use crate::node::clients::answers::{
     Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
 };
 
-/// Content buffers above this are given back to the allocator after use.
+/// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
-/// References whose memory is kept.
+/// Number of references whose memory is kept.
 const REFERENCES_KEPT: usize = 1_024;
 
-/// What is kept of a request's head once the head's bytes are gone.
+/// What the server keeps of a request's head when the bytes of the head are gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestLine {
-    /// The method.
+    /// The method of the request.
     pub method: Method,
     /// What the path names.
     pub path: TimerPath,
-    /// How the connection goes on.
+    /// How the connection goes on after the answer.
     pub persistence: Persistence,
     /// How many timestamps are asked for; 0 if the query cannot be understood.
     pub count: u32,
-    /// Another site asks who the members are.
+    /// Whether another site asks for the members of this site.
     pub asks_members: bool,
 }
 
@@ -62,29 +62,30 @@ impl RequestLine {
         Self { method: head.method, path, persistence, count, asks_members }
     }
 
-    /// Whether the answer may be long: a timer, or a page of them.
+    /// Returns whether the answer may be long: a timer, or a page of timers.
     pub fn is_read(&self) -> bool {
         let has_content = matches!(self.path, TimerPath::Timer(_) | TimerPath::Collection);
         self.method == Method::Get && has_content
     }
 }
 
-/// Where a request comes from: asked only when another node may be there.
+/// Where a request comes from. It is looked at only when another node may be the sender.
 #[derive(Clone, Copy)]
 pub struct Caller<'r> {
-    /// Of all sockets.
+    /// The far ends of all sockets.
     pub far_ends: FarEnds<'r>,
-    /// The connection's.
+    /// The socket of the connection.
     pub socket: SocketId,
-    /// The other end has proven that it knows the cluster's secret.
+    /// Whether the other end has proven that it knows the cluster's secret.
     pub is_proven: bool,
 }
 
 /// What becomes of a request for an Upgrade.
 pub enum Admitted {
-    /// The connection carries frames from now on; this node's own proof, if one was asked for.
+    /// The connection carries frames from here on. The word is this node's own proof, if one was
+    /// asked for.
     Peer(InboundId, Option<Word>),
-    /// The internal HTTP API is open on the connection; this node's own proof.
+    /// The internal HTTP API is open on the connection. The word is this node's own proof.
     Site(Word),
     /// The other end must prove that it knows the secret.
     Challenged,
@@ -92,42 +93,43 @@ pub enum Admitted {
 
 /// What a request is served with: the API of a core and the core behind it.
 pub struct Api<'a> {
-    /// The present.
+    /// The time of the turn.
     pub now: Now,
-    /// The core that the requests go to.
+    /// The core that gets the requests.
     pub core: &'a mut Core,
-    /// The API.
+    /// The API of the core.
     pub service: &'a mut Service,
-    /// Bounds.
+    /// The limits for clients.
     pub limits: &'a Limits,
 }
 
 /// Where the answer to a request comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
-    /// From the core's replies, in this turn or a later one.
+    /// The core's replies bring the answer, in this turn or a later one.
     Later,
-    /// It has been written.
+    /// The answer has been written.
     Written,
 }
 
 /// The API of one core.
 pub struct Service {
-    /// Requests answered while they were served.
+    /// How many requests were answered while they were served.
     pub written: u64,
-    /// Requests answered 4xx.
+    /// How many requests were answered 4xx.
     pub bad: u64,
     /// The room for answers.
     pub room: AnswerRoom,
-    /// Who may use the internal API.
+    /// Decides who may use the internal API.
     pub gate: Gate,
     /// What other nodes must prove.
     pub guard: Guard,
-    /// Where no callback goes.
+    /// Addresses to which no callback goes.
     pub listeners: Arc<ClusterListeners>,
     /// What other nodes told and asked for.
     pub internal: InternalCounters,
-    /// Requests for timestamps, to be taken from here in this turn; `None`: none are served.
+    /// Requests for timestamps, which the server takes from here in this turn. `None`: timestamps
+    /// are not served.
     pub timestamp_asks: Option<Vec<(Requester, u32)>>,
     limits: Limits,
     json: JsonScratch,
@@ -138,18 +140,18 @@ pub struct Service {
 /// What other nodes told and asked for over the internal API of one core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InternalCounters {
-    /// Timers told.
+    /// Timers that other nodes told.
     pub copies: u64,
-    /// Pages of timers asked for.
+    /// Pages of timers that other nodes asked for.
     pub pages: u64,
-    /// Timers that others have taken over.
+    /// References to timers that other nodes have taken over.
     pub references: u64,
-    /// Statistics tags left out because they were malformed.
+    /// Statistics tags that were left out because they were malformed.
     pub tags_dropped: u64,
 }
 
 impl Service {
-    /// The API, nothing asked yet.
+    /// The API of a core before any request.
     pub fn new(limits: &Limits, accepts_strangers: bool) -> Self {
         Self {
             written: 0,
@@ -167,7 +169,7 @@ impl Service {
         }
     }
 
-    /// Serves one complete request. An answer known at once is appended to `out`; `body` is used as
+    /// Serves one complete request. An answer known at once is appended to `out`. `body` is used as
     /// scratch.
     pub fn serve(
         &mut self,
@@ -249,7 +251,7 @@ impl Service {
         Served::Written
     }
 
-    /// POST of timestamps; the body, if any, means nothing.
+    /// Takes a POST for timestamps. The body is ignored.
     fn ask_timestamps(&mut self, from: Requester, count: u32) -> Result<(), (u16, String)> {
         let Some(asks) = &mut self.timestamp_asks else {
             let reason = "timestamps are off; set enabled = true in [timestamp]";
@@ -262,7 +264,7 @@ impl Service {
         Ok(())
     }
 
-    /// POST and PUT: the body is a timer.
+    /// Takes a POST or PUT whose body is a timer.
     fn store(
         &mut self,
         (now, core): (Now, &mut Core),
@@ -316,7 +318,7 @@ impl Service {
         }
     }
 
-    /// A PUT of another node: a copy of a timer, or its tombstone.
+    /// Takes a PUT of another node: a copy of a timer, or its tombstone.
     #[cold]
     fn merge(
         &mut self,
@@ -340,7 +342,7 @@ impl Service {
         Ok(())
     }
 
-    /// GET of a page of timers, by another node. `out` as in [`Service::serve`].
+    /// Takes another node's GET of a page of timers. Appends to `out` as [`Service::serve`] does.
     pub fn page(
         &mut self,
         (now, core): (Now, &mut Core),
@@ -359,7 +361,7 @@ impl Service {
         served
     }
 
-    /// DELETE of references, by another node.
+    /// Takes another node's DELETE of references.
     #[cold]
     fn forget(
         &mut self,
@@ -377,7 +379,7 @@ impl Service {
         Ok(())
     }
 
-    /// Another site asks who the members of this one are.
+    /// Tells another site the members of this site.
     #[cold]
     fn tell_members(
         &mut self,
@@ -393,15 +395,15 @@ impl Service {
         Ok(())
     }
 
-    /// Whether a connection from this address is that of another node of the cluster.
+    /// Returns whether a connection from this address comes from another node of the cluster.
     pub fn is_peer(&mut self, core: &Core, address: Option<SocketAddr>) -> bool {
         let view = core.view();
         let is_alone = view.connected_nodes().union(view.connected_sites()).is_empty();
         !is_alone && self.gate.knows(view, address.map(|address| address.ip()))
     }
 
-    /// Bytes that the body of a request may have, where it has more than clients may send: another
-    /// node may tell a longer timer.
+    /// Returns how many bytes the body of a request may have. Another node may tell a longer timer
+    /// than clients may send.
     pub fn body_bytes_max(&mut self, core: &Core, caller: Caller<'_>, line: &RequestLine) -> u32 {
         let own = self.limits.body_bytes_max;
         if line.method != Method::Put || !matches!(line.path, TimerPath::Timer(_)) {
@@ -415,7 +417,8 @@ impl Service {
         }
     }
 
-    /// Whether the caller may use the internal API.
+    /// Returns whether the caller may use the internal API. `Err` is the status and reason to
+    /// refuse it with.
     fn admit(&mut self, core: &mut Core, caller: Caller<'_>) -> Result<(), (u16, String)> {
         self.admit_address(core, caller).map_err(|reason| (403, reason))?;
         if self.guard.is_required() && !caller.is_proven {
@@ -425,15 +428,15 @@ impl Service {
         Ok(())
     }
 
-    /// Whether the caller has an address that may use the internal API.
+    /// Returns whether the caller has an address that may use the internal API.
     fn admit_address(&mut self, core: &Core, caller: Caller<'_>) -> Result<(), String> {
         let address = || caller.far_ends.of(caller.socket).map(|address| address.ip());
         self.gate.admit(core.view(), core.site_callers(), address)
     }
 
-    /// The other end of a connection asks for an Upgrade; `challenge` is what it was asked to
-    /// prove its knowledge with. Who it says it is must be at its address, then it must know the
-    /// secret, then the core looks at it.
+    /// Decides about an Upgrade. `challenge` is the nonce with which the other end was challenged,
+    /// if it was. The checks come in this order: the other end calls from the address of the node
+    /// that it says it is, it knows the secret, and the core takes the connection.
     pub fn admit_upgrade(
         &mut self,
         (now, core): (Now, &mut Core),
@@ -470,12 +473,13 @@ impl Service {
                 Ok(Admitted::Peer(inbound, proof))
             }
             (Protocol::Site, Some(proof)) => Ok(Admitted::Site(proof)),
-            // A site that offers nothing has the internal API open to it without an Upgrade.
+            // A site that offers no proof does not need an Upgrade: the internal API is open to it
+            // without one.
             (Protocol::Site, None) => Err(HelloRefusal::NoSecret),
         }
     }
 
-    /// Writes the refusal of what is not taken.
+    /// Writes the refusal of a request that is not taken.
     fn settle(
         &mut self,
         taken: Result<(), (u16, String)>,
@@ -494,7 +498,7 @@ impl Service {
         self.refuse_with(out, status, "", reason);
     }
 
-    /// The same with a header line of its own.
+    /// Does the same as [`Service::refuse`] with a further header line.
     pub fn refuse_with(&mut self, out: &mut Vec<u8>, status: u16, header: &str, reason: &str) {
         self.written += 1;
         self.bad += u64::from(status < 500);
@@ -508,7 +512,7 @@ impl Service {
     }
 }
 
-/// Why a body of so many bytes is not taken; `None`: it is.
+/// Returns why a body of this many bytes is not taken. `None`: it is taken.
 pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
     let is_too_long = bytes > u64::from(bytes_max);
     is_too_long.then(|| {
@@ -516,20 +520,20 @@ pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
     })
 }
 
-/// The number in `count=n`; 0 for any other query.
+/// Returns the number in `count=n`, or 0 for any other query.
 fn count_in(query: &str) -> u32 {
     let count = query.strip_prefix("count=").filter(|count| !count.starts_with('+'));
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Status and reason for a document that is no timer.
+/// Returns status and reason for a document that is no timer.
 fn refusal_of(rejection: &Rejection) -> (u16, String) {
     let too_long =
         matches!(rejection, Rejection::OpaqueTooLong { .. } | Rejection::OpaqueToldTooLong(_));
     (if too_long { 413 } else { 400 }, rejection.to_string())
 }
 
-/// A timer as the path names it.
+/// The timer that a path names.
 fn target_of(named: PublicId) -> Target {
     Target { id: named.id, factor: named.factor, filter: named.filter }
 }

@@ -21,43 +21,44 @@ use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::issuer::{Denial, Issued, Issuer};
 
-/// Connections beyond the limit that are answered 503; still more are closed without a word.
+/// Connections beyond the limit that are answered 503. Further connections are closed without an
+/// answer.
 pub const REFUSALS_MAX: usize = 64;
-/// Connections of peers beyond these that are served.
+/// Connections of peers that are served beyond the limit and [`REFUSALS_MAX`].
 const PEERS_BEYOND_MAX: usize = 64;
-/// How long a connection that was closed by us may still send, so that the client reads our answer
-/// before a reset.
+/// How long in ms a client may still send after its last answer, so that it reads the answer before
+/// a reset.
 const LINGER_MS: u64 = 1_000;
-/// Bytes thrown away meanwhile, at most.
+/// Most bytes thrown away in that time.
 const LINGER_BYTES_MAX: usize = 32 << 20;
-/// A client that takes longer than this over its answers gives way to others when there is no room
-/// for theirs.
+/// Time in ms for a client to take its answers. A client that takes longer gives way when there is
+/// no room for the answers of other clients.
 const STUCK_MS: u64 = 1_000;
-/// Send buffers kept for reuse, and the largest kept.
+/// Number of send buffers kept for reuse; below it the largest kept buffer in bytes.
 const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
 
-/// The connections of one core's clients, and the API that they ask.
+/// The connections of one core's clients, and the API that serves them.
 pub struct Clients {
-    /// The API.
+    /// The API of the core.
     pub service: Service,
-    /// Connections accepted since start.
+    /// How many connections were accepted since the start.
     pub accepted: u64,
-    /// Connections refused at the limit.
+    /// How many connections were refused at the limit.
     pub refused: u64,
-    /// Requests answered since start, after they were served.
+    /// How many requests were answered after they were served, since the start.
     pub answered: u64,
-    /// Connections closed because their clients took no answers while others had no room for
-    /// theirs.
+    /// How many connections were closed because their clients took no answers while the answers of
+    /// other clients had no room.
     pub stuck_closed: u64,
     own: ShardIndex,
     limits: Limits,
     connections: Slots<ClientConnection>,
-    /// Connections that may have something to send.
+    /// Places of connections that may have something to send.
     dirty: Vec<u32>,
-    /// Connections to be fed again in this turn.
+    /// Places of connections to be fed again in this turn.
     resume: Vec<u32>,
-    /// Connections that asked for an Upgrade in this turn.
+    /// Places of connections that asked for an Upgrade in this turn.
     upgrading: Vec<u32>,
     deadlines: Deadlines,
     due: Vec<u32>,
@@ -68,7 +69,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// No connection yet.
+    /// A table without connections.
     pub fn new(service: Service, own: ShardIndex, limits: &Limits, now: MonoNs) -> Self {
         Self {
             service,
@@ -91,8 +92,8 @@ impl Clients {
         }
     }
 
-    /// Something happened to the connection at a place. What is told of a connection that was
-    /// closed earlier in this turn is left out: its place may have another by now.
+    /// Handles a completion of the connection at a place. A completion of a connection that was
+    /// closed earlier in this turn is ignored, because its place may have another connection.
     pub fn on(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32, completion: Completion) {
         match completion {
             Completion::Accepted { socket, .. } => self.accept(io, core, socket),
@@ -113,7 +114,7 @@ impl Clients {
         let (now, ring) = (io.now, &mut *io.ring);
         let limit = self.limits.connections_per_core_max as usize;
         let is_beyond = self.connections.len() >= limit;
-        // Peers connect here, too: clients cannot keep them out.
+        // Peers connect here, too, and clients must not keep them out.
         let is_peer = is_beyond && self.service.is_peer(core, ring.far_ends().of(socket));
         let beyond_max = REFUSALS_MAX.min(limit) + if is_peer { PEERS_BEYOND_MAX } else { 0 };
         if self.connections.len() >= limit + beyond_max || self.is_stopping {
@@ -143,12 +144,12 @@ impl Clients {
         self.mark_dirty(place);
     }
 
-    /// Whether the connection at this place is still the one of this socket.
+    /// Returns whether the connection at this place still has this socket.
     fn has(&self, place: u32, socket: SocketId) -> bool {
         self.connections.at(place).is_some_and(|held| held.socket == socket)
     }
 
-    /// Bytes of a client.
+    /// Takes bytes of a client.
     fn received(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32, received: &Received) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         if connection.is_lingering {
@@ -164,11 +165,11 @@ impl Clients {
         self.after_feed(io.ring, core, place, appetite);
     }
 
-    /// A client will send nothing more.
+    /// Handles that a client will send nothing more.
     fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         connection.has_ended = true;
-        // A paused connection still holds requests beyond its share of the turn: they are answered
+        // A paused connection still holds requests beyond its share of the turn. They are answered
         // first.
         connection.is_closing |= !connection.is_paused;
         if is_broken || connection.is_lingering {
@@ -177,7 +178,7 @@ impl Clients {
         self.mark_dirty(place);
     }
 
-    /// A send ended.
+    /// Handles that a send ended.
     fn sent(&mut self, io: &mut Io<'_>, place: u32, buffer: Vec<u8>, is_ok: bool) {
         self.pool.give_back(buffer);
         let Some(connection) = self.connections.at_mut(place) else { return };
@@ -194,7 +195,7 @@ impl Clients {
     }
 
     /// Feeds the connections that had more than their share in the last turn, or whose answers have
-    /// left since. Those that this turn has no room for are the first in the next.
+    /// left since. Connections that this turn has no room for come first in the next turn.
     pub fn resume(&mut self, io: &mut Io<'_>, core: &mut Core) {
         self.service.room.begin_portion();
         let mut deferred = Vec::new();
@@ -217,9 +218,9 @@ impl Clients {
         self.service.room.begin_portion();
     }
 
-    /// Peers that asked for an Upgrade in this turn: those that the core accepts leave the server,
-    /// the others are told why not. Called when all completions of the turn have been taken, as
-    /// some of them may still name the client.
+    /// Decides about the peers that asked for an Upgrade in this turn. A connection that the core
+    /// accepts leaves this table; the other peers are told why they are refused. Call it when all
+    /// completions of the turn have been taken, because some of them may still name the client.
     pub fn hand_over(&mut self, io: &mut Io<'_>, core: &mut Core, peers: &mut PeerSockets) {
         let mut unsent = Vec::new();
         while let Some(place) = self.upgrading.pop() {
@@ -245,7 +246,7 @@ impl Clients {
                     peers.adopt(io, core, (inbound, socket), (&rest, proof));
                     continue;
                 }
-                // Nobody goes on before the answer is there.
+                // The other end must wait for the answer before it sends more.
                 Ok(_) if !connection.take_rest().is_empty() => {
                     let reason = "a request that waits for no answer came behind an Upgrade";
                     connection.fail(&mut self.service, 400, reason);
@@ -264,12 +265,12 @@ impl Clients {
         self.upgrading = unsent;
     }
 
-    /// Whether connections wait for the next turn, so that the core must not sleep.
+    /// Returns whether connections wait for the next turn, so that the core must not sleep.
     pub fn has_more(&self) -> bool {
         !self.resume.is_empty()
     }
 
-    /// Writes the answers that shards gave to the connections that wait for them.
+    /// Writes the answers of shards to the connections that wait for them.
     pub fn deliver_replies(&mut self, core: &mut Core) {
         let mut replies = std::mem::take(&mut self.replies);
         core.replies(&mut replies);
@@ -286,7 +287,7 @@ impl Clients {
         self.replies = replies;
     }
 
-    /// Hands the requests for timestamps of this turn on.
+    /// Gives this turn's requests for timestamps to the issuer.
     pub fn ask_timestamps(&mut self, issuer: &mut Issuer) {
         let Some(asks) = &mut self.service.timestamp_asks else { return };
         asks.drain(..).for_each(|(from, count)| issuer.ask(from, count));
@@ -310,7 +311,8 @@ impl Clients {
         }
     }
 
-    /// Sends what the turn produced: one send per connection. Closes those that are done.
+    /// Sends what the turn produced, with one send per connection, and closes connections that are
+    /// done.
     pub fn flush(&mut self, io: &mut Io<'_>) {
         for index in 0..self.dirty.len() {
             let place = self.dirty[index];
@@ -334,8 +336,9 @@ impl Clients {
         }
     }
 
-    /// Answers had no room: of the connections whose clients take long over theirs, closes the one
-    /// that holds most. Cost: a look at every connection, once in a turn that refuses an answer.
+    /// Makes room after an answer found none: of the clients that take long over their answers,
+    /// closes the connection that holds most. Cost: a look at every connection, once in a turn that
+    /// refuses an answer.
     #[cold]
     fn make_room(&mut self, io: &mut Io<'_>) {
         let is_stuck = |connection: &ClientConnection| {
@@ -355,7 +358,7 @@ impl Clients {
         }
     }
 
-    /// Closes what is overdue.
+    /// Closes connections that are overdue.
     pub fn expire(&mut self, io: &mut Io<'_>) {
         let now = io.now.mono;
         let mut due = std::mem::take(&mut self.due);
@@ -383,7 +386,7 @@ impl Clients {
         self.deadlines.next_wake()
     }
 
-    /// No new connection, no new request; answers under way still leave.
+    /// Begins to stop: no new connection, no new request. Answers under way still leave.
     pub fn stop(&mut self) {
         self.is_stopping = true;
         for place in 0..self.connections.places() {
@@ -394,12 +397,12 @@ impl Clients {
         }
     }
 
-    /// Connections open.
+    /// How many connections are open.
     pub fn open(&self) -> usize {
         self.connections.len()
     }
 
-    /// Bytes of requests that are not complete.
+    /// Bytes of memory held for requests that are not complete.
     pub fn partial_bytes(&self) -> usize {
         self.partial_bytes
     }
@@ -424,8 +427,8 @@ impl Clients {
                 connection.is_paused = false;
                 connection.is_closing = true;
             }
-            // What still comes is thrown away once the last answer has left; until then TCP pushes
-            // back, or a client that never reads could send without end.
+            // Bytes that still come are thrown away once the last answer has left. Until then TCP
+            // pushes back, or a client that never reads could send without end.
             Appetite::Hungry if connection.is_closing && connection.sending_bytes > 0 => {
                 if !connection.is_paused {
                     connection.is_paused = true;
@@ -442,9 +445,10 @@ impl Clients {
         self.deliver_replies(core);
     }
 
-    /// Keeps the sum of begun requests within its limit: the connection that holds most of it is
-    /// refused, so that nobody is refused for what others hold. Cost at the limit: a look at every
-    /// connection, for which the one refused must have sent at least the limit's average share.
+    /// Keeps the sum of begun requests within its limit. The connection that holds most of it is
+    /// refused, so that no client is refused for what others hold. Cost at the limit: a look at
+    /// every connection. For that the refused client must have sent at least the limit's average
+    /// share.
     fn account(&mut self, place: u32) {
         self.recount(place);
         while self.partial_bytes as u64 > self.limits.partial_bytes_per_core_max {
@@ -478,7 +482,7 @@ impl Clients {
         connection.accounted_unsent_bytes = unsent;
     }
 
-    /// A paused connection is fed again in the next turn.
+    /// Lets a paused connection be fed again in the next turn.
     fn resume_if_paused(&mut self, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         if connection.is_paused && !connection.is_resuming {
@@ -495,7 +499,8 @@ impl Clients {
         }
     }
 
-    /// All is sent: says so to the client, and closes when that has closed or after a moment.
+    /// Announces the end to the client after all is sent. The connection closes when the client has
+    /// closed, or after [`LINGER_MS`].
     fn finish(&mut self, io: &mut Io<'_>, place: u32) {
         let ring = &mut *io.ring;
         let Some(connection) = self.connections.at_mut(place) else { return };
@@ -520,7 +525,7 @@ impl Clients {
         }
     }
 
-    /// Takes a connection out of its place.
+    /// Takes a connection out of the table. Returns its socket.
     fn forget(&mut self, place: u32) -> Option<SocketId> {
         let connection = self.connections.remove_at(place)?;
         self.partial_bytes -= connection.accounted_bytes;

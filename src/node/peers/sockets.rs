@@ -1,6 +1,5 @@
 //! The sockets of a core's peers: dials and upgrades, accepted Upgrades, bytes between ring and
-//! core. Decides nothing about peers: whom to dial, what to say and when to give up is the core's
-//! ([`Core::peers`]).
+//! core. The core decides whom to dial, what to say and when to give up ([`crate::core::peers`]).
 
 use std::net::SocketAddr;
 
@@ -22,17 +21,19 @@ use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::resolver::threads::{Asker, Resolver};
 
-/// How often a node with as many cores as this one is dialled until the core that accepts is the
-/// one that owns what this one owns. With two cores, one in 2^8 links is content with a hop over
-/// the mesh.
+/// How often a node with as many cores as this node is dialled until the accepting core is the one
+/// that owns the same timers as this core. With two cores, one in 2^8 links must put up with a hop
+/// over the mesh.
 const SHARD_TRIES_MAX: u32 = 8;
-/// And for how long: a dial is given up after [`crate::cluster::detector::DIAL_MS_MAX`], and the
-/// last try must have time to succeed where a round trip takes long.
+/// How long in ms these dials go on. A dial is given up after
+/// [`crate::cluster::detector::DIAL_MS_MAX`], and the last try must have time to succeed where a
+/// round trip takes long.
 const SHARD_TRIES_MS: u64 = 200;
-/// Send buffers kept for reuse, and the largest kept: frames are cut at about 64 KiB.
+/// Number of send buffers kept for reuse; below it the largest kept buffer in bytes. Frames are cut
+/// at about 64 KiB.
 const POOL_MAX: usize = 256;
 const POOLED_BYTES_MAX: usize = 256 << 10;
-/// Bytes on their way to peers that dialled, over all connections of a core.
+/// Most bytes on their way to peers that dialled, over all connections of a core.
 const SENDING_BYTES_MAX: usize = 64 << 20;
 
 /// A connection that carries frames or HTTP.
@@ -44,9 +45,10 @@ struct Socket {
     sending_bytes: usize,
     /// When the send under way began.
     began: MonoNs,
-    /// The core has something to say as soon as the send under way has ended.
+    /// Whether the core has something to say when the send under way has ended.
     has_output: bool,
-    /// Not received from, because what is said to it is not taken.
+    /// Whether the ring does not receive for the connection, because the peer does not take what is
+    /// sent.
     is_paused: bool,
 }
 
@@ -67,14 +69,15 @@ impl Socket {
 #[derive(Debug)]
 enum DialProgress {
     Idle,
-    /// The name is being looked up.
+    /// The resolver looks the name up.
     Resolving,
     Connecting(SocketId),
     /// The Upgrade has been asked for.
     Greeting {
         socket: SocketId,
         greeting: Box<Greeting>,
-        /// The kernel has taken what was said: nothing else can be sent before.
+        /// Whether the kernel has taken the bytes of the last send. Nothing else can be sent
+        /// before.
         is_sent: bool,
     },
     Open(Socket),
@@ -85,12 +88,12 @@ struct Dialled {
     stage: DialProgress,
     /// When the dial began.
     began: MonoNs,
-    /// Its connections that met another core than the one wanted.
+    /// How many connections of this dial met another core than the wanted one.
     shard_tries: u32,
-    /// In this dial the node has said that it does not know the Upgrade. The next dial asks again:
-    /// that is how a node is met again after it has been replaced by one of ours.
+    /// Whether the node has said in this dial that it does not know the Upgrade. The next dial asks
+    /// again: an original node may have been replaced by a node of this service.
     is_original: bool,
-    /// The name asked for, while the resolver has not answered.
+    /// The name that the resolver was asked for and has not answered yet.
     asked: Option<String>,
     addresses: Vec<SocketAddr>,
     next: usize,
@@ -98,27 +101,29 @@ struct Dialled {
 
 /// The sockets of the peers of one core.
 pub struct PeerSockets {
-    /// Upgrades that nodes refused.
+    /// How many Upgrades other nodes refused.
     pub refused: u64,
-    /// Dialled connections of which one end did not prove that it knows the cluster's secret.
+    /// How many dialled connections ended because one end did not prove that it knows the cluster's
+    /// secret.
     pub unproven: u64,
     /// What other nodes must prove.
     pub guard: Guard,
-    /// Connections that peers dialled, closed because they took too little of what they asked for.
+    /// How many connections that peers dialled were closed because the peers took too little of
+    /// what they asked for.
     pub shed: u64,
-    /// Where this node listens; peers without a port listen at the same one.
+    /// Where this node listens. A peer without a port listens at the same port.
     listen: SocketAddr,
     dialled: Vec<Dialled>,
-    /// By the place of their [`InboundId`].
+    /// Connections that peers dialled, by the place of their [`InboundId`].
     inbounds: Vec<Option<(InboundId, Socket)>>,
-    /// Bytes on their way to them.
+    /// Bytes on their way over `inbounds`.
     sending_bytes: usize,
     resolver: Resolver,
     pool: BufferPool,
 }
 
 impl PeerSockets {
-    /// None yet.
+    /// A table without connections.
     pub fn new(resolver: Resolver, listen: SocketAddr, guard: Guard) -> Self {
         Self {
             refused: 0,
@@ -134,7 +139,7 @@ impl PeerSockets {
         }
     }
 
-    /// Does what the core wants done for a peer.
+    /// Does what the core asks for a peer.
     pub fn act(&mut self, io: &mut Io<'_>, core: &mut Core, action: PeerAction) {
         match action {
             PeerAction::Dial(peer) => self.dial(io, core, peer),
@@ -145,7 +150,7 @@ impl PeerSockets {
         }
     }
 
-    /// Something happened to a connection that was dialled.
+    /// Handles a completion of a connection that was dialled.
     pub fn on_dialled(
         &mut self,
         io: &mut Io<'_>,
@@ -168,7 +173,7 @@ impl PeerSockets {
         }
     }
 
-    /// Something happened to a connection that a peer dialled.
+    /// Handles a completion of a connection that a peer dialled.
     pub fn on_inbound(
         &mut self,
         io: &mut Io<'_>,
@@ -190,7 +195,7 @@ impl PeerSockets {
         }
     }
 
-    /// A connection stands or failed.
+    /// Handles that a connection stands or failed.
     fn connected(
         &mut self,
         io: &mut Io<'_>,
@@ -224,7 +229,7 @@ impl PeerSockets {
         io.ring.send(socket, request);
     }
 
-    /// Bytes over a connection that was dialled.
+    /// Takes bytes of a connection that was dialled.
     fn received(
         &mut self,
         io: &mut Io<'_>,
@@ -243,7 +248,7 @@ impl PeerSockets {
             DialProgress::Greeting { socket: greeted, greeting, is_sent } if *greeted == socket => {
                 match greeting.received(io.ring.bytes_mut(received)) {
                     Step::Wait => {}
-                    // A peer may answer before it has read the request: one of ours does not.
+                    // Only a foreign peer answers before it has read the request.
                     Step::Say if !*is_sent => self.lose(io, core, peer),
                     Step::Say => {
                         *is_sent = false;
@@ -260,14 +265,14 @@ impl PeerSockets {
         }
     }
 
-    /// A connection that was dialled has ended.
+    /// Handles that a connection that was dialled has ended.
     fn ended(&mut self, io: &mut Io<'_>, core: &mut Core, (peer, socket): (PeerIndex, SocketId)) {
         if self.socket_of(peer) == Some(socket) {
             self.lose(io, core, peer);
         }
     }
 
-    /// A send over a connection that was dialled has ended.
+    /// Handles that a send over a connection that was dialled has ended.
     fn sent(
         &mut self,
         io: &mut Io<'_>,
@@ -294,7 +299,7 @@ impl PeerSockets {
         }
     }
 
-    /// The resolver has answered.
+    /// Takes the resolver's answer.
     pub fn resolved(
         &mut self,
         io: &mut Io<'_>,
@@ -307,7 +312,8 @@ impl PeerSockets {
             return;
         }
         dialled.asked = None;
-        // A name that no longer resolves keeps its last addresses: better an old one than none.
+        // A name that no longer resolves keeps its last addresses: an old address is better than
+        // none.
         if !addresses.is_empty() {
             dialled.addresses = addresses;
         }
@@ -316,8 +322,8 @@ impl PeerSockets {
         }
     }
 
-    /// Takes over a client connection that asked for an Upgrade which the core accepted. `rest` is
-    /// what came behind its request, `proof` that this node knows the cluster's secret.
+    /// Takes over a client connection whose Upgrade the core accepted. `rest` are the bytes that
+    /// came behind its request. `proof` proves that this node knows the cluster's secret.
     pub fn adopt(
         &mut self,
         io: &mut Io<'_>,
@@ -335,7 +341,8 @@ impl PeerSockets {
         io.ring.send(socket, acceptance);
         let adopted = Socket { is_sending: true, began: io.now.mono, ..Socket::new(socket) };
         if let Some((_, former)) = self.inbounds[place].replace((inbound, adopted)) {
-            // The core has given it up in this turn; its place was free at once.
+            // The core has given the former connection up in this turn, and its place was free at
+            // once.
             self.sending_bytes -= former.sending_bytes;
             io.ring.close(former.id);
         }
@@ -344,7 +351,7 @@ impl PeerSockets {
         }
     }
 
-    /// Bytes over a connection that a peer dialled.
+    /// Takes bytes of a connection that a peer dialled.
     fn inbound_received(
         &mut self,
         io: &mut Io<'_>,
@@ -359,7 +366,7 @@ impl PeerSockets {
         }
     }
 
-    /// A connection that a peer dialled has ended.
+    /// Handles that a connection that a peer dialled has ended.
     fn inbound_ended(
         &mut self,
         ring: &mut Ring,
@@ -372,7 +379,7 @@ impl PeerSockets {
         }
     }
 
-    /// A send over a connection that a peer dialled has ended.
+    /// Handles that a send over a connection that a peer dialled has ended.
     fn inbound_sent(
         &mut self,
         io: &mut Io<'_>,
@@ -450,7 +457,7 @@ impl PeerSockets {
         }
     }
 
-    /// A node has answered to the Upgrade.
+    /// Handles how a node has answered the Upgrade.
     fn greeted(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex, answered: Answered) {
         let dialled = &mut self.dialled[peer.index()];
         let DialProgress::Greeting { socket, greeting, is_sent } =
@@ -476,7 +483,7 @@ impl PeerSockets {
                 {
                     dialled.shard_tries += 1;
                     io.ring.close(socket);
-                    // Another connection to the same address.
+                    // The next connection goes to the same address.
                     dialled.next = dialled.next.wrapping_sub(1);
                     return self.connect(io, core, peer);
                 }
@@ -493,7 +500,8 @@ impl PeerSockets {
                 io.ring.close(socket);
                 self.connect(io, core, peer);
             }
-            // Two sites that do not know each other yet tell each other who they are.
+            // A refusal by a site is not counted: two sites that do not know each other yet are
+            // learning their members.
             Answered::Refused if !is_site => {
                 self.refused += 1;
                 io.ring.close(socket);
@@ -515,8 +523,8 @@ impl PeerSockets {
         }
     }
 
-    /// Says what the core has to say, unless a send is under way: then when that has ended, so that
-    /// what gathers meanwhile goes into one.
+    /// Sends what the core has to say. While a send is under way this waits for its end, so that
+    /// what gathers meanwhile goes into one send.
     fn send(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
         let Some(Dialled { stage: DialProgress::Open(open), .. }) =
             self.dialled.get_mut(peer.index())
@@ -536,8 +544,9 @@ impl PeerSockets {
         io.ring.send(open.id, output);
     }
 
-    /// As [`PeerSockets::send`]. A peer that does not take the results is not listened to either:
-    /// so many results wait at most as one turn's messages ask for.
+    /// Does the same as [`PeerSockets::send`] for a connection that a peer dialled. A peer that
+    /// does not take results is not received from, so at most the results of one turn's messages
+    /// wait.
     fn send_inbound(&mut self, io: &mut Io<'_>, core: &mut Core, inbound: InboundId) {
         let Some(Some((id, open))) = self.inbounds.get_mut(inbound.place as usize) else { return };
         if *id != inbound {
@@ -563,7 +572,8 @@ impl PeerSockets {
         self.shed(io.ring, core);
     }
 
-    /// Keeps what is on its way within its limit: the connection that takes most of it is closed.
+    /// Keeps the bytes on their way within their limit: closes the connection that has most of
+    /// them.
     fn shed(&mut self, ring: &mut Ring, core: &mut Core) {
         while self.sending_bytes > SENDING_BYTES_MAX {
             let all = self.inbounds.iter().flatten();
@@ -574,7 +584,7 @@ impl PeerSockets {
         }
     }
 
-    /// Closes the connection to a peer, or gives up its dial; the core knows.
+    /// Closes the connection to a peer, or gives up its dial. The core knows already.
     fn close(&mut self, ring: &mut Ring, peer: PeerIndex) {
         if let Some(socket) = self.socket_of(peer) {
             ring.close(socket);
@@ -612,8 +622,8 @@ impl PeerSockets {
         }
     }
 
-    /// A completion may be of a socket that was closed earlier in the same turn, whose place has
-    /// another since.
+    /// Returns the connection at a place, if it has this socket. A completion may name a socket
+    /// that was closed earlier in the same turn, whose place has another connection.
     fn inbound_at(&mut self, place: u32, socket: SocketId) -> Option<&mut (InboundId, Socket)> {
         let place = self.inbounds.get_mut(place as usize)?.as_mut();
         place.filter(|(_, open)| open.id == socket)

@@ -25,8 +25,8 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A port that was free a moment ago on 127.0.0.11 to .13, below those that the kernel gives to
-/// outgoing connections: nodes call from these addresses.
+/// A port that was free a moment ago on 127.0.0.11 to .13. It lies below the ports that the kernel
+/// gives to outgoing connections, because nodes call from these addresses.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 10_000 + (std::process::id() % 20_000) as u16;
@@ -80,18 +80,18 @@ fn sum(node: &NodeHandle, meter: &str) -> u64 {
     node.meters.iter().map(|core| of_core(core.list())).sum()
 }
 
-/// Whether every core of a node believes so many peers alive.
+/// Returns whether every core of a node believes `peers` peers alive.
 fn knows(node: &NodeHandle, peers: u64) -> bool {
     node.meters.iter().all(|core| core.peers_alive.get() == peers)
 }
 
-/// Sends a request on a connection of its own and returns the head of the answer, and what comes
-/// behind it until the node closes or the head asks for nothing more.
+/// Sends a request on a connection of its own. Returns the head of the answer and what comes behind
+/// it until the node closes or the head asks for nothing more.
 fn ask(to: SocketAddr, text: &str) -> String {
     ask_over(TcpStream::connect(to).expect("it listens"), text)
 }
 
-/// The same from a loopback address.
+/// Does the same as [`ask`] from the loopback address 127.0.0.`last`.
 fn ask_from(last: u8, to: SocketAddr, text: &str) -> String {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).expect("a loopback address");
@@ -109,7 +109,7 @@ fn read_head(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let mut byte = [0];
     while !answer.ends_with(b"\r\n\r\n") {
-        // As `read`, but goes on after a signal.
+        // `read_exact` is a `read` that goes on after a signal.
         let read = stream.read_exact(&mut byte);
         read.unwrap_or_else(|error| panic!("{error} after {}", answer.escape_ascii()));
         answer.push(byte[0]);
@@ -145,7 +145,7 @@ fn nodes_replicate_lose_each_other_and_meet_again() {
         assert!(post(first.address, 2).starts_with("HTTP/1.1 200 "));
         assert!(post(second.address, 2).starts_with("HTTP/1.1 200 "));
     }
-    // An answer is given when both have it; meters follow within a turn.
+    // A write is answered when both nodes have it. Meters follow within a turn.
     until("both to hold all", || sum(&first, "timers") == 100 && sum(&second, "timers") == 100);
     finish(second);
     until("the loss to be noticed", || knows(&first, 0));
@@ -170,7 +170,7 @@ fn cores_of_equal_nodes_meet_their_likes() {
         assert!(post(first.address, 2).starts_with("HTTP/1.1 200 "));
     }
     let hops = sum(&first, "mesh_sent") + sum(&second, "mesh_sent") - before;
-    // One link in 2^8 may have to be content with another core.
+    // One link in 2^8 may have to put up with another core.
     assert!(hops == 0 || sum(&second, "peer_connections") == 2, "{hops} messages over the mesh");
     finish(first);
     finish(second);
@@ -253,7 +253,7 @@ fn a_node_whose_address_is_not_its_names_takes_no_writes() {
         NodeSettings { membership: Some(members), ..settings(node, 2, port, 1) }
     };
     let first = launch(&with(0, &nodes[0]));
-    // It listens at the address of the second, and calls from there.
+    // The second process listens at the second node's address and calls from there.
     let second = launch(&with(1, &name));
     let members = |last: u8| {
         let found = vec![IpAddr::from([127, 0, 0, last])];
@@ -261,7 +261,7 @@ fn a_node_whose_address_is_not_its_names_takes_no_writes() {
     };
     let is_taken = || post(second.address, 1).starts_with("HTTP/1.1 200 ");
     until("the first to be met", || knows(&second, 0) && is_taken());
-    // Nothing is known of the name yet: that is nobody's mistake.
+    // The name has not been looked up yet, and nobody is to blame for that.
     assert_eq!(sum(&first, "peer_strangers") + sum(&second, "peer_refusals"), 0);
     members(13);
     until("it to be disowned", || !is_taken());
@@ -281,10 +281,10 @@ fn garbage_after_an_upgrade_closes_the_connection_and_nothing_else() {
     let member = address(1, port).to_string();
     let mut stream = TcpStream::connect(node.address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    // Behind the request in the same segment: it belongs to the frames.
+    // The bytes behind the request, in the same segment, belong to the frames.
     stream.write_all(format!("{}no frame", upgrade(&member)).as_bytes()).expect("taken");
     let mut rest = Vec::new();
-    // Closed or reset: bytes that nobody reads any more may be under way.
+    // The connection is closed, or reset when bytes that nobody reads are under way.
     let _ = stream.read_to_end(&mut rest);
     until("the count", || sum(&node, "peer_protocol_errors") == 1);
     assert!(post(node.address, 1).starts_with("HTTP/1.1 "), "it still serves");
@@ -373,7 +373,7 @@ fn nodes_that_share_a_secret_meet_and_strangers_learn_nothing() {
     until("both to meet", || knows(&first, 1) && knows(&second, 1));
     assert!(post(first.address, 2).starts_with("HTTP/1.1 200 "));
     assert_eq!(sum(&first, "peer_unproven") + sum(&second, "peer_unproven"), 0);
-    // From the address of the member that is down.
+    // The caller has the address of the member that is down.
     let down = upgrade(&address(2, port).to_string());
     let nonce = format!("\r\nX-Chronos-Nonce: {}\r\nX-Chronos-View", "0f".repeat(32));
     let challenged = ask_from(13, first.address, &down.replace("\r\nX-Chronos-View", &nonce));
@@ -385,7 +385,7 @@ fn nodes_that_share_a_secret_meet_and_strangers_learn_nothing() {
     for told in [challenged, refused] {
         assert!(!told.contains("Incarnation") && !told.contains("127.0.0"), "{told}");
     }
-    // Whoever is at no member's address is told no more than before.
+    // A caller at no member's address is told no more than before.
     let elsewhere = ask_from(77, first.address, &down);
     assert!(elsewhere.contains("X-Chronos-Refused: address\r\n"), "{elsewhere}");
     until("the count", || sum(&first, "peer_unproven") == 1);
@@ -419,10 +419,10 @@ fn a_challenge_is_good_for_one_try() {
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).expect("it closes");
     }
-    // Whoever does not wait for the challenge gets none.
+    // A dialler that does not wait for the challenge gets none.
     let hasty = ask(node.address, &format!("{asked}{proven}"));
     assert!(hasty.starts_with("HTTP/1.1 400 "), "{hasty}");
-    // After a challenge the connection is still one of a client.
+    // After a challenge the connection still belongs to a client.
     let (mut client, _) = open();
     client.write_all(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n").expect("taken");
     let head = read_head(&mut client);
@@ -466,7 +466,7 @@ fn a_node_without_the_secret_is_refused_and_refuses() {
     until("both to tell", counts);
     assert!(!knows(&first, 1) && !knows(&second, 1));
     finish(second);
-    // Until all have it: those that have it take others as they are.
+    // Until all nodes have the secret, the nodes that have it also take nodes without it.
     finish(first);
     let guard = Guard { accepts_unproven: true, ..guard(SECRET) };
     let first = launch(&NodeSettings { guard, ..settings(0, 2, port, 1) });

@@ -8,10 +8,10 @@ use std::time::SystemTime;
 
 use crate::base::time::MonoNs;
 
-/// How often it is looked whether the file was changed.
+/// Pause in ms between two looks whether the file was changed.
 const LOOK_EVERY_MS: u64 = 1_000;
 
-/// The names of a hosts file, read again when it was changed.
+/// The names of a hosts file, which is read again after a change.
 pub struct HostsFile {
     path: PathBuf,
     names: HashMap<String, Vec<IpAddr>>,
@@ -21,12 +21,13 @@ pub struct HostsFile {
 }
 
 impl HostsFile {
-    /// The file at `path`, which need not exist. Read when the first name is asked for.
+    /// The file at `path`, which need not exist. It is read when the first name is asked for.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), names: HashMap::new(), looked: None, stamp: None }
     }
 
-    /// The addresses of a name in lower case; `None` when the file does not have it.
+    /// Returns the addresses of a name in lower case. `None` when the file does not have the name.
+    /// Cost at most once a second: a look at the file, and reading it if it changed.
     pub fn find(&mut self, now: MonoNs, name: &str) -> Option<&[IpAddr]> {
         if self.looked.is_none_or(|looked| now >= looked.plus_ms(LOOK_EVERY_MS)) {
             self.looked = Some(now);
@@ -46,12 +47,13 @@ impl HostsFile {
     }
 }
 
-/// The names of a hosts file's text, in lower case. `localhost` is always known (RFC 6761).
+/// Returns the names in the text of a hosts file, in lower case. `localhost` is always known (RFC
+/// 6761).
 fn names_of(text: &str) -> HashMap<String, Vec<IpAddr>> {
     let mut names: HashMap<String, Vec<IpAddr>> = HashMap::new();
     for line in text.lines() {
         let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
-        // A line that begins with no address (or one of a zone) names nothing.
+        // A line that begins with no address, or with the address of a zone, names nothing.
         let Some(address) = words.next().and_then(|word| word.parse::<IpAddr>().ok()) else {
             continue;
         };

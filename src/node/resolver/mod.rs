@@ -1,4 +1,4 @@
-//! Addresses of names: asked of the system by threads of their own.
+//! Addresses of names: threads of their own ask the system for them.
 
 pub(crate) mod hosts_file;
 pub(crate) mod names;

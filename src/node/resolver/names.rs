@@ -1,52 +1,53 @@
-//! Which names are looked up, in which order, and for how long a failure is remembered. Decides
-//! only: threads and clocks are the resolver's.
+//! Which names are looked up, in which order, and for how long a failure is remembered. This module
+//! only decides: threads and clocks are the resolver's.
 //!
-//! A lookup may hang for as long as the system lets it, so places for lookups are what users
-//! compete for. Two rules keep one user's names from being everybody's trouble:
+//! A lookup may hang for as long as the system lets it, so names compete for places for lookups.
+//! Two rules keep one user's names from troubling other users:
 //!
-//! - Names that were resolved before have places of their own: they never wait behind others.
-//! - Places are given out by turns among *groups*: names that share their last two labels, which is
-//!   as far as a user can be told from another by a name. No group has more than its share of the
-//!   places, and when too many names wait, the largest group loses one.
+//! - Names that were resolved before have places of their own: they never wait behind other names.
+//! - Places go by turns to *groups*: names that share their last two labels, which is as far as a
+//!   name tells users apart. No group has more than its share of the places. When too many names
+//!   wait, the largest group loses one.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::base::time::MonoNs;
 
-/// Names waiting, of either class; above it the largest group loses its newest.
+/// Most names of either class that wait. Above it the largest group loses its newest name.
 const WAITING_MAX: usize = 8_192;
-/// Names remembered as resolved, or as failing: at least so many, at most twice as many.
+/// How many names are remembered as resolved, and how many as failing: at least this many, at most
+/// twice as many.
 const REMEMBERED_MAX: usize = 16_384;
-/// How long a name that failed is not looked up again; doubled with every further failure.
+/// How long in ms a name that failed is not looked up again. Every further failure doubles it.
 const PAUSE_FIRST_MS: u64 = 1_000;
-/// Doublings at most: 32 s.
+/// Most doublings: 32 s.
 const DOUBLINGS_MAX: u32 = 5;
 
-/// What has places of its own.
+/// Classes of names. Each class has places of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
-    /// Resolved before, or written by the operator.
+    /// Names that were resolved before, or that the operator wrote.
     Known = 0,
-    /// All others.
+    /// All other names.
     Unknown = 1,
 }
 
-/// A name that is waited for.
+/// A name that askers wait for.
 struct Open<A> {
     askers: Vec<A>,
     class: Class,
     is_running: bool,
 }
 
-/// How a name failed.
+/// How often a name failed, and when it failed last.
 #[derive(Clone, Copy)]
 struct Failing {
     times: u32,
     last: MonoNs,
 }
 
-/// The names of a node; `A` is who asks.
+/// The names of a node. `A` names an asker.
 pub struct Names<A> {
     known: Remembered<()>,
     failing: Remembered<Failing>,
@@ -56,7 +57,8 @@ pub struct Names<A> {
 }
 
 impl<A> Names<A> {
-    /// None yet; `places`: lookups at once, a quarter of them for names that are known.
+    /// No names yet. `places` is the number of lookups at once; a quarter of them is for known
+    /// names.
     pub fn new(places: usize) -> Self {
         let known = (places / 4).max(1);
         Self {
@@ -68,8 +70,8 @@ impl<A> Names<A> {
         }
     }
 
-    /// Somebody asks for a name, in lower case. Answered by [`Names::looked_up`] or by
-    /// [`Names::refused`]. `is_trusted`: the operator has written it.
+    /// Asks for a name in lower case. [`Names::looked_up`] or [`Names::refused`] returns the asker.
+    /// `is_trusted` says that the operator wrote the name.
     pub fn ask(&mut self, now: MonoNs, name: &str, is_trusted: bool, asker: A) {
         let failing = self.failing.get(name).copied();
         if let Some(open) = self.open.get_mut(name) {
@@ -77,7 +79,7 @@ impl<A> Names<A> {
             if !is_trusted || open.is_running || open.class == Class::Known {
                 return;
             }
-            // Its place among the unknown is passed over when its turn comes.
+            // The name's entry among the unknown names is passed over when its turn comes.
             open.class = Class::Known;
         } else {
             let pause_ms = |failing: Failing| match is_trusted {
@@ -101,7 +103,7 @@ impl<A> Names<A> {
         }
     }
 
-    /// The next name to be looked up, if it has a place.
+    /// Returns the next name to be looked up, if there is a place for it.
     pub fn next(&mut self) -> Option<Arc<str>> {
         for class in [Class::Known, Class::Unknown] {
             while let Some(name) = self.turns[class as usize].take() {
@@ -117,7 +119,7 @@ impl<A> Names<A> {
         None
     }
 
-    /// A lookup has ended. Returns who asked.
+    /// Tells that a lookup has ended. Returns all who asked for the name.
     pub fn looked_up(&mut self, now: MonoNs, name: &Arc<str>, is_found: bool) -> Vec<A> {
         if is_found {
             self.failing.remove(name);
@@ -132,8 +134,8 @@ impl<A> Names<A> {
         open.askers
     }
 
-    /// The next asker who is told at once that there is no address: the name has just failed, or
-    /// too many names wait.
+    /// Returns the next asker to be told at once that there is no address: the name has just
+    /// failed, or too many names wait.
     pub fn refused(&mut self) -> Option<A> {
         self.refused.pop()
     }
@@ -142,11 +144,11 @@ impl<A> Names<A> {
 /// The names of one group.
 #[derive(Default)]
 struct Group {
-    /// Never looked up: they go first.
+    /// Names that are not remembered as failing. They go first.
     fresh: VecDeque<Arc<str>>,
-    /// Failed before.
+    /// Names that are remembered as failing.
     failed: VecDeque<Arc<str>>,
-    /// Places taken.
+    /// How many places the group has.
     running: usize,
 }
 
@@ -156,15 +158,15 @@ impl Group {
     }
 }
 
-/// Who gets the next place of a class.
+/// Decides which name gets the next place of a class.
 struct Turns {
     places: usize,
-    /// Places of one group.
+    /// Most places of one group.
     share: usize,
     running: usize,
     waiting: usize,
     groups: HashMap<Arc<str>, Group>,
-    /// Groups with names that wait; whose turn it is stands first.
+    /// Groups with names that wait. The group whose turn it is stands first.
     order: VecDeque<Arc<str>>,
     by_size: BTreeSet<(usize, Arc<str>)>,
 }
@@ -182,8 +184,8 @@ impl Turns {
         }
     }
 
-    /// A name waits from now on. Returns the name that no longer does, when there are too many:
-    /// the newest of the largest group, which may be this one.
+    /// Lets a name wait. When too many wait, returns the name that no longer does: the newest of
+    /// the largest group, which may be this name's group.
     fn wait(&mut self, name: Arc<str>, has_failed: bool) -> Option<Arc<str>> {
         let group = group_of(&name);
         let key = match self.groups.get_key_value(group) {
@@ -211,14 +213,15 @@ impl Turns {
         let newest = |group: &mut Group| group.failed.pop_back().or_else(|| group.fresh.pop_back());
         let lost = self.remove(&loser, newest);
         if self.groups[&loser].waiting() == 0 {
-            // A larger group has more: it is the one that has just come.
+            // A group larger than another has several names. So the emptied group is the one that
+            // has just come.
             self.order.pop_back();
             self.forget_if_empty(&loser);
         }
         lost
     }
 
-    /// Gives a place to the next name.
+    /// Gives a place to the next name and returns it.
     fn take(&mut self) -> Option<Arc<str>> {
         if self.running == self.places {
             return None;
@@ -240,7 +243,7 @@ impl Turns {
         taken
     }
 
-    /// A name that had a place is done with it.
+    /// Takes back the place of a name.
     fn give_back(&mut self, name: &str) {
         self.running -= 1;
         let group = group_of(name);
@@ -272,7 +275,7 @@ impl Turns {
     }
 }
 
-/// The last two labels; names of a single label are one group.
+/// Returns the last two labels of a name. All names of a single label are one group.
 fn group_of(name: &str) -> &str {
     let mut dots = name.trim_end_matches('.').rmatch_indices('.');
     match (dots.next(), dots.next()) {
@@ -282,8 +285,8 @@ fn group_of(name: &str) -> &str {
     }
 }
 
-/// The names used last, without a list of their order: when enough are remembered they become the
-/// former ones, and those that are not asked for until the next time are forgotten.
+/// The names used last, without a list of their order. When enough are remembered they become the
+/// former names. A former name that is not asked for until the next change is forgotten.
 struct Remembered<T> {
     present: HashMap<Arc<str>, T>,
     former: HashMap<Arc<str>, T>,
@@ -338,7 +341,7 @@ mod tests {
         std::iter::from_fn(|| names.refused()).collect()
     }
 
-    /// All names that are asked for resolve.
+    /// Resolves all names that are asked for.
     fn learn_all(names: &mut Names<u32>) {
         for name in started(names) {
             names.looked_up(at(0), &name, true);
@@ -393,7 +396,7 @@ mod tests {
         names.ask(at(0), "n.example", false, 1);
         let name = names.next().expect("known");
         names.looked_up(at(0), &name, false);
-        // All places of the unknown are taken: it waits for one of these now.
+        // All places for unknown names are taken, and the name waits for one of them.
         for number in 0..PLACES {
             names.ask(at(0), &format!("n.g{number}"), false, 0);
         }
@@ -462,8 +465,8 @@ mod tests {
         names.ask(at(0), "late.else.example.", false, 1);
         names.ask(at(0), "single", false, 1);
         names.ask(at(0), "n.xexample", false, 1);
-        // They share `other.example` and so on, not `example`: four turns of others are before
-        // them, not 188 names.
+        // The names share `other.example` and so on, not `example`. Four turns of other groups come
+        // before them, not 188 names.
         let mut next = Vec::new();
         for name in &running {
             names.looked_up(at(0), name, false);
@@ -537,8 +540,8 @@ mod tests {
         assert_eq!(rest, PLACES * 2);
     }
 
-    /// Whoever asks for a name that is asked for already waits with the others: only an operator's
-    /// moves it, only from the unknown, and only while it waits.
+    /// An asker for a name that is asked for already waits with the former askers. Only an
+    /// operator's asker moves the name, only from the unknown names, and only while the name waits.
     #[test]
     fn a_name_that_is_asked_for_again_keeps_its_place() {
         for (is_running, was_trusted, is_trusted, class) in [
@@ -557,7 +560,7 @@ mod tests {
             let mut before = waiting(&names);
             names.ask(at(0), "n.example", is_trusted, 2);
             assert_eq!(names.open["n.example"].class, class, "{is_running} {is_trusted}");
-            // It is passed over in its former place, which it keeps.
+            // The name keeps its former place, in which it is passed over.
             before[Class::Known as usize] += usize::from(class == Class::Known && !was_trusted);
             assert_eq!(waiting(&names), before, "{is_running} {is_trusted}");
             assert_eq!(started(&mut names).len(), usize::from(!is_running));
@@ -587,7 +590,7 @@ mod tests {
         assert!(names.turns.iter().all(|turns| turns.by_size.len() == turns.order.len()));
     }
 
-    /// Its former place among the unknown is lost, not its present one.
+    /// The name loses its former place among the unknown names, not its present place.
     #[test]
     fn a_name_that_an_operator_has_written_since_is_not_lost_with_its_former_place() {
         let mut names = names();

@@ -1,6 +1,6 @@
-//! Host names of callbacks and peers. The hosts file is read here; all other names are looked up by
-//! the system's resolver, which blocks, on threads of its own. What waits for what is decided by
-//! [`Names`].
+//! Looks up host names of callbacks and peers. This module reads the hosts file. The system's
+//! resolver, which blocks, looks up all other names on threads of its own. [`Names`] decides what
+//! waits for what.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -16,13 +16,13 @@ use crate::ring::{Waker, now};
 use crate::node::resolver::hosts_file::HostsFile;
 use crate::node::resolver::names::Names;
 
-/// Lookups at once, at most: a thread each. A thread that waits for a name server costs some
+/// Most lookups at once, with a thread each. A thread that waits for a name server costs some
 /// kilobytes.
 pub const LOOKUPS_MAX: usize = 256;
-/// Questions on their way to the thread that sorts them, which never waits for a name server; a
-/// core whose question finds no room asks again with the next callback.
+/// Most questions on their way to the sorting thread, which never waits for a name server. A core
+/// whose question finds no room asks again with the next callback.
 const EVENTS_MAX: usize = 8_192;
-/// Addresses kept of one name.
+/// Most addresses kept of one name.
 const ADDRESSES_MAX: usize = 16;
 const HOSTS_FILE: &str = "/etc/hosts";
 
@@ -35,7 +35,7 @@ pub enum Asker {
     Peer(PeerIndex),
 }
 
-/// What a core wants to know.
+/// A question of a core.
 struct Question {
     core: usize,
     asker: Asker,
@@ -43,14 +43,14 @@ struct Question {
     port: u16,
 }
 
-/// What the system said: addresses, none if the name could not be resolved.
+/// The system's answer. The addresses are empty if the name could not be resolved.
 #[derive(Debug)]
 pub struct Resolved {
-    /// For whom it was asked.
+    /// For whom the core asked.
     pub asker: Asker,
-    /// The name asked for: a host's number may have been given to another since.
+    /// The name that was asked for. The number of a host may belong to another host since.
     pub name: String,
-    /// Where it is.
+    /// The addresses of the name, with the port of the question.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -62,7 +62,7 @@ enum Event {
     End,
 }
 
-/// Answers for one core. Bounded by the questions that the core has open: one per host and peer.
+/// Answers for one core. The core's open questions bound them: one per host and peer.
 struct Inbox {
     answers: SegQueue<Resolved>,
     wake: Box<dyn Fn() + Send + Sync>,
@@ -76,24 +76,24 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // It fails when the thread is gone, which is what is asked for.
+        // The send fails when the thread is gone, which is what the event asks for.
         let _ = self.events.send(Event::End);
     }
 }
 
-/// The resolver of a node; each core has one handle.
+/// The resolver of a node. Each core has one handle.
 #[derive(Clone)]
 pub struct Resolver {
     core: usize,
     shared: Arc<Shared>,
 }
 
-/// Blocks until the addresses of a name are found; none if there are none.
+/// Blocks until the addresses of a name are found. Returns none if there are none.
 type Lookup = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
 impl Resolver {
-    /// Starts the resolver and returns one handle per core, in the order of their wakers. Its
-    /// threads end with the last handle; as many names are looked up at once as `lookups_max`.
+    /// Starts the resolver and returns one handle per core, in the order of their wakers. At most
+    /// `lookups_max` names are looked up at once. The threads end with the last handle.
     pub fn start(wakers: Vec<Waker>, lookups_max: usize) -> std::io::Result<Vec<Resolver>> {
         let wakes = wakers.into_iter().map(|waker| Box::new(move || waker.wake()) as Box<_>);
         Self::start_with(wakes.collect(), lookups_max, Arc::new(look_up))
@@ -127,13 +127,14 @@ impl Resolver {
         Ok((0..cores).map(|core| Resolver { core, shared: shared.clone() }).collect())
     }
 
-    /// Asks; the answer comes later from [`Resolver::next`]. False when too many questions wait.
+    /// Asks for a name. The answer comes later from [`Resolver::next`]. Returns `false` when too
+    /// many questions wait.
     pub fn ask(&self, asker: Asker, name: &str, port: u16) -> bool {
         let question = Question { core: self.core, asker, name: name.to_owned(), port };
         self.shared.events.try_send(Event::Asked(question)).is_ok()
     }
 
-    /// The next answer for this core.
+    /// Returns the next answer for this core.
     pub fn next(&self) -> Option<Resolved> {
         self.shared.inboxes[self.core].answers.pop()
     }
@@ -148,7 +149,7 @@ struct Sorter {
     jobs_taken: Arc<Mutex<Receiver<Arc<str>>>>,
     events: SyncSender<Event>,
     lookup: Lookup,
-    /// Names given to threads.
+    /// How many names were given to threads and are not looked up yet.
     running: usize,
     threads: usize,
 }
@@ -168,7 +169,7 @@ impl Sorter {
         }
     }
 
-    /// False: the end.
+    /// Takes an event. Returns `false` at the end.
     fn take(&mut self, now: MonoNs, event: Event) -> bool {
         match event {
             Event::Asked(question) => {
@@ -203,21 +204,22 @@ impl Sorter {
     fn begin(&mut self, name: Arc<str>) {
         self.running += 1;
         if self.running > self.threads {
-            // Without one more thread the name waits for those that there are.
+            // If no further thread can be had, the name waits for the threads that there are.
             let _ = self.add_thread();
         }
-        // Never fails: this thread has the other end, too.
+        // The send never fails, because this thread has the other end, too.
         let _ = self.jobs.send(name);
     }
 
-    /// One more thread that looks names up. It ends with this one.
+    /// Starts one more thread that looks names up. The thread ends with this one.
     fn add_thread(&mut self) -> std::io::Result<()> {
         let (jobs, events) = (self.jobs_taken.clone(), self.events.clone());
         let lookup = self.lookup.clone();
         let thread = thread::Builder::new().name("chronos-lookup".to_owned());
         thread.spawn(move || {
             loop {
-                // Only the wait for the next name holds the lock, never a lookup.
+                // The lock is held only while a thread waits for the next name, never during a
+                // lookup.
                 let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Ok(name) = job else { return };
                 let addresses = lookup(&name);

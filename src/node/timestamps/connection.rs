@@ -1,8 +1,9 @@
 //! One connection for timestamps: Thrift requests in, replies out, in the order of the requests.
 //!
-//! A request that has to wait stays where it is, at the front of what was received and not taken;
-//! everything behind it waits with it. Memory stays bounded whatever the client does: what is not
-//! taken is not received for long, and what is not read is not made.
+//! A request that has to wait stays at the front of the bytes that were received and not taken.
+//! Everything behind it waits with it. Memory stays bounded whatever the client does: a connection
+//! whose bytes are not taken is soon paused, and replies are not made while the client does not
+//! read.
 
 use crate::base::time::MonoNs;
 use crate::ring::SocketId;
@@ -14,65 +15,66 @@ use crate::wire::thrift::{
 use crate::node::deadlines::Deadline;
 use crate::node::timestamps::issuer::{Denial, Denied, Issuer};
 
-/// Requests taken from one connection in one turn: some 20 us of work.
+/// Most requests taken from one connection in one turn: some 20 us of work.
 const REQUESTS_PER_TURN_MAX: u32 = 512;
-/// Bytes of replies that are not sent, above which no more requests are taken: more than a turn's
-/// requests make.
+/// Bytes of unsent replies above which no further request is taken. They are more than the requests
+/// of one turn make.
 const UNSENT_BYTES_MAX: usize = 32 << 10;
-/// Bytes received and not taken above which the connection is not received from: a whole request
-/// fits.
+/// Bytes received and not taken above which the connection is paused. A whole request fits.
 const PARTIAL_BYTES_MAX: usize = 16 << 10;
 
-/// What is to be done with a connection after it was fed.
+/// What the server must do with a connection after the connection was fed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Appetite {
-    /// Nothing but to go on receiving.
+    /// Go on receiving.
     Hungry,
-    /// It has had its share of the turn: feed it again in the next.
+    /// Feed the connection again in the next turn, because it had its share of this turn.
     HadItsShare,
-    /// Its first request waits: feed it again when that asks again.
+    /// Feed the connection again when waiting requests are tried again, because its first request
+    /// waits.
     Waits,
-    /// Its replies are not read: feed it again when some have left.
+    /// Feed the connection again when some replies have left, because the client does not read
+    /// them.
     BackedUp,
-    /// Something came over it that is no request: send what is to be sent, then close.
+    /// Send what is to be sent, then close, because something came that is no request.
     Broken,
 }
 
 /// A connection for timestamps.
 #[derive(Debug)]
 pub struct TimestampConnection {
-    /// Its socket.
+    /// The connection's socket.
     pub socket: SocketId,
     /// Replies to be sent, in order.
     pub out: Vec<u8>,
-    /// Bytes of the send that is under way, 0 when none is.
+    /// Bytes of the send that is under way; 0 when none is.
     pub sending_bytes: usize,
-    /// Requests of this turn whose timestamps are in `out`.
+    /// How many requests of this turn have their timestamps in `out`.
     pub fresh: u32,
-    /// The ring does not receive for it.
+    /// Whether the ring does not receive for the connection.
     pub is_paused: bool,
-    /// To be closed when `out` is sent.
+    /// Whether the connection is closed when `out` is sent.
     pub is_closing: bool,
-    /// The client sends nothing more.
+    /// Whether the client sends nothing more.
     pub has_ended: bool,
-    /// Stands in the list of connections to be fed again in the next turn.
+    /// Whether the connection is in the list of connections to be fed again in the next turn.
     pub is_resuming: bool,
-    /// Stands in the list of connections to be flushed.
+    /// Whether the connection is in the list of connections to be flushed.
     pub is_dirty: bool,
-    /// Stands in the list of connections whose first request waits.
+    /// Whether the connection is in the list of connections whose first request waits.
     pub is_waiting: bool,
-    /// When its first request began to wait.
+    /// When the first request began to wait.
     waits_since: Option<MonoNs>,
-    /// When something must have happened, else the connection closes.
+    /// When the connection closes unless something happens before.
     pub deadline: Deadline,
-    /// Bytes last accounted for it by the server.
+    /// Bytes that the server last counted for the connection.
     pub accounted_bytes: usize,
     /// Bytes received and not taken.
     partial: Vec<u8>,
 }
 
 impl TimestampConnection {
-    /// A fresh connection.
+    /// A connection that has just been accepted.
     pub fn new(socket: SocketId, deadline: Deadline) -> Self {
         Self {
             socket,
@@ -92,7 +94,7 @@ impl TimestampConnection {
         }
     }
 
-    /// Takes the requests in `input`; what is left over is kept. Empty input takes what was kept
+    /// Takes the requests in `input` and keeps what is left over. Empty input takes what was kept
     /// before. Nothing is taken while the first request waits.
     pub fn feed(&mut self, now: MonoNs, input: &[u8], issuer: &mut Issuer, form: Form) -> Appetite {
         let appetite = if self.is_waiting {
@@ -116,17 +118,17 @@ impl TimestampConnection {
         appetite
     }
 
-    /// Bytes held for requests that were not taken.
+    /// Bytes of memory held for requests that were not taken.
     pub fn partial_bytes(&self) -> usize {
         self.partial.capacity()
     }
 
-    /// Whether so much has come that was not taken that nothing more should.
+    /// Returns whether so many bytes wait that the connection should be paused.
     pub fn is_full(&self) -> bool {
         self.partial.len() >= PARTIAL_BYTES_MAX
     }
 
-    /// Forgets what was not taken.
+    /// Forgets the bytes that were not taken.
     pub fn drop_partial(&mut self) {
         self.partial = Vec::new();
     }
@@ -135,7 +137,7 @@ impl TimestampConnection {
         self.out.len() + self.sending_bytes > UNSENT_BYTES_MAX
     }
 
-    /// Takes requests from the front of `input`; tells how many bytes were used.
+    /// Takes requests from the front of `input`. Returns how many bytes were used.
     fn take(
         &mut self,
         now: MonoNs,
@@ -167,7 +169,7 @@ impl TimestampConnection {
         (Appetite::HadItsShare, at)
     }
 
-    /// Answers a request. False: it must wait.
+    /// Answers a request. Returns `false` when the request must wait.
     #[inline]
     fn serve(
         &mut self,
@@ -178,7 +180,7 @@ impl TimestampConnection {
     ) -> bool {
         let count = match request.method {
             Method::GetTimestamp => 1,
-            // Whatever is no count is out of range.
+            // A value that is no count is out of range.
             Method::GetTimestamps { range } => {
                 range.and_then(|range| u32::try_from(range).ok()).unwrap_or(0)
             }

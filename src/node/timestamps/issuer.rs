@@ -1,5 +1,5 @@
-//! Where one core takes timestamps: the oracle that all cores share, who else is the master, what
-//! was made in this turn and may not have left yet, and what was counted.
+//! Where one core takes timestamps: the oracle that all cores share, the master's address, the term
+//! of what was made in this turn and may not have left yet, and the counters.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,12 +10,13 @@ use crate::timestamp::clock::ClockLine;
 use crate::timestamp::oracle::{Oracle, Refusal, Term};
 use crate::timestamp::{RANGE_MAX, Timestamp};
 
-/// How long a request waits for the next millisecond or for more to be stored. Both come within
-/// milliseconds when all is well.
+/// How long in ms a request waits for the next millisecond, or until a higher bound is stored. Both
+/// come within milliseconds when all is well.
 pub const WAIT_MS: u64 = 1_000;
-/// HTTP requests that wait for their timestamps on one core, at most.
+/// Most HTTP requests that wait for their timestamps on one core.
 const ASKED_MAX: usize = 16_384;
-/// How often is looked whether more has been stored: its keeper does not wake the cores.
+/// Pause in ns between two looks whether a higher bound has been stored. The keeper does not wake
+/// the cores.
 const WINDOW_LOOK_NS: u64 = 1_000_000;
 
 /// Why a request gets no timestamp.
@@ -25,16 +26,16 @@ pub enum Denial {
     NotServing,
     /// The range is missing, below 1 or above [`RANGE_MAX`].
     Range,
-    /// It has waited for [`WAIT_MS`], or too many others wait.
+    /// The request has waited for [`WAIT_MS`], or too many other requests wait.
     Waited,
 }
 
-/// A request that is not answered with timestamps now.
+/// Why a request is not answered with timestamps at present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Denied {
-    /// Asked again in a turn at or after [`Issuer::retry_at`], it may be.
+    /// The request may succeed in a turn at or after [`Issuer::retry_at`].
     Wait,
-    /// It will not be.
+    /// The request will not succeed.
     Refused(Denial),
 }
 
@@ -43,21 +44,21 @@ pub enum Denied {
 pub struct TimestampCounters {
     /// Timestamps handed out.
     pub timestamps: u64,
-    /// Requests that got some.
+    /// Requests that got timestamps.
     pub calls: u64,
-    /// Of these, those that got more than one.
+    /// Requests that got more than one timestamp.
     pub ranges: u64,
     /// Requests refused because this process is not the master.
     pub refused_not_serving: u64,
     /// Requests refused because of their range.
     pub refused_range: u64,
-    /// Requests refused because they had waited too long.
+    /// Requests refused because they had waited too long, or too many others waited.
     pub refused_waited: u64,
     /// Requests for methods that do not exist.
     pub unknown_methods: u64,
     /// Requests that had to wait.
     pub waits: u64,
-    /// Requests whose timestamps were made and did not leave, as the mastership had ended.
+    /// Requests whose timestamps were made and did not leave, because the mastership had ended.
     pub withheld: u64,
 }
 
@@ -69,30 +70,30 @@ struct Asked {
     since: Option<MonoNs>,
 }
 
-/// What came of an HTTP request.
+/// The result of an HTTP request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Issued {
-    /// Who asked.
+    /// Where the answer goes.
     pub to: Requester,
-    /// How many were asked for.
+    /// How many timestamps were asked for.
     pub count: u32,
-    /// The first of them.
+    /// The first timestamp, or why there is none.
     pub result: Result<Timestamp, Denial>,
 }
 
-/// Under which mastership the values of this turn were made.
+/// The mastership under which the timestamps of this turn were made.
 #[derive(Clone, Copy, Debug)]
 enum Made {
     Nothing,
     Under(Term),
-    /// Under several: only the last can still stand, and nobody knows which value is whose.
+    /// Several: only the last can still stand, and nobody knows which timestamp is whose.
     Mixed,
 }
 
 /// The timestamps of one core.
 #[derive(Debug)]
 pub struct Issuer {
-    /// What was counted.
+    /// What this core counted of timestamps.
     pub counters: TimestampCounters,
     oracle: Arc<Oracle>,
     master: Option<Arc<str>>,
@@ -103,7 +104,7 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// Takes from this oracle.
+    /// An issuer that takes from this oracle.
     pub fn new(oracle: Arc<Oracle>) -> Self {
         Self {
             counters: TimestampCounters::default(),
@@ -116,18 +117,19 @@ impl Issuer {
         }
     }
 
-    /// Who is the master, as far as is known.
+    /// Sets the address of the master. `None`: no master is known.
     pub fn set_master(&mut self, master: Option<Arc<str>>) {
         self.master = master;
     }
 
-    /// Who is the master, as far as is known.
+    /// The address of the master, if it is known.
     pub fn master(&self) -> Option<&str> {
         self.master.as_deref()
     }
 
     /// Takes `count` timestamps and returns the first. It must not leave before
-    /// [`Issuer::may_leave`] has said so. `since`: when the request was first told to wait.
+    /// [`Issuer::may_leave`] has returned `true`. `since` is when the request was first told to
+    /// wait.
     #[inline]
     pub fn take(
         &mut self,
@@ -177,7 +179,7 @@ impl Issuer {
         Denied::Refused(denial)
     }
 
-    /// The reason of a denial, for people.
+    /// Returns the reason of a denial, for people.
     pub fn reason(&self, denial: Denial) -> String {
         match denial {
             Denial::NotServing => match &self.master {
@@ -193,8 +195,8 @@ impl Issuer {
         }
     }
 
-    /// Whether what was taken since the last call may leave. `fresh`: a clock reading made after
-    /// the last of it.
+    /// Returns whether the timestamps taken since the last call may leave. `fresh` must be a clock
+    /// reading made after the last of them.
     pub fn may_leave(&mut self, fresh: MonoNs) -> bool {
         match std::mem::replace(&mut self.made, Made::Nothing) {
             Made::Nothing => true,
@@ -203,17 +205,18 @@ impl Issuer {
         }
     }
 
-    /// Whether something was taken that has not been asked about with [`Issuer::may_leave`].
+    /// Returns whether timestamps were taken since the last [`Issuer::may_leave`].
     pub fn has_made(&self) -> bool {
         !matches!(self.made, Made::Nothing)
     }
 
-    /// When those that wait should ask again; never, if none waits.
+    /// When waiting requests should be tried again; `u64::MAX` if none waits.
     pub fn retry_at(&self) -> MonoNs {
         self.retry_at
     }
 
-    /// All that wait are about to ask again, if it is time.
+    /// Returns whether it is time to try all waiting requests again. If it is, the caller must do
+    /// so.
     pub fn begin_retry(&mut self, now: MonoNs) -> bool {
         let is_time = now >= self.retry_at;
         if is_time {
@@ -222,7 +225,7 @@ impl Issuer {
         is_time
     }
 
-    /// An HTTP request, to be served by [`Issuer::serve_asked`].
+    /// Takes an HTTP request. [`Issuer::serve_asked`] serves it.
     pub fn ask(&mut self, from: Requester, count: u32) {
         let asked = Asked { from, count, since: None };
         if self.asked.len() < ASKED_MAX {
@@ -232,13 +235,13 @@ impl Issuer {
         self.issued.push_back(Issued::of(&asked, Err(Denial::Waited)));
     }
 
-    /// HTTP requests that wait.
+    /// How many HTTP requests wait.
     pub fn asked(&self) -> usize {
         self.asked.len()
     }
 
-    /// Serves the HTTP requests, in order; those that must wait stay. What it makes must not leave
-    /// before [`Issuer::may_leave`] has said so.
+    /// Serves the HTTP requests in order, up to the first that must wait. The timestamps must not
+    /// leave before [`Issuer::may_leave`] has returned `true`.
     pub fn serve_asked(&mut self, now: MonoNs) {
         while let Some(mut asked) = self.asked.pop_front() {
             match self.take(now, asked.count, asked.since) {
@@ -255,7 +258,8 @@ impl Issuer {
         }
     }
 
-    /// The next HTTP request that is to be answered. `may_leave`: whether what was made for it may.
+    /// Returns the next HTTP request to be answered. `may_leave` says whether the timestamps made
+    /// for it may leave.
     pub fn next_issued(&mut self, may_leave: bool) -> Option<Issued> {
         let mut issued = self.issued.pop_front()?;
         if issued.result.is_ok() && !may_leave {
@@ -272,8 +276,9 @@ impl Issued {
     }
 }
 
-/// Nanoseconds until the clock tells the next millisecond: twice as many while it goes at half
-/// speed. A little late when it returns to full speed meanwhile.
+/// Returns the nanoseconds until the clock shows the next millisecond: twice as many while the
+/// clock goes at half speed. If the clock returns to full speed meanwhile, the result is a little
+/// late.
 fn next_ms_in_ns(clock: &ClockLine, now: MonoNs) -> u64 {
     let ahead_ns = clock.ahead_ns(now);
     let rest_ns = 1_000_000 - (clock.wall_offset_ns + now.0 + ahead_ns) % 1_000_000;

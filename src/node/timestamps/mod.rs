@@ -1,4 +1,4 @@
-//! One core's clients for timestamps.
+//! One core's clients for timestamps: connections, requests and the oracle behind them.
 
 pub(crate) mod connection;
 pub(crate) mod issuer;

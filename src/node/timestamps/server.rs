@@ -15,37 +15,38 @@ use crate::node::settings::TimestampSettings;
 use crate::node::timestamps::connection::{Appetite, TimestampConnection};
 use crate::node::timestamps::issuer::Issuer;
 
-/// Bytes of requests not taken, over all connections of a core; above it the connection that holds
-/// most of them is closed.
+/// Most bytes of requests not taken, over all connections of a core. Above it the connection that
+/// holds most of them is closed.
 const PARTIAL_BYTES_MAX: usize = 32 << 20;
-/// Send buffers kept for reuse, and the largest kept.
+/// Number of send buffers kept for reuse; below it the largest kept buffer in bytes.
 const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
 
-/// How long a connection over which no request came may take to read the replies before it.
+/// How long in ms a client that sent something else than a request may take to read the replies
+/// before it.
 const LINGER_MS: u64 = 1_000;
 
 /// The connections for timestamps of one core.
 #[derive(Debug)]
 pub struct TimestampServer {
-    /// Connections accepted since start.
+    /// How many connections were accepted since the start.
     pub accepted: u64,
-    /// Connections closed at a limit, or never accepted.
+    /// How many connections were closed at a limit, or not accepted.
     pub refused: u64,
-    /// Connections closed because something came that was no request.
+    /// How many connections were closed because something came that was no request.
     pub protocol_errors: u64,
-    /// What requests are served from.
+    /// Where requests take their timestamps.
     pub issuer: Issuer,
     form: Form,
     connections_max: usize,
     idle_timeout_ms: u64,
     connections: Slots<TimestampConnection>,
-    /// Connections that may have something to send.
+    /// Places of connections that may have something to send.
     dirty: Vec<u32>,
-    /// Connections to be fed again in the next turn.
+    /// Places of connections to be fed again in the next turn.
     resume: Vec<u32>,
-    /// Connections whose first request waits, in the order in which they began to. A place may have
-    /// a new owner since.
+    /// Connections whose first request waits, in the order in which they began to wait. A place may
+    /// have another connection since.
     waiting: VecDeque<(u32, SocketId)>,
     deadlines: Deadlines,
     due: Vec<u32>,
@@ -55,7 +56,7 @@ pub struct TimestampServer {
 }
 
 impl TimestampServer {
-    /// No connection yet.
+    /// A server without connections.
     pub fn new(settings: &TimestampSettings, issuer: Issuer, now: MonoNs) -> Self {
         Self {
             issuer,
@@ -77,7 +78,7 @@ impl TimestampServer {
         }
     }
 
-    /// Something happened to the connection at a place.
+    /// Handles a completion of the connection at a place.
     pub fn on(&mut self, io: &mut Io<'_>, place: u32, completion: Completion) {
         match completion {
             Completion::Accepted { socket, .. } => self.accept(io, socket),
@@ -110,7 +111,7 @@ impl TimestampServer {
         ring.receive(socket);
     }
 
-    /// Bytes of a client.
+    /// Takes bytes of a client.
     fn received(&mut self, io: &mut Io<'_>, from: (u32, SocketId), received: &Received) {
         let now = io.now.mono;
         let Some(connection) = of(&mut self.connections, from) else { return };
@@ -123,11 +124,11 @@ impl TimestampServer {
         self.after_feed(io, from.0, appetite);
     }
 
-    /// A client will send nothing more.
+    /// Handles that a client will send nothing more.
     fn ended(&mut self, ring: &mut Ring, from: (u32, SocketId), is_broken: bool) {
         let Some(connection) = of(&mut self.connections, from) else { return };
         connection.has_ended = true;
-        // What was received and not taken is answered first.
+        // Requests that were received and not taken are answered first.
         let has_more = connection.is_waiting || connection.is_paused || connection.is_resuming;
         connection.is_closing |= !has_more;
         if is_broken {
@@ -136,7 +137,7 @@ impl TimestampServer {
         self.mark_dirty(from.0);
     }
 
-    /// A send ended.
+    /// Handles that a send ended.
     fn sent(&mut self, io: &mut Io<'_>, from: (u32, SocketId), (buffer, is_ok): (Vec<u8>, bool)) {
         self.pool.give_back(buffer);
         let Some(connection) = of(&mut self.connections, from) else { return };
@@ -156,8 +157,8 @@ impl TimestampServer {
         }
     }
 
-    /// Begins a turn: those that had to wait ask again if it is time, in the order in which they
-    /// came, before what has come since.
+    /// Begins a turn. If it is time, requests that had to wait are tried again in the order in
+    /// which they came, before requests that have come since.
     pub fn begin_turn(&mut self, io: &mut Io<'_>) {
         let now = io.now.mono;
         if !self.issuer.begin_retry(now) {
@@ -186,8 +187,9 @@ impl TimestampServer {
         }
     }
 
-    /// Sends what the turn produced: one send per connection. Closes those that are done, and if
-    /// what was made in this turn may not leave, those that it was made for.
+    /// Sends what the turn produced, with one send per connection, and closes connections that are
+    /// done. If the timestamps of this turn may not leave, closes the connections for which they
+    /// were made.
     pub fn flush(&mut self, ring: &mut Ring, may_leave: bool) {
         for index in 0..self.dirty.len() {
             let place = self.dirty[index];
@@ -210,7 +212,7 @@ impl TimestampServer {
         self.dirty.clear();
     }
 
-    /// Closes what is overdue.
+    /// Closes connections that are overdue.
     pub fn expire(&mut self, io: &mut Io<'_>) {
         let now = io.now.mono;
         let mut due = std::mem::take(&mut self.due);
@@ -224,24 +226,24 @@ impl TimestampServer {
         self.due = due;
     }
 
-    /// When a turn should next begin although nothing happens.
+    /// When a turn should begin although nothing happens.
     pub fn next_wake(&self) -> Option<MonoNs> {
         let retry_at = self.issuer.retry_at();
         let retry_at = (retry_at != MonoNs(u64::MAX)).then_some(retry_at);
         [retry_at, self.deadlines.next_wake()].into_iter().flatten().min()
     }
 
-    /// Whether connections wait for the next turn, so that the core must not sleep.
+    /// Returns whether connections wait for the next turn, so that the core must not sleep.
     pub fn has_more(&self) -> bool {
         !self.resume.is_empty()
     }
 
-    /// Connections whose first request waits.
+    /// How many connections have a first request that waits.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// No new connection, no new request; replies under way still leave.
+    /// Begins to stop: no new connection, no new request. Replies under way still leave.
     pub fn stop(&mut self) {
         self.is_stopping = true;
         for place in 0..self.connections.places() {
@@ -255,7 +257,7 @@ impl TimestampServer {
         self.resume.clear();
     }
 
-    /// Connections open.
+    /// How many connections are open.
     pub fn open(&self) -> usize {
         self.connections.len()
     }
@@ -271,7 +273,7 @@ impl TimestampServer {
             Appetite::Broken => {
                 self.protocol_errors += 1;
                 connection.is_closing = true;
-                // What still comes is thrown away until the replies before it have left.
+                // Bytes that still come are thrown away until the replies before them have left.
                 let until = now.plus_ms(LINGER_MS);
                 self.deadlines.set(place, &mut connection.deadline, until);
                 connection.is_paused
@@ -313,7 +315,8 @@ impl TimestampServer {
         }
     }
 
-    /// Keeps the sum of what was not taken within its limit.
+    /// Keeps the sum of bytes not taken within its limit, and closes the connection that holds
+    /// most.
     fn account(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let held = connection.partial_bytes();
@@ -329,7 +332,7 @@ impl TimestampServer {
         }
     }
 
-    /// Closes a connection that has a place.
+    /// Closes the connection at a place, if there is one.
     fn close(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.connections.remove_at(place) else { return };
         self.partial_bytes -= connection.accounted_bytes;
@@ -337,8 +340,8 @@ impl TimestampServer {
     }
 }
 
-/// The connection at a place, unless another socket has taken the place since the completion that
-/// names it.
+/// Returns the connection at a place, unless the place has another socket than the completion
+/// names.
 fn of(
     connections: &mut Slots<TimestampConnection>,
     (place, socket): (u32, SocketId),

@@ -1,5 +1,5 @@
-//! Whether this node takes clients' writes, by what its peers say and know of it: what it took
-//! alone would be lost with it, or not be found by others.
+//! Whether this node takes clients' writes, by what its peers say and know of it. A write that this
+//! node took alone would be lost with it, or would not be found by other nodes.
 
 use crate::base::time::Now;
 use crate::cluster::detector::Liveness;
@@ -9,7 +9,8 @@ use crate::shard::effects::{Dialect, Refusal};
 use super::{DialState, Peer, Peering};
 
 impl Peer {
-    /// Whether it is connected and has these members. Original nodes do not tell theirs.
+    /// Returns whether this node is connected with the peer and the peer sees the same members.
+    /// Original nodes do not tell their members.
     fn sees(&self, digest: u32) -> bool {
         let is_original = self.voice.dialect() == Dialect::Http;
         self.stage == DialState::Open && (is_original || self.voice.peer_view() == Some(digest))
@@ -17,14 +18,14 @@ impl Peer {
 }
 
 impl Peering {
-    /// Why this node takes no writes of clients at present, if it does not.
+    /// Returns why this node takes no writes of clients at present. `None`: it takes them.
     pub fn refuses_writes(&mut self) -> Option<Refusal> {
-        // It stays known, however the lists change while it joins.
+        // A node that is known once stays known, however the lists change while it joins.
         self.is_introduced = self.is_introduced();
         self.write_refusal()
     }
 
-    /// The same, for whoever only looks.
+    /// The same as [`Peering::refuses_writes`], for a caller that only looks.
     pub fn write_refusal(&self) -> Option<Refusal> {
         if self.known.is_empty() {
             None
@@ -37,8 +38,8 @@ impl Peering {
         }
     }
 
-    /// Whether the members know this node, if it is being added: others would not find what is
-    /// written here before.
+    /// Returns whether the members know this node, if it is being added. A member that does not
+    /// know this node would not find what is written here.
     fn is_introduced(&self) -> bool {
         let is_there = |peer: &&Peer| peer.disowns || peer.detector.liveness() != Liveness::Dead;
         let knows_it = || {
@@ -48,26 +49,28 @@ impl Peering {
         self.is_introduced || knows_it()
     }
 
-    /// Whether nobody that can be reached takes this process for this node: what a client writes
-    /// here would be in this process alone, and lost when it is stopped.
+    /// Returns whether no node that can be reached takes this process for this node. What a client
+    /// writes here would be in this process alone, and lost when it is stopped.
     fn is_disowned(&self) -> bool {
-        // One that is being added may not know that yet.
+        // A node that is being added does not count, because it may not know yet that it is being
+        // added.
         self.members().any(|peer| peer.disowns)
             && self.peers.iter().flatten().all(|peer| peer.stage != DialState::Open)
     }
 
-    /// The other nodes that hold timers from before.
+    /// The other nodes of the old cluster. They hold timers from before.
     fn members(&self) -> impl Iterator<Item = &Peer> {
         self.view.old_nodes().iter().filter_map(|peer| self.peers.get(peer.index())?.as_ref())
     }
 
-    /// What the members' wall clocks say of this node's. Refused, it takes no writes.
+    /// What the members' wall clocks say of this node's. A refused clock refuses writes.
     pub fn clock(&self) -> ClockVerdict {
         self.clock
     }
 
-    /// Compares this node's wall clock with those of the members, as they said last; also of those
-    /// that cannot be reached: a node that is cut off does not believe a clock that was refused.
+    /// Compares this node's wall clock with the clocks of the members, as the members told them
+    /// last. A member that cannot be reached counts, too: a node that is cut off must not trust a
+    /// clock that was refused.
     pub(crate) fn judge_clock(&mut self, now: Now) {
         let walls = self.peers.iter().flatten().filter_map(|peer| peer.voice.peer_wall(now.mono));
         self.clocks_ahead_ms.clear();
