@@ -1,4 +1,4 @@
-//! What a ring does with listeners: multishot accept, the pause after a failure, the end.
+//! A ring's listeners: multishot accept, the pause after a failed accept, and the end of listening.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -45,8 +45,8 @@ impl Ring {
         }
         let (is_wanted, owner) = (slot.listener.is_some(), slot.owner);
         if event.result >= 0 {
-            // SAFETY: the kernel made this descriptor for this completion, which is seen once;
-            // nobody else knows it.
+            // SAFETY: the kernel made this descriptor for this completion, which the ring sees
+            // once; no other code knows the descriptor.
             let fd = unsafe { OwnedFd::from_raw_fd(event.result) };
             if is_wanted {
                 let socket = self.sockets.insert(fd, owner);
@@ -54,7 +54,8 @@ impl Ring {
             }
         } else if is_wanted {
             match -event.result {
-                // The client went away before it was accepted; nothing is wrong here.
+                // The client went away before the accept, or the accept was interrupted: no failure
+                // of the listener.
                 libc::ECONNABORTED | libc::EINTR | libc::EAGAIN | libc::ECANCELED => {}
                 errno => {
                     completions.push(Completion::AcceptFailed(Errno(errno)));

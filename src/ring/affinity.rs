@@ -1,4 +1,4 @@
-//! CPU placement and accounting of threads.
+//! Placement of threads on CPU cores, and their CPU time.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use super::clock;
 /// Words of a CPU mask: 8192 cores, the most that Linux is built for.
 const MASK_WORDS: usize = 128;
 
-/// The cores this process may run on (sched_getaffinity), ascending.
+/// The cores that this process may run on (sched_getaffinity), in ascending order.
 pub fn available_cores() -> io::Result<Vec<usize>> {
     let mut mask = [0_u64; MASK_WORDS];
     // SAFETY: the kernel writes at most the size given, to `mask`, which outlives the call.
@@ -21,8 +21,8 @@ pub fn available_cores() -> io::Result<Vec<usize>> {
     Ok((0..MASK_WORDS * 64).filter(is_set).collect())
 }
 
-/// Pins the calling thread to one core. `EINVAL` if the machine, or this process's set, does not
-/// have it.
+/// Pins the calling thread to one core. `EINVAL`: the machine, or the set of this process, does not
+/// have the core.
 pub fn pin_to_core(core: usize) -> io::Result<()> {
     let mut mask = [0_u64; MASK_WORDS];
     let Some(word) = mask.get_mut(core / 64) else {
@@ -36,9 +36,8 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets the calling thread's timer slack (prctl PR_SET_TIMERSLACK), so that a wait ends when it
-/// should. `ns` of 0 restores the slack that the thread was born with (prctl(2)); the smallest real
-/// one is 1.
+/// Sets the calling thread's timer slack (prctl PR_SET_TIMERSLACK), so that a wait ends on time.
+/// The smallest slack is 1 ns. `ns` of 0 restores the slack with which the thread began (prctl(2)).
 pub fn set_timer_slack_ns(ns: u64) -> io::Result<()> {
     // SAFETY: PR_SET_TIMERSLACK takes a number, no memory.
     let result = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns as libc::c_ulong, 0, 0, 0) };
@@ -91,7 +90,8 @@ mod tests {
 
     #[test]
     fn cpu_time_grows_with_work_of_this_thread_only() {
-        // In this order: what is done between the two counts for the process as well.
+        // The process is read first, so that the work between the two readings counts for the
+        // process, too.
         let process = process_cpu_ns();
         let thread = thread_cpu_ns();
         let mut sum = 0_u64;

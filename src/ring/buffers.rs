@@ -1,19 +1,19 @@
-//! Receive buffers shared by all sockets of a ring (a provided-buffer ring,
+//! Receive buffers that all sockets of a ring share (a provided-buffer ring,
 //! io_uring_register_buf_ring(3)).
 //!
-//! One mapping holds the ring of entries, through which buffers are handed to the kernel, and
-//! behind it the buffers. A buffer belongs either to the kernel (published, not yet in a
-//! completion) or to us (lent, from its completion until the next turn). Only lent buffers are ever
-//! read or written here.
+//! One mapping holds the ring of entries, which hands buffers to the kernel, and behind the entries
+//! the buffers. At any time a buffer belongs either to the kernel (published, not yet in a
+//! completion) or to this process (lent, from its completion until the next turn). This file reads
+//! and writes lent buffers only.
 
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// The one buffer group of a ring.
+/// Number of a ring's only buffer group.
 pub(super) const GROUP: u16 = 0;
-/// The ring of entries must begin on a page and the buffers should; no page of the supported
-/// machines is larger.
+/// Alignment of the mapping's parts. The ring of entries must begin on a page, and the buffers
+/// should. No page of the supported machines is larger.
 const ALIGNMENT_BYTES: usize = 64 << 10;
 /// Most entries that the kernel takes (io_uring_register_buf_ring(3)).
 const BUFFERS_MAX: u16 = 1 << 15;
@@ -30,25 +30,25 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 16);
 
-/// The mapping and who owns each buffer in it.
+/// The mapping, and the owner of each buffer in it.
 pub(super) struct BufferRing {
     mapping: NonNull<u8>,
     mapping_bytes: usize,
     entries_bytes: usize,
     buffer_bytes: u32,
     buffers: u16,
-    /// Entries published so far, modulo 2^16; the kernel's head runs behind it.
+    /// How many entries were published, modulo 2^16. The kernel's head follows this tail.
     tail: u16,
-    /// Buffers that completions of this turn (or ignored completions) brought.
+    /// Buffers that completions of the present turn brought, ignored completions included.
     lent: Vec<u16>,
-    /// For each buffer the turn in which it was lent last, 0 while the kernel owns it.
+    /// For each buffer the turn in which it was lent last; 0 while the kernel owns the buffer.
     lent_in_turn: Vec<u64>,
 }
 
 impl BufferRing {
-    /// Maps memory and publishes every buffer in it; the caller registers [`BufferRing::address`]
-    /// with the kernel. `buffers` must be a power of two up to 32768. Cost: memory is touched only
-    /// when it is received into.
+    /// Maps memory and publishes every buffer in it. The caller registers [`BufferRing::address`]
+    /// with the kernel. `buffers` must be a power of two up to 32768, and `buffer_bytes` at least 1
+    /// (asserted). Cost: memory is touched only when bytes are received into it.
     pub(super) fn new(buffers: u16, buffer_bytes: u32) -> io::Result<BufferRing> {
         assert!(
             buffers.is_power_of_two() && buffers <= BUFFERS_MAX,
@@ -58,8 +58,8 @@ impl BufferRing {
         let entries_bytes =
             (usize::from(buffers) * size_of::<Entry>()).next_multiple_of(ALIGNMENT_BYTES);
         let mapping_bytes = entries_bytes + usize::from(buffers) * buffer_bytes as usize;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps nothing; it
-        // is owned by the value made below and unmapped by its drop.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps nothing.
+        // The value made below owns the mapping, and its drop unmaps it.
         let mapping = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -91,17 +91,17 @@ impl BufferRing {
         Ok(ring)
     }
 
-    /// Address of the ring of entries, to be registered for group [`GROUP`].
+    /// Address of the ring of entries, to register for group [`GROUP`].
     pub(super) fn address(&self) -> u64 {
         self.mapping.as_ptr() as u64
     }
 
-    /// How many buffers there are.
+    /// How many buffers the ring has.
     pub(super) fn count(&self) -> u16 {
         self.buffers
     }
 
-    /// Notes that a completion brought `buffer`: ours until [`BufferRing::recycle`].
+    /// Notes that a completion brought `buffer`. The buffer is lent until [`BufferRing::recycle`].
     pub(super) fn lend(&mut self, buffer: u16, turn: u64) {
         let owner = &mut self.lent_in_turn[usize::from(buffer)];
         assert!(*owner == 0, "the kernel gave buffer {buffer} twice");
@@ -121,7 +121,7 @@ impl BufferRing {
         self.store_tail();
     }
 
-    /// The first `length` bytes of `buffer`, which must have been lent in `turn` (asserted).
+    /// The first `length` bytes of `buffer`. Panics unless the buffer was lent in `turn`.
     pub(super) fn bytes_mut(&mut self, buffer: u16, length: u32, turn: u64) -> &mut [u8] {
         assert!(
             self.lent_in_turn[usize::from(buffer)] == turn && turn != 0,
@@ -131,7 +131,7 @@ impl BufferRing {
         let address = self.buffer_address(buffer);
         // SAFETY: the buffer lies within the mapping, is initialised (anonymous pages are zero) and
         // is lent (asserted above), so the kernel does not touch it before `recycle`, which needs
-        // the `&mut self` held by the slice.
+        // the `&mut self` that the slice holds.
         unsafe { std::slice::from_raw_parts_mut(address, length as usize) }
     }
 
@@ -143,21 +143,21 @@ impl BufferRing {
     fn buffer_address(&self, buffer: u16) -> *mut u8 {
         assert!(buffer < self.buffers, "buffer {buffer} of {}", self.buffers);
         let offset = self.entries_bytes + usize::from(buffer) * self.buffer_bytes as usize;
-        // SAFETY: `offset` lies within the mapping, as `buffer` is below the count it was sized
-        // for.
+        // SAFETY: `offset` lies within the mapping, because `buffer` is below the count for which
+        // the mapping was sized.
         unsafe { self.mapping.as_ptr().add(offset) }
     }
 
-    /// Writes the entry for `buffer` behind the last one; the kernel sees it after
+    /// Writes the entry of `buffer` behind the last entry. The kernel sees the entry after
     /// [`BufferRing::store_tail`].
     fn publish(&mut self, buffer: u16) {
         let address = self.buffer_address(buffer) as u64;
         let place = usize::from(self.tail & (self.buffers - 1));
         let entry = self.mapping.as_ptr().cast::<Entry>();
-        // SAFETY: `place` is below the number of entries that the mapping begins with. The kernel
-        // does not read this entry before the tail passes it, and at most `buffers` entries are out
-        // at once because each buffer is published only when new or lent. The tail field is left
-        // alone: in entry 0 the kernel reads it at any time.
+        // SAFETY: `place` is below the number of entries with which the mapping begins. The kernel
+        // does not read this entry before the tail passes it. At most `buffers` entries are
+        // published at once, because a buffer is published only when it is new or lent. The tail
+        // field is left alone: the kernel reads it in entry 0 at any time.
         unsafe {
             let entry = entry.add(place);
             (&raw mut (*entry).address).write(address);
@@ -168,8 +168,8 @@ impl BufferRing {
     }
 
     fn store_tail(&self) {
-        // SAFETY: the tail lies in entry 0 at the start of the mapping, aligned to 2 bytes, and is
-        // accessed by nobody but this thread (atomically, here) and the kernel.
+        // SAFETY: the tail lies in entry 0 at the start of the mapping, aligned to 2 bytes. Only
+        // this thread (atomically, here) and the kernel access it.
         let tail =
             unsafe { AtomicU16::from_ptr(&raw mut (*self.mapping.as_ptr().cast::<Entry>()).tail) };
         tail.store(self.tail, Ordering::Release);
@@ -181,8 +181,8 @@ impl Drop for BufferRing {
         if self.mapping_bytes == 0 {
             return;
         }
-        // SAFETY: the mapping was made by `new` and is unmapped once. The ring drops it only when
-        // no operation that could receive into it is left, and leaks it otherwise.
+        // SAFETY: `new` made the mapping, and this drop unmaps it once. The ring drops the mapping
+        // only when no operation is left that could receive into it, and leaks it otherwise.
         unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
     }
 }

@@ -1,24 +1,25 @@
-//! Clocks: the only place that reads them.
+//! The only place that reads clocks.
 
 use crate::base::time::{MonoNs, Now, WallMs};
 
-/// What the monotonic clock reads more than the kernel's: 30 years. A timer that another node
-/// started before this machine was booted still starts at a positive tick here.
+/// How much more this service's monotonic clock shows than the kernel's: 30 years, in nanoseconds.
+/// So a timer that another node started before this machine was booted starts at a positive tick
+/// here.
 const BASE_NS: u64 = 30 * 366 * 24 * 3600 * 1_000_000_000;
 
-/// Both clocks now (CLOCK_BOOTTIME and 30 years, CLOCK_REALTIME). Cost: two vDSO calls, some 40 ns.
+/// Both clocks now: CLOCK_BOOTTIME plus 30 years, and CLOCK_REALTIME. Cost: two vDSO calls, some 40
+/// ns.
 pub fn now() -> Now {
     Now { mono: monotonic(), wall: WallMs(read_ns(libc::CLOCK_REALTIME) / 1_000_000) }
 }
 
-/// The monotonic clock now: the one that goes on while the machine is suspended, so that a timer
-/// is due and a lease is over when they are, and not later by that time. Cost: one vDSO call, about
-/// 20 ns.
+/// The monotonic clock now. It goes on while the machine is suspended, so that a suspension makes
+/// no timer due later and no lease end later. Cost: one vDSO call, about 20 ns.
 pub(super) fn monotonic() -> MonoNs {
     MonoNs(BASE_NS + read_ns(libc::CLOCK_BOOTTIME))
 }
 
-/// A clock of this process or thread, in nanoseconds. A clock before 1970 reads 0.
+/// Reads a clock of this process or thread, in nanoseconds. A clock before 1970 reads 0.
 pub(super) fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes to `time`, which outlives the call.
@@ -45,7 +46,7 @@ mod tests {
         assert!(now().mono >= first && first.0 > 0);
     }
 
-    /// /proc/uptime counts the time in which the machine was suspended.
+    /// /proc/uptime includes the time in which the machine was suspended.
     #[test]
     fn the_monotonic_clock_tells_the_time_since_boot() {
         let since_boot_s = (now().mono.0 - BASE_NS) as f64 / 1e9;

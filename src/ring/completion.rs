@@ -1,4 +1,4 @@
-//! The words in which a ring tells what happened. Plain values: nothing here touches the kernel.
+//! The words in which a ring tells what happened: plain values, which do not touch the kernel.
 
 use crate::base::time::MonoNs;
 
@@ -7,7 +7,7 @@ use crate::base::time::MonoNs;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// The number in `error`; `EIO` for an error that did not come from the kernel.
+    /// The number in `error`; `EIO` if the error did not come from the kernel.
     pub(super) fn of(error: &std::io::Error) -> Errno {
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
@@ -19,95 +19,99 @@ impl std::fmt::Display for Errno {
     }
 }
 
-/// A socket owned by a ring. Stale ids (closed, reused) are recognised and ignored.
+/// Names a socket of a ring. The ring recognises the id of a closed socket and ignores it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SocketId {
-    /// Place in the ring's table.
+    /// Place of the socket in the ring's table.
     pub index: u32,
-    /// How often that place was reused.
+    /// How many sockets the place had before this socket; wraps.
     pub generation: u32,
 }
 
-/// Bytes received, lent until the next [`Ring::turn`](super::Ring::turn).
+/// Received bytes in a buffer that is lent until the next [`Ring::turn`](super::Ring::turn).
 #[derive(Debug)]
 pub struct Received {
-    /// Which receive buffer.
+    /// Number of the receive buffer.
     pub(super) buffer: u16,
-    /// How many bytes of it.
+    /// How many bytes of the buffer were received.
     pub(super) length: u32,
-    /// The turn in which it was lent; in no other is it readable.
+    /// The turn in which the buffer was lent. The bytes can be read in this turn only.
     pub(super) turn: u64,
 }
 
 impl Received {
-    /// How many bytes.
+    /// How many bytes were received.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.length as usize
     }
 }
 
-/// What happened. `owner` is the number given with [`Ring::set_owner`](super::Ring::set_owner),
-/// [`Ring::connect`](super::Ring::connect) or [`Ring::listen_as`](super::Ring::listen_as).
+/// What happened on a ring. `owner` is the number given to
+/// [`Ring::set_owner`](super::Ring::set_owner), [`Ring::connect`](super::Ring::connect) or
+/// [`Ring::listen_as`](super::Ring::listen_as).
 #[derive(Debug)]
 pub enum Completion {
-    /// A client connected; give it an owner, then [`Ring::receive`](super::Ring::receive).
+    /// A client connected. The caller sets an owner and then calls
+    /// [`Ring::receive`](super::Ring::receive).
     Accepted {
         /// The new socket.
         socket: SocketId,
-        /// The listener's owner, for the time being also the socket's.
+        /// The listener's owner. The socket has the same owner until
+        /// [`Ring::set_owner`](super::Ring::set_owner).
         owner: u64,
     },
-    /// The listener failed once (EMFILE, ENFILE, ENOMEM…); it is armed again after a pause by
-    /// itself.
+    /// An accept failed (EMFILE, ENFILE, ENOMEM…). The ring accepts again after a pause, without a
+    /// call.
     AcceptFailed(Errno),
-    /// An outgoing connection stands, or failed (then the socket is closed already).
+    /// An outgoing connection is established or has failed. The socket of a failed connection is
+    /// closed.
     Connected {
         /// The socket that [`Ring::connect`](super::Ring::connect) returned.
         socket: SocketId,
-        /// Its owner.
+        /// The owner of the socket.
         owner: u64,
-        /// How it ended.
+        /// `Err`: the connection failed, for this reason.
         result: Result<(), Errno>,
     },
-    /// Bytes arrived; read them with [`Ring::bytes_mut`](super::Ring::bytes_mut) before the next
+    /// Bytes arrived. Read them with [`Ring::bytes_mut`](super::Ring::bytes_mut) before the next
     /// turn.
     Received {
-        /// The socket.
+        /// The socket on which bytes arrived.
         socket: SocketId,
-        /// Its owner.
+        /// The owner of the socket.
         owner: u64,
-        /// The bytes.
+        /// The lent bytes.
         bytes: Received,
     },
-    /// The peer will send nothing more (`None`), or the connection broke. The socket is still to be
-    /// closed.
+    /// The other end will send nothing more, or the connection broke. The caller must close the
+    /// socket.
     Ended {
-        /// The socket.
+        /// The socket that ended.
         socket: SocketId,
-        /// Its owner.
+        /// The owner of the socket.
         owner: u64,
-        /// The error, if it broke.
+        /// Why the connection broke; `None`: the other end finished its stream.
         error: Option<Errno>,
     },
-    /// A send ended: everything was sent, or the connection broke. The buffer comes back for reuse,
-    /// cleared.
+    /// A send ended: every byte was sent, or the connection broke.
     Sent {
-        /// The socket.
+        /// The socket that sent.
         socket: SocketId,
-        /// Its owner.
+        /// The owner of the socket.
         owner: u64,
-        /// The buffer given to [`Ring::send`](super::Ring::send), cleared.
+        /// The buffer given to [`Ring::send`](super::Ring::send), cleared for reuse.
         buffer: Vec<u8>,
-        /// `Err` when the connection broke before all was sent.
+        /// `Err`: the connection broke before every byte was sent.
         result: Result<(), Errno>,
     },
-    /// A sibling ring or a [`Waker`](super::Waker) woke this one; once per turn however many did.
+    /// A sibling ring or a [`Waker`](super::Waker) woke this ring. Comes once per turn, however
+    /// many woke the ring.
     Woken,
 }
 
 impl Completion {
-    /// Whose it is; `None`: the whole ring's.
+    /// The owner of the socket or listener; `None`: the completion belongs to the whole ring.
     pub fn owner(&self) -> Option<u64> {
         match self {
             Completion::Accepted { owner, .. }
@@ -123,7 +127,7 @@ impl Completion {
 /// How long [`Ring::turn`](super::Ring::turn) may wait when nothing has completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Submit and look, never sleep.
+    /// Submit and look for completions; never sleep.
     Poll,
     /// Sleep until an event or this instant of the monotonic clock.
     Until(MonoNs),
@@ -132,7 +136,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// The same, but no longer than until `deadline`.
+    /// The shorter of this wait and a wait until `deadline`.
     #[must_use]
     pub fn at_most(self, deadline: MonoNs) -> Self {
         match self {

@@ -1,47 +1,47 @@
-//! Why a ring cannot be made or driven, and what the operator can do. Pure: error number in,
-//! sentence out.
+//! Why a ring cannot be made or driven, and what the operator can do. Pure but for the kernel's
+//! release: error number in, sentence out.
 
 use std::io;
 
-/// What a container's seccomp profile must let through.
+/// What a container's seccomp profile must allow.
 const ALLOW: &str =
     "allow io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile";
 
-/// Why a ring could not be made or driven; the text says what to change.
+/// Why a ring could not be made or driven. The text says what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// A system call failed.
     #[error("{what}: {source}. {remedy}")]
     Kernel {
-        /// What was tried.
+        /// What the ring tried to do.
         what: &'static str,
-        /// The kernel's answer.
+        /// The error of the system call.
         source: io::Error,
         /// What the operator can do.
         remedy: String,
     },
 }
 
-/// What was tried when the kernel refused.
+/// What a ring was doing when the kernel refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// io_uring_setup with the flags that 6.1 brought.
+    /// io_uring_setup with flags that Linux 6.1 introduced.
     Setup,
-    /// Mapping receive buffers.
+    /// Mapping the receive buffers.
     MapBuffers,
     /// Registering the receive buffers.
     RegisterBuffers,
-    /// Making the eventfd of the waker.
+    /// Making the waker's eventfd.
     MakeWaker,
-    /// Making two connected sockets to try things on.
+    /// Making two connected sockets on which features are tried.
     MakeSockets,
-    /// A multishot receive.
+    /// Trying a multishot receive.
     MultishotReceive,
-    /// An operation that the kernel says it does not have.
+    /// Asking the kernel which operations it has.
     Operations,
-    /// A MSG_RING to oneself.
+    /// Sending a MSG_RING to the ring itself.
     MessageRing,
-    /// Entering the kernel in a loop turn.
+    /// Entering the kernel in a turn.
     Enter,
 }
 
@@ -68,7 +68,7 @@ impl Step {
 }
 
 impl RingError {
-    /// The error for `source` at `step`, with the remedy for the kernel that runs.
+    /// The error of `source` at `step`, with the remedy for the running kernel.
     pub(super) fn new(step: Step, source: io::Error) -> RingError {
         let errno = source.raw_os_error().unwrap_or(libc::EIO);
         let remedy = remedy(errno, step, &kernel_release());
@@ -76,7 +76,7 @@ impl RingError {
     }
 }
 
-/// `uname -r`, or `unknown`.
+/// The running kernel's release, as `uname -r` prints it, or `unknown`.
 pub(super) fn kernel_release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease")
         .map_or_else(|_| "unknown".to_owned(), |release| release.trim().to_owned())
@@ -115,7 +115,8 @@ pub(super) fn remedy(errno: i32, step: Step, release: &str) -> String {
     }
 }
 
-/// Whether a release such as `5.15.0-91-generic` is below 6.1; `None` if it cannot be read.
+/// Whether a release such as `5.15.0-91-generic` is below 6.1; `None`: the release has another
+/// form.
 fn is_older_than_6_1(release: &str) -> Option<bool> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let major: u32 = numbers.next()?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! The submission and completion queues: every request that is written for the kernel is written
-//! here, and io_uring_enter is called here only. Knows nothing of the state of sockets.
+//! The submission and completion queues. Only this file writes requests for the kernel and calls
+//! io_uring_enter. This file does not know the state of sockets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,40 +18,45 @@ use super::error::{RingError, Step};
 use super::token::{Kind, Token};
 use super::waker::Mailbox;
 
-/// io_uring_enter(2): look for completions, and run deferred task work, which nothing else does.
+/// Flag of io_uring_enter(2): look for completions and run deferred task work. Nothing else runs
+/// deferred task work.
 const ENTER_GETEVENTS: u32 = 1 << 0;
-/// io_uring_enter(2): the argument is a struct io_uring_getevents_arg, here for its timeout.
+/// Flag of io_uring_enter(2): the argument is a struct io_uring_getevents_arg, used here for its
+/// timeout.
 const ENTER_EXT_ARG: u32 = 1 << 3;
-/// Completion queue entries per submission queue entry: a multishot operation completes many times.
+/// Entries of the completion queue per entry of the submission queue. A multishot operation
+/// completes many times.
 const COMPLETIONS_PER_ENTRY: u32 = 4;
-/// Most bytes of one send operation; the rest follows as another. Answers are far smaller, so this
-/// costs them nothing, and the way of a partial send is walked by every test of a large one. 1 MiB.
+/// Most bytes of one send operation, 1 MiB. Further bytes follow in another operation. Answers are
+/// far shorter, so the limit costs them nothing, and every test with a longer answer tests partial
+/// sends.
 const SEND_BYTES_MAX: usize = 1 << 20;
-/// Longest wait for an instant. The kernel's waits stand still while the machine is suspended, the
-/// clock does not: what came due meanwhile is seen within this time.
+/// Longest wait for an instant, in nanoseconds: 1 s. The kernel's waits stand still while the
+/// machine is suspended, but the clock does not. Events that came due meanwhile are seen within
+/// this time.
 const WAIT_NS_MAX: u64 = 1_000_000_000;
 /// Pause after a call for which the kernel had no memory.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
-/// Pause after a failed accept, so that a process without free descriptors does not spin on its
-/// backlog. 100 ms.
+/// Pause after a failed accept, 100 ms, so that a process without free descriptors does not spin on
+/// its backlog.
 static ACCEPT_PAUSE: Timespec = Timespec::new().nsec(100_000_000);
 
 /// One completion, copied out of the completion queue.
 #[derive(Clone, Copy)]
 pub(super) struct Event {
     pub(super) token: Token,
-    /// A count, a descriptor, or a negative error number.
+    /// A count, a descriptor, or a negative error number, depending on the operation.
     pub(super) result: i32,
     flags: u32,
 }
 
 impl Event {
-    /// Whether the operation goes on and will complete again.
+    /// Whether the operation continues and will complete again.
     pub(super) fn more(&self) -> bool {
         cqueue::more(self.flags)
     }
 
-    /// The receive buffer that the kernel gives with this completion.
+    /// The receive buffer that the kernel lends with this completion.
     pub(super) fn buffer(&self) -> Option<u16> {
         cqueue::buffer_select(self.flags)
     }
@@ -60,10 +65,9 @@ impl Event {
 /// An io_uring and the requests that wait for room in it.
 pub(super) struct Kernel {
     uring: IoUring,
-    /// Requests that found the submission queue full and the kernel unwilling; submitted first, in
-    /// order.
+    /// Requests that found the submission queue full. They are submitted first, in order.
     backlog: VecDeque<Entry>,
-    /// Operations begun whose last completion has not been seen.
+    /// How many operations have begun without a last completion that the ring has seen.
     operations: usize,
     enters: u64,
     shortages: u64,
@@ -71,8 +75,8 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Makes an io_uring for the calling thread alone. More `entries` than the kernel allows become
-    /// what it allows.
+    /// Makes an io_uring for the calling thread alone. If `entries` is more than the kernel allows,
+    /// the ring gets as many as the kernel allows.
     pub(super) fn new(entries: u32) -> Result<Kernel, RingError> {
         let uring = IoUring::builder()
             .setup_single_issuer()
@@ -88,7 +92,7 @@ impl Kernel {
         Ok(Kernel { uring, backlog, operations: 0, enters: 0, shortages: 0, early_submits: 0 })
     }
 
-    /// Registers receive buffers.
+    /// Registers receive buffers with the kernel.
     ///
     /// # Safety
     ///
@@ -107,7 +111,7 @@ impl Kernel {
         .map_err(|error| RingError::new(Step::RegisterBuffers, error))
     }
 
-    /// Whether the kernel has every operation that is used here.
+    /// Whether the kernel has every operation that this file uses.
     pub(super) fn has_operations(&self) -> Result<bool, RingError> {
         let mut probe = Probe::new();
         self.uring
@@ -133,24 +137,23 @@ impl Kernel {
         self.begin(opcode::RecvMulti::new(Fd(fd), buffers::GROUP).build(), token);
     }
 
-    /// Begins to send `bytes`, at most [`SEND_BYTES_MAX`] of them. The kernel waits for room itself
-    /// (MSG_WAITALL).
+    /// Begins to send `bytes`, at most [`SEND_BYTES_MAX`] of them. The kernel waits for room by
+    /// itself (MSG_WAITALL).
     ///
     /// # Safety
     ///
-    /// `bytes` must stay where they are, unchanged, until the completion with `token` has been
-    /// seen.
+    /// `bytes` must stay in place, unchanged, until the completion with `token` has been seen.
     pub(super) unsafe fn send(&mut self, fd: RawFd, bytes: &[u8], token: Token) {
         let length = bytes.len().min(SEND_BYTES_MAX) as u32;
         let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         self.begin(opcode::Send::new(Fd(fd), bytes.as_ptr(), length).flags(flags).build(), token);
     }
 
-    /// Begins to connect.
+    /// Begins to connect `fd` to `address`.
     ///
     /// # Safety
     ///
-    /// `address` must stay where it is until the completion with `token` has been seen.
+    /// `address` must stay in place until the completion with `token` has been seen.
     pub(super) unsafe fn connect(&mut self, fd: RawFd, address: &SockAddr, token: Token) {
         let entry = opcode::Connect::new(Fd(fd), address.as_ptr().cast(), address.len()).build();
         self.begin(entry, token);
@@ -171,13 +174,13 @@ impl Kernel {
         self.begin(opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).multi(true).build(), token);
     }
 
-    /// Asks the operation with `token` to end; it still completes, with ECANCELED if the request
-    /// came in time.
+    /// Asks the operation with `token` to end. The operation still completes, with ECANCELED if the
+    /// request came in time.
     pub(super) fn cancel(&mut self, token: Token) {
         self.request(opcode::AsyncCancel::new(token.bits()).build());
     }
 
-    /// Closes a descriptor on which no operation is left.
+    /// Closes a descriptor. No operation on it may be left.
     pub(super) fn close(&mut self, fd: OwnedFd) {
         self.request(opcode::Close::new(Fd(fd.into_raw_fd())).build());
     }
@@ -196,7 +199,7 @@ impl Kernel {
             .expect("every last completion belongs to an operation that was begun");
     }
 
-    /// Operations begun whose last completion has not been seen.
+    /// How many operations have begun without a last completion that the ring has seen.
     pub(super) fn operations(&self) -> usize {
         self.operations
     }
@@ -206,29 +209,30 @@ impl Kernel {
         !self.backlog.is_empty() || !self.uring.submission().is_empty()
     }
 
-    /// The descriptor that siblings send messages to.
+    /// The address to which siblings send messages.
     pub(super) fn mailbox(&self) -> Mailbox {
         use std::os::fd::AsRawFd;
         Mailbox { ring_fd: self.uring.as_raw_fd() }
     }
 
-    /// io_uring_enter calls so far.
+    /// How often this ring called io_uring_enter.
     pub(super) fn enters(&self) -> u64 {
         self.enters
     }
 
-    /// How many of them failed because the kernel had no memory.
+    /// How many of [`Kernel::enters`] failed because the kernel had no memory.
     pub(super) fn shortages(&self) -> u64 {
         self.shortages
     }
 
-    /// How many of them were made in the middle of a turn because the submission queue was full.
+    /// How many of [`Kernel::enters`] came in the middle of a turn because the submission queue was
+    /// full.
     pub(super) fn early_submits(&self) -> u64 {
         self.early_submits
     }
 
-    /// Submits, runs what the kernel deferred, and waits as told: one io_uring_enter, or none if
-    /// `wait` is over and nothing is to be submitted or fetched.
+    /// Submits requests, runs deferred work of the kernel, and waits as `wait` says. Cost: one
+    /// io_uring_enter; none if `wait` is over and there is nothing to submit or fetch.
     pub(super) fn enter(&mut self, wait: Wait) -> Result<(), RingError> {
         self.move_backlog();
         let submission = self.uring.submission();
@@ -246,10 +250,11 @@ impl Kernel {
             Wait::Poll => self.call(to_submit, 0, None),
         };
         match outcome.as_ref().err().and_then(io::Error::raw_os_error) {
-            // Time is up; a signal; completions must be fetched first. What was not submitted stays
-            // in the queue for the next turn.
+            // Time is up, a signal came, or completions must be fetched first. Requests that were
+            // not submitted stay in the queue for the next turn.
             None | Some(libc::ETIME | libc::EINTR | libc::EBUSY) => Ok(()),
-            // No memory just now: the rest of the machine gets a moment to find some.
+            // The kernel has no memory: a short sleep gives the rest of the machine time to free
+            // some.
             Some(libc::EAGAIN | libc::ENOMEM) => {
                 self.shortages += 1;
                 std::thread::sleep(SHORTAGE_PAUSE);
@@ -268,13 +273,13 @@ impl Kernel {
         }));
     }
 
-    /// An operation that completes at least once.
+    /// Begins an operation. An operation completes at least once.
     fn begin(&mut self, entry: Entry, token: Token) {
         self.operations += 1;
         self.push(entry.user_data(token.bits()));
     }
 
-    /// A request whose outcome does not matter; it completes only if it fails.
+    /// Makes a request whose outcome does not matter. A request completes only if it fails.
     fn request(&mut self, entry: Entry) {
         let token = Token::of(Kind::Ignored);
         self.push(entry.flags(Flags::SKIP_SUCCESS).user_data(token.bits()));
@@ -287,7 +292,7 @@ impl Kernel {
         self.backlog.push_back(entry);
         if self.backlog.len() == 1 {
             self.early_submits += 1;
-            // Whatever goes wrong here goes wrong again, and is reported, in the turn's own enter.
+            // An error here comes again in the turn's own enter, which reports it.
             let queued = self.uring.submission().len() as u32;
             let _ = self.call_flags(queued, 0, 0, None);
             self.move_backlog();
@@ -304,9 +309,9 @@ impl Kernel {
     }
 
     fn try_push(&mut self, entry: &Entry) -> bool {
-        // SAFETY: entries are built in this file only. Those that name memory are a send and a
-        // connect, whose callers promise that it stays until the completion, and the accept pause,
-        // which is static.
+        // SAFETY: only this file builds entries. Of the entries that name memory, the callers of a
+        // send and a connect promise that the memory stays until the completion, and the accept
+        // pause is static.
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 
@@ -330,8 +335,8 @@ impl Kernel {
         let timeout = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
         let arguments = SubmitArgs::new().timespec(&timeout);
         let flags = flags | ENTER_EXT_ARG;
-        // SAFETY: `arguments` is the structure that EXT_ARG announces; it and `timeout` outlive the
-        // call.
+        // SAFETY: `arguments` is the structure that EXT_ARG announces. `arguments` and `timeout`
+        // outlive the call.
         unsafe { submitter.enter(to_submit, minimum, flags, Some(&arguments)) }
     }
 }

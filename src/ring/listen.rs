@@ -1,12 +1,12 @@
-//! Listening sockets.
+//! Listening sockets, the states of their accepts, and the limit of open files.
 
 use std::io;
 use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// A bound, listening TCP socket (SO_REUSEADDR, SO_REUSEPORT, TCP_NODELAY inherited by accepted
-/// sockets).
+/// A bound, listening TCP socket with SO_REUSEADDR and SO_REUSEPORT. Accepted sockets inherit its
+/// TCP_NODELAY.
 #[derive(Debug)]
 pub struct Listener {
     pub(super) socket: Socket,
@@ -14,9 +14,9 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds and listens. Several listeners (one per core) may share `address`; port 0 takes a free
-    /// port, which [`Listener::local_address`] tells, to be used for the other cores. An IPv6
-    /// listener on `::` takes IPv4 too.
+    /// Binds and listens. Several listeners (one per core) may share `address`. Port 0 takes a free
+    /// port; the other cores then use [`Listener::local_address`]. An IPv6 listener on `::` takes
+    /// IPv4 connections, too.
     pub fn bind(address: SocketAddr, backlog: u32) -> io::Result<Listener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -34,22 +34,22 @@ impl Listener {
         Ok(Listener { socket, address })
     }
 
-    /// Whether nobody listens on `address` yet. [`Listener::bind`] shares the port with whoever set
-    /// SO_REUSEPORT, so without this a second node would silently take half of the first one's
-    /// connections.
+    /// Checks that no other socket listens on `address`. [`Listener::bind`] shares the port with
+    /// every socket that has SO_REUSEPORT, so without this check a second node would silently take
+    /// half of the first node's connections.
     pub fn check_free(address: SocketAddr) -> io::Result<()> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())
     }
 
-    /// The address bound to.
+    /// The address that the listener is bound to, with the port that was taken.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Raises the soft limit of open files to the hard limit; returns the limit in force.
+/// Raises the soft limit of open files to the hard limit. Returns the limit in force.
 pub fn raise_open_files_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes to `limit`, which outlives the call.
@@ -61,24 +61,24 @@ pub fn raise_open_files_limit() -> u64 {
     if result == 0 { raised.rlim_cur } else { limit.rlim_cur }
 }
 
-/// State of a listener's multishot accept.
+/// The state of a listener's multishot accept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Accepting {
-    /// The kernel has nothing of this listener.
+    /// The kernel has no operation of this listener.
     Idle,
-    /// The kernel has the accept; its last completion is still to come.
+    /// The kernel has the accept, whose last completion is still to come.
     Armed,
-    /// The kernel has the timeout after which accepting goes on.
+    /// The kernel has the timeout after which the accept begins again.
     Pausing,
 }
 
-/// One listener. Without a socket, and idle, the slot is free.
+/// One listener of a ring. A slot that has no listener and is idle is free.
 pub(super) struct ListenerSlot {
-    /// The socket, until listening ends.
+    /// The listener; `None` after listening has ended.
     pub(super) listener: Option<Listener>,
-    /// What sockets accepted by it carry.
+    /// The owner of the sockets that this listener accepts.
     pub(super) owner: u64,
-    /// What the kernel has of it.
+    /// What the kernel has of this listener.
     pub(super) accepting: Accepting,
 }
 

@@ -1,27 +1,27 @@
-//! The process's memory before the first request: taken, touched and kept.
+//! The memory of the process, taken and touched before the first request, and kept.
 
 use std::ffi::c_long;
 
-/// `mi_option_purge_delay` of mimalloc 3; the sys crate exposes the call but not the number. Locked
-/// by the test below.
+/// `mi_option_purge_delay` of mimalloc 3. The sys crate exposes the call but not the number. The
+/// test below checks it.
 const PURGE_DELAY: i32 = 15;
 const NEVER: c_long = -1;
-/// Memory is taken in pieces of this size.
+/// Size of the pieces in which [`prefault`] takes memory.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Tells the allocator to keep freed memory for the next use instead of giving it back to the
-/// kernel: giving back is a system call, and taking again a page fault, both inside a core's turn.
-/// To be called once, before other threads run.
+/// Makes the allocator keep freed memory for the next use instead of giving it back to the kernel.
+/// Giving memory back is a system call, and taking it again is a page fault; both would come inside
+/// a core's turn. Call this once, before other threads run.
 pub fn keep_freed_memory() {
-    // SAFETY: the call writes one word of mimalloc's own option table; not thread safe, which is
-    // why this function is to be called before any other thread exists.
+    // SAFETY: the call writes one word of mimalloc's own option table. The call is not thread safe;
+    // the caller makes it before any other thread exists.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, NEVER) }
 }
 
-/// Takes `bytes` from the kernel, touches every page, and leaves them to the allocator of the
-/// calling thread, so that the first timers pay no page faults. Needs [`keep_freed_memory`] to
-/// last. Cost: the kernel clears the memory, about
-/// 0.3 s per GiB on ordinary machines.
+/// Takes `bytes` from the kernel, touches every page, and leaves the memory to the allocator of the
+/// calling thread, so that the first timers pay no page faults. The memory stays only after
+/// [`keep_freed_memory`]. Cost: the kernel clears the memory, about 0.3 s per GiB on ordinary
+/// machines.
 pub fn prefault(bytes: u64) {
     let pieces = usize::try_from(bytes).unwrap_or(usize::MAX) / PIECE_BYTES;
     let touched: Vec<Vec<u8>> = (0..pieces).map(|_| vec![1; PIECE_BYTES]).collect();
@@ -47,7 +47,8 @@ mod tests {
     fn memory_once_touched_stays() {
         const BYTES: u64 = 128 << 20;
         const ALONE: &str = "CHRONOS_TEST_ALONE";
-        // In a process of its own: other tests of this binary take and free memory meanwhile.
+        // The test runs in a process of its own, because other tests of this binary take and free
+        // memory at the same time.
         if std::env::var_os(ALONE).is_none() {
             let test = "ring::memory::tests::memory_once_touched_stays";
             let mut own = Command::new(std::env::current_exe().expect("this binary is known"));
@@ -59,7 +60,7 @@ mod tests {
         keep_freed_memory();
         let before = resident_bytes();
         prefault(BYTES);
-        // Frees of other sizes are what would make the allocator purge what is due.
+        // Frees of other sizes would make the allocator purge memory that is due.
         for _ in 0..100 {
             drop(std::hint::black_box(vec![1_u8; 300 << 10]));
             std::thread::sleep(std::time::Duration::from_millis(2));

@@ -1,10 +1,10 @@
 //! The one door to the kernel: io_uring, buffers, sockets, clocks, affinity. The only room with
 //! `unsafe`.
 //!
-//! A [`Ring`] belongs to the thread that made it. Everything that happens on it comes back as
-//! [`Completion`]s from [`Ring::turn`], the one place that enters the kernel. The ring owns sockets
-//! and every byte that the kernel may still touch; callers hold [`SocketId`]s and hand over
-//! `Vec<u8>`s, so no caller can free memory under a running operation.
+//! A [`Ring`] belongs to the thread that made it. [`Ring::turn`] is the one place that enters the
+//! kernel, and everything that happens on the ring comes back from it as [`Completion`]s. The ring
+//! owns the sockets and every byte that the kernel may still touch. Callers hold [`SocketId`]s and
+//! hand over `Vec<u8>`s, so no caller can free memory under a running operation.
 
 mod accepting;
 mod affinity;

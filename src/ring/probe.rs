@@ -1,4 +1,4 @@
-//! Does this kernel have what the ring needs? If not: what is missing and how to get it.
+//! Checks that the kernel has what the ring needs, and says what is missing and how to get it.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -8,20 +8,21 @@ use super::error::{RingError, Step, kernel_release};
 use super::uring::{Ring, RingConfig};
 use super::{SocketId, clock};
 
-/// Longest wait for an answer that needs no other process; more than a busy machine takes.
+/// Longest wait for an answer that needs no other process, in milliseconds. A busy machine takes
+/// less.
 const ANSWER_MS_MAX: u64 = 2_000;
 
-/// What was found, for the start-up lines.
+/// What the kernel has, for the lines that a node logs at its start.
 #[derive(Clone, Debug)]
 pub struct KernelSupport {
-    /// `uname -r`.
+    /// The kernel's release, as `uname -r` prints it.
     pub release: String,
     /// Names of the features in use, e.g. `DEFER_TASKRUN`, `multishot recv`, `buffer rings`,
     /// `MSG_RING`.
     pub features: Vec<&'static str>,
 }
 
-/// Tries each needed feature on a small ring. The error names the missing thing and the remedy
+/// Tries each needed feature on a small ring. The error names the missing feature and the remedy
 /// (kernel below 6.1, `kernel.io_uring_disabled`, seccomp, memlock, open files). Cost: well below a
 /// millisecond.
 pub fn probe() -> Result<KernelSupport, RingError> {
@@ -33,7 +34,8 @@ pub fn probe() -> Result<KernelSupport, RingError> {
     try_messages(&mut ring)?;
     Ok(KernelSupport {
         release: kernel_release(),
-        // Multishot accept (5.19) is older than DEFER_TASKRUN (6.1), which was tried.
+        // Multishot accept (5.19) is older than DEFER_TASKRUN (6.1), so a ring that was made has
+        // it.
         features: vec![
             "SINGLE_ISSUER",
             "DEFER_TASKRUN",
@@ -45,7 +47,7 @@ pub fn probe() -> Result<KernelSupport, RingError> {
     })
 }
 
-/// Receives twice by one multishot receive, into provided buffers.
+/// Tries a multishot receive: receives twice into provided buffers.
 fn try_receiving(ring: &mut Ring) -> Result<(), RingError> {
     let fail = |error| RingError::new(Step::MultishotReceive, error);
     let (ours, mut theirs) =
@@ -88,7 +90,7 @@ fn receive_one(
     Err(fail(io::Error::from_raw_os_error(libc::ETIMEDOUT)))
 }
 
-/// Sends itself a message.
+/// Sends the ring a message from itself.
 fn try_messages(ring: &mut Ring) -> Result<(), RingError> {
     ring.wake(ring.mailbox());
     let give_up = clock::monotonic().plus_ms(ANSWER_MS_MAX);

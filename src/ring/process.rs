@@ -1,4 +1,4 @@
-//! The process itself: becoming a daemon, holding a lock file, and where standard error goes.
+//! The process itself: becoming a daemon, holding a lock file, and redirecting standard error.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -6,50 +6,50 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Byte that tells the launcher that the daemon is ready; a text never begins with it.
+/// The byte that tells the launcher that the daemon is ready. A text never begins with it.
 const READY: u8 = 0;
-/// How often a lock file that vanished under the hand is made anew: each time another process ended
-/// just then.
+/// How often a lock file is made anew that was removed before the lock was taken. Each time,
+/// another process ended at that moment.
 const LOCK_TRIES: u32 = 100;
 
-/// Which process [`daemonise`] returned in.
+/// The process in which [`daemonise`] returned.
 pub enum Daemon {
-    /// The one that the user started. `Ok`: the daemon is ready. `Err`: it is not and will not be;
-    /// why, in its own words.
+    /// The process that the user started. `Ok`: the daemon is ready. `Err`: the daemon has failed,
+    /// for the reason in its own words.
     Launcher(Result<(), String>),
-    /// The daemon, which tells through this how its start went.
+    /// The daemon. Through this [`Launcher`] the daemon tells how its start went.
     Started(Launcher),
 }
 
-/// The waiting launcher as the daemon sees it. Dropped without a word it means that the start
+/// The waiting launcher, as the daemon sees it. Dropped without a call, it means that the start
 /// failed.
 pub struct Launcher {
     pipe: File,
 }
 
 impl Launcher {
-    /// The daemon is ready: the launcher exits with 0.
+    /// Tells that the daemon is ready. The launcher exits with 0.
     pub fn ready(mut self) {
-        // A launcher that was killed meanwhile waits for nothing.
+        // The write fails if the launcher was killed; then no process waits.
         let _ = self.pipe.write_all(&[READY]);
     }
 
-    /// The daemon ends without having been ready.
+    /// Tells why the daemon ends without having been ready.
     pub fn failed(mut self, reason: &str) {
         let _ = self.pipe.write_all(reason.as_bytes());
     }
 }
 
-/// The user that this process acts as.
+/// The effective user of this process.
 pub fn user_id() -> u32 {
     // SAFETY: the call takes no memory and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Leaves the terminal: forks twice with a session of its own between, works in `/`, reads nothing
-/// and prints nothing. Standard error stays until [`redirect_standard_error`]. The launcher
-/// returns when the daemon has said how its start went. Refused with more than one thread: only
-/// the calling one would go on in the daemon.
+/// Leaves the terminal. The process forks twice with a session of its own in between, works in `/`,
+/// reads nothing and prints nothing. Standard error stays until [`redirect_standard_error`]. In the
+/// launcher the call returns when the daemon has told how its start went. Error: more than one
+/// thread runs, because only the calling thread would continue in the daemon.
 pub fn daemonise() -> io::Result<Daemon> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
@@ -58,7 +58,7 @@ pub fn daemonise() -> io::Result<Daemon> {
         )));
     }
     let (mut heard, pipe) = pipe()?;
-    // SAFETY: this is the only thread, so no lock of another one is left held in the child.
+    // SAFETY: this is the only thread, so the child inherits no lock that another thread holds.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -70,8 +70,8 @@ pub fn daemonise() -> io::Result<Daemon> {
             drop(pipe);
             let mut told = Vec::new();
             heard.read_to_end(&mut told)?;
-            // SAFETY: the child between is ours, and nobody else waits for it; its status is not
-            // looked at.
+            // SAFETY: the child in between belongs to this process, and no other code waits for it.
+            // Its status is not read.
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             Ok(Daemon::Launcher(match told.split_first() {
                 Some((&READY, _)) => Ok(()),
@@ -82,17 +82,18 @@ pub fn daemonise() -> io::Result<Daemon> {
     }
 }
 
-/// In the first child: a session without a terminal, and a second child that cannot get one.
+/// In the first child: makes a session without a terminal, and a second child that cannot get one.
 fn leave_session() -> io::Result<()> {
-    // SAFETY: takes and touches no memory.
+    // SAFETY: the call takes and touches no memory.
     if unsafe { libc::setsid() } == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: as above, one thread.
+    // SAFETY: as above, this is the only thread.
     match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => {}
-        // SAFETY: ends this process at once, without what the launcher has to do at its end.
+        // SAFETY: the call ends this process at once, without the work that a launcher does at its
+        // end.
         _ => unsafe { libc::_exit(0) },
     }
     std::env::set_current_dir("/")?;
@@ -101,14 +102,14 @@ fn leave_session() -> io::Result<()> {
     put_in_place(&null, libc::STDOUT_FILENO)
 }
 
-/// Makes `file` the process's standard error; what was it is closed.
+/// Makes `file` the standard error of this process. The former standard error is closed.
 pub fn redirect_standard_error(file: &File) -> io::Result<()> {
     put_in_place(file, libc::STDERR_FILENO)
 }
 
 fn put_in_place(file: &File, place: libc::c_int) -> io::Result<()> {
-    // SAFETY: both are numbers of open files; the one replaced belongs to the standard library,
-    // which uses it by number and never closes it.
+    // SAFETY: both are numbers of open files. The replaced number belongs to the standard library,
+    // which uses the file by number and never closes it.
     if unsafe { libc::dup2(file.as_raw_fd(), place) } == -1 {
         return Err(io::Error::last_os_error());
     }
@@ -121,20 +122,20 @@ fn pipe() -> io::Result<(File, File)> {
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened both for us, and nobody else has their numbers.
+    // SAFETY: the kernel has just opened both files, and no other code knows their numbers.
     Ok(unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) })
 }
 
-/// Opens `path`, made if it is absent, and locks it for as long as the file is open: `Ok(None)`
-/// where another process has it. Its contents stay. A file that was removed before the lock was
-/// taken is no lock: then a new one is made. A link is refused: it may lead to a file that is not
-/// to be changed.
+/// Opens `path`, creates the file if it is absent, and locks it for as long as the file is open.
+/// `Ok(None)`: another process holds the lock. The contents of the file stay. If the file is
+/// removed before the lock is taken, the function locks a new file. A link is refused, because it
+/// may lead to a file that must not be changed.
 pub fn lock_file(path: &Path) -> io::Result<Option<File>> {
     for _ in 0..LOCK_TRIES {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
-        // SAFETY: the file is open, the call takes no memory.
+        // SAFETY: the file is open, and the call takes no memory.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == -1 {
             let error = io::Error::last_os_error();
             let is_held = error.raw_os_error() == Some(libc::EWOULDBLOCK);
@@ -167,7 +168,7 @@ mod tests {
         let mut second = lock_file(&path).expect("the same file").expect("nobody has it");
         second.write_all(b"7").expect("written");
         std::fs::remove_file(&path).expect("there");
-        // The old one is locked still, but nobody can find it any more.
+        // The old file is still locked, but its path leads to no file any more.
         let third = lock_file(&path).expect("another file").expect("nobody has it");
         assert_eq!(third.metadata().expect("open").len(), 0);
     }

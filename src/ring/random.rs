@@ -1,6 +1,6 @@
-//! Bytes that nobody can foresee, from the kernel.
+//! Unpredictable bytes from the kernel.
 
-/// As many bytes as asked for. Cost: one system call, so not for the hot path.
+/// `BYTES` unpredictable bytes. Cost: one system call, so not for the hot path.
 pub fn unpredictable<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes)

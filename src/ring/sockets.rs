@@ -1,7 +1,8 @@
-//! The table of sockets: who owns each, and which operations the kernel still has on it.
+//! The table of sockets: the owner of each socket, and the operations that the kernel still has on
+//! it.
 //!
-//! A slot is freed only when its last operation has completed, so memory that an operation uses
-//! lives in the slot.
+//! A slot is freed only after its last operation has completed, so the memory that an operation
+//! uses lives in the slot.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -13,34 +14,34 @@ use crate::base::slots::{SlotKey, Slots};
 use super::completion::SocketId;
 use super::token::{Kind, Token};
 
-/// State of a socket's multishot receive.
+/// The state of a socket's multishot receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Receiving {
-    /// The kernel has none.
+    /// The kernel has no receive.
     Idle,
-    /// The kernel has it; its last completion is still to come.
+    /// The kernel has the receive, whose last completion is still to come.
     Armed,
-    /// As armed, and asked to end.
+    /// The kernel has the receive and was asked to end it.
     Cancelled,
 }
 
-/// A send in flight: the kernel reads `buffer` from `offset` on.
+/// A send in flight. The kernel reads `buffer` from `offset` on.
 pub(super) struct Sending {
     pub(super) buffer: Vec<u8>,
     pub(super) offset: usize,
 }
 
-/// One socket, from its first operation until the last has completed.
+/// One socket, from the moment in which the ring takes it until its last operation has completed.
 pub(super) struct Socket {
     fd: OwnedFd,
     generation: u32,
     pub(super) owner: u64,
     pub(super) receiving: Receiving,
-    /// The caller wants bytes: a receive that ends is begun again.
+    /// Whether the caller wants bytes. If so, a receive that ends begins again.
     pub(super) wants_bytes: bool,
-    /// The end of the stream or an error was told: nothing more is received.
+    /// Whether the end of the stream or an error was told. Nothing more is received then.
     pub(super) ended: bool,
-    /// The caller has closed it: nothing more is told.
+    /// Whether the caller has closed the socket. No more completions of it are delivered then.
     pub(super) closing: bool,
     pub(super) sending: Option<Sending>,
     /// The address that a connect in flight may read.
@@ -77,7 +78,7 @@ pub(super) struct SocketTable {
 }
 
 impl SocketTable {
-    /// Takes ownership of a connected or connecting socket.
+    /// Takes ownership of a socket that is connected or will connect.
     pub(super) fn insert(&mut self, fd: OwnedFd, owner: u64) -> SocketId {
         let key = self.slots.insert_with(|SlotKey { generation, .. }| Socket {
             fd,
@@ -93,40 +94,41 @@ impl SocketTable {
         SocketId { index: key.index, generation: key.generation }
     }
 
-    /// The socket, unless the id is stale or the socket closing.
+    /// The socket; `None`: the id is stale, or the socket is closing.
     pub(super) fn get(&mut self, id: SocketId) -> Option<&mut Socket> {
         self.slots.get_mut(key_of(id)).filter(|socket| !socket.closing)
     }
 
-    /// Whom the socket is connected with; `None` also of one that is gone.
+    /// The address at the other end; `None`: the socket is closed or not connected.
     pub(super) fn peer_of(&self, id: SocketId) -> Option<SocketAddr> {
         self.slots.get(key_of(id))?.socket_ref().peer_addr().ok()?.as_socket()
     }
 
-    /// The socket that a completion belongs to.
+    /// The socket that a completion belongs to. Panics if its slot was reused.
     pub(super) fn of_token(&mut self, token: Token) -> &mut Socket {
         let socket = self.slots.at_mut(token.index());
         let socket = socket.filter(|socket| token.is_of_generation(socket.generation));
         socket.expect("a slot is not reused before its last completion")
     }
 
-    /// The socket at a place, whatever its generation.
+    /// The socket at a place, whatever its generation. Panics if the place is free.
     pub(super) fn at(&self, index: u32) -> &Socket {
         self.slots.at(index).expect("asked of sockets that are not freed")
     }
 
-    /// Frees a slot on which no operation is left and returns its descriptor, to be closed.
+    /// Frees a slot and returns its descriptor, which the caller closes. Panics if an operation is
+    /// left on the socket.
     pub(super) fn remove(&mut self, index: u32) -> OwnedFd {
         let socket = self.slots.remove_at(index).expect("a slot is freed once");
         if socket.is_busy() {
-            // What the kernel may still read must outlive the panic.
+            // The memory that the kernel may still read must outlive the panic.
             std::mem::forget(socket);
             panic!("a socket with operations in the kernel cannot be freed");
         }
         socket.fd
     }
 
-    /// Sockets whose descriptors are open.
+    /// How many sockets have an open descriptor.
     pub(super) fn open(&self) -> usize {
         self.slots.len()
     }
@@ -137,7 +139,7 @@ impl SocketTable {
         open.map(|(key, socket)| socket.id(key.index)).collect()
     }
 
-    /// Gives up the memory of every operation that the kernel has not let go of.
+    /// Leaks the memory of every operation that the kernel has not completed.
     pub(super) fn leak_operations(&mut self) {
         for (_, socket) in self.slots.iter_mut() {
             std::mem::forget(socket.sending.take());

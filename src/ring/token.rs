@@ -1,14 +1,14 @@
-//! What travels through the kernel as `user_data`: which operation of which socket has completed.
+//! The word that travels through the kernel as `user_data`. It tells which operation of which
+//! socket has completed.
 //!
-//! A slot is only reused after the last completion of its last operation, so a token can never name
-//! a wrong socket; the generation travels along so that this claim is asserted on every completion
-//! instead of believed.
+//! A slot is reused only after the last completion of its last operation, so a token never names a
+//! wrong socket. The generation travels along so that every completion asserts this.
 
-/// Bits of a slot's generation that a token carries.
+/// How many bits of a slot's generation a token carries.
 const GENERATION_BITS: u32 = 24;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
-/// What kind of operation completed.
+/// The kind of operation that completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -24,9 +24,10 @@ pub(super) enum Kind {
     AcceptPause = 5,
     /// Multishot poll of this ring's eventfd.
     WakerPoll = 6,
-    /// A sibling's MSG_RING.
+    /// A MSG_RING from a sibling.
     Message = 7,
-    /// Cancel, close and wake requests: only failures complete, and nothing follows from them.
+    /// Cancel, close and wake requests. They complete only if they fail, and a failure has no
+    /// consequence.
     Ignored = 8,
 }
 
@@ -46,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Kind (8 bits), generation (24 bits) and index (32 bits) in one word.
+/// Kind (8 bits), generation (24 bits) and index (32 bits) in one word, from the top.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Token(u64);
 
@@ -62,7 +63,7 @@ impl Token {
         Token((kind as u64) << 56 | generation << 32 | index as u64)
     }
 
-    /// The word that the kernel gave back.
+    /// The token in a word that the kernel gave back.
     pub(super) const fn from_bits(bits: u64) -> Token {
         Token(bits)
     }

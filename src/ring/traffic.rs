@@ -1,4 +1,4 @@
-//! What a ring does with sockets: receive, send, connect, close, and their completions.
+//! A ring's sockets: receive, send, connect, close, and their completions.
 
 use std::os::fd::OwnedFd;
 
@@ -21,9 +21,8 @@ impl Ring {
         let socket = self.sockets.get(id).expect("it was just put in");
         let (fd, token) = (socket.raw_fd(), socket.token(Kind::Connect, id.index));
         let address = &**socket.connecting.insert(Box::new(address));
-        // SAFETY: the box is owned by the slot and neither replaced nor dropped before the
-        // completion (`on_connect`); if the ring dies first, it waits for the completion or leaks
-        // the box.
+        // SAFETY: the slot owns the box, and neither replaces nor drops it before the completion
+        // (`on_connect`). A ring that is dropped before waits for the completion or leaks the box.
         unsafe { self.kernel.connect(fd, address, token) };
         id
     }
@@ -55,20 +54,20 @@ impl Ring {
         self.send_rest(id);
     }
 
-    /// Sends what is left of a socket's buffer.
+    /// Sends the unsent rest of a socket's buffer.
     fn send_rest(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get(id) else { return };
         let (fd, token) = (socket.raw_fd(), socket.token(Kind::Send, id.index));
         let sending = socket.sending.as_ref().expect("the caller has put it there");
         let rest = &sending.buffer[sending.offset..];
-        // SAFETY: the bytes are on the heap of a vector that the slot owns and that nobody changes,
-        // moves out or drops before the completion (`on_send`); if the ring dies first, it waits
-        // for the completion or leaks the vector.
+        // SAFETY: the bytes are on the heap of a vector that the slot owns. No code changes, moves
+        // out or drops the vector before the completion (`on_send`). A ring that is dropped before
+        // waits for the completion or leaks the vector.
         unsafe { self.kernel.send(fd, rest, token) };
     }
 
-    /// Asks every operation of the socket to end; the descriptor is closed with the last of their
-    /// completions.
+    /// Asks every operation of the socket to end. The last of their completions closes the
+    /// descriptor.
     pub(super) fn begin_closing(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.get(id) else { return };
         socket.closing = true;
@@ -118,7 +117,8 @@ impl Ring {
                 completions.push(Completion::Ended { socket: id, owner, error: None });
             }
             result => match -result {
-                // Every buffer was lent: the receive is begun again when they have been given back.
+                // Every buffer was lent. The receive begins again after the buffers were given
+                // back.
                 libc::ENOBUFS => {
                     self.starved.push(id);
                     return;
@@ -182,7 +182,7 @@ impl Ring {
         completions.push(Completion::Connected { socket: id, owner, result });
     }
 
-    /// Closes the descriptor of a closing socket with its last completion.
+    /// Closes the descriptor of a closing socket if no operation is left on it.
     fn close_if_idle(&mut self, index: u32) {
         if !self.sockets.at(index).is_busy() {
             let fd = self.sockets.remove(index);

@@ -1,4 +1,4 @@
-//! The ring itself: what callers see of it, and its turn.
+//! The ring itself: the calls that users of a ring make, and its turn.
 
 use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
@@ -16,19 +16,19 @@ use super::sockets::SocketTable;
 use super::token::{Kind, Token};
 use super::waker::{Mailbox, Waker};
 
-/// Turns that a dying ring waits for its operations to end, [`DROP_TURN_MS`] each at most: together
-/// 1 s.
+/// How many turns a dropped ring waits for its operations to end, each at most [`DROP_TURN_MS`]:
+/// together 1 s.
 const DROP_TURNS_MAX: u32 = 100;
-/// Longest sleep of one turn of a dying ring.
+/// Longest sleep in one turn of a dropped ring, in milliseconds.
 const DROP_TURN_MS: u64 = 10;
 
-/// What a ring is made with.
+/// The sizes of a ring.
 #[derive(Clone, Debug)]
 pub struct RingConfig {
-    /// Entries of the submission queue (a power of two); the completion queue gets four times as
+    /// Entries of the submission queue (a power of two). The completion queue gets four times as
     /// many.
     pub entries: u32,
-    /// Receive buffers shared by all connections of this ring (a power of two up to 32768).
+    /// Receive buffers that all connections of this ring share (a power of two up to 32768).
     pub buffers: u16,
     /// Bytes of one receive buffer, at least 1.
     pub buffer_bytes: u32,
@@ -40,32 +40,35 @@ impl Default for RingConfig {
     }
 }
 
-/// One io_uring, its buffers and its sockets. Not `Send`: lives and dies on one thread.
+/// One io_uring, its buffers and its sockets. Not `Send`: a ring stays on the thread that made it.
 pub struct Ring {
     pub(super) kernel: Kernel,
     pub(super) buffers: BufferRing,
     pub(super) sockets: SocketTable,
     pub(super) listeners: Vec<ListenerSlot>,
-    /// Sockets whose receive ended because all buffers were lent.
+    /// Sockets whose receive ended because every buffer was lent.
     pub(super) starved: Vec<SocketId>,
-    /// Number of the present turn, from 1.
+    /// Number of the present turn, counted from 1.
     pub(super) turn: u64,
     waker: Waker,
-    /// Completions of the present turn as the kernel wrote them; kept for its allocation.
+    /// Completions of the present turn as the kernel wrote them. The vector is kept for its
+    /// allocation.
     events: Vec<Event>,
     completions_per_turn: usize,
-    /// SINGLE_ISSUER: only the thread that made the ring may enter it.
+    /// Makes the ring not `Send`: with SINGLE_ISSUER only the thread that made the ring may enter
+    /// it.
     not_send: PhantomData<*const ()>,
 }
 
-/// Whom the sockets of a ring are connected with.
+/// The addresses at the other ends of a ring's connections.
 #[derive(Clone, Copy)]
 pub struct FarEnds<'r> {
     sockets: &'r SocketTable,
 }
 
 impl FarEnds<'_> {
-    /// The address at the other end; `None` of a socket that is gone. Cost: a system call.
+    /// The address at the other end; `None`: the socket is closed or not connected. Cost: a system
+    /// call.
     pub fn of(&self, socket: SocketId) -> Option<SocketAddr> {
         self.sockets.peer_of(socket)
     }
@@ -77,8 +80,8 @@ impl Ring {
         let kernel = Kernel::new(config.entries)?;
         let buffers = BufferRing::new(config.buffers, config.buffer_bytes)
             .map_err(|error| RingError::new(Step::MapBuffers, error))?;
-        // SAFETY: both live in this ring, whose drop ends every receive before it frees the
-        // buffers, or leaks them.
+        // SAFETY: this ring owns both. Its drop ends every receive before it frees the buffers, or
+        // leaks the buffers.
         unsafe { kernel.register_buffers(&buffers)? };
         let waker = Waker::new().map_err(|error| RingError::new(Step::MakeWaker, error))?;
         let mut ring = Ring {
@@ -97,32 +100,31 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Accepts on `listener` from now on (multishot). The ring owns it; see
-    /// [`Ring::stop_listening`].
+    /// Begins to accept on `listener` (multishot). The ring owns the listener until
+    /// [`Ring::stop_listening`]. Accepted sockets have the owner 0.
     pub fn listen(&mut self, listener: Listener) {
         self.listen_as(listener, 0);
     }
 
-    /// As [`Ring::listen`]; what is accepted carries this owner.
+    /// Like [`Ring::listen`]. Accepted sockets have the owner `owner`.
     pub fn listen_as(&mut self, listener: Listener, owner: u64) {
         self.add_listener(listener, owner);
     }
 
-    /// Stops accepting and closes the listeners. The port is free when the next turn has been
-    /// taken.
+    /// Stops accepting and closes the listeners. The port is free after the next turn.
     pub fn stop_listening(&mut self) {
         self.remove_listeners();
     }
 
-    /// Begins to connect; the result comes as [`Completion::Connected`]. Fails at once when no
-    /// socket can be made (EMFILE). Cost: two system calls here, and the connect itself with the
-    /// next turn.
+    /// Begins to connect. The result comes as [`Completion::Connected`]. Error: no socket can be
+    /// made (EMFILE). Cost: two system calls here; the connect itself is submitted with the next
+    /// turn.
     pub fn connect(&mut self, address: SocketAddr, owner: u64) -> Result<SocketId, Errno> {
         self.connect_from(&[], address, owner)
     }
 
-    /// As [`Ring::connect`], from the first of these addresses that this machine has; when it has
-    /// none of them, the kernel chooses one.
+    /// Like [`Ring::connect`], from the first of `sources` that this machine has. If it has none of
+    /// them, the kernel chooses an address.
     pub fn connect_from(
         &mut self,
         sources: &[IpAddr],
@@ -135,21 +137,21 @@ impl Ring {
         Ok(self.begin_connecting(socket.into(), SockAddr::from(address), owner))
     }
 
-    /// Takes a connected stream socket that was made elsewhere.
+    /// Takes ownership of a connected stream socket that other code made.
     pub(super) fn adopt(&mut self, socket: OwnedFd, owner: u64) -> SocketId {
         self.sockets.insert(socket, owner)
     }
 
-    /// Sets the number that this socket's completions carry; an accepted socket's is its
-    /// listener's before.
+    /// Sets the number that completions of this socket carry. An accepted socket has its listener's
+    /// owner before this call.
     pub fn set_owner(&mut self, socket: SocketId, owner: u64) {
         if let Some(socket) = self.sockets.get(socket) {
             socket.owner = owner;
         }
     }
 
-    /// Receives from now on (multishot, provided buffers). Also resumes after [`Ring::pause`].
-    /// Nothing more is received after [`Completion::Ended`].
+    /// Begins to receive (multishot, provided buffers), or resumes after [`Ring::pause`]. Nothing
+    /// is received after [`Completion::Ended`].
     pub fn receive(&mut self, socket: SocketId) {
         if let Some(found) = self.sockets.get(socket) {
             found.wants_bytes = true;
@@ -163,53 +165,53 @@ impl Ring {
         self.stop_receiving(socket);
     }
 
-    /// Sends `buffer`, whole; the ring owns it until [`Completion::Sent`]. One send at a time per
-    /// socket (asserted). A send to a stale id is dropped.
+    /// Sends the whole of `buffer`. The ring owns the buffer until [`Completion::Sent`]. Panics if
+    /// another send of the socket is in flight. A send to a stale id is dropped.
     pub fn send(&mut self, socket: SocketId, buffer: Vec<u8>) {
         self.begin_sending(socket, buffer);
     }
 
-    /// Says to the peer that nothing more will be sent (shutdown of the write side), while its
-    /// bytes are still received: so that it reads our last answer before it can see a reset. One
-    /// system call, for the rare end by us.
+    /// Tells the other end that nothing more will be sent (shutdown of the write side). Bytes are
+    /// still received, so that the other end reads the last answer before it can see a reset. Cost:
+    /// one system call; needed only when this node ends a connection.
     pub fn finish(&mut self, socket: SocketId) {
         if let Some(found) = self.sockets.get(socket) {
-            // A peer that is gone already makes this fail; its end is told by the receive.
+            // The call fails if the other end is gone; the receive tells that.
             let _ = found.socket_ref().shutdown(std::net::Shutdown::Write);
         }
     }
 
-    /// Closes: no completion of this socket is delivered after this call. A buffer still being sent
-    /// is dropped when the kernel has let go of it. Stale ids are ignored.
+    /// Closes the socket. No completion of the socket is delivered after this call. A buffer in
+    /// flight is dropped when the kernel has completed its send. Stale ids are ignored.
     ///
-    /// What the kernel accepted for sending is still sent; what it has not (a send without its
-    /// [`Completion::Sent`]) is not.
+    /// Bytes that the kernel has accepted are still sent. Bytes that the kernel has not accepted (a
+    /// send without its [`Completion::Sent`]) are not.
     pub fn close(&mut self, socket: SocketId) {
         self.begin_closing(socket);
     }
 
-    /// The bytes of a [`Completion::Received`] of the last turn, to be parsed in place. Panics if a
-    /// turn was taken since.
+    /// The bytes of a [`Completion::Received`] of the last turn, to be parsed in place. Panics if
+    /// another turn was taken.
     pub fn bytes_mut(&mut self, received: &Received) -> &mut [u8] {
         self.buffers.bytes_mut(received.buffer, received.length, received.turn)
     }
 
-    /// As [`Ring::bytes_mut`], and whom sockets are connected with, to be asked while the bytes are
-    /// parsed.
+    /// Like [`Ring::bytes_mut`], together with the addresses at the other ends, which can be asked
+    /// while the bytes are parsed.
     pub fn bytes_and_ends(&mut self, received: &Received) -> (&mut [u8], FarEnds<'_>) {
         let Received { buffer, length, turn, .. } = *received;
         (self.buffers.bytes_mut(buffer, length, turn), FarEnds { sockets: &self.sockets })
     }
 
-    /// Whom sockets are connected with.
+    /// The addresses at the other ends of the connections.
     pub fn far_ends(&self) -> FarEnds<'_> {
         FarEnds { sockets: &self.sockets }
     }
 
-    /// Gives the buffers of the last turn back, submits everything begun since, waits as told, and
-    /// fills `completions` (cleared first) in the order in which they happened. One io_uring_enter,
-    /// none for a poll that has nothing to submit or fetch. At most `entries` completions a turn.
-    /// May end early, with no completions.
+    /// Gives the buffers of the last turn back, submits everything that was begun, waits as `wait`
+    /// says, and fills `completions` (cleared first) in the order of events. A turn brings at most
+    /// `entries` completions, and may end early without any. Cost: one io_uring_enter; none for a
+    /// poll with nothing to submit or fetch.
     pub fn turn(&mut self, wait: Wait, completions: &mut Vec<Completion>) -> Result<(), RingError> {
         completions.clear();
         self.turn += 1;
@@ -243,39 +245,39 @@ impl Ring {
         Ok(())
     }
 
-    /// This ring's address for its siblings.
+    /// The address to which siblings send wakes.
     pub fn mailbox(&self) -> Mailbox {
         self.kernel.mailbox()
     }
 
-    /// Wakes a sibling with MSG_RING (submitted with the next turn). A sibling that is gone is
+    /// Wakes a sibling with MSG_RING, submitted with the next turn. A sibling that is gone is
     /// ignored.
     pub fn wake(&mut self, sibling: Mailbox) {
         self.kernel.message(sibling);
     }
 
-    /// A handle that wakes this ring from threads without a ring.
+    /// A handle with which threads without a ring wake this ring.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Sockets that the ring holds, listeners not counted. A closed one counts until its last
-    /// operation has completed; its descriptor is closed by the turn after that.
+    /// How many sockets the ring holds, without listeners. A closed socket counts until its last
+    /// operation has completed; the turn after that closes its descriptor.
     pub fn sockets(&self) -> usize {
         self.sockets.open()
     }
 
-    /// io_uring_enter calls so far.
+    /// How often the ring called io_uring_enter.
     pub fn enters(&self) -> u64 {
         self.kernel.enters()
     }
 
-    /// How many of [`Ring::enters`] were made between turns because the submission queue was full.
+    /// How many of [`Ring::enters`] came between turns because the submission queue was full.
     pub fn early_submits(&self) -> u64 {
         self.kernel.early_submits()
     }
 
-    /// How many of [`Ring::enters`] failed because the kernel had no memory just then.
+    /// How many of [`Ring::enters`] failed because the kernel had no memory.
     pub fn shortages(&self) -> u64 {
         self.kernel.shortages()
     }
@@ -301,9 +303,9 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// Ends every operation and waits for the kernel to let go of the ring's memory; what it has
-    /// not let go of within a second (which a socket operation has no reason for) is leaked, never
-    /// freed under it.
+    /// Ends every operation and waits until the kernel has completed them. Memory of operations
+    /// that have not completed within a second is leaked, never freed under the kernel. A socket
+    /// operation has no reason to take so long.
     fn drop(&mut self) {
         self.remove_listeners();
         for socket in self.sockets.ids() {
@@ -323,7 +325,7 @@ impl Drop for Ring {
             if self.turn(wait, &mut completions).is_err() {
                 break;
             }
-            // Accepted in the last moment: closed like the others.
+            // The kernel accepted this socket during the drop: close it like the others.
             for completion in &completions {
                 if let Completion::Accepted { socket, .. } = completion {
                     self.begin_closing(*socket);
