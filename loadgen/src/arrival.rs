@@ -1,7 +1,7 @@
-//! When requests are meant to be sent.
+//! When requests should be sent.
 //!
-//! Open loop: the schedule goes on whatever the server does, and latency is counted from the
-//! intended time, so that a stall of one second shows as a thousand late requests at 1 000/s and
+//! In an open loop the schedule goes on whatever the server does, and latency counts from the
+//! intended time. So at 1 000 requests/s a stall of one second shows as a thousand late requests,
 //! not as one.
 
 use std::str::FromStr;
@@ -10,19 +10,19 @@ use crate::random::Random;
 
 const SECOND_NS: u128 = 1_000_000_000;
 
-/// How fast to send.
+/// How fast the client sends.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Rate {
     /// Closed loop: each connection always has its full pipeline in flight.
     Max,
-    /// Open loop: this many requests per second, all connections together.
+    /// Open loop: so many requests per second on all connections together.
     PerSecond(f64),
 }
 
 impl FromStr for Rate {
     type Err = String;
 
-    /// `max`, or a number above 0 with an optional `k` or `M`: `2000`, `20k`, `1.5M`.
+    /// Reads `max`, or a number above 0 with an optional `k` or `M`: `2000`, `20k`, `1.5M`.
     fn from_str(text: &str) -> Result<Rate, String> {
         if text == "max" {
             return Ok(Rate::Max);
@@ -48,17 +48,17 @@ pub struct Schedule {
     per_second: f64,
     index: u64,
     next_ns: u64,
-    /// Poisson arrivals if present, equal gaps if not.
+    /// `Some`: Poisson arrivals; `None`: equal gaps.
     random: Option<Random>,
-    /// Time since the start of the Poisson process, kept as a fraction so that rounding does not
-    /// add up.
+    /// Nanoseconds since the start of the Poisson process. The fraction is kept, so that rounding
+    /// errors do not add up.
     elapsed_ns: f64,
-    /// Arrivals are gathered at multiples of this; 1 for none.
+    /// Arrivals are gathered at multiples of so many nanoseconds; 1 gathers none.
     burst_ns: u64,
 }
 
 impl Schedule {
-    /// Times from `start_ns` on; `poisson_seed` draws exponential gaps in place of equal ones.
+    /// A schedule from `start_ns` on. `poisson_seed` draws exponential gaps instead of equal gaps.
     pub fn new(start_ns: u64, per_second: f64, poisson_seed: Option<u64>) -> Schedule {
         let random = poisson_seed.map(Random::new);
         Schedule {
@@ -72,18 +72,19 @@ impl Schedule {
         }
     }
 
-    /// Gathers arrivals in bursts this far apart: the intended times themselves move to the next
-    /// burst, so that a wake-up of the client serves several requests and none counts as late.
+    /// Gathers arrivals in bursts every `burst_ns`. The intended times themselves move to the next
+    /// burst, so that one wake-up of the client serves several requests and none of them counts as
+    /// late.
     pub fn in_bursts(self, burst_ns: u64) -> Schedule {
         Schedule { burst_ns: burst_ns.max(1), ..self }
     }
 
-    /// The intended time of the next request.
+    /// The intended time of the next request, in nanoseconds of [`crate::clock`].
     pub fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// The next request has been sent (or given up): go on to the one after it.
+    /// Goes on to the following request, after the next request was sent or given up.
     pub fn advance(&mut self) {
         self.index += 1;
         let offset_ns = match &mut self.random {
@@ -92,8 +93,8 @@ impl Schedule {
                 self.elapsed_ns as u64
             }
             None => {
-                // Whole numbers while the rate is whole: the millionth request is as exact as the
-                // first.
+                // At a whole rate the calculation uses whole numbers, so that the millionth request
+                // is as exact as the first.
                 let whole = self.per_second as u128;
                 if whole as f64 == self.per_second {
                     (u128::from(self.index) * SECOND_NS / whole) as u64
@@ -167,7 +168,7 @@ mod tests {
         };
         assert_eq!(run(1), run(1));
         assert_ne!(run(1), run(2));
-        // 50 s, standard deviation sqrt(50 000) ms = 0.22 s.
+        // 50 s, with a standard deviation of sqrt(50 000) ms = 0.22 s.
         assert!((49_000_000_000..51_000_000_000).contains(&run(3)), "{}", run(3));
     }
 }

@@ -1,7 +1,7 @@
 //! Charts as inline SVG: distributions on a logarithmic axis, percentile curves, counts over time.
 //!
-//! Only classes, no colours: the page's style sheet gives them, in light and in dark. `<title>`
-//! makes every mark speak.
+//! The SVG has classes but no colours: the style sheet of the page colours the classes for light
+//! and dark screens. Every mark has a `<title>` with its value.
 
 use std::fmt::Write;
 
@@ -17,20 +17,22 @@ const TOP: f64 = 26.0;
 const BOTTOM: f64 = 34.0;
 /// Bars per factor of ten on a logarithmic axis.
 const BINS_PER_DECADE: f64 = 20.0;
-/// Points of a timeline at most: one per two pixels.
+/// Most points of a timeline: one per two pixels.
 const POINTS_MAX: usize = 340;
 
-/// A named distribution in nanoseconds.
+/// The name and the values of a distribution, in nanoseconds.
 pub type Series = (String, Histogram<u64>);
 
-/// A logarithmic axis of microseconds, over whole steps of 1, 2, 5.
+/// A logarithmic axis of microseconds, as decimal logarithms. It begins and ends at a step of 1, 2
+/// or 5.
 struct LogAxis {
     low: f64,
     high: f64,
 }
 
 impl LogAxis {
-    /// Wide enough for all values; at least a factor of five, at least from 1 us.
+    /// An axis wide enough for all values. It begins at 1 us or later and spans at least a factor
+    /// of five.
     fn of(series: &[Series]) -> LogAxis {
         let full = series.iter().filter(|(_, histogram)| !histogram.is_empty());
         let (mut low, mut high) = (f64::MAX, 1.0f64);
@@ -42,12 +44,12 @@ impl LogAxis {
         LogAxis { low: low.log10(), high: step_above(high.max(low * 5.0)).log10() }
     }
 
-    /// Share of the axis at which a value stands.
+    /// Place of a value on the axis, from 0 to 1.
     fn place(&self, us: f64) -> f64 {
         ((us.max(1e-3).log10() - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// Values to label: 1, 2, 5 of each decade, or only the decades of a wide axis.
+    /// The values to label: 1, 2 and 5 of each decade, or only the decades of a wide axis.
     fn ticks(&self) -> Vec<f64> {
         let factors: &[f64] = if self.high - self.low > 3.2 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let decades = self.low.floor() as i32..=self.high.ceil() as i32;
@@ -67,7 +69,7 @@ fn step_above(us: f64) -> f64 {
     steps.into_iter().find(|&step| step >= us).unwrap_or(10.0 * decade)
 }
 
-/// A duration as an axis shows it: `100 us`, `2 ms`.
+/// A duration as an axis shows it: `100 µs`, `2 ms`.
 fn tick_text(us: f64) -> String {
     match us {
         us if us < 999.0 => format!("{us} µs"),
@@ -84,7 +86,7 @@ fn y_at(share: f64) -> f64 {
     HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 }
 
-/// An SVG under construction. Writing to a String cannot fail, so results are dropped.
+/// An SVG under construction. Writing to a String cannot fail, so results of writes are dropped.
 struct Svg(String);
 
 impl Svg {
@@ -97,7 +99,7 @@ impl Svg {
 
     fn grid_x(&mut self, share: f64, label: &str) {
         let (x, bottom) = (x_at(share), y_at(0.0));
-        // The last label would be cut off at the edge.
+        // A centred label at the right edge would be cut off.
         let anchor = if share > 0.98 { "end" } else { "middle" };
         let _ = write!(
             self.0,
@@ -118,7 +120,7 @@ impl Svg {
         );
     }
 
-    /// A curve through points given as shares of both axes.
+    /// Draws a curve through points, given as shares of both axes.
     fn curve(&mut self, class: &str, points: &[(f64, f64)]) {
         let mut path = String::new();
         for (index, (x, y)) in points.iter().enumerate() {
@@ -134,7 +136,8 @@ impl Svg {
     }
 }
 
-/// How values are distributed: bars on a logarithmic axis, with p50, p99 and p99.9 marked.
+/// Chart of a distribution: bars on a logarithmic axis, with p50, p99 and p99.9 of the first series
+/// marked.
 pub fn distribution(label: &str, series: &[Series]) -> String {
     let axis = LogAxis::of(series);
     let count = ((axis.high - axis.low) * BINS_PER_DECADE).round().max(1.0) as usize;
@@ -154,7 +157,7 @@ pub fn distribution(label: &str, series: &[Series]) -> String {
         for (bin, share) in bins.iter().enumerate().filter(|(_, share)| **share > 0.0) {
             let (from, to) = (bin as f64 / count as f64, (bin + 1) as f64 / count as f64);
             let us = |place: f64| 10f64.powf(axis.low + place * (axis.high - axis.low));
-            // A single value among millions still shows: one pixel at least.
+            // A bar is at least one pixel high, so that a single value among millions shows.
             let y = y_at(share / top).min(y_at(0.0) - 1.0);
             let _ = write!(
                 svg.0,
@@ -176,7 +179,7 @@ pub fn distribution(label: &str, series: &[Series]) -> String {
     svg.end()
 }
 
-/// Share of the values in each bin of the axis.
+/// The share of the values in each bin of the axis.
 fn shares(values: &Histogram<u64>, axis: &LogAxis, count: usize) -> Vec<f64> {
     let mut bins = vec![0.0; count];
     for value in values.iter_recorded() {
@@ -188,7 +191,7 @@ fn shares(values: &Histogram<u64>, axis: &LogAxis, count: usize) -> Vec<f64> {
 }
 
 fn mark_percentiles(svg: &mut Svg, values: &Histogram<u64>, axis: &LogAxis) {
-    // Labels that would overlap the one before are left out; the table has them all.
+    // A label that would overlap the label before is left out. The table has all percentiles.
     let mut free_from = 0.0;
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
         let us = values.value_at_quantile(quantile) as f64 / 1e3;
@@ -215,7 +218,8 @@ fn mark_percentiles(svg: &mut Svg, values: &Histogram<u64>, axis: &LogAxis) {
     }
 }
 
-/// How slow the slowest are: the value at each percentile, the axis stretched towards 100 %.
+/// Chart of the value at each percentile. The axis stretches towards 100 %, so that it shows the
+/// slowest values.
 pub fn percentile_curve(label: &str, series: &[Series]) -> String {
     let axis = LogAxis::of(series);
     let longest = series.iter().map(|(_, values)| values.len()).max().unwrap_or(1).max(100);
@@ -256,7 +260,7 @@ pub fn percentile_curve(label: &str, series: &[Series]) -> String {
     svg.end()
 }
 
-/// Events per second over time, from counts per bucket.
+/// Chart of events per second over time, from counts per bucket of `bucket_s` seconds.
 pub fn timeline(label: &str, counts: &[u32], bucket_s: f64) -> String {
     let together = counts.len().div_ceil(POINTS_MAX).max(1);
     let rates: Vec<f64> = counts
@@ -312,13 +316,13 @@ fn rate_text(rate: f64) -> String {
     }
 }
 
-/// At most two decimals, none that are zero.
+/// The value with at most two decimals and without trailing zeros.
 fn round_text(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Text for HTML and for attributes in double quotes.
+/// Escapes text for HTML and for attributes in double quotes.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

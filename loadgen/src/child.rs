@@ -1,5 +1,5 @@
-//! A server started as a child process: found ready, ended by its own process id, never left
-//! behind.
+//! A server started as a child process. The load generator waits until the server is ready, and
+//! ends it by its process id.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ const READY: Duration = Duration::from_secs(10);
 const STOP: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A running child. Dropping it ends it.
+/// A running child. Dropping the value ends the process.
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
@@ -24,7 +24,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts `command`; what it writes goes to a file that is shown if it fails.
+    /// Starts `command`. The output of the process goes to a file, which is shown if the start
+    /// fails.
     pub fn start(mut command: Command) -> Result<Child> {
         let name = command.get_program().to_string_lossy().into_owned();
         let number = LOG_NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -36,12 +37,13 @@ impl Child {
         Ok(Child { process, log })
     }
 
-    /// Its process id.
+    /// The process id of the child.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Waits until it answers `GET /ping` at `address` with 200.
+    /// Waits until the child answers `GET /ping` at `address` with 200. Error: the child has ended,
+    /// or does not answer within 10 s.
     pub fn await_ready(&mut self, address: SocketAddr) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < READY {
@@ -56,14 +58,14 @@ impl Child {
         bail!("no answer to GET /ping at {address} in {READY:?}:\n{}", self.log_text())
     }
 
-    /// SIGTERM, and SIGKILL if that is not enough.
+    /// Ends the child with SIGTERM, and after 4 s with SIGKILL.
     pub fn stop(mut self) -> Result<()> {
         self.end()
     }
 
     fn end(&mut self) -> Result<()> {
         if self.process.try_wait()?.is_none() {
-            // The standard library can only kill; the shell's own kill sends SIGTERM.
+            // The standard library can only send SIGKILL; the shell's `kill` sends SIGTERM.
             let kill = format!("kill -TERM {}", self.process.id());
             Command::new("sh").args(["-c", &kill]).status().context("cannot run sh")?;
             let start = Instant::now();
@@ -76,7 +78,7 @@ impl Child {
                 std::thread::sleep(LOOK);
             }
         }
-        // It may be gone already; then there is nothing to clean.
+        // The file may be gone; then nothing is left to clean.
         let _ = std::fs::remove_file(&self.log);
         Ok(())
     }
@@ -88,14 +90,15 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Nobody is left to tell.
+        // A drop cannot report an error.
         let _ = self.end();
     }
 }
 
 static LOG_NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
-/// An address on this machine whose port was free a moment ago.
+/// An address on this machine whose port was free a moment ago. Another process may take the port
+/// before it is used.
 pub fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").context("no free port")?;
     Ok(listener.local_addr()?)
@@ -126,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_child_is_ended_and_leaves_nothing() {
-        // It would end with its standard input as well, that is, with this test's process.
+        // `cat` also ends with its standard input, which ends with this test's process.
         let child = Child::start(Command::new("cat")).unwrap();
         let (pid, log) = (child.pid(), child.log.clone());
         child.stop().unwrap();

@@ -1,9 +1,11 @@
 //! The client: one pinned thread, one ring, N connections, P requests in flight on each.
 //!
-//! Open loop: requests are due by a schedule and wait in it, not in memory, while every pipeline is
-//! full; their latency counts from the intended time. Closed loop: every answer makes room for the
-//! next request at once. It never runs without an end: warm-up, measured time and drain are
-//! bounded, and so is everything it keeps.
+//! - In an open loop a schedule says when requests are due. While every pipeline is full, due
+//!   requests wait in the schedule and take no memory. Latency counts from the intended time.
+//! - In a closed loop every answer makes room for the next request at once.
+//!
+//! A run always ends: warm-up, measured time and drain are bounded, and so is the memory of the
+//! client.
 
 mod connection;
 
@@ -24,60 +26,63 @@ use crate::server_cpu;
 use crate::workload::{Next, Workload};
 use connection::Connection;
 
-/// How often connections are looked over for timeouts, reconnects and idle pipelines.
+/// Nanoseconds between two looks at all connections for timeouts, reconnects and idle pipelines.
 const SWEEP_NS: u64 = 10_000_000;
-/// How long the first connections may take.
+/// How long the first connections may take, in nanoseconds.
 const CONNECT_NS_MAX: u64 = 3_000_000_000;
-/// Requests of the open loop put on connections in one turn: bounds the turn after a stall.
+/// Most requests of the open loop that the client puts on connections in one turn. The limit bounds
+/// the turn after a stall.
 const OFFERS_PER_TURN_MAX: usize = 16_384;
 
-/// What the client does.
+/// What the client does, and for how long.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where to.
+    /// The address of the server.
     pub target: SocketAddr,
-    /// Connections, at least 1.
+    /// Number of connections, at least 1.
     pub connections: usize,
     /// Requests in flight on each connection, at least 1.
     pub pipeline: usize,
-    /// Open or closed loop.
+    /// Open or closed loop, and the rate of an open loop.
     pub rate: Rate,
-    /// Open loop: gather requests in bursts this far apart; 0 for none.
+    /// Open loop: gap between bursts in which requests are gathered; 0 sends each request at its
+    /// own time.
     pub burst: Duration,
-    /// Exponential gaps in the open loop.
+    /// Open loop: whether gaps are exponential instead of equal.
     pub poisson: bool,
-    /// Seed of the gaps.
+    /// Seed of the exponential gaps.
     pub seed: u64,
-    /// Load before the measured time.
+    /// How long the load runs before the measured time.
     pub warm_up: Duration,
-    /// Measured time at most; a workload that is finished ends it sooner.
+    /// Longest measured time. A workload that has finished ends the measured time earlier.
     pub duration: Duration,
-    /// After the measured time, how long to wait for answers that are owed.
+    /// How long to wait for open answers after the measured time.
     pub drain: Duration,
-    /// An answer that takes longer closes its connection and counts as a timeout.
+    /// How long an answer may take. A longer answer counts as a timeout, and its connection is
+    /// closed.
     pub timeout: Duration,
-    /// Core to run on.
+    /// The core to run on; `None`: any core.
     pub core: Option<usize>,
-    /// Process whose CPU time is taken at both ends of the measured time.
+    /// The server process whose CPU time is read at both ends of the measured time.
     pub server_pid: Option<u32>,
-    /// Requests intended from here on are also recorded apart (monotonic ns).
+    /// Requests intended from this monotonic time on (in nanoseconds) are also recorded apart.
     pub split_ns: Option<u64>,
-    /// Good answers so far, for a progress bar.
+    /// Number of good answers so far, for a progress bar.
     pub progress: Arc<AtomicU64>,
 }
 
-/// What came out.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Latencies, throughput, failures.
+    /// Latencies, throughput and failures.
     pub recorder: Recorder,
-    /// Measured seconds.
+    /// Length of the measured time in seconds.
     pub seconds: f64,
-    /// The server's CPU time in the measured time, in nanoseconds.
+    /// CPU time of the server in the measured time, in nanoseconds; `None`: not known.
     pub server_cpu_ns: Option<u64>,
-    /// This thread's CPU time in the measured time, in nanoseconds.
+    /// CPU time of the client's thread in the measured time, in nanoseconds.
     pub own_cpu_ns: u64,
-    /// Connections made again after they broke.
+    /// How many broken connections were made again.
     pub reconnects: u64,
 }
 
@@ -90,16 +95,16 @@ enum Phase {
     Done,
 }
 
-/// One run of one workload.
+/// A client in one run of one workload.
 pub struct Client<W> {
     plan: Plan,
     workload: W,
     ring: Ring,
     connections: Vec<Connection>,
-    /// Connections to look at before the end of this turn: answered, opened, sent, or offered a
-    /// request.
+    /// Connections to look at before the end of this turn: connections that answered, opened, sent,
+    /// or were offered a request.
     touched: Vec<u32>,
-    /// Places free in the pipelines of open connections.
+    /// How many more requests fit into the pipelines of all open connections.
     free: usize,
     cursor: usize,
     schedule: Option<Schedule>,
@@ -114,8 +119,8 @@ pub struct Client<W> {
 }
 
 impl<W: Workload> Client<W> {
-    /// Runs `workload` on the calling thread until it or the plan's time ends, and gives it back
-    /// with what came out.
+    /// Runs `workload` on the calling thread until the workload or the plan's time ends. Returns
+    /// the workload with the results.
     pub fn run(plan: Plan, workload: W) -> Result<(W, Outcome)> {
         if let Some(core) = plan.core {
             pin_to_core(core).with_context(|| format!("cannot run the client on core {core}"))?;
@@ -171,7 +176,8 @@ impl<W: Workload> Client<W> {
         Ok(())
     }
 
-    /// Until something happens, the next request is due, or it is time to sweep.
+    /// How long the next turn may sleep: until something happens, the next request is due, or it is
+    /// time to sweep.
     fn wait(&self) -> Wait {
         let mut until_ns = self.next_sweep_ns.min(self.phase_ends_ns);
         if let Some(schedule) = &self.schedule
@@ -261,8 +267,8 @@ impl<W: Workload> Client<W> {
         }
     }
 
-    /// Closes a connection; what was in flight on it has failed. A close between requests is no
-    /// failure.
+    /// Closes a connection. Its requests in flight have failed. A close without requests in flight
+    /// is no failure.
     fn disconnect(&mut self, index: usize, failure: Failure, now_ns: u64) {
         let connection = &mut self.connections[index];
         let Some(socket) = connection.socket.take() else { return };
@@ -332,8 +338,9 @@ impl<W: Workload> Client<W> {
         Ok(())
     }
 
-    /// The measured time is over. If this thread was late to see that, what was due before its end
-    /// and can be sent is sent first: the server must not be blamed for it.
+    /// Whether the measured time is over. If this thread noticed the end late, it first sends the
+    /// requests that were due before the end and fit into a pipeline, because the server is not to
+    /// blame for the delay.
     fn is_over(&self, now_ns: u64) -> bool {
         let due = self.schedule.as_ref().is_some_and(|each| each.next_ns() < self.recorder.to_ns);
         let late = due && self.free > 0 && !self.finished;
@@ -341,7 +348,7 @@ impl<W: Workload> Client<W> {
         now_ns >= self.phase_ends_ns + patience_ns
     }
 
-    /// Warm-up begins; the times of everything after it are fixed here.
+    /// Begins the warm-up, and fixes the times of everything that follows.
     fn begin(&mut self, now_ns: u64) {
         self.phase = Phase::WarmUp;
         self.recorder.from_ns = now_ns + self.plan.warm_up.as_nanos() as u64;
@@ -364,7 +371,7 @@ impl<W: Workload> Client<W> {
         }
     }
 
-    /// Closed loop: every touched connection gets its pipeline filled.
+    /// Closed loop: fills the pipeline of every touched connection.
     fn fill_pipelines(&mut self, now_ns: u64) {
         for at in 0..self.touched.len() {
             let connection = &mut self.connections[self.touched[at] as usize];
@@ -386,11 +393,12 @@ impl<W: Workload> Client<W> {
         }
     }
 
-    /// Open loop: everything due goes to the connections in turn, as long as one has room.
+    /// Open loop: gives all due requests to the connections in turn, as long as a connection has
+    /// room.
     fn offer_due(&mut self, schedule: &mut Schedule, now_ns: u64) {
         let end_ns = now_ns.min(self.recorder.to_ns - 1);
-        // Requests go round the connections one by one; a burst goes to one, as long as it has
-        // room.
+        // Without bursts, requests go round the connections one by one. A burst goes to one
+        // connection as long as it has room.
         self.cursor =
             (self.cursor + usize::from(!self.plan.burst.is_zero())) % self.connections.len();
         for _ in 0..OFFERS_PER_TURN_MAX {
@@ -421,7 +429,7 @@ impl<W: Workload> Client<W> {
         }
     }
 
-    /// One send per touched connection, if none is under way.
+    /// Begins one send for each touched connection that has no send in flight.
     fn flush(&mut self) {
         for index in self.touched.drain(..) {
             let connection = &mut self.connections[index as usize];
@@ -432,7 +440,7 @@ impl<W: Workload> Client<W> {
         }
     }
 
-    /// Counts what was never answered and never sent.
+    /// Counts the requests that were never answered or never sent, and makes the results.
     fn conclude(mut self) -> Result<(W, Outcome)> {
         let now_ns = clock_ns();
         for index in 0..self.connections.len() {
@@ -461,7 +469,8 @@ impl<W: Workload> Client<W> {
 }
 
 fn connect_failure(errno: Errno) -> Failure {
-    // ECONNREFUSED and ETIMEDOUT on Linux; anything else is a break before the first byte.
+    // The numbers are ECONNREFUSED and ETIMEDOUT of Linux. Every other error is a break before the
+    // first byte.
     match errno.0 {
         111 => Failure::Refused,
         110 => Failure::Timeout,

@@ -1,6 +1,6 @@
-//! The clock that all times of a run are taken from.
+//! The clock from which all times of a run are taken.
 
-/// Monotonic nanoseconds.
+/// Nanoseconds on the monotonic clock.
 pub fn clock_ns() -> u64 {
     chronos::ring::now().mono.0
 }

@@ -29,24 +29,24 @@ Examples (start a node first: `chronos`):
 On two or more cores give the load its own: --core 1 --sink-core 1, the node on core 0.
 Exit status: 0 all well, 1 the run failed or pops were early, lost or doubled, 2 wrong usage.";
 
-/// What to run.
+/// The job that a command line asks for.
 #[derive(Clone, Debug)]
 pub enum Job {
-    /// A scenario against a running node.
+    /// Run a scenario against a running node.
     Scenario(Scenario, ScenarioFlags),
-    /// Only the callback sink.
+    /// Run only the callback sink.
     Sink(SinkFlags),
-    /// Only the reference.
+    /// Run only the reference.
     Reference(ReferenceFlags),
-    /// Node and reference in turn.
+    /// Measure the node and the reference in turn.
     Ratio(RatioFlags),
-    /// Figures of a cluster.
+    /// Measure the figures of a cluster.
     Cluster(ClusterFlags),
-    /// Timestamps over Thrift.
+    /// Ask for timestamps over Thrift.
     Timestamps(TimestampFlags),
 }
 
-/// The whole command line.
+/// The whole command line, with the defaults of every scenario.
 pub fn command() -> Command {
     let mut root = Command::new("chronos-loadgen")
         .version(env!("CARGO_PKG_VERSION"))
@@ -57,7 +57,8 @@ pub fn command() -> Command {
     for scenario in Scenario::ALL {
         root = root.subcommand(scenario_command(scenario));
     }
-    // A flattened set of flags brings its own doc comment: the command's own words come after it.
+    // `augment_args` sets the doc comment of the flags as the command's text, so `about` comes
+    // after it.
     let sink = SinkFlags::augment_args(Command::new("sink"))
         .about("Only the callback sink: counts callbacks until stopped");
     let reference = ReferenceFlags::augment_args(Command::new("reference"))
@@ -94,7 +95,7 @@ fn scenario_command(scenario: Scenario) -> Command {
     command
 }
 
-/// The job that these matches ask for.
+/// The job that these matches ask for. Error: a flag has a wrong value.
 pub fn job(matches: &ArgMatches) -> Result<Job, clap::Error> {
     let (name, matches) = matches.subcommand().expect("a subcommand is required");
     match name {

@@ -1,4 +1,5 @@
-//! The workload that only creates timers: far ones to measure requests, near ones to measure pops.
+//! The workload that only creates timers: timers that pop late, to measure requests, or soon, to
+//! measure pops.
 
 use std::sync::Arc;
 
@@ -8,24 +9,25 @@ use crate::recorder::Operation;
 use crate::request::{Template, TimerShape};
 use crate::workload::{Next, Workload};
 
-/// When the timers come due.
+/// When the timers of a creator come due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
     /// So many milliseconds after their request.
     AfterMs(u64),
-    /// All around one instant of the monotonic clock, spread evenly over a time that begins there.
+    /// From one instant of the monotonic clock on, spread evenly over a time.
     At {
-        /// The instant.
+        /// The first due time, in monotonic nanoseconds.
         at_ns: u64,
-        /// The spread; 0 for a herd.
+        /// Nanoseconds from the first due time to the last; 0 for a herd.
         spread_ns: u64,
     },
 }
 
-/// Ends a creator early when what it waits for has happened.
+/// Tells a creator to end early: it returns true when the event that the run waits for has
+/// happened.
 pub type Until = Box<dyn Fn() -> bool + Send>;
 
-/// POSTs timers until a number of them is reached.
+/// Sends POSTs until a number of timers is reached.
 pub struct Creator {
     template: Template,
     due: Due,
@@ -36,7 +38,8 @@ pub struct Creator {
 }
 
 impl Creator {
-    /// Creates up to `timers` timers of this shape; with a ledger, each is entered there.
+    /// Creates up to `timers` timers of this shape. With a ledger, each timer is entered in the
+    /// ledger.
     pub fn new(shape: &TimerShape, due: Due, timers: u64, ledger: Option<Arc<Ledger>>) -> Creator {
         let interval_ms = match due {
             Due::AfterMs(ms) => Some(ms),
@@ -47,18 +50,19 @@ impl Creator {
         Creator { template, due, next_number: 0, timers, ledger, until: None }
     }
 
-    /// Ends as soon as `until` says so; it is asked once per request.
+    /// Ends as soon as `until` returns true. The creator calls `until` once per request.
     pub fn until(self, until: Until) -> Creator {
         Creator { until: Some(until), ..self }
     }
 
-    /// Timers asked for.
+    /// How many timers were asked for.
     pub fn asked(&self) -> u64 {
         self.next_number
     }
 
-    /// Milliseconds from now to the due time of timer `number`, rounded up so that it is never
-    /// meant to be early.
+    /// Milliseconds from now to the due time of timer `number`, rounded up so that no due time is
+    /// early. The second value is the interval to patch into the request; `None`: the interval does
+    /// not change.
     fn interval_ms(&self, number: u64, now_ns: u64) -> (u64, Option<u64>) {
         match self.due {
             Due::AfterMs(ms) => (ms, None),

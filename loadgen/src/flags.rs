@@ -1,4 +1,4 @@
-//! The flags of every command: one set for all scenarios.
+//! The flags of every command. One set serves all scenarios.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,11 +9,10 @@ use clap::{Args, ValueEnum};
 use crate::arrival::Rate;
 use crate::sink::SinkMode;
 
-/// Where the node listens if nobody says otherwise.
+/// Where the node listens by default.
 const TARGET: &str = "127.0.0.1:7253";
 
-/// Flags of every scenario. Those with other defaults per scenario get them from
-/// [`Scenario::defaults`].
+/// Flags of every scenario. [`Scenario::defaults`] gives the defaults that differ by scenario.
 #[derive(Args, Clone, Debug)]
 pub struct ScenarioFlags {
     /// The node: address and port
@@ -277,12 +276,12 @@ pub struct TimestampFlags {
     pub listen: Option<SocketAddr>,
 }
 
-/// A number between two bounds.
+/// Parses a number from `low` to `high`, both included.
 pub fn count(low: i64, high: i64) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(low..=high)
 }
 
-/// Seconds with decimals, at most a day: every run ends.
+/// Parses seconds with decimals, at most a day, so that every run ends.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(number) if (0.0..=86_400.0).contains(&number) => Ok(Duration::from_secs_f64(number)),

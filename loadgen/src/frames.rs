@@ -1,33 +1,34 @@
-//! Finds HTTP/1.1 messages in a byte stream, cheaply: status or request line, four headers, body by
+//! Finds HTTP/1.1 messages in a byte stream: status or request line, four headers, body by
 //! Content-Length.
 //!
-//! It must not be the bottleneck, so it looks at eight bytes at a time for line ends and reads only
-//! the headers that the load generator acts on. It never interprets bodies.
+//! The parser must not be the bottleneck. It looks at eight bytes at a time for line ends, reads
+//! only the headers that the load generator needs, and never interprets bodies.
 
-/// Most bytes kept of a message that has not arrived whole. More is a broken or hostile peer.
+/// Most bytes that are kept of an incomplete message. A longer message comes from a broken or
+/// hostile peer.
 const CARRY_BYTES_MAX: usize = 1 << 20;
-/// Most bytes of a head.
+/// Most bytes of an incomplete head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// A message head, borrowed from the bytes it stands in.
+/// A message head, borrowed from the bytes that it was read from.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Head<'a> {
-    /// Request or status line, without its line end.
+    /// The request or status line, without its line end.
     pub line: &'a [u8],
-    /// Value of `Location`, empty if absent.
+    /// Value of `Location`; empty if absent.
     pub location: &'a [u8],
-    /// Value of `Content-Length`, 0 if absent.
+    /// Value of `Content-Length`; 0 if absent.
     pub body_bytes: usize,
-    /// Value of `X-Sequence-Number`.
+    /// Value of `X-Sequence-Number`; `None` if absent or not a number.
     pub sequence: Option<u32>,
-    /// `Connection: close` was there.
+    /// Whether the head has `Connection: close`.
     pub close: bool,
-    /// Bytes from the first of the line to the last of the empty line.
+    /// Bytes of the head with its empty line.
     pub head_bytes: usize,
 }
 
 impl Head<'_> {
-    /// The status code of an answer, `None` if this is not the line of an HTTP/1 answer.
+    /// The status code of an answer; `None`: the line is not that of an HTTP/1 answer.
     pub fn status(&self) -> Option<u16> {
         let rest = self.line.strip_prefix(b"HTTP/1.")?;
         match rest {
@@ -38,23 +39,23 @@ impl Head<'_> {
         }
     }
 
-    /// The path of a request, as it was sent; empty if the line has none.
+    /// The path of a request as it was sent; empty if the line has none.
     pub fn path(&self) -> &[u8] {
         let mut words = self.line.split(|&byte| byte == b' ');
         words.nth(1).unwrap_or_default()
     }
 }
 
-/// Why a stream cannot be read on.
+/// Why a stream cannot be read any further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
-    /// A head above 64 KiB or a message above 1 MiB.
+    /// A head is longer than 64 KiB, or a message is longer than 1 MiB.
     #[error("a message longer than the load generator accepts")]
     TooLong,
-    /// Content-Length is not a number.
+    /// A Content-Length is not a number of at most nine digits.
     #[error("a Content-Length that is not a number")]
     Length,
-    /// Transfer-Encoding: the node answers with Content-Length only.
+    /// A message has a Transfer-Encoding. The node answers with Content-Length only.
     #[error("a Transfer-Encoding, where only Content-Length is expected")]
     Encoding,
     /// The caller did not expect this message.
@@ -62,7 +63,7 @@ pub enum FrameError {
     Unexpected,
 }
 
-/// Reads the head that `bytes` begins with; `None` while it is not complete.
+/// Reads the head at the front of `bytes`; `None`: the head is not complete.
 pub fn parse_head(bytes: &[u8]) -> Result<Option<Head<'_>>, FrameError> {
     let Some(mut end) = find_newline(bytes, 0) else {
         return incomplete(bytes);
@@ -101,20 +102,19 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head<'_>>, FrameError> {
     }
 }
 
-/// Puts a stream's pieces together; copies only messages that are split between pieces.
+/// Joins the pieces of a stream. Copies only messages that are split between pieces.
 #[derive(Debug, Default)]
 pub struct Inbox {
     carry: Vec<u8>,
 }
 
 impl Inbox {
-    /// Forgets what has arrived, for a new connection.
+    /// Forgets the bytes that have arrived. Call this for a new connection.
     pub fn clear(&mut self) {
         self.carry.clear();
     }
 
-    /// Calls `each` with every message that is complete (head and body) now that `bytes` have
-    /// arrived.
+    /// Calls `each` with the head of every message that `bytes` completes (head and body).
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -132,8 +132,8 @@ impl Inbox {
     }
 }
 
-/// Passes every complete message at the front of `bytes` to `each`; returns how many bytes they
-/// took.
+/// Passes every complete message at the front of `bytes` to `each`. Returns how many bytes these
+/// messages took.
 fn consume(
     bytes: &[u8],
     each: &mut impl FnMut(&Head<'_>) -> Result<(), FrameError>,
@@ -162,7 +162,8 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The trimmed value, if `line` begins with `name` (lower case, with its colon).
+/// The trimmed value of a header line; `None`: the line is not of the header `name`, which is given
+/// in lower case with its colon.
 fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (start, value) = line.split_at_checked(name.len())?;
     start.eq_ignore_ascii_case(name).then(|| value.trim_ascii())

@@ -1,5 +1,5 @@
-//! The report as one page: no script, no font, no image from elsewhere; readable in light and dark
-//! and on paper.
+//! The report as one page, without scripts, fonts or images from elsewhere. The page can be read on
+//! light and dark screens and on paper.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::report::{Report, duration_text, grouped};
 
 const STYLE: &str = include_str!("html/style.css");
 
-/// The whole page.
+/// The report as a whole HTML page.
 pub fn page(report: &Report) -> String {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
@@ -48,7 +48,7 @@ fn lines(page: &mut String, class: &str, texts: &[String]) {
     }
 }
 
-/// The figures that a reader wants first.
+/// Writes the most important figures as tiles.
 fn tiles(page: &mut String, report: &Report) {
     let mut all: Vec<(&str, String, &str)> = Vec::new();
     if let Some(requests) = &report.requests {
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Every element that is opened is closed, in order; text has no stray brackets.
+    /// Checks that every opened element is closed, in order, and that text has no stray brackets.
     fn check_balance(page: &str) {
         let body = page.strip_prefix("<!DOCTYPE html>\n").expect("a doctype");
         let (style_start, style_end) =

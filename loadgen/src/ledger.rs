@@ -1,9 +1,9 @@
-//! What was asked for and what came: every timer's due time, written by the client, and every pop,
-//! judged by the sink.
+//! What was asked for and what came. The client writes every timer's due time into the ledger, and
+//! the sink judges every pop by it.
 //!
-//! Conservative on purpose: a due time is counted from the moment *before* the request is handed to
-//! the kernel, so a pop called early really is early, and lateness includes the way of the request
-//! to the node and of the callback back.
+//! Due times are counted from the moment *before* the request is handed to the kernel. So a pop
+//! that counts as early is early, and lateness includes the way of the request to the node and of
+//! the callback back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,24 +11,27 @@ use hdrhistogram::Histogram;
 
 use crate::histogram::{BUCKET_NS, BUCKETS_MAX, new_histogram};
 
-/// Set in a due time when the node has acknowledged the timer: from then on its pops are owed.
+/// The bit in a due time that says that the node has acknowledged the timer. From then on its pops
+/// are owed.
 const ACKNOWLEDGED: u64 = 1 << 63;
-/// Pops of one timer that can come out of order and still be told from doubled ones.
+/// How far pops of one timer can come out of order and still be told from doubled pops.
 const SEQUENCE_WINDOW: u32 = 64;
 
-/// Shared between the client's thread and the sink's: one word per timer, each written before its
-/// request leaves.
+/// The due times that the client's thread and the sink's thread share: one word per timer. The
+/// client writes the word before the request leaves.
 #[derive(Debug)]
 pub struct Ledger {
-    /// Due time of the first pop (monotonic ns), 0 if never asked for; top bit: acknowledged.
+    /// Due time of each timer's first pop, in monotonic nanoseconds; 0: the timer was not asked
+    /// for. The top bit says that the timer was acknowledged.
     due: Vec<AtomicU64>,
     /// Nanoseconds between pops of one timer.
     period_ns: u64,
-    /// Pops that each timer owes.
+    /// Pops that each acknowledged timer owes.
     pops_each: u32,
-    /// Lateness counts from this due time on: what warms up is checked but not measured.
+    /// Lateness counts for pops due from this instant on. Earlier pops, of the warm-up, are checked
+    /// but not measured.
     measured_from_ns: AtomicU64,
-    /// Pops due at or after this are counted apart ("during").
+    /// Pops due at or after this instant are counted apart ("during").
     split_ns: AtomicU64,
     acknowledged: AtomicU64,
     distinct: AtomicU64,
@@ -37,7 +40,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Room for `timers` timers that pop `pops_each` times, `period_ms` apart.
+    /// A ledger with room for `timers` timers that pop `pops_each` times, `period_ms` apart.
     pub fn new(timers: usize, period_ms: u64, pops_each: u32) -> Ledger {
         Ledger {
             due: (0..timers).map(|_| AtomicU64::new(0)).collect(),
@@ -52,50 +55,51 @@ impl Ledger {
         }
     }
 
-    /// How many timers there is room for.
+    /// How many timers the ledger has room for.
     pub fn timers_max(&self) -> u64 {
         self.due.len() as u64
     }
 
-    /// Timer `number` is about to be asked for; its first pop is due at `due_ns`.
+    /// Notes that timer `number` is about to be asked for, and that its first pop is due at
+    /// `due_ns`. Panics if `number` is not below [`Ledger::timers_max`].
     pub fn ask(&self, number: u64, due_ns: u64) {
-        // Release, so that a sink that sees the pop also sees this.
+        // Release, so that a sink that sees the pop also sees the due time.
         self.due[number as usize].store(due_ns, Ordering::Release);
     }
 
-    /// The node has acknowledged timer `number`.
+    /// Notes that the node has acknowledged timer `number`.
     pub fn acknowledge(&self, number: u64) {
         self.due[number as usize].fetch_or(ACKNOWLEDGED, Ordering::Release);
         self.acknowledged.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Measure lateness of pops due from here on.
+    /// Measures lateness only of pops due at or after `ns`.
     pub fn measure_from(&self, ns: u64) {
         self.measured_from_ns.store(ns, Ordering::Release);
     }
 
-    /// Count pops due from here on apart.
+    /// Counts pops due at or after `ns` apart.
     pub fn split_at(&self, ns: u64) {
         self.split_ns.store(ns, Ordering::Release);
     }
 
-    /// Pops that acknowledged timers owe, all together.
+    /// How many pops all acknowledged timers owe together.
     pub fn owed(&self) -> u64 {
         self.acknowledged.load(Ordering::Acquire) * u64::from(self.pops_each)
     }
 
-    /// Distinct pops that have arrived.
+    /// How many distinct pops have arrived, as of the sink's last turn.
     pub fn distinct(&self) -> u64 {
         self.distinct.load(Ordering::Acquire)
     }
 
-    /// Monotonic time of the first and the last distinct pop, once there is one.
+    /// Monotonic times of the first and the last distinct pop; `None`: no pop has come.
     pub fn arrivals_ns(&self) -> Option<(u64, u64)> {
         let first = self.first_arrival_ns.load(Ordering::Acquire);
         (first != u64::MAX).then(|| (first, self.last_arrival_ns.load(Ordering::Acquire)))
     }
 
-    /// Due time of pop `sequence` of timer `number`, if it was asked for.
+    /// Due time of pop `sequence` of timer `number`; `None`: the timer was not asked for.
     fn due_ns(&self, number: u64, sequence: u32) -> Option<u64> {
         let word = self.due.get(number as usize)?.load(Ordering::Acquire);
         let first = word & !ACKNOWLEDGED;
@@ -104,18 +108,18 @@ impl Ledger {
     }
 }
 
-/// What has been seen of one timer.
+/// Which pops of one timer have come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// Highest sequence seen.
+    /// The highest sequence number that has come.
     highest: u32,
-    /// Distinct pops seen.
+    /// How many distinct pops have come.
     count: u32,
-    /// Bit k: sequence `highest - k` has been seen.
+    /// Bit k: sequence number `highest - k` has come.
     seen: u64,
 }
 
-/// What one pop was.
+/// How a pop relates to the pops before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Fresh,
@@ -134,7 +138,7 @@ impl Mark {
         }
         let behind = self.highest - sequence;
         let bit = 1u64.checked_shl(behind).unwrap_or(0);
-        // So far behind that it is not known: the stricter word.
+        // A pop so far behind is not known, and gets the stricter word.
         if behind >= SEQUENCE_WINDOW || self.seen & bit != 0 {
             return Kind::Doubled;
         }
@@ -144,7 +148,7 @@ impl Mark {
     }
 }
 
-/// The sink's side: judges each pop as it arrives. One table of 16 bytes per timer.
+/// The counts of the sink, which judges each pop as it arrives. Memory: 16 bytes per timer.
 #[derive(Debug)]
 pub struct Tally {
     marks: Vec<Mark>,
@@ -154,22 +158,22 @@ pub struct Tally {
     pub after: Histogram<u64>,
     /// Pops that arrived before they were due.
     pub early: u64,
-    /// The largest earliness.
+    /// By how many nanoseconds the earliest pop was early.
     pub early_ns_max: u64,
-    /// Pops that had come before.
+    /// Pops that came again after they had come.
     pub doubled: u64,
     /// Pops that came after a later pop of their timer.
     pub misordered: u64,
     /// Callbacks that belong to no timer of this run.
     pub stray: u64,
-    /// Distinct pops.
+    /// How many distinct pops have come.
     pub distinct: u64,
-    /// Distinct pops per bucket of time since the first.
+    /// Distinct pops per bucket of time since the first pop.
     pub timeline: Vec<u32>,
 }
 
 impl Tally {
-    /// An empty tally for this ledger.
+    /// An empty tally for `ledger`.
     pub fn new(ledger: &Ledger) -> Tally {
         Tally {
             marks: vec![Mark::default(); ledger.due.len()],
@@ -185,7 +189,8 @@ impl Tally {
         }
     }
 
-    /// Judges a pop. `number` and `sequence` are what the callback said, if it said them.
+    /// Judges a pop that arrived at `now`. `number` and `sequence` come from the callback; `None`:
+    /// the callback did not say.
     pub fn pop(&mut self, ledger: &Ledger, number: Option<u64>, sequence: Option<u32>, now: u64) {
         let known = number.zip(sequence);
         let known = known.and_then(|(n, s)| ledger.due_ns(n, s).map(|due_ns| (n, s, due_ns)));
@@ -218,14 +223,14 @@ impl Tally {
         }
     }
 
-    /// Tells the other threads how far it is; once per turn.
+    /// Tells the other threads how many distinct pops have come. The sink calls this once per turn.
     pub fn publish(&self, ledger: &Ledger, now: u64) {
         if ledger.distinct.swap(self.distinct, Ordering::AcqRel) != self.distinct {
             ledger.last_arrival_ns.store(now, Ordering::Release);
         }
     }
 
-    /// Pops that were owed and have not come.
+    /// How many owed pops have not come. Cost: one step per timer of the ledger.
     pub fn lost(&self, ledger: &Ledger) -> u64 {
         let owed = |word: &AtomicU64| {
             let acknowledged = word.load(Ordering::Acquire) & ACKNOWLEDGED != 0;

@@ -1,24 +1,24 @@
-//! Facts about the machine, so that a figure can be judged and repeated.
+//! Facts about the machine, so that a figure can be judged and measured again.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// What the figures were measured on.
+/// The machine on which the figures were measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Model name from /proc/cpuinfo.
+    /// Model name from /proc/cpuinfo, or `unknown`.
     pub cpu: String,
-    /// Cores this process may use.
+    /// How many cores this process may use; 0: not known.
     pub cores: usize,
-    /// `uname -r`.
+    /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
-    /// Physical memory in MiB.
+    /// Physical memory in MiB; 0: not known.
     pub memory_mib: u64,
 }
 
 impl Machine {
-    /// Reads /proc; what cannot be read says so and is no error.
+    /// Reads /proc. A fact that cannot be read is no error.
     pub fn read() -> Machine {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let (cpuinfo, meminfo) = (text("/proc/cpuinfo"), text("/proc/meminfo"));
@@ -39,13 +39,13 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// A Unix time as `2026-01-31 23:59:59 UTC`.
+/// A Unix time in milliseconds as `2026-01-31 23:59:59 UTC`.
 pub fn utc_text(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000;
     let (days, second) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Civil date from days (Hinnant, "chrono-compatible low-level date algorithms"): years begin in
-    // March, so that the leap day is the last of its year; 719 468 days lie between 0000-03-01 and
-    // 1970-01-01.
+    // Civil date from days (Hinnant, "chrono-compatible low-level date algorithms"). Years begin in
+    // March, so that the leap day is the last day of its year. 719 468 days lie between 0000-03-01
+    // and 1970-01-01.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era =

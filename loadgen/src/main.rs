@@ -1,10 +1,12 @@
 //! `chronos-loadgen`: load, a callback sink and a reference for timer services, on the same ring as
 //! the node.
 //!
-//! client/ sends requests and matches answers; creator and sessions say what to send; sink judges
-//! pops by the ledger; scenario/ puts them together; report, html and chart tell what came out;
-//! ratio compares node and reference; cluster/ starts whole clusters and measures them; timestamps/
-//! asks for timestamps.
+//! - `client` sends requests and matches answers; `creator` and `sessions` say what to send.
+//! - `sink` judges pops by the `ledger`.
+//! - `scenario` runs client and sink together; `report`, `html` and `chart` show the results.
+//! - `ratio` compares node and reference.
+//! - `cluster` starts whole clusters and measures them.
+//! - `timestamps` asks for timestamps.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +51,7 @@ use command::Job;
 use flags::{ReferenceFlags, ScenarioFlags, SinkFlags};
 use scenario::kind::Scenario;
 
-/// Steady allocation time; the same as in the node.
+/// The same allocator as the node's, so that allocations take steady time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the job; false if its outcome is not what it must be.
+/// Runs the job. Returns false if the run shows a problem.
 fn run(job: Job) -> Result<bool> {
     match job {
         Job::Scenario(scenario, flags) => run_scenario(scenario, &flags),
@@ -139,7 +141,7 @@ fn run_reference(flags: &ReferenceFlags) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     if flags.until_stdin_ends {
         std::thread::spawn(move || {
-            // Whoever started us holds the other end: it ends when they do.
+            // The process that started this one holds the other end, which ends with that process.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             std::process::exit(0);
         });

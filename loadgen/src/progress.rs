@@ -1,5 +1,4 @@
-//! A bar on the terminal while a long run goes on. Nothing is drawn when standard error is no
-//! terminal.
+//! A bar on the terminal during a long run. Nothing is drawn if standard error is not a terminal.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -8,17 +7,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::clock::clock_ns;
 
-/// Runs shorter than this show nothing.
+/// Runs that take no longer show no bar.
 const SHOWN_FROM: Duration = Duration::from_secs(2);
 
-/// Progress over a known time, with a count beside it.
+/// Progress over a known time, with a text beside it.
 pub struct Progress {
     bar: Option<ProgressBar>,
     start_ns: u64,
 }
 
 impl Progress {
-    /// A bar for about `length`.
+    /// Begins a bar for a run of about `length`.
     pub fn start(what: &str, length: Duration) -> Progress {
         let shown = length > SHOWN_FROM && std::io::stderr().is_terminal();
         let bar = shown.then(|| {
@@ -33,7 +32,7 @@ impl Progress {
         Progress { bar, start_ns: clock_ns() }
     }
 
-    /// Draws how far it is.
+    /// Draws the time that has passed, and `message`.
     pub fn show(&self, message: String) {
         if let Some(bar) = &self.bar {
             let passed_ms = (clock_ns() - self.start_ns) / 1_000_000;

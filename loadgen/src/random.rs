@@ -1,17 +1,17 @@
-//! A small seeded generator: the same seed makes the same load. Not for secrets.
+//! A small seeded generator of random numbers. The same seed makes the same load. Not for secrets.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): one addition and a mix per number, any seed is a good
+/// SplitMix64 (Steele, Lea, Flood 2014): one addition and one mix per number. Any seed is a good
 /// seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator whose numbers depend on `seed` only.
+    /// A generator whose numbers depend on `seed` alone.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// The next 64 random bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -20,12 +20,12 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    /// A number above 0 and at most 1, in steps of 2^-53, so that its logarithm is finite.
+    /// A random number above 0 and at most 1, in steps of 2^-53, so that its logarithm is finite.
     pub fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// An exponentially distributed gap with this mean: the gaps of a Poisson process.
+    /// A random gap with an exponential distribution of this mean: the gaps of a Poisson process.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -self.unit().ln() * mean
     }

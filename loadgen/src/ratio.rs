@@ -1,7 +1,8 @@
-//! Node and reference in turn under the same load: the ratio of their CPU per request.
+//! Measures node and reference in turn under the same load, and tells the ratio of their CPU time
+//! per request.
 //!
-//! Noise of a shared machine moves both alike, so rounds are interleaved, each with fresh
-//! processes, and the order changes from round to round.
+//! Noise of a shared machine moves both alike. So rounds are interleaved, each with fresh
+//! processes, and the order of node and reference changes from round to round.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -20,55 +21,55 @@ use crate::report::{grouped, median};
 use crate::server_cpu;
 use crate::sink::{Sink, SinkMode};
 
-/// One run of one server.
+/// The figures of one run of one server.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
     /// Requests (or pops) per second.
     pub per_second: f64,
-    /// Server CPU for each, in microseconds.
+    /// CPU time of the server per request (or pop), in microseconds.
     pub cpu_us: f64,
-    /// Share of the client's core in use; near 1, the client was the limit.
+    /// Share of the client's core in use. Near 1, the client was the limit.
     pub client_core_share: f64,
 }
 
-/// Both servers, one after the other.
+/// One run of each server, one after the other.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Round {
-    /// The node.
+    /// The figures of the node.
     pub node: Figures,
-    /// The reference.
+    /// The figures of the reference.
     pub reference: Figures,
 }
 
-/// All rounds at one depth of pipelining.
+/// All rounds at one pipeline depth.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shape {
-    /// Connections.
+    /// Number of connections.
     pub connections: u32,
-    /// Requests in flight on each.
+    /// Requests in flight on each connection.
     pub pipeline: u32,
-    /// Round by round.
+    /// The figures, round by round.
     pub rounds: Vec<Round>,
-    /// Medians over the rounds.
+    /// The median of each figure over the rounds.
     pub median: Round,
-    /// Median CPU of the node / median CPU of the reference.
+    /// Median CPU time of the node / median CPU time of the reference.
     pub cpu_ratio: f64,
-    /// Lowest and highest ratio of a single round: how far noise moved it.
+    /// Lowest and highest ratio of a single round: how far noise moved the ratio.
     pub cpu_ratio_spread: [f64; 2],
 }
 
-/// The whole comparison.
+/// The report on the whole comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct RatioReport {
     /// `post` or `pops`.
     pub scenario: String,
-    /// Where.
+    /// The machine of the run.
     pub machine: Machine,
-    /// Depth by depth.
+    /// The results, pipeline depth by pipeline depth.
     pub shapes: Vec<Shape>,
 }
 
-/// Runs all rounds.
+/// Runs all rounds. Error: a server does not start or end, or a run shows a problem.
 pub fn run(flags: &RatioFlags) -> Result<RatioReport> {
     let cores = chronos::ring::available_cores().context("which cores are there?")?;
     let other = cores.iter().copied().find(|&core| core != flags.server_core);
@@ -116,7 +117,7 @@ fn summarise(connections: u32, pipeline: u32, rounds: Vec<Round>) -> Shape {
     Shape { connections, pipeline, rounds, median, cpu_ratio, cpu_ratio_spread }
 }
 
-/// What one run needs to know.
+/// The settings of one run.
 struct Run<'a> {
     flags: &'a RatioFlags,
     client_core: usize,
@@ -163,7 +164,7 @@ impl Run<'_> {
         Child::start(command)
     }
 
-    /// The same scenario for both, through the same command line as a person would use.
+    /// Runs the same scenario for both servers, through the command line of the load generator.
     fn load(&self, scenario: &str, target: SocketAddr, pid: u32) -> Result<Figures> {
         let flags = self.flags;
         let core = self.client_core.to_string();
@@ -197,7 +198,7 @@ impl Run<'_> {
         })
     }
 
-    /// Callbacks from the bare ring to a sink here.
+    /// Measures callbacks from the bare ring to a sink in this process.
     fn reference_pops(&self) -> Result<Figures> {
         let sink = Sink::new(SinkMode::Ok, None);
         let counter = sink.counter();
@@ -234,7 +235,7 @@ fn round_text(round: &Round) -> String {
 }
 
 impl RatioReport {
-    /// For a terminal.
+    /// The report as text for a terminal.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.

@@ -1,4 +1,4 @@
-//! What the client learns about its requests: latencies, throughput over time, errors by kind.
+//! The client's records of its requests: latencies, throughput over time, failures by kind.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use hdrhistogram::Histogram;
 
 use crate::histogram::{BUCKET_NS, BUCKETS_MAX, new_histogram};
 
-/// What a request does; each kind has its own histogram.
+/// What a request does. Each operation has its own histogram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// POST.
+    /// A `POST`.
     Create,
-    /// PUT.
+    /// A `PUT`.
     Update,
-    /// DELETE.
+    /// A `DELETE`.
     Delete,
 }
 
 impl Operation {
-    /// All of them, in the order of their histograms.
+    /// All operations, in the order of their histograms.
     pub const ALL: [Operation; 3] = [Operation::Create, Operation::Update, Operation::Delete];
 
-    /// The word for reports.
+    /// The operation's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Create => "create",
@@ -34,7 +34,7 @@ impl Operation {
 /// Why a request has no good answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Failure {
-    /// An answer with another status than 200.
+    /// The answer has another status than 200.
     Status(u16),
     /// The connection was refused.
     Refused,
@@ -42,17 +42,17 @@ pub enum Failure {
     Reset,
     /// The server closed the connection with requests in flight.
     Closed,
-    /// No answer in time.
+    /// No answer came in time.
     Timeout,
-    /// An answer that cannot be read, or that no request asked for.
+    /// An answer cannot be read, or no request asked for it.
     Malformed,
-    /// Intended within the measured time but never sent, because the server was too slow (open
-    /// loop).
+    /// The request was intended within the measured time but never sent, because the server was too
+    /// slow (open loop).
     Unsent,
 }
 
 impl Failure {
-    /// The key for reports: `status 503`, `refused`…
+    /// The failure's key in reports: `status 503`, `refused`…
     pub fn name(self) -> String {
         match self {
             Failure::Status(code) => format!("status {code}"),
@@ -64,46 +64,49 @@ impl Failure {
 /// One request in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
-    /// When it was meant to be sent (monotonic ns): latency counts from here.
+    /// When the request should have been sent, in monotonic nanoseconds. Latency counts from this
+    /// time.
     pub intended_ns: u64,
-    /// When it was handed to the ring.
+    /// When the request was handed to the ring, in monotonic nanoseconds.
     pub sent_ns: u64,
-    /// What it does.
+    /// What the request does.
     pub operation: Operation,
-    /// The workload's own number for it.
+    /// The workload's own number of the request.
     pub tag: u64,
 }
 
 /// Counts and histograms of one run.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Start of the measured time.
+    /// Start of the measured time, in monotonic nanoseconds.
     pub from_ns: u64,
-    /// End of the measured time.
+    /// End of the measured time, in monotonic nanoseconds.
     pub to_ns: u64,
-    /// Requests intended from here on are also recorded in [`Recorder::after_split`].
+    /// Requests intended from this time on are also recorded in [`Recorder::after_split`].
     pub split_ns: u64,
-    /// Open loop: a request belongs to the measured time by its intention; closed loop: by its
-    /// answer.
+    /// Whether the load is an open loop. In an open loop the intended time of a request decides
+    /// whether the request belongs to the measured time; in a closed loop the arrival of its answer
+    /// decides.
     pub open_loop: bool,
-    /// Latency of all good answers, in nanoseconds.
+    /// Latency in nanoseconds of the good answers of the measured time; in an open loop also the
+    /// time that unanswered requests waited.
     pub latency: Histogram<u64>,
-    /// The same by operation, in the order of [`Operation::ALL`].
+    /// The same latencies by operation, in the order of [`Operation::ALL`].
     pub by_operation: [Histogram<u64>; 3],
-    /// The same after the split.
+    /// The same latencies for requests intended after the split.
     pub after_split: Histogram<u64>,
-    /// Good answers that arrived in the measured time.
+    /// Good answers that arrived within the measured time.
     pub answered: u64,
-    /// Good answers in all, warm-up and drain included.
+    /// Good answers of the whole run, with warm-up and drain.
     pub answered_in_all: u64,
-    /// Good answers per bucket of measured time.
+    /// Good answers per bucket of the measured time.
     pub timeline: Vec<u32>,
-    /// Failures in the whole run.
+    /// Failures of the whole run, by kind.
     pub failures: BTreeMap<Failure, u64>,
 }
 
 impl Recorder {
-    /// An empty recorder; nothing is measured until `from_ns` and `to_ns` are set.
+    /// An empty recorder. It measures nothing until `from_ns` and `to_ns` are set.
     pub fn new(open_loop: bool, split_ns: Option<u64>) -> Recorder {
         Recorder {
             from_ns: u64::MAX,
@@ -120,7 +123,7 @@ impl Recorder {
         }
     }
 
-    /// A good answer to `flight` arrived.
+    /// Notes that a good answer to `flight` arrived.
     pub fn answered(&mut self, flight: &Flight, now_ns: u64) {
         self.answered_in_all += 1;
         let arrived_inside = (self.from_ns..self.to_ns).contains(&now_ns);
@@ -140,8 +143,8 @@ impl Recorder {
         }
     }
 
-    /// A request failed. In an open loop one that was never answered still counts with the time it
-    /// waited.
+    /// Notes that a request failed. In an open loop the latency of an unanswered request counts
+    /// with the time that it waited.
     pub fn failed(&mut self, failure: Failure, flight: &Flight, now_ns: u64) {
         *self.failures.entry(failure).or_default() += 1;
         let unanswered = matches!(failure, Failure::Timeout | Failure::Unsent);
@@ -151,7 +154,7 @@ impl Recorder {
         }
     }
 
-    /// A failure that belongs to no request.
+    /// Notes a failure that belongs to no request.
     pub fn failed_without_request(&mut self, failure: Failure) {
         *self.failures.entry(failure).or_default() += 1;
     }

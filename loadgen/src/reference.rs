@@ -1,6 +1,6 @@
-//! The reference: what the ring alone costs. A fixed 200 to every complete request, or fixed
-//! callbacks as fast as they are answered; no JSON, no timer. The node is measured against it on
-//! the same machine at the same minute.
+//! The reference: what the ring alone costs. The reference sends a fixed answer 200 to every
+//! complete request, or fixed callbacks as fast as they are answered. It has no JSON and no timers.
+//! The node is compared with it on the same machine at the same time.
 
 use std::net::SocketAddr;
 
@@ -15,11 +15,12 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\
     Location: /timers/0123456789abcdef-2-fedcba9876543210\r\n\
     Content-Location: /timers/0123456789abcdef-2-fedcba9876543210\r\n\
     Content-Length: 0\r\n\r\n";
-/// As long as the node's callback with a 40-byte opaque body, to a host that is patched in.
+/// The end of a callback, as long as the node's with a 40-byte opaque body. The host is put before
+/// it.
 const CALLBACK_TAIL: &str = "\r\nContent-Type: application/octet-stream\r\n\
     X-Sequence-Number: 1\r\nContent-Length: 40\r\n\r\ncall-leg-9f3c/terminating;sequence=0042/";
 
-/// Answers everything.
+/// A server that gives every request the same answer.
 #[derive(Debug)]
 pub struct Reference;
 
@@ -35,14 +36,14 @@ impl Handler for Reference {
 struct Call {
     inbox: Inbox,
     buffer: Vec<u8>,
-    /// A send is under way. Its completion may come a turn later than the answer.
+    /// Whether a send is in flight. Its completion may come a turn later than the answer.
     sending: bool,
-    /// The last callback is answered: the next one is to be sent.
+    /// Whether the last callback was answered, so that the next callback should be sent.
     answered: bool,
 }
 
 /// Sends callbacks to `sink` on this many connections, one in flight on each, until the sink has
-/// closed them all: the reference for pops. Runs on the calling thread.
+/// closed all of them: the reference for pops. Runs on the calling thread.
 pub fn call_back(sink: SocketAddr, connections: u32, core: Option<usize>) -> Result<()> {
     if let Some(core) = core {
         pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;

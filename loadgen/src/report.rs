@@ -1,4 +1,4 @@
-//! The outcome of a run as numbers: one structure that text, JSON and HTML are made from.
+//! The outcome of a run in numbers: one structure from which text, JSON and HTML are made.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,24 +14,24 @@ use crate::recorder::Operation;
 /// Percentiles of a distribution, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Half are at most this.
+    /// The median.
     pub p50: f64,
-    /// Nine of ten.
+    /// The value that 90 % of the values do not exceed.
     pub p90: f64,
-    /// 99 of 100.
+    /// The value that 99 % of the values do not exceed.
     pub p99: f64,
-    /// 999 of 1000.
+    /// The value that 99.9 % of the values do not exceed.
     pub p99_9: f64,
-    /// All.
+    /// The highest value.
     pub max: f64,
 }
 
 impl Percentiles {
-    /// Of a histogram in nanoseconds.
+    /// The percentiles of a histogram in nanoseconds; all are 0 if the histogram is empty.
     pub fn of(histogram: &Histogram<u64>) -> Percentiles {
         if histogram.is_empty() {
             return Percentiles::default();
@@ -49,80 +49,81 @@ impl Percentiles {
     }
 }
 
-/// The requests of the run.
+/// The results of a run's requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct Requests {
-    /// Good answers in the measured time.
+    /// Good answers that arrived within the measured time.
     pub answered: u64,
-    /// Measured seconds.
+    /// Length of the measured time in seconds.
     pub seconds: f64,
     /// Good answers per second.
     pub per_second: f64,
-    /// From the intended send time to the answer.
+    /// Latency from the intended send time to the answer.
     pub latency_us: Percentiles,
-    /// The same by operation.
+    /// The same latency by operation, without operations that did not occur.
     pub latency_us_by_operation: BTreeMap<&'static str, Percentiles>,
-    /// The same after the event of the scenario (herd due, host hung).
+    /// The same latency after the event of the scenario (herd due, host hung).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us_during: Option<Percentiles>,
-    /// What went wrong, by kind, in the whole run.
+    /// Number of failures in the whole run, by kind.
     pub failures: BTreeMap<String, u64>,
-    /// Connections made again.
+    /// How many broken connections were made again.
     pub reconnects: u64,
 }
 
-/// The pops of the run, as the sink saw them.
+/// The results of a run's pops, as the sink saw them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pops {
-    /// Pops of acknowledged timers.
+    /// Pops that acknowledged timers owe.
     pub owed: u64,
     /// Distinct pops that arrived.
     pub arrived: u64,
-    /// Distinct pops per second, first to last.
+    /// Distinct pops per second, from the first pop to the last.
     pub per_second: f64,
-    /// Arrived before they were due.
+    /// Pops that arrived before they were due.
     pub early: u64,
-    /// By how much at most.
+    /// By how many microseconds the earliest pop was early.
     pub early_us_max: f64,
-    /// Owed and never seen.
+    /// Pops that are owed and have not come.
     pub lost: u64,
-    /// Seen again.
+    /// Pops that came again after they had come.
     pub doubled: u64,
-    /// Seen after a later pop of the same timer.
+    /// Pops that came after a later pop of the same timer.
     pub misordered: u64,
-    /// Callbacks of no timer of this run.
+    /// Callbacks that belong to no timer of this run.
     pub stray: u64,
-    /// From the due time (counted from before the request was sent) to the arrival.
+    /// Lateness from the due time (counted from before the request was sent) to the arrival.
     pub lateness_us: Percentiles,
-    /// The same for pops due after the event of the scenario.
+    /// The same lateness for pops due after the event of the scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness_us_during: Option<Percentiles>,
 }
 
-/// What the run cost the server.
+/// What the run cost the server. A figure is `None` if the server's process is not known.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Server {
-    /// User and system time per good answer, in microseconds.
+    /// CPU time (user and system) per good answer, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_request: Option<f64>,
-    /// User and system time per pop, in microseconds.
+    /// CPU time (user and system) per pop, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_pop: Option<f64>,
     /// Cores in use on average in the measured time (1 = one core, fully).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores_busy: Option<f64>,
-    /// Resident memory before, in MiB.
+    /// Resident memory before the timers were created, in MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_mib_before: Option<f64>,
-    /// Resident memory after, in MiB.
+    /// Resident memory after the timers were created, in MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_mib_after: Option<f64>,
-    /// Growth of resident memory per timer.
+    /// Growth of resident memory per timer, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_timer: Option<f64>,
 }
 
-/// How busy the load generator was: near 1, it was itself the limit.
+/// What the run cost the load generator. A share near 1 means that the load generator was the
+/// limit.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Own {
     /// Share of a core that the client's thread took in the measured time.
@@ -132,12 +133,12 @@ pub struct Own {
     pub sink_core_share: Option<f64>,
 }
 
-/// Distributions and timelines, for the page.
+/// The distributions and timelines that the page draws.
 #[derive(Clone, Debug, Default)]
 pub struct Drawings {
-    /// Latency by name of the phase, in nanoseconds.
+    /// Latency in nanoseconds, with the name of the phase.
     pub latency: Vec<(String, Histogram<u64>)>,
-    /// Lateness by name of the phase, in nanoseconds.
+    /// Lateness in nanoseconds, with the name of the phase.
     pub lateness: Vec<(String, Histogram<u64>)>,
     /// Good answers per tenth of a second.
     pub answers: Vec<u32>,
@@ -145,40 +146,40 @@ pub struct Drawings {
     pub pops: Vec<u32>,
 }
 
-/// Everything about a run.
+/// The report on a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Its scenario.
+    /// Name of the scenario.
     pub scenario: String,
-    /// Nothing was wrong.
+    /// Whether the run showed no problem.
     pub passed: bool,
-    /// What was wrong.
+    /// The problems of the run. Each makes the run fail.
     pub problems: Vec<String>,
-    /// What a reader should know.
+    /// Facts that a reader of the figures should know.
     pub notes: Vec<String>,
-    /// The command, as given.
+    /// The command line of the run.
     pub command_line: String,
-    /// When the report was made.
+    /// When the report was made, in UTC.
     pub finished_at: String,
-    /// Where.
+    /// The machine of the run.
     pub machine: Machine,
-    /// Requests.
+    /// The results of requests; `None`: the scenario measures none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,
-    /// Pops.
+    /// The results of pops; `None`: the scenario measures none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pops: Option<Pops>,
-    /// The server's cost.
+    /// What the run cost the server.
     pub server: Server,
-    /// The load generator's own cost.
+    /// What the run cost the load generator.
     pub loadgen: Own,
-    /// For the page.
+    /// What the page draws. Not part of the JSON.
     #[serde(skip)]
     pub drawings: Drawings,
 }
 
 impl Report {
-    /// An empty report of this scenario.
+    /// An empty report on a run of this scenario, made now.
     pub fn new(scenario: &str) -> Report {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         Report {
@@ -197,13 +198,14 @@ impl Report {
         }
     }
 
-    /// Something is wrong: the run has failed.
+    /// Adds a problem, so that the run has failed.
     pub fn problem(&mut self, text: String) {
         self.passed = false;
         self.problems.push(text);
     }
 
-    /// Takes over the requests. `during` names the time after the split, if there was one.
+    /// Adds the results of requests. `during` names the time after the split; `None`: there was no
+    /// split.
     pub fn add_requests(&mut self, outcome: Outcome, during: Option<&str>, allow_errors: bool) {
         let recorder = outcome.recorder;
         let seconds = outcome.seconds.max(1e-9);
@@ -245,7 +247,8 @@ impl Report {
         };
     }
 
-    /// Takes over the pops. `during` names the time after the split, if there was one.
+    /// Adds the results of pops. `during` names the time after the split; `None`: there was no
+    /// split.
     pub fn add_pops(&mut self, ledger: &Ledger, tally: Tally, during: Option<&str>) {
         let span_ns = ledger.arrivals_ns().map_or(0, |(first, last)| last.saturating_sub(first));
         let pops = Pops {
@@ -278,7 +281,7 @@ impl Report {
         };
     }
 
-    /// Rows of name and value: what the text and the table of the page show.
+    /// The rows of name and value that the text and the page show.
     pub fn rows(&self) -> Vec<(String, String)> {
         let mut rows = Vec::new();
         let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
@@ -331,7 +334,7 @@ impl Report {
         rows
     }
 
-    /// Named distributions: what the percentile tables show.
+    /// The named distributions that the tables of percentiles show, without empty ones.
     pub fn distributions(&self) -> Vec<(String, Percentiles)> {
         let mut all = Vec::new();
         if let Some(requests) = &self.requests {
@@ -354,7 +357,7 @@ impl Report {
         all
     }
 
-    /// For a terminal.
+    /// The report as text for a terminal.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.scenario);
         // Writing to a String cannot fail.
@@ -386,7 +389,7 @@ fn phase_name(drawings: &[(String, Histogram<u64>)]) -> &str {
     drawings.last().map_or("during", |(name, _)| name)
 }
 
-/// Digits in groups of three: `1 234 567`.
+/// The number in groups of three digits: `1 234 567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -399,7 +402,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Three significant digits and a unit that fits: `812 µs`, `1.24 ms`, `3.10 s`.
+/// A duration with three significant digits and a unit that fits: `812 µs`, `1.24 ms`, `3.10 s`.
 pub fn duration_text(us: f64) -> String {
     let (value, unit) = match us {
         us if us < 999.5 => (us, "µs"),
@@ -411,7 +414,8 @@ pub fn duration_text(us: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// The middle of these values, the mean of the two middle ones if their number is even; 0 of none.
+/// The median of the values. For an even number of values the mean of the two middle values; 0 for
+/// no value.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -432,7 +436,7 @@ mod tests {
         let mut histogram = new_histogram();
         (1..=1000u64).for_each(|us| histogram.record(us * 1000).unwrap());
         let of = Percentiles::of(&histogram);
-        // Three significant digits: at most one part in a thousand off.
+        // With three significant digits a percentile is off by at most one part in a thousand.
         for (found, exact) in
             [(of.p50, 500.0), (of.p90, 900.0), (of.p99, 990.0), (of.p99_9, 999.0), (of.max, 1000.0)]
         {

@@ -1,32 +1,32 @@
-//! Requests built once and patched: the cost of one more is a copy of some 300 bytes and ten
-//! digits.
+//! Requests that are built once and patched. One more request costs a copy of some 300 bytes and
+//! ten digits.
 //!
 //! Holes have a fixed width, so that Content-Length never changes. A number in JSON may not begin
-//! with zeros, so a hole for seconds is filled up with spaces, which JSON allows before a value.
+//! with zeros. So a hole for seconds is filled up with spaces, which JSON allows before a value.
 
 use std::net::SocketAddr;
 
-/// Digits of a timer's number in its callback path.
+/// Digits of a timer's number in the path of its callback.
 const NUMBER_WIDTH: usize = 10;
-/// Characters of an interval in seconds, spaces before it: `1234567.890`.
+/// Characters of an interval in seconds, with the spaces before it: `1234567.890`.
 const SECONDS_WIDTH: usize = 11;
-/// What an opaque body is filled with; no character needs an escape in JSON.
+/// The text of which opaque bodies consist. None of its characters needs an escape in JSON.
 const FILLER: &[u8] = b"call-leg-9f3c/terminating;sequence=0042/";
-/// The opaque body of the real workload, as it stands inside a JSON string.
+/// The opaque body of the `ralf` workload, as it stands inside a JSON string.
 const RALF_OPAQUE: &str = concat!(
     r#"{\"event\":{\"Service-Information\":{\"IMS-Information\":"#,
     r#"{\"Role-Of-Node\":0,\"Node-Functionality\":0}},\"Accounting-Record-Type\":3}}"#
 );
 
-/// What kind of timer is asked for.
+/// The timer that a request asks for.
 #[derive(Clone, Debug)]
 pub struct TimerShape {
-    /// The node, for the Host header.
+    /// The node's address, for the Host header.
     pub target: SocketAddr,
-    /// Where the callback goes.
+    /// The address that callbacks go to.
     pub callback: SocketAddr,
-    /// Milliseconds to the first pop and between pops; `None` leaves a hole to be patched per
-    /// request.
+    /// Milliseconds to the first pop and between pops. `None` leaves a hole that each request
+    /// fills.
     pub interval_ms: Option<u64>,
     /// Pops before the timer ends, at least 1.
     pub pops_each: u32,
@@ -34,28 +34,28 @@ pub struct TimerShape {
     pub opaque_bytes: usize,
     /// Replicas asked for.
     pub replication_factor: u8,
-    /// Look like the charging function of an IMS core: call id in the path, its opaque body, a CALL
-    /// tag.
+    /// Whether timers look like those of the charging function of an IMS core: a call id in the
+    /// path, an opaque body of that function, and a CALL tag.
     pub ralf: bool,
 }
 
-/// A request with holes.
+/// A request with holes for the timer's number and, if the shape leaves it open, the interval.
 #[derive(Clone, Debug)]
 pub struct Template {
     bytes: Vec<u8>,
     number_at: usize,
     seconds_at: Option<usize>,
-    /// Where the resource stands in a PUT: bytes before are method and space.
+    /// Offset of the resource in a PUT. Method and space stand before it.
     resource_at: usize,
 }
 
 impl Template {
-    /// `POST /timers`.
+    /// A template for `POST /timers`.
     pub fn post(shape: &TimerShape) -> Template {
         Template::with_body("POST ", "/timers", shape)
     }
 
-    /// `PUT` on a resource given with each request.
+    /// A template for `PUT`. Each request names its resource.
     pub fn put(shape: &TimerShape) -> Template {
         Template::with_body("PUT ", "", shape)
     }
@@ -75,15 +75,15 @@ impl Template {
         Template { number_at, seconds_at, resource_at: method.len(), bytes }
     }
 
-    /// Appends this request for timer `number`; `interval_ms` is needed exactly if the shape left
-    /// it open.
+    /// Appends the request for timer `number`. `interval_ms` must be `Some` exactly if the shape
+    /// left the interval open.
     pub fn append(&self, number: u64, interval_ms: Option<u64>, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
         self.patch(number, interval_ms, &mut out[start..], 0);
     }
 
-    /// Appends this PUT on `resource`.
+    /// Appends the PUT of timer `number` on `resource`.
     pub fn append_on(&self, resource: &[u8], number: u64, out: &mut Vec<u8>) {
         let start = out.len();
         let (before, after) = self.bytes.split_at(self.resource_at);
@@ -97,7 +97,8 @@ impl Template {
         let at = self.number_at + shift;
         write_digits(number, &mut request[at..at + NUMBER_WIDTH]);
         assert_eq!(self.seconds_at.is_some(), interval_ms.is_some(), "a hole needs a value");
-        // The hole stands twice: interval and repeat-for are the same for a timer that pops once.
+        // The hole stands twice, because a timer that pops once has the same interval and
+        // repeat-for.
         let (Some(first), Some(ms)) = (self.seconds_at, interval_ms) else { return };
         let second = first + SECONDS_WIDTH + REPEAT_FOR_MEMBER.len();
         for at in [first + shift, second + shift] {
@@ -106,7 +107,7 @@ impl Template {
     }
 }
 
-/// What stands between the values of interval and repeat-for.
+/// The text between the values of interval and repeat-for.
 const REPEAT_FOR_MEMBER: &str = r#","repeat-for":"#;
 
 /// Appends `DELETE resource`.
@@ -117,8 +118,8 @@ pub fn append_delete(target: SocketAddr, resource: &[u8], out: &mut Vec<u8>) {
     write!(out, " HTTP/1.1\r\nHost: {target}\r\n\r\n").expect("writing to memory cannot fail");
 }
 
-/// The number of the timer in the path of its callback: the digits after the last slash or call id
-/// prefix.
+/// The number of the timer in the path of its callback: the last ten characters before a query.
+/// `None`: they are not digits.
 pub fn number_in_path(path: &[u8]) -> Option<u64> {
     let end = path.iter().position(|&byte| byte == b'?').unwrap_or(path.len());
     let digits = path[..end].get(end.checked_sub(NUMBER_WIDTH)?..)?;
@@ -128,7 +129,7 @@ pub fn number_in_path(path: &[u8]) -> Option<u64> {
     Some(digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
 }
 
-/// Seconds with as many decimals as needed: 1500 -> `1.5`.
+/// Seconds with as many decimals as needed: 1500 becomes `1.5`.
 pub fn seconds_text(ms: u64) -> String {
     let text = format!("{}.{:03}", ms / 1000, ms % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -142,8 +143,8 @@ fn timer_body(shape: &TimerShape) -> String {
     };
     let number = "#".repeat(NUMBER_WIDTH);
     let (path, opaque, tail) = if shape.ralf {
-        // A call id as an IMS core makes it: `<number>@10.0.0.1`, URL-escaped, the number last so
-        // that it can be found.
+        // A call id as an IMS core makes it, `<number>@10.0.0.1`, URL-escaped. The number comes
+        // last so that it can be found.
         let path = format!("/call-id/ims%40pcscf-1%3B{number}?timer-interim=true");
         let tags = r#","statistics":{"tag-info":[{"type":"CALL","count":1}]}"#;
         (path, RALF_OPAQUE.to_owned(), tags)
@@ -168,7 +169,7 @@ fn write_digits(mut number: u64, place: &mut [u8]) {
     assert_eq!(number, 0, "timer numbers have at most {NUMBER_WIDTH} digits");
 }
 
-/// Right-aligned seconds with three decimals, spaces before.
+/// Writes seconds with three decimals, right-aligned behind spaces.
 fn write_seconds(ms: u64, place: &mut [u8]) {
     let (whole, fraction) = place.split_at_mut(SECONDS_WIDTH - 4);
     fraction[0] = b'.';

@@ -1,8 +1,8 @@
-//! The smallest HTTP server on the ring: frames requests, asks a handler, sends one coalesced
-//! answer per connection and turn.
+//! The smallest HTTP server on the ring. The server finds requests in the stream, asks a handler,
+//! and makes one send per connection and turn.
 //!
-//! The callback sink and the reference are handlers of it. It parses nothing but heads and
-//! Content-Length.
+//! The callback sink and the reference are handlers. The server reads heads and Content-Length
+//! only.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,46 +18,48 @@ use chronos::ring::{Completion, Listener, Ring, RingConfig, SocketId, Wait, pin_
 use crate::clock::clock_ns;
 use crate::frames::{Head, Inbox};
 
-/// Answers kept for a peer that does not read; above it the connection is closed.
+/// Most bytes of answers that the server keeps for a peer that does not read. With more, the
+/// connection is closed.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
-/// How often a server looks whether it is to stop.
+/// Nanoseconds between two looks whether the server should stop.
 const STOP_CHECK_NS: u64 = 50_000_000;
 const BACKLOG: u32 = 4096;
 
-/// What to do with a request.
+/// What the server does with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The answer has been appended.
+    /// The handler has appended the answer.
     Answered,
-    /// Never answer.
+    /// The request is never answered.
     Hang,
-    /// Append [`Handler::late_answer`] after this many milliseconds (the same for all requests of a
-    /// handler).
+    /// [`Handler::late_answer`] is appended after so many milliseconds. A handler must use the same
+    /// delay for all requests.
     AnswerAfterMs(u64),
-    /// Close the connection without an answer.
+    /// The connection is closed without an answer.
     Close,
 }
 
-/// What a server does with requests.
+/// Decides what a server does with requests.
 pub trait Handler: Send + 'static {
-    /// A complete request has arrived.
+    /// Takes a complete request. The handler may append an answer to `out`.
     fn request(&mut self, head: &Head<'_>, now_ns: u64, out: &mut Vec<u8>) -> Verdict;
-    /// The answer to a request that was put off.
+    /// Appends the answer to a request that was put off.
     fn late_answer(&self, _out: &mut Vec<u8>) {}
-    /// All completions of a turn have been handled.
+    /// Called after all completions of a turn were handled.
     fn turn_ended(&mut self, _now_ns: u64) {}
 }
 
-/// A server on its own thread.
+/// A server on a thread of its own.
 pub struct ServerThread<H> {
-    /// Where it listens.
+    /// The address at which the server listens.
     pub address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(H, u64)>>,
 }
 
 impl<H: Handler> ServerThread<H> {
-    /// Starts `handler` on a thread of its own, pinned if a core is named. Returns when it listens.
+    /// Starts `handler` on a thread of its own, pinned if `core` names a core. Returns after the
+    /// server has begun to listen.
     pub fn start(listen: SocketAddr, core: Option<usize>, handler: H) -> Result<ServerThread<H>> {
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, receiver) = mpsc::channel();
@@ -68,12 +70,13 @@ impl<H: Handler> ServerThread<H> {
         })?;
         match receiver.recv() {
             Ok(address) => Ok(ServerThread { address, stop, thread }),
-            // It ended before it was ready: its own error says why.
+            // The server ended before it was ready. Its own error says why.
             Err(_) => Err(join(thread).err().unwrap_or_else(|| anyhow!("the server ended"))),
         }
     }
 
-    /// Stops it; gives back the handler and the CPU time its thread took, in nanoseconds.
+    /// Stops the server. Returns the handler, and the CPU time of the server's thread in
+    /// nanoseconds.
     pub fn stop(self) -> Result<(H, u64)> {
         self.stop.store(true, Ordering::Release);
         join(self.thread)
@@ -84,8 +87,8 @@ fn join<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|_| Err(anyhow!("a thread of the load generator panicked")))
 }
 
-/// Serves on the calling thread until `stop`; `ready` is told the address. Returns the handler and
-/// the CPU time taken.
+/// Serves on the calling thread until `stop` is set. Calls `ready` with the address. Returns the
+/// handler, and the CPU time of the thread in nanoseconds.
 pub fn run<H: Handler>(
     listen: SocketAddr,
     core: Option<usize>,
@@ -142,7 +145,8 @@ struct Server<H> {
     slots: Vec<Slot>,
     free: Vec<u32>,
     touched: Vec<u32>,
-    /// In order of their due times, because a handler's delay is constant.
+    /// Answers that were put off, in the order of their due times. The order holds because the
+    /// delay of a handler is constant.
     late: VecDeque<Late>,
 }
 

@@ -1,17 +1,18 @@
-//! CPU time and memory of another process, from /proc.
+//! CPU time and memory of another process, read from /proc.
 
 use std::fs;
 
-/// Nanoseconds in a clock tick of /proc/<pid>/stat: Linux has shown 100 ticks a second to programs
+/// Nanoseconds in a clock tick of /proc/<pid>/stat. Linux has shown 100 ticks a second to programs
 /// since 2.6.
 const STAT_TICK_NS: u64 = 10_000_000;
 
-/// User and system time of process `pid` so far, in nanoseconds, all threads together.
+/// CPU time (user and system) of process `pid` so far, all threads together, in nanoseconds.
+/// `None`: there is no such process.
 ///
-/// Sums /proc/<pid>/task/*/schedstat, exact to the nanosecond but for what a thread has run since
-/// its last scheduler tick; a kernel without schedstat gives /proc/<pid>/stat, exact to 10 ms. A
-/// thread that ends between two calls is missed. Costs one open and read per thread, some 10 us
-/// each.
+/// The sum of /proc/<pid>/task/*/schedstat is exact to the nanosecond, but for the time that a
+/// thread has run since its last scheduler tick. On a kernel without schedstat, /proc/<pid>/stat is
+/// exact to 10 ms. A thread that ends between two calls is missed. Cost: one open and one read per
+/// thread, some 10 us each.
 pub fn cpu_ns(pid: u32) -> Option<u64> {
     threads_cpu_ns(pid)
         .or_else(|| stat_cpu_ns(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
@@ -20,15 +21,16 @@ pub fn cpu_ns(pid: u32) -> Option<u64> {
 fn threads_cpu_ns(pid: u32) -> Option<u64> {
     let mut sum_ns = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        // A thread may end while we look: its file is gone, and so it does not count.
+        // A thread may end during the reading. Its file is gone then, and the thread does not
+        // count.
         let Ok(text) = fs::read_to_string(task.ok()?.path().join("schedstat")) else { continue };
         sum_ns += text.split_whitespace().next()?.parse::<u64>().ok()?;
     }
     (sum_ns > 0).then_some(sum_ns)
 }
 
-/// utime and stime, fields 14 and 15, counted after the command, which may hold spaces and
-/// brackets.
+/// Reads utime and stime, fields 14 and 15. The fields are counted behind the command, which may
+/// hold spaces and brackets.
 fn stat_cpu_ns(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -36,7 +38,7 @@ fn stat_cpu_ns(stat: &str) -> Option<u64> {
     Some((user + system) * STAT_TICK_NS)
 }
 
-/// Resident memory of process `pid`, in bytes.
+/// Resident memory of process `pid` in bytes. `None`: there is no such process.
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     resident_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
@@ -64,8 +66,8 @@ mod tests {
         let before = cpu_ns(pid).unwrap();
         let mut work = 0u64;
         let mut after = before;
-        // Bounded: each round is some ms of work, and the counter moves at least at every scheduler
-        // tick.
+        // The loop is bounded: each round is some milliseconds of work, and the counter moves at
+        // least at every scheduler tick.
         for round in 0..1000 {
             (0..1_000_000u64).for_each(|i| work = std::hint::black_box(work ^ i ^ round));
             after = cpu_ns(pid).unwrap();

@@ -1,9 +1,9 @@
-//! The workload of sessions: create, refresh some times, delete. `churn` refreshes once, `ralf`
-//! like calls do.
+//! The workload of sessions: create, refresh some times, delete. `churn` and `ralf` use it with
+//! different [`Manners`].
 //!
-//! Live sessions stand in a queue. Below the wished number a new one is created; at it, the session
-//! at the front takes its next step. So each live session is touched every (live sessions / rate)
-//! seconds, at any rate, open or closed loop.
+//! Live sessions stand in a queue. Below the wished number a new session is created. At that
+//! number, the session at the front takes its next step. So each live session takes a step every
+//! (live sessions / rate) seconds, at any rate, in an open or a closed loop.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use crate::recorder::Operation;
 use crate::request::{Template, TimerShape, append_delete};
 use crate::workload::{Next, Workload};
 
-/// Longest Location kept; ours is 43 characters, `/timers/` and 35.
+/// Longest Location that is kept. A node's Location has 43 characters, `/timers/` and 35.
 const LOCATION_BYTES_MAX: usize = 63;
 
-/// A Location, inline: a million live sessions are 64 MB and no allocation.
+/// A Location, stored inline. A million live sessions take 64 MB and no allocation.
 #[derive(Clone, Copy, Debug)]
 struct Location {
     bytes: [u8; LOCATION_BYTES_MAX],
@@ -37,7 +37,7 @@ impl Location {
     }
 }
 
-/// A session between its steps.
+/// A session between its steps, or with a request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     location: Option<Location>,
@@ -45,42 +45,44 @@ struct Session {
     refreshes_left: u32,
 }
 
-/// How sessions go.
+/// How sessions behave.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Manners {
-    /// Sessions alive at a time, at least 1.
+    /// How many sessions are alive at a time, at least 1.
     pub live: usize,
-    /// Mean of the refreshes of a session; drawn for each, or exactly this many.
+    /// How often a session is refreshed, exactly or on average.
     pub refreshes: u32,
-    /// Draw the number of refreshes (geometric) in place of the same for all.
+    /// Whether the number of refreshes is drawn for each session (geometric) instead of the same
+    /// for all.
     pub random: bool,
-    /// One session in this many is never deleted: its end is missed. 0: none.
+    /// One session in so many is never deleted, on purpose; 0: every session is deleted.
     pub missed_one_in: u64,
-    /// Only create, and end when the wished number lives: the ramp before a measured run.
+    /// Whether to create sessions only, and to finish when `live` sessions live. This is the ramp
+    /// before a measured run.
     pub ramp: bool,
 }
 
-/// Sessions and their requests.
+/// The sessions of a run, and their requests.
 pub struct Sessions {
     target: SocketAddr,
     post: Template,
     put: Template,
     manners: Manners,
     random: Random,
-    /// Between steps, longest untouched first.
+    /// Sessions between steps. The session that was untouched longest stands first.
     waiting: VecDeque<Session>,
-    /// With a request in flight, by tag.
+    /// Sessions with a request in flight, by tag.
     flying: Vec<Session>,
     free_tags: Vec<u32>,
     next_number: u64,
-    /// Answers without a Location, or with one that is too long.
+    /// How many answers had no Location, or a Location that is too long.
     pub bad_locations: u64,
-    /// Ended without a DELETE, on purpose.
+    /// How many sessions ended without a DELETE, on purpose.
     pub missed: u64,
 }
 
 impl Sessions {
-    /// No session yet.
+    /// A workload without any session yet.
     pub fn new(shape: &TimerShape, manners: Manners, seed: u64) -> Sessions {
         Sessions {
             target: shape.target,
@@ -97,13 +99,13 @@ impl Sessions {
         }
     }
 
-    /// From a ramp to the measured run.
+    /// Turns the workload of a ramp into the workload of the measured run.
     pub fn ramped(mut self) -> Sessions {
         self.manners.ramp = false;
         self
     }
 
-    /// Sessions alive: waiting or with a request in flight.
+    /// How many sessions are alive: between steps, or with a request in flight.
     pub fn live(&self) -> usize {
         self.waiting.len() + self.flying.len() - self.free_tags.len()
     }
@@ -112,8 +114,8 @@ impl Sessions {
         if !self.manners.random {
             return self.manners.refreshes;
         }
-        // Geometric with the wished mean: the floor of an exponential with mean 1 / ln(1 + 1 /
-        // mean).
+        // A geometric number with the wished mean is the floor of an exponential number with mean 1
+        // / ln(1 + 1 / mean).
         let mean = f64::from(self.manners.refreshes.max(1));
         self.random.exponential(1.0 / (1.0 + 1.0 / mean).ln()) as u32
     }
@@ -138,7 +140,7 @@ impl Sessions {
 
     fn create(&mut self, out: &mut Vec<u8>) -> Next {
         let number = self.next_number;
-        // The path has ten digits; no run is that long.
+        // The path has ten digits; no run creates so many sessions.
         self.next_number += 1;
         let refreshes_left = self.draw_refreshes();
         self.post.append(number, None, out);
@@ -180,7 +182,7 @@ impl Workload for Sessions {
         if operation == Operation::Delete {
             return;
         }
-        // Each answer may bring a new identity; one without any leaves the one we have.
+        // An answer may bring a new Location. Without one, the session keeps its Location.
         session.location = Location::new(head.location).or(session.location);
         if session.location.is_some() {
             self.waiting.push_back(session);

@@ -1,4 +1,4 @@
-//! The callback server: answers callbacks as told and judges each pop.
+//! The callback server: answers callbacks as the test asks, and judges each pop.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,15 +18,15 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 /// How the sink treats callbacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SinkMode {
-    /// 200 at once.
+    /// Answers 200 at once.
     Ok,
-    /// Accept, read, never answer.
+    /// Accepts and reads callbacks, and never answers.
     Hang,
-    /// 200 after so many milliseconds.
+    /// Answers 200 after so many milliseconds.
     SlowMs(u64),
-    /// This status at once.
+    /// Answers this status at once.
     Status(u16),
-    /// Close the connection in place of an answer.
+    /// Closes the connection instead of answering.
     Close,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for SinkMode {
     }
 }
 
-/// The handler: counts, judges if there is a ledger, answers.
+/// The handler of callbacks. The sink counts callbacks and, if it has a ledger, judges pops.
 #[derive(Debug)]
 pub struct Sink {
     mode: SinkMode,
@@ -72,7 +72,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink that judges pops by `ledger`, or only counts them.
+    /// A sink that judges pops by `ledger`; `None`: it only counts them.
     pub fn new(mode: SinkMode, ledger: Option<Arc<Ledger>>) -> Sink {
         let status_answer = match mode {
             SinkMode::Status(code) => {
@@ -87,17 +87,17 @@ impl Sink {
         Sink { mode, ledger, status_answer, requests: 0, counter: Arc::default() }
     }
 
-    /// Callbacks so far, readable while the sink runs.
+    /// The number of callbacks so far. Another thread can read it while the sink runs.
     pub fn counter(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.counter)
     }
 
-    /// What was judged, once the sink has stopped.
+    /// The judged pops, after the sink has stopped; `None`: the sink has no ledger.
     pub fn into_tally(self) -> Option<Tally> {
         self.ledger.map(|(_, tally)| tally)
     }
 
-    /// Starts this sink on its own thread.
+    /// Starts this sink on a thread of its own.
     pub fn start(self, listen: SocketAddr, core: Option<usize>) -> Result<ServerThread<Sink>> {
         ServerThread::start(listen, core, self)
     }

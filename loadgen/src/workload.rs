@@ -1,28 +1,28 @@
-//! What a client sends, and what the answers mean to the sender.
+//! What a client sends, and what the answers mean to the workload.
 
 use crate::frames::Head;
 use crate::recorder::Operation;
 
-/// What the workload wants sent.
+/// What a workload wants the client to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// A request has been appended.
+    /// Send the request that was appended. The number is the workload's tag of the request.
     Sent(Operation, u64),
-    /// Nothing until some answer arrives.
+    /// Send nothing before another answer has arrived.
     Later,
-    /// Nothing any more.
+    /// Send nothing any more.
     Finished,
 }
 
-/// What to send, and what answers mean.
+/// Decides what a client sends, and learns what became of each request.
 pub trait Workload: Send + 'static {
-    /// Appends the next request to `out`. `now_ns` is taken before the request can leave this
+    /// Appends the next request to `out`. `now_ns` is read before the request can leave this
     /// process.
     fn next(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Next;
-    /// A request was answered with 200.
+    /// Learns that a request was answered with 200.
     fn answered(&mut self, operation: Operation, tag: u64, head: &Head<'_>);
-    /// A request failed, or its fate is unknown.
+    /// Learns that a request failed, or that its fate is unknown.
     fn failed(&mut self, operation: Operation, tag: u64);
-    /// The measured time begins.
+    /// Learns that the measured time begins.
     fn measuring(&mut self, _now_ns: u64) {}
 }

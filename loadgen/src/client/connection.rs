@@ -1,4 +1,5 @@
-//! One connection of the client: what is in flight, in order, and what waits to be sent.
+//! One connection of the client: the requests in flight, in order, and the requests that wait to be
+//! sent.
 
 use std::collections::VecDeque;
 
@@ -8,24 +9,25 @@ use crate::frames::{FrameError, Inbox};
 use crate::recorder::{Failure, Flight, Recorder};
 use crate::workload::Workload;
 
-/// First pause before a broken connection is made again; it doubles up to the longest.
+/// First pause before a broken connection is made again, in nanoseconds. The pause doubles with
+/// each failure.
 const BACK_OFF_NS: u64 = 10_000_000;
-/// Longest pause before a broken connection is made again.
+/// Longest pause before a broken connection is made again, in nanoseconds.
 const BACK_OFF_NS_MAX: u64 = 1_000_000_000;
 
-/// State of one connection. Memory: two buffers of at most a pipeline of requests, and one flight
-/// per request.
+/// The state of one connection. Memory: two buffers of at most a pipeline of requests, and one
+/// flight per request.
 #[derive(Debug, Default)]
 pub struct Connection {
-    /// The socket, while connecting or open.
+    /// The socket, while the connection is connecting or open.
     pub socket: Option<SocketId>,
-    /// Requests may be sent.
+    /// Whether requests may be sent.
     pub open: bool,
-    /// Requests without an answer, oldest first: answers come in this order.
+    /// Requests without an answer, oldest first. Answers come in this order.
     pub in_flight: VecDeque<Flight>,
-    /// Requests that wait for the send under way to end.
+    /// Requests that wait until the send in flight has ended.
     pub out: Vec<u8>,
-    /// In the list of connections to look at this turn.
+    /// Whether the connection is in the list of connections to look at in this turn.
     pub touched: bool,
     spare: Vec<u8>,
     sending: bool,
@@ -35,12 +37,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connect has begun.
+    /// Notes that a connect has begun on `socket`.
     pub fn connecting(&mut self, socket: SocketId) {
         self.socket = Some(socket);
     }
 
-    /// The connection stands.
+    /// Notes that the connection is established, and forgets everything of an earlier connection.
     pub fn opened(&mut self) {
         self.open = true;
         self.sending = false;
@@ -49,7 +51,8 @@ impl Connection {
         self.out.clear();
     }
 
-    /// The connection is gone; the next try comes after a pause that doubles with each failure.
+    /// Notes that the connection is gone. The next try comes after a pause that doubles with each
+    /// failure.
     pub fn retry_later(&mut self, now_ns: u64) {
         self.open = false;
         self.out.clear();
@@ -57,23 +60,23 @@ impl Connection {
         self.retry_at_ns = now_ns + self.back_off_ns;
     }
 
-    /// No socket, and the pause is over.
+    /// Whether the connection has no socket and its pause is over.
     pub fn wants_to_connect(&self, now_ns: u64) -> bool {
         self.socket.is_none() && now_ns >= self.retry_at_ns
     }
 
-    /// Open and the pipeline is not full.
+    /// Whether the connection is open and fewer than `pipeline` requests are in flight.
     pub fn has_room(&self, pipeline: usize) -> bool {
         self.open && self.in_flight.len() < pipeline
     }
 
-    /// A send has ended; its buffer is kept for the one after next.
+    /// Notes that a send has ended. Its buffer is kept for the send after the next.
     pub fn sent(&mut self, buffer: Vec<u8>) {
         self.sending = false;
         self.spare = buffer;
     }
 
-    /// What is to be sent now, if anything waits and no send is under way.
+    /// The requests to send now; `None`: nothing waits, or a send is in flight.
     pub fn take_output(&mut self) -> Option<(SocketId, Vec<u8>)> {
         if !self.open || self.sending || self.out.is_empty() {
             return None;
@@ -84,8 +87,8 @@ impl Connection {
     }
 
     /// Matches the answers in `data` to the requests in flight, in order. An error says why the
-    /// connection is to be closed; requests without an answer stay in flight for the caller to
-    /// fail.
+    /// caller must close the connection. Requests without an answer stay in flight, and the caller
+    /// must fail them.
     pub fn read_answers<W: Workload>(
         &mut self,
         data: &[u8],
@@ -155,7 +158,7 @@ mod tests {
         assert_eq!(log.0, ["0 /a", "1 failed", "2 /c"]);
         assert_eq!(recorder.failures[&Failure::Status(503)], 1);
         assert_eq!(recorder.answered_in_all, 2);
-        // One more than was asked for.
+        // One answer more than there were requests.
         let more = connection.read_answers(b"HTTP/1.1 200 OK\r\n\r\n", 5, &mut recorder, &mut log);
         assert_eq!(more, Err(Failure::Malformed));
     }

@@ -1,4 +1,4 @@
-//! What is measured on a cluster at rest, and on one that loses a node.
+//! The figures of a cluster at rest, and of a cluster that loses a node.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -23,15 +23,15 @@ use crate::scenario::setup::{plan, run_client};
 use crate::sink::{Sink, SinkMode};
 
 const THREE: usize = 3;
-/// Pops of each timer when a node is killed: one that may be late, two that may not.
+/// Pops of each timer when a node is killed. The first pop may be late, the two others may not.
 const KILL_POPS: u32 = 3;
-/// Milliseconds between them. All timers are created in half of it; the node dies before the first
-/// pop.
+/// Milliseconds between pops. All timers are created within half of this time, and the node is
+/// killed before the first pop.
 const KILL_INTERVAL_MS: u64 = 14_000;
 /// Opaque bytes of the timers whose bytes on the wire are counted.
 const OPAQUE_BYTES: u64 = 40;
 
-/// Flags of a scenario, through the same command line as a person would use.
+/// Runs a scenario with flags that pass through the command line of the load generator.
 pub fn scenario(flags: &ClusterFlags, name: &str, more: &[(&str, String)]) -> Result<Report> {
     let mut line = vec!["chronos-loadgen".to_owned(), name.to_owned()];
     let mut add = |flag: &str, value: String| line.extend([flag.to_owned(), value]);
@@ -46,7 +46,7 @@ pub fn scenario(flags: &ClusterFlags, name: &str, more: &[(&str, String)]) -> Re
     scenario.run(&flags)
 }
 
-/// What a command line of a scenario means.
+/// The scenario and the flags that a command line names.
 pub fn scenario_flags<T: Into<OsString> + Clone>(
     line: impl IntoIterator<Item = T>,
 ) -> Result<(Scenario, ScenarioFlags)> {
@@ -56,7 +56,8 @@ pub fn scenario_flags<T: Into<OsString> + Clone>(
     Ok((scenario, flags))
 }
 
-/// Creates as fast as they are answered: rate, and CPU of all processes for each.
+/// Creates timers as fast as the node answers. Returns the report, and the microseconds of CPU time
+/// of all nodes per create.
 fn creates(flags: &ClusterFlags, nodes: &Nodes, factor: u8) -> Result<(Report, f64)> {
     let load = |seconds: Duration| {
         let more = [
@@ -77,7 +78,7 @@ fn creates(flags: &ClusterFlags, nodes: &Nodes, factor: u8) -> Result<(Report, f
     Ok((report, cpu_ns as f64 / 1e3 / answered as f64))
 }
 
-/// POST to one of three nodes with factors 1, 2, 3.
+/// Measures POSTs to one of three nodes, with factors 1, 2 and 3.
 pub fn post(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     let mut cpu_us = [0.0; THREE];
     for factor in 1..=THREE {
@@ -102,8 +103,8 @@ pub fn post(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-/// The same to a node without a cluster: what replication is compared with where the node that
-/// takes a request also holds the timer.
+/// Measures POSTs to a node without a cluster, and to two nodes with factor 2. In both cases the
+/// node that takes a request holds the timer, so that the two show the price of replication.
 pub fn alone(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     let nodes = Nodes::started(flags, 1)?;
     let (report, us) = creates(flags, &nodes, 1)?;
@@ -118,7 +119,7 @@ pub fn alone(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-/// Bytes between two nodes for each create: each has exactly one copy to make.
+/// Measures the bytes between two nodes per create. Each create makes exactly one copy.
 pub fn bytes(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     let mut nodes = Nodes::new(flags, true)?;
     let bytes = Arc::new(AtomicU64::new(0));
@@ -143,7 +144,7 @@ pub fn bytes(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     let sent = (bytes.load(Ordering::Relaxed) - before) as f64;
     let requests = report.requests.as_ref().context("a report of requests")?;
     let each = sent / requests.answered.max(1) as f64;
-    // `127.0.0.1:9` and `/pop/0123456789`, and the opaque data.
+    // The payload is `127.0.0.1:9`, `/pop/0123456789`, and the opaque data.
     let payload = (11 + 15 + OPAQUE_BYTES) as f64;
     round.add("bytes per replicated create", "B", each);
     round.add("bytes beyond its payload", "B", each - payload);
@@ -151,7 +152,7 @@ pub fn bytes(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-/// Lateness of pops of factor 2 on a cluster at rest.
+/// Measures the lateness of pops with factor 2 on a cluster at rest.
 pub fn lateness(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     let nodes = Nodes::started(flags, THREE)?;
     let more = [
@@ -176,7 +177,7 @@ pub fn add_pops(round: &mut Round, what: &str, of: &Percentiles) {
     round.add(format!("{what} max"), "ms", of.max / 1e3);
 }
 
-/// Kills one of three nodes that hold timers of factor 2: lost, doubled, late.
+/// Kills one of three nodes that hold timers of factor 2, and counts lost, doubled and late pops.
 pub fn kill(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     let mut nodes = Nodes::started(flags, THREE)?;
     let timers = flags.kill_timers as usize;
@@ -194,7 +195,7 @@ pub fn kill(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     };
     let due = Due::AfterMs(KILL_INTERVAL_MS);
     let begun_ns = clock_ns();
-    // Their pops are spread as their creation is: over half an interval.
+    // Pops are spread like the creates: over half an interval.
     let rate = timers as f64 / (KILL_INTERVAL_MS as f64 / 2e3);
     let creator = Creator::new(&shape, due, timers as u64, Some(Arc::clone(&ledger)));
     let (target, rate) = (nodes.addresses[0].to_string(), rate.to_string());
@@ -205,7 +206,7 @@ pub fn kill(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     for (failure, count) in outcome.recorder.failures {
         round.problems.push(format!("{count} timers not created: {}", failure.name()));
     }
-    // From here on: second and third pops.
+    // From this instant on come the second and third pops.
     ledger.split_at(begun_ns + 2 * KILL_INTERVAL_MS * 1_000_000);
     nodes.kill(2)?;
     let last_ns = clock_ns() + u64::from(KILL_POPS) * KILL_INTERVAL_MS * 1_000_000;

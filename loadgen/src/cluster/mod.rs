@@ -1,8 +1,9 @@
-//! Figures of a cluster: real processes on loopback addresses, all on the same cores, the load
-//! beside them.
+//! Figures of a cluster. Nodes are real processes on loopback addresses, all on the same cores; the
+//! load runs beside them.
 //!
-//! Every round starts fresh processes and measures one thing after the other; rounds follow each
-//! other, and medians are told, so that noise of a shared machine moves all figures alike.
+//! Every round starts fresh processes and takes one measure after the other. Several rounds follow
+//! each other, and the report shows medians, so that noise of a shared machine moves all figures
+//! alike.
 
 mod figures;
 mod nodes;
@@ -20,7 +21,7 @@ use crate::machine::Machine;
 use crate::report::median;
 use round::Round;
 
-/// What can be measured, in the order of a round.
+/// All measures, in the order of a round.
 const MEASURES: [(&str, Measure); 7] = [
     ("post", figures::post),
     ("alone", figures::alone),
@@ -36,32 +37,33 @@ type Measure = fn(&ClusterFlags, &mut Round) -> Result<()>;
 /// One figure over all rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What it is.
+    /// What the figure measures.
     pub name: String,
-    /// Of its values.
+    /// Unit of the values; may be empty.
     pub unit: &'static str,
-    /// The middle of the rounds.
+    /// The median of the rounds.
     pub median: f64,
-    /// Round by round.
+    /// The values, round by round.
     pub rounds: Vec<f64>,
 }
 
-/// All figures.
+/// The report on all figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClusterReport {
-    /// Nothing was lost, doubled, early or refused.
+    /// Whether no timer or pop was lost, doubled, early or refused in any round.
     pub passed: bool,
-    /// What was.
+    /// What went wrong, with the round.
     pub problems: Vec<String>,
-    /// As given.
+    /// The command line of the run.
     pub command_line: String,
-    /// Where.
+    /// The machine of the run.
     pub machine: Machine,
-    /// In the order in which they were measured.
+    /// The figures in the order in which they were measured.
     pub figures: Vec<Figure>,
 }
 
-/// Runs all rounds.
+/// Runs all rounds. Error: the flags name a measure that does not exist, or a measure could not be
+/// taken.
 pub fn run(flags: &ClusterFlags) -> Result<ClusterReport> {
     let known = |name: &String| MEASURES.iter().any(|measure| measure.0 == name);
     if let Some(unknown) = flags.measure.iter().find(|name| !known(name)) {
@@ -114,7 +116,7 @@ impl ClusterReport {
         self.problems.extend(problems);
     }
 
-    /// For a terminal.
+    /// The report as text for a terminal.
     pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.
@@ -134,7 +136,7 @@ fn text(value: f64, unit: &str) -> String {
     format!("{} {unit}", number(value))
 }
 
-/// Whole above a hundred, else three digits.
+/// The value with three significant digits; from 100 on, and for whole values, without decimals.
 fn number(value: f64) -> String {
     match value.abs() {
         at if at >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),

@@ -1,4 +1,4 @@
-//! The processes of a cluster, started with the files that an existing deployment has.
+//! The node processes of a cluster, started with the configuration files of an existing deployment.
 
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -11,28 +11,29 @@ use crate::child::Child;
 use crate::flags::ClusterFlags;
 use crate::server_cpu;
 
-/// Addresses that nodes take, one each.
+/// How many nodes a cluster can have. Each place has an address of its own.
 const PLACES: usize = 4;
 
-/// Who is what.
+/// The part of each place in a change of members.
 #[derive(Clone, Copy, Debug)]
 pub struct Roles<'a> {
-    /// Places that stay.
+    /// Places whose nodes stay members.
     pub staying: &'a [usize],
-    /// Places that join.
+    /// Places whose nodes join.
     pub joining: &'a [usize],
 }
 
-/// A cluster; its processes end with it.
+/// A cluster. Dropping the value ends its processes and removes its files.
 pub struct Nodes {
     folder: PathBuf,
     binary: PathBuf,
     cores: String,
-    /// Where each place listens.
+    /// The address at which each place listens.
     pub addresses: Vec<SocketAddr>,
-    /// How members call each place; another port where a relay listens.
+    /// The address by which members call each place. The port is another port if a relay listens
+    /// there.
     names: Vec<SocketAddr>,
-    /// Admin listener of each place.
+    /// The address of each place's admin listener.
     pub admins: Vec<SocketAddr>,
     processes: Vec<Option<Child>>,
 }
@@ -40,14 +41,14 @@ pub struct Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         self.processes.clear();
-        // What is left of it harms nobody.
+        // Files that are left over do no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 impl Nodes {
-    /// Addresses and files, no process yet. `behind_relays`: members know each other by other ports
-    /// than those that they listen on.
+    /// Chooses addresses and makes the folder, without starting a process. With `behind_relays`
+    /// members call each other at other ports than those at which they listen.
     pub fn new(flags: &ClusterFlags, behind_relays: bool) -> Result<Nodes> {
         let [port, relay_port, admin_port] = free_ports()?;
         let known_port = if behind_relays { relay_port } else { port };
@@ -70,7 +71,7 @@ impl Nodes {
         })
     }
 
-    /// A cluster of so many nodes, ready.
+    /// Starts a cluster of `count` nodes and waits until it is ready.
     pub fn started(flags: &ClusterFlags, count: usize) -> Result<Nodes> {
         let mut nodes = Nodes::new(flags, false)?;
         let places: Vec<usize> = (0..count).collect();
@@ -78,12 +79,12 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// How members call a place.
+    /// The address by which members call a place.
     pub fn name(&self, place: usize) -> SocketAddr {
         self.names[place]
     }
 
-    /// Starts these places and waits until they answer.
+    /// Starts the nodes at these places and waits until they answer.
     pub fn start(&mut self, places: &[usize], roles: Roles<'_>) -> Result<()> {
         for &place in places {
             self.write_roles(place, roles)?;
@@ -93,8 +94,8 @@ impl Nodes {
             let process = self.processes[place].as_mut().context("just started")?;
             process.await_ready(self.addresses[place])?;
         }
-        // Until links are up, writes are not waited for: the figures are those of a cluster at
-        // rest.
+        // Nodes do not wait for each other's writes before their links are up. The pause makes the
+        // figures those of a cluster at rest.
         std::thread::sleep(std::time::Duration::from_millis(1_500));
         Ok(())
     }
@@ -134,8 +135,8 @@ impl Nodes {
         );
         self.write(place, "local", &local)?;
         self.write(place, "shared", "")?;
-        // The affinity of the process is that of its threads: a node takes a shard for each core
-        // that it may run on.
+        // The threads of a node inherit the affinity of its process, and a node has a shard for
+        // each core that it may run on.
         let mut command = Command::new("taskset");
         command.args(["-c", &self.cores]).arg(&self.binary);
         let files = [
@@ -150,24 +151,24 @@ impl Nodes {
         Child::start(command)
     }
 
-    /// The processes that run.
+    /// The process ids of the running nodes.
     fn pids(&self) -> impl Iterator<Item = u32> {
         self.processes.iter().flatten().map(Child::pid)
     }
 
-    /// CPU time of all processes so far, in nanoseconds.
+    /// CPU time of all nodes so far, in nanoseconds. Error: a node has ended.
     pub fn cpu_ns(&self) -> Result<u64> {
         self.pids().map(|pid| server_cpu::cpu_ns(pid).context("a node has ended")).sum()
     }
 
-    /// Ends a place at once.
+    /// Kills the node at a place with SIGKILL.
     pub fn kill(&mut self, place: usize) -> Result<()> {
         self.signal(place, "KILL")?;
         self.processes[place] = None;
         Ok(())
     }
 
-    /// Sends a signal to a place.
+    /// Sends the signal `name` to the node at a place.
     pub fn signal(&self, place: usize, name: &str) -> Result<()> {
         let pid = self.processes[place].as_ref().context("it runs")?.pid().to_string();
         let sent = Command::new("kill").args(["-s", name, &pid]).status()?;
@@ -184,7 +185,8 @@ fn at(place: usize, port: u16) -> SocketAddr {
 
 /// Three ports that were free on all addresses a moment ago.
 fn free_ports() -> Result<[u16; 3]> {
-    // Held until all are found: the kernel may give a port again as soon as it is let go.
+    // The listeners are held until all ports are found, because the kernel may give out a released
+    // port again at once.
     let (mut held, mut found) = (Vec::new(), Vec::new());
     for _ in 0..100 {
         let listener = TcpListener::bind(at(0, 0)).context("no free port")?;

@@ -1,4 +1,4 @@
-//! A fourth node joins three that hold many timers, while requests and pops go on.
+//! A fourth node joins three nodes that hold many timers, while requests and pops go on.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -24,16 +24,16 @@ use crate::scenario::setup::{plan, run_client};
 use crate::server::ServerThread;
 use crate::sink::{Sink, SinkMode};
 
-/// After this, a rebalance has failed.
+/// How long a rebalance may take. After this it has failed.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Timers of the load pop so long after their request.
+/// Milliseconds from a create of the load to the timer's pop.
 const LOAD_INTERVAL_MS: u64 = 1_000;
-/// The load goes on for so long before the rebalance: what to compare with.
+/// How long the load runs before the rebalance, to compare with the time during it.
 const BEFORE: Duration = Duration::from_secs(4);
-/// How often nodes are asked how far they are.
+/// How often nodes are asked how far the rebalance is.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Fills three nodes, lets a fourth join, and waits for the end.
+/// Fills three nodes, lets a fourth node join, and waits until the rebalance has ended.
 pub fn measure(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     let mut nodes = Nodes::started(flags, 3)?;
     fill(flags, &nodes, round)?;
@@ -56,7 +56,7 @@ pub fn measure(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     load.finish(round)?;
     round.add("rebalance 3 to 4 nodes", "s", took.as_secs_f64());
     round.add("rebalance: timers on the new node", "", held(nodes.admins[3])? as f64);
-    // Those of the load have popped.
+    // The timers of the load have popped by then.
     let after: u64 = (0..4).map(|place| held(nodes.admins[place])).sum::<Result<u64>>()?;
     if after != before {
         round.problems.push(format!("rebalance: {before} copies before, {after} after"));
@@ -75,7 +75,7 @@ fn fill(flags: &ClusterFlags, nodes: &Nodes, round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-/// Timers that are created and pop before and during a rebalance.
+/// A load of timers that are created and pop before and during a rebalance.
 struct Load {
     split_ns: u64,
     is_over: Arc<AtomicBool>,
@@ -120,12 +120,12 @@ impl Load {
         Ok(Load { split_ns, is_over, ledger, sink, thread })
     }
 
-    /// Ends it and tells what it saw from the split on.
+    /// Ends the load and reports what it saw before the split and after it.
     fn finish(self, round: &mut Round) -> Result<()> {
         self.is_over.store(true, Ordering::Relaxed);
         let joined = self.thread.join().unwrap_or_else(|_| bail!("the load's thread panicked"));
         let (_, outcome) = joined?;
-        // The last pops, and what a second rank would do 2 s later.
+        // Waits for the last pops, and for the pops that a second rank would make 2 s later.
         std::thread::sleep(Duration::from_millis(LOAD_INTERVAL_MS + 2_500));
         let (sink, _) = self.sink.stop()?;
         let tally = sink.into_tally().context("the sink has a ledger")?;
@@ -146,8 +146,8 @@ impl Load {
     }
 }
 
-/// Kills one of three nodes that hold many timers, starts it again, empty, and waits until it has
-/// its share.
+/// Kills one of three nodes that hold many timers, starts the node again, empty, and waits until it
+/// holds its share.
 pub fn restart(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     let mut nodes = Nodes::started(flags, 3)?;
     fill(flags, &nodes, round)?;
@@ -166,7 +166,8 @@ pub fn restart(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no node has anything left to compare, twice in a row.
+/// Waits until all nodes are seen idle twice in a row. Returns the time from `began` to the first
+/// of the two looks.
 fn await_end(nodes: &Nodes, began: Instant) -> Result<Duration> {
     let mut ended: Option<Duration> = None;
     loop {

@@ -1,5 +1,5 @@
-//! Relays between nodes that count bytes: what replication puts on the wire, without headers of
-//! TCP and IP.
+//! Relays between nodes. A relay counts the bytes that replication puts on the wire, without
+//! headers of TCP and IP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 
-/// Listens at `name` and carries every connection to `node`, counting both directions. Its threads
-/// end with the process.
+/// Listens at `name`, carries every connection to `node`, and adds the bytes of both directions to
+/// `bytes`. The relay's threads end with the process.
 pub fn start(name: SocketAddr, node: SocketAddr, bytes: Arc<AtomicU64>) -> Result<()> {
     let listener = TcpListener::bind(name).with_context(|| format!("cannot listen on {name}"))?;
     std::thread::spawn(move || {
         for near in listener.incoming().map_while(Result::ok) {
-            // Whoever dialled tries again.
+            // The node that dialled tries again.
             let Ok(far) = TcpStream::connect(node) else { continue };
             let Ok((near_too, far_too)) = near.try_clone().and_then(|n| Ok((n, far.try_clone()?)))
             else {

@@ -1,4 +1,4 @@
-//! Lateness of every pop at a steady rate.
+//! Scenario `accuracy`: lateness of every pop at a steady rate.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::flags::ScenarioFlags;
 use crate::ledger::Ledger;
 use crate::report::Report;
 
-/// Creates --rate timers a second of --interval-ms; each pops --pops-each times.
+/// Creates --rate timers a second of --interval-ms. Each timer pops --pops-each times.
 pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let Rate::PerSecond(rate) = flags.rate else {
         bail!("accuracy needs a rate: --rate 2000");
     };
     let seconds = (flags.warm_up_s + flags.duration_s).as_secs_f64();
-    // Poisson arrivals vary: five standard deviations more than the mean.
+    // Poisson arrivals vary: the ledger has room for five standard deviations more than the mean.
     let timers = rate * seconds + 5.0 * (rate * seconds).sqrt() + 1.0;
     let ledger = Arc::new(Ledger::new(timers as usize, flags.interval_ms, flags.pops_each));
     let start_ns = clock_ns();

@@ -1,5 +1,5 @@
-//! A tiny timer service for tests, on plain threads, with faults to be found: what no good node can
-//! be asked to do.
+//! A tiny timer service for tests, on plain threads. It shows faults on purpose, which the load
+//! generator must find.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use crate::frames::parse_head;
 
-/// What goes wrong with one timer in ten.
+/// The fault that one timer in ten shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// Its callback is sent at once.
+    /// The callback is sent at once.
     Early,
-    /// Its callback is never sent.
+    /// The callback is never sent.
     Lost,
-    /// Its callback is sent twice.
+    /// The callback is sent twice.
     Doubled,
-    /// Its request is answered with 503.
+    /// The request is answered with 503.
     Refused,
-    /// Its request is not answered, and the connection is closed.
+    /// The request is not answered, and the connection is closed.
     Closed,
 }
 
-/// Starts the service; it lives as long as the test process.
+/// Starts the service and returns its address. The service runs as long as the test process.
 pub fn start(fault: Fault) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("a bound socket has an address");
@@ -91,7 +91,8 @@ fn pop(timer: &serde_json::Value, fault: Fault) {
                  Content-Length: 2\r\n\r\nhi"
             );
             let _ = stream.write_all(request.as_bytes());
-            // The answer, so that the sink has read the request before the connection closes.
+            // Waits for the answer, so that the sink has read the request before the connection
+            // closes.
             let _ = stream.read(&mut [0; 256]);
         }
     }

@@ -1,4 +1,4 @@
-//! Memory per timer.
+//! Scenario `fill`: memory of the server per timer.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::report::Report;
 use crate::server_cpu::resident_bytes;
 
 const MIB: f64 = 1024.0 * 1024.0;
-/// Long enough for connections to close and buffers to be given back.
+/// How long connections get to close and buffers to be given back.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Creates --timers far timers as fast as possible; tells what the server's resident memory grew
-/// by.
+/// Creates --timers timers that pop late, as fast as possible, and reports by how much the server's
+/// resident memory grew.
 pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let timers = u64::from(flags.timers);
     let before = flags.server_pid.and_then(resident_bytes);
     let due = Due::AfterMs(flags.interval_ms);
     let creator = Creator::new(&shape(flags, nobody()), due, timers, None);
-    // A guess for the bar only: 200 000 creates a second.
+    // A guess for the bar alone: 200 000 creates a second.
     let about = Duration::from_micros(timers * 5);
     let plan = crate::client::Plan { duration: flags.duration_s, ..fill_plan(flags) };
     let (creator, outcome) = run_client("fill", plan, about, creator)?;

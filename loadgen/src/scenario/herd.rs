@@ -1,4 +1,4 @@
-//! All due in the same millisecond while requests go on.
+//! Scenario `herd`: all timers are due in the same millisecond while requests go on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::ledger::Ledger;
 use crate::report::Report;
 use crate::request::TimerShape;
 
-/// Requests begin this long before the herd, to have something to compare with.
+/// How long requests run before the herd, to compare with the time during the herd.
 const BEFORE: Duration = Duration::from_secs(2);
 
-/// Creates --timers for one instant, then sends --rate requests a second from two seconds before it
-/// until all have popped.
+/// Creates --timers timers due at one instant. Then sends --rate requests a second, from two
+/// seconds before that instant until all timers have popped.
 pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let ledger = Arc::new(Ledger::new(flags.timers as usize, 1, 1));
     let start_ns = clock_ns();

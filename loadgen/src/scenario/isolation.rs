@@ -1,4 +1,4 @@
-//! A hung callback host beside a good one.
+//! Scenario `isolation`: a callback host that hangs beside a host that answers.
 
 use std::sync::Arc;
 
@@ -17,11 +17,12 @@ use crate::report::{Report, grouped};
 use crate::request::TimerShape;
 use crate::sink::{Sink, SinkMode};
 
-/// The good host's p99 may move by this much.
+/// By how many microseconds the p99 of the host that answers may move.
 const MOVE_US_MAX: f64 = 1000.0;
 
-/// The --timers come due at a host that accepts and never answers, in the middle of a steady run
-/// of --rate timers a second at another host. Compares lateness there before and after.
+/// Lets --timers timers come due at a host that accepts and never answers, in the middle of a
+/// steady run of --rate timers a second at another host. Compares the lateness at the other host
+/// before and after.
 pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let Rate::PerSecond(rate) = flags.rate else {
         bail!("isolation needs a rate: --rate 2000");
@@ -33,8 +34,8 @@ pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let hung_callbacks = hung.counter();
     let hung = hung.start("127.0.0.1:0".parse()?, flags.sink.sink_core)?;
 
-    // The good host's pops begin one interval after its requests; the hung host's come due in the
-    // middle of them.
+    // The pops of the host that answers begin one interval after their requests. The pops of the
+    // host that hangs come due in the middle of them.
     let before_ns = flags.warm_up_s.as_nanos() as u64 + flags.duration_s.as_nanos() as u64 / 2;
     let hung_due_ns = clock_ns() + lead_ns(flags) + before_ns + flags.interval_ms * 1_000_000;
     let hung_shape = TimerShape { pops_each: 1, ..shape(flags, hung.address) };

@@ -1,28 +1,28 @@
-//! The scenarios by name: what each is for, and the defaults of its flags.
+//! The scenarios by name: what each scenario is for, and the defaults of its flags.
 
-/// What can be run.
+/// The scenarios that can be run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scenario {
-    /// Create only.
+    /// Creates timers and does nothing else.
     Post,
-    /// Create, update, delete.
+    /// Creates, updates and deletes timers.
     Churn,
-    /// Lateness of every pop at a steady rate.
+    /// Measures the lateness of every pop at a steady rate.
     Accuracy,
-    /// As many due callbacks as possible.
+    /// Measures how many due callbacks are sent per second.
     Pops,
-    /// All due in the same millisecond while requests go on.
+    /// All timers are due in the same millisecond while requests go on.
     Herd,
-    /// Call sessions of a charging function.
+    /// Runs call sessions like those of a charging function.
     Ralf,
-    /// A hung callback host beside a good one.
+    /// One callback host hangs while another answers.
     Isolation,
-    /// Memory per timer.
+    /// Measures memory per timer.
     Fill,
 }
 
 impl Scenario {
-    /// All, in the order of the help.
+    /// All scenarios, in the order of the help.
     pub const ALL: [Scenario; 8] = [
         Scenario::Post,
         Scenario::Churn,
@@ -34,7 +34,7 @@ impl Scenario {
         Scenario::Fill,
     ];
 
-    /// Its subcommand.
+    /// The name of the scenario's subcommand.
     pub fn name(self) -> &'static str {
         match self {
             Scenario::Post => "post",
@@ -48,7 +48,7 @@ impl Scenario {
         }
     }
 
-    /// One line for the help.
+    /// What the scenario does, in one line for the help.
     pub fn about(self) -> &'static str {
         match self {
             Scenario::Post => "Create timers an hour ahead: requests per second and their latency",
@@ -72,7 +72,7 @@ impl Scenario {
         }
     }
 
-    /// Arguments of an example.
+    /// The arguments of an example for the help.
     pub fn example(self) -> &'static str {
         match self {
             Scenario::Post => "post --connections 64 --pipeline 16 --core 1 --server-pid 4711",
@@ -86,10 +86,10 @@ impl Scenario {
         }
     }
 
-    /// Defaults of flags that differ between scenarios.
+    /// The flags whose defaults differ between scenarios, with their defaults for this scenario.
     pub fn defaults(self) -> [(&'static str, &'static str); 10] {
-        // rate, connections, pipeline, warm-up, duration, timers, interval, refreshes, spread,
-        // burst
+        // The values stand in the order rate, connections, pipeline, warm-up, duration, timers,
+        // interval, refreshes, spread, burst.
         let values = match self {
             Scenario::Post => ["max", "64", "1", "1", "10", "1000000000", "3600000", "0", "0", "0"],
             Scenario::Churn => ["max", "64", "1", "1", "10", "100000", "3600000", "1", "0", "0"],
@@ -117,7 +117,7 @@ impl Scenario {
         std::array::from_fn(|index| (flags[index], values[index]))
     }
 
-    /// Flags that mean nothing here; the help leaves them out.
+    /// Flags that do nothing in this scenario. The help leaves them out.
     pub fn unused(self) -> &'static [&'static str] {
         match self {
             Scenario::Post | Scenario::Fill => &[

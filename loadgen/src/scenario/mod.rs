@@ -1,4 +1,5 @@
-//! The scenarios: each in a file of its own, all built from the client, the sink and the ledger.
+//! The scenarios, each in a file of its own. All are built from the client, the sink and the
+//! ledger.
 
 mod accuracy;
 #[cfg(test)]
@@ -21,7 +22,7 @@ use crate::report::Report;
 use kind::Scenario;
 
 impl Scenario {
-    /// Runs the scenario and tells what came out; an error if it could not be run.
+    /// Runs the scenario and reports on it. Error: the scenario could not be run.
     pub fn run(self, flags: &ScenarioFlags) -> Result<Report> {
         chronos::ring::raise_open_files_limit();
         match self {

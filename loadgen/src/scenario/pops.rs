@@ -1,4 +1,4 @@
-//! As many due callbacks as possible.
+//! Scenario `pops`: as many due callbacks as possible.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::flags::ScenarioFlags;
 use crate::ledger::Ledger;
 use crate::report::Report;
 
-/// Creates --timers due at one time, then measures how fast they pop.
+/// Creates --timers timers due at one time, then measures how fast they pop.
 pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let ledger = Arc::new(Ledger::new(flags.timers as usize, 1, 1));
     let start_ns = clock_ns();

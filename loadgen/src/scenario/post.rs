@@ -1,4 +1,4 @@
-//! Create only.
+//! Scenario `post`: creates alone.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::creator::{Creator, Due};
 use crate::flags::ScenarioFlags;
 use crate::report::Report;
 
-/// Creates far timers at the asked rate, or as fast as they are answered.
+/// Creates timers that pop late, at --rate or as fast as they are answered.
 pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let due = Due::AfterMs(flags.interval_ms);
     let creator = Creator::new(&shape(flags, nobody()), due, u64::from(flags.timers), None);

@@ -1,4 +1,5 @@
-//! Sessions: `churn` in equal parts, `ralf` like the calls of a charging function.
+//! Scenarios of sessions: `churn` with as many creates as updates and deletes, and `ralf` with
+//! sessions like the calls of a charging function.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,10 +15,10 @@ use crate::request::TimerShape;
 use crate::sessions::{Manners, Sessions};
 use crate::sink::Sink;
 
-/// One call in this many is never ended: its timer ends by itself after repeat-for.
+/// One call in so many is never ended by a DELETE. Its timer ends by itself after repeat-for.
 const MISSED_ONE_IN: u64 = 100;
 
-/// Create, update --refreshes times, delete.
+/// Runs sessions: create, update --refreshes times, delete.
 pub fn churn(flags: &ScenarioFlags) -> Result<Report> {
     let manners = Manners {
         live: flags.timers as usize,
@@ -29,9 +30,11 @@ pub fn churn(flags: &ScenarioFlags) -> Result<Report> {
     run(Scenario::Churn, flags, &shape(flags, nobody()), manners)
 }
 
-/// Calls: interval 5 minutes, repeat-for twice that, refreshed --refreshes times on average.
+/// Runs calls: interval 5 minutes, repeat-for twice as long, refreshed --refreshes times on
+/// average.
 pub fn ralf(flags: &ScenarioFlags) -> Result<Report> {
-    // Only counts: a call's timer may rightly pop or not, depending on when it is refreshed.
+    // The sink only counts, because a call's timer may pop or not, depending on when it is
+    // refreshed.
     let sink = Sink::new(flags.sink.sink_mode, None);
     let pops = sink.counter();
     let sink = sink.start(flags.sink.sink_listen, flags.sink.sink_core)?;

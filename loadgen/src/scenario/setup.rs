@@ -1,5 +1,5 @@
-//! What the scenarios are built of: the plan and the timers that the flags ask for, the client, the
-//! sink, and the wait for pops.
+//! The parts of which scenarios are built: the plan and the timers that the flags ask for, the
+//! client, the sink, and the wait for pops.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::server_cpu;
 use crate::sink::Sink;
 use crate::workload::Workload;
 
-/// Where callbacks of timers go that are not meant to pop: the discard port.
+/// Address of callbacks for timers that should not pop: the discard port.
 const NOBODY: &str = "127.0.0.1:9";
-/// How often waiting threads look and bars move.
+/// How often waiting threads look, and bars move.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The plan that the flags ask for.
+/// The client's plan that the flags ask for.
 pub fn plan(flags: &ScenarioFlags) -> Plan {
     Plan {
         target: flags.target,
@@ -48,7 +48,7 @@ pub fn plan(flags: &ScenarioFlags) -> Plan {
     }
 }
 
-/// The plan of creating timers as fast as possible, without warm-up.
+/// The client's plan for creating timers as fast as possible, without warm-up.
 pub fn fill_plan(flags: &ScenarioFlags) -> Plan {
     Plan {
         rate: Rate::Max,
@@ -59,7 +59,7 @@ pub fn fill_plan(flags: &ScenarioFlags) -> Plan {
     }
 }
 
-/// The timers that the flags ask for.
+/// The timers that the flags ask for, with callbacks to `callback`.
 pub fn shape(flags: &ScenarioFlags, callback: SocketAddr) -> TimerShape {
     TimerShape {
         target: flags.target,
@@ -72,12 +72,13 @@ pub fn shape(flags: &ScenarioFlags, callback: SocketAddr) -> TimerShape {
     }
 }
 
-/// The address of no callback server.
+/// An address at which no callback server listens.
 pub fn nobody() -> SocketAddr {
     NOBODY.parse().expect("the constant is an address")
 }
 
-/// Runs a client on a thread of its own and shows a bar meanwhile. `about` is how long it takes.
+/// Runs a client on a thread of its own and shows a bar. `about` is how long the run takes,
+/// roughly.
 pub fn run_client<W: Workload>(
     what: &str,
     plan: Plan,
@@ -96,13 +97,13 @@ pub fn run_client<W: Workload>(
     thread.join().unwrap_or_else(|_| Err(anyhow!("the client's thread panicked")))
 }
 
-/// A sink that judges by this ledger, started as the flags say.
+/// Starts a sink that judges pops by `ledger`, as the flags say.
 pub fn start_sink(flags: &ScenarioFlags, ledger: &Arc<Ledger>) -> Result<ServerThread<Sink>> {
     let sink = Sink::new(flags.sink.sink_mode, Some(Arc::clone(ledger)));
     sink.start(flags.sink.sink_listen, flags.sink.sink_core)
 }
 
-/// Stops the sink and takes its tally into the report; `start_ns` is when it was started.
+/// Stops the sink and adds its tally to the report. `start_ns` is when the sink was started.
 pub fn finish_sink(
     report: &mut Report,
     sink: ServerThread<Sink>,
@@ -117,7 +118,7 @@ pub fn finish_sink(
     Ok(())
 }
 
-/// How long before their due time timers are created.
+/// How long before their due time timers are created, in nanoseconds.
 pub fn lead_ns(flags: &ScenarioFlags) -> u64 {
     match flags.lead_ms {
         0 => 3_000_000_000 + u64::from(flags.timers) * 10_000,
@@ -125,7 +126,7 @@ pub fn lead_ns(flags: &ScenarioFlags) -> u64 {
     }
 }
 
-/// Creates all timers for one due time, and fails if that takes until then.
+/// Creates all timers for one due time. Error: the creates were not finished by then.
 pub fn create_ahead(
     flags: &ScenarioFlags,
     shape: &TimerShape,
@@ -148,19 +149,19 @@ pub fn create_ahead(
     Ok(outcome)
 }
 
-/// One look at the server while pops arrive.
+/// A reading of the server's figures while pops arrive.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// When the server was looked at (monotonic ns).
+    /// When the reading was taken, in monotonic nanoseconds.
     pub ns: u64,
-    /// The server's CPU time until then.
+    /// CPU time of the server until then, in nanoseconds; `None`: not known.
     pub cpu_ns: Option<u64>,
-    /// Distinct pops that had arrived.
+    /// How many distinct pops had arrived.
     pub distinct: u64,
 }
 
-/// Waits until every owed pop has arrived or `until_ns`, and at least `quiet` after that for
-/// doubled ones. Samples the server's CPU time on the way.
+/// Waits until every owed pop has arrived, or until `until_ns`. Then waits for doubled pops,
+/// --drain-s but at most 2.5 s. Returns samples of the server's CPU time.
 pub fn await_pops(
     flags: &ScenarioFlags,
     ledger: &Ledger,
@@ -180,14 +181,14 @@ pub fn await_pops(
         progress.show(format!("{} of {} pops", grouped(distinct), grouped(ledger.owed())));
         std::thread::sleep(LOOK);
     }
-    // Doubled pops come later than their first: a callback time-out (2 s) is when a node would try
-    // again.
+    // A doubled pop comes later than the first pop: a node tries again after a callback time-out (2
+    // s).
     std::thread::sleep(flags.drain_s.min(Duration::from_millis(2500)));
     samples
 }
 
-/// The server's CPU per pop in microseconds and cores busy, between the first sample with pops and
-/// the last before all.
+/// CPU time of the server per pop in microseconds, and its busy cores, between the first sample
+/// with pops and the last sample before all pops had come. `None`: the samples do not suffice.
 pub fn cpu_per_pop(samples: &[Sample]) -> Option<(f64, f64)> {
     let last_count = samples.last()?.distinct;
     let first = samples.iter().find(|sample| sample.distinct > 0)?;

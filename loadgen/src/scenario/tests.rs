@@ -1,5 +1,5 @@
-//! Whole scenarios against small servers: the real client, sink and ledger, and faults that must be
-//! found.
+//! Runs whole scenarios against small servers: the real client, sink and ledger, and faults that
+//! must be found.
 
 use std::sync::atomic::AtomicBool;
 
@@ -42,7 +42,7 @@ fn a_good_node_passes() {
 
 #[test]
 fn each_fault_is_found_and_counted() {
-    // Timers 3, 13, 23, 33, 43, 53 of sixty are faulty.
+    // Timers 3, 13, 23, 33, 43 and 53 of sixty are faulty.
     let pops = |fault| {
         let report = accuracy(fault);
         assert!(!report.passed, "{}", report.text());
@@ -63,7 +63,8 @@ fn refused_and_broken_requests_are_failures_by_kind() {
     assert!(!report.passed);
     let report = accuracy(Fault::Closed);
     let requests = report.requests.unwrap();
-    // Everything in flight on the closed connection fails with it, and it is made again.
+    // Every request in flight on the closed connection fails with it, and the connection is made
+    // again.
     assert!(requests.failures["closed"] + requests.failures.get("reset").unwrap_or(&0) >= 1);
     assert!(requests.reconnects >= 1 && requests.answered >= 20, "{requests:?}");
 }
@@ -80,7 +81,7 @@ fn timers_due_together_all_arrive() {
     assert!(report.passed, "{}", report.text());
     assert_eq!(report.pops.unwrap().arrived, 200);
     let requests = report.requests.unwrap();
-    // Two seconds before the herd, and then until the last pop.
+    // Requests run for two seconds before the herd, and then until the last pop.
     assert!(requests.latency_us.count >= 400, "{requests:?}");
     assert!(requests.latency_us_during.unwrap().count < requests.latency_us.count);
 }
@@ -97,7 +98,7 @@ fn isolation_judges_both_sides_of_the_hang() {
     let during = pops.lateness_us_during.unwrap();
     assert_eq!(pops.lateness_us.count + during.count, 200);
     assert!((80..=120).contains(&during.count), "{during:?}");
-    // By how much p99 moves depends on this machine; that the hung host was called does not.
+    // How far p99 moves depends on this machine. That the hung host was called does not.
     assert!(report.problems.iter().all(|text| text.starts_with("p99 moved")), "{}", report.text());
 }
 
@@ -129,7 +130,8 @@ fn closed_and_open_loop_against_the_reference() {
 
 #[test]
 fn a_stall_shows_in_every_request_it_delays() {
-    // Accepts and answers nothing: the open loop must account for all that it meant to send.
+    // The sink answers nothing, so the open loop must account for every request that it meant to
+    // send.
     let sink = Sink::new(SinkMode::Hang, None);
     let server = sink.start("127.0.0.1:0".parse().unwrap(), None).unwrap();
     let report = run(&format!(

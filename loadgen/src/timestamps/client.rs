@@ -1,5 +1,5 @@
 //! The load: a closed loop on every connection, on one ring. Every value is compared with the
-//! highest that was known when it was asked for.
+//! highest value that was known when the value was asked for.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -16,26 +16,26 @@ use crate::flags::TimestampFlags;
 use crate::histogram::new_histogram;
 use crate::server_cpu;
 
-/// The sequence number of every request: replies come in order, and the bare ring, which reads no
-/// request, can send it back.
+/// The sequence number of every request. Replies come in order, so requests need no numbers of
+/// their own, and the bare ring, which reads no request, can send the number back.
 pub const SEQID: i32 = 1;
-/// A run without any reply for so long has failed.
+/// Nanoseconds without any reply after which a run has failed.
 const SILENCE_NS: u64 = 5_000_000_000;
-/// Longest sleep of a turn.
+/// Longest sleep of a turn, in nanoseconds.
 const TURN_NS: u64 = 50_000_000;
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     sent_ns: u64,
-    /// The last timestamp known to anybody when it was sent.
+    /// The highest timestamp that this client knew when it sent the request.
     floor: u64,
 }
 
 #[derive(Debug, Default)]
 struct Connection {
     socket: Option<SocketId>,
-    /// Part of a reply.
+    /// The beginning of a reply that has not arrived whole.
     begun: Vec<u8>,
     flights: VecDeque<Flight>,
     to_send: u32,
@@ -44,7 +44,7 @@ struct Connection {
     is_touched: bool,
 }
 
-/// What is counted in the measured time.
+/// The counts of the measured time.
 struct Counts {
     began_ns: u64,
     server_cpu_ns: u64,
@@ -98,8 +98,8 @@ struct Client {
     answered_ns: u64,
 }
 
-/// Puts the load on a server and measures, on a thread of its own: what it is pinned to, servers
-/// started later must not inherit.
+/// Puts the load on a server and measures it. The load runs on a thread of its own, so that servers
+/// started later do not inherit the pinning.
 pub fn run(
     flags: &TimestampFlags,
     target: SocketAddr,
@@ -223,7 +223,8 @@ impl Client {
 }
 
 impl Connection {
-    /// Reads replies and judges them.
+    /// Reads replies and compares each value with the floor of its request. Error: a value is not
+    /// above its floor, or a reply is not a value.
     fn replies(
         &mut self,
         input: &[u8],
@@ -280,7 +281,7 @@ mod tests {
         connection.flights.extend(flights);
         let mut highest = 0;
         let first = reply(10);
-        // In two pieces.
+        // The reply arrives in two pieces.
         connection.replies(&first[..9], 5, &mut highest, |_| panic!("not yet")).unwrap();
         connection.replies(&first[9..], 5, &mut highest, |_| ()).unwrap();
         assert_eq!((highest, connection.to_send), (14, 1));

@@ -1,9 +1,9 @@
-//! Load on a server of timestamps over Thrift; and, where none is named, the node and the bare
-//! ring in turn under the same load.
+//! Load on a server of timestamps over Thrift. If no server is named, the node and the bare ring
+//! get the same load in turn.
 //!
-//! The node that is started here is its data plane alone: its cores and an oracle that may hand out
-//! for an hour, without the keeper that stores bounds. A keeper writes once in a second or so, on
-//! another thread.
+//! The node that is started here is its data plane alone: its cores, and an oracle that may hand
+//! out timestamps for 48 hours, without the keeper that stores bounds. A keeper writes about once a
+//! second, on another thread.
 
 mod client;
 mod figures;
@@ -28,29 +28,29 @@ use figures::Figures;
 /// How long a server may take until it accepts connections.
 const READY: Duration = Duration::from_secs(10);
 
-/// Everything that was run.
+/// The report on all rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct TimestampReport {
-    /// Where.
+    /// The machine of the run.
     pub machine: Machine,
-    /// Connections.
+    /// Number of connections.
     pub connections: u32,
-    /// Requests in flight on each.
+    /// Requests in flight on each connection.
     pub pipeline: u32,
     /// Timestamps asked for by each request.
     pub range: u32,
-    /// The server named, or the node.
+    /// The figures of the named server or of the node, round by round.
     pub node: Vec<Figures>,
-    /// The bare ring, if it was run.
+    /// The figures of the bare ring, round by round; empty if the bare ring was not run.
     pub echo: Vec<Figures>,
 }
 
-/// Runs all rounds; nothing to report from a server.
+/// Runs all rounds. `None`: this process was a server and has nothing to report.
 pub fn run(flags: &TimestampFlags) -> Result<Option<TimestampReport>> {
     chronos::ring::raise_open_files_limit();
     if let (Some(role), Some(listen)) = (flags.serve, flags.listen) {
         std::thread::spawn(|| {
-            // Whoever started us holds the other end: it ends when they do.
+            // The process that started this one holds the other end, which ends with that process.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             std::process::exit(0);
         });
@@ -83,7 +83,7 @@ pub fn run(flags: &TimestampFlags) -> Result<Option<TimestampReport>> {
     Ok(Some(report))
 }
 
-/// Starts a server in a process of its own and puts the load on it.
+/// Starts a server in a process of its own, and puts the load on it.
 fn run_beside(flags: &TimestampFlags, role: Role) -> Result<Figures> {
     let cores = chronos::ring::available_cores().context("which cores are there?")?;
     let other = cores.into_iter().find(|&core| core != flags.server_core);
@@ -125,7 +125,7 @@ fn line(figures: &[Figures]) -> String {
 }
 
 impl TimestampReport {
-    /// For a terminal.
+    /// The report as text for a terminal.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let (node, echo) = (&self.node, &self.echo);

@@ -1,4 +1,4 @@
-//! The two servers that are compared: the node's cores, and the ring alone.
+//! The two servers that are compared: the cores of a node, and the ring alone.
 
 use std::net::SocketAddr;
 
@@ -16,10 +16,10 @@ use chronos::wire::thrift::{
 use super::client::SEQID;
 
 const BACKLOG: u32 = 4096;
-/// For how long the node may hand out: longer than any run.
+/// For how many milliseconds the node may hand out timestamps: longer than any run.
 const TERM_MS: u64 = 48 * 3_600_000;
 
-/// The node's data plane on one core, until the process ends.
+/// Serves with the node's data plane on one core, until the process ends.
 pub fn serve_node(listen: SocketAddr, core: usize) -> Result<()> {
     let settings = NodeSettings {
         cores: Some(vec![core]),
@@ -48,17 +48,18 @@ pub fn serve_node(listen: SocketAddr, core: usize) -> Result<()> {
 #[derive(Debug, Default)]
 struct Slot {
     socket: Option<SocketId>,
-    /// Bytes of a request that has begun.
+    /// Bytes that have arrived of an incomplete request.
     begun_bytes: usize,
-    /// Requests to be answered.
+    /// How many requests wait for their reply.
     owed: usize,
     spare: Vec<u8>,
     sending: bool,
     touched: bool,
 }
 
-/// Answers as many bytes as a request has with a reply whose value alone changes, one send per
-/// connection and turn, until the process ends.
+/// Serves with the bare ring until the process ends. The ring counts bytes. For each full length of
+/// a request it sends a reply in which the value alone changes, with one send per connection and
+/// turn.
 pub fn serve_echo(listen: SocketAddr, core: usize) -> Result<()> {
     pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
     chronos::ring::set_timer_slack_ns(1).context("cannot set the timer slack")?;
@@ -115,7 +116,7 @@ pub fn serve_echo(listen: SocketAddr, core: usize) -> Result<()> {
             };
             let mut out = std::mem::take(&mut slot.spare);
             for _ in 0..std::mem::take(&mut slot.owed) {
-                // More than any range, so that values increase as they must.
+                // The step is larger than any range, so that values increase as they must.
                 value += 1 << 18;
                 reply[value_at..value_at + 8].copy_from_slice(&value.to_be_bytes());
                 out.extend_from_slice(&reply);
