@@ -1,15 +1,15 @@
-//! A list that grows without moving what it holds: leaves of 512 elements under a short root. The
-//! chunks of every structure here are kept in one. A plain `Vec` of them copies all when it
-//! doubles; with 20 000 chunks of payload, and the chunks of slab and links doubling at the same
-//! insert, that was 1.5 ms at 8 388 608 timers.
+//! A list that grows without moving its elements: leaves of 512 elements under a short root. Every
+//! structure of this room keeps its chunks in such a list. A plain `Vec` of chunks copies all of
+//! them when it doubles. With 20 000 chunks of payload, and the chunks of slab and links doubling
+//! at the same insert, the copies took 1.5 ms at 8 388 608 timers.
 
 const LEAF_LOG2: u32 = 9;
 const LEAF: usize = 1 << LEAF_LOG2;
 
-/// Elements numbered 0, 1, 2 ..., added at the end only.
+/// Elements numbered 0, 1, 2 ..., which are added at the end only.
 pub(crate) struct Directory<T> {
     leaves: Vec<Vec<T>>,
-    /// What they take.
+    /// Bytes of the root and of all leaves, as reserved.
     bytes: usize,
 }
 
@@ -18,7 +18,7 @@ impl<T> Directory<T> {
         Self { leaves: Vec::new(), bytes: 0 }
     }
 
-    /// Adds an element; moves fewer than 512 others.
+    /// Adds an element at the end. Moves fewer than 512 other elements.
     pub(crate) fn push(&mut self, element: T) {
         match self.leaves.last_mut() {
             Some(leaf) if leaf.len() < LEAF => leaf.push(element),
@@ -51,7 +51,7 @@ impl<T> Directory<T> {
         }
     }
 
-    /// Bytes held, without what the elements own.
+    /// Bytes of memory, without memory that the elements own.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -96,7 +96,7 @@ mod tests {
         let mut directory = Directory::new();
         assert_eq!(directory.bytes(), 0);
         (0..LEAF as u64 + 1).for_each(|number| directory.push(number));
-        // A root of four places, the fewest that a vector reserves; two leaves.
+        // A root of four places, the fewest that a vector reserves, and two leaves.
         assert_eq!(directory.bytes(), 4 * 24 + 2 * LEAF * 8);
     }
 }

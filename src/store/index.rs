@@ -1,23 +1,24 @@
-//! From a 64-bit key to a slot: many small hash tables that grow one at a time. One table of ten
-//! million entries stalls one insert for more than a second when it doubles; of 2 048 tables each
-//! holds about 4 900.
+//! The index leads from a 64-bit key to a slot. It has many small hash tables that grow one at a
+//! time. One table of ten million entries would stall one insert for more than a second when it
+//! doubles; of 2 048 tables each holds about 4 900.
 //!
-//! An entry is a slot and 32 bits of its key's hash, so that growth reads no record. Keys that
-//! follow each other, as the ids minted in one millisecond do, share a table: a burst of creates
-//! stays in one corner of the memory. The hash is keyed, so that clients who choose their ids can
-//! choose neither table (beyond the neighbours of one) nor bucket.
+//! An entry is a slot and 32 bits of its key's hash, so that growth reads no record. Neighbouring
+//! keys, such as the ids that are minted in one millisecond, share a table, so a burst of creates
+//! touches few tables. The hash is keyed. So clients that choose their ids can choose neither the
+//! table (except that neighbours share one) nor the bucket.
 
 use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::base::ids::{Slot, mix};
 
-/// Neighbouring keys that share a table, in bits: 512 of the 4096 ids of a millisecond.
+/// How many low bits of a key neighbours may differ in: 512 of the 4096 ids of a millisecond share
+/// a table.
 const NEIGHBOURS_BITS: u32 = 9;
-/// More tables than this are never useful.
+/// Most tables of an index. More tables are never useful.
 const SEGMENTS_MAX: usize = 1 << 24;
 
-/// A slot, and what its table hashes it by.
+/// A slot, and the hash by which its table finds it.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u32,
@@ -25,15 +26,16 @@ struct Entry {
 }
 
 impl Entry {
-    /// As the table wants it: it takes buckets from the low bits and a tag from the top seven.
+    /// The hash in the form that a table needs: a table takes buckets from the low bits and a tag
+    /// from the top seven.
     #[inline]
     fn spread(hash: u32) -> u64 {
         u64::from(hash) << 32 | u64::from(hash)
     }
 }
 
-/// The index of one shard. Keys are read back from the records through the closures that the calls
-/// take.
+/// The index of one shard. The index stores no keys; calls read a slot's key back from its record
+/// through the closure `key_of`.
 pub struct Index {
     segments: Box<[HashTable<Entry>]>,
     segment_mask: usize,
@@ -43,8 +45,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty index of `segments` tables (a power of two; production 2 048: 64 KiB), hashed
-    /// under keys made from `seed`.
+    /// An empty index of `segments` tables (a power of two; a node uses 2 048: 64 KiB). The keys of
+    /// the hash are made from `seed`.
     pub fn new(segments: usize, seed: u64) -> Self {
         assert!(
             segments.is_power_of_two() && segments <= SEGMENTS_MAX,
@@ -60,7 +62,7 @@ impl Index {
         }
     }
 
-    /// The slot whose key is `key`. `key_of` is asked for about one slot.
+    /// The slot of `key`. Usually calls `key_of` for one slot.
     #[inline]
     pub fn get(&self, key: u64, key_of: impl Fn(Slot) -> u64) -> Option<Slot> {
         let hash = self.hash(key);
@@ -69,7 +71,7 @@ impl Index {
         entry.map(|entry| Slot(entry.slot))
     }
 
-    /// Adds a key that is not in the index (asserted). `key_of` is asked for about no slot.
+    /// Adds a key. Panics if the key is in the index. Usually calls `key_of` for no slot.
     #[inline]
     pub fn insert(&mut self, key: u64, slot: Slot, key_of: impl Fn(Slot) -> u64) {
         let hash = self.hash(key);
@@ -88,7 +90,7 @@ impl Index {
         self.len += 1;
     }
 
-    /// Removes a key; its slot.
+    /// Removes a key and returns its slot; `None`: the key is not in the index.
     #[inline]
     pub fn remove(&mut self, key: u64, key_of: impl Fn(Slot) -> u64) -> Option<Slot> {
         let hash = self.hash(key);
@@ -99,19 +101,19 @@ impl Index {
         Some(Slot(found.remove().0.slot))
     }
 
-    /// Entries.
+    /// How many keys the index has.
     #[inline]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// None.
+    /// Whether the index has no key.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes held.
+    /// Bytes of memory, as reserved.
     pub fn bytes(&self) -> usize {
         self.segments.len() * size_of::<HashTable<Entry>>() + self.table_bytes
     }
@@ -158,7 +160,7 @@ mod tests {
         assert!(index.table_bytes > 0);
     }
 
-    /// Ids as they are minted: bursts of neighbours, here 100 in each millisecond of 4096.
+    /// Ids as a node mints them: bursts of neighbours, here 100 of the 4096 in each millisecond.
     fn minted(number: u32) -> u64 {
         u64::from(number / 100) << 22 | u64::from(number % 100)
     }

@@ -1,30 +1,33 @@
-//! One pair of links and one due tick per slot, shared by the wheel and by first-in-first-out
-//! lists. A slot is in at most one list, because it has only one pair of links and carries the name
-//! of the place it is in; every move asserts that name. Nothing here knows what a slot stands for.
+//! One pair of links and one due tick per slot. The wheel and first-in-first-out lists share these
+//! links. A slot is in at most one list, because it has one pair of links and carries the name of
+//! the place that it is in; every move asserts that name. This file does not know what a slot
+//! stands for.
 
 use super::directory::Directory;
 use crate::base::ids::Slot;
 
-/// Links of one chunk: 4096 x 16 B = 64 KiB, one allocation, filled as slots are handed out.
+/// Links of one chunk: 4096 x 16 B = 64 KiB. A chunk is one allocation, filled as slots are handed
+/// out.
 const CHUNK_SLOTS_LOG2: u32 = 12;
 const CHUNK_SLOTS: usize = 1 << CHUNK_SLOTS_LOG2;
 
-/// No slot. The slab never hands out this number.
+/// Stands for no slot. The slab never hands out this number.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Place of a slot that is in no list.
+/// The place of a slot that is in no list.
 pub(super) const PLACE_NONE: u16 = 0;
-/// Place of a slot that is in a [`Fifo`]. All others name a bucket of the wheel, counted from 1.
+/// The place of a slot that is in a [`Fifo`]. Every other place names a bucket of the wheel,
+/// counted from 1.
 pub(super) const PLACE_FIFO: u16 = u16::MAX;
 
 /// Bits of a link that hold the due tick: 2^48 ms are 8 900 years.
 const DUE_BITS: u32 = 48;
-/// Latest due tick that can be told apart; a later one counts as this one.
+/// The latest due tick that a link can hold. A later tick counts as this tick.
 pub(super) const DUE_MAX: u64 = (1 << DUE_BITS) - 1;
 
 #[derive(Clone, Copy)]
 struct Link {
-    /// Due tick in the low 48 bits, place in the high 16.
+    /// The due tick in the low 48 bits, the place in the high 16.
     due_and_place: u64,
     next: u32,
     prev: u32,
@@ -44,22 +47,22 @@ impl Link {
     }
 }
 
-/// Link memory for all slots of a shard, in chunks: 16 bytes a slot (due 48 bits, place 16, next
-/// 32, prev 32). One wheel and any number of [`Fifo`]s share it.
+/// Link memory for all slots of a shard, in chunks: 16 bytes a slot (due tick 48 bits, place 16,
+/// next 32, prev 32). One wheel and any number of [`Fifo`]s share it.
 pub struct Links {
     chunks: Directory<Vec<Link>>,
 }
 
 impl Links {
-    /// No slot yet.
+    /// Links without any slot.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self { chunks: Directory::new() }
     }
 
-    /// Makes room for `slot`: call it when the slab hands out a slot (cheap when there is room
-    /// already). One chunk allocation at most if called for every slot in turn; it starts in no
-    /// list.
+    /// Makes room for `slot`, which starts in no list. Call this when the slab hands out a slot.
+    /// Cost: one comparison if there is room; one chunk allocation at most if the call comes for
+    /// every slot in turn.
     #[inline]
     pub fn ensure(&mut self, slot: Slot) {
         let chunk = slot.index() >> CHUNK_SLOTS_LOG2;
@@ -69,7 +72,7 @@ impl Links {
         }
     }
 
-    /// Whether `slot` is in a wheel or a list.
+    /// Whether `slot` is in the wheel or in a [`Fifo`].
     #[inline]
     pub fn is_linked(&self, slot: Slot) -> bool {
         self.at(slot).place() != PLACE_NONE
@@ -87,7 +90,7 @@ impl Links {
         self.is_linked(slot) && !self.is_in_fifo(slot)
     }
 
-    /// Bytes held.
+    /// Bytes of memory, as reserved.
     pub fn bytes(&self) -> usize {
         self.chunks.bytes() + self.chunks.len() * CHUNK_SLOTS * size_of::<Link>()
     }
@@ -127,7 +130,7 @@ impl Links {
         self.at(slot).place()
     }
 
-    /// Due tick and place, from one visit.
+    /// The due tick and the place of a slot, from one memory access.
     #[inline]
     pub(super) fn due_and_place(&self, slot: Slot) -> (u64, u16) {
         let link = self.at(slot);
@@ -140,7 +143,8 @@ impl Links {
         link.due_and_place = link.due_and_place & !DUE_MAX | due.min(DUE_MAX);
     }
 
-    /// Puts a slot that is in no list before `head` (which may be [`NIL`]), writing its due tick.
+    /// Puts a slot that is in no list before `head`, which may be [`NIL`], and writes its due tick.
+    /// Panics if the slot is in a list.
     #[inline]
     pub(super) fn attach_front(&mut self, slot: Slot, place: u16, due: u64, head: u32) {
         let link = self.at_mut(slot);
@@ -155,7 +159,8 @@ impl Links {
         }
     }
 
-    /// Puts a slot that is in no list behind `tail` (which may be [`NIL`]).
+    /// Puts a slot that is in no list behind `tail`, which may be [`NIL`]. Panics if the slot is in
+    /// a list.
     #[inline]
     fn attach_back(&mut self, slot: Slot, place: u16, tail: u32) {
         let link = self.at_mut(slot);
@@ -168,8 +173,8 @@ impl Links {
         }
     }
 
-    /// Takes a slot out from between its neighbours; the caller mends head and tail where one is
-    /// [`NIL`].
+    /// Takes a slot out from between its neighbours. Where a neighbour is [`NIL`], the caller must
+    /// correct the head or the tail of the list.
     #[inline]
     pub(super) fn detach(&mut self, slot: Slot) -> Neighbours {
         let link = self.at_mut(slot);
@@ -185,13 +190,14 @@ impl Links {
     }
 }
 
-/// What stood before and behind a slot that was taken out, [`NIL`] at an end.
+/// The slots before and behind a slot that was taken out; [`NIL`] at an end.
 pub(super) struct Neighbours {
     pub(super) prev: u32,
     pub(super) next: u32,
 }
 
-/// A first-in-first-out list of slots, with removal from the middle. It does not change due ticks.
+/// A first-in-first-out list of slots, with removal from the middle. A list does not change due
+/// ticks.
 #[derive(Debug)]
 pub struct Fifo {
     head: u32,
@@ -211,7 +217,7 @@ impl Fifo {
         Self { head: NIL, tail: NIL, len: 0 }
     }
 
-    /// Appends a slot that is in no list (asserted).
+    /// Appends a slot. Panics if the slot is in a list.
     #[inline]
     pub fn push_back(&mut self, links: &mut Links, slot: Slot) {
         links.attach_back(slot, PLACE_FIFO, self.tail);
@@ -222,7 +228,7 @@ impl Fifo {
         self.len += 1;
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest slot; `None`: the list is empty.
     #[inline]
     pub fn pop_front(&mut self, links: &mut Links) -> Option<Slot> {
         let oldest = self.front()?;
@@ -230,14 +236,15 @@ impl Fifo {
         Some(oldest)
     }
 
-    /// The oldest, left where it is.
+    /// The oldest slot, which stays in the list.
     #[inline]
     pub fn front(&self) -> Option<Slot> {
         (self.head != NIL).then_some(Slot(self.head))
     }
 
-    /// Takes `slot`, which must be in this list (asserted as far as a slot tells: in a list, and at
-    /// an end of this one if it has no neighbour there).
+    /// Takes `slot`, which must be in this list. Panics if the slot is in no [`Fifo`], or has no
+    /// neighbour on a side without being at that end of this list. A slot in the middle of another
+    /// list is not noticed.
     #[inline]
     pub fn remove(&mut self, links: &mut Links, slot: Slot) {
         assert!(
@@ -257,13 +264,13 @@ impl Fifo {
         self.len -= 1;
     }
 
-    /// How many.
+    /// How many slots the list has.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// None.
+    /// Whether the list has no slot.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -337,8 +344,8 @@ mod tests {
     }
 
     proptest! {
-           /// Slots wander between the wheel and two lists; each is in one place only, lists keep
-           /// their order.
+           /// Slots move between the wheel and two lists. Each slot is in one place only, and lists
+           /// keep their order.
            #[test]
            fn wheel_and_lists_share_links(
                steps in prop::collection::vec((0_u8..4, 0_u32..SLOTS, 0_usize..2), 1..300)

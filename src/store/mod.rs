@@ -1,5 +1,5 @@
 //! The memory of one shard, without meaning: a wheel, a slab of records, an index, an arena of
-//! payloads. Nothing here stalls on growth: every structure grows in small pieces of bounded work.
+//! payloads. No structure stalls on growth: every structure grows in small pieces of bounded work.
 
 pub mod index;
 pub mod links;

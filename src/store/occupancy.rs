@@ -1,13 +1,13 @@
-//! Which buckets of one wheel level hold something: a bitmap with a bitmap above it, so that the
-//! next occupied bucket among 8192 is found by looking at four words. Knows nothing of ticks.
+//! Which buckets of one wheel level hold a slot. A bitmap with a bitmap above it finds the next
+//! occupied bucket among 8192 by a look at four words. This file does not know ticks.
 
-/// Bits of one word.
+/// Bits of one word of the bitmap.
 const WORD_BITS: usize = 64;
 
-/// Occupied buckets of a ring of `buckets` (a power of two).
+/// The occupied buckets of a ring of `buckets` (a power of two).
 pub(super) struct Occupancy {
     words: Box<[u64]>,
-    /// One bit per word that is not zero.
+    /// One bit per word of `words` that is not zero.
     summary: Box<[u64]>,
     mask: usize,
 }
@@ -39,8 +39,8 @@ impl Occupancy {
         }
     }
 
-    /// How many steps round the ring from `start` to the first occupied bucket; 0 if it is `start`
-    /// itself.
+    /// How many steps round the ring lie between `start` and the first occupied bucket; 0 if
+    /// `start` is occupied. `None`: no bucket is occupied.
     #[inline]
     pub(super) fn distance_from(&self, start: usize) -> Option<u64> {
         let found = self.first_from(start).or_else(|| self.first_from(0))?;
@@ -51,7 +51,7 @@ impl Occupancy {
         (self.words.len() + self.summary.len()) * size_of::<u64>()
     }
 
-    /// The first occupied bucket at or behind `start`, without turning round the end.
+    /// The first occupied bucket from `start` to the end of the ring.
     #[inline]
     fn first_from(&self, start: usize) -> Option<usize> {
         let word = start / WORD_BITS;

@@ -1,46 +1,45 @@
-//! Byte strings in size classes: a multiple of 16 bytes up to 1 KiB, then steps that waste at most
-//! an eighth; large ones on their own. Freed memory serves the same class again. Equal payloads are
-//! not shared here.
+//! Byte strings in size classes. Classes are multiples of 16 bytes up to 1 KiB; above, steps waste
+//! at most an eighth. Each large payload has an allocation of its own. Freed memory serves the same
+//! class again. Equal payloads are not shared.
 
 use super::directory::Directory;
 use super::places::Places;
 
-/// Payloads up to here are rounded up to a multiple of [`FINE_STEP`].
+/// Longest payload that is rounded up to a multiple of [`FINE_STEP`].
 const FINE_BYTES_MAX: usize = 1024;
 const FINE_STEP: usize = 16;
 const FINE_CLASSES: usize = FINE_BYTES_MAX / FINE_STEP;
-/// Larger ones are allocated on their own.
+/// Longest payload in a class. A longer payload has an allocation of its own.
 const CLASS_BYTES_MAX: usize = 64 * 1024;
-/// Above [`FINE_BYTES_MAX`] every doubling has this many classes, so a payload wastes less than
-/// 1/8.
+/// Classes per doubling above [`FINE_BYTES_MAX`], so that a payload wastes less than 1/8.
 const CLASSES_PER_DOUBLING: usize = 8;
 const CLASSES: usize =
     FINE_CLASSES + CLASSES_PER_DOUBLING * (CLASS_BYTES_MAX / FINE_BYTES_MAX).ilog2() as usize;
-/// A chunk holds the largest power of two of blocks that fits; one allocation, initialised as it is
-/// used.
+/// Most bytes of a chunk. A chunk holds the largest power of two of blocks that fits. A chunk is
+/// one allocation, and its bytes are initialised when they are first used.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Where a payload lies: 8 bytes, `Copy`. Freed exactly once by its owner.
+/// Where a payload lies: 8 bytes, `Copy`. The owner of the payload must free it exactly once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PayloadRef {
     len: u32,
-    /// Block of the class that follows from `len`, or number of a large payload.
+    /// Number of the block in the class that follows from `len`, or number of a large payload.
     place: u32,
 }
 
 const _: () = assert!(size_of::<PayloadRef>() == 8, "a record keeps eight bytes for its payload");
 
 impl PayloadRef {
-    /// The empty payload: takes no memory, freeing it does nothing.
+    /// The empty payload. It takes no memory, and freeing it does nothing.
     pub const EMPTY: PayloadRef = PayloadRef { len: 0, place: 0 };
 
-    /// Bytes of the payload, as it was given.
+    /// Bytes of the payload, as they were stored.
     #[inline]
     pub const fn len(self) -> u32 {
         self.len
     }
 
-    /// Whether it is the empty payload.
+    /// Whether the payload is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.len == 0
@@ -58,7 +57,7 @@ pub struct Payloads {
 }
 
 impl Payloads {
-    /// Empty.
+    /// An arena without payloads.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self {
@@ -71,17 +70,17 @@ impl Payloads {
         }
     }
 
-    /// What a payload of `len` bytes will add to [`used_bytes`](Self::used_bytes).
+    /// How many bytes a payload of `len` bytes adds to [`used_bytes`](Self::used_bytes).
     pub fn cost_bytes(len: usize) -> usize {
         match len {
             1..=CLASS_BYTES_MAX => class_bytes(class_of(len)),
-            // None, or a place of its own.
+            // An empty payload costs nothing, and a large payload costs its length.
             _ => len,
         }
     }
 
-    /// Stores a copy of `bytes` (fewer than 4 GiB). Bounded work: the copy, and one chunk
-    /// allocation at most.
+    /// Stores a copy of `bytes`, which must be fewer than 4 GiB. Cost: the copy, and at most one
+    /// chunk allocation.
     #[inline]
     pub fn insert(&mut self, bytes: &[u8]) -> PayloadRef {
         let len = u32::try_from(bytes.len()).expect("limits keep payloads far below 4 GiB");
@@ -101,7 +100,7 @@ impl Payloads {
         PayloadRef { len, place }
     }
 
-    /// The bytes. Reading a freed payload is a bug and stops the node.
+    /// The bytes of a payload. Panics if the payload was freed and its place not used again.
     #[inline]
     pub fn get(&self, payload: PayloadRef) -> &[u8] {
         let len = payload.len as usize;
@@ -118,7 +117,7 @@ impl Payloads {
         &class.chunks[chunk][start..start + len]
     }
 
-    /// Frees. Freeing twice is a bug and stops the node.
+    /// Frees a payload. Panics if its place is free.
     #[inline]
     pub fn remove(&mut self, payload: PayloadRef) {
         let len = payload.len as usize;
@@ -135,14 +134,15 @@ impl Payloads {
         }
     }
 
-    /// Bytes of classes in use (what the payloads cost), not of chunks reserved.
+    /// Bytes of the blocks in use, which is what the payloads cost. Unused parts of chunks are not
+    /// counted.
     #[inline]
     pub fn used_bytes(&self) -> usize {
         self.used_bytes
     }
 
-    /// Bytes held from the allocator. Chunks are counted whole, though the kernel gives their pages
-    /// only as they are used. Cost: a walk over the size classes.
+    /// Bytes of memory, as reserved. Chunks count whole, though the kernel gives their pages only
+    /// when they are used. Cost: a walk over the size classes.
     pub fn bytes(&self) -> usize {
         let overhead: usize = self.classes.iter().map(Class::overhead_bytes).sum();
         self.chunk_bytes
@@ -165,12 +165,12 @@ impl Payloads {
     }
 }
 
-/// Blocks of one size.
+/// The blocks of one size.
 struct Class {
     block_bytes: usize,
     chunk_blocks_log2: u32,
     chunks: Directory<Vec<u8>>,
-    /// Blocks that were ever given out.
+    /// How many blocks were ever given out.
     fresh: u32,
     places: Places,
 }
@@ -187,7 +187,7 @@ impl Class {
         }
     }
 
-    /// Chunk of a block and where in it the block begins.
+    /// The chunk of a block, and the offset of the block in the chunk.
     #[inline]
     fn locate(&self, place: u32) -> (usize, usize) {
         let in_chunk = place & ((1 << self.chunk_blocks_log2) - 1);
@@ -224,15 +224,15 @@ fn class_of(len: usize) -> usize {
     if len <= FINE_BYTES_MAX {
         return (len - 1) / FINE_STEP;
     }
-    // `len - 1` lies in [2^k, 2^(k+1)): k says which doubling, its next three bits which of the
-    // eight steps.
+    // `len - 1` lies in [2^k, 2^(k+1)). k tells the doubling, and the three bits below the highest
+    // bit tell which of the eight steps.
     let below = len - 1;
     let doubling = below.ilog2() as usize;
     let step = below >> (doubling - 3) & (CLASSES_PER_DOUBLING - 1);
     FINE_CLASSES + (doubling - FINE_BYTES_MAX.ilog2() as usize) * CLASSES_PER_DOUBLING + step
 }
 
-/// Block size of a class: the longest payload that [`class_of`] puts there.
+/// The block size of a class: the longest payload for which [`class_of`] returns the class.
 #[inline]
 fn class_bytes(class: usize) -> usize {
     if class < FINE_CLASSES {
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(payloads.used_bytes(), 16 + CLASS_BYTES_MAX + 9);
     }
 
-    /// Lengths of all three kinds of classes.
+    /// Lengths of all three kinds: fine classes, classes of doublings, and large payloads.
     fn lens() -> impl Strategy<Value = usize> {
         prop_oneof![0_usize..100, 900_usize..3000, 65_000_usize..70_000]
     }

@@ -1,24 +1,26 @@
-//! Which of the numbers 0, 1, 2 ... are taken: one bit each, in groups of 4096. Gives out the
-//! lowest free number of a group that has one, so a number never given before comes only when all
-//! below it are taken; notices when one is given back twice. Holds no values.
+//! Which of the numbers 0, 1, 2 ... are taken: one bit each, in groups of 4096. The lowest free
+//! number of a group with a free number is given out, so a number that was never given out comes
+//! only when all lower numbers are taken. A number that is given back twice is noticed. This file
+//! holds no values.
 
 use super::directory::Directory;
 
-/// Numbers of one group: 64 words of 64 bits, and one word that says which of them have a free bit.
+/// Width of a number in its group, in bits. A group is 64 words of 64 bits, and one word that says
+/// which of these words have a free bit.
 const GROUP_LOG2: u32 = 12;
 const GROUP: usize = 1 << GROUP_LOG2;
 const WORD_BITS: usize = 64;
 
 struct Group {
     taken: Box<[u64; GROUP / WORD_BITS]>,
-    /// One bit per word of `taken` that is not full.
+    /// One bit per word of `taken` that has a free bit.
     open_words: u64,
 }
 
 /// A set of taken numbers below `u32::MAX`.
 pub(super) struct Places {
     groups: Directory<Group>,
-    /// Groups with a free number, each once; the last is used first.
+    /// The groups with a free number, each once. The last group is used first.
     open_groups: Vec<u32>,
     len: u64,
 }
@@ -28,7 +30,8 @@ impl Places {
         Self { groups: Directory::new(), open_groups: Vec::new(), len: 0 }
     }
 
-    /// Takes a free number. At most one group (512 bytes) is allocated.
+    /// Takes a free number. Cost: at most one group (512 bytes) is allocated. Panics when no number
+    /// is left.
     #[inline]
     pub(super) fn take(&mut self) -> u32 {
         if self.open_groups.is_empty() {
@@ -49,7 +52,7 @@ impl Places {
         (group_at << GROUP_LOG2) + (word * WORD_BITS + bit) as u32
     }
 
-    /// Gives a taken number back.
+    /// Gives a taken number back. Panics if the number is not taken.
     #[inline]
     pub(super) fn give_back(&mut self, place: u32) {
         assert!(self.contains(place), "place {place} is freed, but was not taken");
@@ -70,7 +73,7 @@ impl Places {
         self.groups.get(group).is_some_and(|group| group.taken[word] >> bit & 1 == 1)
     }
 
-    /// The first taken number at or above `from`.
+    /// The first taken number at or above `from`; `None`: there is none.
     pub(super) fn first_from(&self, from: u32) -> Option<u32> {
         let (mut group_at, mut word, bit) = split(from);
         let mut bits = self.groups.get(group_at)?.taken[word] & u64::MAX << bit;
@@ -85,13 +88,13 @@ impl Places {
         Some((group_at * GROUP + word * WORD_BITS) as u32 + bits.trailing_zeros())
     }
 
-    /// How many are taken.
+    /// How many numbers are taken.
     #[inline]
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Bytes held.
+    /// Bytes of memory, as reserved.
     pub(super) fn bytes(&self) -> usize {
         self.groups.bytes()
             + self.groups.len() * size_of::<[u64; GROUP / WORD_BITS]>()
@@ -127,8 +130,8 @@ mod tests {
         for _ in 0..=GROUP {
             places.take();
         }
-        // Directory: a root of four leaves, a leaf of four groups. Then two groups, and a list that
-        // has room for four.
+        // The directory has a root of four leaves and a leaf of four groups. Beside it there are
+        // two groups, and a list with room for four numbers.
         assert_eq!(places.bytes(), (4 * 24 + 4 * 16) + 2 * 512 + 4 * 4);
     }
 

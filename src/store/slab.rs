@@ -1,31 +1,31 @@
-//! Records of one size in chunks: a slot never moves, growth allocates one chunk and initialises
-//! nothing. Never holds a value that owns memory; never hands out a slot that is occupied.
+//! Records of one size in chunks. A record never moves. Growth allocates one chunk and initialises
+//! nothing. A slab never holds a value that owns memory, and never hands out an occupied slot.
 
 use super::directory::Directory;
 use super::places::Places;
 use crate::base::ids::Slot;
 
-/// Records of one chunk; for records of 48 bytes a chunk is 192 KiB.
+/// Records of one chunk, as a power of two. With records of 64 bytes a chunk has 256 KiB.
 const CHUNK_SLOTS_LOG2: u32 = 12;
 const CHUNK_SLOTS: usize = 1 << CHUNK_SLOTS_LOG2;
 
-/// A slab of `T`: one bit of overhead a record.
+/// A slab of records of type `T`, with one bit of overhead a record.
 pub struct Slab<T> {
     chunks: Directory<Vec<T>>,
-    /// Slots that were ever given out; all below have a record, occupied or left over.
+    /// How many slots were ever given out. Every slot below has a record, occupied or freed.
     fresh: u32,
     places: Places,
 }
 
 impl<T: Copy> Slab<T> {
-    /// Empty.
+    /// A slab without records.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self { chunks: Directory::new(), fresh: 0, places: Places::new() }
     }
 
-    /// Stores `value`, in a freed slot if there is one. Bounded work (one chunk allocation at
-    /// most). A slot never given before comes in order 0, 1, 2 ...
+    /// Stores `value`, in a freed slot if there is one, and returns its slot. Slots that were never
+    /// given out come in the order 0, 1, 2 ... Cost: at most one chunk allocation.
     #[inline]
     pub fn insert(&mut self, value: T) -> Slot {
         let slot = Slot(self.places.take());
@@ -42,34 +42,35 @@ impl<T: Copy> Slab<T> {
         slot
     }
 
-    /// Frees an occupied slot and returns its value. Freeing twice is a bug and stops the node.
+    /// Frees an occupied slot and returns its value. Panics if the slot is free.
     #[inline]
     pub fn remove(&mut self, slot: Slot) -> T {
         self.places.give_back(slot.0);
         self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS]
     }
 
-    /// The value of an occupied slot. Reading a free one is a bug and stops the node.
+    /// The value of an occupied slot. Panics if the slot is free.
     #[inline]
     pub fn get(&self, slot: Slot) -> &T {
         assert!(self.places.contains(slot.0), "slot {} is read, but free", slot.0);
         &self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS]
     }
 
-    /// The value of an occupied slot, to change. Reading a free one is a bug and stops the node.
+    /// The value of an occupied slot, to change. Panics if the slot is free.
     #[inline]
     pub fn get_mut(&mut self, slot: Slot) -> &mut T {
         assert!(self.places.contains(slot.0), "slot {} is changed, but free", slot.0);
         &mut self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS]
     }
 
-    /// Whether a slot is occupied; false for one never given.
+    /// Whether a slot is occupied. False for a slot that was never given out.
     #[inline]
     pub fn contains(&self, slot: Slot) -> bool {
         self.places.contains(slot.0)
     }
 
-    /// Occupied slots in ascending order, from `from` on (for sweeps in portions).
+    /// The occupied slots from `from` on, in ascending order. A sweep in portions starts here
+    /// again.
     pub fn occupied_from(&self, from: Slot) -> impl Iterator<Item = Slot> + '_ {
         std::iter::successors(self.places.first_from(from.0), |&last| {
             self.places.first_from(last + 1)
@@ -77,19 +78,19 @@ impl<T: Copy> Slab<T> {
         .map(Slot)
     }
 
-    /// Occupied slots.
+    /// How many slots are occupied.
     #[inline]
     pub fn len(&self) -> u64 {
         self.places.len()
     }
 
-    /// None occupied.
+    /// Whether no slot is occupied.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes held.
+    /// Bytes of memory, as reserved.
     pub fn bytes(&self) -> usize {
         self.chunks.bytes() + self.chunks.len() * CHUNK_SLOTS * size_of::<T>() + self.places.bytes()
     }

@@ -1,14 +1,14 @@
-//! The timer wheel: three doubled levels, the next coarse slot drained a little per tick.
+//! The timer wheel: three doubled levels. The next coarse bucket is drained a little per tick.
 //!
-//! A bucket of level 0 holds one tick, one of level 1 a *window* of g0 ticks, one of level 2 a
-//! window of g0 x g1. Each level is twice as long as one bucket of the level above: it covers the
-//! window that turns now and the whole next one. So the bucket above that holds the next window can
-//! be emptied into it while the present window turns, every tick its share, and no tick ever
-//! empties a whole bucket. What lies beyond the last level waits in its farthest bucket and is
-//! filed again when that one comes: there is no longest delay.
+//! A bucket of level 0 holds one tick, a bucket of level 1 a *window* of g0 ticks, a bucket of
+//! level 2 a window of g0 x g1 ticks. Each level is twice as long as one bucket of the level above:
+//! it covers the present window and the whole next window. So while the present window turns, every
+//! tick moves its share of the bucket above that holds the next window, and no tick ever empties a
+//! whole bucket. A slot beyond the last level waits in the farthest bucket of that level, and is
+//! filed again when that bucket comes. So there is no longest delay.
 //!
-//! The wheel knows slots and ticks only. It never asks what time it is, never pops a slot before
-//! its tick, and does a bounded amount of work per call, however long the pause before.
+//! The wheel knows slots and ticks only. It never asks for the time, never pops a slot before its
+//! tick, and does a bounded amount of work per call, however long the pause before the call.
 
 use super::links::{DUE_MAX, Links, NIL, Neighbours, PLACE_FIFO, PLACE_NONE};
 use super::occupancy::Occupancy;
@@ -16,42 +16,42 @@ use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
 
-/// Entries moved in one step of a drain that is behind or that skips ticks, unless one tick's share
-/// is more. 512 x 100 ns (three cache misses) are 50 us.
+/// Most entries that one step moves in a drain that is behind or that skips ticks, unless the share
+/// of one tick is more. 512 x 100 ns (three cache misses) are 50 us.
 const STEP_MOVES_MAX: u64 = 512;
-/// Entries moved after which a call that is behind gives the caller a turn: about 0.2 ms.
+/// Entries moved after which a call that is behind returns to its caller: about 0.2 ms.
 const CALL_MOVES_MAX: u64 = 2048;
-/// Longest sleep while a bucket is being drained, in ticks: its shares add up, and 64 of them are
-/// done at once.
+/// Longest sleep while a bucket is being drained, in ticks. The shares of the skipped ticks add up,
+/// and at most 64 are done at once.
 const DRAIN_SLEEP_TICKS_MAX: u64 = 64;
 
-/// Slots per level before doubling, finest first; each a power of two. Production: 4096 / 1024 /
-/// 1024 ticks of 1 ms.
+/// Buckets per level before doubling, finest level first, each a power of two. A node uses 4096 /
+/// 1024 / 1024 with ticks of 1 ms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry(pub [u32; 3]);
 
 impl Geometry {
-    /// 1 ms, ~4.1 s, ~70 min; the last level turns once in 99 days.
+    /// Buckets of 1 ms, ~4.1 s and ~70 min. The last level turns once in 99 days.
     pub const PRODUCTION: Geometry = Geometry([4096, 1024, 1024]);
-    /// So small that the simulator meets every edge.
+    /// A geometry so small that the simulator meets every edge.
     pub const TINY: Geometry = Geometry([16, 8, 4]);
 }
 
-/// How far an [`Wheel::advance`] came.
+/// How far [`Wheel::advance`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Advanced {
-    /// Whether the wheel stands at the tick asked for and holds nothing that is due (false: the
-    /// bound on due slots or on moved entries was reached, call again).
+    /// Whether the wheel stands at the wanted tick and holds no slot that is due. False: the bound
+    /// on due slots or on moved entries was reached, and the caller must call again.
     pub caught_up: bool,
-    /// Entries touched without being popped (drained, refiled).
+    /// How many entries were moved without being popped (drained or filed again).
     pub moved: u64,
 }
 
 /// One ring of buckets.
 struct Level {
-    /// Number of this level's first bucket among all.
+    /// Number of this level's first bucket among the buckets of all levels.
     first: usize,
-    /// Buckets less one.
+    /// The number of buckets less one.
     mask: u64,
     /// A bucket spans `1 << shift` ticks.
     shift: u32,
@@ -59,30 +59,31 @@ struct Level {
 }
 
 impl Level {
-    /// Where in the ring the bucket of a window lies.
+    /// The position in the ring of the bucket of a window.
     #[inline]
     fn at(&self, window: u64) -> usize {
         (window & self.mask) as usize
     }
 }
 
-/// The wheel of one shard. Holds list heads and occupancy bitmaps; the entries live in [`Links`].
-/// Only one wheel may use a `Links`.
+/// The wheel of one shard. The wheel has list heads and occupancy bitmaps; the entries live in
+/// [`Links`]. Only one wheel may use a `Links`.
 pub struct Wheel {
     levels: [Level; 3],
-    /// First slot of every bucket of all levels.
+    /// The first slot of every bucket, of all levels.
     heads: Box<[u32]>,
-    /// Entries of every bucket of levels 1 and 2, from which the shares of a drain are reckoned.
+    /// How many entries every bucket of levels 1 and 2 has. The shares of a drain are computed from
+    /// these.
     coarse_lens: Box<[u32]>,
-    /// Everything due before this tick is popped, and this tick's share of draining is done.
+    /// Every slot due before this tick is popped, and this tick's share of draining is done.
     tick: u64,
     len: u64,
     bytes: usize,
 }
 
 impl Wheel {
-    /// An empty wheel that stands at `now`: everything due at or before it pops at the next
-    /// advance.
+    /// An empty wheel that stands at `now`. A slot due at `now` or before pops at the next advance.
+    /// Panics if a level has no power of two of buckets, or if there are too many buckets.
     pub fn new(geometry: Geometry, now: Tick) -> Self {
         let [g0, g1, g2] = geometry.0.map(|slots| {
             assert!(slots.is_power_of_two() && slots >= 2, "a level has 2, 4, 8 ... slots");
@@ -114,8 +115,9 @@ impl Wheel {
         }
     }
 
-    /// Files a slot that is in no list (asserted). A due tick in the past pops at the next advance.
-    /// No maximum delay (ticks from 2^48 ms, 8 900 years, on count as that one). Constant work.
+    /// Files a slot. Panics if the slot is in a list. A slot whose due tick has passed pops at the
+    /// next advance. There is no longest delay (ticks from 2^48 ms, 8 900 years, on count as that
+    /// tick). Constant work.
     #[inline]
     pub fn insert(&mut self, links: &mut Links, slot: Slot, due: Tick) {
         let early = if is_planted(Bug::FileTwoAhead) { 2 } else { 0 };
@@ -123,8 +125,8 @@ impl Wheel {
         self.len += 1;
     }
 
-    /// Changes the due tick of a slot in the wheel (asserted). A later one is only written down and
-    /// refiled when the old place comes up. Constant work.
+    /// Changes the due tick of a slot in the wheel. Panics if the slot is not in the wheel. A later
+    /// tick is only written down; the slot is filed again when its old bucket comes. Constant work.
     #[inline]
     pub fn rearm(&mut self, links: &mut Links, slot: Slot, due: Tick) {
         let (old_due, place) = links.due_and_place(slot);
@@ -137,8 +139,8 @@ impl Wheel {
         }
     }
 
-    /// Files a slot that is in no list, or changes the due tick of one in the wheel (asserted: the
-    /// slot is in no other list). Constant work.
+    /// Files a slot that is in no list, or changes the due tick of a slot in the wheel. Panics if
+    /// the slot is in another list. Constant work.
     #[inline]
     pub fn put(&mut self, links: &mut Links, slot: Slot, due: Tick) {
         match links.place(slot) {
@@ -147,7 +149,7 @@ impl Wheel {
         }
     }
 
-    /// Takes a slot out; it must be in the wheel (asserted). Constant work.
+    /// Takes a slot out of the wheel. Panics if the slot is not in the wheel. Constant work.
     #[inline]
     pub fn remove(&mut self, links: &mut Links, slot: Slot) {
         let place = links.place(slot);
@@ -155,7 +157,8 @@ impl Wheel {
         self.len -= 1;
     }
 
-    /// The due tick of a slot in the wheel (asserted), as last given.
+    /// The due tick of a slot in the wheel, as it was given last. Panics if the slot is not in the
+    /// wheel.
     #[inline]
     pub fn due(&self, links: &Links, slot: Slot) -> Tick {
         let (due, place) = links.due_and_place(slot);
@@ -163,14 +166,14 @@ impl Wheel {
         Tick(due)
     }
 
-    /// Turns to `now` (not back), appending at most `due_max` slots that have come due to `due`,
-    /// oldest tick first (a slot filed late counts with the tick at which the wheel stood); they
-    /// are in no list afterwards.
+    /// Turns to `now`, never back, and appends at most `due_max` due slots to `due`. These slots
+    /// are in no list afterwards. The oldest tick comes first; a slot that was filed late counts
+    /// with the tick at which the wheel stood.
     ///
-    /// Work: the slots popped, and at most about 2 048 entries moved, or the share of a single tick
-    /// if that is more. When a bound is reached the wheel stays where it is and `caught_up` is
-    /// false, perhaps with nothing popped: call again, at the latest in the next turn. Empty
-    /// stretches are skipped, not walked.
+    /// Cost: the popped slots, and at most about 2 048 moved entries, or the share of a single tick
+    /// if that is more. When a bound is reached, the wheel stays where it is and `caught_up` is
+    /// false, perhaps with nothing popped. Then the caller must call again, at the latest in its
+    /// next turn. Empty stretches are skipped, not walked.
     pub fn advance(
         &mut self,
         links: &mut Links,
@@ -195,9 +198,10 @@ impl Wheel {
         }
     }
 
-    /// When `advance` should next be called: never later than the earliest due tick, earlier when
-    /// draining must go on (every 64 ticks, or oftener if that would be much at once); `None` when
-    /// nothing is filed. Cost: three looks into bitmaps, about ten words.
+    /// When `advance` should be called next; `None`: the wheel is empty. Never later than the
+    /// earliest due tick. Earlier while a bucket is being drained: every 64 ticks, or more often if
+    /// the shares of 64 ticks would be a large step. Cost: three looks into bitmaps, about ten
+    /// words.
     #[inline]
     pub fn next_wake(&self) -> Option<Tick> {
         if self.heads[self.levels[0].at(self.tick)] != NIL {
@@ -206,31 +210,31 @@ impl Wheel {
         self.next_event(DRAIN_SLEEP_TICKS_MAX).map(Tick)
     }
 
-    /// The tick at which the wheel stands: nothing due before it is left.
+    /// The tick at which the wheel stands. No slot that is due before this tick is left.
     #[inline]
     pub fn stands_at(&self) -> Tick {
         Tick(self.tick)
     }
 
-    /// Entries in the wheel.
+    /// How many slots are in the wheel.
     #[inline]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// None.
+    /// Whether the wheel has no slot.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes held, links not counted.
+    /// Bytes of memory, without the links.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Pops what is due at the tick where the wheel stands and refiles what was re-armed to a later
-    /// one. True when the bucket is empty.
+    /// Pops the slots that are due at the tick where the wheel stands, and files slots again whose
+    /// due tick is later. True: the bucket is empty.
     #[inline]
     fn pop_tick(
         &mut self,
@@ -265,9 +269,9 @@ impl Wheel {
         }
     }
 
-    /// The first tick at which there is something to pop or to drain; the bucket of the present one
-    /// is empty. A drain that goes on may skip at most `sleep_max` ticks, and as many as make no
-    /// large step.
+    /// The first tick with something to pop or to drain. The bucket of the present tick must be
+    /// empty. A drain that is going on may skip at most `sleep_max` ticks, and only as many as make
+    /// no large step.
     #[inline]
     fn next_event(&self, sleep_max: u64) -> Option<u64> {
         let [finest, middle, coarsest] = &self.levels;
@@ -277,19 +281,20 @@ impl Wheel {
         [due, drains[0], drains[1]].into_iter().flatten().min()
     }
 
-    /// The next tick at which entries of `level` must be moved down.
+    /// The next tick at which entries of `level` must move down.
     #[inline]
     fn next_drain(&self, level: &Level, sleep_max: u64) -> Option<u64> {
         let window = self.tick >> level.shift;
         let distance = level.occupied.distance_from(level.at(window + 1))?;
         if distance > 0 {
-            // The bucket of window `w` is drained while window `w - 1` turns, from its first tick
-            // on.
+            // The bucket of window `w` is drained while window `w - 1` turns, from the first tick
+            // of that window on.
             return Some((window + distance) << level.shift);
         }
         let ticks_left = ((window + 1) << level.shift) - 1 - self.tick;
         if ticks_left == 0 {
-            // The last share was all that was left, so this cannot be; the next turn asserts it.
+            // The last share takes all entries that are left, so this case cannot occur; the next
+            // turn asserts that.
             return Some(self.tick + 1);
         }
         let left = self.bucket_len(level, window + 1);
@@ -297,8 +302,8 @@ impl Wheel {
         Some(self.tick + step.clamp(1, sleep_max).min(ticks_left))
     }
 
-    /// Stands at `next`, which [`next_event`](Self::next_event) allows, and does the draining of
-    /// all ticks up to it.
+    /// Turns to `next`, which [`next_event`](Self::next_event) allows, and does the draining of all
+    /// ticks up to `next`. Returns how many entries moved.
     fn turn_to(&mut self, links: &mut Links, next: u64) -> u64 {
         let before = self.tick;
         for level in &self.levels[1..] {
@@ -315,7 +320,8 @@ impl Wheel {
         self.drain(links, 2, before) + self.drain(links, 1, before)
     }
 
-    /// Moves down the share of the ticks after `before` up to the present one.
+    /// Moves down the shares of all ticks after `before` up to the present tick. Returns how many
+    /// entries moved.
     fn drain(&mut self, links: &mut Links, level: usize, before: u64) -> u64 {
         let level = &self.levels[level];
         let window = self.tick >> level.shift;
@@ -339,16 +345,19 @@ impl Wheel {
         share
     }
 
-    /// Entries in the bucket of a window of level 1 or 2.
+    /// How many entries the bucket of a window of level 1 or 2 has.
     #[inline]
     fn bucket_len(&self, level: &Level, window: u64) -> u64 {
         let coarse = level.first + level.at(window) - self.levels[1].first;
         u64::from(self.coarse_lens[coarse])
     }
 
-    /// Level and ring position for a due tick. What is overdue goes to the tick where the wheel
-    /// stands; the window that turns and the next belong to the finer level; what is beyond the
-    /// last level waits in its farthest bucket, which is never the one being drained.
+    /// Level and ring position for a due tick.
+    ///
+    /// - An overdue slot goes to the tick where the wheel stands.
+    /// - The present window and the next window belong to the finer level.
+    /// - A slot beyond the last level waits in the farthest bucket of that level, which is never
+    ///   the bucket that is being drained.
     #[inline]
     fn locate(&self, due: u64) -> (usize, usize) {
         let [finest, middle, coarsest] = &self.levels;
@@ -411,15 +420,16 @@ impl Wheel {
     }
 }
 
-/// The bucket that a place names; asserts that it is one of the wheel.
+/// The bucket that a place names. Panics if the place is not of the wheel.
 #[inline]
 fn bucket_of(place: u16, slot: Slot) -> usize {
     assert!(place != PLACE_NONE && place != PLACE_FIFO, "slot {} is not in the wheel", slot.0);
     usize::from(place) - 1
 }
 
-/// What `ticks` of the `ticks_left` move of `left` entries if every tick moves `ceil(left / ticks
-/// left)`: with left = q x ticks_left + r, the first r ticks move q + 1 each and the others q.
+/// How many of `left` entries move in `ticks` of `ticks_left` ticks, if every tick moves `ceil(left
+/// / ticks left)`: with left = q x ticks_left + r, the first r ticks move q + 1 each and the others
+/// q.
 #[inline]
 fn share_of(left: u64, ticks_left: u64, ticks: u64) -> u64 {
     left / ticks_left * ticks + (left % ticks_left).min(ticks)

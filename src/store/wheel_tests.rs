@@ -1,4 +1,4 @@
-//! The wheel against a map from ticks to slots, and counted budgets of its work.
+//! The wheel against a model (a map from ticks to slots), and counted budgets of its work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use crate::base::time::Tick;
 const YEAR_MS: u64 = 366 * 24 * 3600 * 1000;
 const SLOTS: u32 = 64;
 
-/// A wheel and what it should hold.
+/// A wheel, and the model of what it should hold.
 struct Pair {
     links: Links,
     wheel: Wheel,
     model: BTreeMap<u64, BTreeSet<u32>>,
     due_of: BTreeMap<u32, u64>,
     now: u64,
-    /// Everything due up to here was popped.
+    /// Every slot due at this tick or before was popped.
     popped_to: u64,
 }
 
@@ -74,7 +74,8 @@ impl Pair {
         }
     }
 
-    /// One call; the order within it and the bound are checked, and that nothing is early.
+    /// Calls `advance` once. Checks the bound and the order of the popped slots, and that no slot
+    /// comes early.
     fn advance_once(&mut self, due_max: usize) -> Advanced {
         let mut due = vec![Slot(u32::MAX)];
         let advanced = self.wheel.advance(&mut self.links, Tick(self.now), due_max, &mut due);
@@ -83,7 +84,7 @@ impl Pair {
         for slot in &due[1..] {
             let due = self.forget(slot.0);
             assert!(due <= self.now, "{slot:?} is early: due {due}, now {}", self.now);
-            // What was filed late counts with the tick at which the wheel stood.
+            // A slot that was filed late counts with the tick at which the wheel stood.
             let counted = due.max(self.popped_to);
             assert!(counted >= latest, "{slot:?} due {due} came behind one due {latest}");
             latest = counted;
@@ -111,14 +112,14 @@ impl Pair {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Files a slot or re-arms it, so many ticks from now, or before.
+    /// Files a slot or re-arms it, due so many ticks from now, or before now.
     Set(u32, i64),
     Remove(u32),
-    /// Lets so many ticks pass and calls once with this bound.
+    /// Lets so many ticks pass and calls `advance` once with this bound.
     Advance(u64, usize),
-    /// Lets so many ticks pass and calls until caught up.
+    /// Lets so many ticks pass and calls `advance` with this bound until the wheel has caught up.
     CatchUp(u64, usize),
-    /// Goes from wake to wake, so many times.
+    /// Goes from one wake to the next, so many times.
     Sleep(u8),
 }
 
@@ -140,8 +141,8 @@ fn delays(geometry: Geometry, longest: u64) -> impl Strategy<Value = u64> + Clon
 
 fn step_of(geometry: Geometry) -> impl Strategy<Value = Step> {
     let delay = delays(geometry, 100 * YEAR_MS);
-    // A timer far beyond the horizon is filed again once a round: the tiny wheel turns round in 1
-    // 024 ticks, and would move it three billion times in 100 years.
+    // A timer far beyond the horizon is filed again once a round. The tiny wheel turns round in 1
+    // 024 ticks, and would move such a timer three billion times in 100 years.
     let jump = match geometry {
         Geometry::TINY => delays(geometry, 1 << 16),
         _ => delays(geometry, 100 * YEAR_MS),
@@ -209,14 +210,13 @@ proptest! {
     }
 }
 
-/// Found by the test above in an earlier form: the first share of level 2 and a new window of level
-/// 1 in one step.
+/// The first share of level 2 and a new window of level 1 come in one step.
 #[test]
 fn a_step_may_begin_a_window_of_two_levels() {
     run(Geometry::TINY, 0, vec![Step::Set(0, 512), Step::Sleep(20)]);
 }
 
-/// Windows are counted from tick 0, however far that is.
+/// Windows are counted from tick 0, however far away that tick is.
 #[test]
 fn a_wheel_may_stand_at_a_large_power_of_two() {
     for shift in [32, 42, 47] {
@@ -225,8 +225,8 @@ fn a_wheel_may_stand_at_a_large_power_of_two() {
     }
 }
 
-/// Entries moved by single ticks of a wheel that is kept at `timers` timers spread evenly over
-/// `horizon_ms`, from shortly before a window of level 2 begins.
+/// Entries moved by single ticks of a wheel that always has `timers` timers, spread evenly over
+/// `horizon_ms`. The ticks begin shortly before a window of level 2.
 struct Load {
     moved: u64,
     moved_max: u64,
@@ -257,8 +257,8 @@ fn load_of(timers: u32, horizon_ms: u64, ticks: u64) -> Load {
     load
 }
 
-/// The counted promise of the wheel: beyond what it pops, a tick touches at most twice what an
-/// average tick does, and one per level for rounding up.
+/// The counted promise of the wheel: beyond the slots that it pops, a tick moves at most twice as
+/// many entries as the average tick, and one per level for rounding up.
 #[test]
 fn no_tick_moves_more_than_twice_the_average() {
     let (hour_ms, timers, ticks) = (3_600_000, 1_000_000, 60_000);
@@ -278,7 +278,8 @@ fn no_tick_moves_more_than_twice_the_average() {
     }
 }
 
-/// All timers due at one tick: their bucket of level 1 trickles down, and no tick takes it whole.
+/// All timers are due at one tick. Their bucket of level 1 trickles down, and no tick takes it
+/// whole.
 #[test]
 fn a_herd_trickles_down() {
     let (timers, after) = (100_000_u32, 1_000_000_u64);
@@ -302,7 +303,7 @@ fn a_herd_trickles_down() {
     }
 }
 
-/// A core with a million far timers sleeps: few wakes, and few entries at each.
+/// A core with a million far timers sleeps: it wakes seldom, and each wake moves few entries.
 #[test]
 fn far_timers_let_the_core_sleep() {
     let (timers, day_ms) = (200_000_u32, 24 * 3_600_000);
@@ -318,13 +319,13 @@ fn far_timers_let_the_core_sleep() {
         assert!(advanced.moved <= 512 + 64, "a wake moved {}", advanced.moved);
         wakes += 1;
     }
-    // 64 ms between two wakes while something drains: 15.6 a second.
+    // 64 ms lie between two wakes while a bucket is drained: 15.6 wakes a second.
     assert!(wakes <= 2 * day_ms / 64, "{wakes} wakes in two days");
     assert!(due.is_empty() || now >= 2 * day_ms);
 }
 
-/// A pause of hours with many timers is caught up in calls of bounded work; what came due comes in
-/// order.
+/// A pause of hours with many timers is caught up in calls of bounded work, and the due slots come
+/// in order.
 #[test]
 fn a_long_pause_is_caught_up_in_portions() {
     let (timers, hour_ms) = (100_000_u32, 3_600_000);
@@ -346,7 +347,7 @@ fn a_long_pause_is_caught_up_in_portions() {
     assert_eq!(due.len(), (0..timers).filter(|&slot| due_at(slot) <= 20 * hour_ms).count());
 }
 
-/// A century is exact to the millisecond, asleep or awake.
+/// A century is exact to the millisecond, with and without sleep.
 #[test]
 fn a_hundred_years_are_exact() {
     for wake_by_wake in [false, true] {
@@ -369,7 +370,8 @@ fn a_hundred_years_are_exact() {
     }
 }
 
-/// A re-arm to a later tick costs nothing until the old place comes, however often it is done.
+/// A re-arm to a later tick costs nothing until the old bucket comes, however often the slot is
+/// re-armed.
 #[test]
 fn a_later_rearm_is_only_written_down() {
     let mut pair = Pair::new(Geometry::PRODUCTION, 0);
