@@ -12,7 +12,7 @@ use crate::sink::SinkMode;
 /// Where the node listens by default.
 const TARGET: &str = "127.0.0.1:7253";
 
-/// Flags of every scenario. [`Scenario::defaults`] gives the defaults that differ by scenario.
+/// Flags of every scenario. `Scenario::defaults` gives the defaults that differ by scenario.
 #[derive(Args, Clone, Debug)]
 pub struct ScenarioFlags {
     /// The node: address and port

@@ -2,17 +2,17 @@
 
 use std::fs;
 
-/// Nanoseconds in a clock tick of /proc/<pid>/stat. Linux has shown 100 ticks a second to programs
-/// since 2.6.
+/// Nanoseconds in a clock tick of `/proc/<pid>/stat`. Linux has shown 100 ticks a second to
+/// programs since 2.6.
 const STAT_TICK_NS: u64 = 10_000_000;
 
 /// CPU time (user and system) of process `pid` so far, all threads together, in nanoseconds.
 /// `None`: there is no such process.
 ///
-/// The sum of /proc/<pid>/task/*/schedstat is exact to the nanosecond, but for the time that a
-/// thread has run since its last scheduler tick. On a kernel without schedstat, /proc/<pid>/stat is
-/// exact to 10 ms. A thread that ends between two calls is missed. Cost: one open and one read per
-/// thread, some 10 us each.
+/// The sum of `/proc/<pid>/task/*/schedstat` is exact to the nanosecond, but for the time that a
+/// thread has run since its last scheduler tick. On a kernel without schedstat, `/proc/<pid>/stat`
+/// is exact to 10 ms. A thread that ends between two calls is missed. Cost: one open and one read
+/// per thread, some 10 us each.
 pub fn cpu_ns(pid: u32) -> Option<u64> {
     threads_cpu_ns(pid)
         .or_else(|| stat_cpu_ns(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))

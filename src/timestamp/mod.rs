@@ -3,8 +3,8 @@
 //! - what a value is: [`Timestamp`],
 //! - which word makes values: [`oracle`],
 //! - what time a value tells: [`clock`],
-//! - how far values may go before more is stored: [`window`],
-//! - how long a master may answer: [`lease`],
+//! - how far values may go before more is stored: `window`,
+//! - how long a master may answer: `lease`,
 //! - what decides that a server may answer: a file ([`standalone`]) or `ZooKeeper`
 //!   ([`coordinator`]).
 
