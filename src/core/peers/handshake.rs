@@ -27,9 +27,10 @@
 //!
 //! A dialler with a secret adds `X-Chronos-Nonce`. An acceptor with a secret answers 401 with a
 //! nonce of its own. Then the dialler repeats the request with `X-Chronos-Proof`, and the
-//! acceptance carries the acceptor's proof ([`super::secret`]). Towards another site `Upgrade:
-//! chronos-site/1` opens the internal HTTP API on the connection. Nodes without a secret do not
-//! have this protocol and do not need it.
+//! acceptance carries the acceptor's proof ([`super::secret`]).
+//!
+//! Towards another site `Upgrade: chronos-site/1` opens the internal HTTP API on the connection.
+//! Nodes without a secret do not have this protocol and do not need it.
 
 use std::fmt::Write;
 use std::mem::MaybeUninit;
