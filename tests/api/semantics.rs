@@ -142,7 +142,6 @@ fn deleted_between_its_pops_it_ends() {
 #[test]
 fn an_update_moves_the_pop_earlier_or_later() {
     let node = Node::shared();
-    let sink = Sink::ok();
     // From an hour to 0.3 s, and from 0.2 s to 0.6 s.
     for (old, new, new_ms) in [("3600", "0.3", 300), ("0.2", "0.6", 600)] {
         until("an update before the pop", || {
