@@ -6,13 +6,19 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kit::children::{self, Tied, signal};
 use tempfile::NamedTempFile;
 
-/// Longest wait for anything that must happen. No test waits for it to pass.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait for anything that must happen; nothing waits for it to pass.
+pub const PATIENCE: Duration = Duration::from_secs(40);
+/// Deadlines of every node that a test does not give its own: beyond [`PATIENCE`], so that a slow
+/// machine meets none of them. The line that gives another begins with the second word.
+const PATIENT: [(&str, &str, &str); 2] = [
+    ("CHRONOS_LIMITS_IDLE_TIMEOUT_MS", "idle_timeout_ms", "600000"),
+    ("CHRONOS_CALLBACKS_TIMEOUT_MS", "timeout_ms", "60000"),
+];
 
 /// A node in a process of its own. The process ends when the value is dropped.
 pub struct Node {
@@ -47,7 +53,12 @@ impl Drop for Node {
 impl Node {
     /// Starts a node with `shards` unpinned shards and this configuration (TOML, may be empty).
     pub fn start(shards: u16, config: &str) -> Node {
-        Node::launch(children::command(env!("CARGO_BIN_EXE_chronos")), shards, config)
+        Node::launch(children::command(env!("CARGO_BIN_EXE_chronos")), shards, Some(config))
+    }
+
+    /// A node with the deadlines of the defaults: 2 s for a callback.
+    pub fn start_as_installed(shards: u16) -> Node {
+        Node::launch(children::command(env!("CARGO_BIN_EXE_chronos")), shards, None)
     }
 
     /// Starts a node whose process may open at most `files_max` files.
@@ -55,18 +66,23 @@ impl Node {
         let mut shell = children::command("sh");
         let script = format!("ulimit -n {files_max}; exec \"$0\" \"$@\"");
         shell.args(["-c", &script, env!("CARGO_BIN_EXE_chronos")]);
-        Node::launch(shell, shards, config)
+        Node::launch(shell, shards, Some(config))
     }
 
-    fn launch(mut command: Command, shards: u16, config: &str) -> Node {
+    fn launch(mut command: Command, shards: u16, config: Option<&str>) -> Node {
         let mut file = NamedTempFile::new().expect("a temporary file");
-        file.write_all(config.as_bytes()).expect("written");
+        file.write_all(config.unwrap_or_default().as_bytes()).expect("written");
         let shards = shards.to_string();
+        command.env_clear();
+        if let Some(config) = config {
+            let is_given = |key: &str| config.lines().any(|line| line.starts_with(key));
+            let patient = PATIENT.iter().filter(|one| !is_given(one.1));
+            command.envs(patient.map(|(variable, _, value)| (variable, value)));
+        }
         let mut process = command
             .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--no-pin"])
             .args(["--shards", &shards, "--log-format", "json", "--config"])
             .arg(file.path())
-            .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -148,7 +164,18 @@ impl Node {
         samples.iter().sum()
     }
 
-    /// Returns the resident memory in bytes.
+    /// Waits until a counter or gauge has this value. A core counts when it has answered, so a
+    /// counter that is read right after an answer may lack it.
+    pub fn await_metric(&self, name: &str, value: f64) {
+        let mut last = f64::NAN;
+        let deadline = Instant::now() + PATIENCE;
+        while last != value {
+            assert!(Instant::now() < deadline, "{name} is {last}, not {value}");
+            last = self.metric(name);
+        }
+    }
+
+    /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
         let status = status.expect("the process runs");
@@ -314,7 +341,21 @@ impl Client {
         self.read_answer(true)
     }
 
-    /// Returns the next answer, to a HEAD request. It has no body, whatever its headers say.
+    /// The next answer; nothing if the node closed the connection instead.
+    pub fn answer_or_end(&mut self) -> Option<Answer> {
+        if self.buffer.is_empty() {
+            let mut bytes = [0; 16 << 10];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(count) => self.buffer.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("neither an answer nor the end: {error}"),
+            }
+        }
+        Some(self.answer())
+    }
+
+    /// The next answer, to a HEAD request: it has no body whatever its headers say.
     pub fn answer_to_head(&mut self) -> Answer {
         self.read_answer(false)
     }

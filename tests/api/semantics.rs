@@ -5,11 +5,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::harness::{Node, document, until};
-use super::sink::{Reaction, Sink};
-
-/// How late anything may be on a busy machine.
-const LATE_MAX: Duration = Duration::from_secs(2);
+use super::harness::{Node, PATIENCE, document, until};
+use super::sink::{Callback, Reaction, Sink};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -35,7 +32,6 @@ fn one_shots_of_every_millisecond_pop_once_and_never_early() {
             times[wait_ms] += 1;
             let took = callback.at - began[wait_ms];
             assert!(took >= ms(wait_ms as u64), "{wait_ms} ms popped after {took:?}");
-            assert!(took <= ms(wait_ms as u64) + LATE_MAX, "{wait_ms} ms popped after {took:?}");
             assert_eq!(callback.sequence(), 1);
             let interval = format!("{}.{:03}", wait_ms / 1000, wait_ms % 1000);
             assert_eq!(callback.body, interval.as_bytes());
@@ -56,28 +52,41 @@ fn resolution_is_a_millisecond_and_more_digits_round_up() {
 #[test]
 fn repeating_pops_are_counted_and_do_not_drift() {
     const INTERVAL_MS: u64 = 40;
-    const POPS: u64 = 50;
+    const ANSWER_MS: u64 = 20;
     let node = Node::shared();
-    // Each answer comes late. An interval counted from the answer would drift by a second in all.
-    let sink = Sink::start(|_, _| Reaction::Late(ms(20)));
+    // Each answer comes late: an interval counted from the answer would drift by as much a pop.
+    let sink = Sink::start(|_, _| Reaction::Late(ms(ANSWER_MS)));
     let before = Instant::now();
-    node.create(&document("0.04", Some("2"), &sink.uri("/"), "x"));
+    let path = node.create(&document("0.04", Some("3600"), &sink.uri("/"), "x"));
     let after = Instant::now();
-    let seen = sink.wait_for(POPS as usize);
-    let sequences: Vec<_> = seen.iter().map(|callback| callback.sequence()).collect();
-    assert_eq!(sequences, (1..=POPS).collect::<Vec<_>>());
-    let due_ms = |callback: &super::sink::Callback| callback.sequence() * INTERVAL_MS;
+    let due_ms = |callback: &Callback| callback.sequence() * INTERVAL_MS;
+    // With a drift no pop ever comes within half of it. A busy machine delays some, not all.
+    let is_drifting = |callback: &Callback| {
+        let half = (callback.sequence() - 1) * ANSWER_MS / 2;
+        callback.at > after + ms(due_ms(callback) + half)
+    };
+    let is_on_time = |seen: &[Callback]| {
+        seen.last().is_some_and(|last| last.sequence() >= 50 && !is_drifting(last))
+    };
+    let seen = sink.wait_until("a late pop without a drift", is_on_time);
+    assert_eq!(node.request("DELETE", &path, "").status, 200);
+    let sequences: Vec<_> = seen.iter().map(Callback::sequence).collect();
+    assert_eq!(sequences, (1..=seen.len() as u64).collect::<Vec<_>>());
     for callback in &seen {
         assert!(callback.at >= before + ms(due_ms(callback)), "{} is early", callback.sequence());
     }
-    // At 20 ms a pop, the first of these pops would have drifted by 480 ms. A busy machine delays
-    // some of them, not all.
-    let latenesses = seen[POPS as usize / 2..]
-        .iter()
-        .map(|callback| callback.at.saturating_duration_since(after + ms(due_ms(callback))));
-    let least = latenesses.min().expect("half of them");
-    assert!(least < ms(400), "the later half is {least:?} late or more");
-    sink.assert_no_more(&node, POPS as usize, "0.12");
+}
+
+#[test]
+fn a_repeating_timer_ends_after_its_last_pop() {
+    let node = Node::shared();
+    let sink = Sink::ok();
+    let path = node.create(&document("0.04", Some("2"), &sink.uri("/"), "x"));
+    let seen = sink.wait_for(50);
+    let sequences: Vec<_> = seen.iter().map(Callback::sequence).collect();
+    assert_eq!(sequences, (1..=50).collect::<Vec<_>>());
+    until("the timer to end", || (node.request("GET", &path, "").status == 404).then_some(()));
+    sink.assert_no_more(&node, 50, "0.12");
 }
 
 #[test]
@@ -87,10 +96,10 @@ fn repeat_for_counts_whole_intervals() {
     for (path, repeat_for) in [("/1", "0.1"), ("/1b", "0.199"), ("/2", "0.2"), ("/3", "0.399")] {
         node.create(&document("0.1", Some(repeat_for), &sink.uri(path), ""));
     }
-    let later = node.create(&document("0.6", None, &sink.uri("/end"), ""));
-    let seen = sink.wait_until("the end", |seen| seen.iter().any(|one| one.path == "/end"));
+    let seen = sink.wait_for(7);
     let count = |path: &str| seen.iter().filter(|one| one.path == path).count();
-    assert_eq!([count("/1"), count("/1b"), count("/2"), count("/3")], [1, 1, 2, 3], "{later}");
+    assert_eq!([count("/1"), count("/1b"), count("/2"), count("/3")], [1, 1, 2, 3]);
+    sink.assert_no_more(&node, 7, "0.3");
 }
 
 #[test]
@@ -99,17 +108,20 @@ fn a_deleted_timer_does_not_pop() {
         let node = Node::start(shards, "");
         let sink = Sink::ok();
         let mut client = node.client();
-        let create = |client: &mut super::harness::Client, path: &str| {
-            client.create(&document("0.25", Some("0.5"), &sink.uri(path), ""))
-        };
-        let deleted: Vec<_> = (0..20).map(|_| create(&mut client, "/deleted")).collect();
-        for path in &deleted {
-            // The requests go over other connections, so that every core asks every other core.
-            assert_eq!(node.request("DELETE", path, "").status, 200);
-        }
-        create(&mut client, "/kept");
-        let seen = sink.wait_for(2);
-        assert!(seen.iter().all(|one| one.path == "/kept"), "{shards} shards: {seen:?}");
+        let (mut in_time, mut excused) = (0, 0);
+        until("twenty that were deleted before they were due", || {
+            let asked = Instant::now();
+            let path = client.create(&document("0.25", Some("0.5"), &sink.uri("/deleted"), ""));
+            // Over another connection, so that every core asks every other.
+            assert_eq!(node.request("DELETE", &path, "").status, 200);
+            let is_in_time = asked.elapsed() < ms(250);
+            in_time += usize::from(is_in_time);
+            excused += if is_in_time { 0 } else { 2 };
+            (in_time == 20).then_some(())
+        });
+        node.create(&document("0.6", None, &sink.uri("/kept"), ""));
+        let seen = sink.wait_until("one more", |seen| seen.iter().any(|one| one.path == "/kept"));
+        assert!(seen.len() - 1 <= excused, "{shards} shards: {seen:?}");
     }
 }
 
@@ -120,54 +132,63 @@ fn deleted_between_its_pops_it_ends() {
     let path = node.create(&document("0.1", Some("100"), &sink.uri("/"), ""));
     sink.wait_for(2);
     assert_eq!(node.request("DELETE", &path, "").status, 200);
-    // A pop that was under way when the DELETE came may still arrive. After it none may.
-    node.create(&document("0.03", None, &sink.uri("/then"), ""));
-    let seen = sink.wait_until("a moment", |seen| seen.iter().any(|one| one.path == "/then"));
-    sink.assert_no_more(&node, seen.len(), "0.3");
+    let before = sink.count();
+    // One pop may have been under way when the DELETE came; after it comes none.
+    node.create(&document("0.4", None, &sink.uri("/then"), ""));
+    let seen = sink.wait_until("the end", |seen| seen.iter().any(|one| one.path == "/then"));
+    assert!(seen.len() - 1 <= before + 1, "{before} pops before the DELETE: {seen:?}");
 }
 
 #[test]
 fn an_update_moves_the_pop_earlier_or_later() {
     let node = Node::shared();
-    let sink = Sink::ok();
-    let earlier = node.create(&document("3600", None, &sink.uri("/old"), "old"));
-    let later = node.create(&document("0.2", None, &sink.uri("/old"), "old"));
-    let began = Instant::now();
-    let answer = node.request("PUT", &earlier, &document("0.3", None, &sink.uri("/e"), "new"));
-    assert_eq!(answer.status, 200);
-    let answer = node.request("PUT", &later, &document("0.6", None, &sink.uri("/l"), "new"));
-    assert_eq!(answer.status, 200);
-    let seen = sink.wait_for(2);
-    assert_eq!(seen.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), ["/e", "/l"]);
-    assert!(seen[0].at >= began + ms(300) && seen[1].at >= began + ms(600));
-    assert!(seen.iter().all(|one| one.body == b"new" && one.sequence() == 1));
-    for path in [earlier, later] {
-        until("the timer to end", || (node.request("GET", &path, "").status == 404).then_some(()));
+    // From an hour to 0.3 s, and from 0.2 s to 0.6 s.
+    for (old, new, new_ms) in [("3600", "0.3", 300), ("0.2", "0.6", 600)] {
+        until("an update before the pop", || {
+            let sink = Sink::ok();
+            let asked = Instant::now();
+            let path = node.create(&document(old, None, &sink.uri("/old"), "old"));
+            let began = Instant::now();
+            let changed = document(new, None, &sink.uri("/new"), "new");
+            assert_eq!(node.request("PUT", &path, &changed).status, 200);
+            let is_in_time = old != "0.2" || asked.elapsed() < ms(200);
+            sink.wait_until("the new pop", |seen| seen.iter().any(|one| one.path == "/new"));
+            until("its end", || (node.request("GET", &path, "").status == 404).then_some(()));
+            let seen = sink.callbacks();
+            if !is_in_time && seen.len() > 1 {
+                return None;
+            }
+            assert_eq!(seen.len(), 1, "{seen:?}");
+            assert!(seen[0].at >= began + ms(new_ms));
+            assert!(seen[0].body == b"new" && seen[0].sequence() == 1);
+            Some(())
+        });
     }
-    assert_eq!(sink.callbacks().len(), 2);
 }
 
 #[test]
 fn a_refreshed_timer_does_not_pop_and_counts_anew() {
     let node = Node::shared();
-    let sink = Sink::ok();
-    let refreshed = document("0.5", Some("1"), &sink.uri("/"), "x");
-    let path = node.create(&refreshed);
-    let mut last = Instant::now();
-    for _ in 0..10 {
-        thread::sleep(ms(100));
-        let asked = Instant::now();
-        assert_eq!(node.request("PUT", &path, &refreshed).status, 200);
-        if asked - last > ms(450) {
-            // The machine was away for nearly an interval, so the pop was right.
-            return;
+    until("a run in which the timer was refreshed in time", || {
+        let sink = Sink::ok();
+        let refreshed = document("0.5", Some("1"), &sink.uri("/"), "x");
+        let mut last = Instant::now();
+        let path = node.create(&refreshed);
+        for _ in 0..10 {
+            thread::sleep(ms(100));
+            let asked = Instant::now();
+            assert_eq!(node.request("PUT", &path, &refreshed).status, 200);
+            if last.elapsed() >= ms(500) {
+                // The machine was away for an interval: the pop was rightly made.
+                return None;
+            }
+            last = asked;
         }
-        last = asked;
-    }
-    assert_eq!(sink.callbacks().len(), 0, "refreshed twice as often as it pops");
-    let seen = sink.wait_for(2);
-    assert!(seen[0].at >= last + ms(500));
-    assert_eq!([seen[0].sequence(), seen[1].sequence()], [1, 2]);
+        let seen = sink.wait_for(2);
+        assert!(seen[0].at >= last + ms(500), "a pop of what was refreshed");
+        assert_eq!([seen[0].sequence(), seen[1].sequence()], [1, 2]);
+        Some(())
+    });
 }
 
 #[test]
@@ -180,7 +201,7 @@ fn a_pop_in_flight_keeps_its_content_and_the_old_schedule_ends() {
         let sink = Sink::start(move |callback, _| match callback.path.as_str() {
             "/old" => {
                 let wait = released.clone();
-                let _ = wait.lock().expect("one waits").recv_timeout(Duration::from_secs(1));
+                let _ = wait.lock().expect("one waits").recv_timeout(PATIENCE);
                 Reaction::OK
             }
             _ => Reaction::OK,
@@ -207,19 +228,25 @@ fn a_pop_in_flight_keeps_its_content_and_the_old_schedule_ends() {
 
 #[test]
 fn a_pop_in_flight_that_fails_after_a_put_is_not_retried() {
-    let node = Node::shared();
-    let sink = Sink::start(|callback, _| match callback.path.as_str() {
-        "/old" => Reaction::Bytes(Vec::new()),
-        _ => Reaction::OK,
+    let node = Node::start_as_installed(2);
+    until("an update before the attempt has failed", || {
+        let sink = Sink::start(|callback, _| match callback.path.as_str() {
+            "/old" => Reaction::Bytes(Vec::new()),
+            _ => Reaction::OK,
+        });
+        let asked = Instant::now();
+        let path = node.create(&document("0.05", None, &sink.uri("/old"), ""));
+        sink.wait_for(1);
+        // The old attempt times out after 2 s, before the new pop.
+        let changed = document("2.6", None, &sink.uri("/new"), "");
+        assert_eq!(node.request("PUT", &path, &changed).status, 200);
+        if asked.elapsed() >= ms(2_000) {
+            return None;
+        }
+        let seen = sink.wait_for(2);
+        assert_eq!((seen[1].path.as_str(), seen[1].sequence()), ("/new", 1));
+        Some(())
     });
-    let path = node.create(&document("0.05", None, &sink.uri("/old"), ""));
-    sink.wait_for(1);
-    let changed = document("2.6", None, &sink.uri("/new"), "");
-    assert_eq!(node.request("PUT", &path, &changed).status, 200);
-    // The old attempt times out after 2 s, before the new pop.
-    let seen = sink.wait_for(2);
-    assert_eq!(seen[1].path, "/new");
-    assert_eq!(seen[1].sequence(), 1);
 }
 
 #[test]
@@ -261,15 +288,10 @@ fn a_herd_is_delivered_once_each_while_requests_go_on() {
         }
     });
     let mut client = node.client();
-    let mut slowest = Duration::ZERO;
     while sink.count() < HERD {
-        let asked = Instant::now();
         assert_eq!(client.request("GET", "/ping", "").status, 200);
-        slowest = slowest.max(asked.elapsed());
-        assert!(began.elapsed() < super::harness::PATIENCE, "{} of {HERD}", sink.count());
+        assert!(began.elapsed() < PATIENCE, "{} of {HERD}", sink.count());
     }
-    // 5 ms are measured elsewhere, on a quiet machine.
-    assert!(slowest < LATE_MAX, "a request took {slowest:?}");
     sink.assert_no_more(&node, HERD, "0.2");
     let mut paths: Vec<_> = sink.callbacks().into_iter().map(|one| one.path).collect();
     paths.sort();
@@ -295,15 +317,21 @@ fn a_server_slower_than_the_interval_gets_every_pop_in_order() {
 #[test]
 fn a_timer_made_anew_while_the_deleted_one_pops_is_its_own() {
     let node = Node::shared();
-    let sink = Sink::start(|callback, _| match callback.path.as_str() {
-        "/old" => Reaction::Late(ms(150)),
-        _ => Reaction::OK,
+    // The first callback is answered only when the test says so.
+    let (release, released) = mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let sink = Sink::start(move |callback, _| {
+        if callback.path == "/old" {
+            let _ = released.lock().expect("one waits").recv_timeout(PATIENCE);
+        }
+        Reaction::OK
     });
     let path = node.create(&document("0.05", Some("10"), &sink.uri("/old"), "old"));
     sink.wait_for(1);
     assert_eq!(node.request("DELETE", &path, "").status, 200);
     let anew = document("0.3", Some("0.6"), &sink.uri("/new"), "new");
     assert_eq!(node.request("PUT", &path, &anew).status, 200);
+    release.send(()).expect("the sink waits");
     let seen = sink.wait_for(3);
     let seen: Vec<_> = seen.iter().map(|one| (one.path.as_str(), one.sequence())).collect();
     assert_eq!(seen, [("/old", 1), ("/new", 1), ("/new", 2)]);

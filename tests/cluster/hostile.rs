@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chronos::wire::peer_frame::{FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES};
 use chronos::wire::peer_message::{PeerRefusal, PeerResult};
 use kit::children::{SETPRIV, Tied, command};
-use kit::noise;
 use kit::runner::Story;
 
 use super::files::{Roles, replace};
@@ -31,8 +30,6 @@ pub const STORIES: &[Story] = &[
     ("impossible_clusters_do_not_start", impossible_clusters_do_not_start),
 ];
 
-/// When a member that was never heard of is dead for the others, and a heartbeat more.
-const DEAD: Duration = Duration::from_millis(3_500);
 /// The place of the hostile member.
 const IT: usize = 2;
 
@@ -51,7 +48,7 @@ fn hashes(cluster: &Cluster, places: &[usize]) -> Vec<chronos::base::ids::NodeHa
 
 fn hostile_frames_harm_nobody() {
     let (cluster, claim) = with_a_hostile_member();
-    thread::sleep(DEAD);
+    cluster.await_dead(&[0, 1], IT);
     let sink = Sink::ok();
     let order = Order::once(4_000).times(2).factor(2);
     let timers = Timers::hundred(&cluster, &[0, 1], order, &sink);
@@ -102,25 +99,22 @@ fn a_peer_that_never_acknowledges() {
     let accepted = silent_member(claim, cluster.address(IT));
     cluster.start_with(&[0, 1], &Roles::staying(&[0, 1, IT]));
     let sink = Sink::ok();
-    let begun = Instant::now();
     let order = Order::once(9_000).factor(3);
     let timers = Timers::some(&cluster, &[0, 1], order, &sink, 30);
-    for timer in &timers.all {
-        let took = timer.answered - timer.asked;
-        // Suspected after 1 s of silence; then nobody waits for it any more.
-        let bound = Duration::from_millis(1_300) + noise::since(begun);
-        assert!(took < bound, "{took:?} for {}", timer.path);
-    }
+    // It is suspected after 1 s of silence; then nobody waits for it any more. A second for each
+    // write would be longer than the interval.
+    timers.expect_none_due();
     // It is dead when they are due.
     let judgement = timers.judge_after(&sink, Duration::from_millis(6_500));
-    judgement.assert_once().assert_within(Duration::from_millis(4_100));
+    judgement.assert_once().assert_ranks(2);
     assert!(accepted.load(SeqCst) >= 2, "each core of each node dials");
 }
 
 fn versions_of_the_future_void_no_write() {
     let (cluster, claim) = with_a_hostile_member();
     // The two have found each other, and know that the third is not there.
-    thread::sleep(DEAD);
+    cluster.await_alive(&[0, 1]);
+    cluster.await_dead(&[0, 1], IT);
     let sink = Sink::ok();
     let names: Vec<&str> = [0, 1, IT].map(|place| &cluster.names[place][..]).to_vec();
     let is_first = |id: &u64| placement::replicas(&names, *id, 2) == [0, 1];
@@ -143,6 +137,7 @@ fn versions_of_the_future_void_no_write() {
     let body = line.ask(&[forged.message()]);
     assert!(!body.ends_with(&refused), "{body:?}");
     thread::sleep(Duration::from_secs(2) + QUIET);
+    until("the pop", || (!sink.pops().is_empty()).then_some(()));
     let paths: Vec<_> = sink.pops().into_iter().map(|pop| pop.path).collect();
     assert_eq!(paths, ["/client"], "the write that was acknowledged, once");
 }
@@ -163,7 +158,7 @@ fn messages_that_come_again_change_nothing() {
         line.ask(&messages);
         line.ask(&messages);
     }
-    thread::sleep(Duration::from_millis(2_300));
+    until("all to pop", || (sink.by_path().len() >= forged.len()).then_some(()));
     // They have popped: the same messages again must not bring them back.
     for place in [0, 1] {
         let mut line = Line::open(&claim, cluster.address(IT), cluster.address(place));
@@ -207,7 +202,7 @@ fn two_processes_of_one_name_are_noticed() {
     // A third process with the files of node 1, on another address.
     cluster.start_as(IT, 0, &Roles::staying(&[0, 1]));
     let said = "two processes say that they are";
-    until("somebody to notice", Duration::from_secs(5), || {
+    until("somebody to notice", || {
         let is_gone = cluster.ended(IT).is_some_and(|status| !status.success());
         let is_told = [0, 1, IT].iter().any(|place| cluster.logged(*place).contains(said));
         (is_gone || is_told).then_some(())
@@ -230,7 +225,7 @@ fn broken_files_leave_the_old_cluster() {
         let before = cluster.logged(0).len();
         replace(&cluster.cluster_file(0), &text);
         cluster.signal(0, "HUP");
-        until(&format!("a log line about an address {what}"), Duration::from_secs(5), || {
+        until(&format!("a log line about an address {what}"), || {
             let new = cluster.logged(0)[before..].to_ascii_lowercase();
             (new.contains("error") || new.contains("warn")).then_some(())
         });
@@ -257,7 +252,7 @@ fn impossible_clusters_do_not_start() {
         let local_file = cluster.cluster_file(0).with_extension("local");
         replace(&local_file, &local);
         let output = command("timeout")
-            .arg("10")
+            .arg("60")
             .args(SETPRIV)
             .args([env!("CARGO_BIN_EXE_chronos"), "--local-config-file"])
             .arg(&local_file)

@@ -19,7 +19,7 @@ use kit::client::{Answer, PATIENCE, read_answer};
 use socket2::{Domain, Socket, Type};
 
 /// How long a node may take to close a connection that is of no more use.
-const CLOSE: Duration = Duration::from_secs(5);
+const CLOSE: Duration = Duration::from_secs(60);
 
 /// What it says of itself.
 #[derive(Clone, Debug)]

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use chronos::cluster::view::{Membership, View};
 use kit::client::{Answer, request};
-use kit::noise;
 use kit::random::Random;
 use kit::runner::Story;
 
@@ -39,12 +38,14 @@ const IT: usize = 2;
 const HONEST: [usize; 2] = [0, 1];
 /// Without `CHRONOS_NONSENSE_S`.
 const SHORT_S: u64 = 6;
+/// Longest wait for the liar to be heard.
+const HEARD: Duration = Duration::from_secs(60);
 /// Connections that the liar dials to each node.
 const LINES: u64 = 3;
 /// Interval of timers of clients.
 const INTERVAL_MS: u64 = 2_000;
-/// Longest wait for an answer to /ping, beside what the machine stalls: a node that is silent for
-/// longer is dead for its peers.
+/// Longest wait for an answer to /ping: a node that is silent for longer is dead for its peers.
+/// Held against a run that is asked for with `CHRONOS_NONSENSE_S`, on a machine of one's own.
 const PING_MAX: Duration = Duration::from_secs(3);
 /// Longest wait for the answer to a write, likewise: then a node answers 503.
 const WRITE_MAX: Duration = Duration::from_secs(8);
@@ -66,17 +67,19 @@ struct Told {
     refused: AtomicU64,
     requests: AtomicU64,
     slowest_ms: AtomicU64,
+    /// Whether answers must come in time.
+    measures: bool,
 }
 
 impl Told {
-    /// One request that must be answered, in time.
+    /// One request that must be answered.
     fn request(&self, to: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
         let begun = Instant::now();
         let answer = request(to, method, path, body)
             .unwrap_or_else(|error| panic!("{method} {path} to {to}: {error}"));
         let took = begun.elapsed();
-        let bound = if method == "GET" { PING_MAX } else { WRITE_MAX } + noise::since(begun);
-        assert!(took < bound, "{method} {path} to {to} took {took:?}");
+        let bound = if method == "GET" { PING_MAX } else { WRITE_MAX };
+        assert!(!self.measures || took < bound, "{method} {path} to {to} took {took:?}");
         self.slowest_ms.fetch_max(took.as_millis() as u64, SeqCst);
         self.requests.fetch_add(1, SeqCst);
         answer
@@ -95,8 +98,10 @@ fn well_formed_nonsense_ends_no_node() {
     cluster.start_with(&HONEST, &Roles::staying(&[0, 1, IT]));
     let memory_kb = HONEST.map(|place| resident_kb(cluster.pid(place)));
     let liar = begin(&cluster, seed);
-    let (sink, told) = (Sink::ok(), Told::default());
+    let measures = std::env::var("CHRONOS_NONSENSE_S").is_ok();
+    let (sink, told) = (Sink::ok(), Told { measures, ..Told::default() });
     let is_over = AtomicBool::new(false);
+    let of = |count: &AtomicU64| count.load(SeqCst);
     let mut most_kb = 0;
     let spared = thread::scope(|scope| {
         let (told, is_over, cluster) = (&told, &is_over, &cluster);
@@ -106,8 +111,10 @@ fn well_formed_nonsense_ends_no_node() {
             scope.spawn(move || ping(cluster.address(place), told, is_over));
         }
         let begun = Instant::now();
+        let is_heard = || of(&liar.messages) > 100 && of(&liar.results) > 10;
+        let goes_on = || begun.elapsed() < length || !is_heard() && begun.elapsed() < HEARD;
         // A thread that fails ends the story at once.
-        while begun.elapsed() < length && !spared.is_finished() {
+        while goes_on() && !spared.is_finished() {
             thread::sleep(Duration::from_millis(100));
             for (place, before_kb) in HONEST.into_iter().zip(memory_kb) {
                 let grown_kb = resident_kb(cluster.pid(place)).saturating_sub(before_kb);
@@ -119,12 +126,13 @@ fn well_formed_nonsense_ends_no_node() {
     });
     // The liar goes on until the last of these has popped.
     thread::sleep(Duration::from_millis(INTERVAL_MS) + QUIET);
+    let left = spared.iter().filter(|timer| !timer.is_deleted).count();
+    until("the spared timers to pop", || (sink.by_path().len() >= left).then_some(()));
     liar.is_over.store(true, SeqCst);
     for place in HONEST {
         assert!(cluster.ended(place).is_none(), "node {} ended", place + 1);
     }
     let late = judge(&spared, &sink.pops());
-    let of = |count: &AtomicU64| count.load(SeqCst);
     println!(
         "nonsense, seed {seed}, {length:?}: {} messages, {} results, {} requests, {} connections; \
          clients' {} requests, {} answered 503, the slowest took {} ms; {} spared timers, the latest pop {late:?}; at \
@@ -164,7 +172,7 @@ fn begin(cluster: &Cluster, seed: u64) -> Arc<Liar> {
         }
         ask(&liar, cluster.names[..=IT].to_vec(), cluster.address(place), random.next());
     }
-    until("the nodes and the liar to meet", Duration::from_secs(10), || {
+    until("the nodes and the liar to meet", || {
         (liar.connections.load(SeqCst) > LINES).then_some(())
     });
     liar

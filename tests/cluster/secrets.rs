@@ -30,11 +30,6 @@ const THREE: [usize; 3] = [0, 1, 2];
 const IT: usize = 2;
 /// What a node says of a connection that was refused for want of the secret.
 const TOLD: &str = "do not prove to each other";
-/// How long nodes may take to meet: dials are spread over a second, on a busy machine more.
-const MEET: Duration = Duration::from_secs(20);
-
-/// After this, a node that has come back empty has its timers again.
-const FILL: Duration = Duration::from_secs(3);
 
 fn with_secret() -> Cluster {
     Cluster::with(Setup { secret: ONE.into(), ..Setup::default() })
@@ -45,7 +40,7 @@ fn await_links(cluster: &Cluster, places: &[usize]) {
     let factor = places.len() as u8;
     let document = Order::once(3_600_000).factor(factor).document("http://127.0.0.1:9/", "");
     for place in places {
-        until("the nodes to meet", MEET, || {
+        until("the nodes to meet", || {
             let written = cluster.request(*place, "POST", "/timers", &document);
             let location = written.location().to_owned();
             let holds = |place: &usize| cluster.request(*place, "GET", &location, "").status == 200;
@@ -85,7 +80,7 @@ fn whoever_lacks_the_secret_does_nothing() {
     cluster.start_with(&[0, 1], &Roles::staying(&[0, 1, IT]));
     let claim = Claim::member(&cluster.names[IT], IT);
     let (from, to) = (cluster.address(IT), cluster.address(0));
-    thread::sleep(Duration::from_millis(3_500));
+    cluster.await_dead(&[0, 1], IT);
     let sink = Sink::ok();
     let order = Order::once(5_000).factor(2);
     let timers = Timers::hundred(&cluster, &[0, 1], order, &sink);
@@ -131,7 +126,7 @@ fn whoever_lacks_the_secret_does_nothing() {
         let reason = answer.header("Reason").expect("a reason");
         assert!(reason.contains("cluster.secret_file"), "{reason}");
     }
-    until("the alarm", Duration::from_secs(5), || cluster.logged(0).contains(TOLD).then_some(()));
+    until("the alarm", || cluster.logged(0).contains(TOLD).then_some(()));
     timers.judge(&sink).assert_perfect();
 }
 
@@ -149,14 +144,14 @@ fn a_secret_is_changed_node_by_node() {
             let before = cluster.logged(place).len();
             cluster.write_secret(place, &lines);
             cluster.signal(place, "HUP");
-            until("the secrets to be read again", Duration::from_secs(5), || {
+            until("the secrets to be read again", || {
                 cluster.logged(place)[before..].contains("secrets have changed").then_some(())
             });
             if place == step {
                 // Its connections are made anew while the others have other lines first.
                 cluster.stop(place);
                 cluster.start(place);
-                thread::sleep(FILL);
+                cluster.await_copies(&THREE, &timers);
                 await_links(&cluster, &THREE);
             }
         }
@@ -167,14 +162,14 @@ fn a_secret_is_changed_node_by_node() {
     cluster.kill(IT);
     cluster.write_secret(IT, ONE);
     cluster.start(IT);
-    until("the node to be refused", Duration::from_secs(10), || {
+    until("the node to be refused", || {
         THREE.iter().all(|place| cluster.logged(*place).contains(TOLD)).then_some(())
     });
     // A file that others may read changes nothing.
     let before = cluster.logged(0).len();
     cluster.write_open_secret(0, ONE);
     cluster.signal(0, "HUP");
-    until("the file to be refused", Duration::from_secs(5), || {
+    until("the file to be refused", || {
         cluster.logged(0)[before..].contains("chmod 600").then_some(())
     });
 }
@@ -191,7 +186,7 @@ fn a_secret_is_brought_in_node_by_node() {
             cluster.write_secret(place, ONE);
             cluster.stop(place);
             cluster.start(place);
-            thread::sleep(FILL);
+            cluster.await_copies(&THREE, &timers);
             await_links(&cluster, &THREE);
         }
     }

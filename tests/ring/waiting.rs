@@ -77,23 +77,18 @@ fn a_single_wake_from_each_side_suffices() {
 }
 
 #[test]
-fn a_wait_is_never_early_and_not_much_late() {
+fn a_wait_is_never_early() {
     set_timer_slack_ns(1).expect("one's own slack can be set");
     let mut ring = make_ring(&SMALL);
     let mut completions = Vec::new();
     ring.turn(Wait::Poll, &mut completions).expect("a turn does not fail");
-    let mut lateness_ns = Vec::new();
     for _ in 0..100 {
         let due = MonoNs(now().mono.0 + 1_500_000);
         ring.turn(Wait::Until(due), &mut completions).expect("a turn does not fail");
         let woken = now().mono;
         assert!(woken >= due, "{} ns early", due.since_ns(woken));
         assert!(completions.is_empty());
-        lateness_ns.push(woken.since_ns(due));
     }
-    lateness_ns.sort_unstable();
-    // The quickest tenth shows what the ring adds, not what a busy machine does.
-    assert!(lateness_ns[10] < 2_000_000, "{lateness_ns:?}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub const STORIES: &[Story] = &[
 const CONNECTIONS: usize = 2;
 /// How long a reply is waited for: longer than a server is frozen, as it is the replies of a thawed
 /// one that must not be stale.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause after each call: clients that leave the machine to the servers.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Most timestamps of one call.

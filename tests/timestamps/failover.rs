@@ -1,12 +1,15 @@
 //! The master dies, stops and is frozen while clients ask.
+//!
+//! How long a failover takes is told. It is held against what was measured only in a run that is
+//! asked for with `CHRONOS_TIMESTAMPS_LONG_S`, on a machine of one's own.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use kit::noise;
 use kit::runner::Story;
 
 use super::checker::Checker;
+use super::measures;
 use super::servers::{START, Servers};
 use super::zookeeper::{SHORT_TICK_MS, ZooKeeper, shared};
 
@@ -21,9 +24,6 @@ pub const STORIES: &[Story] = &[
 const SESSION_MS: u64 = 1_000;
 /// From when the master's node is gone to the first answer of another: six round trips.
 const TAKE_OVER: Duration = Duration::from_millis(300);
-/// No round takes longer, however busy the machine is. What a failover costs is told by the best
-/// round: a machine that others use makes one slow, never one fast.
-const BUSY: Duration = Duration::from_secs(15);
 
 fn killed() {
     let servers = Servers::start(3, &shared(), SESSION_MS);
@@ -48,7 +48,9 @@ fn killed_with_the_default_tick() {
 fn kill_masters(mut servers: Servers, session_ms: u64, tick_ms: u64, rounds: usize) {
     let checker = Checker::of(&servers.addresses());
     checker.await_reply(Instant::now(), START);
-    let mut best = (Duration::MAX, Duration::ZERO);
+    // What a failover costs is told by the best round: a machine that others use makes one slow,
+    // never one fast.
+    let mut best = Duration::MAX;
     for round in 1..=rounds {
         let master = servers.master();
         let begin = Instant::now();
@@ -58,23 +60,25 @@ fn kill_masters(mut servers: Servers, session_ms: u64, tick_ms: u64, rounds: usi
         let gap = checker.longest_gap(begin);
         let told = format!("session {session_ms} ms, tick {tick_ms} ms");
         println!("failover {round} after kill -9, {told}: {} ms", gap.as_millis());
-        assert!(gap <= BUSY, "{gap:?}");
-        best = best.min((gap, noise::since(begin)));
+        best = best.min(gap);
         servers.all[master].start();
     }
-    let limit = Duration::from_millis(session_ms + tick_ms) + TAKE_OVER + best.1;
-    assert!(best.0 <= limit, "{:?} is more than {limit:?}", best.0);
+    let limit = Duration::from_millis(session_ms + tick_ms) + TAKE_OVER;
+    assert!(!measures() || best <= limit, "{best:?} is more than {limit:?}");
     // A window of 3 s, used in part at the first failover; the lead shrinks at half speed.
     let ahead_ms = checker.ahead_ms_max();
     println!("{} replies, at most {ahead_ms} ms ahead of the clock", checker.finish());
     assert!(ahead_ms <= 3_500, "{ahead_ms} ms ahead");
 }
 
+/// Sessions are longer than anything is waited for: nobody waits for the end of one.
 fn stopped_in_order() {
-    let mut servers = Servers::start(3, &shared(), SESSION_MS);
+    let zookeeper = ZooKeeper::start(10_000);
+    let arguments = ["--window-ms", "90000"];
+    let mut servers = Servers::start_with(3, &zookeeper.quorum(), 90_000, &arguments);
     let checker = Checker::of(&servers.addresses());
     checker.await_reply(Instant::now(), START);
-    let mut best = (Duration::MAX, Duration::ZERO);
+    let mut best = Duration::MAX;
     for round in 1..=4 {
         let master = servers.master();
         let begin = Instant::now();
@@ -82,15 +86,14 @@ fn stopped_in_order() {
         checker.await_reply(begin + Duration::from_millis(20), START);
         let gap = checker.longest_gap(begin);
         println!("failover {round} after SIGTERM: {} ms", gap.as_millis());
-        assert!(gap <= BUSY, "{gap:?}");
-        best = best.min((gap, noise::since(begin)));
+        best = best.min(gap);
         servers.all[master].start();
     }
-    let limit = Duration::from_millis(200) + best.1;
-    assert!(best.0 <= limit, "{:?} is more than {limit:?}", best.0);
+    let limit = Duration::from_millis(200);
+    assert!(!measures() || best <= limit, "{best:?} is more than {limit:?}");
     let ahead_ms = checker.ahead_ms_max();
     checker.finish();
-    // Nothing is left of the windows that were stored 3 s ahead.
+    // Nothing is left of the windows that were stored 90 s ahead.
     assert!(ahead_ms <= 1_000, "mastership was handed on {ahead_ms} ms ahead of the clock");
 }
 

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use super::processes::{Process, free_port, until};
 
-/// How long a server may take to start where many share two cores.
-pub const START: Duration = Duration::from_secs(30);
+/// Longest wait for what must happen: a server that starts, another master, a value.
+pub const START: Duration = Duration::from_secs(60);
 
 /// One server: where it listens, and its process if it runs.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use super::processes::{Process, free_port, until};
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 /// A java virtual machine starts slowly where many share two cores.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(120);
 /// A session that writes takes milliseconds where an ensemble serves.
 const PROBE_MAX: Duration = Duration::from_secs(20);
 

@@ -17,7 +17,7 @@ use chronos::timestamp::oracle::{Oracle, Terms};
 use chronos::wire::thrift::{Outcome, Reply, parse_reply, write_get_timestamps};
 
 /// Longest wait for anything that must happen; nothing waits for it to pass.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node with timestamps; stopped with the value.
 pub struct Node {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::http::{Message, header, read_message};
 
 /// Longest wait for an answer.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One answer.
 #[derive(Clone, Debug)]
