@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kit::children;
-use kit::children::{Tied, signal};
+use kit::callbacks::{Reaction, serve};
+use kit::children::{self, Tied, signal};
+use kit::client::request_with;
 use kit::{noise, ports};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -195,10 +195,9 @@ fn two_nodes_know_each_other_by_their_files() {
     let timer = "{\"timing\":{\"interval\":3600},\"callback\":{\"http\":{\"uri\":\
                  \"http://127.0.0.1:9/x\",\"opaque\":\"\"}},\
                  \"reliability\":{\"replication-factor\":2}}";
-    let (status, answer) = request(one.bind, "POST", "/timers", timer).expect("an answer");
-    assert_eq!(status, 200, "{answer}");
-    let location = answer.lines().find_map(|line| line.strip_prefix("Location: "));
-    let location = location.expect("a Location");
+    let created = request(one.bind, "POST", "/timers", timer).expect("an answer");
+    assert_eq!(created.status, 200, "{created:?}");
+    let location = created.location();
     // Acknowledged, so the other has it; but where a busy machine gave the other no time for 1 s.
     until("the other to have it", || (two.metric("chronos_timers") == Some(1.0)).then_some(()));
     let mut killed = one.process.take().expect("it runs");
