@@ -10,14 +10,10 @@
 //! Timers that already are where they belong are told, too: a node that comes back empty asks for
 //! them. Never waits, never answers twice.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Included, Unbounded};
-
-use ahash::AHashMap;
 
 use crate::base::ids::{NodeHash, Slot};
 use crate::base::time::{Now, Tick};
-use crate::timer::version::StateKey;
 use crate::wire::peer_message::{PeerMessage, Standing, TimerCopy};
 use crate::wire::resync_json::Reference;
 
@@ -26,130 +22,15 @@ use super::effects::{
     Answer, CollectedTimer, Internal, Outbox, PageAsk, PagePart, PagePlace, Refusal, Reply,
     Requester,
 };
+use super::parts::collect::{ASKS_MAX, Asked, TAKEN_MAX, Taken, Window};
 use super::records::State;
 
 /// Records looked at per tick, some 150 ns each.
 const LOOKS_PER_TICK: u32 = 1_024;
 /// What a timer on a page costs, in looks.
 const LOOKS_PER_TIMER: u32 = 8;
-/// Timers in a window: 24 B each and the tree around them, 3 MiB at most.
-pub(super) const WINDOW_MAX: usize = 1 << 16;
 /// Bytes of timers in a part of a page above which it ends: the asking node asks for the rest.
-pub(super) const PART_BYTES_MAX: usize = 1 << 20;
-/// Windows at a time: so many nodes may ask at once before they take each other's place.
-const WINDOWS_MAX: usize = 8;
-/// Parts of pages under way.
-const ASKS_MAX: usize = 64;
-/// A window that nobody asked for is given up.
-const WINDOW_MS: u64 = 60_000;
-/// Timers of which some new holders are known to have taken them over. What finds no place is moved
-/// by this node itself.
-const TAKEN_MAX: usize = 1 << 16;
-
-/// The earliest timers from some instant on that a node is to hold.
-#[derive(Debug)]
-struct Window {
-    node: NodeHash,
-    from: PagePlace,
-    /// All before are in; `None`: all there are.
-    until: Option<PagePlace>,
-    timers: BTreeSet<PagePlace>,
-    /// Where the walk through the records goes on; `None`: it is done.
-    next: Option<Slot>,
-    used_at: Tick,
-}
-
-impl Window {
-    fn new(node: NodeHash, from: PagePlace, used_at: Tick) -> Self {
-        let next = Some(Slot(0));
-        Self { node, from, until: None, timers: BTreeSet::new(), next, used_at }
-    }
-
-    fn covers(&self, place: PagePlace) -> bool {
-        self.from <= place && self.until.is_none_or(|until| place < until)
-    }
-
-    /// Takes a timer in; the last gives way.
-    fn insert(&mut self, place: PagePlace) {
-        self.timers.insert(place);
-        if self.timers.len() > WINDOW_MAX {
-            self.until = self.timers.pop_last();
-        }
-    }
-}
-
-/// A part of a page under way.
-#[derive(Debug)]
-struct Asked {
-    from: Requester,
-    ask: PageAsk,
-    /// The last timer looked at in the window.
-    at: Option<PagePlace>,
-    part: PagePart,
-    /// Bytes of the timers in it.
-    part_bytes: usize,
-}
-
-/// New holders that are known to have taken a timer over, by their ranks.
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    key: StateKey,
-    list_digest: u32,
-    ranks: u16,
-}
-
-/// All that a shard does for nodes that ask.
-#[derive(Debug, Default)]
-pub(super) struct Collect {
-    windows: Vec<Window>,
-    asked: VecDeque<Asked>,
-    taken: AHashMap<u64, Taken>,
-}
-
-impl Collect {
-    /// When there is work again, given that nothing arrives.
-    pub fn next_wake(&self) -> Option<Tick> {
-        if !self.asked.is_empty() {
-            return Some(Tick(0));
-        }
-        self.windows.iter().map(|window| window.used_at + WINDOW_MS).min()
-    }
-
-    /// Other nodes are to hold other timers: what is known of the former ones is of no use.
-    pub fn forget_windows(&mut self) {
-        self.windows.clear();
-        self.taken.clear();
-        for asked in &mut self.asked {
-            asked.at = None;
-            asked.part.timers.clear();
-            asked.part_bytes = 0;
-        }
-    }
-
-    /// The window that a node's timers from `from` on are taken from.
-    fn window(&mut self, tick: Tick, node: NodeHash, from: PagePlace) -> &mut Window {
-        let is_of = |window: &Window| window.node == node;
-        let place = match self.windows.iter().position(is_of) {
-            Some(place) => {
-                if !self.windows[place].covers(from) {
-                    self.windows[place] = Window::new(node, from, tick);
-                }
-                place
-            }
-            None => {
-                if self.windows.len() >= WINDOWS_MAX {
-                    let oldest = (0..WINDOWS_MAX).min_by_key(|&place| self.windows[place].used_at);
-                    self.windows.swap_remove(oldest.expect("there are some"));
-                }
-                self.windows.push(Window::new(node, from, tick));
-                self.windows.len() - 1
-            }
-        };
-        self.windows[place].used_at = tick;
-        &mut self.windows[place]
-    }
-}
-
+const PART_BYTES_MAX: usize = 1 << 20;
 impl Shard {
     /// A node asks for a page; answered at once or in a later tick.
     pub(super) fn ask_for_page(
@@ -187,7 +68,7 @@ impl Shard {
             }
         }
         if self.collect.asked.is_empty() {
-            self.collect.windows.retain(|window| tick - window.used_at < WINDOW_MS);
+            self.collect.end_windows(tick);
         }
     }
 

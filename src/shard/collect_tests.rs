@@ -8,11 +8,12 @@ use crate::base::ranked::Sites;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::view::{Membership, PeerKind, View};
 use crate::shard::Shard;
-use crate::shard::collect::{PART_BYTES_MAX, WINDOW_MAX};
+use crate::shard::collect::PART_BYTES_MAX;
 use crate::shard::effects::{
     Answer, Event, Internal, Outbox, PageAsk, PagePart, PagePlace, PeerTicket, Request,
 };
 use crate::shard::harness_tests::{FROM, config};
+use crate::shard::parts::collect::WINDOW_MAX;
 use crate::shard::records::Next;
 use crate::timer::definition::encode_content;
 use crate::wire::peer_message::{

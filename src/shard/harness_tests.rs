@@ -7,7 +7,7 @@ use super::effects::{
     Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester,
     Target, Ticket,
 };
-use super::questions::Questions;
+use super::parts::questions::Questions;
 use super::{Shard, ShardConfig};
 use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
 use crate::base::limits::{CallbackLimits, ClusterLimits};

@@ -4,7 +4,6 @@ use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::limits::TOMBSTONE_MS_MIN;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::timer::definition::Definition;
 
 use super::Shard;
 use super::records::{Next, Placement};
@@ -77,12 +76,6 @@ impl Shard {
             self.place(slot, placement);
         }
     }
-}
-
-/// Whether a timer pops at all. One that does not is accepted and not stored
-/// (docs/compat/timer-service.md §1.4).
-pub(super) fn fires(definition: &Definition<'_>) -> bool {
-    definition.repeat_for_ms >= definition.interval_ms
 }
 
 #[cfg(test)]

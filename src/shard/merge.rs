@@ -1,20 +1,21 @@
 //! What peers tell: every copy and every standing is merged by one rule: the higher (version,
 //! sequence) wins, and at the same key the ranks that act are united.
 
-use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
-use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
+use crate::base::time::{Now, Tick, WallMs};
 use crate::timer::definition::Content;
 use crate::timer::schedule::Schedule;
 use crate::timer::version::{StateKey, Version, supersedes};
 use crate::wire::peer_message::{
-    CopyBody, PeerMessage, PeerRefusal, PeerResult, START_MS_MAX, Standing, TimerCopy,
+    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
 };
 
+use super::Shard;
 use super::effects::{Answer, Outbox, PeerTicket, Purpose, Refusal};
+use super::parts::peers::{FULL_MS, Teller};
 use super::records::{Outline, Placement, Record};
-use super::{FULL_MS, Shard};
 
 /// Starts of a node that sends no versions that differ by less may be one start: such a node sends
 /// how long ago it was, and every message adds its delay (docs/compat/timer-service.md §4).
@@ -22,22 +23,6 @@ const SAME_START_MS: u64 = 500;
 /// Starts of one write, told over several connections, differ by less: by as much as a message may
 /// have waited on its way, see `node::inbounds::STALE`.
 const OTHER_START_MS: u64 = 10_000;
-
-/// Who told, and how its clock stands.
-#[derive(Clone, Copy)]
-pub(super) struct Teller {
-    pub peer: Option<PeerIndex>,
-    pub clock_offset_ns: i64,
-}
-
-impl Teller {
-    /// A start on the teller's clock, on ours; never before the true one.
-    fn start(self, start_ms: u64) -> Tick {
-        let ns = start_ms.saturating_mul(TICK_NS).saturating_add_signed(self.clock_offset_ns);
-        // Rounded up, the last one would be beyond what can be told to others.
-        MonoNs(ns).tick_ceil().min(Tick(START_MS_MAX))
-    }
-}
 
 /// Bytes for peers made in one turn above which a fetch is answered [`PeerResult::Busy`] and comes
 /// again: a peer can ask for thousands of large timers in one frame.

@@ -19,7 +19,14 @@
 //!                       wheel
 //! ```
 //!
-//! [`records`] holds the records and is the only room that moves their slots.
+//! How to read the room, from the bottom to the top:
+//!
+//! - [`effects`] is what a shard is told and what it asks for.
+//! - [`records`] holds the records and is the only room that moves their slots.
+//! - [`parts`] is everything else that a shard is made of.
+//! - This file makes a [`Shard`] of them, and gives every event and every tick to the rules.
+//! - All other files with an `impl Shard` are the rules. No file imports a rule; rules call each
+//!   other as methods.
 
 mod collect;
 mod config;
@@ -28,9 +35,8 @@ pub mod effects;
 pub mod inspect;
 mod keep;
 mod merge;
-mod minting;
 mod news;
-mod peers;
+mod parts;
 mod pops;
 mod questions;
 mod reads;
@@ -38,7 +44,6 @@ mod reconcile;
 mod records;
 mod requests;
 pub(crate) mod tag_counts;
-mod turns;
 mod writes;
 
 use std::sync::Arc;
@@ -52,21 +57,20 @@ use crate::timer::definition::Content;
 use crate::timer::identity::Minter;
 use crate::timer::version::HybridClock;
 
-use collect::Collect;
 pub use config::ShardConfig;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox};
-use merge::Teller;
-use minting::Minting;
-use peers::Peers;
-use pops::Pops;
-use questions::Questions;
-use reads::Reads;
-use reconcile::Reconcile;
+use parts::collect::Collect;
+use parts::minting::Minting;
+use parts::peers::{FULL_MS, Peers, Teller};
+use parts::pops::Pops;
+use parts::questions::Questions;
+use parts::reads::Reads;
+use parts::reconcile::Reconcile;
+use parts::turns::{HOLD_MS, Turns};
+use parts::writes::Writes;
 use records::Records;
 use tag_counts::TagCounts;
-use turns::{HOLD_MS, Turns};
-use writes::Writes;
 
 /// One core's timers.
 pub struct Shard {
@@ -86,9 +90,6 @@ pub struct Shard {
     /// When a copy was last refused for lack of room.
     full_at: Option<Tick>,
 }
-
-/// For how long a peer that has refused a timer for lack of room is believed to have none.
-const FULL_MS: u64 = 10_000;
 
 /// How often idle hosts are looked for and the oldest overdue pop is found again.
 const SWEEP_EVERY_MS: u64 = 1_000;
@@ -143,7 +144,7 @@ impl Shard {
             }
             Event::Resynchronise => {
                 let view = &self.peers.view;
-                self.walk(view.connected_nodes().union(view.connected_sites()));
+                self.reconcile.start_walk(view.connected_nodes().union(view.connected_sites()));
             }
         }
         self.count_records();
@@ -217,7 +218,7 @@ impl Shard {
         self.records.recount_tags(&self.peers, now.mono.tick_floor());
         self.settle_writes(now, outbox);
         self.collect.forget_windows();
-        self.walk(PeerSet::EMPTY);
+        self.reconcile.start_walk(PeerSet::EMPTY);
     }
 
     fn believe(
@@ -238,10 +239,10 @@ impl Shard {
         if liveness != Liveness::Alive {
             self.settle_writes(now, outbox);
             self.settle_reads(now, outbox);
-            self.abandon_moves(now, peer);
+            self.reconcile.abandon_moves(now.mono.tick_floor(), peer);
         } else if has_gaps || former == Liveness::Dead || self.peers.owed.contains(peer) {
             self.peers.owed = self.peers.owed.without(peer);
-            self.walk(PeerSet::EMPTY.with(peer));
+            self.reconcile.start_walk(PeerSet::EMPTY.with(peer));
         }
     }
 

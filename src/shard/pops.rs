@@ -23,18 +23,6 @@ const DEFERRED_MS_MIN: u64 = 500;
 /// Host places looked at per sweep.
 const HOSTS_PER_SWEEP: usize = 1_024;
 
-/// How the popping goes.
-#[derive(Debug, Default)]
-pub(super) struct Pops {
-    /// Slots that came due in this tick; kept for its memory.
-    due: Vec<Slot>,
-    /// Whether the last tick left due slots for the next.
-    pub is_behind: bool,
-    /// Set by [`Shard::stop_popping`].
-    pub is_stopping: bool,
-    oldest_failing: OldestFailing,
-}
-
 impl Shard {
     /// Looks at what has come due.
     pub(super) fn turn_wheel(&mut self, now: Now, tick: Tick, outbox: &mut Outbox) {
@@ -422,32 +410,6 @@ impl Shard {
             }
             CallbackOutcome::Stale => self.counters.stale += 1,
         }
-    }
-}
-
-/// Due time of the oldest pop seen failing in the last two windows. A pop that backs off is looked
-/// at again within `retry_max_ms` and half of it (7.5 s by default), so none slips through a
-/// window.
-#[derive(Debug, Default)]
-struct OldestFailing {
-    present: Option<Tick>,
-    former: Option<Tick>,
-    turned_at: Tick,
-}
-
-impl OldestFailing {
-    const WINDOW_MS: u64 = 8_000;
-
-    fn see(&mut self, due: Tick) {
-        self.present = Some(self.present.map_or(due, |oldest| oldest.min(due)));
-    }
-
-    fn get(&mut self, now: Tick) -> Option<Tick> {
-        if now - self.turned_at >= Self::WINDOW_MS {
-            self.former = self.present.take();
-            self.turned_at = now;
-        }
-        self.present.into_iter().chain(self.former).min()
     }
 }
 

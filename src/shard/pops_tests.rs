@@ -2,7 +2,7 @@
 
 use super::super::effects::{Answer, Dialect, Event, Request};
 use super::super::harness_tests::{Cluster, START_MS, TICKET, content, definition};
-use super::super::merge::Teller;
+use super::super::parts::peers::Teller;
 use super::super::records::SUSPECT_FAILURES;
 use super::*;
 use crate::base::ids::TimerId;
@@ -348,19 +348,6 @@ fn each_look_at_a_pop_without_a_lane_is_counted() {
     assert_eq!(cluster.shard(0).lanes(), 3);
     cluster.run_until(2);
     assert_eq!(cluster.shard(0).counters.without_lane, 6, "each is looked at once more");
-}
-
-/// In this window of 8 s or in the one before.
-#[test]
-fn the_oldest_pop_seen_failing_is_remembered_for_two_windows() {
-    let mut oldest = OldestFailing::default();
-    assert_eq!(oldest.get(Tick(1)), None);
-    oldest.see(Tick(30));
-    oldest.see(Tick(20));
-    oldest.see(Tick(40));
-    for (at, seen) in [(7_999, Some(20)), (8_000, Some(20)), (15_999, Some(20)), (16_000, None)] {
-        assert_eq!(oldest.get(Tick(at)), seen.map(Tick), "{at}");
-    }
 }
 
 /// It did nothing since it was dead. A timer now and then is given back to it all the same.

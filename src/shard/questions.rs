@@ -15,27 +15,19 @@
 //! meanwhile have answered, or are dead by its own count. Until then the timer pops not, and
 //! answers no read.
 
-use std::collections::BTreeMap;
-
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
-use crate::base::limits::{ClusterLimits, RANK_DELAY_MS};
+use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::timer::version::StateKey;
 use crate::wire::peer_message::{PeerMessage, PeerResult, Standing};
 
 use super::Shard;
 use super::effects::{Outbox, Purpose};
+use super::parts::questions::{ASK_AGAIN_MS, ASKED_MAX, DUE_MAX, Question};
 use super::records::{Next, Record, State};
 
-/// Records asked about without an answer, beside those that are due.
-const ASKED_MAX: usize = 1_024;
-/// Timers that are due and wait for answers; further ones wait until there is room.
-const DUE_MAX: usize = 16_384;
 /// Records looked at per tick after an absence; one takes a message to each of the others.
 const LOOKS_PER_TICK: usize = 96;
-/// Pause before those are asked again who know more and have not told it yet.
-const ASK_AGAIN_MS: u64 = 50;
 /// After an absence a peer that is believed alive and does not answer is waited for no longer than
 /// this beyond the time after which it would be declared dead: its core may get no time, while
 /// others of its node tell that the node lives.
@@ -43,120 +35,6 @@ const BEYOND_DEATH_MS: u64 = 5_000;
 /// Absences after which a core that never gets time for long pops without an answer, since it gets
 /// none in time: late rather than not at all.
 const ABSENCES_MAX: u8 = 2;
-
-/// What is asked about one timer.
-#[derive(Clone, Copy, Debug)]
-struct Question {
-    key: StateKey,
-    /// Those who have not answered.
-    waiting: PeerSet,
-    /// Those of them whose answer is under way.
-    asked: PeerSet,
-    /// Those of these whose answer does not count: they have told since that they go on.
-    outdated: PeerSet,
-    /// Those who have told that the timer is overdue with them, whatever is believed of them then.
-    told: PeerSet,
-    /// When it was asked first.
-    since: Tick,
-    /// Whether the timer is due, and waits for this.
-    is_due: bool,
-    /// Whether this core may have missed something about the timer while it was away.
-    is_unheard: bool,
-    /// Absences of this core since.
-    absences: u8,
-}
-
-impl Question {
-    /// Asks some about a timer that is not due yet.
-    fn new(key: StateKey, waiting: PeerSet, tick: Tick) -> Self {
-        Self {
-            key,
-            waiting,
-            asked: PeerSet::EMPTY,
-            outdated: PeerSet::EMPTY,
-            told: PeerSet::EMPTY,
-            since: tick,
-            is_due: false,
-            is_unheard: false,
-            absences: 0,
-        }
-    }
-}
-
-/// What a shard has asked others.
-#[derive(Debug, Default)]
-pub(super) struct Questions {
-    open: BTreeMap<u64, Question>,
-    /// After an absence: everything from this slot on has not been asked about.
-    walk: Option<Slot>,
-    /// When the core started, and until when all that comes due is asked about.
-    started_at: Tick,
-    fresh_until: Tick,
-    /// Counts long absences: answers to what was asked before one say nothing.
-    life: u8,
-    walked_at: Tick,
-    /// When those that are open were last begun to be looked at, and from which id on that is still
-    /// to be done.
-    looked_at: Tick,
-    look: Option<u64>,
-}
-
-impl Questions {
-    /// A core that starts, with nothing asked.
-    pub fn new(tick: Tick, limits: &ClusterLimits) -> Self {
-        let fresh_until = tick + 2 * limits.dead_after_ms;
-        Self { started_at: tick, fresh_until, ..Self::default() }
-    }
-
-    /// Whether this core has started, or was away for long, so lately that others may know better
-    /// also of what it hears now.
-    pub fn is_fresh(&self, tick: Tick) -> bool {
-        tick < self.fresh_until
-    }
-
-    /// Until then others may know better.
-    pub fn be_fresh(&mut self, until: Tick) {
-        self.fresh_until = self.fresh_until.max(until);
-    }
-
-    /// Whether this core may have missed something about a timer.
-    pub fn is_unheard(&self, slot: Slot, id: TimerId) -> bool {
-        self.walk.is_some_and(|next| slot >= next)
-            || self.open.get(&id.0).is_some_and(|question| question.is_unheard)
-    }
-
-    /// Whether anything is asked about, or still to be.
-    pub fn is_idle(&self) -> bool {
-        self.walk.is_none() && self.open.is_empty()
-    }
-
-    /// This core got no time. After a `long` absence nothing that was answered before counts.
-    pub fn was_away(&mut self, tick: Tick, is_long: bool) {
-        self.walk = Some(Slot(0));
-        if !is_long {
-            return;
-        }
-        self.life = self.life.wrapping_add(1);
-        self.open.retain(|_, question| question.is_due);
-        for question in self.open.values_mut() {
-            question.asked = PeerSet::EMPTY;
-            question.is_unheard = true;
-            question.absences = question.absences.saturating_add(1);
-            question.since = tick;
-        }
-    }
-
-    /// When there is something to do, given that nothing arrives.
-    pub fn next_wake(&self) -> Option<Tick> {
-        let is_walking = self.walk.is_some() && self.open.len() < ASKED_MAX;
-        let is_looking = self.look.is_some() && !self.open.is_empty();
-        match (is_walking || is_looking, self.open.is_empty()) {
-            (true, _) => Some(self.walked_at + 1),
-            (false, false) => Some(self.looked_at + ASK_AGAIN_MS),
-            (false, true) => None,
-        }
-    }
-}
 
 impl Shard {
     /// Whether this core may have missed something about a timer while it was away.
@@ -354,14 +232,7 @@ impl Shard {
         let open = self.questions.open.get_mut(&record.id.0);
         match open.filter(|question| question.key == record.key()) {
             Some(question) if is_first => return question.is_due,
-            Some(question) => {
-                // It goes on: what it does is to be heard.
-                question.outdated = question
-                    .outdated
-                    .union(question.asked.intersection(PeerSet::EMPTY.with(asker)));
-                question.waiting = question.waiting.with(asker);
-                question.told = question.told.with(asker);
-            }
+            Some(question) => question.wait_for_pop_of(asker),
             None if !is_first && is_overdue && has_room => {
                 let question = Question {
                     told: PeerSet::EMPTY.with(asker),
@@ -377,13 +248,8 @@ impl Shard {
     /// A portion of the asking.
     pub(super) fn ask_on(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
-        if self.questions.is_idle() || tick <= self.questions.walked_at {
+        if !self.questions.begin_portion(tick) {
             return;
-        }
-        self.questions.walked_at = tick;
-        if tick - self.questions.looked_at >= ASK_AGAIN_MS {
-            self.questions.looked_at = tick;
-            self.questions.look = Some(0);
         }
         self.ask_again(tick, outbox);
         for _ in 0..LOOKS_PER_TICK {
@@ -421,11 +287,7 @@ impl Shard {
     /// A portion of asking those who were not alive, or knew more.
     fn ask_again(&mut self, tick: Tick, outbox: &mut Outbox) {
         for _ in 0..LOOKS_PER_TICK {
-            let Some(from) = self.questions.look else { return };
-            let next =
-                self.questions.open.range(from..).next().map(|(&id, &question)| (id, question));
-            self.questions.look = next.and_then(|(id, _)| id.checked_add(1));
-            let Some((id, mut question)) = next else { return };
+            let Some((id, mut question)) = self.questions.next_look() else { return };
             let Some(slot) = self.find(TimerId(id)) else {
                 self.questions.open.remove(&id);
                 continue;

@@ -7,7 +7,7 @@ use crate::base::time::Tick;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Answer, CallbackOutcome, Refusal, Request};
 use crate::shard::harness_tests::{Cluster, START_MS, target};
-use crate::shard::questions::Questions;
+use crate::shard::parts::questions::Questions;
 
 const IDS: std::ops::Range<u64> = 1..20;
 

@@ -1,11 +1,12 @@
 //! What is asked about, whom, and what an answer ends; what counts as an absence.
 
-use super::super::HOLD_MS;
 use super::super::effects::{Dialect, Event};
 use super::super::harness_tests::Cluster;
+use super::super::parts::turns::HOLD_MS;
 use super::*;
-use crate::base::limits::CallbackLimits;
+use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::cluster::detector::Liveness;
+use crate::timer::version::StateKey;
 
 const ID: TimerId = TimerId(7);
 
@@ -385,26 +386,6 @@ fn cluster_of(factor: u8) -> (Cluster, Vec<usize>) {
 
 fn record(shard: &Shard) -> Record {
     *shard.records.get(shard.find(ID).expect("it is held"))
-}
-
-#[test]
-fn the_walk_pauses_while_as_much_as_allowed_is_asked_about() {
-    let (mut cluster, list) = cluster_of(2);
-    let key = record(cluster.shard(list[0])).key();
-    let (walked_at, looked_at) = (Tick(70), Tick(60));
-    let walk = Some(Slot(0));
-    let mut questions = Questions { walk, walked_at, looked_at, ..Questions::default() };
-    for id in 0..ASKED_MAX as u64 {
-        assert_eq!(questions.next_wake(), Some(Tick(71)), "{id}");
-        questions.open.insert(id, Question::new(key, PeerSet::EMPTY, Tick(0)));
-    }
-    assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
-    questions.walk = None;
-    assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
-    questions.look = Some(5);
-    assert_eq!(questions.next_wake(), Some(Tick(71)), "the others are still to be looked at");
-    questions.open.clear();
-    assert_eq!(questions.next_wake(), None, "all have been answered meanwhile");
 }
 
 #[test]

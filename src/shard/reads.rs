@@ -5,7 +5,7 @@
 
 use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
-use crate::base::slots::{SlotKey, Slots};
+use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
 use crate::timer::definition::Content;
 use crate::timer::version::{StateKey, Version};
@@ -13,34 +13,11 @@ use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy, de
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView};
+use super::parts::reads::{READS_MAX, Waiting};
 
-/// Reads that wait at a time; above it 503.
-const READS_MAX: usize = 65_536;
 /// One that does not answer for so much longer than it takes to be suspected is passed over: its
 /// core may get no time, while others of its node tell that the node lives.
 const BEYOND_SUSPICION_MS: u64 = 1_000;
-
-/// A read that waits for another node.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    from: Requester,
-    id: TimerId,
-    asked: PeerIndex,
-    asked_at: Tick,
-    left: PeerSet,
-    /// The rightful holders, as far as this node knows.
-    listed: PeerSet,
-    /// Whether somebody who may hold the timer could not be asked.
-    is_unsure: bool,
-    /// The newest state of those that may have missed a write; who has it, if it is live: that one
-    /// is asked again if nobody knows better.
-    doubtful: Option<(StateKey, Option<PeerIndex>)>,
-    /// Its copy is what there is.
-    takes_doubtful: bool,
-}
-
-/// All reads of a shard that wait.
-pub(super) type Reads = Slots<Waiting>;
 
 impl Shard {
     /// Answers from what is held here; `None`: the answer comes from others.

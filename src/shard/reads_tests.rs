@@ -111,7 +111,7 @@ fn a_newer_tombstone_answers_before_an_older_copy_of_a_node_that_has_just_starte
         for node in [second, third, other] {
             assert_eq!(cluster.ask(node, Request::Read(three)), Answer::NotFound, "{id:?} {node}");
         }
-        cluster.shard(first).questions = crate::shard::questions::Questions::default();
+        cluster.shard(first).questions = crate::shard::parts::questions::Questions::default();
     }
 }
 

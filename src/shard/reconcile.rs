@@ -8,143 +8,32 @@
 //! timer that is due soon is not handed over but looked at again later: its next pop moves it. Its
 //! new holders have it all the same, and wait behind the old ones: these may be stopped.
 
-use std::collections::VecDeque;
 use std::ops::Range;
-
-use ahash::{AHashMap, AHashSet};
 
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, SiteHash, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
-use crate::timer::version::StateKey;
 use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy};
 
+use super::Shard;
 use super::effects::{Outbox, Purpose};
+use super::parts::peers::FULL_MS;
+use super::parts::reconcile::Move;
 use super::records::{Placement, Record, State};
-use super::{FULL_MS, Shard};
 
 /// Records looked at per tick, some 150 ns each.
 const LOOKS_PER_TICK: u32 = 384;
 /// What an offer costs, in looks: some 5 us of the cluster's CPU for each timer that a peer lacks.
 /// A core whose shard walks alone leaves seven eighths of its time to requests and pops.
 const LOOKS_PER_OFFER: u32 = 16;
-/// Offers without a result.
-const OFFERS_MAX: u32 = 1_024;
-/// Timers being moved at a time.
-const MOVES_MAX: usize = 512;
 /// A timer due sooner is copied to its new holders, but not handed over: the messages must arrive
 /// before the pop, or old and new holders would both pop. Its next pop moves it.
 const FINISH_GUARD_MS: u64 = 1_000;
 /// A node that is told over HTTP acts on every list that names it, until it is told the end: a
 /// timer due sooner is neither copied to it nor moved away from it. Its next pop moves it.
 const HTTP_GUARD_MS: u64 = 3_000;
-/// When a timer that could not be moved is looked at again.
-const LOOK_AGAIN_MS: u64 = 1_000;
-
-/// One walk through all records.
-#[derive(Clone, Copy, Debug)]
-struct Walk {
-    next: Slot,
-    offer_to: PeerSet,
-    seen: u64,
-}
-
-/// A timer on its way to another list.
-#[derive(Clone, Copy, Debug)]
-struct Move {
-    key: StateKey,
-    placement: Placement,
-    waiting: PeerSet,
-}
-
-/// The background work of a shard.
-#[derive(Debug, Default)]
-pub(super) struct Reconcile {
-    walk: Option<Walk>,
-    /// The tick of the last portion.
-    portion_at: Tick,
-    /// The next walk, asked for while one goes on.
-    again: Option<PeerSet>,
-    moves: AHashMap<u64, Move>,
-    later: VecDeque<(Tick, TimerId)>,
-    /// The ids in `later`: each stands there once.
-    queued: AHashSet<u64>,
-    /// Timers of which nodes on their lists have no copy, for lack of room there. All of them
-    /// are in `later`, or move.
-    lacking: AHashMap<u64, PeerSet>,
-    /// Timers of which all on their next list have a copy, which take it over with their next pop:
-    /// told only while some have had no room lately. All of them are in `later`.
-    ready: AHashSet<u64>,
-    offers: u32,
-}
-
-impl Reconcile {
-    /// Timers that are known to be in the wrong place.
-    pub fn misplaced(&self) -> u64 {
-        (self.later.len() + self.moves.len()) as u64
-    }
-
-    /// Forgets that timers lack copies which have ended, or have been moved since.
-    pub fn forget_settled(&mut self) {
-        let Self { lacking, ready, queued, moves, .. } = self;
-        ready.retain(|id| queued.contains(id) || moves.contains_key(id));
-        lacking.retain(|id, _| queued.contains(id) || moves.contains_key(id));
-    }
-
-    /// Timers that lack a copy.
-    pub fn lacking(&self) -> u64 {
-        self.lacking.len() as u64
-    }
-
-    /// Those on the list of a timer that had no room for it.
-    pub fn lacking_of(&self, id: TimerId) -> PeerSet {
-        self.lacking.get(&id.0).copied().unwrap_or(PeerSet::EMPTY)
-    }
-
-    /// Records that the walk has seen; `None`: there is no walk.
-    pub fn seen(&self) -> Option<u64> {
-        self.walk.map(|walk| walk.seen)
-    }
-
-    /// Offers without a result.
-    pub fn offers_waiting(&self) -> u64 {
-        u64::from(self.offers)
-    }
-
-    /// Whether somebody is still to be shown what it may have missed.
-    pub fn owes(&self) -> bool {
-        let walk = self.walk.map(|walk| walk.offer_to);
-        let mut shown = [walk, self.again].into_iter().flatten();
-        self.offers > 0 || shown.any(|peers| !peers.is_empty())
-    }
-
-    /// When there is work again, given that nothing arrives.
-    pub fn next_wake(&self) -> Option<Tick> {
-        if self.offers >= OFFERS_MAX || self.moves.len() >= MOVES_MAX {
-            return None;
-        }
-        let next = self.portion_at + 1;
-        if self.walk.is_some() {
-            return Some(next);
-        }
-        self.later.front().map(|(at, _)| next.max(*at))
-    }
-}
-
 impl Shard {
-    /// Asks for a walk that offers every timer to those of `offer_to` who are to hold it.
-    pub(super) fn walk(&mut self, offer_to: PeerSet) {
-        let walk = Walk { next: Slot(0), offer_to, seen: 0 };
-        match &mut self.reconcile.walk {
-            None => self.reconcile.walk = Some(walk),
-            Some(_) => {
-                let again = self.reconcile.again.get_or_insert(PeerSet::EMPTY);
-                *again = again.union(offer_to);
-            }
-        }
-    }
-
     /// A timer may be where it does not belong: looks at it soon.
     pub(super) fn look_later_if_misplaced(&mut self, tick: Tick, slot: Slot) {
         if self.peers.is_alone() {
@@ -152,7 +41,7 @@ impl Shard {
         }
         let record = *self.records.get(slot);
         if self.is_misplaced(&record) {
-            self.look_again(tick, record.id);
+            self.reconcile.look_again(tick, record.id);
         }
     }
 
@@ -167,25 +56,20 @@ impl Shard {
     /// A portion of the work.
     pub(super) fn reconcile(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
-        if tick <= self.reconcile.portion_at {
+        if !self.reconcile.begin_portion(tick) {
             return;
         }
-        self.reconcile.portion_at = tick;
         if !self.questions.is_idle() {
             // What is held here may be outdated: it is asked about before it is given away.
             return;
         }
         let mut looks = LOOKS_PER_TICK;
         while looks > 0 {
-            let offers = self.reconcile.offers;
-            if offers >= OFFERS_MAX || self.reconcile.moves.len() >= MOVES_MAX {
+            if self.reconcile.is_full() {
                 return;
             }
-            if let Some(&(at, id)) = self.reconcile.later.front()
-                && at <= tick
-            {
-                self.reconcile.later.pop_front();
-                self.reconcile.queued.remove(&id.0);
+            let offers = self.reconcile.offers;
+            if let Some(id) = self.reconcile.take_later(tick) {
                 if let Some(slot) = self.find(id) {
                     self.look_at(tick, slot, PeerSet::EMPTY, outbox);
                 }
@@ -200,10 +84,7 @@ impl Shard {
     fn walk_on(&mut self, tick: Tick, outbox: &mut Outbox) -> bool {
         let Some(mut walk) = self.reconcile.walk else { return false };
         let Some(slot) = self.records.occupied_from(walk.next).next() else {
-            self.reconcile.walk = None;
-            if let Some(offer_to) = self.reconcile.again.take() {
-                self.walk(offer_to);
-            }
+            self.reconcile.end_walk();
             return false;
         };
         walk.next = Slot(slot.0 + 1);
@@ -230,7 +111,7 @@ impl Shard {
                 return self.begin_move(tick, slot, right, outbox);
             }
             // Who is to hold it has no room now.
-            self.look_again(tick, record.id);
+            self.reconcile.look_again(tick, record.id);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
         // A tombstone does not move. Left with stand-ins by a node that believed the right ones
@@ -254,7 +135,7 @@ impl Shard {
         if record.is_live() && self.peers.view.peers_of(&replicas).contains(peer) {
             let lacking = self.reconcile.lacking.entry(id.0).or_insert(PeerSet::EMPTY);
             *lacking = lacking.with(peer);
-            self.look_again(tick, id);
+            self.reconcile.look_again(tick, id);
         }
     }
 
@@ -285,7 +166,7 @@ impl Shard {
         self.reconcile.lacking.insert(record.id.0, lacking);
         match list.len() >= placement.replicas.len() && list != placement.replicas {
             true => self.begin_move(tick, slot, list, outbox),
-            false => self.look_again(tick, record.id),
+            false => self.reconcile.look_again(tick, record.id),
         }
         true
     }
@@ -392,7 +273,7 @@ impl Shard {
         let is_acted_upon = !waiting.union(left).intersection(self.peers.http()).is_empty();
         let is_early = due <= tick + HTTP_GUARD_MS && former.own.is_some() && is_acted_upon;
         if is_early || !is_reachable || is_last || !agrees {
-            return self.look_again(tick, record.id);
+            return self.reconcile.look_again(tick, record.id);
         }
         placement.actives = self.actives_meanwhile(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
@@ -469,7 +350,7 @@ impl Shard {
         let is_behind = slot.is_some_and(|slot| self.is_unheard(slot, id));
         match (moving, slot, result) {
             (None, Some(_), Some(PeerResult::Wanted)) if is_behind => {
-                self.walk(PeerSet::EMPTY.with(peer));
+                self.reconcile.start_walk(PeerSet::EMPTY.with(peer));
             }
             (None, Some(_), Some(PeerResult::Ahead | PeerResult::Otherwise)) => {
                 self.confirm(id, peer);
@@ -490,7 +371,7 @@ impl Shard {
             (Some(_), Some(_), Some(PeerResult::Refused(PeerRefusal::Full))) => {
                 self.reconcile.moves.remove(&id.0);
                 self.refused_for_room(tick, peer, id);
-                self.look_again(tick, id);
+                self.reconcile.look_again(tick, id);
             }
             (Some(moving), Some(slot), Some(PeerResult::Wanted))
                 if self.records.get(slot).key() == moving.key && !is_behind =>
@@ -508,7 +389,7 @@ impl Shard {
             }
             (Some(_), Some(_), _) => {
                 self.reconcile.moves.remove(&id.0);
-                self.look_again(tick, id);
+                self.reconcile.look_again(tick, id);
             }
         }
     }
@@ -531,7 +412,7 @@ impl Shard {
         let is_known = !self.is_unheard(slot, id);
         let is_settled = is_same && is_known && record.state != State::InFlight;
         if !is_settled || !self.agrees(&former, &placement.replicas) {
-            return self.look_again(tick, id);
+            return self.reconcile.look_again(tick, id);
         }
         if record.due() <= tick + FINISH_GUARD_MS
             && self.records.placement_of(&record).own.is_some()
@@ -539,7 +420,7 @@ impl Shard {
             if !self.peers.lately_full(tick).is_empty() {
                 self.reconcile.ready.insert(id.0);
             }
-            return self.look_again(tick, id);
+            return self.reconcile.look_again(tick, id);
         }
         if placement.own.is_none() && former == placement.replicas {
             // They have been on it for a while: who of them acts is not for this node to say.
@@ -597,26 +478,6 @@ impl Shard {
             let peer = self.peers.view.peer_of(node);
             ranks | u16::from(peer.is_some_and(|peer| set.contains(peer))) << rank
         })
-    }
-
-    fn look_again(&mut self, tick: Tick, id: TimerId) {
-        if self.reconcile.queued.insert(id.0) {
-            self.reconcile.later.push_back((tick + LOOK_AGAIN_MS, id));
-        }
-    }
-
-    /// A peer died: moves that wait for it begin anew.
-    pub(super) fn abandon_moves(&mut self, now: Now, peer: PeerIndex) {
-        let tick = now.mono.tick_floor();
-        let waits = |moving: &Move| moving.waiting.contains(peer);
-        let moves = self.reconcile.moves.iter();
-        let mut ids: Vec<u64> =
-            moves.filter(|(_, moving)| waits(moving)).map(|(id, _)| *id).collect();
-        ids.sort_unstable();
-        for id in ids {
-            self.reconcile.moves.remove(&id);
-            self.look_again(tick, TimerId(id));
-        }
     }
 }
 

@@ -2,10 +2,12 @@
 
 use super::super::effects::{CallbackOutcome, Dialect, Event, Request, Target};
 use super::super::harness_tests::{Cluster, TICKET, content, definition, target};
+use super::super::parts::reconcile::LOOK_AGAIN_MS;
 use super::*;
 use crate::cluster::detector::Liveness;
 use crate::shard::Shard;
 use crate::shard::records::Next;
+use crate::timer::version::StateKey;
 
 const ID: TimerId = TimerId(7);
 const IDS: Range<u64> = 1..20;
@@ -22,51 +24,6 @@ fn record_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Record {
 fn placement_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Placement {
     let record = record_of(cluster, node, id);
     *shard(cluster, node).records.placement_of(&record)
-}
-
-#[test]
-fn something_is_owed_while_a_walk_offers_or_an_offer_has_no_result() {
-    let somebody = PeerSet::EMPTY.with(PeerIndex(1));
-    let walk = |offer_to| Some(Walk { next: Slot(0), offer_to, seen: 0 });
-    assert!(!Reconcile::default().owes());
-    assert!(!Reconcile { walk: walk(PeerSet::EMPTY), ..Reconcile::default() }.owes());
-    assert!(Reconcile { walk: walk(somebody), ..Reconcile::default() }.owes());
-    assert!(Reconcile { again: Some(somebody), ..Reconcile::default() }.owes());
-    assert!(Reconcile { offers: 1, ..Reconcile::default() }.owes());
-}
-
-#[test]
-fn offers_without_a_result_are_counted() {
-    for offers in [0, 1, 7] {
-        assert_eq!(
-            Reconcile { offers, ..Reconcile::default() }.offers_waiting(),
-            u64::from(offers)
-        );
-    }
-}
-
-#[test]
-fn the_work_pauses_while_as_much_as_allowed_is_under_way() {
-    let portion_at = Tick(70);
-    let walk = Some(Walk { next: Slot(0), offer_to: PeerSet::EMPTY, seen: 0 });
-    let walking = |offers| Reconcile { walk, portion_at, offers, ..Reconcile::default() };
-    assert_eq!(walking(OFFERS_MAX - 1).next_wake(), Some(Tick(71)));
-    assert_eq!(walking(OFFERS_MAX).next_wake(), None);
-    let mut moving = walking(0);
-    let mut cluster = Cluster::new(3, true);
-    cluster.put(0, TimerId(7), (10, 10), 2);
-    let holder = cluster.holders(TimerId(7))[0];
-    let placement = placement_of(&mut cluster, holder, TimerId(7));
-    let key = record_of(&mut cluster, holder, TimerId(7)).key();
-    for id in 0..MOVES_MAX as u64 {
-        assert_eq!(moving.next_wake(), Some(Tick(71)), "{id} moves");
-        moving.moves.insert(id, Move { key, placement, waiting: PeerSet::EMPTY });
-    }
-    assert_eq!(moving.next_wake(), None);
-    let later = VecDeque::from([(Tick(90), TimerId(1))]);
-    let waiting = Reconcile { portion_at, later, ..Reconcile::default() };
-    assert_eq!(waiting.next_wake(), Some(Tick(90)));
-    assert_eq!(Reconcile { portion_at, ..Reconcile::default() }.next_wake(), None);
 }
 
 /// Due too soon to be handed over, a timer is copied home from both of its stand-ins. The node that
@@ -126,25 +83,6 @@ fn a_move_of_an_earlier_state_is_not_finished() {
         assert_eq!(shard.counters.moved, u64::from(is_finished));
         assert!(shard.reconcile.queued.contains(&id.0), "it is looked at again");
     }
-}
-
-#[test]
-fn a_death_ends_the_moves_that_wait_for_it_alone() {
-    let mut cluster = Cluster::new(3, true);
-    let id = TimerId(7);
-    cluster.put(0, id, (100, 300), 2);
-    let holder = cluster.holders(id)[0];
-    let placement = placement_of(&mut cluster, holder, id);
-    let key = record_of(&mut cluster, holder, id).key();
-    let now = cluster.now();
-    let shard = shard(&mut cluster, holder);
-    for (id, waiting) in [(1, 1), (2, 2), (3, 1)] {
-        let waiting = PeerSet::EMPTY.with(PeerIndex(waiting));
-        shard.reconcile.moves.insert(id, Move { key, placement, waiting });
-    }
-    shard.abandon_moves(now, PeerIndex(1));
-    assert_eq!(shard.reconcile.moves.keys().copied().collect::<Vec<_>>(), [2]);
-    assert_eq!(shard.reconcile.misplaced(), 3, "those that ended are looked at again");
 }
 
 /// Two copies of one state whose masks differ, as after a split: the ranks of both act. Another
@@ -289,7 +227,7 @@ fn so_many_timers_are_offered_in_a_tick_and_no_more() {
     (0..100).for_each(|id| cluster.put(0, TimerId(id), (100, 100), 2));
     let (now, peer) = (cluster.now(), cluster.peer(0, 1).expect("a member"));
     let shard = shard(&mut cluster, 0);
-    shard.walk(PeerSet::EMPTY.with(peer));
+    shard.reconcile.start_walk(PeerSet::EMPTY.with(peer));
     for (tick, offers) in [(1, 23), (1, 23), (2, 46), (3, 69)] {
         let now = Now { mono: now.mono.plus_ms(tick), ..now };
         shard.reconcile(now, &mut Outbox::default());
@@ -423,9 +361,9 @@ fn a_walk_looks_at_every_record_once_and_another_one_follows_it() {
     cluster.run_until(5);
     let peer = PeerSet::EMPTY.with(cluster.peer(0, 1).expect("a member"));
     let shard = cluster.shard(0);
-    shard.walk(PeerSet::EMPTY);
-    shard.walk(peer);
-    shard.walk(peer);
+    shard.reconcile.start_walk(PeerSet::EMPTY);
+    shard.reconcile.start_walk(peer);
+    shard.reconcile.start_walk(peer);
     assert_eq!((shard.reconcile.seen(), shard.reconcile.owes()), (Some(0), true));
     for (after_ms, offers, seen) in [(1, 0, Some(0)), (2, 5, None), (3, 5, None)] {
         cluster.now_ms += 1;
@@ -451,7 +389,7 @@ fn a_portion_is_done_once_a_tick_and_only_while_nothing_is_asked_about() {
         if is_asking {
             shard.questions.was_away(now.mono.tick_floor(), false);
         }
-        shard.walk(PeerSet::EMPTY.with(other));
+        shard.reconcile.start_walk(PeerSet::EMPTY.with(other));
         shard.reconcile(now, &mut Outbox::default());
         assert_eq!(shard.reconcile.offers > 0, is_done, "{is_asking} {is_again}");
     }
@@ -462,7 +400,7 @@ fn a_timer_waits_once_to_be_looked_at_again() {
     let (mut cluster, own, _) = offered();
     let tick = cluster.now().mono.tick_floor();
     let shard = cluster.shard(own);
-    (0..3).for_each(|_| shard.look_again(tick, ID));
+    (0..3).for_each(|_| shard.reconcile.look_again(tick, ID));
     assert_eq!(shard.reconcile.misplaced(), 1);
     assert_eq!(shard.reconcile.next_wake(), Some(tick + LOOK_AGAIN_MS));
     cluster.now_ms += LOOK_AGAIN_MS;

@@ -10,23 +10,11 @@ use crate::timer::version::StateKey;
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Refusal, Reply, Request, Requester, Target, TimerView};
-use super::keep::fires;
-use super::peers::FULL_REMEMBERED_MS;
+use super::parts::peers::FULL_REMEMBERED_MS;
+use super::parts::writes::{NewWrite, Plan};
 use super::records::{Placement, Record};
-use super::writes::NewWrite;
 
 const FACTOR_DEFAULT: u8 = REPLICATION_FACTOR_DEFAULT as u8;
-
-/// Whom a write concerns.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    /// Who is to hold the timer.
-    pub placement: Placement,
-    /// Others who may hold it from before, this node not among them.
-    pub extras: PeerSet,
-    /// Its id was minted just now: nobody can hold it.
-    pub is_create: bool,
-}
 
 impl Shard {
     pub(super) fn request(
@@ -322,6 +310,12 @@ impl Shard {
             tags: tags.as_slice().iter().map(|tag| (tag.kind.to_owned(), tag.count)).collect(),
         }
     }
+}
+
+/// Whether a timer pops at all. A timer that does not is accepted and not stored
+/// (docs/compat/timer-service.md §1.4).
+fn fires(definition: &Definition<'_>) -> bool {
+    definition.repeat_for_ms >= definition.interval_ms
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@
 //! A write that lost against a state this node did not know (it need not be a replica) is made
 //! again with a version above it: it was not answered yet, so it may count as the later one.
 
-use crate::base::ids::{PeerIndex, PeerSet, TimerId};
+use crate::base::ids::{PeerIndex, PeerSet};
 use crate::base::limits::Acknowledge;
 use crate::base::planted::{Bug, is_planted};
-use crate::base::slots::{SlotKey, Slots};
+use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
 use crate::timer::version::{StateKey, Version};
@@ -16,11 +16,11 @@ use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
 };
 
-use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target};
-use super::records::Outline;
-use super::records::Placement;
-use super::requests::Plan;
-use super::{FULL_MS, Shard};
+use super::Shard;
+use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Target};
+use super::parts::peers::FULL_MS;
+use super::parts::writes::{NewWrite, Plan, Waiting};
+use super::records::{Outline, Placement};
 
 /// How often a write is made again before the client is told to retry.
 const TRIES_MAX: u8 = 4;
@@ -28,109 +28,6 @@ const TRIES_MAX: u8 = 4;
 /// is not dead and does not answer. The core that owns the timer there may get no time, while
 /// others of its node tell that the node lives.
 const BEYOND_DEATH_MS: u64 = 5_000;
-
-/// A write to be told to others.
-pub(super) struct NewWrite<'a> {
-    /// Who waits for the answer; `None`: it was given already.
-    pub from: Option<Requester>,
-    pub asked_at: Tick,
-    pub id: TimerId,
-    pub key: StateKey,
-    pub start: Tick,
-    pub interval_ms: u64,
-    pub repeat_for_ms: u64,
-    /// Authority and content; `None`: a tombstone.
-    pub body: Option<(&'a str, &'a [u8])>,
-    /// How often it has been made, this time included.
-    pub tries: u8,
-    /// Those that have refused it.
-    pub refused: PeerSet,
-}
-
-/// A write that waits for replicas.
-#[derive(Debug)]
-struct Waiting {
-    /// Who waits; nobody once the first replica has it, if that was to be enough.
-    from: Option<Requester>,
-    asked_at: Tick,
-    /// What was written, and who is to hold it.
-    outline: Outline,
-    /// What it gives the timer; `None`: it is the end of one.
-    body: Option<Body>,
-    /// Those whose answer decides.
-    waiting: PeerSet,
-    /// All that were told.
-    asked: PeerSet,
-    /// Those that have it.
-    held: PeerSet,
-    /// Those that refuse it: others are to stand in.
-    refused: PeerSet,
-    /// What the client is told if no other can.
-    reason: Refusal,
-    /// Its id was minted for it.
-    is_create: bool,
-    tries: u8,
-}
-
-/// What a write gives a timer, to make the write again.
-#[derive(Debug, Default)]
-struct Body {
-    authority: String,
-    content: Vec<u8>,
-}
-
-/// All writes of a shard that wait.
-#[derive(Debug, Default)]
-pub(super) struct Writes {
-    waiting: Slots<Waiting>,
-    /// Memory of bodies, kept.
-    pool: Vec<Body>,
-}
-
-const POOL_MAX: usize = 1_024;
-const POOLED_BYTES_MAX: usize = 4_096;
-
-impl Writes {
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Does not wait for a peer.
-    fn forget(&mut self, key: SlotKey, peer: PeerIndex) {
-        if let Some(write) = self.waiting.get_mut(key) {
-            write.waiting = write.waiting.without(peer);
-        }
-    }
-
-    /// A copy of what a write gives a timer, in memory of an earlier one.
-    fn keep(&mut self, (authority, content): (&str, &[u8])) -> Body {
-        let mut body = self.pool.pop().unwrap_or_default();
-        body.authority.clear();
-        body.authority.push_str(authority);
-        body.content.clear();
-        body.content.extend_from_slice(content);
-        body
-    }
-
-    /// Takes the memory of a body back, but for parts that are large.
-    fn recycle(&mut self, body: Option<Body>) {
-        let Some(mut body) = body.filter(|_| self.pool.len() < POOL_MAX) else { return };
-        if body.authority.capacity() > POOLED_BYTES_MAX {
-            body.authority = String::new();
-        }
-        if body.content.capacity() > POOLED_BYTES_MAX {
-            body.content = Vec::new();
-        }
-        self.pool.push(body);
-    }
-
-    /// Takes a write out that ends, with all but its body.
-    fn end(&mut self, key: SlotKey) -> Option<Waiting> {
-        let mut write = self.waiting.remove(key)?;
-        self.recycle(write.body.take());
-        Some(write)
-    }
-}
 
 impl Shard {
     /// Makes a write here, if this node is to hold the timer or holds it, and tells it to everybody
@@ -573,19 +470,6 @@ fn bare_copy(outline: &Outline) -> TimerCopy<'static> {
         interval_ms: *interval_ms,
         repeat_for_ms: *repeat_for_ms,
         body: None,
-    }
-}
-
-impl NewWrite<'_> {
-    fn outline(&self, placement: Placement) -> Outline {
-        Outline {
-            id: self.id,
-            key: self.key,
-            start: self.start,
-            interval_ms: self.interval_ms,
-            repeat_for_ms: self.repeat_for_ms,
-            placement,
-        }
     }
 }
 

@@ -5,8 +5,9 @@ use super::super::effects::{Dialect, Event, Request};
 use super::super::harness_tests::{
     Cluster, FROM, START_MS, TICKET, content, definition, target, tell,
 };
+use super::super::parts::writes::{Body, Writes};
 use super::*;
-use crate::base::ids::NodeHash;
+use crate::base::ids::{NodeHash, TimerId};
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::tags::pops_first;
 use super::{Records, State};
 use crate::base::ids::Slot;
-use crate::shard::peers::Peers;
+use crate::shard::parts::peers::Peers;
 use crate::timer::definition::Content;
 
 impl Records {

@@ -6,7 +6,7 @@ use super::{AuthorityId, Former, Next, Outline, Placement, Record, Records, Stat
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
-use crate::shard::peers::Peers;
+use crate::shard::parts::peers::Peers;
 use crate::store::payloads::PayloadRef;
 use crate::timer::schedule::tombstone_ms;
 

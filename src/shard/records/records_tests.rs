@@ -9,7 +9,7 @@ use crate::base::ranked::Sites;
 use crate::cluster::view::View;
 use crate::shard::effects::Refusal;
 use crate::shard::harness_tests::{START_MS, config, content};
-use crate::shard::peers::Peers;
+use crate::shard::parts::peers::Peers;
 use crate::timer::version::{StateKey, Version};
 
 const ID: TimerId = TimerId(7);

@@ -3,7 +3,7 @@
 
 use super::{Placement, PlacementId, Record, Records};
 use crate::base::time::Tick;
-use crate::shard::peers::Peers;
+use crate::shard::parts::peers::Peers;
 use crate::shard::tag_counts::TagGroup;
 use crate::timer::definition::Content;
 

@@ -7,14 +7,14 @@ use crate::base::time::Tick;
 /// talk to yet: that there are no connections says that this core was away, not that they are. They
 /// are dialled anew at most every 500 ms. Pops of timers that an original node holds, too, wait as
 /// long: it cannot be asked about them.
-pub(super) const HOLD_MS: u64 = 1_000;
+pub const HOLD_MS: u64 = 1_000;
 
 /// The turns of a core.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub struct Turns {
     /// The present turn.
     pub at: Tick,
-    /// When [`Shard::tick`](super::Shard::tick) was called last.
+    /// When the shard ticked last.
     pub ticked_at: Tick,
     /// When the shard was swept last.
     pub swept_at: Tick,

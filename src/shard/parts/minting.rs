@@ -6,7 +6,7 @@ use crate::timer::identity::Minter;
 
 /// Mints ids from the wall clock. When the wall clock steps back, the clock for ids goes on from
 /// where it was: a clock that stood still would soon have no id left.
-pub(super) struct Minting {
+pub struct Minting {
     minter: Minter,
     /// Most milliseconds that the wall clock was ever ahead of the monotonic one.
     wall_ahead_ms: u64,

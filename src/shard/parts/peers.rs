@@ -4,21 +4,42 @@ use std::sync::Arc;
 
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet};
 use crate::base::ranked::Sites;
-use crate::base::time::Tick;
+use crate::base::time::{MonoNs, TICK_NS, Tick};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
+use crate::wire::peer_message::START_MS_MAX;
 
-use super::effects::Dialect;
+use crate::shard::effects::Dialect;
 
 /// Pause between two timers that are given back to members that have been dead, before they have
 /// shown that they reach callback hosts: so many pops may be late, or given up, if they do not.
 const TRIAL_MS: u64 = 1_000;
+/// For how long a peer that has refused a timer for lack of room is believed to have none.
+pub const FULL_MS: u64 = 10_000;
 /// For so long after a peer had no room, timers may have copies where a move was refused.
-pub(super) const FULL_REMEMBERED_MS: u64 = 600_000;
+pub const FULL_REMEMBERED_MS: u64 = 600_000;
+
+/// The sender of a message, and how its clock stands.
+#[derive(Clone, Copy)]
+pub struct Teller {
+    /// `None`: no peer of this node's view.
+    pub peer: Option<PeerIndex>,
+    /// Own monotonic clock minus the sender's.
+    pub clock_offset_ns: i64,
+}
+
+impl Teller {
+    /// A start on the teller's clock as a tick of the own clock, never before the true one.
+    pub fn start(self, start_ms: u64) -> Tick {
+        let ns = start_ms.saturating_mul(TICK_NS).saturating_add_signed(self.clock_offset_ns);
+        // Rounded up, the last start would be beyond what can be told to others.
+        MonoNs(ns).tick_ceil().min(Tick(START_MS_MAX))
+    }
+}
 
 /// The cluster as this shard believes it to be.
 #[derive(Clone, Debug)]
-pub(super) struct Peers {
+pub struct Peers {
     pub view: Arc<View>,
     alive: PeerSet,
     dead: PeerSet,

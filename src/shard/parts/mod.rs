@@ -1,0 +1,13 @@
+//! What a shard is made of beside its records. Each file holds one part: plain data with the
+//! methods and bounds that need nothing else. No part knows the shard, its records or its rules;
+//! the rules stand in the files of `shard/`, most of them under the name of their part.
+
+pub(super) mod collect;
+pub(super) mod minting;
+pub(super) mod peers;
+pub(super) mod pops;
+pub(super) mod questions;
+pub(super) mod reads;
+pub(super) mod reconcile;
+pub(super) mod turns;
+pub(super) mod writes;

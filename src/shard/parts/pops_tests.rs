@@ -1,0 +1,16 @@
+//! For how long a failing pop is remembered.
+
+use super::*;
+
+/// In this window of 8 s or in the one before.
+#[test]
+fn the_oldest_pop_seen_failing_is_remembered_for_two_windows() {
+    let mut oldest = OldestFailing::default();
+    assert_eq!(oldest.get(Tick(1)), None);
+    oldest.see(Tick(30));
+    oldest.see(Tick(20));
+    oldest.see(Tick(40));
+    for (at, seen) in [(7_999, Some(20)), (8_000, Some(20)), (15_999, Some(20)), (16_000, None)] {
+        assert_eq!(oldest.get(Tick(at)), seen.map(Tick), "{at}");
+    }
+}

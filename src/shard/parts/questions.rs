@@ -1,0 +1,168 @@
+//! What a core has asked other nodes before doubtful pops, and what it is still to ask.
+
+use std::collections::BTreeMap;
+
+use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::limits::ClusterLimits;
+use crate::base::time::Tick;
+use crate::timer::version::StateKey;
+
+/// Records asked about without an answer, beside those that are due.
+pub const ASKED_MAX: usize = 1_024;
+/// Timers that are due and wait for answers. Further ones wait until there is room.
+pub const DUE_MAX: usize = 16_384;
+/// Pause before a peer that knows more and has not told it yet is asked again.
+pub const ASK_AGAIN_MS: u64 = 50;
+
+/// What is asked about one timer.
+#[derive(Clone, Copy, Debug)]
+pub struct Question {
+    /// The state that this core holds.
+    pub key: StateKey,
+    /// Peers that have not answered.
+    pub waiting: PeerSet,
+    /// Peers of `waiting` whose answer is under way.
+    pub asked: PeerSet,
+    /// Peers of `asked` whose answer does not count: they have told since that they go on.
+    pub outdated: PeerSet,
+    /// Peers that have told that the timer is overdue with them, whatever this core believed of
+    /// them then.
+    pub told: PeerSet,
+    /// When this core first asked.
+    pub since: Tick,
+    /// Whether the timer is due and waits for the answers.
+    pub is_due: bool,
+    /// Whether this core may have missed something about the timer while it was away.
+    pub is_unheard: bool,
+    /// Absences of this core since it first asked.
+    pub absences: u8,
+}
+
+impl Question {
+    /// A question to the peers of `waiting` about a timer that is not due yet.
+    pub fn new(key: StateKey, waiting: PeerSet, tick: Tick) -> Self {
+        Self {
+            key,
+            waiting,
+            asked: PeerSet::EMPTY,
+            outdated: PeerSet::EMPTY,
+            told: PeerSet::EMPTY,
+            since: tick,
+            is_due: false,
+            is_unheard: false,
+            absences: 0,
+        }
+    }
+
+    /// A peer tells that it goes on with the pop: what it does is waited for, and an answer to what
+    /// it was asked before does not count.
+    pub fn wait_for_pop_of(&mut self, peer: PeerIndex) {
+        let only = PeerSet::EMPTY.with(peer);
+        self.outdated = self.outdated.union(self.asked.intersection(only));
+        self.waiting = self.waiting.with(peer);
+        self.told = self.told.with(peer);
+    }
+}
+
+/// All questions of a shard.
+#[derive(Debug, Default)]
+pub struct Questions {
+    /// By the ids of their timers.
+    pub open: BTreeMap<u64, Question>,
+    /// After an absence: the records from this slot on have not been asked about.
+    pub walk: Option<Slot>,
+    /// When the core started.
+    pub started_at: Tick,
+    /// Until when this core asks about everything that comes due.
+    pub fresh_until: Tick,
+    /// Counts long absences. An answer to a question from before an absence says nothing.
+    pub life: u8,
+    /// The tick of the last portion.
+    pub walked_at: Tick,
+    /// When the last look at all open questions began.
+    pub looked_at: Tick,
+    /// The least id that this look has not reached; `None`: the look is over.
+    pub look: Option<u64>,
+}
+
+impl Questions {
+    /// A core that starts, with nothing asked.
+    pub fn new(tick: Tick, limits: &ClusterLimits) -> Self {
+        let fresh_until = tick + 2 * limits.dead_after_ms;
+        Self { started_at: tick, fresh_until, ..Self::default() }
+    }
+
+    /// Whether this core has started, or was away for long, so lately that other nodes may know
+    /// better even of what it hears now.
+    pub fn is_fresh(&self, tick: Tick) -> bool {
+        tick < self.fresh_until
+    }
+
+    /// Makes this core fresh until `until`, see [`Questions::is_fresh`].
+    pub fn be_fresh(&mut self, until: Tick) {
+        self.fresh_until = self.fresh_until.max(until);
+    }
+
+    /// Whether this core may have missed something about a timer.
+    pub fn is_unheard(&self, slot: Slot, id: TimerId) -> bool {
+        self.walk.is_some_and(|next| slot >= next)
+            || self.open.get(&id.0).is_some_and(|question| question.is_unheard)
+    }
+
+    /// Whether no question is open or still to be asked.
+    pub fn is_idle(&self) -> bool {
+        self.walk.is_none() && self.open.is_empty()
+    }
+
+    /// Notes that this core got no time. After a `long` absence no answer from before counts.
+    pub fn was_away(&mut self, tick: Tick, is_long: bool) {
+        self.walk = Some(Slot(0));
+        if !is_long {
+            return;
+        }
+        self.life = self.life.wrapping_add(1);
+        self.open.retain(|_, question| question.is_due);
+        for question in self.open.values_mut() {
+            question.asked = PeerSet::EMPTY;
+            question.is_unheard = true;
+            question.absences = question.absences.saturating_add(1);
+            question.since = tick;
+        }
+    }
+
+    /// Begins the portion of a tick. Returns whether there is something to ask in this tick.
+    pub fn begin_portion(&mut self, tick: Tick) -> bool {
+        if self.is_idle() || tick <= self.walked_at {
+            return false;
+        }
+        self.walked_at = tick;
+        if tick - self.looked_at >= ASK_AGAIN_MS {
+            self.looked_at = tick;
+            self.look = Some(0);
+        }
+        true
+    }
+
+    /// The next open question of the look; `None`: the look is over.
+    pub fn next_look(&mut self) -> Option<(u64, Question)> {
+        let from = self.look?;
+        let next = self.open.range(from..).next().map(|(&id, &question)| (id, question));
+        self.look = next.and_then(|(id, _)| id.checked_add(1));
+        next
+    }
+
+    /// When there is something to do, given that nothing arrives.
+    pub fn next_wake(&self) -> Option<Tick> {
+        let is_walking = self.walk.is_some() && self.open.len() < ASKED_MAX;
+        let is_looking = self.look.is_some() && !self.open.is_empty();
+        match (is_walking || is_looking, self.open.is_empty()) {
+            (true, _) => Some(self.walked_at + 1),
+            (false, false) => Some(self.looked_at + ASK_AGAIN_MS),
+            (false, true) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "questions_tests.rs"]
+mod tests;

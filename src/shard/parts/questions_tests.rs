@@ -1,0 +1,23 @@
+//! When the asking goes on.
+
+use super::*;
+use crate::timer::version::Version;
+
+#[test]
+fn the_walk_pauses_while_as_much_as_allowed_is_asked_about() {
+    let key = StateKey { version: Version(1), sequence: 0 };
+    let (walked_at, looked_at) = (Tick(70), Tick(60));
+    let walk = Some(Slot(0));
+    let mut questions = Questions { walk, walked_at, looked_at, ..Questions::default() };
+    for id in 0..ASKED_MAX as u64 {
+        assert_eq!(questions.next_wake(), Some(Tick(71)), "{id}");
+        questions.open.insert(id, Question::new(key, PeerSet::EMPTY, Tick(0)));
+    }
+    assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
+    questions.walk = None;
+    assert_eq!(questions.next_wake(), Some(looked_at + ASK_AGAIN_MS));
+    questions.look = Some(5);
+    assert_eq!(questions.next_wake(), Some(Tick(71)), "the others are still to be looked at");
+    questions.open.clear();
+    assert_eq!(questions.next_wake(), None, "all have been answered meanwhile");
+}
