@@ -1,17 +1,18 @@
-//! How long this machine has stalled: what a pop may be late through no fault of ours.
+//! Measures how long this machine stalls. A pop may be late by as much, and the code under test is
+//! not to blame.
 
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the watching thread sleeps.
+/// How long the watching thread sleeps between two looks.
 const NAP: Duration = Duration::from_millis(5);
 /// Stalls shorter than this are not kept.
 const NOTABLE: Duration = Duration::from_millis(20);
 
 static STALLS: Mutex<Vec<(Instant, Duration)>> = Mutex::new(Vec::new());
 
-/// Watches until the process ends.
+/// Starts a thread that watches until the process ends.
 pub fn watch() {
     thread::spawn(|| {
         let mut last = Instant::now();
@@ -27,8 +28,8 @@ pub fn watch() {
     });
 }
 
-/// All stalls since then, added up: a chain of messages over several processes can meet more than
-/// one of them, and each of them may be longer on the other core.
+/// Returns twice the sum of all stalls since `begin`, at most 1.5 s. A chain of messages over
+/// several processes can meet more than one stall, and each stall may be longer on the other core.
 pub fn since(begin: Instant) -> Duration {
     let stalls = STALLS.lock().expect("nobody panics with it");
     let sum: Duration = stalls.iter().filter(|one| one.0 >= begin).map(|one| one.1).sum();
