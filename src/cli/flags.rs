@@ -1,5 +1,5 @@
 //! Flags and subcommands. A flag that sets a configuration key takes its help from the table of
-//! keys, and its text goes through the same reader as the file and the environment.
+//! keys. Its text goes through the same reader as the file and the environment.
 
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ Exit codes:
 #[command(name = "chronos", version, after_help = EXAMPLES, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Flags {
-    /// What to do; serves when left out
+    /// What to do [default: serve timers]
     #[command(subcommand)]
     pub command: Option<Tool>,
 
@@ -73,16 +73,16 @@ pub(super) struct Flags {
     drop_in: DropInFlags,
 }
 
-/// Flags of the original service. Any of them means: this is one of its deployments; beside
-/// --config only one that names a file of it.
+/// Flags of the original service. Without --config, any of them means that this is one of its
+/// deployments. Beside --config, only a flag that names one of its files means that.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "In place of the original service (INI files, its defaults)")]
 struct DropInFlags {
-    /// Leave the terminal once the node serves, and log to chronos_current.txt in the log folder
+    /// Leave the terminal once the node serves; log to chronos_current.txt in the log folder
     #[arg(long)]
     daemon: bool,
 
-    /// Write the process id there, locked, before the port opens
+    /// Write the process id to this file before the port opens, and lock it
     #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
 
@@ -98,7 +98,7 @@ struct DropInFlags {
     #[arg(long, value_name = "FILE")]
     shared_config_file: Option<PathBuf>,
 
-    /// Accepted and not read: names are resolved by the system
+    /// Accepted and ignored: the system resolves names
     #[arg(long, value_name = "FILE")]
     dns_config_file: Option<PathBuf>,
 }
@@ -129,7 +129,7 @@ struct KeyFlags {
     log_format: Option<String>,
 }
 
-/// What the binary can do besides serving.
+/// The subcommands: what the binary can do besides serving timers.
 #[derive(Debug, Subcommand)]
 pub(super) enum Tool {
     /// Start a node and a callback receiver in this process, create two timers over HTTP and watch
@@ -140,8 +140,8 @@ pub(super) enum Tool {
 }
 
 impl Flags {
-    /// The files of the original service, if this is to be one of its deployments. Beside --config
-    /// only a flag that names one of them says so: a pid file or --daemon alone must not move a
+    /// Returns the files of the original service if this is one of its deployments. Beside --config
+    /// only a flag that names a file says so. A pid file or --daemon alone must not move a
     /// configured node to all addresses and take its admin API away.
     pub(super) fn ini_files(&self) -> Option<IniFiles> {
         let DropInFlags {
@@ -162,12 +162,12 @@ impl Flags {
         })
     }
 
-    /// How the process is to live.
+    /// Returns how the process should run: as a daemon or not, and its pid file.
     pub(super) fn launch(&self) -> Launch {
         Launch { daemon: self.drop_in.daemon, pid_file: self.drop_in.pidfile.clone() }
     }
 
-    /// The keys that flags set, as `((section, name), text)`.
+    /// Returns the keys that flags set, as `((section, name), text)`.
     pub(super) fn settings(&self) -> Vec<((&'static str, &'static str), String)> {
         let keys = &self.keys;
         let mut settings = Vec::new();

@@ -1,5 +1,5 @@
-//! The command line of the one binary: subcommands, exit codes, and nothing else. What a command
-//! does lives in `control` (`serve`) or in a folder of its own here (`demo`).
+//! The command line of the binary: subcommands and exit codes. What a command does stands in
+//! `control` (serving timers) or in the command's own folder here (`demo`).
 
 #![warn(unreachable_pub)]
 
@@ -26,7 +26,7 @@ use crate::control::config::error::Problem;
 use crate::control::config::files::{ConfigFiles, IniFiles, LOCAL_FILE};
 use crate::control::config::text::{print_effective, print_reference};
 
-/// Runs the command line of this process to its end.
+/// Runs the command line of this process to its end and returns the exit code.
 pub fn run() -> ExitCode {
     let flags = Flags::parse();
     ExitCode::from(match &flags.command {
@@ -61,10 +61,11 @@ fn run_node(flags: &Flags) -> u8 {
     launch_node(&flags.launch(), files, loaded)
 }
 
-/// Collects file, environment and flags without judging them.
+/// Collects file, environment and flags without checking them.
 fn files_of(flags: &Flags) -> Result<ConfigFiles, Problem> {
     let environment = environment()?;
-    // A machine that has the files of the original service and no other is one of its deployment.
+    // A machine that has the original service's files, and no file named by --config, is a
+    // deployment of the original.
     let is_found = || flags.config.is_none() && Path::new(LOCAL_FILE).exists();
     let ini = flags.ini_files().or_else(|| is_found().then(IniFiles::default));
     Ok(ConfigFiles::new(flags.config.as_deref(), ini.as_ref(), environment, flags.settings()))

@@ -1,4 +1,4 @@
-//! A node as the command line starts one: the variables of the environment, and the node's life.
+//! A node as the command line starts it: the variables of the environment, and the node's life.
 
 use super::exit::{EXIT_FAILURE, EXIT_OK};
 use super::terminal::fail;
@@ -7,7 +7,7 @@ use crate::control::config::files::ConfigFiles;
 use crate::control::config::load::Loaded;
 use crate::control::launch::{self, Launch, LaunchError};
 
-/// Runs a node to its end.
+/// Runs a node until it ends and returns the exit code.
 pub(super) fn launch_node(launch: &Launch, files: ConfigFiles, loaded: Loaded) -> u8 {
     match launch::launch(launch, files, loaded) {
         Ok(()) => EXIT_OK,
@@ -16,7 +16,7 @@ pub(super) fn launch_node(launch: &Launch, files: ConfigFiles, loaded: Loaded) -
     }
 }
 
-/// The variables that are ours.
+/// Returns the environment variables of Chronos. Returns an error for a value that is no UTF-8.
 pub(super) fn environment() -> Result<Vec<(String, String)>, Problem> {
     let mut environment = Vec::new();
     for (name, value) in std::env::vars_os() {

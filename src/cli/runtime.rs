@@ -1,4 +1,4 @@
-//! What tools need of the machine that they run on: a runtime of their own and the wall clock.
+//! What tools need of their machine: a runtime and the wall clock.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::exit::EXIT_FAILURE;
 use super::terminal::fail;
 
-/// Runs a command on a runtime of this thread; returns its exit code.
+/// Runs a command on a new runtime of this thread and returns its exit code.
 pub(super) fn on_runtime(work: impl Future<Output = u8>) -> u8 {
     match block_on(work) {
         Ok(code) => code,
@@ -14,16 +14,17 @@ pub(super) fn on_runtime(work: impl Future<Output = u8>) -> u8 {
     }
 }
 
-/// Runs `work` on a runtime of this thread, which ends with it.
+/// Runs `work` on a new runtime of this thread. The runtime ends with `work`. Errors are the
+/// kernel's.
 pub(super) fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(work);
-    // A search for an address may hold a thread of the runtime: nobody waits for it.
+    // The look-up of an address may hold a thread of the runtime. Do not wait for that thread.
     runtime.shutdown_background();
     Ok(result)
 }
 
-/// Milliseconds since 1970 by the wall clock of this machine.
+/// Returns the milliseconds since 1970 by the wall clock of this machine.
 pub(super) fn wall_ms() -> u64 {
     let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)

@@ -1,12 +1,12 @@
-//! What a command tells the person or the program that runs it: documents on standard output, lines
-//! on standard error.
+//! What a command writes to its user: documents on standard output, lines on standard error.
 
 use std::fmt::Display;
 use std::io::Write;
 
 use super::exit::{EXIT_FAILURE, EXIT_OK};
 
-/// Writes a document to standard output. A reader that has gone (`| head`) is no failure of ours.
+/// Writes a document to standard output and returns the exit code. A reader that has closed its end
+/// (`| head`) is no error.
 pub(super) fn print(text: &str) -> u8 {
     let mut output = std::io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
@@ -15,7 +15,7 @@ pub(super) fn print(text: &str) -> u8 {
     }
 }
 
-/// Tells on standard error why a command fails, every line marked as an error; returns `code`.
+/// Writes to standard error why a command fails, with `error:` before every line. Returns `code`.
 pub(super) fn fail(reason: &dyn Display, code: u8) -> u8 {
     for line in reason.to_string().lines() {
         tell(&format!("error: {line}"));
@@ -23,7 +23,7 @@ pub(super) fn fail(reason: &dyn Display, code: u8) -> u8 {
     code
 }
 
-/// A line on standard error; where nobody can read it there is nothing left to do.
+/// Writes a line to standard error. A line that cannot be written is dropped.
 pub(super) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

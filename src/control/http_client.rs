@@ -1,6 +1,6 @@
-//! The one HTTP client of this thread and of the commands: of admin APIs, of the demo's node, of
-//! original nodes. An exchange ends within its time, an answer is bounded in bytes, and each thing
-//! that goes wrong has a sentence of its own.
+//! The HTTP client of the control thread and of the commands. It asks admin APIs, the demo's node
+//! and original nodes. An exchange ends within its time, an answer is bounded in bytes, and each
+//! error has a sentence of its own.
 
 use std::io;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use serde::de::DeserializeOwned;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout};
 
-/// Bytes of an answer's head.
+/// Longest head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Why there is no answer, or not the one that was hoped for.
+/// Why there is no answer, or no answer that the caller can use.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
-    /// The name has no address, nobody listens there, or the connection broke.
+    /// The name has no address, no server listens there, or the connection broke.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The whole exchange took longer than it may.
@@ -36,41 +36,41 @@ pub(crate) enum HttpError {
     /// The answer has more bytes than it may.
     #[error("the answer is longer than {0} bytes")]
     TooLong(usize),
-    /// A path or a header that HTTP cannot say.
+    /// A path or a header has bytes that HTTP does not allow.
     #[error("the request cannot be sent: {0}")]
     Unsendable(#[from] http::Error),
-    /// The server refuses, in its own words.
+    /// The server refused. The text is the server's.
     #[error("{text} (status {status})")]
     Refused {
-        /// E.g. 409.
+        /// The status of the answer, e.g. 409.
         status: u16,
-        /// The body.
+        /// The body of the answer.
         text: String,
     },
-    /// The answer is fine and its body is not.
+    /// The status is 200, but the body is not the JSON that was expected.
     #[error("the answer is not the JSON that was expected: {0}")]
     NotJson(#[from] serde_json::Error),
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HttpRequest<'a> {
     pub(crate) method: &'a str,
-    /// Path and query.
+    /// The path with its query.
     pub(crate) path: &'a str,
-    /// `Content-Length` is added, and `Host` where there is none.
+    /// Names and values. `Content-Length` is added, and `Host` if it is missing.
     pub(crate) headers: &'a [(&'a str, &'a str)],
     pub(crate) body: &'a [u8],
 }
 
 impl<'a> HttpRequest<'a> {
-    /// A GET without headers.
+    /// Makes a GET without headers.
     pub(crate) fn get(path: &'a str) -> Self {
         Self { method: "GET", path, headers: &[], body: &[] }
     }
 }
 
-/// What is answered, whatever its status.
+/// An answer of any status.
 #[derive(Debug)]
 pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
@@ -79,12 +79,13 @@ pub(crate) struct HttpAnswer {
 }
 
 impl HttpAnswer {
-    /// A header as text; `None` if it is not there or no text.
+    /// Returns a header as text; `None` if the header is missing or no text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The JSON document of an answer with status 200.
+    /// Returns the JSON document of an answer with status 200. Any other status is
+    /// [`HttpError::Refused`].
     pub(crate) fn document<T: DeserializeOwned>(&self) -> Result<T, HttpError> {
         if self.status == 200 {
             return Ok(serde_json::from_slice(&self.body)?);
@@ -108,15 +109,15 @@ pub(crate) struct HttpClient {
 }
 
 impl HttpClient {
-    /// `patience` is the time of one exchange, the search for the address and the connection
-    /// included. Connects to nobody.
+    /// Makes a client and does not connect yet. `patience` limits one exchange, including the
+    /// look-up of the name and the connection.
     pub(crate) fn new(address: &str, patience: Duration, body_bytes_max: usize) -> Self {
         Self { address: address.to_owned(), patience, body_bytes_max, connection: None }
     }
 
     /// Sends a request and waits for the whole answer. A request that fails on a connection that
-    /// was used before is sent again over a new one, and may then take twice the time: whoever
-    /// keeps a client sends only requests that may come twice.
+    /// was used before is sent again over a new connection, and may then take twice the time. So a
+    /// client may send only requests that do no harm when they arrive twice.
     pub(crate) async fn ask(&mut self, request: HttpRequest<'_>) -> Result<HttpAnswer, HttpError> {
         let was_used = self.connection.is_some();
         match self.ask_once(request).await {
@@ -128,7 +129,8 @@ impl HttpClient {
     }
 
     async fn ask_once(&mut self, request: HttpRequest<'_>) -> Result<HttpAnswer, HttpError> {
-        // Taken out: an exchange that fails or is dropped half way leaves no connection behind.
+        // The connection is taken out: an exchange that fails or is dropped half way leaves no
+        // connection behind.
         let connection = self.connection.take();
         let exchange = self.exchange(connection, request);
         let (answer, connection) = timeout(self.patience, exchange)
@@ -161,8 +163,8 @@ impl HttpClient {
         Ok((HttpAnswer { status: head.status.as_u16(), headers: head.headers, body }, connection))
     }
 
-    /// Connects to one of the addresses of the host. Each gets an equal share of the time that is
-    /// left, so that one that is silent does not hide the others.
+    /// Connects to one of the addresses of the host. Each address gets an equal share of the
+    /// remaining time, so that a silent address does not hide the others.
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpError> {
         let end = Instant::now() + self.patience;
         let addresses: Vec<_> = lookup_host(&self.address).await?.collect();
@@ -198,12 +200,12 @@ async fn handshake(stream: TcpStream) -> Result<SendRequest<Full<Bytes>>, HttpEr
     let mut builder = http1::Builder::new();
     builder.title_case_headers(true).max_buf_size(HEAD_BYTES_MAX);
     let (connection, work) = builder.handshake(TokioIo::new(stream)).await.map_err(why)?;
-    // Ends with the client; what goes wrong is told to the exchange under way.
+    // The task ends with the client. Its errors reach the exchange that is under way.
     tokio::spawn(work);
     Ok(connection)
 }
 
-/// Hyper's errors in our words.
+/// Translates an error of hyper.
 fn why(error: hyper::Error) -> HttpError {
     if error.is_parse() {
         return HttpError::NotHttp;
@@ -224,7 +226,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives these answers, one connection each, and closes.
+    /// Starts a server that gives these answers, one connection each, and closes. Returns its
+    /// address.
     fn server(answers: &'static [&'static str]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
@@ -324,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn silence_ends_with_the_time_that_was_given() {
-        // Accepts by its backlog, and never answers.
+        // The kernel accepts into the backlog, and nobody answers.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
         let mut client = HttpClient::new(&address, Duration::from_millis(200), 1_000);

@@ -1,5 +1,5 @@
-//! How a node's process begins and ends: in the foreground or as a daemon, with a pid file, its log
-//! where it belongs.
+//! How a node's process begins and ends: in the foreground or as a daemon, with a pid file and a
+//! log file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,28 +11,28 @@ use crate::control::config::files::ConfigFiles;
 use crate::control::config::load::Loaded;
 use crate::ring::{Daemon, Launcher, daemonise};
 
-/// A lock that was waited for so long is told of.
+/// A wait for the pid file's lock that is at least this long is logged.
 const LOCK_TOLD: Duration = Duration::from_millis(10);
 
-/// What the command line says about the process.
+/// How the command line asks the process to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Launch {
-    /// Leave the terminal.
+    /// Whether the process leaves the terminal.
     pub daemon: bool,
-    /// Where to write the number of the process.
+    /// The path of the pid file; `None`: no pid file.
     pub pid_file: Option<PathBuf>,
 }
 
 /// Why a process ended badly. The text says what to do; the exit code is 1.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaunchError {
-    /// It cannot leave the terminal.
+    /// The process cannot leave the terminal.
     #[error("cannot become a daemon: {0}. Start without --daemon under a service manager")]
     Fork(std::io::Error),
-    /// The daemon did not start; in its own words.
+    /// The daemon did not start. The text is the daemon's.
     #[error("{0}")]
     Daemon(String),
-    /// The daemon has told its launcher why it ends: nobody else is to be told.
+    /// The daemon has told its launcher why it ends. Nothing more is printed.
     #[error("told to the launcher")]
     Told,
     /// The log file cannot be opened.
@@ -41,26 +41,26 @@ pub(crate) enum LaunchError {
          one with [logging] folder ([log] folder)"
     )]
     Log {
-        /// The file.
+        /// The path of the log file.
         file: String,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         source: std::io::Error,
     },
-    /// No pid file.
+    /// The pid file is locked or cannot be written.
     #[error(transparent)]
     PidFile(#[from] PidFileError),
-    /// The node.
+    /// The node did not start or has failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
 
-/// Runs a node to its end. In the launcher of a daemon: until that is ready.
+/// Runs a node until it ends. The launcher of a daemon returns when the daemon is ready.
 pub(crate) fn launch(
     launch: &Launch,
     files: ConfigFiles,
     loaded: Loaded,
 ) -> Result<(), LaunchError> {
-    // A daemon works in another folder.
+    // The path is made absolute, because a daemon works in another folder.
     let pid_file = launch.pid_file.as_deref();
     let pid_file = pid_file.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()));
     if !launch.daemon {
@@ -103,7 +103,7 @@ fn run(
     ready: impl FnOnce(),
 ) -> Result<(), LaunchError> {
     let Loaded { config, warnings } = loaded;
-    // Before the log: a second process must not write into that of the first.
+    // The lock comes before the log: a second process must not write into the log of the first.
     let held = pid_file.map(|path| PidFile::take(path, LOCK_PATIENCE)).transpose()?;
     if let Some(file) = log_file {
         log::send_to(file)

@@ -1,5 +1,5 @@
-//! The thread that is not hot: configuration, signals, the admin API, metrics, logs. Nothing here
-//! is ever waited for by a core: it reads what cores count, and asks them to stop.
+//! The control thread, which is not hot: configuration, signals, the admin API, metrics, logs. A
+//! core never waits for this thread. Control reads what the cores count and sends them commands.
 
 #![warn(unreachable_pub)]
 

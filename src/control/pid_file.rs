@@ -1,5 +1,5 @@
-//! The pid file: locked while the process lives, so that no second one is started by mistake;
-//! written before the port opens; removed at an orderly end.
+//! The pid file. It is locked while the process lives, so that no second process is started by
+//! mistake. It is written before the port opens and removed at an orderly end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,48 +9,49 @@ use std::time::{Duration, Instant};
 
 use crate::ring::lock_file;
 
-/// Bytes of a pid and what may stand around it.
+/// Most bytes that are read of a pid file: a number and what may stand around it.
 const CONTENTS_BYTES_MAX: u64 = 32;
-/// How long a process that has the lock may take to end. The kernel closes the files of one that
-/// was killed a moment after it is gone: whoever starts the next one at once finds the lock held.
+/// How long a start waits for the process that has the lock. The kernel closes the files of a
+/// killed process a moment after the process is gone, so a process that is started at once finds
+/// the lock held.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked at again.
+/// Pause between two tries to get the lock.
 const LOCK_LOOK: Duration = Duration::from_millis(20);
 
 /// Why there is no pid file; the text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PidFileError {
-    /// Another process has it.
+    /// Another process has the lock.
     #[error(
         "{file} is locked: {holder} runs already, and did not end within {waited:?}. Stop it \
          first, or give this one another file with --pidfile"
     )]
     Held {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
-        /// The process that has it, as the file says.
+        /// The process that has the lock, as the file names it.
         holder: String,
-        /// How long it was waited for.
+        /// How long this process waited.
         waited: Duration,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error(
         "cannot write the pid file {file}: {source}. Make its folder writable for this user, or \
          name another file with --pidfile"
     )]
     Unwritable {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         source: io::Error,
     },
 }
 
-/// The locked file of this process, removed when dropped.
+/// The locked pid file of this process. Dropping the value removes the file.
 #[derive(Debug)]
 pub(super) struct PidFile {
     path: PathBuf,
-    /// How long the lock was waited for.
+    /// How long the start waited for the lock.
     pub waited: Duration,
     /// Holds the lock.
     _file: File,
@@ -58,15 +59,15 @@ pub(super) struct PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Still locked: nobody else's file can have this name. One that cannot be removed is told
-        // to be without meaning by its lock.
+        // The lock is still held, so the name belongs to this process. A file that cannot be
+        // removed does no harm: without its lock it means nothing.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 impl PidFile {
-    /// Takes the lock, once whoever has it has ended or the patience is over, and writes the number
-    /// of this process.
+    /// Takes the lock and writes the number of this process. Waits at most `patience` for another
+    /// process to give up the lock.
     pub(super) fn take(path: &Path, patience: Duration) -> Result<PidFile, PidFileError> {
         let name = path.display().to_string();
         let unwritable = |source| PidFileError::Unwritable { file: name.clone(), source };
@@ -107,7 +108,7 @@ mod tests {
     fn it_has_one_holder_and_goes_with_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pid");
-        // Longer than any number of a process: nothing of it may be left.
+        // The text is longer than the number of any process. Nothing of it may be left.
         std::fs::write(&path, "123456789012345\n").expect("written");
         let held = PidFile::take(&path, Duration::ZERO).expect("a lock that nobody has");
         let own = std::process::id();

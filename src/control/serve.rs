@@ -1,5 +1,5 @@
 //! A node's life as its operator sees it: start, signals, failure, stop. The calling thread becomes
-//! the control thread and runs a single-threaded runtime; the cores never wait for it.
+//! the control thread and runs a single-threaded runtime. The cores never wait for it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -27,10 +27,11 @@ use crate::node::callbacks::listeners::Reserved;
 use crate::node::commands::Command;
 use crate::node::{self, NodeHandle, StartError};
 
-/// How often the cores are looked at: 4 wake-ups a second, and a failed core is told within 250 ms.
+/// How often the control thread looks at the cores. Costs 4 wake-ups a second; a core that failed
+/// is noticed within 250 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// An orderly stop takes at most 2 s (running callbacks finish); five times that means that a core
-/// hangs.
+/// Longest orderly stop. A stop takes at most 2 s (running callbacks finish); after five times as
+/// long a core hangs.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// Exit code after a second signal: 128 + SIGINT, as shells expect.
 const EXIT_AT_ONCE: i32 = 130;
@@ -53,16 +54,16 @@ pub(crate) enum ServeError {
     Admin {
         /// The address asked for.
         address: SocketAddr,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         source: std::io::Error,
     },
-    /// The node does not start.
+    /// The cores or their listeners cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Timestamps cannot be served.
+    /// The keeper of timestamps cannot start.
     #[error(transparent)]
     Timestamp(#[from] TimestampError),
-    /// The keeper of timestamps ended on a broken invariant, and nothing else is served.
+    /// The keeper of timestamps ended on a broken invariant, in a process that serves nothing else.
     #[error(
         "the keeper of timestamps has failed. This is a bug in Chronos; please report it with the \
          lines logged before"
@@ -74,14 +75,14 @@ pub(crate) enum ServeError {
          before"
     )]
     Core(String),
-    /// A core does not stop.
+    /// A core did not stop within the limit.
     #[error("the cores did not stop within {STOP_LIMIT:?}; the process ends without them")]
     Hangs,
 }
 
 /// Runs a node until a signal stops it. `Ok` is an orderly stop. A second signal ends the process
-/// at once with 130. `files` are read again on SIGHUP, `log_file` (of a daemon) is opened again;
-/// `ready` is called once all cores serve.
+/// at once with code 130. `files` are read again on SIGHUP. `log_file` is the log file of a daemon;
+/// it is opened again on SIGHUP. `ready` is called once all cores serve.
 pub(super) fn serve(
     config: &Config,
     files: ConfigFiles,
@@ -93,8 +94,7 @@ pub(super) fn serve(
         .build()
         .map_err(ServeError::Control)?;
     let end = runtime.block_on(live(config, files, log_file, ready));
-    // A core that hangs may still be waited for on a thread of the runtime: do not wait for that
-    // thread.
+    // A thread of the runtime may still wait for a core that hangs. Do not wait for that thread.
     runtime.shutdown_background();
     end
 }
@@ -105,7 +105,7 @@ async fn live(
     log_file: Option<&Path>,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
-    // Signals first: one that arrives during the start must not be lost.
+    // Signals are installed first: a signal that arrives during the start must not be lost.
     let mut signals = Signals::install().map_err(ServeError::Control)?;
     let admin_listener = match config.admin.enabled {
         true => {
@@ -115,7 +115,7 @@ async fn live(
         }
         false => None,
     };
-    // What is wrong with timestamps is told before anything listens.
+    // Problems of timestamps are told before anything listens.
     let timestamps = &config.timestamp;
     let prepared = timestamps.enabled.then(|| Prepared::new(timestamps)).transpose()?;
     let mut settings = config.node.clone();
@@ -149,7 +149,7 @@ async fn live(
     let Running { node, keeper, view, .. } = running;
     view.set_state(if failure.is_some() { NodeState::Failed } else { NodeState::Stopping });
     if let Some(keeper) = keeper {
-        // First of all: others take over while this node stops.
+        // The keeper stops first: another server takes over while this node stops.
         keeper.stop().await;
     }
     stop(node, &mut signals, failure).await
@@ -165,7 +165,8 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Does what is asked until it is to stop. `Some`: it stops because something has failed.
+    /// Answers signals and events until the node should stop. `Some(error)`: the node stops because
+    /// something has failed.
     async fn until_end(
         &mut self,
         signals: &mut Signals,
@@ -179,7 +180,7 @@ impl Running<'_> {
                 }
                 () = failed(&mut self.keeper) => {
                     self.keeper = None;
-                    // Timers go on without it.
+                    // Timers go on without the keeper.
                     if self.serves_timers {
                         continue;
                     }
@@ -196,7 +197,7 @@ impl Running<'_> {
                 NodeEvent::Reload => {
                     info!("SIGHUP: reading the configuration again");
                     reopen(self.log_file);
-                    // What is wrong has been logged, and is shown by the admin API.
+                    // The error has been logged, and the admin API shows it.
                     let _ = self.view.cluster.reload();
                 }
                 NodeEvent::Resynchronise => {
@@ -208,7 +209,7 @@ impl Running<'_> {
     }
 }
 
-/// Starts the keeper of timestamps, if they are served.
+/// Starts the keeper of timestamps. Returns `None` where timestamps are not served.
 fn start_keeper(
     prepared: Option<Prepared>,
     node: &NodeHandle,
@@ -220,7 +221,7 @@ fn start_keeper(
     Keeper::start(prepared, oracle, Box::new(tell_master)).map(Some)
 }
 
-/// Returns when the keeper has ended by itself; never, if there is none.
+/// Returns when the keeper has ended by itself. Never returns if there is no keeper.
 async fn failed(keeper: &mut Option<Keeper>) {
     match keeper {
         Some(keeper) => keeper.failed().await,
@@ -228,8 +229,8 @@ async fn failed(keeper: &mut Option<Keeper>) {
     }
 }
 
-/// What the admin API is told of the configuration: it may change the members, and have them read
-/// again as SIGHUP does.
+/// Makes the source of the admin API: it can change the members, and read the configuration again
+/// as SIGHUP does.
 fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Originals) -> Source {
     let file = files.members();
     let reloader = Mutex::new(Reloader::new(files, config.clone(), node.view.clone()));
@@ -256,7 +257,8 @@ fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Ori
     }
 }
 
-/// Listeners of the deployment that no callback may reach, beside those for clients.
+/// Returns the listeners of the deployment that no callback may reach, beside the listeners for
+/// clients.
 fn reserved(config: &Config, admin: Option<&TcpListener>) -> Reserved {
     let timestamps = config.timestamp.enabled.then_some(config.timestamp.served.listen);
     let admin = admin.and_then(|listener| listener.local_addr().ok());
@@ -266,14 +268,14 @@ fn reserved(config: &Config, admin: Option<&TcpListener>) -> Reserved {
     }
 }
 
-/// The admin listeners of the other members.
+/// Returns the admin listeners of the other members.
 fn others(config: &Config, own: Option<SocketAddr>) -> Vec<String> {
     let own = own.map(|address| address.to_string());
     let addresses = config.admin.cluster.iter();
     addresses.filter(|address| Some(*address) != own.as_ref()).cloned().collect()
 }
 
-/// The few lines that a start is worth.
+/// Logs what a start is worth.
 fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>) {
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     match config.node.serves_timers {
@@ -337,7 +339,7 @@ fn is_alone(config: &Config) -> bool {
     lists.iter().all(|list| list.is_empty()) && members.remote_sites.is_empty()
 }
 
-/// Stops the node and waits for its cores, or ends the process at once on a further signal.
+/// Stops the node and waits for its cores. On a further signal, ends the process at once.
 async fn stop(
     node: NodeHandle,
     signals: &mut Signals,
@@ -368,12 +370,12 @@ async fn stop(
     }
 }
 
-/// A log file that was moved away is written no further.
+/// Opens the log file again, so that a file that was moved away is written no further.
 fn reopen(log_file: Option<&Path>) {
     if let Some(file) = log_file
         && let Err(problem) = log::send_to(file)
     {
-        // Standard error still is the old file.
+        // Standard error is still the former file.
         error!("cannot log to {}: {problem}; the former file goes on", file.display());
     }
 }
@@ -384,7 +386,7 @@ enum NodeEvent {
     Stop,
     /// A core has ended by itself.
     Failed,
-    /// So has the keeper of timestamps, and nothing else is served.
+    /// The keeper of timestamps has ended by itself, in a process that serves nothing else.
     KeeperFailed,
     /// SIGHUP.
     Reload,
@@ -418,12 +420,12 @@ impl Signals {
         }
     }
 
-    /// Returns with what is asked for first, or when a core has failed.
+    /// Returns the next signal, or the failure of a core.
     async fn next(&mut self, node: &NodeHandle) -> NodeEvent {
         let mut look = interval(LOOK_EVERY);
         loop {
             tokio::select! {
-                // In this order, so that a signal sent before the one that stops is answered first.
+                // The order matters: a signal sent before the signal to stop is answered first.
                 biased;
                 _ = self.hang_up.recv() => return NodeEvent::Reload,
                 _ = self.resynchronise.recv() => return NodeEvent::Resynchronise,

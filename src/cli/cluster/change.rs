@@ -1,6 +1,6 @@
 //! `chronos cluster join`, `leave` and `resync`: the steps of docs/compat/timer-service.md §9.2,
-//! over the admin APIs. Everything it knows it asks for anew, so that it can be stopped at any time
-//! and run again.
+//! over the admin APIs. The command keeps no state of its own: it asks the nodes for everything. So
+//! it can be stopped at any time and run again.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -16,15 +16,16 @@ use super::request::request;
 use super::survey::{NodeReport, Survey, ask};
 use crate::control::http_client::HttpError;
 
-/// Pause between two looks at all nodes: a look costs each some 100 us of its control thread.
+/// Pause between two looks at all nodes. A look costs each node some 100 us of its control thread.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Looks in a row that must find what is waited for. A node may have taken what another has just
-/// sent, and not counted it yet.
+/// How many looks in a row must find nothing left to do. A node may have taken what another node
+/// has just sent, and not counted it yet.
 const LOOKS: u32 = 3;
-/// How long a node may give no answer while it is waited for.
+/// How long a node may stay silent while the command waits for it.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// Adds or removes nodes.
+/// Adds or removes nodes and moves their timers. `is_dead` means that the nodes will never run
+/// again. An error says what to do.
 pub(crate) fn change(
     context: &Context,
     procedure: &Procedure,
@@ -35,7 +36,7 @@ pub(crate) fn change(
     let mut survey = context.survey(others, dead)?;
     survey.forget_strangers(&procedure.nodes);
     refuse_living(&survey, dead)?;
-    // Nodes that have left already, and were stopped as they may be, are asked in vain.
+    // A node that has left and was stopped does not answer, and is reported here as missing.
     survey.refuse_missing()?;
     let reports: Vec<(String, Lists)> =
         survey.reports.values().map(|report| (report.name.clone(), report.lists.clone())).collect();
@@ -70,7 +71,7 @@ pub(crate) fn change(
     Ok(Success { text, is_change: true, moved, members: plan.after.nodes.clone() })
 }
 
-/// Compares all timers everywhere, where nobody joins or leaves.
+/// Makes all nodes compare their timers, where no node joins or leaves. Waits until that is done.
 pub(crate) fn resynchronise(context: &Context) -> Result<Success, String> {
     let mut survey = context.survey(&[], &[])?;
     for name in survey.forget_strangers(&[]) {
@@ -101,7 +102,8 @@ fn members_of(survey: &Survey) -> Vec<String> {
     members
 }
 
-/// A node that is called dead and answers would go on as if it were a member.
+/// Returns an error if a node that the operator calls dead lives. Such a node would go on as a
+/// member.
 fn refuse_living(survey: &Survey, dead: &[String]) -> Result<(), String> {
     for name in dead {
         let believes = |report: &&NodeReport| {
@@ -119,7 +121,8 @@ fn refuse_living(survey: &Survey, dead: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Timers cannot be moved to or from a node that others cannot reach.
+/// Returns an error if a member believes a node dead that stays. Timers cannot be moved to or from
+/// a node that others cannot reach.
 fn refuse_dead(survey: &Survey, plan: &ChangePlan, dead: &[String]) -> Result<(), String> {
     for report in survey.reports.values() {
         for (name, belief) in &report.believed {
@@ -138,10 +141,10 @@ fn refuse_dead(survey: &Survey, plan: &ChangePlan, dead: &[String]) -> Result<()
 /// A procedure under way.
 struct Work<'a> {
     context: &'a Context,
-    /// Where each node is asked, by name.
+    /// Admin addresses by name of the node.
     admins: BTreeMap<String, String>,
     began: Instant,
-    /// Copies that had been moved before, by name: nodes count since their start.
+    /// Copies that each node had moved before, by name. Nodes count since their start.
     moved: BTreeMap<String, u64>,
 }
 
@@ -184,7 +187,7 @@ impl<'a> Work<'a> {
                     format!("{error}\nrun the same command again when it is back: it goes on")
                 })?;
                 refuse_other(plan, &report)?;
-                // Another order may come in between.
+                // The node refuses if another order has changed its members since the look.
                 self.tell(&name, &lists, Some(&report.lists))?;
             }
         }
@@ -201,7 +204,8 @@ impl<'a> Work<'a> {
         ask(admin).map_err(|error| format!("{name}: no answer from {admin}: {error}"))
     }
 
-    /// Gives a node other members. `expected`: what it must have now.
+    /// Gives a node other members. With `expected`, the node refuses unless it has those members
+    /// now.
     fn tell(&self, name: &str, lists: &Lists, expected: Option<&Lists>) -> Result<(), String> {
         let of = |lists: &Lists| {
             let Lists { nodes, joining, leaving } = lists;
@@ -231,8 +235,9 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Waits until `remain` and `leaving` see each other, has `remain` compare everything, and
-    /// waits until nothing is left to do. Returns how many copies were moved.
+    /// Waits until all nodes of `remain` and `leaving` believe each other alive. Then makes
+    /// `remain` compare all timers, and waits until nothing is left to do. Returns how many copies
+    /// were moved.
     fn resynchronise(
         &self,
         remain: &[String],
@@ -261,7 +266,8 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Somebody else has given a node other members: a procedure that goes on would undo that.
+/// Returns an error if another order has given a node other members. A procedure that went on would
+/// undo that order.
 fn refuse_other(plan: &ChangePlan, report: &NodeReport) -> Result<(), String> {
     let NodeReport { name, lists, .. } = report;
     if plan.is_under_way_at(name, lists) {
@@ -273,7 +279,7 @@ fn refuse_other(plan: &ChangePlan, report: &NodeReport) -> Result<(), String> {
     ))
 }
 
-/// Whom a node does not believe alive, of those that are waited for.
+/// Says which of `all` a node does not believe alive; `None` if it believes all of them alive.
 fn not_seen(report: &NodeReport, all: &[String]) -> Option<String> {
     let mut others = all.iter().filter(|name| **name != report.name);
     let unseen = others.find(|name| {
@@ -282,7 +288,7 @@ fn not_seen(report: &NodeReport, all: &[String]) -> Option<String> {
     unseen.map(|name| format!("{} does not believe {name} alive", report.name))
 }
 
-/// What a node has left to do.
+/// Says what a node has left to do; `None` if nothing.
 fn unrest(report: &NodeReport, is_leaving: bool) -> Option<String> {
     let NodeReport { name, misplaced, timers, seen, total, .. } = report;
     if *misplaced > 0 {
@@ -298,18 +304,18 @@ fn unrest(report: &NodeReport, is_leaving: bool) -> Option<String> {
     }
 }
 
-/// The wait for several nodes.
+/// Waits for several nodes.
 struct MoveWatch<'a> {
     work: &'a Work<'a>,
     all: &'a [String],
     leaving: &'a [String],
-    /// What all of them are to go by meanwhile, if nodes join or leave.
+    /// The change under way, if nodes join or leave. All nodes must have its members meanwhile.
     plan: Option<&'a ChangePlan>,
 }
 
 impl MoveWatch<'_> {
-    /// Looks at all nodes until `unrest` finds nothing in some looks in a row. Returns how many
-    /// copies they have moved since the command began.
+    /// Looks at all nodes until `unrest` finds nothing in [`LOOKS`] looks in a row. Returns how
+    /// many copies the nodes have moved since the command began.
     fn until(
         &self,
         what: &str,
@@ -358,7 +364,7 @@ impl MoveWatch<'_> {
     fn moved(&self, reports: &[NodeReport]) -> u64 {
         let one = |report: &NodeReport| {
             let before = self.work.moved.get(&report.name).copied().unwrap_or(0);
-            // Less than before: it has been started anew.
+            // A count below the former count means that the node was started anew.
             report.moved.checked_sub(before).unwrap_or(report.moved)
         };
         reports.iter().map(one).sum()
@@ -389,7 +395,7 @@ impl MoveWatch<'_> {
     }
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// Returns a progress bar on a terminal, `None` elsewhere.
 fn bar() -> Option<ProgressBar> {
     std::io::stderr().is_terminal().then(|| {
         let style = ProgressStyle::with_template("    {bar:36.cyan/dim} {percent:>3} %  {msg}");

@@ -1,32 +1,32 @@
-//! What the commands on a cluster share: what the operator asked for, and how a command ends well.
+//! What the commands on a cluster share: the operator's flags, and how a command ends well.
 
 use std::io::Write;
 use std::time::Duration;
 
-/// One command in the making.
+/// The flags that all commands share.
 pub(crate) struct Context {
     pub admin: Vec<String>,
     pub json: bool,
     pub timeout: Duration,
 }
 
-/// How a command ended well.
+/// What a command that succeeded tells.
 pub(crate) struct Success {
-    /// One sentence.
+    /// What was done, in one sentence.
     pub text: String,
     /// Whether anything had to be done.
     pub is_change: bool,
-    /// Timers that were moved.
+    /// How many copies of timers were moved.
     pub moved: u64,
     /// The members at the end.
     pub members: Vec<String>,
 }
 
 impl Context {
-    /// A line for whoever watches; none for programs.
+    /// Writes a line about progress to standard error, unless the output is JSON.
     pub(super) fn say(&self, line: &str) {
         if !self.json {
-            // Where nobody can read it, the command goes on all the same.
+            // A line that cannot be written does not stop the command.
             let _ = writeln!(std::io::stderr().lock(), "{line}");
         }
     }

@@ -1,5 +1,5 @@
 //! `chronos cluster`: shows a cluster and changes its members, over the admin APIs of its nodes.
-//! The flags of the four commands, and the one end of each.
+//! This file has the flags of the four commands, and prints how each ends.
 
 mod change;
 mod context;
@@ -61,27 +61,27 @@ pub(super) struct ClusterFlags {
     timeout: u64,
 }
 
-/// What to do with the cluster.
+/// The commands of `chronos cluster`.
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
-    /// Show members, their roles, who believes whom alive, timers and resynchronisation
+    /// Show the members with roles, beliefs about each other, timers and resynchronisation
     Status,
     /// Add running nodes and move their share of the timers to them
     Join {
-        /// Names of the nodes, as all members are to write them
+        /// Names of the nodes, as all members will write them in their configuration
         #[arg(required = true, value_name = "NODE")]
         nodes: Vec<String>,
     },
     /// Move all timers away from nodes and remove them
     Leave {
-        /// Names of the nodes, as all members write them
+        /// Names of the nodes, as all members write them in their configuration
         #[arg(required = true, value_name = "NODE")]
         nodes: Vec<String>,
-        /// They will never run again: do not ask them; timers that only they had are lost
+        /// The nodes will never run again: do not ask them; timers that only they held are lost
         #[arg(long)]
         dead: bool,
     },
-    /// Have every node compare its timers with those who are to hold them, and wait for it
+    /// Make every node compare its timers with the other nodes, and wait until that is done
     Resync,
 }
 
@@ -117,7 +117,7 @@ fn twice(nodes: &[String]) -> Option<&String> {
     nodes.iter().find(|node| !seen.insert(*node))
 }
 
-/// The one end of every command that does something.
+/// Prints how a command ended, as text or as JSON, and returns the exit code.
 fn end(context: &Context, result: Result<Success, String>) -> u8 {
     let code = if result.is_ok() { EXIT_OK } else { EXIT_FAILURE };
     let (document, line) = match result {

@@ -1,24 +1,24 @@
-//! What `chronos cluster join` and `leave` are to do, from what the members say of themselves.
-//! Pure: asks nobody and changes nothing.
+//! What `chronos cluster join` and `leave` should do, from what the members say of themselves.
+//! Pure: asks no node and changes nothing.
 //!
 //! A procedure brings every member from *before* over *during* to *after*
-//! (docs/compat/timer-service.md §9.2). Members that are between two neighbouring ones show that it
-//! was interrupted: it goes on. All else that they disagree about is left to people.
+//! (docs/compat/timer-service.md §9.2). Members in two neighbouring phases show that a procedure
+//! was interrupted: it goes on. Any other disagreement is left to people.
 
 use std::collections::BTreeSet;
 
 /// The three lists of members: nodes that stay, that join, that leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lists {
-    /// Staying.
+    /// The nodes that stay.
     pub nodes: Vec<String>,
-    /// Being added.
+    /// The nodes that are being added.
     pub joining: Vec<String>,
-    /// Being removed.
+    /// The nodes that are being removed.
     pub leaving: Vec<String>,
 }
 
-/// Which of the two.
+/// The kind of a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChangeKind {
     /// Nodes are added.
@@ -27,62 +27,63 @@ pub(super) enum ChangeKind {
     Leave,
 }
 
-/// What is asked for.
+/// What the operator has ordered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Procedure {
-    /// Added or removed.
+    /// Whether the nodes are added or removed.
     pub kind: ChangeKind,
-    /// Who.
+    /// The names of the nodes that are added or removed.
     pub nodes: Vec<String>,
 }
 
-/// What follows from what the members say.
+/// What the command does, as the members' answers decide it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Nothing is left to do; the sentence says so.
+    /// Nothing is left to do. The sentence says so.
     Done(String),
     /// The procedure begins, or goes on.
     Go(ChangePlan),
 }
 
-/// The procedure for this cluster.
+/// The steps of the procedure for this cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ChangePlan {
-    /// Members that stay, in the order in which all write them.
+    /// The members that stay, in the order in which all nodes write them.
     pub stays: Vec<String>,
-    /// Those that join or leave.
+    /// The nodes that join or leave.
     pub moves: Vec<String>,
-    /// What everybody is told in step 1.
+    /// The members that every node gets in step 1.
     pub during: Lists,
-    /// What everybody but leaving nodes is told in step 3.
+    /// The members that every node but the leaving ones gets in step 3.
     pub after: Lists,
-    /// Who has to be told step 1 still, in this order: the same for all operators, so that of two
-    /// procedures at once one is refused by the first node.
+    /// The nodes that step 1 has yet to reach, in this order. All operators use the same order, so
+    /// of two procedures at once one is refused by the first node.
     pub tell_during: Vec<String>,
 }
 
-/// How far a member is.
+/// How far a member is in the procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Before,
-    /// In the opposite procedure, which this one takes back.
+    /// In the opposite procedure. This procedure takes the opposite one back.
     Opposite,
     During,
     After,
 }
 
 impl Lists {
-    /// Whether no change is under way.
+    /// Reports whether no change is under way.
     pub(super) fn is_at_rest(&self) -> bool {
         self.joining.is_empty() && self.leaving.is_empty()
     }
 
-    /// Everybody in any list.
+    /// Returns the nodes of all three lists.
     pub(super) fn everybody(&self) -> impl Iterator<Item = &String> {
         self.nodes.iter().chain(&self.joining).chain(&self.leaving)
     }
 
-    /// Whether the same nodes are in the same lists; their order means nothing.
+    /// Reports whether both have the same nodes in the same lists. The order in a list means
+    /// nothing.
     pub(super) fn is_same(&self, other: &Lists) -> bool {
         set(&self.nodes) == set(&other.nodes)
             && set(&self.joining) == set(&other.joining)
@@ -94,7 +95,7 @@ impl Lists {
     }
 }
 
-/// As an operator reads it.
+/// Writes the lists for operators: `nodes a b, joining c`.
 impl std::fmt::Display for Lists {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "nodes {}", self.nodes.join(" "))?;
@@ -108,15 +109,15 @@ impl std::fmt::Display for Lists {
 }
 
 impl ChangePlan {
-    /// Whether a node has the lists that this procedure gives it: those for the time of the change,
-    /// or already the last.
+    /// Reports whether a node has lists that this procedure gives it: the lists during the change,
+    /// or the last lists.
     pub(super) fn is_under_way_at(&self, name: &str, lists: &Lists) -> bool {
         let has_left = self.during.leaving.iter().any(|node| node == name) && lists.is_alone(name);
         has_left || lists.is_same(&self.during) || lists.is_same(&self.after)
     }
 
-    /// What to tell whom in step 3, in this order: nodes that left come last, and are told that
-    /// they are alone.
+    /// Returns the nodes of step 3 in order, each with its new lists. Nodes that leave come last
+    /// and are told that they are alone.
     pub(super) fn last_words(&self) -> Vec<(String, Lists)> {
         let mut members = self.after.nodes.clone();
         members.sort();
@@ -129,10 +130,10 @@ impl ChangePlan {
 }
 
 impl Procedure {
-    /// What to do, from the name and the lists of every member that could be asked. `Err`: nothing
-    /// may be done; the text says why, and what to do.
+    /// Decides what to do, from the name and the lists of every member that could be asked. An
+    /// error means that nothing may be done. Its text says why, and what to do.
     pub(super) fn decide(&self, reports: &[(String, Lists)]) -> Result<Decision, String> {
-        // A node that is to join knows nobody yet; one that has left knows nobody any more.
+        // A node that will join knows no other node yet. A node that has left knows none any more.
         let is_evidence =
             |(name, lists): &&(String, Lists)| !(self.nodes.contains(name) && lists.is_alone(name));
         let mut evidence: Vec<&(String, Lists)> = reports.iter().filter(is_evidence).collect();
@@ -174,7 +175,7 @@ impl Procedure {
         Ok(Decision::Go(procedure.plan(stays, &phases, reports)))
     }
 
-    /// Those that are not yet what all others take them for.
+    /// Returns the nodes whose change some member does not have yet.
     fn not_settled(&self, evidence: &[&(String, Lists)]) -> Vec<String> {
         let is_settled = |node: &String| {
             evidence.iter().all(|(_, lists)| match self.kind {
@@ -185,7 +186,7 @@ impl Procedure {
         self.nodes.iter().filter(|node| !is_settled(node)).cloned().collect()
     }
 
-    /// Whether those who join or leave know it themselves.
+    /// Reports whether the nodes that join or leave know that themselves.
     fn is_told(&self, reports: &[(String, Lists)]) -> bool {
         reports.iter().filter(|(name, _)| self.nodes.contains(name)).all(|(name, lists)| {
             lists.is_at_rest()
@@ -204,7 +205,7 @@ impl Procedure {
         }
     }
 
-    /// How far a member is, and who stays in the cluster by its lists.
+    /// Returns how far a member is, and which nodes stay in the cluster by its lists.
     fn phase(&self, name: &str, lists: &Lists) -> Result<(Phase, Vec<String>), String> {
         let moving = set(&self.nodes);
         let (joining, leaving) = (set(&lists.joining), set(&lists.leaving));
@@ -247,8 +248,9 @@ impl Procedure {
         }
     }
 
-    /// Nobody may be before while another is after: such members have never been brought there by
-    /// this procedure, which waits for all in between.
+    /// Returns an error if one member is in the phase *before* while another is in the phase
+    /// *after*. This procedure cannot have brought the members there, because it waits for all of
+    /// them in between.
     fn refuse_gap(&self, phases: &[(&String, &Lists, Phase)]) -> Result<(), String> {
         let of = |wanted| phases.iter().find(|(.., phase)| *phase == wanted);
         let is_taken_back = of(Phase::Opposite).is_some();
@@ -328,7 +330,7 @@ mod tests {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// `a b +c -d`: nodes, joining, leaving.
+    /// Reads lists from `a b +c -d`: nodes, joining, leaving.
     fn lists(text: &str) -> Lists {
         let mut lists = Lists::default();
         for word in text.split_whitespace() {
@@ -341,7 +343,7 @@ mod tests {
         lists
     }
 
-    /// `a: a b +c; b: a b` asked to `join c` or the like.
+    /// Decides an order such as `join c` for members with lists such as `a: a b +c; b: a b`.
     fn decide(order: &str, reports: &str) -> Result<Decision, String> {
         let mut words = names(order);
         let kind = if words.remove(0) == "join" { ChangeKind::Join } else { ChangeKind::Leave };
@@ -373,7 +375,7 @@ mod tests {
             ("leave c", "a: a b; b: a b -c; c: a b -c", "a b -c", "a b", ""),
             ("leave c", "a: a b; b: a b; c: a b -c", "a b -c", "a b", ""),
             ("leave c", "a: a b c; b: a b c", "a b -c", "a b", "a b"),
-            // Each takes the other back.
+            // Each order takes the other back.
             ("leave c", "a: a b +c; b: a b; c: c", "a b -c", "a b", "a"),
             ("join c", "a: a b -c; b: a b c; c: a b c", "a b +c", "a b c", "a"),
         ] {
@@ -415,8 +417,8 @@ mod tests {
         }
     }
 
-    /// All ways to be interrupted: whatever prefix of the steps was done, the same order goes on
-    /// and ends with what was asked for.
+    /// All ways to be interrupted: after any prefix of the steps, the same order goes on and ends
+    /// with what it asked for.
     #[test]
     fn an_order_can_be_repeated_after_any_interruption() {
         for (order, before, mover_alone) in [("join c", "a b", true), ("leave c", "a b c", false)] {
@@ -440,7 +442,7 @@ mod tests {
         Procedure { kind, nodes: words }.decide(members)
     }
 
-    /// Does at most so many of the writes that the order wants.
+    /// Carries out at most `writes` of the writes that the order wants.
     fn run_until(order: &str, members: &mut [(String, Lists)], mut writes: usize) {
         let Decision::Go(plan) = ask(order, members).expect("it can go on") else { return };
         let mut steps: Vec<(String, Lists)> =

@@ -8,12 +8,14 @@ use crate::cli::runtime::block_on;
 use crate::control::admin::guard::ORDER_HEADER;
 use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
 
-/// Whole time of one request: a node answers within milliseconds unless its machine is lost.
+/// Longest time of one request. A node answers within milliseconds unless its machine is lost.
 const REQUEST_TIME: Duration = Duration::from_secs(3);
-/// Bytes of an answer: 128 members with names of at most 255 bytes, each three times, are 150 KiB.
+/// Longest answer, in bytes: 128 members with names of at most 255 bytes, each three times, are 150
+/// KiB.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Sends a request to `host:port` and returns the JSON document of a 200. Takes at most 3 s.
+/// Sends a request to `host:port` and returns the JSON document of an answer 200. Takes at most 3
+/// s.
 pub(super) fn request(
     admin: &str,
     method: &str,

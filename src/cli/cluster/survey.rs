@@ -1,4 +1,4 @@
-//! A survey of a cluster: what every node says that can be found and asked.
+//! A survey of a cluster: the answers of all nodes that can be found and asked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,18 +9,18 @@ use super::plan::Lists;
 use super::request::request;
 use crate::control::http_client::HttpError;
 
-/// Addresses asked in one survey: every member at two, and some that are wrong.
+/// Most addresses asked in one survey: every member at two addresses, and some wrong ones.
 const ASKED_MAX: usize = 512;
 
-/// What one node says.
+/// What one node says of itself and its cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeReport {
-    /// Where it was asked.
+    /// The admin address at which the node was asked.
     pub admin: String,
-    /// Its own name.
+    /// The node's name.
     pub name: String,
     pub lists: Lists,
-    /// What it believes of each member.
+    /// What the node believes of each member: name and belief.
     pub believed: Vec<(String, String)>,
     pub is_running: bool,
     pub seen: u64,
@@ -28,23 +28,23 @@ pub(crate) struct NodeReport {
     pub misplaced: u64,
     pub moved: u64,
     pub timers: u64,
-    /// The whole document.
+    /// The whole document that the node answered.
     pub document: Value,
 }
 
-/// What all nodes that could be asked say.
+/// The answers of all nodes that could be asked.
 pub(crate) struct Survey {
-    /// By name.
+    /// The answers by name of the node.
     pub reports: BTreeMap<String, NodeReport>,
-    /// Members that gave no answer, and what was tried.
+    /// Members that gave no answer, each with what was tried.
     pub missing: BTreeMap<String, String>,
-    /// The admin APIs that the operator named.
+    /// The admin addresses that the operator named.
     pub given: Vec<String>,
 }
 
 impl Context {
-    /// Asks the given admin APIs, then those of all members that they name and of `others`, but not
-    /// of `without`. `Err`: nobody answers.
+    /// Asks the given admin APIs, then the admin APIs of `others` and of all members that answers
+    /// name. Nodes of `without` are not looked for. An error means that no node answers.
     pub(super) fn survey(&self, others: &[String], without: &[String]) -> Result<Survey, String> {
         let (reports, missing) = (BTreeMap::new(), BTreeMap::new());
         let mut survey = Survey { reports, missing, given: self.admin.clone() };
@@ -87,7 +87,8 @@ impl Context {
         Ok(survey)
     }
 
-    /// Where a member's admin API may be: at its host, at the port of the first that was given.
+    /// Guesses where a member's admin API is: at the member's host, at the port of the first
+    /// address that was given.
     fn guess(&self, name: &str) -> Option<String> {
         let (_, port) = self.admin.first()?.rsplit_once(':')?;
         Some(format!("{}:{port}", host_of(name)))
@@ -95,7 +96,7 @@ impl Context {
 }
 
 impl Survey {
-    /// Members named by anybody that have not answered.
+    /// Returns the members that some answer names and that have not answered.
     fn find_missing(&self, others: &[String], without: &[String]) -> BTreeMap<String, String> {
         let members = self.reports.values().flat_map(|report| report.lists.everybody());
         let wanted: BTreeSet<&String> = members.chain(others).collect();
@@ -106,8 +107,8 @@ impl Survey {
             .collect()
     }
 
-    /// Drops nodes that answered under a given address and are neither members nor among those
-    /// meant: such as have left and run on, or are to join. Returns their names.
+    /// Drops nodes that answered and are neither members nor in `meant`, for instance nodes that
+    /// have left and still run, or that will join later. Returns their names.
     pub(super) fn forget_strangers(&mut self, meant: &[String]) -> Vec<String> {
         let listed = |name: &String| {
             let mut others = self.reports.values().filter(|report| report.name != *name);
@@ -122,8 +123,9 @@ impl Survey {
             self.reports.values().filter(is_stranger).map(|report| report.name.clone()).collect();
         let mut rest = self.reports.keys().filter(|name| !strangers.contains(name));
         if !rest.any(|name| !meant.contains(name)) {
-            // One that is alone may be the cluster that others are to join: the one that was asked
-            // by the operator, if only others are known by their addresses alone.
+            // A node that is alone may be the cluster that others should join. That is the node
+            // that the operator gave with --admin, if the other nodes were found by their addresses
+            // alone.
             let is_given = |name: &String| self.given.contains(&self.reports[name].admin);
             if !strangers.iter().any(is_given) {
                 return Vec::new();
@@ -134,7 +136,7 @@ impl Survey {
         strangers
     }
 
-    /// `Err` if a member has not answered.
+    /// Returns an error if a member has not answered.
     pub(super) fn refuse_missing(&self) -> Result<(), String> {
         if self.missing.is_empty() {
             return Ok(());
@@ -152,7 +154,7 @@ impl Survey {
     }
 }
 
-/// Asks one admin API for its cluster.
+/// Asks one admin API for `/cluster`.
 pub(crate) fn ask(admin: &str) -> Result<NodeReport, HttpError> {
     let document = request(admin, "GET", "/cluster", None)?;
     let lists = |name: &str| names(&document["membership"][name]);
@@ -168,7 +170,7 @@ pub(crate) fn ask(admin: &str) -> Result<NodeReport, HttpError> {
             leaving: lists("leaving"),
         },
         believed: members.map(|m| (text(&m["name"]), text(&m["liveness"]))).collect(),
-        // A node that does not say so is not known to be at rest.
+        // A node that does not say whether it is at rest counts as running.
         is_running: document["resynchronisation"]["is_running"].as_bool().unwrap_or(true),
         seen: count("seen"),
         total: count("total"),
@@ -188,7 +190,7 @@ fn names(list: &Value) -> Vec<String> {
     names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// The host of `host`, `host:port` or `[address]:port`.
+/// Returns the host of `host`, `host:port` or `[address]:port`.
 fn host_of(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((host, _)) if host.ends_with(']') || !host.contains(':') => host,

@@ -1,4 +1,4 @@
-//! `chronos cluster status`: one line per member, and what is wrong.
+//! `chronos cluster status`: one line per member, then the problems.
 
 use serde_json::json;
 
@@ -7,8 +7,9 @@ use super::survey::{NodeReport, Survey};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
 use crate::cli::terminal::{print, tell};
 
-/// Shows the cluster. 0: all members answer, agree, and nobody is believed dead. A node that
-/// answers and is no member is told of, and is no problem.
+/// Shows the cluster and returns the exit code. The code is 0 if all members answer and agree, and
+/// no member is believed dead. A node that answers and is no member is mentioned, and is no
+/// problem.
 pub(crate) fn status(context: &Context) -> u8 {
     let mut survey = match context.survey(&[], &[]) {
         Ok(survey) => survey,
@@ -36,7 +37,7 @@ pub(crate) fn status(context: &Context) -> u8 {
     code.max(print(&text))
 }
 
-/// What an operator should know; empty: all is well.
+/// Returns what an operator should know. Empty if all is well.
 fn problems(survey: &Survey) -> Vec<String> {
     let mut problems: Vec<String> =
         survey.missing.iter().map(|(name, why)| format!("{name} does not answer: {why}")).collect();
@@ -83,7 +84,7 @@ fn problems(survey: &Survey) -> Vec<String> {
     problems
 }
 
-/// What may have kept a node from those that it does not reach.
+/// Says what may keep a node from the members that it does not reach; empty if nothing is known.
 fn why_not_met(document: &serde_json::Value) -> String {
     match document["peers_unproven"].as_u64() {
         None | Some(0) => String::new(),

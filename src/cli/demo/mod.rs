@@ -1,6 +1,6 @@
 //! `chronos demo`: a node and a callback receiver in one process, two timers created over real
-//! HTTP, every pop printed as it arrives. Ends by itself. It drives the node through its public API
-//! only, so the printed curl lines do the same.
+//! HTTP, every pop printed as it arrives. The demo ends by itself. It drives the node through its
+//! public API only, so the curl lines that it prints do the same.
 
 mod receiver;
 
@@ -20,11 +20,11 @@ use crate::control::http_client::{HttpAnswer, HttpClient, HttpError, HttpRequest
 use crate::node::settings::NodeSettings;
 use crate::node::{self, NodeHandle, StartError};
 
-/// Wait for pops beyond the last due time: one callback timeout and one retry.
+/// How long the demo waits for pops after the last due time: one callback timeout and one retry.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Whole time of one request; a node on the same machine answers within a millisecond.
+/// Longest time of one request. A node on the same machine answers within a millisecond.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// Bytes of an answer's body: a node answers with a sentence.
+/// Longest body of an answer, in bytes. A node answers with a sentence.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Why the demo ended without showing what it should.
 #[derive(Debug, thiserror::Error)]
@@ -46,20 +46,21 @@ enum DemoError {
 /// One timer of the demo.
 #[derive(Clone, Debug)]
 struct DemoTimer {
-    /// Path of its callback, and its name on the screen.
+    /// The path of the timer's callback, and its name on the screen.
     name: &'static str,
     interval: Duration,
-    /// Zero: pops once.
+    /// How long the timer repeats. Zero: the timer pops once.
     repeat_for: Duration,
 }
 
 impl DemoTimer {
-    /// Pops that it makes: at every multiple of the interval up to repeat-for, and at least one.
+    /// Returns how many pops the timer makes: one at every multiple of the interval up to
+    /// repeat-for, and at least one.
     fn pops(&self) -> u128 {
         (self.repeat_for.as_nanos() / self.interval.as_nanos()).max(1)
     }
 
-    /// The body that creates it.
+    /// Returns the body of the request that creates the timer.
     fn body(&self, receiver: SocketAddr) -> String {
         let mut timing = format!("\"interval\":{}", self.interval.as_secs_f64());
         if !self.repeat_for.is_zero() {
@@ -78,8 +79,8 @@ impl DemoTimer {
 /// A timer that was created.
 struct Created {
     plan: DemoTimer,
-    /// Just before the request was sent, so that lateness is never understated: it includes the
-    /// request's way.
+    /// When the request was about to be sent. Lateness counts from here, so it includes the
+    /// request's way and is never understated.
     at: Instant,
     sequences: Vec<u64>,
 }
@@ -106,7 +107,7 @@ pub(super) fn run() -> u8 {
     })
 }
 
-/// The demo on a node of its own: one unpinned shard on a free port of loopback.
+/// Runs the demo on a node of its own: one unpinned shard on a free port of loopback.
 async fn with_own_node(plans: &[DemoTimer]) -> Result<(), DemoError> {
     let node = node::start(&NodeSettings {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -125,7 +126,7 @@ fn stop(node: NodeHandle) -> Result<(), DemoError> {
 }
 
 /// Creates the timers on the node at `node` and prints until the last pop has arrived, at most
-/// `patience` after the last is due.
+/// `patience` after the last pop is due.
 async fn show(
     node: SocketAddr,
     plans: &[DemoTimer],
@@ -158,7 +159,7 @@ async fn show(
     summarise(&created, lateness_us?, output)
 }
 
-/// Prints pops until all have come. Returns the lateness of each in microseconds.
+/// Prints pops until all have arrived. Returns the lateness of each pop in microseconds.
 async fn watch(
     created: &mut [Created],
     pops: &mut mpsc::Receiver<Pop>,
@@ -197,14 +198,14 @@ async fn watch(
     Ok(lateness_us)
 }
 
-/// Microseconds from `due` to `at`, negative if `at` is earlier.
+/// Returns the microseconds from `due` to `at`, negative if `at` is earlier.
 fn signed_us(at: Instant, due: Instant) -> i64 {
     let late = at.saturating_duration_since(due).as_micros() as i64;
     let early = due.saturating_duration_since(at).as_micros() as i64;
     late - early
 }
 
-/// Prints what it came to; an error if pops are missing or one was early.
+/// Prints the totals. Returns an error if pops are missing or a pop was early.
 fn summarise(
     created: &[Created],
     mut lateness_us: Vec<i64>,
@@ -268,7 +269,7 @@ mod tests {
     use serde_json::Value;
     use tokio::net::TcpListener;
 
-    /// How the stand-in for a node behaves.
+    /// How the stand-in for a node behaves in a test.
     #[derive(Clone, Copy, PartialEq)]
     enum Fake {
         Honest,
@@ -278,7 +279,8 @@ mod tests {
         Refuses,
     }
 
-    /// Answers POST /timers and calls back with tokio's timers, as a node would.
+    /// Starts a server that answers POST /timers and calls back with tokio's timers, as a node
+    /// would. Returns its address.
     async fn fake_node(fake: Fake) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
@@ -317,7 +319,7 @@ mod tests {
     }
 
     fn shown(fake: Fake) -> (Result<(), DemoError>, String) {
-        // Early pops come at once: intervals of minutes keep a loaded machine from making them
+        // Early pops come at once. Intervals of minutes keep a loaded machine from making them
         // late.
         let unit_ms = if fake == Fake::PopsEarly { 600_000 } else { 30 };
         let unit = Duration::from_millis(unit_ms);
@@ -325,7 +327,7 @@ mod tests {
             DemoTimer { name: "one", interval: 2 * unit, repeat_for: Duration::ZERO },
             DemoTimer { name: "more", interval: unit, repeat_for: 4 * unit },
         ];
-        // Only the missing pop is waited for to the end.
+        // Only the test with a missing pop waits to the end.
         let patience_ms = if fake == Fake::ForgetsTheSecondPop { 300 } else { 20_000 };
         let patience = Duration::from_millis(patience_ms);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

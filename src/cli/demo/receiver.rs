@@ -1,5 +1,5 @@
-//! The callback receiver of the demo: takes every POST, and hands it on with the time at which it
-//! came.
+//! The callback receiver of the demo. It takes every POST and passes it on with the time of its
+//! arrival.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, Uri};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-/// Pops that the receiver holds while the terminal is slow; the demo has 7.
+/// Most pops that the receiver holds while the terminal is slow. The demo has 7 pops.
 const POPS_WAITING_MAX: usize = 1_024;
 
 /// A callback as the receiver sees it.
@@ -24,7 +24,7 @@ pub(super) struct Pop {
     pub(super) opaque: String,
 }
 
-/// Opens the receiver: its address, the pops that it gets, and the future that serves it.
+/// Opens the receiver. Returns its address, the pops that it gets, and the future that serves it.
 pub(super) async fn receive()
 -> io::Result<(SocketAddr, mpsc::Receiver<Pop>, impl Future<Output = ()> + use<>)> {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
@@ -32,13 +32,13 @@ pub(super) async fn receive()
     let (sender, pops) = mpsc::channel(POPS_WAITING_MAX);
     let router = axum::Router::new().fallback(accept_pop).with_state(sender);
     let serving = async move {
-        // Ends only when it is dropped: a failed accept is retried inside.
+        // The server ends only when it is dropped. It retries a failed accept.
         let _ = axum::serve(listener, router).await;
     };
     Ok((address, pops, serving))
 }
 
-/// Takes one callback; the time is read first.
+/// Takes one callback. Reads the time before anything else.
 async fn accept_pop(
     State(sender): State<mpsc::Sender<Pop>>,
     uri: Uri,

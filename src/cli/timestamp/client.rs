@@ -1,4 +1,4 @@
-//! A client of timestamp servers, original ones included: one connection, one call at a time.
+//! A client of timestamp servers, including original ones: one connection, one call at a time.
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -31,7 +31,7 @@ pub(crate) enum CallError {
     Garbage { address: Arc<str>, what: String },
 }
 
-/// A connection to one server.
+/// A connection to one timestamp server.
 pub(crate) struct TimestampClient {
     address: Arc<str>,
     stream: TcpStream,
@@ -42,7 +42,7 @@ pub(crate) struct TimestampClient {
 }
 
 impl TimestampClient {
-    /// Connects to `host:port`. Connecting, and each call, may take `limit`.
+    /// Connects to `host:port`. Connecting may take `limit`, and so may each call.
     pub(super) async fn open(address: &Arc<str>, limit: Duration) -> Result<Self, CallError> {
         let connected = match timeout(limit, TcpStream::connect(&**address)).await {
             Ok(connected) => connected,
@@ -61,18 +61,18 @@ impl TimestampClient {
         })
     }
 
-    /// The server.
+    /// Returns the address of the server.
     pub(super) fn address(&self) -> &Arc<str> {
         &self.address
     }
 
-    /// Takes `count` consecutive timestamps; returns the first. After an error other than
-    /// [`CallError::Refused`] the connection is of no more use.
+    /// Takes `count` consecutive timestamps and returns the first. After an error other than
+    /// [`CallError::Refused`] the connection must not be used again.
     pub(super) async fn take(&mut self, count: u32) -> Result<Timestamp, CallError> {
         self.seqid = self.seqid.wrapping_add(1);
         self.request.clear();
         let range = i32::try_from(count).unwrap_or(i32::MAX);
-        // As the Java client: it never calls getTimestamp().
+        // The Java client does the same: it never calls getTimestamp().
         thrift::write_get_timestamps(&mut self.request, self.seqid, range);
         match timeout(self.timeout, self.exchange(count)).await {
             Ok(result) => result,
@@ -113,7 +113,8 @@ enum Judged {
     Refused(String),
 }
 
-/// What a reply says to request `seqid` for `count` timestamps.
+/// Reads the reply to request `seqid` for `count` timestamps. Returns the first timestamp, or why
+/// the reply has none.
 fn judge(reply: &Reply<'_>, seqid: i32, count: u32) -> Result<Timestamp, Judged> {
     if reply.name != thrift::GET_TIMESTAMPS || reply.seqid != seqid {
         let name = String::from_utf8_lossy(reply.name);
@@ -147,8 +148,9 @@ async fn send(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends what has come, at least a byte. A read that leaves room tells the runtime that the
-/// socket is empty, which `try_read` does not: that would cost a second system call each time.
+/// Waits for bytes and appends them, at least one. A read that leaves room tells the runtime that
+/// the socket is empty. `try_read` does not tell that, and would cost a second system call each
+/// time.
 async fn receive(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<()> {
     let mut room = [0; 512];
     let mut room = ReadBuf::new(&mut room);

@@ -1,5 +1,5 @@
-//! What `ZooKeeper` tells about the servers of a cluster, read as the tools and clients of the
-//! original read it. Nothing is written.
+//! Reads from `ZooKeeper` what it knows about the servers of a cluster, as the tools and clients of
+//! the original do. Writes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use zookeeper_client::{Client, Error};
 use crate::control::timestamp::zookeeper::Layout;
 use crate::timestamp::Timestamp;
 
-/// Session of a tool. It owns no nodes, so that its length decides nothing but how soon a dead
+/// Session timeout of a tool. The session owns no nodes, so its length only decides how soon a dead
 /// connection is noticed.
 const SESSION: Duration = Duration::from_secs(6);
 /// Longest wait for a session, and for an answer.
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before another session is tried.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Why nothing is known.
+/// Why nothing is known about the servers. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectoryError {
     #[error(
@@ -35,25 +35,25 @@ pub(crate) enum DirectoryError {
     NoCluster { base: String },
 }
 
-/// Who is there, and how far they may go.
+/// The servers of a cluster, and the bound of their timestamps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Picture {
-    /// `host_port` of the master; `None`: there is none.
+    /// `host_port` of the master; `None` if there is none.
     pub master: Option<String>,
-    /// Names of the backups, `host_port`, sorted; `None`: their folder is missing.
+    /// Names of the backups as `host_port`, sorted. `None`: their folder is missing.
     pub backups: Option<Vec<String>>,
-    /// Above every timestamp handed out; `None`: the node is missing.
+    /// The bound, which is above every timestamp that was handed out. `None`: its node is missing.
     pub bound: Option<Timestamp>,
 }
 
-/// A session, and the cluster that is looked at.
+/// A session with `ZooKeeper`, and the paths of the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerDirectory {
     client: Client,
     layout: Layout,
 }
 
-/// Paths and cluster names are checked before anybody is asked.
+/// Returns what is wrong with a cluster's name. Called before any server is asked.
 pub(crate) fn wrong_cluster(name: &str) -> Option<String> {
     let is_wrong = name.is_empty() || name.contains('/') || name.chars().any(char::is_control);
     (is_wrong || name == "." || name == "..")
@@ -61,7 +61,7 @@ pub(crate) fn wrong_cluster(name: &str) -> Option<String> {
 }
 
 impl ServerDirectory {
-    /// Begins a session.
+    /// Begins a session. Waits at most [`PATIENCE`].
     pub(super) async fn open(quorum: &str, cluster: &str) -> Result<Self, DirectoryError> {
         let connector = Client::connector().with_session_timeout(SESSION).with_fail_eagerly();
         let connected = timeout(PATIENCE, connector.connect(quorum)).await;
@@ -73,24 +73,24 @@ impl ServerDirectory {
         }
     }
 
-    /// `/chronos/<cluster>`.
+    /// Returns the path of the cluster's node, `/chronos/<cluster>`.
     pub(super) fn base(&self) -> &str {
         &self.layout.base
     }
 
-    /// The bound's node.
+    /// Returns the path of the bound's node.
     pub(super) fn bound_path(&self) -> &str {
         &self.layout.bound
     }
 
-    /// The master's `host_port`.
+    /// Returns `host_port` of the master; `None` if there is none.
     pub(super) async fn master(&self) -> Result<Option<String>, DirectoryError> {
         let path = &self.layout.master;
         let data = answer(path, self.client.get_data(path)).await?;
         Ok(data.map(|(data, _)| text(&data)))
     }
 
-    /// All that there is to know.
+    /// Reads master, backups and bound. Returns an error if the cluster does not exist.
     pub(super) async fn picture(&self) -> Result<Picture, DirectoryError> {
         let Layout { base, backups, bound, .. } = &self.layout;
         if answer(base, self.client.get_data(base)).await?.is_none() {
@@ -108,7 +108,7 @@ impl ServerDirectory {
         })
     }
 
-    /// Tells `news` who is master for as long as the session lives.
+    /// Sends every change of the master to `news` as long as the session lives.
     async fn follow(&self, news: &watch::Sender<Option<Arc<str>>>) -> Result<(), DirectoryError> {
         let path = &self.layout.master;
         loop {
@@ -123,7 +123,7 @@ impl ServerDirectory {
                     let stat = answer(path, self.client.check_and_watch_stat(path)).await?;
                     match stat {
                         Some((None, watcher)) => watcher,
-                        // It came back in between.
+                        // The node came back in between.
                         Some((Some(_), _)) | None => continue,
                     }
                 }
@@ -133,8 +133,8 @@ impl ServerDirectory {
     }
 }
 
-/// Tells who is master, in the form `host:port`, until nobody listens. What was known stays known
-/// while `ZooKeeper` cannot be reached.
+/// Sends every change of the master to `news`, as `host:port`, until the receivers are dropped. The
+/// last master stays known while `ZooKeeper` cannot be reached.
 pub(crate) async fn follow_master(
     quorum: &str,
     cluster: &str,
@@ -142,7 +142,7 @@ pub(crate) async fn follow_master(
 ) {
     while !news.is_closed() {
         if let Ok(directory) = ServerDirectory::open(quorum, cluster).await {
-            // It ends with its session; the next one begins below.
+            // The call ends with its session. The next session begins below.
             let _ = directory.follow(news).await;
         }
         sleep(AGAIN).await;
@@ -157,7 +157,7 @@ fn tell(news: &watch::Sender<Option<Arc<str>>>, master: Option<Arc<str>>) {
     });
 }
 
-/// An answer in time; `None`: there is no such node.
+/// Waits for an answer, at most [`PATIENCE`]. `None`: there is no such node.
 async fn answer<T>(
     path: &str,
     asked: impl Future<Output = Result<T, Error>>,
@@ -175,8 +175,8 @@ fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(data).into_owned()
 }
 
-/// `host:port` of `host_port`. The last `_` is the border: the original takes the first, so that
-/// names with one in them are of no use there.
+/// Returns `host:port` of `host_port`. The last `_` separates host and port. The original separates
+/// at the first `_`, so a host name with `_` does not work there.
 pub(crate) fn address_of(host_port: &str) -> String {
     match host_port.rsplit_once('_') {
         Some((host, port)) if host.contains(':') => format!("[{host}]:{port}"),
@@ -185,7 +185,7 @@ pub(crate) fn address_of(host_port: &str) -> String {
     }
 }
 
-/// Bytes of any number as one number, as the original's tool reads them: none are 0.
+/// Reads any number of bytes as one number, as the original's tool does. No bytes are 0.
 fn folded(data: &[u8]) -> Timestamp {
     let value =
         data.iter().try_fold(0u64, |value, byte| Some(value.checked_mul(256)? + u64::from(*byte)));

@@ -1,5 +1,5 @@
-//! `chronos timestamp get`: takes timestamps, as the Java client does: from the server that
-//! `ZooKeeper` names, asked again when a call fails.
+//! `chronos timestamp get`: takes timestamps as the Java client does, from the server that
+//! `ZooKeeper` names. A failed call asks `ZooKeeper` again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,12 +44,12 @@ pub(crate) struct GetFlags {
     #[command(flatten)]
     source: SourceFlags,
 
-    /// How many, one after the other
+    /// Number of timestamps, one after the other
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(RANGE_MAX)))]
     count: u32,
 
-    /// Say also what time the first tells, here
+    /// Print also the time of the first timestamp, in this machine's zone
     #[arg(short = 'H', long, conflicts_with = "json")]
     human: bool,
 
@@ -57,7 +57,7 @@ pub(crate) struct GetFlags {
     #[arg(long)]
     json: bool,
 
-    /// How often it is tried
+    /// Number of tries
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     tries: u32,
@@ -79,7 +79,7 @@ pub(crate) enum TryError {
     Call(#[from] CallError),
 }
 
-/// Finds the server, and keeps what can be used again.
+/// Finds the server, and keeps the session with `ZooKeeper` for the next search.
 #[derive(Debug)]
 pub(crate) struct Finder {
     source: TimestampSource,
@@ -87,12 +87,12 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
-    /// Nobody is asked yet.
+    /// Remembers the source. No server is asked yet.
     pub(super) fn new(source: TimestampSource) -> Self {
         Self { source, directory: None }
     }
 
-    /// The address to connect to.
+    /// Returns the address to connect to.
     pub(super) async fn address(&mut self) -> Result<Arc<str>, TryError> {
         let (quorum, cluster) = match &self.source {
             TimestampSource::Server(address) => return Ok(address.clone()),
@@ -102,7 +102,7 @@ impl Finder {
             Some(directory) => directory,
             None => ServerDirectory::open(quorum, cluster).await?,
         };
-        // A session that gave no answer is not used again.
+        // The session is kept only if it gave an answer.
         let master = directory.master().await?;
         let base = directory.base().to_owned();
         self.directory = Some(directory);
@@ -110,7 +110,8 @@ impl Finder {
         Ok(address_of(&master).into())
     }
 
-    /// Connects to it and takes timestamps.
+    /// Finds the server, connects to it and takes `count` timestamps. `limit` is the longest wait
+    /// for the connection, and for the answer. Returns the first timestamp and the server.
     pub(super) async fn take(
         &mut self,
         count: u32,
@@ -121,7 +122,8 @@ impl Finder {
         Ok((connection.take(count).await?, address))
     }
 
-    /// Tries again and again, with pauses; `failed` hears of each try that another follows.
+    /// Takes timestamps with up to `tries` tries and pauses between them. `failed` is called after
+    /// each failed try that another try follows.
     pub(super) async fn take_patiently(
         &mut self,
         count: u32,
@@ -133,7 +135,7 @@ impl Finder {
         for _ in 1..tries {
             match self.take(count, limit).await {
                 Ok(taken) => return Ok(taken),
-                // A server that answers so does not change its mind while it is asked alone.
+                // A single server that refuses will refuse the next try, too.
                 Err(TryError::Call(error @ CallError::Refused { .. }))
                     if matches!(self.source, TimestampSource::Server(_)) =>
                 {
@@ -168,7 +170,7 @@ pub(crate) fn run(flags: &GetFlags) -> u8 {
 fn told(flags: &GetFlags, first: Timestamp, server: &str, now_ms: u64) -> String {
     let last = first.0 + u64::from(flags.count) - 1;
     let ahead_ms = first.unix_ms() as i64 - now_ms as i64;
-    // The machine's own zone, or else UTC: no reason to keep the timestamps back.
+    // A zone that is not known is replaced by UTC: that is no reason to keep the timestamps back.
     let zone = zone(None).unwrap_or(jiff::tz::TimeZone::UTC);
     if flags.json {
         let document = json!({
@@ -187,7 +189,7 @@ fn told(flags: &GetFlags, first: Timestamp, server: &str, now_ms: u64) -> String
     format!("{numbers}  {time}, counter {counter}, {}\n", against_clock(ahead_ms))
 }
 
-/// How far a timestamp is from the wall clock.
+/// Says how far a timestamp is from the wall clock.
 pub(crate) fn against_clock(ahead_ms: i64) -> String {
     let seconds = ahead_ms.unsigned_abs() as f64 / 1e3;
     let side = if ahead_ms < 0 { "behind" } else { "ahead of" };

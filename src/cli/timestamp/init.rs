@@ -1,5 +1,5 @@
-//! `chronos timestamp init`: makes the bound above all timestamps handed out, in the file of a
-//! standalone server or in `ZooKeeper`.
+//! `chronos timestamp init`: makes the bound above all timestamps that were handed out, in the file
+//! of a standalone server or in `ZooKeeper`.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use crate::control::timestamp::zookeeper_init;
 use crate::ring::now;
 use crate::timestamp::Timestamp;
 
-/// What must be left of timestamps above a bound: a year.
+/// Milliseconds of timestamps that must be left above a bound: a year.
 const ROOM_MS: u64 = 365 * 24 * 3_600_000;
 
 const EXAMPLES: &str = "\
@@ -35,21 +35,21 @@ Exit codes: 0 made, 1 it is there already, or could not be made, 2 wrong command
 
 /// Make the bound above all timestamps handed out, in a file or in ZooKeeper
 ///
-/// A server never makes one anew by itself: a bound that was lost, replaced by a new one, could
-/// repeat timestamps. Nothing at or below the wall clock of now is handed out above the new one; if
-/// timestamps may have been handed out above that, say above which with --above.
+/// A server never makes a bound by itself: a new bound in place of a lost one could repeat
+/// timestamps. The new bound is not below the wall clock. If timestamps above the wall clock may
+/// have been handed out, give one that is above all of them with --above.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct InitFlags {
-    /// The file [default: [timestamp] file of the configuration]
+    /// File of the bound [default: [timestamp] file of the configuration]
     #[arg(long, value_name = "FILE", conflicts_with = "zookeeper")]
     file: Option<PathBuf>,
 
-    /// ZooKeeper [default: that of the configuration, if it coordinates]
+    /// Servers of ZooKeeper [default: those of the configuration, if it uses ZooKeeper]
     #[arg(long, value_name = "HOST:PORT,...")]
     zookeeper: Option<String>,
 
-    /// The cluster's name in ZooKeeper [default: that of the configuration]
+    /// Name of the cluster in ZooKeeper [default: that of the configuration]
     #[arg(long, value_name = "NAME", requires = "zookeeper")]
     cluster: Option<String>,
 
@@ -57,7 +57,8 @@ pub(super) struct InitFlags {
     #[arg(long, value_name = "TS")]
     above: Option<u64>,
 
-    /// Configuration file (TOML) that names the file, or ZooKeeper and how to prove who one is
+    /// Configuration file (TOML) with the file of the bound, or with ZooKeeper and the
+    /// authentication
     #[arg(long, value_name = "FILE", env = "CHRONOS_CONFIG")]
     config: Option<PathBuf>,
 }
@@ -93,7 +94,7 @@ fn make_file(path: &Path, flags: &InitFlags) -> u8 {
 }
 
 fn make_in_zookeeper(config: &TimestampConfig, flags: &InitFlags) -> u8 {
-    // It owns no nodes that could name it.
+    // The tool makes no node of its own, so it needs no `host_port`.
     let settings = match zookeeper_settings(config, String::new()) {
         Ok(settings) => settings,
         Err(error) => return fail(&error, EXIT_FAILURE),
@@ -108,7 +109,7 @@ fn make_in_zookeeper(config: &TimestampConfig, flags: &InitFlags) -> u8 {
     })
 }
 
-/// Tells what was made, and what comes next.
+/// Prints what was made and what comes next. Returns the exit code.
 fn made(place: &str, bound: Timestamp, next: &str) -> u8 {
     let slow = match bound.unix_ms().saturating_sub(now().wall.0) {
         0 => String::new(),
@@ -120,7 +121,7 @@ fn made(place: &str, bound: Timestamp, next: &str) -> u8 {
     print(&format!("{place} is made; the first timestamp will be above {}.\n{slow}{next}", bound.0))
 }
 
-/// What is wrong with `--above`.
+/// Returns what is wrong with `--above`.
 fn wrong_above(above: u64) -> Option<String> {
     let room = Timestamp::LAST.unix_ms().saturating_sub(Timestamp(above).unix_ms());
     let last = Timestamp::LAST.0;
@@ -132,7 +133,8 @@ fn wrong_above(above: u64) -> Option<String> {
     })
 }
 
-/// Above what was handed out, and above what the clock may have told so far.
+/// Returns a bound that is above what was handed out, and above what the clock may have given so
+/// far.
 fn bound_above(wall: WallMs, above: Option<u64>) -> Timestamp {
     Timestamp::of_unix_ms(wall.0).max(Timestamp(above.unwrap_or(0)))
 }

@@ -1,5 +1,5 @@
-//! `chronos timestamp`: what the binary does with strictly increasing timestamps besides serving
-//! them beside timers.
+//! `chronos timestamp`: everything about strictly increasing timestamps, except serving them beside
+//! timers.
 
 mod bench;
 mod client;
@@ -50,7 +50,7 @@ Exit codes:
     1  failed, and why is said
     2  wrong command line or configuration; nothing was started";
 
-/// Strictly increasing timestamps: serve them, take them, watch who serves them, translate, measure
+/// Strictly increasing timestamps: serve, take, watch, translate and measure them
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TimestampFlags {
@@ -58,7 +58,7 @@ pub(super) struct TimestampFlags {
     command: TimestampCommand,
 }
 
-/// What to do.
+/// The commands of `chronos timestamp`.
 #[derive(Debug, Subcommand)]
 enum TimestampCommand {
     Serve(Box<ServeFlags>),

@@ -66,7 +66,7 @@ pub(super) struct ServeFlags {
 }
 
 impl ServeFlags {
-    /// The keys that flags set, as `((section, name), text)`.
+    /// Returns the keys that flags set, as `((section, name), text)`.
     fn settings(&self) -> Vec<((&'static str, &'static str), String)> {
         let given = [
             (("timestamp", "listen"), &self.listen),
@@ -95,7 +95,7 @@ impl ServeFlags {
     }
 }
 
-/// Serves until a signal; returns the exit code.
+/// Serves until a signal and returns the exit code.
 pub(super) fn run(flags: &ServeFlags) -> u8 {
     let environment = match environment() {
         Ok(environment) => environment,

@@ -1,5 +1,5 @@
-//! `chronos timestamp servers`: who is there, in the words of the original's tool, so that what
-//! reads its lines reads these.
+//! `chronos timestamp servers`: the servers of a cluster, in the words of the original's tool, so
+//! that a program that reads the original's lines reads these, too.
 
 use clap::Args;
 use jiff::tz::TimeZone;
@@ -26,7 +26,7 @@ Persistent-timestamp is above every timestamp handed out so far; a new master be
 Exit codes: 0 there is a master; 1 there is none, or no such cluster, or no ZooKeeper; 2 wrong
 command line";
 
-/// List master, backups and the stored bound of a cluster
+/// List master, backups and stored bound of a cluster
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServersFlags {
@@ -54,7 +54,7 @@ pub(crate) fn run(flags: &ServersFlags) -> u8 {
             Ok(found) => found,
             Err(error) => return told_failure(flags, &error),
         };
-        // As in `get`: a zone that is not known is no reason to show nothing.
+        // A zone that is not known is replaced by UTC, as in `get`.
         let zone = zone(None).unwrap_or(TimeZone::UTC);
         let text = match flags.json {
             true => format!("{:#}\n", document(&picture, &zone, wall_ms())),
@@ -65,7 +65,7 @@ pub(crate) fn run(flags: &ServersFlags) -> u8 {
     })
 }
 
-/// The original tells its failures on standard output.
+/// Prints a failure and returns the exit code. The original prints failures to standard output.
 fn told_failure(flags: &ServersFlags, error: &DirectoryError) -> u8 {
     let ZooKeeperFlags { zookeeper, cluster } = &flags.cluster;
     let line = match error {
@@ -78,7 +78,7 @@ fn told_failure(flags: &ServersFlags, error: &DirectoryError) -> u8 {
     fail(error, EXIT_FAILURE).max(print(&line))
 }
 
-/// The lines of the original's `list_servers.rb`, to the letter, its misspelt one included.
+/// Returns the lines of the original's `list_servers.rb`, to the letter, the misspelt one included.
 fn lines(zookeeper: &str, picture: &Picture, bound_path: &str, zone: &TimeZone) -> String {
     let mut text = format!("Connected ZooKeeper {zookeeper}\n");
     text += &match &picture.master {
@@ -99,7 +99,7 @@ fn lines(zookeeper: &str, picture: &Picture, bound_path: &str, zone: &TimeZone) 
     text
 }
 
-/// The same for programs.
+/// Returns the servers and the bound as JSON.
 pub(crate) fn document(picture: &Picture, zone: &TimeZone, now_ms: u64) -> Value {
     let bound = picture.bound.map(|bound| {
         json!({

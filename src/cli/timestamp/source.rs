@@ -1,4 +1,4 @@
-//! Who is asked for timestamps: one server, or the master of a cluster.
+//! The source of timestamps: one server, or the master of a cluster.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -7,55 +7,55 @@ use clap::Args;
 
 use super::directory::wrong_cluster;
 
-/// Where a server listens, and `ZooKeeper`, unless said otherwise.
+/// The server that is asked where no flag names another.
 const SERVER: &str = "127.0.0.1:7911";
-/// The original's default.
+/// The name of the cluster in the original's defaults.
 const CLUSTER: &str = "default-cluster";
 
-/// Who is asked for timestamps.
+/// The flags that choose the source of timestamps.
 #[derive(Debug, Args)]
 pub(crate) struct SourceFlags {
-    /// A server [default: 127.0.0.1:7911]
+    /// Address of a server [default: 127.0.0.1:7911]
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "zookeeper")]
     server: Option<String>,
 
-    /// The master of a cluster, as ZooKeeper tells it there
+    /// Servers of ZooKeeper, which names the master of a cluster
     #[arg(long, value_name = "HOST:PORT,...")]
     zookeeper: Option<String>,
 
-    /// The cluster's name [default: default-cluster]
+    /// Name of the cluster [default: default-cluster]
     #[arg(long, value_name = "NAME", requires = "zookeeper")]
     cluster: Option<String>,
 }
 
-/// A cluster as `ZooKeeper` knows it.
+/// The flags that name a cluster in `ZooKeeper`.
 #[derive(Debug, Args)]
 pub(crate) struct ZooKeeperFlags {
-    /// ZooKeeper
+    /// Servers of ZooKeeper
     #[arg(long, value_name = "HOST:PORT,...", default_value = "127.0.0.1:2181")]
     pub zookeeper: String,
 
-    /// The cluster's name
+    /// Name of the cluster
     #[arg(long, value_name = "NAME", default_value = CLUSTER)]
     pub cluster: String,
 }
 
-/// Who is asked for timestamps.
+/// The source of timestamps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TimestampSource {
-    /// One server.
+    /// The server at this address.
     Server(Arc<str>),
-    /// Whoever is master.
+    /// The master of a cluster, as `ZooKeeper` names it.
     Cluster {
-        /// `host:port,host:port`.
+        /// The servers of `ZooKeeper` as `host:port,host:port`.
         quorum: String,
-        /// The cluster's name.
+        /// The name of the cluster.
         cluster: String,
     },
 }
 
 impl SourceFlags {
-    /// `Err`: what is wrong with the command line.
+    /// Returns the source. An error says what is wrong with the command line.
     pub(super) fn chosen(&self) -> Result<TimestampSource, String> {
         let Some(quorum) = &self.zookeeper else {
             let server = self.server.as_deref().unwrap_or(SERVER);

@@ -1,12 +1,12 @@
-//! Timestamps and the times that they tell, as text of a zone.
+//! Timestamps and their times, as text in a time zone.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use crate::timestamp::Timestamp;
 
-/// Numbers below this are milliseconds, from here on timestamps: as a timestamp it would lie in
-/// February 1970, as milliseconds beyond what a timestamp can hold.
+/// Numbers below this are milliseconds, other numbers are timestamps. As a timestamp this number
+/// would lie in February 1970; as milliseconds it is beyond what a timestamp can hold.
 const LEAST_TIMESTAMP: u64 = 1_000_000_000_000_000;
 /// The last millisecond that a timestamp can hold: in the year 3084.
 const UNIX_MS_MAX: u64 = Timestamp(i64::MAX as u64).unix_ms();
@@ -26,28 +26,28 @@ pub(crate) enum TimeError {
     Zone(String),
 }
 
-/// What a user wrote.
+/// What a user wrote, and what is wanted for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// A timestamp: its time is asked for.
+    /// A timestamp. Its time is wanted.
     Timestamp(Timestamp),
-    /// A time: its first timestamp is asked for.
+    /// A time. The first timestamp of this time is wanted.
     Time(Timestamp),
 }
 
-/// How a number is to be read.
+/// How a number is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(crate) enum NumberIs {
-    /// Below 10^15 milliseconds, above a timestamp.
+    /// Below 10^15 milliseconds since 1970, from there on a timestamp
     #[default]
     Either,
-    /// Always a timestamp.
+    /// Always a timestamp
     Timestamp,
-    /// Always milliseconds since 1970.
+    /// Always milliseconds since 1970
     Ms,
 }
 
-/// The zone by name; `None`: that of the machine, or of `TZ`.
+/// Returns the zone of this name. `None`: the zone of `TZ`, or else of the machine.
 pub(crate) fn zone(name: Option<&str>) -> Result<TimeZone, TimeError> {
     match name {
         None => {
@@ -59,8 +59,11 @@ pub(crate) fn zone(name: Option<&str>) -> Result<TimeZone, TimeError> {
     }
 }
 
-/// Reads a timestamp or a time. A time without an offset is of `zone`; of one that the clocks
-/// tell twice the earlier is meant, one that they skip is moved on by what they skip.
+/// Reads a timestamp or a time.
+///
+/// - A time without an offset is a time of `zone`.
+/// - Of a time that the clocks show twice the earlier is meant.
+/// - A time that the clocks skip is moved on by as much as they skip.
 pub(crate) fn read(text: &str, number: NumberIs, zone: &TimeZone) -> Result<Written, TimeError> {
     let text = text.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -71,7 +74,7 @@ pub(crate) fn read(text: &str, number: NumberIs, zone: &TimeZone) -> Result<Writ
         Some(zone.to_ambiguous_zoned(local).compatible().ok()?.timestamp())
     });
     let instant = instant.ok_or_else(|| TimeError::Unknown(text.to_owned()))?;
-    // Rounded down to the millisecond, before 1970, too.
+    // Rounded down to the millisecond, before 1970 as well.
     let unix_ms = instant.as_nanosecond().div_euclid(1_000_000);
     let unix_ms = u64::try_from(unix_ms).ok().filter(|&ms| ms <= UNIX_MS_MAX);
     let unix_ms = unix_ms.ok_or_else(|| TimeError::Range(text.to_owned()))?;
@@ -95,17 +98,17 @@ fn read_number(text: &str, number: NumberIs) -> Result<Written, TimeError> {
     Ok(Written::Time(Timestamp::of_unix_ms(value)))
 }
 
-/// The time of a timestamp, such as `2026-11-20 19:04:23.762 +0000`.
+/// Returns the time of a timestamp, such as `2026-11-20 19:04:23.762 +0000`.
 pub(crate) fn human(timestamp: Timestamp, zone: &TimeZone) -> String {
     format(timestamp, zone, "%Y-%m-%d %H:%M:%S%.3f %z")
 }
 
-/// In whole seconds, as the original's tools show it: `2026-11-20 19:04:23 +0000`.
+/// Returns the time in whole seconds, as the original's tools show it: `2026-11-20 19:04:23 +0000`.
 pub(crate) fn human_seconds(timestamp: Timestamp, zone: &TimeZone) -> String {
     format(timestamp, zone, "%Y-%m-%d %H:%M:%S %z")
 }
 
-/// RFC 3339, for programs: `2026-11-20T19:04:23.762+00:00`.
+/// Returns the time by RFC 3339, for programs: `2026-11-20T19:04:23.762+00:00`.
 pub(crate) fn rfc3339(timestamp: Timestamp, zone: &TimeZone) -> String {
     format(timestamp, zone, "%Y-%m-%dT%H:%M:%S%.3f%:z")
 }
@@ -158,7 +161,7 @@ mod tests {
         assert_eq!(read_utc("0"), first(0));
         let local = |text| read(text, NumberIs::Either, &berlin());
         assert_eq!(local("2026-11-20 20:04:23.062"), first(1_795_201_463_062));
-        // The hour that is told twice: the earlier; the hour that is skipped: moved on.
+        // Of the hour that is shown twice the earlier counts. The hour that is skipped is moved on.
         assert_eq!(local("2026-10-25 02:30:00"), first(1_792_888_200_000));
         assert_eq!(local("2026-03-29 02:30:00"), local("2026-03-29 03:30:00"));
     }

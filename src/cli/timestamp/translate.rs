@@ -1,5 +1,5 @@
-//! `chronos timestamp translate`: timestamps to times and times to timestamps, each argument or
-//! line of standard input to one line.
+//! `chronos timestamp translate`: turns timestamps into times and times into timestamps. Each
+//! argument, or each line of standard input, becomes one line.
 
 use std::io::{BufRead, Write};
 
@@ -27,23 +27,23 @@ parts than a millisecond are cut off.
 
 Exit codes: 0 all translated, 1 a line of standard input is neither, 2 an argument is neither";
 
-/// Tell the time of timestamps, and the first timestamp of times
+/// Print the times of timestamps, and the first timestamps of times
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TranslateFlags {
-    /// Timestamps, times or milliseconds since 1970; lines of standard input when left out
+    /// Timestamps, times or milliseconds since 1970; without values, the lines of standard input
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     values: Vec<String>,
 
-    /// Times are of UTC
+    /// Times are in UTC
     #[arg(long)]
     utc: bool,
 
-    /// Times are of this zone, by its IANA name [default: that of TZ, else of the machine]
+    /// Times are in this zone, by its IANA name [default: that of TZ, else of the machine]
     #[arg(long, value_name = "NAME", conflicts_with = "utc")]
     zone: Option<String>,
 
-    /// What a number is
+    /// How a number is read
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     numbers: NumberIs,
 
@@ -63,7 +63,7 @@ pub(crate) fn run(flags: &TranslateFlags) -> u8 {
     let result = if flags.values.is_empty() {
         lines(flags, &zone, &mut std::io::stdin().lock(), &mut output)
     } else {
-        // All are read before the first is told: a wrong command line does nothing.
+        // All values are read before the first is printed: a wrong command line prints nothing.
         let read = flags.values.iter().map(|value| read(value, flags.numbers, &zone));
         match read.collect::<Result<Vec<_>, _>>() {
             Err(error) => return fail(&error, EXIT_USAGE),
@@ -75,14 +75,14 @@ pub(crate) fn run(flags: &TranslateFlags) -> u8 {
     };
     match result.and_then(|code| output.flush().map(|()| code)) {
         Ok(code) => code,
-        // A reader that has gone is no failure of ours.
+        // A reader that has closed its end is no error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => EXIT_OK,
         Err(error) => fail(&error, EXIT_FAILURE),
     }
 }
 
-/// Translates every line; one that cannot be is told and leaves an empty line, so that columns
-/// stay side by side.
+/// Translates every line. A line that cannot be read is reported and leaves an empty line, so that
+/// columns stay side by side.
 fn lines(
     flags: &TranslateFlags,
     zone: &TimeZone,
@@ -113,7 +113,7 @@ fn lines(
     Ok(code)
 }
 
-/// One translation.
+/// Returns the line of one translation.
 fn told(written: Written, zone: &TimeZone, is_json: bool) -> String {
     let (Written::Timestamp(timestamp) | Written::Time(timestamp)) = written;
     if is_json {

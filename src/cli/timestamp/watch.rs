@@ -1,5 +1,5 @@
-//! `chronos timestamp watch`: who serves timestamps and how far they may go, one line per change,
-//! or on a terminal one picture that is drawn again.
+//! `chronos timestamp watch`: shows which server serves timestamps and how far the bound is. Prints
+//! one line per change, or on a terminal one picture that is drawn again.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::cli::terminal::fail;
 use crate::cli::timestamp::source::ZooKeeperFlags;
 use crate::timestamp::Timestamp;
 
-/// How often `ZooKeeper` is looked at.
+/// Pause between two looks at `ZooKeeper`.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Longest wait for a timestamp: a master that is slower is told as silent.
+/// Longest wait for a timestamp. A slower master is shown as silent.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
 const EXAMPLES: &str = "\
@@ -47,11 +47,11 @@ pub(crate) struct WatchFlags {
     #[command(flatten)]
     cluster: ZooKeeperFlags,
 
-    /// Least time between two lines about the bound
+    /// Shortest time between two lines about the bound
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     every: f64,
 
-    /// Stop after this long
+    /// Stop after this time
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
     length: Option<f64>,
 
@@ -60,16 +60,16 @@ pub(crate) struct WatchFlags {
     json: bool,
 }
 
-/// Seconds, with a fraction if need be.
+/// Reads seconds, with or without a fraction.
 fn seconds(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| (0.1..=1e8).contains(value));
     value.ok_or_else(|| "expected seconds, at least 0.1".into())
 }
 
-/// What has been seen and told.
+/// What was seen and shown so far.
 struct Watch {
     zone: TimeZone,
-    /// What was told last; `Err`: that nothing is known, and why.
+    /// What was shown last. An error says why nothing is known.
     told: Option<Result<Picture, String>>,
     told_at: Instant,
     changes: u64,
@@ -145,7 +145,7 @@ async fn watch(flags: &WatchFlags, directory: ServerDirectory) -> u8 {
     }
 }
 
-/// One look, with a new session if the last one is of no more use.
+/// Looks at the cluster once, with a new session if the last one is no longer of use.
 async fn look(
     directory: &mut Option<ServerDirectory>,
     flags: &ZooKeeperFlags,
@@ -155,7 +155,7 @@ async fn look(
         None => ServerDirectory::open(&flags.zookeeper, &flags.cluster).await?,
     };
     let picture = session.picture().await;
-    // That a cluster does not exist yet is an answer of a session in order.
+    // A cluster that does not exist yet is a valid answer, so the session is kept.
     if matches!(picture, Ok(_) | Err(DirectoryError::NoCluster { .. })) {
         *directory = Some(session);
     }
@@ -163,7 +163,7 @@ async fn look(
 }
 
 impl Watch {
-    /// What is not as it was told last, in words.
+    /// Returns what differs from what was shown last, in words.
     fn changed(&self, seen: &Result<Picture, String>) -> Vec<&'static str> {
         match (&self.told, seen) {
             (None, _) => vec!["start"],
@@ -182,7 +182,8 @@ impl Watch {
         }
     }
 
-    /// A timestamp of the master, and how far it is ahead of the wall clock.
+    /// Takes a timestamp of the master. Returns it, and how many milliseconds it is ahead of the
+    /// wall clock.
     async fn ask(&mut self, seen: Option<&Picture>) -> Result<(Timestamp, i64), String> {
         let master = seen.and_then(|picture| picture.master.as_deref());
         let address: Arc<str> = address_of(master.ok_or("no master to ask")?).into();
@@ -249,7 +250,7 @@ async fn open(address: &Arc<str>) -> Result<TimestampClient, String> {
     TimestampClient::open(address, ANSWER_LIMIT).await.map_err(|error| error.to_string())
 }
 
-/// Names and values of all that is told.
+/// Returns names and values of everything that is shown.
 fn parts(
     picture: &Picture,
     answer: &Result<(Timestamp, i64), String>,

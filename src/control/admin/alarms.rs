@@ -1,5 +1,5 @@
-//! Counts of the cores that an operator must hear of even where nobody reads metrics: nodes that
-//! contradict each other. Each is logged when it grows, and then at most once a minute.
+//! Alarms in the log: nodes that contradict each other. An operator must hear of them even where
+//! nobody reads metrics. An alarm is logged when its count grows, and then at most once a minute.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,12 +11,13 @@ use crate::node::meters::CoreMeters;
 
 /// How often the counts are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Pause between two lines of the same alarm: nodes try again every second, for ever.
+/// Pause between two lines of the same alarm. Without the pause a line would come every second,
+/// because nodes try again every second, for ever.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// One alarm.
+/// A count that must not grow, and what the log says when it does.
 struct CountAlarm {
-    /// The count of a core.
+    /// Reads the count of one core. An alarm watches the sum over all cores.
     count: fn(&CoreMeters) -> u64,
     /// What is wrong, and what to do.
     text: &'static str,
@@ -67,7 +68,8 @@ const ALARMS: [CountAlarm; 8] = [
     },
 ];
 
-/// Watches the counts until the future is dropped. Must run inside the control thread's runtime.
+/// Logs each alarm whose count grows, until the future is dropped. Must run inside the control
+/// thread's runtime.
 pub(crate) async fn watch(meters: Arc<[CoreMeters]>) {
     let mut look = interval(LOOK_EVERY);
     let mut told = [LastTold::default(); ALARMS.len()];
@@ -82,7 +84,7 @@ pub(crate) async fn watch(meters: Arc<[CoreMeters]>) {
     }
 }
 
-/// What was said of an alarm.
+/// The count that an alarm was last logged with, and when.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastTold {
     count: u64,
@@ -90,7 +92,9 @@ struct LastTold {
 }
 
 impl LastTold {
-    /// By how much the count has grown since it was told last, if that is to be told now.
+    /// Returns by how much the count has grown since the last line, and notes the count as told.
+    /// Returns `None` when the count has not grown, or when the last line is younger than
+    /// [`TELL_EVERY`].
     fn due(&mut self, count: u64, now: Instant) -> Option<u64> {
         let more = count.checked_sub(self.count).filter(|more| *more > 0)?;
         if self.at.is_some_and(|at| now.saturating_duration_since(at) < TELL_EVERY) {

@@ -1,6 +1,6 @@
 //! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster` on a
-//! listener of its own. One request per connection, its head within 3 s, every connection over
-//! within 10 s: whoever talks to it can hold neither memory nor the control thread.
+//! listener of its own. A connection carries one request. The head must be there within 3 s, and
+//! the connection ends within 10 s. So a client can hold neither memory nor the control thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,11 +26,11 @@ use super::status;
 use crate::control::cluster::desk::OrderError;
 use crate::control::tags::board::TagBoard;
 
-/// A client sends its request as soon as it is connected, and a scrape takes milliseconds: whoever
-/// needs longer is stuck or hostile.
+/// A client sends its request as soon as it is connected, and a scrape takes milliseconds. A client
+/// that needs longer is stuck or hostile.
 const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_secs(10) };
-/// Bytes of a request's body: the longest is that of 128 members, each with a name of at most 255
-/// bytes, listed twice.
+/// Bytes of a request's body. The longest body lists 128 members twice, each with a name of at most
+/// 255 bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
 
 const NOT_FOUND: &str =
@@ -53,8 +53,9 @@ impl AdminState {
         Self { view, process: process::read, tags, guard }
     }
 
-    /// Whom to ask for `/statistics/tags?scope=cluster`: `address:port` of the other members' admin
-    /// listeners, this node's left out. Before that, the request is answered 501.
+    /// Sets which members are asked for `/statistics/tags?scope=cluster`: `address:port` of the
+    /// other members' admin listeners, without this node's own. Until this is called, such a
+    /// request is answered 501.
     pub(crate) fn set_members(&self, addresses: Vec<String>) {
         self.tags.set_members(addresses);
     }
@@ -95,7 +96,7 @@ fn router(state: AdminState) -> Router {
         .with_state(state)
 }
 
-/// One request per connection, and nothing of it may be cached.
+/// Makes an answer the last one of its connection, and forbids caches to keep it.
 async fn close_after(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -103,7 +104,7 @@ async fn close_after(mut response: Response) -> Response {
     response
 }
 
-/// 200 while no core has failed: what a supervisor restarts on.
+/// Answers 200 while no core has failed. A supervisor restarts the node on any other answer.
 async fn healthz(State(state): State<AdminState>) -> Response {
     match state.view.state() {
         NodeState::Failed => {
@@ -113,7 +114,7 @@ async fn healthz(State(state): State<AdminState>) -> Response {
     }
 }
 
-/// 200 while requests are served: what a load balancer routes on.
+/// Answers 200 while requests are served. A load balancer routes by this answer.
 async fn readyz(State(state): State<AdminState>) -> Response {
     match state.view.state() {
         NodeState::Serving if state.view.cluster.has_left() => {
@@ -146,12 +147,12 @@ async fn cluster_json(State(state): State<AdminState>) -> Response {
     json_text(&state.view.cluster.render(&state.view.meters))
 }
 
-/// As SIGHUP, but tells how it went.
+/// Reads the configuration again, as SIGHUP does, and answers whether the reload succeeded.
 async fn cluster_reload(State(state): State<AdminState>) -> Response {
     ordered(&state, state.view.cluster.reload())
 }
 
-/// As SIGUSR1.
+/// Compares all timers with the other members, as SIGUSR1 does.
 async fn cluster_resync(State(state): State<AdminState>) -> Response {
     state.view.cluster.resynchronise();
     ordered(&state, Ok(()))
@@ -161,7 +162,7 @@ async fn cluster_membership(State(state): State<AdminState>, body: Bytes) -> Res
     ordered(&state, state.view.cluster.change(&body))
 }
 
-/// The cluster as it is now, or why an order was refused.
+/// Answers an order: with the cluster as it is now, or with the reason of the refusal.
 fn ordered(state: &AdminState, result: Result<(), OrderError>) -> Response {
     match result {
         Ok(()) => json_text(&state.view.cluster.render(&state.view.meters)),
@@ -179,12 +180,13 @@ fn json_text(document: &serde_json::Value) -> Response {
     ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
 }
 
-/// Every statistics tag: of this node, or with `?scope=cluster` of all members.
+/// Answers every statistics tag of this node, or with `?scope=cluster` of all members.
 async fn all_tags(State(state): State<AdminState>, uri: Uri) -> Response {
     tags_answer(&state, None, &uri).await
 }
 
-/// One statistics tag, percent-encoded in the path; one never seen is 0.
+/// Answers one statistics tag, which stands percent-encoded in the path. A tag that was never seen
+/// is 0.
 async fn one_tag(State(state): State<AdminState>, Path(tag): Path<String>, uri: Uri) -> Response {
     tags_answer(&state, Some(&tag), &uri).await
 }
@@ -207,7 +209,7 @@ mod tests {
     use crate::wire::timer_json::Tag;
     use std::io::{Read, Write};
 
-    /// Serves a view on a free port of a thread of its own.
+    /// Serves a view on a free port, on a thread of its own. Returns the address.
     fn served(view: NodeView, times: Times) -> SocketAddr {
         let (tell, hear) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -223,7 +225,7 @@ mod tests {
         hear.recv().expect("the server starts")
     }
 
-    /// Everything that comes back for some bytes.
+    /// Sends `request` and returns everything that the server sends until it closes.
     fn answer(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = std::net::TcpStream::connect(address).expect("connects");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
@@ -322,7 +324,7 @@ mod tests {
 
     #[test]
     fn garbage_and_silence_hold_up_nobody() {
-        // None of them ends by itself while this runs.
+        // No connection reaches its time limit while this test runs.
         let hour = Duration::from_secs(3_600);
         let address = served(NodeView::with_meters(vec![], 1), Times { head: hour, life: hour });
         let silent: Vec<_> = (0..200)

@@ -1,9 +1,11 @@
-//! Which requests the admin API takes, until it has tokens: none that a web page makes its
-//! visitor's browser send, and no order in a form that a callback can have.
+//! Which requests the admin API takes. As long as the API has no tokens, it refuses two kinds:
+//! requests that a web page makes its visitor's browser send, and orders in a form that a callback
+//! can have.
 //!
-//! A page can lead its own name to the address of a node and ask under that name (DNS rebinding); a
-//! name without a dot is nobody's on the internet. A form and a callback can send a body, but no
-//! header of their choice.
+//! A page can lead its own name to the address of a node and ask under that name (DNS rebinding).
+//! So a request must name an address, or a name that no page can own: a name without a dot belongs
+//! to nobody on the internet. A form and a callback can send a body, but no header of their choice.
+//! So an order must carry [`ORDER_HEADER`].
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -16,17 +18,17 @@ use axum::response::{IntoResponse, Response};
 
 use crate::control::cluster::desk::ClusterDesk;
 
-/// What an order must carry, with any value.
+/// The header that an order must carry, with any value.
 pub(crate) const ORDER_HEADER: &str = "X-Chronos-Order";
 
-/// The names under which the admin API is asked for, beside addresses.
+/// The names under which clients may ask for the admin API, beside addresses.
 pub(crate) struct RequestGuard {
     names: Vec<String>,
     cluster: Arc<ClusterDesk>,
 }
 
 impl RequestGuard {
-    /// With the names of `[admin] hosts`; this machine's own is added.
+    /// Takes the names of `[admin] hosts` and adds this machine's own name.
     pub(crate) fn new(hosts: &[String], cluster: Arc<ClusterDesk>) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let names = hosts.iter().map(String::as_str).chain([own.trim()]);
@@ -34,7 +36,8 @@ impl RequestGuard {
         Self { names: names.collect(), cluster }
     }
 
-    /// Why a request is not taken: status and text.
+    /// Returns why a request is not taken, as status and text. Returns `None` when the request may
+    /// pass.
     fn refusal(&self, is_order: bool, headers: &HeaderMap) -> Option<(StatusCode, String)> {
         if headers.contains_key(ORIGIN) {
             return Some((StatusCode::FORBIDDEN, "web pages are not served here\n".into()));
@@ -67,7 +70,7 @@ impl RequestGuard {
     }
 }
 
-/// The host of `host`, `host:port` or `[address]:port`.
+/// Returns the host of `host`, `host:port` or `[address]:port`.
 fn host_of(text: &str) -> &str {
     match text.rsplit_once(':') {
         Some((host, _)) if host.ends_with(']') || !host.contains(':') => host,
@@ -75,7 +78,7 @@ fn host_of(text: &str) -> &str {
     }
 }
 
-/// Lets a request pass, or answers it.
+/// Lets a request pass, or answers it with the refusal.
 pub(crate) async fn guard(
     State(guard): State<Arc<RequestGuard>>,
     request: Request,

@@ -1,6 +1,7 @@
-//! The connections of the admin API: each is accepted at once, 64 are held at a time, and the
-//! oldest that has not said what it wants gives way to the next. So whoever connects and keeps
-//! silent holds up nobody, least of all the supervisor that asks for `/healthz`.
+//! The connections of the admin API. Every connection is accepted at once, and 64 are held at a
+//! time. When all 64 are taken, the oldest connection that has sent no request yet is closed for
+//! the next one. So a client that connects and keeps silent holds up nobody, least of all the
+//! supervisor that asks for `/healthz`.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,16 +23,16 @@ pub(crate) const CONNECTIONS_MAX: usize = 64;
 /// Pause after a failed accept (out of file descriptors), so that the control thread does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a connection may take.
+/// The time limits of a connection, counted from its accept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// For the head of its request.
+    /// Until the head of the request is there.
     pub head: Duration,
-    /// For everything.
+    /// Until the connection ends, however far the answer is.
     pub life: Duration,
 }
 
-/// Accepts, and lets the oldest go.
+/// The listening socket. It accepts every connection and closes an old one where the table is full.
 pub(crate) struct AdminListener {
     listener: TcpListener,
     times: Times,
@@ -47,14 +48,16 @@ struct Table {
 
 struct OpenConnection {
     number: u64,
-    /// Its request's head is there.
+    /// Whether the head of the connection's request is there.
     has_asked: bool,
-    /// Dropped with this entry, which ends the connection.
+    /// The other half is the stream's `kept`. When this entry is dropped, `kept` resolves and the
+    /// connection ends.
     _keep: oneshot::Sender<()>,
 }
 
 impl Table {
-    /// Takes a connection in.
+    /// Enters a connection and makes room for it. Returns its number and the receiver that resolves
+    /// when its entry is dropped.
     fn insert(&mut self) -> (u64, oneshot::Receiver<()>) {
         while self.connections.len() >= CONNECTIONS_MAX {
             self.let_go();
@@ -69,7 +72,8 @@ impl Table {
         (self.next, kept)
     }
 
-    /// Ends the oldest connection that has not asked yet, or else the oldest.
+    /// Ends the oldest connection that has sent no request yet. When all have sent one, ends the
+    /// oldest.
     fn let_go(&mut self) {
         let silent = self.connections.iter().position(|connection| !connection.has_asked);
         self.connections.remove(silent.unwrap_or(0));
@@ -89,7 +93,7 @@ impl Table {
 }
 
 fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    // Every change is one call of the list: a panic leaves nothing half done.
+    // A change is one call of the list, so a panic leaves nothing half done.
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -104,7 +108,7 @@ impl axum::serve::Listener for AdminListener {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (AdminStream, SocketAddr) {
-        // Those accepted before are looked at once before the next can push them out.
+        // The connections accepted before run once, before the next connection can push them out.
         tokio::task::yield_now().await;
         loop {
             match self.listener.accept().await {
@@ -131,7 +135,7 @@ impl axum::serve::Listener for AdminListener {
     }
 }
 
-/// Finds the empty line behind a head, in any portions.
+/// Finds the empty line behind a head. The head may come in any portions.
 #[derive(Default)]
 struct HeadEnd {
     matched: usize,
@@ -140,7 +144,7 @@ struct HeadEnd {
 impl HeadEnd {
     const MARK: &'static [u8] = b"\r\n\r\n";
 
-    /// Whether the head has ended, with these bytes or before.
+    /// Takes the next bytes. Returns whether the head has ended, with these bytes or before.
     fn see(&mut self, bytes: &[u8]) -> bool {
         for &byte in bytes {
             if self.is_over() {
@@ -160,14 +164,15 @@ impl HeadEnd {
     }
 }
 
-/// A connection that fails every operation once its time is over or its entry is gone.
+/// A connection of the admin API. Every operation that has to wait fails with `TimedOut` once the
+/// connection's time is over or its entry in the table is gone.
 pub(crate) struct AdminStream {
     stream: TcpStream,
     number: u64,
     table: Arc<Mutex<Table>>,
-    /// Over when the entry is gone.
+    /// Resolves when the connection's entry in the table is dropped.
     kept: oneshot::Receiver<()>,
-    /// When the head must be there; from then on, when all must be over.
+    /// Before the head is there: the deadline of the head. Afterwards: `over`.
     end: Pin<Box<Sleep>>,
     over: Instant,
     head: HeadEnd,
@@ -180,7 +185,8 @@ impl Drop for AdminStream {
 }
 
 impl AdminStream {
-    /// An operation that cannot go on now wakes its task when the connection is to end.
+    /// Returns `poll` if the operation is done, and an error if the connection is to end. Otherwise
+    /// the end of the connection wakes the task.
     fn or_end<T>(
         &mut self,
         cx: &mut Context<'_>,

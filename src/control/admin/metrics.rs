@@ -1,6 +1,6 @@
-//! `/metrics` in the OpenMetrics text format. Names, kinds and help come from the one list of
-//! meters; names end in base units (seconds, bytes) as Prometheus asks, so `_ms` and `_ns` meters
-//! are converted.
+//! `/metrics` in the OpenMetrics text format. Names, kinds and help texts come from the one list of
+//! meters. Names end in base units (seconds, bytes) as Prometheus asks, so `_ms`, `_us` and `_ns`
+//! meters are converted.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::control::tags::statistics::TagsReport;
 use crate::control::timestamp::board::{ROLES, TimestampBoard, role_name};
 use crate::node::meters::{BUCKETS_US, Histogram};
 
-/// The media type of [`render`]'s text.
+/// The media type of the text that [`render`] returns.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// How a meter appears in `/metrics`.
@@ -24,14 +24,14 @@ pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 struct Exposed {
     /// The meter's name without its unit.
     stem: &'static str,
-    /// What stands for the unit.
+    /// What the exposed name has in place of the meter's unit: `_seconds`, or nothing.
     suffix: &'static str,
-    /// Meter units in one exposed unit.
+    /// How many of the meter's units make one exposed unit.
     divisor: f64,
 }
 
-/// `oldest_overdue_ms` is exposed as `oldest_overdue_seconds`, `cpu_ns` as `cpu_seconds`,
-/// everything else as it is.
+/// Returns how a meter is exposed: `oldest_overdue_ms` as `oldest_overdue_seconds`, `cpu_ns` as
+/// `cpu_seconds`, every meter without a unit of time under its own name.
 fn exposed(meter: &'static str) -> Exposed {
     for (unit, divisor) in [("_ms", 1e3), ("_us", 1e6), ("_ns", 1e9)] {
         if let Some(stem) = meter.strip_suffix(unit) {
@@ -41,7 +41,8 @@ fn exposed(meter: &'static str) -> Exposed {
     Exposed { stem: meter, suffix: "", divisor: 1.0 }
 }
 
-/// Renders every metric. Reads each core's counters with plain loads: no core waits for it.
+/// Renders every metric. Reads each core's counters with plain loads, so no core waits for a
+/// scrape.
 pub(super) fn render(
     view: &NodeView,
     process: ProcessUse,
@@ -54,7 +55,7 @@ pub(super) fn render(
     Ok(text)
 }
 
-/// One scrape.
+/// The state of one scrape, from which the encoder writes every family.
 #[derive(Debug)]
 struct Snapshot {
     view: NodeView,
@@ -62,7 +63,7 @@ struct Snapshot {
     tags: TagsReport,
 }
 
-/// What a family of figures of tags takes from a window.
+/// Takes one figure from a window of a tag.
 type OfWindow = fn(&WindowReport) -> f64;
 
 impl Collector for Snapshot {
@@ -90,7 +91,7 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
-    /// One family per meter, one sample per core.
+    /// Writes one family per meter, with one sample per core.
     fn encode_meters(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let cores: Vec<_> = self.view.meters.iter().map(|meters| meters.list()).collect();
         let Some(first) = cores.first() else { return Ok(()) };
@@ -155,7 +156,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// At most 13 samples a tag, of at most `limits.tags_max` tags, and 13 of all others together.
+    /// Writes at most 13 samples a tag for at most `limits.tags_max` tags, and 13 samples for all
+    /// other tags together.
     fn encode_tags(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let tags = || self.tags.tags.iter().map(|(name, report)| (escaped(name), report));
         let overflow = &self.tags.overflow;
@@ -222,7 +224,7 @@ impl Snapshot {
     }
 }
 
-/// What the keeper of timestamps knows. Figures that make no sense at present are 0.
+/// Writes what the keeper of timestamps knows. A figure that makes no sense at present is 0.
 fn encode_timestamps(board: &TimestampBoard, encoder: &mut DescriptorEncoder) -> fmt::Result {
     let figures = board.figures(crate::ring::now());
     let seconds = |ms: u64| ms as f64 / 1e3;
@@ -277,12 +279,12 @@ fn encode_timestamps(board: &TimestampBoard, encoder: &mut DescriptorEncoder) ->
     Ok(())
 }
 
-/// Doc comments begin with a space and end with a full stop; help texts do neither.
+/// Makes a help text of a doc comment: without the space at its begin and the full stop at its end.
 fn sentence(help: &str) -> &str {
     help.trim().trim_end_matches('.')
 }
 
-/// A label's value in the text format; the encoder writes it as it is.
+/// Escapes a label's value for the text format. The encoder writes values as they are.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -315,7 +317,7 @@ mod tests {
         render(&view, process, tags).expect("writing to a String cannot fail")
     }
 
-    /// Names of all families, e.g. `chronos_creates`.
+    /// Returns the names of all families, e.g. `chronos_creates`.
     fn families(text: &str) -> BTreeSet<&str> {
         text.lines()
             .filter_map(|line| line.strip_prefix("# TYPE "))
@@ -371,8 +373,8 @@ mod tests {
 
     #[test]
     fn every_metric_is_documented_and_no_document_outlives_its_metric() {
-        // The first column of each table of metrics; the table of alarms speaks of them in
-        // expressions.
+        // Documented are the names in the first column of each table of metrics. The table of
+        // alarms is left out by its expressions, which no name of a metric looks like.
         let documented: BTreeSet<&str> = include_str!("../../../docs/metrics.md")
             .lines()
             .filter_map(|line| line.strip_prefix("| `")?.split_once("` |").map(|(name, _)| name))

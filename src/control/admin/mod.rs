@@ -1,5 +1,5 @@
-//! What operators ask a running node for, and what it tells them unasked: the admin API, metrics,
-//! status, alarms in the log.
+//! What operators ask a running node for, and what the node tells them unasked: the admin API,
+//! metrics, status, and alarms in the log.
 
 pub(crate) mod alarms;
 pub(crate) mod api;

@@ -1,6 +1,5 @@
 //! What the control thread knows of a running node: facts that do not change, the meters, and
-//! whether it still serves. Cloned into the admin API, which therefore never needs the node's
-//! handle.
+//! whether the node still serves. The admin API gets a clone, so it never needs the node's handle.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::control::timestamp::board::TimestampBoard;
 use crate::node::NodeHandle;
 use crate::node::meters::CoreMeters;
 
-/// Life of the node as the admin API tells it.
+/// The state of a node's life as the admin API shows it. A higher number is never taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum NodeState {
@@ -22,12 +21,12 @@ pub(crate) enum NodeState {
     Serving = 0,
     /// An orderly stop has begun.
     Stopping = 1,
-    /// A core ended without having been asked to.
+    /// A core has ended, although nobody had asked it to stop.
     Failed = 2,
 }
 
 impl NodeState {
-    /// One word for `/status` and `/readyz`.
+    /// The word for this state in `/status` and `/readyz`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             NodeState::Serving => "serving",
@@ -42,19 +41,19 @@ impl NodeState {
 pub(crate) struct NodeView {
     /// Where clients connect.
     pub address: SocketAddr,
-    /// Cores pinned to, in shard order; empty when not pinned.
+    /// The CPU cores that the shards are pinned to, in shard order. Empty when they are not pinned.
     pub cores: Vec<usize>,
-    /// `uname -r`.
+    /// The kernel's release, as `uname -r` prints it.
     pub kernel_release: String,
     /// Kernel features in use.
     pub kernel_features: Vec<&'static str>,
-    /// One per core, written by the cores.
+    /// The meters of each core. Only that core writes them.
     pub meters: Arc<[CoreMeters]>,
-    /// When the node had started.
+    /// When the start was complete.
     pub started: Instant,
-    /// The cluster, and what may be asked of it.
+    /// The cluster, and the orders that it takes.
     pub cluster: Arc<ClusterDesk>,
-    /// Timestamps, if they are served.
+    /// What operators see of timestamps; `None` where they are not served.
     pub timestamps: Option<Arc<TimestampBoard>>,
     state: Arc<AtomicU8>,
 }
@@ -75,7 +74,7 @@ impl NodeView {
         }
     }
 
-    /// A view without a node, for tests of what is made from it.
+    /// A view without a node, for tests of the texts that are made from a view.
     #[cfg(test)]
     pub(crate) fn with_meters(cores: Vec<usize>, shards: usize) -> Self {
         Self {
@@ -100,7 +99,8 @@ impl NodeView {
         }
     }
 
-    /// Says so to every clone. A failure is never taken back by a stop that follows it.
+    /// Sets the state in every clone of this view. A stop after a failure does not take the failure
+    /// back.
     pub(crate) fn set_state(&self, state: NodeState) {
         self.state.fetch_max(state as u8, Ordering::Relaxed);
     }

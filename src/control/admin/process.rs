@@ -1,8 +1,8 @@
-//! What the process as a whole uses, read from /proc when somebody asks.
+//! What the process as a whole uses: memory, CPU time and files, read from /proc at each request.
 
 use std::time::{Duration, Instant};
 
-/// Use of the whole process.
+/// The figures of the process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessUse {
     /// Resident memory in bytes; 0 where /proc is not mounted.
@@ -15,8 +15,8 @@ pub(super) struct ProcessUse {
     pub uptime: Duration,
 }
 
-/// Reads the use of this process. Costs some system calls and one per open file: for the control
-/// thread only.
+/// Reads the figures of this process. `started` is when the control thread began to serve. Costs
+/// some system calls and one more per open file, so only the control thread may call it.
 pub(super) fn read(started: Instant) -> ProcessUse {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ProcessUse {
@@ -27,7 +27,7 @@ pub(super) fn read(started: Instant) -> ProcessUse {
     }
 }
 
-/// `VmRSS:    1234 kB` of /proc/self/status; kB are 1024 bytes there.
+/// Reads `VmRSS: 1234 kB` of /proc/self/status and returns bytes. kB are 1024 bytes there.
 fn resident_bytes(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;

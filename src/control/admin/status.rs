@@ -7,7 +7,7 @@ use super::node_view::NodeView;
 use super::process::ProcessUse;
 use crate::node::meters::{BUCKETS_US, CoreMeters, Histogram};
 
-/// Renders the document. Meters keep their own names and units here; durations of histograms are in
+/// Renders the document. Meters keep their own names and units here. Durations of histograms are in
 /// microseconds.
 pub(super) fn render(view: &NodeView, process: ProcessUse) -> Value {
     let lists: Vec<_> = view.meters.iter().map(CoreMeters::list).collect();
@@ -44,7 +44,8 @@ pub(super) fn render(view: &NodeView, process: ProcessUse) -> Value {
     })
 }
 
-/// Whether the node's figure is the largest of its cores instead of their sum.
+/// Reports whether the node's figure is the largest of its cores' figures. All other figures of the
+/// node are sums.
 fn is_extreme(name: &str) -> bool {
     let extremes =
         ["oldest_overdue_ms", "clocks_apart_ms", "clock_refused", "writes_refused", "node_full"];
@@ -61,7 +62,7 @@ fn core_of(view: &NodeView, shard: usize, list: &[(&str, bool, &str, u64)]) -> V
     core.into()
 }
 
-/// Only buckets that hold something; `le_us` is null for the one above the last bound.
+/// Renders the buckets that hold something. `le_us` is null for the bucket above the last bound.
 fn histogram(histogram: &Histogram) -> Value {
     let (counts, sum_us) = histogram.read();
     let buckets: Vec<Value> = counts

@@ -1,6 +1,6 @@
-//! The cluster as the admin API shows it, and the orders that it takes: reload, resynchronise,
-//! change the members. What a configuration means is decided by [`View::build`]; what is done about
-//! it, by the cores.
+//! The cluster as the admin API shows it, and the orders that the cluster takes: reload,
+//! resynchronise, change the members. [`View::build`] decides what a configuration means. The cores
+//! decide what is done about it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,32 +17,34 @@ use crate::control::originals::reader::ReadingProgress;
 use crate::node::commands::{Command, Commander};
 use crate::node::meters::{CoreMeters, Meter};
 
-/// Reads the configuration again, gives the cores what it says, and returns the view that they were
-/// given; or says what is wrong with it, and nothing has changed.
+/// Reads the configuration again, gives the cores what it says, and returns the view that the cores
+/// were given. An error says what is wrong with the configuration; then nothing has changed.
 pub(crate) type Reload = Box<dyn Fn() -> Result<Arc<View>, String> + Send + Sync>;
 
-/// Why an order is not carried out; the text says what to do.
+/// Why an order is not carried out. The text says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OrderError {
-    /// The request makes no sense: 400.
+    /// The request makes no sense. It is answered 400.
     #[error("{0}")]
     Wrong(String),
-    /// It does, but not here and now: 409.
+    /// The request makes sense, but this node cannot carry it out at present. It is answered 409.
     #[error("{0}")]
     Refused(String),
 }
 
-/// What only the configuration knows of the cluster.
+/// The parts of the cluster that depend on the configuration: where the members stand, and how to
+/// read them again.
 pub(crate) struct Source {
-    /// Where the members are written.
+    /// The file that names the members.
     pub file: MembershipFile,
-    /// Admin listeners of other members, for `chronos cluster`.
+    /// Admin listeners of the other members, which `chronos cluster` asks.
     pub admin_addresses: Vec<String>,
-    /// What SIGHUP does.
+    /// Carries out SIGHUP.
     pub reload: Reload,
-    /// What SIGUSR1 does besides what the cores do: asks nodes that only answer.
+    /// Carries out the part of SIGUSR1 that is not the cores': reads the timers of original nodes,
+    /// which only answer.
     pub resynchronise: Box<dyn Fn() + Send + Sync>,
-    /// What was read from nodes that only answer.
+    /// Returns what was read from original nodes so far.
     pub originals: Box<dyn Fn() -> ReadingProgress + Send + Sync>,
 }
 
@@ -57,7 +59,8 @@ struct DeskState {
     view: Arc<View>,
     reloads: u64,
     reload_failures: u64,
-    /// The text and when; gone after a reload that succeeded.
+    /// The text of the last reload's error, and when it failed. `None` after a reload that
+    /// succeeded.
     reload_error: Option<(String, Instant)>,
 }
 
@@ -76,11 +79,12 @@ struct MembersChange {
     joining: Vec<String>,
     #[serde(default)]
     leaving: Vec<String>,
-    /// What the members must be now, lest two operators undo each other's work.
+    /// What the members must be at present. A change that expects other members is refused, so two
+    /// operators cannot undo each other's work.
     expected: Option<NamedLists>,
 }
 
-/// Three lists as JSON has them. None at all: this node alone.
+/// The three lists as JSON has them. All three empty mean this node alone.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NamedLists {
@@ -92,20 +96,22 @@ struct NamedLists {
 }
 
 impl ClusterDesk {
-    /// The desk of a node that has just started; without a commander, of no node.
+    /// Makes the desk of a node that has just started. Without a commander the desk belongs to no
+    /// node: it shows the view and gives no commands.
     pub(crate) fn of(view: Arc<View>, commander: Option<Commander>) -> Self {
         let state = DeskState { view, reloads: 0, reload_failures: 0, reload_error: None };
         Self { commander, source: OnceLock::new(), state: Mutex::new(state) }
     }
 
-    /// Says where the members come from; until then, and without it, nothing can be reloaded or
-    /// changed. Only the first call counts.
+    /// Says where the members come from. Without this call nothing can be reloaded or changed. Only
+    /// the first call counts.
     pub(crate) fn connect(&self, source: Source) {
         // A second source would be a second owner of the configuration.
         let _ = self.source.set(source);
     }
 
-    /// Reads the configuration again, as SIGHUP does. How it went is kept for `/cluster`.
+    /// Reads the configuration again, as SIGHUP does. `/cluster` shows the result until the next
+    /// reload.
     pub(crate) fn reload(&self) -> Result<(), OrderError> {
         let source = self.source()?;
         let result = (source.reload)();
@@ -125,7 +131,7 @@ impl ClusterDesk {
         }
     }
 
-    /// Has every core compare its timers with those who are to hold them, as SIGUSR1 does.
+    /// Makes every core compare its timers with the nodes that should hold them, as SIGUSR1 does.
     pub(crate) fn resynchronise(&self) {
         if let Some(commander) = &self.commander {
             commander.command(&Command::Resynchronise);
@@ -135,12 +141,12 @@ impl ClusterDesk {
         }
     }
 
-    /// Whether this node was taken out of its cluster and refuses requests.
+    /// Reports whether this node was taken out of its cluster. Such a node refuses requests.
     pub(crate) fn has_left(&self) -> bool {
         self.state().view.has_left()
     }
 
-    /// Names of the nodes and of admin listeners, as they are configured.
+    /// Returns the names of the nodes and of the admin listeners, as they are configured.
     pub(crate) fn names(&self) -> Vec<String> {
         let view = Arc::clone(&self.state().view);
         let nodes = view.peers().iter().map(|peer| peer.name.clone());
@@ -148,19 +154,19 @@ impl ClusterDesk {
         nodes.chain(source.iter().flat_map(|source| source.admin_addresses.clone())).collect()
     }
 
-    /// What was read from original nodes so far.
+    /// Returns what was read from original nodes so far.
     pub(crate) fn originals(&self) -> ReadingProgress {
         self.source.get().map_or_else(ReadingProgress::default, |source| (source.originals)())
     }
 
-    /// Reloads that succeeded, and that did not.
+    /// Returns how many reloads succeeded, and how many failed.
     pub(crate) fn reloads(&self) -> (u64, u64) {
         let state = self.state();
         (state.reloads, state.reload_failures)
     }
 
-    /// Other members, written into the file that the present ones came from, then reloaded. When
-    /// the reload fails, the file is as before.
+    /// Changes the members: writes them into the file that the present members came from, then
+    /// reloads. When the reload fails, the file gets its former text back.
     pub(crate) fn change(&self, body: &[u8]) -> Result<(), OrderError> {
         let change: MembersChange = serde_json::from_slice(body).map_err(|error| {
             OrderError::Wrong(format!(
@@ -198,7 +204,7 @@ impl ClusterDesk {
         if reloaded.is_err() {
             let restored = source.file.restore(&former);
             restored.map_err(|error| OrderError::Refused(error.to_string()))?;
-            // What the file said before has been valid once; if it is no more, that is told, too.
+            // The former text was valid once. If it no longer is, `/cluster` shows that error.
             let _ = self.reload();
         }
         reloaded
@@ -238,8 +244,12 @@ impl ClusterDesk {
         })
     }
 
-    /// How far the walks of all cores are. A core that has not begun yet counts as running; so do
-    /// offers without an answer, except while somebody is dead who will not answer.
+    /// Renders how far the walks of all cores are. `is_running` is true while
+    ///
+    /// - a core has not begun with the last command,
+    /// - a core walks,
+    /// - an offer has no answer yet and no member is dead (a dead member will not answer),
+    /// - an original node is being read.
     fn progress(&self, view: &View, meters: &[CoreMeters]) -> Value {
         let is_obeyed = self.commander.as_ref().is_none_or(|commander| commander.is_obeyed(meters));
         let held = sum(meters, |core| &core.timers) + sum(meters, |core| &core.tombstones);
@@ -273,7 +283,7 @@ impl ClusterDesk {
     }
 
     fn state(&self) -> MutexGuard<'_, DeskState> {
-        // Every change of the state is one assignment: a panic leaves nothing half done.
+        // Every change of the state is one assignment, so a panic leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -284,7 +294,8 @@ impl NamedLists {
     }
 }
 
-/// The lists that a view means. A node alone stands under the nodes, although no file says so.
+/// Returns the lists that a view means. A node alone is listed under the nodes, although no file
+/// names it.
 fn lists_of(view: &View) -> Lists {
     let (new, old) = (view.new_nodes(), view.old_nodes());
     [new.intersection(old), new.minus(old), old.minus(new)]
@@ -298,7 +309,7 @@ fn alone_or(wanted: &Lists, view: &View) -> Lists {
     wanted.clone()
 }
 
-/// Whether the same nodes are in the same lists; their order means nothing.
+/// Reports whether both have the same nodes in the same lists. The order in a list means nothing.
 fn is_same(a: &Lists, b: &Lists) -> bool {
     let sorted = |list: &Vec<String>| {
         let mut list = list.clone();
@@ -366,7 +377,8 @@ fn sites_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {
     .collect()
 }
 
-/// Alive or dead if all cores believe it, suspected if they disagree; `None`: no core has told.
+/// What the cores believe of a peer: alive or dead if all agree, suspected if they disagree, `None`
+/// if the first core has no belief yet.
 fn believed(meters: &[CoreMeters], peer: PeerIndex) -> Option<Liveness> {
     let mut cores = meters.iter().map(|core| core.beliefs.get(peer).map(|(liveness, _)| liveness));
     let first = cores.next()??;
@@ -400,7 +412,7 @@ mod tests {
 
     const OWN: &str = "127.0.0.1:7253";
 
-    /// Reads the three lists as simply as can be: what the file says becomes the view.
+    /// Reads the three lists without any check. The view becomes what the file says.
     fn reload_from(path: PathBuf) -> Reload {
         Box::new(move || {
             let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;

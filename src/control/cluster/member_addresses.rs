@@ -1,5 +1,5 @@
-//! Looks up the members that are configured by name, so that the cores know their addresses: who
-//! calls from another one is not let in.
+//! Looks up the members that are configured by name, so that the cores know their addresses. A core
+//! refuses a peer that calls from another address.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::cluster::view::View;
 use crate::core::gate::addresses;
 use crate::node::commands::Command;
 
-/// How often the names are looked up, and at once when the members change.
+/// Pause between two look-ups of all names. A change of the members starts a look-up at once.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Tells the cores the addresses of the members' names, until the node stops.
+/// Tells the cores the addresses of the members' names, again and again, until the node stops.
 pub(crate) async fn tell(mut views: watch::Receiver<Arc<View>>, commands: mpsc::Sender<Command>) {
     let mut known: Vec<(String, Vec<IpAddr>)> = Vec::new();
     loop {
         let (_, names) = addresses(&views.borrow_and_update().clone());
         let found = look_up(names, &known).await;
-        // Told again although nothing changed: a core that hung may have missed it.
+        // Sent even if nothing has changed: a core that hung may have missed the last command.
         if !found.is_empty() || !known.is_empty() {
             known.clone_from(&found);
             if commands.send(Command::Members(found.into())).await.is_err() {
@@ -37,8 +37,8 @@ pub(crate) async fn tell(mut views: watch::Receiver<Arc<View>>, commands: mpsc::
     }
 }
 
-/// All at once: a name that nobody answers for takes seconds. A name that fails keeps its last
-/// addresses.
+/// Looks up all names at the same time, because a name that no server answers for takes seconds. A
+/// name that fails keeps its last addresses.
 async fn look_up(
     names: Vec<String>,
     known: &[(String, Vec<IpAddr>)],

@@ -1,6 +1,5 @@
-//! Writes the members of the cluster into the file that they came from, and changes nothing else in
-//! it: comments, other keys and their order stay. Decides nothing: what is written was checked
-//! before.
+//! Writes the members of the cluster into the file that named them. Comments, other keys and their
+//! order stay. This file checks nothing: the caller has checked the lists.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -12,28 +11,29 @@ use crate::control::config::error::CONFIG_BYTES_MAX;
 
 /// The keys of the three lists in `[cluster]` of a TOML file.
 const TOML_KEYS: [&str; 3] = ["nodes", "joining", "leaving"];
-/// The same in the file of an original node (docs/compat/timer-service.md §2).
+/// The keys of the three lists in the cluster file of an original node
+/// (docs/compat/timer-service.md §2).
 const INI_KEYS: [&str; 3] = ["node", "joining", "leaving"];
 const SECTION: &str = "cluster";
 
 /// The three lists, in this order: nodes that stay, that join, that leave.
 pub(crate) type Lists = [Vec<String>; 3];
 
-/// Where this node has its members from.
+/// The file that names this node's members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MembershipFile {
     /// The configuration file.
     Toml(PathBuf),
-    /// The cluster file of an original node. One that is missing is made.
+    /// The cluster file of an original node. A file that is missing is made.
     Ini(PathBuf),
-    /// No file that could be written; the text says why, and what to do.
+    /// There is no file that could be written. The text says why, and what to do.
     None(String),
 }
 
 /// Why the members cannot be written. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MembershipFileError {
-    /// There is nothing to write to.
+    /// [`MembershipFile::None`]: there is no file to write to.
     #[error("{0}")]
     NoFile(String),
     /// The file cannot be read or replaced.
@@ -42,15 +42,15 @@ pub(crate) enum MembershipFileError {
          [cluster] there by hand and send SIGHUP"
     )]
     Io {
-        /// Its path.
+        /// The path of the file.
         file: String,
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The file is not what the node once read.
+    /// The file is not valid, although the node has read a valid one at its start.
     #[error("{file}: {reason}. Repair the file by hand, then send SIGHUP")]
     Content {
-        /// Its path.
+        /// The path of the file.
         file: String,
         /// What is wrong.
         reason: String,
@@ -58,7 +58,8 @@ pub(crate) enum MembershipFileError {
 }
 
 impl MembershipFile {
-    /// Writes the lists; returns the text that was there before, for [`MembershipFile::restore`].
+    /// Writes the lists into the file. Returns the file's former text, for
+    /// [`MembershipFile::restore`].
     pub(crate) fn write(&self, lists: &Lists) -> Result<String, MembershipFileError> {
         let path = self.path()?;
         let former = self.read(path)?;
@@ -74,7 +75,7 @@ impl MembershipFile {
         Ok(former)
     }
 
-    /// Puts a former text back.
+    /// Replaces the file's text by a former one.
     pub(crate) fn restore(&self, text: &str) -> Result<(), MembershipFileError> {
         let path = self.path()?;
         replace(path, text).map_err(|source| failed(path, source))
@@ -116,9 +117,12 @@ fn failed(path: &Path, source: io::Error) -> MembershipFileError {
     MembershipFileError::Io { file: path.display().to_string(), source }
 }
 
-/// Replaces a file as a whole, so that whoever reads it, also after a loss of power, finds the old
-/// text or the new one. A link stays one; permissions stay. The file written aside is made here:
-/// what has its name is taken away first, and where somebody is quicker nothing is written.
+/// Replaces a file as a whole: a reader finds the old text or the new text, also after a loss of
+/// power. A symbolic link stays a link, and permissions stay. The new text is first written into
+/// `<path>.new`.
+///
+/// - A file of that name is removed first.
+/// - If another process makes a file of that name in between, nothing is written.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -139,7 +143,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         fs::rename(&aside, &path)
     })();
     if written.is_err() {
-        // The first error is told; what lies aside is taken away next time.
+        // The caller gets the first error. A file that stays aside is removed at the next write.
         let _ = fs::remove_file(&aside);
         return written;
     }
@@ -150,7 +154,7 @@ fn edit_toml(text: &str, lists: &Lists) -> Result<String, String> {
     let mut document: DocumentMut =
         text.parse().map_err(|error: toml_edit::TomlError| error.message().replace('\n', ", "))?;
     if !document.contains_key(SECTION) {
-        // Comments at the end stay where they are: before the section that follows them now.
+        // Comments at the end of the file stay in their place, which is before the new section.
         let end = document.trailing().as_str().unwrap_or_default();
         let mut table = Table::new();
         table.decor_mut().set_prefix(format!("{end}{}", if text.is_empty() { "" } else { "\n" }));
@@ -173,14 +177,14 @@ fn edit_toml(text: &str, lists: &Lists) -> Result<String, String> {
     Ok(document.to_string())
 }
 
-/// Elements that stay keep the space and the comments around them: a comment on the line of an
-/// element is its own, and so are the lines above it.
+/// Makes an array hold the `wanted` names. An element that stays keeps the space and the comments
+/// around it: the comment on its line, and the lines above it.
 fn edit_array(array: &mut Array, wanted: &[String]) {
     let ends_open = array.trailing_comma();
     let after = array.trailing().as_str().unwrap_or_default().to_owned();
     let mut spaces: Vec<String> = array.iter().map(space_before).collect();
     spaces.push(after);
-    // What follows an element on its line belongs to it, and is parsed as space of the next.
+    // The parser gives what follows an element on its line to the next element, as its prefix.
     let (mut tails, heads): (Vec<_>, Vec<_>) = spaces.iter().map(|space| cut(space)).unzip();
     let opener = tails.remove(0);
     let held = array.iter().map(|value| value.as_str().map(str::to_owned));
@@ -210,7 +214,8 @@ fn space_before(value: &Value) -> String {
     prefix.unwrap_or_default().to_owned()
 }
 
-/// What still stands on the line before, and the rest.
+/// Cuts the space before an element into what still stands on the line of the element before, and
+/// the rest.
 fn cut(space: &str) -> (&str, &str) {
     space.find('\n').map_or(("", space), |at| space.split_at(at))
 }
@@ -226,8 +231,9 @@ fn edit_ini(text: &str, lists: &Lists) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Lines of the key that stay keep their place and comments; the others go, new ones follow the
-/// last of the key, or of the keys before it.
+/// Makes the lines of `key` name the `wanted` values. Lines that stay keep their place and
+/// comments, the others are removed. New lines follow the last line of the key, or of the keys
+/// before it.
 fn edit_ini_list(lines: &mut Vec<String>, key: &str, wanted: &[String]) {
     let held = |lines: &[String]| -> Vec<(usize, String)> {
         let listed = keyed_lines(lines).filter(|(_, found, _)| *found == key);
@@ -259,13 +265,13 @@ fn edit_ini_list(lines: &mut Vec<String>, key: &str, wanted: &[String]) {
     for name in left.into_iter().rev() {
         lines.insert(place, format!("{key} = {name}"));
     }
-    // Those that go stand before the place, if at all: their numbers have not changed.
+    // Lines that go stand before the insertion, so the insertion has not changed their numbers.
     for at in gone.into_iter().rev() {
         lines.remove(at);
     }
 }
 
-/// Lines of the section that set a key: where, the key, the value.
+/// Returns the lines of the section that set a key: index, key, value.
 fn keyed_lines(lines: &[String]) -> impl Iterator<Item = (usize, &str, &str)> {
     let mut is_inside = false;
     lines.iter().enumerate().filter_map(move |(at, line)| {
@@ -358,7 +364,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("there"), text);
         let entries = fs::read_dir(folder.path()).expect("a folder").count();
         assert_eq!(entries, 1, "nothing is left beside it");
-        // A link laid in its way leads nowhere, and permissions stay.
+        // A symbolic link with the name of the aside file is not followed, and permissions stay.
         let precious = folder.path().join("precious");
         fs::write(&precious, "precious").expect("written");
         let aside = folder.path().join("chronos.toml.new");

@@ -1,5 +1,5 @@
-//! Checks across keys: values that are fine alone and cannot hold together. Each conflict names
-//! every value that takes part, where it came from, and the way out.
+//! Checks across keys: values that are valid alone and contradict each other. Each conflict names
+//! every value that takes part, its origin, and the way out.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use super::error::Problem;
 use super::settings::Config;
 use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
 
-/// Every conflict of a configuration whose single values are fine.
+/// Returns every conflict of a configuration whose single values are valid.
 pub(super) fn check(config: &Config) -> Vec<Problem> {
     let mut conflicts = Vec::new();
     check_cores(config, &mut conflicts);
@@ -134,7 +134,7 @@ fn check_cluster(config: &Config, conflicts: &mut Vec<String>) {
 mod tests {
     use crate::control::config::load::parse_config;
 
-    /// The text of the one conflict in a configuration.
+    /// Returns the text of the only conflict in a configuration.
     fn conflict(text: &str) -> String {
         let error = parse_config(text, "c.toml").expect_err(text);
         assert_eq!(error.problems.len(), 1, "{error}");

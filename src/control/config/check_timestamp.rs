@@ -3,7 +3,7 @@
 use super::settings::Config;
 use super::timestamp::{Authentication, Coordination, split_address};
 
-/// Values that are fine alone and cannot hold together.
+/// Adds a text for each pair of values that are valid alone and contradict each other.
 pub(crate) fn check(config: &Config, conflicts: &mut Vec<String>) {
     if !config.timestamp.enabled {
         return;
@@ -101,7 +101,7 @@ fn check_times(config: &Config, conflicts: &mut Vec<String>) {
     }
 }
 
-/// What is wrong with a list of `ZooKeeper` servers.
+/// Returns what is wrong with a list of `ZooKeeper` servers; `None` for a valid list.
 fn quorum_problem(quorum: &str) -> Option<&'static str> {
     let (servers, folder) = match quorum.split_once('/') {
         Some((servers, folder)) => (servers, Some(folder)),
@@ -109,7 +109,7 @@ fn quorum_problem(quorum: &str) -> Option<&'static str> {
     };
     let is_bad = |server: &str| {
         let named = if server.contains(':') { server.to_owned() } else { format!("{server}:2181") };
-        // A host name with "_" is nobody's business but the resolver's.
+        // Whether "_" is allowed in a host name is left to the resolver.
         split_address(&named.replace('_', "-")).is_err()
     };
     if servers.split(',').any(is_bad) {
@@ -122,7 +122,7 @@ fn quorum_problem(quorum: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a text can name a node of `ZooKeeper`.
+/// Reports whether a text can name a node of `ZooKeeper`.
 fn is_node_name(text: &str) -> bool {
     let is_fine = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
     !text.is_empty() && text != "." && text != ".." && text.bytes().all(is_fine)

@@ -1,6 +1,7 @@
 //! The INI files of an existing deployment of the original service (docs/compat/timer-service.md
-//! §2): what each of their keys means among ours, and the defaults that hold with them. Keys of
-//! ours that they have no word for are taken under our names, in any of the files.
+//! §2): what each of their keys means among the keys of Chronos, and the defaults of such a
+//! deployment. A key of Chronos that the original has no word for is taken under its Chronos name,
+//! in any of the files.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -18,21 +19,22 @@ const PORT: u16 = 7253;
 /// What a key of the original means here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// That key of ours.
+    /// One key of Chronos: section and name.
     Key(&'static str, &'static str),
-    /// One item of that list of ours; every repetition adds one.
+    /// One item of a list of Chronos: section and name. A repeated key adds an item.
     Item(&'static str, &'static str),
     /// The address that clients connect to, without its port.
     BindAddress,
-    /// Its port.
+    /// The port of the address that clients connect to.
     BindPort,
     /// A log level from 0 to 5.
     Level,
-    /// Nothing: the engine has no threads to count, no throttle and no DNS client of its own.
+    /// The key has no effect: the engine has no threads to count, no throttle and no DNS client of
+    /// its own.
     Nothing,
 }
 
-/// Every key of the original.
+/// Every key of the original: section, name, meaning.
 const MEANINGS: [(&str, &str, Meaning); 25] = [
     ("http", "bind-address", Meaning::BindAddress),
     ("http", "bind-port", Meaning::BindPort),
@@ -61,7 +63,8 @@ const MEANINGS: [(&str, &str, Meaning); 25] = [
     ("exceptions", "max_ttl", Meaning::Nothing),
 ];
 
-/// The defaults of the original: all addresses, a cluster of 127.0.0.1:7253 alone, no admin API.
+/// Returns the defaults of the original: all addresses, a cluster of 127.0.0.1:7253 alone, no admin
+/// API.
 pub(crate) fn defaults() -> Config {
     let mut config = Config::default();
     config.node.listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
@@ -70,8 +73,8 @@ pub(crate) fn defaults() -> Config {
     config
 }
 
-/// Several nodes share a machine in existing deployments, and none of them expects a second port:
-/// the admin API is served where its address is configured.
+/// Enables the admin API if its address is configured. In existing deployments several nodes share
+/// a machine, and none of them expects a second port, so the admin API is off by default.
 pub(crate) fn open_admin_if_asked(config: &mut Config) {
     let is_set = |name| *config.origin("admin", name) != Origin::Default;
     if is_set("listen") && !is_set("enabled") {
@@ -79,7 +82,7 @@ pub(crate) fn open_admin_if_asked(config: &mut Config) {
     }
 }
 
-/// Reads the files in their order. A key that stands twice has its first value.
+/// Reads the files in their order. A key that stands twice keeps its first value.
 pub(crate) fn read(loader: &mut Loader, files: &[(String, String)]) {
     let mut found = Collected::default();
     for (name, text) in files {
@@ -99,7 +102,8 @@ pub(crate) fn read(loader: &mut Loader, files: &[(String, String)]) {
     found.finish(loader);
 }
 
-/// What cannot be put into the configuration line by line.
+/// Values that go into the configuration only after the last line: an address made of two keys, and
+/// lists.
 #[derive(Default)]
 struct Collected {
     address: Option<(IpAddr, Origin)>,
@@ -155,7 +159,7 @@ impl Collected {
         if self.is_first(loader, named, &origin) {
             let key = find(named.0, named.1).expect("meanings are keys of the table");
             let value = match entry.value {
-                // The words of the original for truth.
+                // The original's words for true and false.
                 "yes" | "on" | "1" if key.kind == ValueKind::Boolean => "true",
                 "no" | "off" | "0" if key.kind == ValueKind::Boolean => "false",
                 value => value,
@@ -164,7 +168,8 @@ impl Collected {
         }
     }
 
-    /// Whether this is the first value of a key; tells that a later one has no meaning.
+    /// Reports whether this is the first value of a key. A later value of the same key has no
+    /// effect, and a warning says so.
     fn is_first(
         &mut self,
         loader: &mut Loader,
@@ -221,7 +226,8 @@ impl Collected {
             let listen = find("node", "listen").expect("a key of the table");
             loader.put_read(listen, Ok(Value::Address(SocketAddr::new(ip, port))), origin);
         }
-        // One of the three lists is a whole cluster: nothing of a TOML file's is added to it.
+        // If the files have one of the three lists, they describe the whole cluster: the lists of a
+        // TOML file are dropped.
         let members = ["nodes", "joining", "leaving"];
         if self.lists.iter().any(|list| members.contains(&list.key.1)) {
             let membership = &mut loader.config.membership;
@@ -240,7 +246,8 @@ impl Collected {
     }
 }
 
-/// Our level for one of the original (0 errors to 5 debug, docs/compat/timer-service.md §2).
+/// Returns the log level of Chronos for a level of the original (0 errors to 5 debug,
+/// docs/compat/timer-service.md §2).
 fn level_of(text: &str) -> Option<&'static str> {
     match text {
         "0" => Some("error"),
@@ -264,7 +271,7 @@ fn unknown(entry: &IniEntry<'_>, origin: &Origin) -> String {
     };
     let remedy = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
     let name = quote(entry.name);
-    // Names of sections are plain, and may be long.
+    // Names of sections are printable, and may be long.
     format!("{origin}: unknown key {name} in [{:.60}]{remedy} (ignored)", entry.section)
 }
 
@@ -304,7 +311,7 @@ mod tests {
                 }
                 _ => {}
             }
-            // Their words never hide one of ours of another meaning.
+            // A key of the original never hides a key of Chronos that means something else.
             let ours = find(section, name).map(|key| (key.section, key.name));
             if let (Some(ours), Meaning::Key(section, name) | Meaning::Item(section, name)) =
                 (ours, meaning)
@@ -404,7 +411,7 @@ mod tests {
         };
         let bits = |own| (of(own).instance_id, of(own).deployment_id);
         assert_ne!(bits("a"), bits("b"));
-        // A node that has a name is not alone for ever.
+        // Other nodes may join a node that has a name.
         let alone = drop_in(&["[cluster]\nlocalhost = a\n"]).expect("alone").config.node;
         assert_eq!((alone.instance_id, alone.deployment_id), bits("a"));
     }

@@ -1,28 +1,30 @@
-//! What can be wrong with a configuration, and where a value came from: words only, no reading.
+//! What can be wrong with a configuration, and where a value came from. Types and texts only:
+//! nothing is read here.
 
 use super::secret_file::SecretFileError;
 
-/// Bytes of a configuration file: a reference file with every key is 10 KiB, so 1 MiB is a wrong
-/// file.
+/// Most bytes of a configuration file. A reference file with every key is 10 KiB, so a file of 1
+/// MiB is a wrong file.
 pub(crate) const CONFIG_BYTES_MAX: usize = 1 << 20;
 
-/// Where a value came from.
+/// Where a value came from. `Display` writes it for messages, e.g. `chronos.toml:12`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Built in.
+    /// The default that is built in.
     Default,
     /// A line of the configuration file.
     File {
         /// The file as the operator named it.
         name: String,
-        /// 1-based.
+        /// The line's number, from 1.
         line: usize,
     },
-    /// A variable of the environment.
+    /// The environment variable of this name.
     Environment(String),
-    /// A flag.
+    /// The command-line flag of this name.
     Flag(String),
-    /// Made from the node's name, where it has one or the cluster has other members.
+    /// The value was made from the node's name. Used where the node has a name or the cluster
+    /// has other members.
     OwnName,
 }
 
@@ -38,7 +40,7 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// One thing wrong with the configuration.
+/// One thing that is wrong with the configuration. The text says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The file cannot be read.
@@ -47,9 +49,9 @@ pub enum Problem {
          none for the defaults"
     )]
     Unreadable {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         reason: String,
     },
     /// The file is not a configuration file.
@@ -58,53 +60,54 @@ pub enum Problem {
          the right file?"
     )]
     TooLarge {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
     },
-    /// Neither TOML nor INI.
+    /// The file's text is not the language that was expected.
     #[error("{origin}: not valid {language}: {reason}")]
     Syntax {
         /// File and line.
         origin: Origin,
-        /// What the file is to be.
+        /// The language that was expected: `TOML` or `INI`.
         language: &'static str,
-        /// What its parser says.
+        /// The parser's message.
         reason: String,
     },
-    /// A name that is not in the table.
+    /// A name that is not in the table of keys.
     #[error("{origin}: unknown {what} {name}; {remedy}")]
     Unknown {
-        /// Where it stands.
+        /// Where the name or value stands.
         origin: Origin,
         /// `section`, `key` or `variable`.
         what: &'static str,
         /// The name, quoted.
         name: String,
-        /// The nearest known name, or where to find all.
+        /// The nearest known name, or the place that lists every name.
         remedy: String,
     },
     /// A value of the wrong kind or out of range.
     #[error("{origin}: {key}: expected {expected}, found {found}")]
     Value {
-        /// Where it stands.
+        /// Where the name or value stands.
         origin: Origin,
         /// `[section] name`.
         key: String,
         /// What the key accepts.
         expected: String,
-        /// What stood there.
+        /// The value that was found, shortened and made printable.
         found: String,
     },
-    /// The secret of the cluster cannot be used.
+    /// The file of the cluster's secret cannot be used.
     #[error("[cluster] secret_file: {0}")]
     Secret(SecretFileError),
-    /// Values that are fine alone and not together; the text says which and what to change.
+    /// Values that are valid alone and contradict each other. The text names them and says what to
+    /// change.
     #[error("{0}")]
     Conflict(String),
 }
 
 impl Problem {
-    /// Stable code, for scripts and tests.
+    /// Returns a stable code for scripts and tests, e.g. `conflict`.
     pub fn code(&self) -> &'static str {
         match self {
             Problem::Unreadable { .. } => "unreadable",
@@ -118,10 +121,11 @@ impl Problem {
     }
 }
 
-/// Everything wrong with the configuration, one problem a line (at most 20).
+/// Everything that is wrong with the configuration. `Display` writes one problem a line, at most
+/// 20.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// Never empty.
+    /// The problems, in the order in which they were found. Never empty.
     pub problems: Vec<Problem>,
 }
 

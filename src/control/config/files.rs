@@ -1,5 +1,5 @@
-//! Where the configuration is read from, again and again: once at start, and once for each SIGHUP.
-//! The only reader of configuration files; judges nothing that is in them.
+//! The files that the configuration is read from: once at the start, and once for each SIGHUP. Only
+//! this file reads configuration files. It does not check what they say.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read};
@@ -11,19 +11,20 @@ use super::load::{Loaded, Sources, load};
 use super::secret_file;
 use crate::control::cluster::membership_file::MembershipFile;
 
-/// Files of an existing deployment, where no flag names others (docs/compat/timer-service.md §2).
+/// Files of an existing deployment (docs/compat/timer-service.md §2), used where no flag names
+/// others.
 pub(crate) const LOCAL_FILE: &str = "/etc/chronos/chronos.conf";
 const CLUSTER_FILE: &str = "/etc/chronos/chronos_cluster.conf";
 const SHARED_FILE: &str = "/etc/chronos/chronos_shared.conf";
 
-/// The INI files of an existing deployment; those left out are at their defaults under `/etc`.
+/// The INI files of an existing deployment. `None` means the default under `/etc`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IniFiles {
-    /// This node alone: addresses, identity, log.
+    /// What holds for this node alone: addresses, identity, log.
     pub local: Option<PathBuf>,
     /// The members of the site.
     pub cluster: Option<PathBuf>,
-    /// What is the same on all nodes: sites.
+    /// What is the same on all nodes: the sites.
     pub shared: Option<PathBuf>,
 }
 
@@ -31,24 +32,27 @@ pub(crate) struct IniFiles {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConfigFiles {
     toml: Option<PathBuf>,
-    /// In the order in which they are read, and whether a flag named them.
+    /// The INI files in the order in which they are read. The flag is true where the operator named
+    /// the file.
     ini: Option<Vec<(PathBuf, bool)>>,
     environment: Vec<(String, String)>,
     flags: Vec<((&'static str, &'static str), String)>,
     timestamps_alone: bool,
-    /// Files that were there once: a missing one means defaults at a start, and a mistake later.
+    /// Files that were there once. At the start a missing file means defaults; later a file of this
+    /// set that is missing is an error.
     seen: BTreeSet<PathBuf>,
 }
 
 impl ConfigFiles {
-    /// Nothing is read yet. Paths are made absolute, so that they mean the same in a daemon.
+    /// Remembers the files and reads nothing. Paths are made absolute, because a daemon works in
+    /// another folder.
     pub(crate) fn new(
         toml: Option<&Path>,
         ini: Option<&IniFiles>,
         environment: Vec<(String, String)>,
         flags: Vec<((&'static str, &'static str), String)>,
     ) -> Self {
-        // An error means an empty path; it will be told when it is opened.
+        // An error means an empty path. Opening the path reports it.
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let ini = ini.map(|IniFiles { local, cluster, shared }| {
             let files = [(local, LOCAL_FILE), (shared, SHARED_FILE), (cluster, CLUSTER_FILE)];
@@ -62,18 +66,18 @@ impl ConfigFiles {
         Self { toml: toml.map(whole), ini, environment, flags, timestamps_alone, seen }
     }
 
-    /// The same for a process that serves timestamps and no timers.
+    /// Makes the files those of a process that serves timestamps and no timers.
     pub(crate) fn timestamps_alone(self) -> Self {
         Self { timestamps_alone: true, ..self }
     }
 
-    /// Whether there is any file that could have changed.
+    /// Reports whether there is no file at all. Then a reload cannot change anything.
     pub(crate) fn is_empty(&self) -> bool {
         self.toml.is_none() && self.ini.is_none()
     }
 
-    /// The file that says who the members are, to be written when they change: that of the original
-    /// service, if this is one of its deployments.
+    /// Returns the file that names the members, to be written when the members change. In a
+    /// deployment of the original service this is its cluster file.
     pub(crate) fn members(&self) -> MembershipFile {
         let cluster = self.ini.iter().flatten().next_back();
         match (cluster, &self.toml) {
@@ -86,14 +90,14 @@ impl ConfigFiles {
         }
     }
 
-    /// Their names, for people.
+    /// Returns the names of the files, for messages.
     pub(crate) fn names(&self) -> String {
         let ini = self.ini.iter().flatten().map(|(path, _)| path);
         let names: Vec<_> = self.toml.iter().chain(ini).map(|p| p.display().to_string()).collect();
         if names.is_empty() { "no file".into() } else { names.join(", ") }
     }
 
-    /// Reads all of them and puts the configuration together.
+    /// Reads all files and puts the configuration together.
     pub(crate) fn load(&mut self) -> Result<Loaded, ConfigError> {
         let mut missing = Vec::new();
         let file = match &self.toml {
@@ -133,7 +137,8 @@ impl ConfigFiles {
         let timestamp = &mut config.timestamp;
         let passwords = &mut timestamp.zookeeper_password_file;
         for path in [&mut timestamp.file, passwords, &mut config.secret_file] {
-            // A daemon works in another folder. An error means an empty path, which stays so.
+            // The path is made absolute, because a daemon works in another folder. An error means
+            // an empty path, which stays empty.
             if let Ok(whole) = std::path::absolute(&*path) {
                 *path = whole.display().to_string();
             }
@@ -148,7 +153,7 @@ impl ConfigFiles {
     }
 }
 
-/// The text of a file; reads at most one byte more than a configuration may have.
+/// Returns the text of a file. Reads at most one byte more than a configuration may have.
 fn read_file(path: &Path) -> Result<String, Problem> {
     let file = path.display().to_string();
     let unreadable = |reason: String| Problem::Unreadable { file: file.clone(), reason };

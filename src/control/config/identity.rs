@@ -1,33 +1,36 @@
-//! The numbers that tell nodes apart where an operator gave none: made from the node's name.
+//! The instance and deployment ids of a node where the operator has set none: they are made from
+//! the node's name.
 //!
 //! Ids and versions end in ten bits of node instance. Two nodes with the same bits could hand out
-//! one id twice in the same millisecond, and give two different writes one version, which would
-//! then never be merged: the two replicas would differ for ever. Existing deployments mostly leave
-//! `[identity]` out, so a default of 0 for all would be such a pair. The names of members differ
-//! by definition, so the bits come from them; 0 is left to nodes that are alone and have no name.
+//! one id twice in the same millisecond. They could also give two different writes one version;
+//! such writes are never merged, so the two replicas would differ for ever. Existing deployments
+//! mostly leave `[identity]` out, so a default of 0 for all nodes would be such a case. The names
+//! of members differ by definition, so the bits come from the names. 0 is left to nodes that are
+//! alone and have no name.
 
 use crate::base::ids::{NodeHash, mix};
 use crate::cluster::view::{PeerKind, View};
 
-/// Values of ten bits that are not 0.
+/// How many values of ten bits are not 0.
 const ALL_BITS_COUNT: u64 = 1_023;
-/// The same of the seven bits that an operator who set the other three leaves.
+/// How many values of seven bits are not 0. Seven bits are left where the operator has set the
+/// three bits of the deployment.
 const INSTANCE_BITS_COUNT: u64 = 127;
 
-/// What tells this node apart.
+/// The ids of a node, made from its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DerivedIdentity {
-    /// 0..=127.
+    /// The low seven bits, 0..=127.
     pub instance_id: u8,
-    /// 0..=7.
+    /// The high three bits, 0..=7.
     pub deployment_id: u8,
-    /// What the operator should do about two members whose names give the same bits.
+    /// Says what to do if the names of two members give the same bits.
     pub warning: Option<String>,
 }
 
-/// The identity of the own node of `view`. Members whose names give the same bits (one pair in
-/// 1 023) get the next ones in the order of the lists; with `deployment` set, only the seven bits
-/// of the instance are made.
+/// Returns the identity of the own node of `view`. Members whose names give the same bits (one pair
+/// in 1 023) get the next free bits in the order of the lists. With `deployment` set, only the
+/// seven bits of the instance are made.
 pub(super) fn derive(view: &View, deployment: Option<u8>) -> DerivedIdentity {
     let count = if deployment.is_some() { INSTANCE_BITS_COUNT } else { ALL_BITS_COUNT };
     let mut taken: Vec<u64> = Vec::new();
@@ -35,7 +38,8 @@ pub(super) fn derive(view: &View, deployment: Option<u8>) -> DerivedIdentity {
     for peer in view.peers() {
         let PeerKind::Node(NodeHash(hash)) = peer.kind else { continue };
         let wished = mix(u64::from(hash)) % count;
-        // At most PEERS_MAX (128) are taken; of 127 values the last would never be free.
+        // At most PEERS_MAX (128) bits are taken. Of 127 values the last member would then find
+        // none free.
         let free =
             (0..count).map(|step| (wished + step) % count).find(|bits| !taken.contains(bits));
         let bits = free.unwrap_or(wished);

@@ -5,27 +5,28 @@
 /// One setting of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IniEntry<'a> {
-    /// The section that it stands in; empty above the first.
+    /// The section that the setting stands in; empty above the first section.
     pub section: &'a str,
-    /// Its name.
+    /// The key's name.
     pub name: &'a str,
-    /// What stands behind the first `=`, without blanks around it; may be empty.
+    /// The text behind the first `=`, without blanks around it. May be empty.
     pub value: &'a str,
-    /// 1-based.
+    /// The line's number, from 1.
     pub line: usize,
 }
 
 /// A line that is neither a section, nor a setting, nor empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IniError {
-    /// 1-based.
+    /// The line's number, from 1.
     pub line: usize,
-    /// What was expected there.
+    /// What was expected in that line.
     pub reason: &'static str,
 }
 
-/// The settings of a file in their order. `section.key = value` above the first section means the
-/// same as `key = value` in that section. Cost: one pass; memory: 64 bytes per setting.
+/// Returns the settings of a file in their order. `section.key = value` above the first section
+/// means the same as `key = value` in that section. Costs one pass, and 64 bytes of memory per
+/// setting.
 pub fn parse_ini(text: &str) -> Result<Vec<IniEntry<'_>>, IniError> {
     let mut entries = Vec::new();
     let mut section = "";

@@ -1,7 +1,6 @@
 //! The one table of configuration keys. Parser, suggestions, ranges, environment variables,
-//! `--print-config`, `tuning/reference.toml` and the help of the flags are all made from it;
-//! defaults come from the settings' own `Default`. Nothing about a key may be written down anywhere
-//! else.
+//! `--print-config`, `tuning/reference.toml` and the help of the flags are all made from this
+//! table. Defaults come from `Default` of the settings. Nothing about a key stands anywhere else.
 
 use std::fmt;
 
@@ -12,16 +11,16 @@ use crate::base::limits::{
     Acknowledge, HOSTS_PER_CORE_MAX, INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN,
 };
 
-/// One section of the file: `[name]`, and what it is for.
+/// One section of the configuration file.
 #[derive(Debug)]
 pub struct Section {
-    /// As written between the brackets.
+    /// The name as written between the brackets.
     pub name: &'static str,
-    /// One sentence.
+    /// What the section is for, in one sentence of the reference file.
     pub(crate) help: &'static str,
 }
 
-/// Every section, in the order in which they are printed.
+/// Every section, in the order of the reference file.
 pub const SECTIONS: [Section; 8] = [
     Section { name: "node", help: "Where this node listens and what it runs on." },
     Section { name: "limits", help: "Bounds; at each, requests are refused with 503, 413 or 431." },
@@ -39,26 +38,26 @@ pub const SECTIONS: [Section; 8] = [
     Section { name: "log", help: "Logs go to standard error, those of a daemon to a file." },
 ];
 
-/// One key.
+/// One configuration key.
 pub struct Key {
-    /// The section that it stands in.
+    /// The name of the section that the key stands in.
     pub section: &'static str,
-    /// Its name; the unit of a number comes last.
+    /// The key's name. The unit of a number comes last, e.g. `_ms`.
     pub name: &'static str,
-    /// What it accepts.
+    /// Which values the key accepts.
     pub(crate) kind: ValueKind,
-    /// The flag that overrides it, if there is one.
+    /// The command-line flag that overrides the key; `None` where there is none.
     pub(crate) flag: Option<&'static str>,
-    /// What it does, for the reader of the reference file and of `--help`.
+    /// What the key does, for the reader of the reference file and of `--help`.
     pub(crate) help: &'static str,
     /// Reads the setting.
     pub(crate) get: fn(&Config) -> Value,
-    /// Writes the setting; `Value` must come from [`Key::kind`].
+    /// Writes the setting. Panics if the `Value` is not of the kind that [`Key::kind`] reads.
     pub(crate) set: fn(&mut Config, &Value),
 }
 
 impl Key {
-    /// The variable that overrides it, e.g. `CHRONOS_LIMITS_TIMERS_MAX`.
+    /// Returns the environment variable that overrides the key, e.g. `CHRONOS_LIMITS_TIMERS_MAX`.
     pub(crate) fn variable(&self) -> String {
         format!("CHRONOS_{}_{}", self.section, self.name).to_ascii_uppercase()
     }
@@ -72,7 +71,8 @@ impl fmt::Display for Key {
 }
 
 impl Config {
-    /// A setting and its origin, for messages: `[node] pin = true (default)`.
+    /// Returns a setting and its origin for messages: `[node] pin = true (default)`. Panics if
+    /// there is no such key.
     pub(crate) fn describe(&self, section: &str, name: &str) -> String {
         let key = find(section, name).expect("checks name keys of the table");
         format!("{key} = {} ({})", (key.get)(self), self.origin(section, name))
@@ -128,7 +128,7 @@ macro_rules! timestamp {
     };
 }
 
-/// A list of the cluster's file.
+/// The key of one of the three lists of members.
 macro_rules! members {
     ($name:ident, $help:literal) => {
         Key {
@@ -573,7 +573,7 @@ pub static KEYS: [Key; 76] = [
     },
 ];
 
-/// The key `name` of `section`.
+/// Returns the key `name` of `section`; `None` if the table has no such key.
 pub(crate) fn find(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.section == section && key.name == name)
 }
@@ -583,7 +583,7 @@ mod tests {
     use super::*;
     use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
 
-    /// Field names in the `Debug` text of a plain struct.
+    /// Returns the field names in the `Debug` text of a plain struct.
     fn fields(debug: &str) -> Vec<String> {
         let lines = debug.lines().filter_map(|line| line.split_once(": "));
         lines.map(|(name, _)| name.trim().to_string()).collect()

@@ -1,7 +1,8 @@
-//! The configuration: defaults, then one TOML file, then the INI files of an existing deployment,
-//! then the environment, then flags; each later one wins, and every value remembers where it came
-//! from. Values go in through the table of keys only. Reads no file and no environment by itself:
-//! text and variables come in as arguments, so that [`load`] can be fuzzed.
+//! The configuration is put together here: defaults, then one TOML file, then the INI files of an
+//! existing deployment, then the environment, then flags. A later source wins over an earlier one,
+//! and every value remembers its origin. Values go in through the table of keys only. This file
+//! reads no file and no environment: text and variables come in as arguments, so that [`load`] can
+//! be fuzzed.
 
 use toml::de::{DeTable, DeValue};
 
@@ -16,28 +17,28 @@ use super::suggest::{remedy, unknown_key, unknown_section};
 use super::value::{Value, quote};
 use crate::cluster::view::View;
 
-/// What the configuration is made from besides the defaults.
+/// The sources that the configuration is made from, besides the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// Name and text of the configuration file.
+    /// Name and text of the TOML configuration file.
     pub file: Option<(String, String)>,
-    /// Names and texts of the INI files of an existing deployment; `None`: this is none, and its
-    /// defaults do not hold.
+    /// Names and texts of the INI files of an existing deployment. `None`: this is no such
+    /// deployment, and its defaults do not apply.
     pub ini: Option<Vec<(String, String)>>,
-    /// Variables of the environment; those that do not begin with `CHRONOS_` are ignored.
+    /// Variables of the environment. Variables that do not begin with `CHRONOS_` are ignored.
     pub environment: Vec<(String, String)>,
-    /// Flags given that set keys: the key's section and name, and the text.
+    /// Flags that set keys: the key's section and name, and the text that the operator gave.
     pub flags: Vec<((&'static str, &'static str), String)>,
-    /// Timestamps are served and timers are not (`chronos timestamp serve`).
+    /// Whether timestamps are served and timers are not (`chronos timestamp serve`).
     pub timestamps_alone: bool,
 }
 
-/// A configuration that may be used, and what the operator should hear about it.
+/// A configuration that may be used, and the warnings about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// Checked.
+    /// The configuration. All checks across keys have passed.
     pub config: Config,
-    /// Sentences.
+    /// What the operator should hear although the configuration is valid, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -48,8 +49,8 @@ pub fn parse_config(text: &str, source_name: &str) -> Result<Config, ConfigError
     load(&Sources { file, ..Sources::default() }).map(|loaded| loaded.config)
 }
 
-/// Puts the configuration together: default < file < environment < flags, then the checks across
-/// keys.
+/// Puts the configuration together: default < file < environment < flags. Then runs the checks
+/// across keys.
 pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let is_drop_in = sources.ini.is_some();
     let config = if is_drop_in { drop_in::defaults() } else { Config::default() };
@@ -67,7 +68,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     }
     for ((section, name), text) in &sources.flags {
         let key = find(section, name).expect("flags name keys of the table");
-        // Flags of `chronos timestamp serve` bear the names of their keys.
+        // A flag of `chronos timestamp serve` has the name of its key.
         let own = || format!("--{}", key.name.replace('_', "-"));
         let flag = key.flag.map_or_else(own, str::to_string);
         loader.put_read(key, key.kind.read_text(text), Origin::Flag(flag));
@@ -98,7 +99,7 @@ impl Loader {
                 return self.put(Problem::Syntax { origin, language: "TOML", reason });
             }
         };
-        // The parsed table is in the order of names; problems are told in the order of lines.
+        // The parsed table is sorted by name. Problems are told in the order of lines.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
         for (section, value) in entries {
@@ -186,7 +187,7 @@ impl Loader {
         Ok(Loaded { config: self.config, warnings: self.warnings })
     }
 
-    /// A secret that keeps nobody out is told of.
+    /// Warns of a secret that keeps nobody out.
     fn warn_of_secret(&mut self) {
         let config = &self.config;
         let has_file = !config.secret_file.is_empty();
@@ -204,8 +205,8 @@ impl Loader {
         }
     }
 
-    /// Fills in the numbers that tell nodes apart where none is set: in a cluster, and in a node
-    /// that has a name, as others may join it while it runs.
+    /// Fills in the ids of the node where none is set. Only nodes that are not alone get them:
+    /// nodes in a cluster, and nodes that have a name, because others may join them while they run.
     fn identify(&mut self, view: &View) {
         let is_set = |section, name| *self.config.origin(section, name) != Origin::Default;
         let is_alone = view.connected_nodes().union(view.connected_sites()).is_empty();
@@ -228,15 +229,15 @@ impl Loader {
     }
 }
 
-/// Turns byte offsets of a file into lines.
+/// Turns byte offsets of a file into line numbers.
 struct Lines<'a> {
     name: &'a str,
     text: &'a str,
 }
 
 impl Lines<'_> {
-    /// Costs a scan of the text before `offset`; called once per key of the table and per problem
-    /// told, so at most 77 scans of 1 MiB.
+    /// Returns file and line of a byte offset. Costs a scan of the text before `offset`. It is
+    /// called once per key of the table and once per problem told, so at most 77 scans of 1 MiB.
     fn origin(&self, offset: usize) -> Origin {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
@@ -248,7 +249,7 @@ impl Lines<'_> {
 mod tests {
     use super::*;
 
-    /// The only problem of a text, as told.
+    /// Returns the text of a configuration's only problem.
     fn problem(text: &str) -> String {
         let error = parse_config(text, "c.toml").expect_err(text);
         assert_eq!(error.problems.len(), 1, "{error}");

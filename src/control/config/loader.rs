@@ -1,17 +1,17 @@
-//! A configuration that is being put together: values go in, or the problems that they are, and
-//! warnings, all bounded against hostile texts.
+//! A configuration that is being put together. It takes values, problems and warnings, all bounded
+//! against hostile texts.
 
 use super::error::{Origin, Problem};
 use super::keys::Key;
 use super::settings::Config;
 use super::value::{Mismatch, Value};
 
-/// Problems told at once: enough to repair a file in one go, bounded against a hostile one.
+/// Most problems told at once: enough to repair a file in one go, bounded against a hostile file.
 pub(super) const PROBLEMS_MAX: usize = 20;
-/// Warnings told: as many, and one that counts the rest.
+/// Most warnings told at once. One more line counts the warnings that were left out.
 const WARNINGS_MAX: usize = 20;
 
-/// A configuration that is being put together.
+/// Collects values, problems and warnings.
 pub(super) struct Loader {
     pub(super) config: Config,
     pub(super) problems: Vec<Problem>,
@@ -20,12 +20,12 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    /// Starts from the defaults.
+    /// Starts from `config`, which holds the defaults.
     pub(super) fn new(config: Config) -> Self {
         Self { config, problems: Vec::new(), warnings: Vec::new(), warnings_left_out: 0 }
     }
 
-    /// Takes a value that was read, or the problem that it was.
+    /// Sets a key to the value that was read, or takes the problem if the value did not fit.
     pub(super) fn put_read(
         &mut self,
         key: &'static Key,
@@ -43,14 +43,14 @@ impl Loader {
         }
     }
 
-    /// Takes a problem, unless there are many already.
+    /// Takes a problem. From the 21st on, problems are dropped.
     pub(super) fn put(&mut self, problem: Problem) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem);
         }
     }
 
-    /// Takes a warning, or counts it where there are many already.
+    /// Takes a warning. From the 21st on, warnings are only counted.
     pub(super) fn warn(&mut self, warning: String) {
         if self.warnings.len() < WARNINGS_MAX {
             self.warnings.push(warning);

@@ -1,5 +1,5 @@
-//! The configuration: its keys, its files, what can be wrong with it, and how a running node
-//! reads it again.
+//! The configuration: its keys, its files, what can be wrong with it, and how a running node reads
+//! it again.
 
 mod check;
 mod check_timestamp;

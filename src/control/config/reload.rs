@@ -1,6 +1,6 @@
-//! Reading the configuration again while the node runs (SIGHUP): the members, the sites and the
-//! lines of the secret file change, everything else waits for a restart. What cannot be read
-//! changes nothing.
+//! Reads the configuration again while the node runs (SIGHUP). The members, the sites and the lines
+//! of the secret file take effect. Every other key waits for a restart. A configuration with an
+//! error changes nothing.
 
 use std::sync::Arc;
 
@@ -18,34 +18,37 @@ use crate::core::peers::secret::Secrets;
 #[derive(Debug)]
 pub(crate) struct Reloader {
     files: ConfigFiles,
-    /// What the node runs with.
+    /// The configuration that the node runs with.
     config: Config,
-    /// The last cluster that was given to the cores.
+    /// The view that the cores were given last.
     view: Arc<View>,
-    /// The secrets are other ones than the cores have.
+    /// Whether the secrets have changed since the cores got theirs.
     has_secrets: bool,
 }
 
 impl Reloader {
-    /// For a node that was started with `config` from `files` and has this view.
+    /// Makes the reloader of a node that was started with `config` from `files` and has this view.
     pub(crate) fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
         Self { files, config, view, has_secrets: false }
     }
 
-    /// The cluster that the cores were given last.
+    /// Returns the view that the cores were given last.
     pub(crate) fn view(&self) -> &Arc<View> {
         &self.view
     }
 
-    /// The secrets that the cores are to have, if they have others. They have them then.
+    /// Returns the secrets if they have changed since the cores got theirs. The caller must give
+    /// them to the cores: the next call returns `None`.
     pub(crate) fn take_secrets(&mut self) -> Option<Arc<Secrets>> {
         let secrets = self.config.node.guard.secrets.clone();
         secrets.filter(|_| std::mem::take(&mut self.has_secrets))
     }
 
-    /// Reads the files again. A view that differs from the last one is to be given to all cores;
-    /// `Ok(None)`: the members are the same. `Err`: nothing has changed, for this reason, which is
-    /// logged.
+    /// Reads the files again. Returns
+    ///
+    /// - `Ok(Some(view))`: the members or sites differ; the caller gives the view to all cores,
+    /// - `Ok(None)`: the members and sites are the same,
+    /// - `Err(reason)`: nothing has changed. The reason is logged.
     pub(crate) fn reload(&mut self) -> Result<Option<Arc<View>>, String> {
         let result = self.read();
         if let Err(reason) = &result {
@@ -93,8 +96,8 @@ impl Reloader {
 }
 
 impl Reloader {
-    /// Takes the secrets of the file that the node was started with. Another file waits for a
-    /// restart, as does having one at all.
+    /// Takes the secrets of the file that the node was started with. A change of the file's name
+    /// waits for a restart, as does the first secret of a node without one.
     fn read_secrets(&mut self, read: &Config) {
         let (running, read_secrets) = (&mut self.config.node.guard, &read.node.guard.secrets);
         let is_same_file = self.config.secret_file == read.secret_file;
@@ -108,7 +111,7 @@ impl Reloader {
     }
 }
 
-/// Says who the members are.
+/// Logs the members.
 pub(crate) fn announce(config: &Config) {
     let members = &config.membership;
     info!(
@@ -125,14 +128,15 @@ pub(crate) fn announce(config: &Config) {
     );
 }
 
-/// Keys outside the members and sites that differ.
+/// Returns the keys that differ and that a reload does not take: all keys but the members and the
+/// sites.
 fn changed(running: &Config, read: &Config) -> Vec<String> {
-    // What a reload takes is compared as a whole; keys of it would be told here by mistake.
+    // The members are compared as a whole elsewhere. Their keys would be told here by mistake.
     let members = ["localhost", "nodes", "joining", "leaving"];
     KEYS.iter()
         .filter(|key| key.section != "sites")
         .filter(|key| key.section != "cluster" || !members.contains(&key.name))
-        // The address follows the files only at a start, and so does what is made from the name.
+        // A value that was made from the node's name changes only at a start.
         .filter(|key| !matches!(read.origin(key.section, key.name), Origin::OwnName))
         .filter(|key| (key.get)(running) != (key.get)(read))
         .map(ToString::to_string)
@@ -220,7 +224,7 @@ mod tests {
             assert!(error.contains("secret_file") && !error.contains(two), "{error}");
             assert_eq!(count(&mut reloader), None);
         }
-        // Another file waits for the next start.
+        // A secret file of another name waits for the next start.
         let other = folder.path().join("other");
         write(two, 0o600);
         std::fs::rename(&secret, &other).expect("renamed");

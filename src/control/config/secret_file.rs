@@ -1,5 +1,5 @@
-//! The file of the secret that the nodes of a cluster share: who may read it, and what is in it.
-//! Nothing that is told of it shows a secret.
+//! The file of the secret that the nodes of a cluster share: its permissions, and its contents. No
+//! message and no log line shows a secret.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -9,68 +9,68 @@ use std::path::Path;
 use crate::core::peers::secret::{FILE_BYTES_MAX, SecretError, Secrets};
 use crate::ring::user_id;
 
-/// What is wrong with the file.
+/// What is wrong with the secret file. The text says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(
         "{file}: cannot be read: {reason}. Name a file that exists and that this user may read"
     )]
     Unreadable {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         reason: String,
     },
-    /// It is no file.
+    /// The path is a folder, a pipe or a device.
     #[error("{file}: expected a file, found something else (a folder, a pipe or a device)")]
     NoFile {
-        /// As named.
+        /// The file as the operator named it.
         file: String,
     },
-    /// Others may read or write it.
+    /// Users besides the owner may read or write the file.
     #[error(
         "{file}: expected to be readable and writable by its owner alone, found mode {mode:04o}; \
          type: chmod 600 {file}"
     )]
     Open {
-        /// As named.
+        /// The file as the operator named it.
         file: String,
-        /// Its permissions.
+        /// The file's mode bits.
         mode: u32,
     },
-    /// It belongs to somebody else.
+    /// The file belongs to another user.
     #[error(
         "{file}: expected to belong to the user {user} that this process acts as, or to root, \
          found user {owner}; type: chown {user} {file} && chmod 600 {file}"
     )]
     Owner {
-        /// As named.
+        /// The file as the operator named it.
         file: String,
-        /// The user of this process.
+        /// The user id of this process.
         user: u32,
-        /// The user that it belongs to.
+        /// The user id of the file's owner.
         owner: u32,
     },
-    /// What is in it.
+    /// The file's text is no list of secrets.
     #[error("{file}: {error}")]
     Content {
-        /// As named.
+        /// The file as the operator named it.
         file: String,
-        /// What is wrong.
+        /// What is wrong with the text.
         error: SecretError,
     },
 }
 
-/// Reads the secrets of a file; of a symbolic link, those of the file that it leads to. Reads at
-/// most one byte more than such a file may have.
+/// Reads the secrets of a file. A symbolic link is followed. Reads at most one byte more than a
+/// secret file may have.
 pub(crate) fn read(path: &Path) -> Result<Secrets, SecretFileError> {
     let file = path.display().to_string();
     let unreadable = |error: std::io::Error| {
         let reason = error.to_string();
         SecretFileError::Unreadable { file: file.clone(), reason }
     };
-    // Looked at before it is opened as well: opening a pipe would wait for its other end.
+    // Checked before the file is opened as well: opening a pipe would wait for its other end.
     check(&file, &std::fs::metadata(path).map_err(unreadable)?, user_id())?;
     let opened = File::open(path).map_err(unreadable)?;
     check(&file, &opened.metadata().map_err(unreadable)?, user_id())?;
@@ -80,7 +80,7 @@ pub(crate) fn read(path: &Path) -> Result<Secrets, SecretFileError> {
     Secrets::parse(&text).map_err(|error| SecretFileError::Content { file, error })
 }
 
-/// Whether nobody but the owner has had a say in what is in the file.
+/// Checks that only the owner can have written the file or read it.
 fn check(file: &str, metadata: &Metadata, user: u32) -> Result<(), SecretFileError> {
     let (file, owner) = (file.to_owned(), metadata.uid());
     let mode = metadata.mode() & 0o7777;

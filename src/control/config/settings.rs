@@ -1,4 +1,4 @@
-//! The settings of the whole process as types with defaults. Knows no key by name.
+//! The settings of the whole process as types with defaults. This file knows no key by name.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,16 +8,17 @@ use super::timestamp::TimestampConfig;
 use crate::cluster::view::Membership;
 use crate::node::settings::NodeSettings;
 
-/// Where the admin API listens.
+/// The settings of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminSettings {
-    /// Whether it is served.
+    /// Whether the admin API is served.
     pub enabled: bool,
-    /// Its own address, never the clients'.
+    /// The address of the admin listener, never that of the clients' listener.
     pub listen: SocketAddr,
-    /// Where the members' admin APIs are, this node's included.
+    /// Addresses of the members' admin APIs, this node's included.
     pub cluster: Vec<String>,
-    /// Names under which it is asked for, beside those that are known otherwise.
+    /// Names under which clients may ask for the admin API, beside the names that the node knows by
+    /// itself.
     pub hosts: Vec<String>,
 }
 
@@ -28,14 +29,14 @@ impl Default for AdminSettings {
     }
 }
 
-/// What is logged and how.
+/// The settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: String,
     /// `auto`, `text` or `json`.
     pub format: String,
-    /// Where a daemon's log file is.
+    /// The folder of a daemon's log file.
     pub folder: String,
 }
 
@@ -48,19 +49,19 @@ impl Default for LogSettings {
 /// The settings of the whole process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The data plane.
+    /// What the cores are started with.
     pub node: NodeSettings,
-    /// Timestamps; [`NodeSettings::timestamp`] is made from it.
+    /// Timestamps. [`NodeSettings::timestamp`] is made from this.
     pub timestamp: TimestampConfig,
-    /// Where [`NodeSettings::guard`] has its secrets from; empty: from nowhere.
+    /// The file that the secrets of [`NodeSettings::guard`] are read from; empty: no secrets.
     pub secret_file: String,
     /// The admin API.
     pub admin: AdminSettings,
-    /// Logs.
+    /// The log.
     pub log: LogSettings,
-    /// The nodes and sites as configured; [`NodeSettings::membership`] is made from it.
+    /// The nodes and sites as configured. [`NodeSettings::membership`] is made from this.
     pub membership: Membership,
-    /// Where the values of keys come from, by section and name; the others are defaults.
+    /// Origins of values, by section and name. A key that is not here has its default.
     origins: BTreeMap<(&'static str, &'static str), Origin>,
 }
 
@@ -80,7 +81,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Where the value of a key came from.
+    /// Returns where the value of a key came from.
     pub(crate) fn origin<'a>(&'a self, section: &'a str, name: &'a str) -> &'a Origin {
         self.origins.get(&(section, name)).unwrap_or(&Origin::Default)
     }

@@ -1,4 +1,4 @@
-//! "Did you mean": the problem of an unknown name, with the nearest known one.
+//! "Did you mean": makes the problem of an unknown name, with the nearest known name.
 
 use toml::de::DeValue;
 
@@ -6,12 +6,13 @@ use super::error::{Origin, Problem};
 use super::keys::{KEYS, Key, SECTIONS};
 use super::value::quote;
 
-/// Longest unknown name that is compared with the known ones: edit distance costs length x length.
+/// Longest unknown name, in bytes, that is compared with the known names: edit distance costs
+/// length x length.
 const SUGGEST_BYTES_MAX: usize = 64;
-/// Similarity (Jaro-Winkler, 0 to 1) from which a known name is offered for an unknown one.
+/// Least similarity (Jaro-Winkler, 0 to 1) of a known name that is offered for an unknown name.
 const SUGGEST_SIMILARITY_MIN: f64 = 0.80;
 
-/// A name at the top of the file that is no section.
+/// Makes the problem of a name at the top of the file that is no section.
 pub(super) fn unknown_section(origin: Origin, name: &str, value: &DeValue<'_>) -> Problem {
     let homes: Vec<String> =
         KEYS.iter().filter(|key| key.name == name).map(Key::to_string).collect();
@@ -30,7 +31,7 @@ pub(super) fn unknown_section(origin: Origin, name: &str, value: &DeValue<'_>) -
     Problem::Unknown { origin, what, name: quote(name), remedy }
 }
 
-/// A name in a known section that is no key of it.
+/// Makes the problem of a name in a known section that is no key of that section.
 pub(super) fn unknown_key(origin: Origin, section: &str, name: &str) -> Problem {
     let homes: Vec<String> =
         KEYS.iter().filter(|key| key.name == name).map(Key::to_string).collect();
@@ -54,7 +55,7 @@ pub(super) fn unknown_key(origin: Origin, section: &str, name: &str) -> Problem 
     }
 }
 
-/// "did you mean", or where every name is listed.
+/// Returns "did you mean ...?", or where every name is listed.
 pub(super) fn remedy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     match nearest(name, known) {
         Some(near) => format!("did you mean {near}?"),
@@ -62,7 +63,8 @@ pub(super) fn remedy<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> St
     }
 }
 
-/// The known name most like `name`, if any is like it at all.
+/// Returns the known name that is most like `name`; `None` if no name is like it, or `name` is
+/// longer than [`SUGGEST_BYTES_MAX`].
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > SUGGEST_BYTES_MAX {
         return None;

@@ -6,10 +6,10 @@ use std::fmt::Write;
 use super::keys::{KEYS, Key, SECTIONS, Section};
 use super::settings::Config;
 
-/// Width at which help texts of the reference file wrap.
+/// Width in characters at which help texts of the reference file wrap.
 const WIDTH: usize = 100;
 
-/// The effective values as valid TOML, each with a comment that says where it came from.
+/// Returns the effective values as valid TOML. A comment after each value says where it came from.
 pub fn print_effective(config: &Config) -> String {
     let mut text = format!("# Effective configuration of chronos {}.\n", env!("CARGO_PKG_VERSION"));
     for section in &SECTIONS {
@@ -17,7 +17,7 @@ pub fn print_effective(config: &Config) -> String {
         let settings: Vec<(String, String)> = keys_of(section)
             .map(|key| {
                 let setting = format!("{} = {}", key.name, (key.get)(config));
-                // A file name may hold anything: nothing in it may end the comment.
+                // A file name may hold any character. No character of it may end the comment.
                 (
                     setting,
                     config.origin(key.section, key.name).to_string().replace(char::is_control, "?"),
@@ -32,8 +32,8 @@ pub fn print_effective(config: &Config) -> String {
     text
 }
 
-/// `tuning/reference.toml`: every key, commented out at its default, with help, range, variable and
-/// flag.
+/// Returns the text of `tuning/reference.toml`: every key, commented out at its default, with help,
+/// range, variable and flag.
 pub(crate) fn print_reference() -> String {
     let defaults = Config::default();
     let mut text = String::from(
@@ -62,7 +62,7 @@ fn keys_of(section: &Section) -> impl Iterator<Item = &'static Key> + use<> {
     KEYS.iter().filter(move |key| key.section == name)
 }
 
-/// Comment lines of at most [`WIDTH`] characters.
+/// Appends a sentence as comment lines of at most [`WIDTH`] characters.
 fn wrap(text: &mut String, sentence: &str) {
     let mut row = String::from("#");
     for word in sentence.split(' ') {
@@ -86,7 +86,8 @@ mod tests {
     use crate::control::config::error::Origin;
     use crate::control::config::load::{Sources, load, parse_config};
 
-    /// The reference with every `#key = value` line made active; prose lines begin with `# `.
+    /// Returns the reference with every `#key = value` line made active. Prose lines begin with `#
+    /// `.
     fn uncommented(reference: &str) -> String {
         let active = reference.lines().map(|line| match line.strip_prefix('#') {
             Some(rest) if !rest.starts_with(' ') => rest,

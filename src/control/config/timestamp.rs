@@ -1,23 +1,23 @@
-//! What is configured about timestamps, `[timestamp]`, and the addresses in it.
+//! The settings of `[timestamp]`, and the addresses in them.
 
 use crate::node::settings::TimestampSettings;
 
-/// Longest host name in an address, as DNS has it.
+/// Longest host name in an address, in bytes, as DNS limits it.
 const HOST_BYTES_MAX: usize = 253;
 
 /// Where the bound of timestamps is kept, and who decides which server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordination {
-    /// One server and its file.
+    /// One server keeps the bound in a file.
     File,
-    /// Several servers; `ZooKeeper` makes one of them the master.
+    /// Several servers keep the bound in `ZooKeeper`, which makes one of them the master.
     ZooKeeper,
 }
 
-/// How a server proves to `ZooKeeper` who it is.
+/// How a server authenticates itself to `ZooKeeper`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authentication {
-    /// Not at all; everybody may write the nodes (the original's default).
+    /// No authentication: everybody may write the nodes (the original's default).
     None,
     /// By `ZooKeeper`'s own scheme `digest`.
     Digest,
@@ -25,34 +25,35 @@ pub enum Authentication {
     SaslDigest,
 }
 
-/// The section.
+/// The values of the section `[timestamp]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimestampConfig {
     /// Whether timestamps are served.
     pub enabled: bool,
-    /// What the cores are told.
+    /// What the cores are started with.
     pub served: TimestampSettings,
-    /// File or `ZooKeeper`.
+    /// Where the bound is kept: in a file or in `ZooKeeper`.
     pub coordination: Coordination,
-    /// The bound of a standalone server.
+    /// The path of the file that keeps the bound of a standalone server.
     pub file: String,
-    /// `host:port` under which clients reach this server; empty: [`TimestampSettings::listen`].
+    /// `host:port` under which clients reach this server. Empty: [`TimestampSettings::listen`].
     pub advertise: String,
-    /// `host:port,host:port,...`, and `/folder` at the end if all lies in one.
+    /// The servers of `ZooKeeper` as `host:port,host:port,...`, with `/folder` at the end if all
+    /// nodes lie in one folder.
     pub zookeeper_quorum: String,
-    /// The folder below `/chronos`.
+    /// The folder of this cluster below `/chronos`.
     pub zookeeper_cluster: String,
-    /// How this server proves who it is.
+    /// How this server authenticates itself.
     pub zookeeper_auth: Authentication,
-    /// As whom.
+    /// The user name for authentication.
     pub zookeeper_user: String,
     /// The file whose first line is the password.
     pub zookeeper_password_file: String,
-    /// Session asked for; the ensemble grants between 2 and 20 of its ticks.
+    /// The session timeout that is asked for. The ensemble grants between 2 and 20 of its ticks.
     pub session_timeout_ms: u64,
-    /// How far ahead the bound is stored.
+    /// How far ahead of the clock the bound is stored.
     pub window_ms: u64,
-    /// A wall clock that steps forward by more is not followed.
+    /// The largest step forward of the wall clock that timestamps follow.
     pub clock_jump_max_ms: u64,
 }
 
@@ -77,7 +78,7 @@ impl Default for TimestampConfig {
 }
 
 impl TimestampConfig {
-    /// `host:port` under which clients reach this server.
+    /// Returns `host:port` under which clients reach this server.
     pub(crate) fn advertised(&self) -> String {
         match self.advertise.as_str() {
             "" => self.served.listen.to_string(),
@@ -85,7 +86,8 @@ impl TimestampConfig {
         }
     }
 
-    /// `host_port`, as it is written into `ZooKeeper`. `Err` tells what is wrong.
+    /// Returns `host_port`, as it is written into `ZooKeeper`. An error says what is wrong with the
+    /// address.
     pub(crate) fn host_port(&self) -> Result<String, &'static str> {
         let advertised = self.advertised();
         let (host, port) = split_address(&advertised)?;
@@ -93,7 +95,8 @@ impl TimestampConfig {
     }
 }
 
-/// `host:port` of `host_port`, for people and for refused clients; as it is where it is none.
+/// Returns `host:port` of `host_port`, for people and for refused clients. A text without `_` is
+/// returned as it is.
 pub(crate) fn address_of(host_port: &str) -> String {
     match host_port.rsplit_once('_') {
         Some((host, port)) if host.contains(':') => format!("[{host}]:{port}"),
@@ -102,7 +105,8 @@ pub(crate) fn address_of(host_port: &str) -> String {
     }
 }
 
-/// Host and port of an address that clients can be told; `Err` tells what is wrong.
+/// Splits an address that clients can be told into host and port. An error says what is wrong with
+/// the address.
 pub(super) fn split_address(address: &str) -> Result<(&str, u16), &'static str> {
     let (host, port) = address.rsplit_once(':').ok_or("it has no port")?;
     let port: u16 = port.parse().map_err(|_| "its port is no number")?;

@@ -1,5 +1,6 @@
-//! Kinds and values of configuration keys: one key's text or TOML value becomes a checked [`Value`]
-//! or says what was expected and what was found. Knows no key by name and touches no file.
+//! Kinds and values of configuration keys. A key's text or TOML value becomes a checked [`Value`],
+//! or an error that says what was expected and what was found. This file knows no key by name and
+//! touches no file.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,15 +12,15 @@ use crate::cluster::view::is_node_name;
 
 /// Highest core number that a configuration may name: Linux is built for at most 8192 CPUs.
 pub(super) const CORE_NUMBER_MAX: usize = 8_191;
-/// Characters of a found value that an error shows; the rest of a hostile file is not repeated to
+/// Most characters of a found value that an error shows, so that a hostile file is not repeated to
 /// the terminal.
 const FOUND_CHARACTERS_MAX: usize = 60;
-/// Bytes of a site's name.
+/// Longest name of a site, in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// How addresses look in messages.
+/// The example of an address in messages.
 const NAME_EXAMPLE: &str = "\"10.0.0.1:7253\"";
 
-/// What a key accepts.
+/// The kind of values that a key accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueKind {
     /// A whole number within both bounds.
@@ -28,14 +29,14 @@ pub(crate) enum ValueKind {
         min: u64,
         /// Largest value accepted.
         max: u64,
-        /// What is counted, for people; empty for a number that counts nothing.
+        /// The unit in messages, e.g. `ms`. Empty for a number that counts nothing.
         unit: &'static str,
     },
     /// `true` or `false`.
     Boolean,
     /// An IP address and a port.
     Address,
-    /// One of a few words.
+    /// One of these words.
     Choice(&'static [&'static str]),
     /// Free text of at most `bytes_max` bytes without control characters.
     Text {
@@ -57,17 +58,18 @@ pub(crate) enum ValueKind {
 /// A checked value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Of [`ValueKind::Integer`].
+    /// A value of [`ValueKind::Integer`].
     Integer(u64),
-    /// Of [`ValueKind::Boolean`].
+    /// A value of [`ValueKind::Boolean`].
     Boolean(bool),
-    /// Of [`ValueKind::Address`].
+    /// A value of [`ValueKind::Address`].
     Address(SocketAddr),
-    /// Of [`ValueKind::Choice`], [`ValueKind::Text`], [`ValueKind::Name`] and [`ValueKind::Site`].
+    /// A value of [`ValueKind::Choice`], [`ValueKind::Text`], [`ValueKind::Name`] or
+    /// [`ValueKind::Site`].
     Text(String),
-    /// Of [`ValueKind::Cores`]; `None` is every core that the process may run on.
+    /// A value of [`ValueKind::Cores`]. `None` is every core that the process may run on.
     Cores(Option<Vec<usize>>),
-    /// Of [`ValueKind::Names`] and [`ValueKind::Sites`].
+    /// A value of [`ValueKind::Names`] or [`ValueKind::Sites`].
     Texts(Vec<String>),
 }
 
@@ -76,7 +78,7 @@ pub(crate) enum Value {
 pub(crate) struct Mismatch {
     /// What the key accepts.
     pub(crate) expected: String,
-    /// What stood there, shortened and made printable.
+    /// The value that was found, shortened and made printable.
     pub(crate) found: String,
 }
 
@@ -107,14 +109,14 @@ impl ValueKind {
                     DeValue::String(text) => Some(text.to_string()),
                     _ => None,
                 };
-                // One more than may be is enough to be refused.
+                // A list with one item more than allowed is refused. More items need not be read.
                 let items = items.iter().take(PEERS_MAX + 1);
                 self.read_texts(items.map(text_of).collect::<Option<_>>().ok_or_else(mismatch)?)
             }
             (ValueKind::Cores, DeValue::Array(items)) => {
                 // A list longer than the number of CPUs has duplicates, which the check across keys
-                // would name one by one: refuse it here, before a hostile file makes a million of
-                // them.
+                // would name one by one. It is refused here, before a hostile file makes a million
+                // such messages.
                 if items.is_empty() || items.len() > CORE_NUMBER_MAX + 1 {
                     return Err(self.mismatch(format!("a list of {} items", items.len())));
                 }
@@ -160,8 +162,8 @@ impl ValueKind {
         value.ok_or_else(|| self.mismatch(quote(text)))
     }
 
-    /// Reads the items of a [`ValueKind::Names`] or [`ValueKind::Sites`] key. The first bad one is
-    /// shown.
+    /// Reads the items of a [`ValueKind::Names`] or [`ValueKind::Sites`] key. An error shows the
+    /// first bad item.
     pub(crate) fn read_texts(self, items: Vec<String>) -> Result<Value, Mismatch> {
         let is_fine = |item: &&String| match self {
             ValueKind::Sites => {
@@ -178,7 +180,7 @@ impl ValueKind {
         }
     }
 
-    /// What the key accepts, in words.
+    /// Returns in words what the key accepts.
     pub(crate) fn expected(self) -> String {
         match self {
             ValueKind::Integer { min, max, unit } => {
@@ -217,7 +219,7 @@ impl ValueKind {
 }
 
 impl Value {
-    /// The number of a [`ValueKind::Integer`] key.
+    /// Returns the number of a [`ValueKind::Integer`] key. Panics on another kind.
     pub(crate) fn integer(&self) -> u64 {
         match self {
             Value::Integer(number) => *number,
@@ -225,7 +227,7 @@ impl Value {
         }
     }
 
-    /// The truth of a [`ValueKind::Boolean`] key.
+    /// Returns the value of a [`ValueKind::Boolean`] key. Panics on another kind.
     pub(crate) fn boolean(&self) -> bool {
         match self {
             Value::Boolean(boolean) => *boolean,
@@ -233,7 +235,7 @@ impl Value {
         }
     }
 
-    /// The address of a [`ValueKind::Address`] key.
+    /// Returns the address of a [`ValueKind::Address`] key. Panics on another kind.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Value::Address(address) => *address,
@@ -241,7 +243,8 @@ impl Value {
         }
     }
 
-    /// The text of a [`ValueKind::Text`], [`ValueKind::Choice`] or [`ValueKind::Name`] key.
+    /// Returns the text of a [`ValueKind::Text`], [`ValueKind::Choice`], [`ValueKind::Name`] or
+    /// [`ValueKind::Site`] key. Panics on another kind.
     pub(crate) fn text(&self) -> &str {
         match self {
             Value::Text(text) => text,
@@ -249,7 +252,8 @@ impl Value {
         }
     }
 
-    /// The cores of a [`ValueKind::Cores`] key.
+    /// Returns the cores of a [`ValueKind::Cores`] key; `None` is every core that the process may
+    /// run on. Panics on another kind.
     pub(crate) fn cores(&self) -> Option<Vec<usize>> {
         match self {
             Value::Cores(cores) => cores.clone(),
@@ -257,7 +261,8 @@ impl Value {
         }
     }
 
-    /// The items of a [`ValueKind::Names`] or [`ValueKind::Sites`] key.
+    /// Returns the items of a [`ValueKind::Names`] or [`ValueKind::Sites`] key. Panics on another
+    /// kind.
     pub(crate) fn texts(&self) -> &[String] {
         match self {
             Value::Texts(texts) => texts,
@@ -281,7 +286,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Quotes text from outside for a message: printable, and at most 60 characters of it.
+/// Quotes text from outside for a message: printable, and at most 60 characters of the text.
 pub(super) fn quote(text: &str) -> String {
     let mut shown: String = text.chars().take(FOUND_CHARACTERS_MAX).collect();
     if shown.len() < text.len() {
@@ -290,12 +295,12 @@ pub(super) fn quote(text: &str) -> String {
     format!("{shown:?}")
 }
 
-/// Text that stands without quotes: printable.
+/// Makes text printable without quoting it.
 fn quote_bare(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-/// A number with `_` between groups of three digits, as TOML and people read it.
+/// Writes a number with `_` between groups of three digits, as TOML and people read it.
 fn group(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -308,13 +313,14 @@ fn group(number: u64) -> String {
     grouped
 }
 
-/// Whether a text can name a site: it travels in documents, and in lines of files.
+/// Reports whether a text can name a site. A site's name travels in documents and in lines of
+/// files.
 fn is_site_name(text: &str) -> bool {
     let is_fine = |byte: u8| byte.is_ascii_graphic() && !b",\"\\=[]#".contains(&byte);
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_fine)
 }
 
-/// `0,1`, `0-3`, `0-3,6`: in the order given, which is the order of shards.
+/// Reads `0,1`, `0-3` or `0-3,6`. The order given is the order of the shards.
 fn read_cores(text: &str) -> Option<Vec<usize>> {
     let mut cores = Vec::new();
     for part in text.split(',') {
@@ -339,7 +345,7 @@ fn core_number(digits: &str, radix: u32) -> Option<usize> {
 fn describe_toml(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => quote(text),
-        // The parser leaves numbers as they stand in the file, control characters included.
+        // The parser returns numbers as they stand in the file, control characters included.
         DeValue::Integer(integer) => format!("{:.60}", quote_bare(&integer.to_string())),
         DeValue::Float(float) => format!("{:.60}", quote_bare(float.as_str())),
         DeValue::Boolean(boolean) => boolean.to_string(),

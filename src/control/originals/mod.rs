@@ -1,4 +1,4 @@
-//! Timers of original nodes: read over HTTP, understood, and given to the cores.
+//! Timers of original nodes: they are read over HTTP, interpreted, and given to the cores.
 
 mod page;
 mod plan;

@@ -1,5 +1,5 @@
-//! A page of timers as an original node serves it, in the terms of this node: what each means here,
-//! and what others are to be told of it. Pure.
+//! A page of timers as an original node serves it, in the terms of this node: what this node does
+//! with each timer, and what it tells other nodes about it. Pure.
 
 use super::plan::plan;
 use crate::base::ids::{PeerSet, TimerId};
@@ -16,14 +16,15 @@ use crate::wire::resync_json::{ResyncTimer, parse_timers};
 use crate::wire::timer_json::JsonScratch;
 use crate::wire::timer_path::PublicId;
 
-/// A page.
+/// A page of timers.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    /// Timers that are this node's, too.
+    /// The timers that this node should hold, too.
     pub timers: Vec<Timer>,
-    /// The place of the last timer in the other node's order; `None`: there was none.
+    /// When the last timer of the page comes up in the other node's order. `None`: the page has no
+    /// timer.
     pub last: Option<Tick>,
-    /// Timers that make no sense.
+    /// How many timers make no sense. They are left out.
     pub malformed: u64,
 }
 
@@ -31,15 +32,16 @@ pub(crate) struct Page {
 #[derive(Debug)]
 pub(crate) struct Timer {
     pub id: TimerId,
-    /// The rank of this node.
+    /// The rank of this node among the new replicas.
     pub rank: u8,
-    /// Whether it is to be held here.
+    /// Whether this node takes the timer.
     pub adds: bool,
-    /// Where it is told to others.
+    /// The path of the requests that tell the timer to other nodes.
     pub path: String,
-    /// Who else is to be told it, and how.
+    /// The nodes that are told the timer, each with the body of the request.
     pub told: Vec<(String, Vec<u8>)>,
-    /// Who is to be told that it has ended there, and how.
+    /// The nodes that are told that the timer has ended for them, each with the body of the
+    /// request.
     pub ended: Vec<(String, Vec<u8>)>,
     standing: Standing,
     replicas: Replicas,
@@ -49,12 +51,12 @@ pub(crate) struct Timer {
     interval_ms: u64,
     repeat_for_ms: u64,
     authority: String,
-    /// `None`: a tombstone.
+    /// The content; `None` for a tombstone.
     content: Option<Vec<u8>>,
 }
 
 impl Timer {
-    /// As the cores take it.
+    /// Returns the timer as the copy that the cores merge.
     pub(super) fn copy(&self) -> TimerCopy<'_> {
         let content = self.content.as_deref();
         TimerCopy {
@@ -71,9 +73,9 @@ impl Timer {
     }
 }
 
-/// Reads the page that `server` answered just now; `ours`: nodes of this service that live, this
-/// one among them. `Err`: it is none. A timer that makes no sense
-/// is left out and counted.
+/// Reads the page that `server` answered at `now`. `ours` are the living nodes of this service,
+/// this node included. A timer that makes no sense is left out and counted. An error means that the
+/// body is no page.
 pub(crate) fn read_page(
     now: Now,
     view: &View,
@@ -95,7 +97,7 @@ pub(crate) fn read_page(
         match read_timer(now, view, ours, &timer, part) {
             None => page.malformed += 1,
             Some((due, read)) => {
-                // An original's order is that of its own pops.
+                // An original sorts timers by the time of its own pop, which depends on its rank.
                 let old = timer.old_replicas.as_slice();
                 let rank = old.iter().position(|name| *name == server).unwrap_or(0) as u64;
                 page.last = Some(due + rank * RANK_DELAY_MS);
@@ -107,8 +109,8 @@ pub(crate) fn read_page(
     Ok(page)
 }
 
-/// When a timer is due, and what it means, if it is this node's business. `None`: it makes no
-/// sense.
+/// Returns when a timer is due, and the timer if this node should hold it. `None`: the timer makes
+/// no sense.
 fn read_timer(
     now: Now,
     view: &View,
@@ -133,7 +135,7 @@ fn read_timer(
     let named = PublicId { id: timer.id, factor: None, filter: None };
     let mut copy = copy_of(now, view, named, document.replication_factor, part, told);
     if is_moved_by_ours && old != new {
-        // Those who hold it act until it has moved.
+        // The former holders act until the timer has moved.
         let acts = new.iter().enumerate().map(|(rank, name)| u16::from(old.contains(name)) << rank);
         copy.standing.actives &= acts.fold(0, |all, act| all | act);
     }
@@ -180,7 +182,7 @@ fn read_timer(
     Some((due, Some(read)))
 }
 
-/// A timer for each of these nodes.
+/// Returns the timer as a request body for each of these nodes.
 fn written(names: &[&str], timer: &InternalTimer<'_>) -> Vec<(String, Vec<u8>)> {
     let body = |name: &&str| {
         let mut body = Vec::new();
@@ -209,7 +211,7 @@ mod tests {
         View::build(None, &membership).expect("a good configuration")
     }
 
-    /// This node alone.
+    /// The set of this node alone.
     fn ours() -> PeerSet {
         PeerSet::EMPTY.with(view().own())
     }

@@ -1,29 +1,35 @@
-//! What a node does with a timer that it reads from another one, so that at every instant one node
+//! What a node does with a timer that it reads from another node, so that at every instant one node
 //! acts at each level (docs/compat/timer-service.md §9.3). Pure.
 
-/// What is to be done with a timer. Names as the members write them.
+/// What this node does with a timer. Names are as the members write them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Takeover<'a> {
     /// The rank of this node among the new replicas.
     pub rank: u8,
-    /// Whether it is to hold the timer from now on.
+    /// Whether this node takes the timer.
     pub adds: bool,
-    /// To whom it is to tell the timer.
+    /// The nodes that this node tells the timer.
     pub tells: Vec<&'a str>,
-    /// Whom it is to tell that the timer has ended there.
+    /// The nodes that this node tells that the timer has ended for them.
     pub ends: Vec<&'a str>,
 }
 
-/// The plan of the node `own`; `None`: the timer is not its business.
+/// Returns the plan of the node `own` for a timer that moves from the list `old` to the list `new`.
+/// `None`: the node does nothing with the timer.
 ///
-/// It adds the timer unless it was nearer to the primary before: then whoever comes before it now
-/// tells it. It tells those behind it, and ends the timer at those that are no replicas any more,
-/// but never at one that was before its new place: that one still acts until somebody else has
-/// taken its place over.
+/// A replica of the new list
 ///
-/// A timer that a node of this service held before (`is_moved_by_ours`) is moved by that one, which
-/// acts until all others have it, and ends it at originals: who is new waits for that, or both
-/// would act.
+/// - adds the timer, unless its rank was lower in the old list: then a node that comes before it
+///   tells it the timer,
+/// - tells the timer to the replicas behind it,
+/// - ends the timer at former replicas that are not on the new list.
+///
+/// It tells and ends nothing at a node whose former rank is lower than its own new rank: that node
+/// acts until another node has taken its rank over.
+///
+/// A timer that a node of this service held before (`is_moved_by_ours`) is moved by that node. The
+/// former holder acts until all new replicas have the timer, and ends it at originals. A new
+/// replica does nothing until then, because otherwise both would act.
 pub(crate) fn plan<'a>(
     own: &str,
     old: &[&'a str],
@@ -34,7 +40,7 @@ pub(crate) fn plan<'a>(
     let rank = rank_in(new, own)?;
     let mut plan = Takeover { rank: rank as u8, adds: true, tells: Vec::new(), ends: Vec::new() };
     if old == new {
-        // Nothing moves: this node may only have lost it.
+        // The lists are equal, so nothing moves. This node may have lost the timer.
         return Some(plan);
     }
     if is_moved_by_ours {
@@ -63,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_documents() {
-        // On (C, A), moving to (B, A).
+        // The timer moves from (C, A) to (B, A).
         let (old, new) = (["C", "A"], ["B", "A"]);
         assert_eq!(planned("A", &old, &new), is(true, "", ""));
         assert_eq!(planned("B", &old, &new), is(true, "A", "C"));
@@ -95,7 +101,7 @@ mod tests {
 
     #[test]
     fn every_level_is_taken_over_by_somebody_and_every_old_holder_ends() {
-        // All pairs of lists of up to three of four nodes.
+        // All pairs of lists of up to three of the four nodes.
         let nodes = ["A", "B", "C", "D"];
         let mut lists: Vec<Vec<&str>> = vec![Vec::new()];
         for _ in 0..3 {

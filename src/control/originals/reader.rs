@@ -1,10 +1,10 @@
-//! Reads timers from original nodes: at the start, on SIGUSR1, and when one of them is heard again
-//! (docs/compat/timer-service.md §9.3 and §5.2). Between two of ours frames do this; an original
-//! only answers.
+//! Reads timers from original nodes: at the start, on SIGUSR1, and when an original is heard again
+//! (docs/compat/timer-service.md §9.3 and §5.2). Nodes of this service exchange timers in frames;
+//! an original only answers requests.
 //!
-//! One node is read at a time, page by page. What is read is given to the cores, and only what they
-//! hold is told to others as taken over. A round ends, whatever the other node answers: each page
-//! must bring something new. Never waited for by a core.
+//! One node is read at a time, page by page. The cores get the timers that were read. Other nodes
+//! are told only of timers that the cores took. A round ends, whatever the other node answers,
+//! because each page must bring a new timer. No core waits for the reader.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,55 +30,57 @@ use crate::wire::resync_json::{Reference, ResyncQuery, write_references, write_t
 
 /// Time for one request to an original and its answer, the connection included.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of an answer's body: 100 timers with 160 KiB each, or a few of the longest.
+/// Longest body of an answer, in bytes: 100 timers with 160 KiB each, or a few of the longest.
 const BODY_BYTES_MAX: usize = 16 << 20;
-/// How often it is looked at who is there.
+/// How often the reader looks which original nodes are alive.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How often a round is begun with a node that fails, and the pause after a failure.
+/// How often a round is begun with a node that fails.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Timers asked for at a time, unless they are so long that an answer would be too long.
+/// Timers asked for in one request. The number shrinks when an answer would be too long.
 const PAGE_TIMERS: u32 = 100;
-/// Pages of one round: 100 million timers.
+/// Most pages of one round: 100 million timers.
 const PAGES_MAX: u64 = 1 << 20;
-/// Pages in a row that bring nothing new; each asks from twice as far on as the one before:
-/// together 4 s and more.
+/// Most pages in a row that bring nothing new. Each of them is asked for from twice as far ahead as
+/// the page before, together 4 s and more.
 const BARREN_MAX: u32 = 12;
-/// How long the cores may take for a page before it is given to them again, and how often.
+/// How long the cores may take for a page before they get it again.
 const MERGE_PATIENCE: Duration = Duration::from_secs(5);
 const MERGE_TRIES: u32 = 3;
-/// How often it is looked whether they have.
+/// How often the reader looks whether the cores have taken a page.
 const MERGE_LOOK: Duration = Duration::from_millis(2);
 
-/// What has been read so far.
+/// How far the reading of original nodes is. All counts are since the start of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadingProgress {
-    /// Whether a node is being read, or will be at once.
+    /// Whether a node is being read, or will be read at once.
     pub is_busy: bool,
     /// The node that is being read.
     pub reading: Option<String>,
-    /// Nodes read to the end.
+    /// How many nodes were read to the end.
     pub rounds: u64,
-    /// Nodes given up after all tries.
+    /// How many nodes were given up after all tries.
     pub failures: u64,
-    /// Pages read.
+    /// How many pages were read.
     pub pages: u64,
-    /// Timers on them.
+    /// How many timers these pages had.
     pub timers: u64,
-    /// Timers merged by the cores.
+    /// How many timers the cores merged.
     pub merged: u64,
-    /// Timers that the cores refused, as when memory is full.
+    /// How many timers the cores refused, for instance because memory was full.
     pub refused: u64,
-    /// Timers that could not be read.
+    /// How many timers could not be read.
     pub malformed: u64,
-    /// Timers told to other original nodes.
+    /// How many times a timer was meant for another original node, whether or not the request
+    /// succeeded.
     pub told: u64,
-    /// Timers ended at original nodes that hold them no more.
+    /// How many times a timer was meant to end at a former holder, whether or not the request
+    /// succeeded.
     pub ended: u64,
 }
 
 impl ReadingProgress {
-    /// What only grows: name, help, number.
+    /// Returns the counters, each with name, help and number.
     pub(crate) fn counters(&self) -> [(&'static str, &'static str, u64); 9] {
         [
             ("originals_rounds", "Original nodes read to the end", self.rounds),
@@ -93,7 +95,7 @@ impl ReadingProgress {
         ]
     }
 
-    /// For `/cluster`.
+    /// Renders the counters and the node that is being read, for `/cluster`.
     pub(crate) fn render(&self) -> Value {
         let prefix = "originals_".len();
         let counters = self.counters().map(|(name, _, value)| (name[prefix..].to_owned(), value));
@@ -103,7 +105,7 @@ impl ReadingProgress {
     }
 }
 
-/// The task that reads, as others see it.
+/// A handle of the task that reads original nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Originals {
     shared: Arc<ReaderShared>,
@@ -113,28 +115,28 @@ pub(crate) struct Originals {
 struct ReaderShared {
     state: Mutex<ReaderState>,
     wanted: Notify,
-    /// For the task that looks up the names of members.
+    /// Sends the view to the task that looks up the names of members.
     views: watch::Sender<Arc<View>>,
 }
 
 #[derive(Debug)]
 struct ReaderState {
     view: Arc<View>,
-    /// Set until the task has seen it.
+    /// Whether all nodes should be read again. The task clears the flag when it begins.
     is_wanted: bool,
     progress: ReadingProgress,
 }
 
 impl ReaderShared {
     fn lock(&self) -> MutexGuard<'_, ReaderState> {
-        // Whoever panicked with it has left numbers behind, which are whole at any time.
+        // A panic with the lock in hand leaves numbers behind, which are whole at any time.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Originals {
-    /// Starts the task on the runtime of the caller. What the cores are to do comes out of the
-    /// receiver. `port` is meant where a member's name has none.
+    /// Starts the task on the runtime of the caller. The receiver yields the commands for the
+    /// cores. `port` is the port of a member whose name has none.
     pub(crate) fn start(
         view: Arc<View>,
         meters: Arc<[CoreMeters]>,
@@ -157,7 +159,7 @@ impl Originals {
         (Self { shared }, receiver)
     }
 
-    /// The cores have another view now.
+    /// Tells the task that the cores have another view.
     pub(crate) fn set_view(&self, view: Arc<View>) {
         self.shared.lock().view = view.clone();
         // An error means that the node stops.
@@ -165,13 +167,13 @@ impl Originals {
         self.shared.wanted.notify_one();
     }
 
-    /// Reads every original node once more.
+    /// Makes the task read every original node again.
     pub(crate) fn resynchronise(&self) {
         self.shared.lock().is_wanted = true;
         self.shared.wanted.notify_one();
     }
 
-    /// What has been read so far.
+    /// Returns how far the reading is.
     pub(crate) fn progress(&self) -> ReadingProgress {
         let state = self.shared.lock();
         let is_busy = state.is_wanted || state.progress.reading.is_some();
@@ -179,13 +181,13 @@ impl Originals {
     }
 }
 
-/// The task.
+/// The task that reads original nodes.
 struct OriginalsReader {
     shared: Arc<ReaderShared>,
     commands: mpsc::Sender<Command>,
     meters: Arc<[CoreMeters]>,
     port: u16,
-    /// Original nodes that were alive at the last look.
+    /// The original nodes that were alive at the last look.
     known: PeerSet,
 }
 
@@ -211,13 +213,14 @@ impl OriginalsReader {
         }
     }
 
-    /// Original nodes that some core believes alive.
+    /// Returns the original nodes that some core believes alive.
     fn originals(&self, view: &View) -> PeerSet {
         self.alive(view, Dialect::Http)
     }
 
-    /// Nodes of this service: this one, and those that are not known to be dead or originals. One
-    /// that has not let this node in yet may hold timers, and moves them when it has.
+    /// Returns the nodes of this service: this node, and the members that are not known to be dead
+    /// or originals. A member that has not let this node in yet may hold timers; it moves them when
+    /// it lets this node in.
     fn ours(&self, view: &View) -> PeerSet {
         let is_dead =
             |core: &CoreMeters, peer| matches!(core.beliefs.get(peer), Some((Liveness::Dead, _)));
@@ -237,7 +240,7 @@ impl OriginalsReader {
     }
 
     async fn command(&self, command: Command) {
-        // An error means that the node stops: this task is ended with it.
+        // An error means that the node stops. This task ends with the node.
         let _ = self.commands.send(command).await;
     }
 
@@ -245,7 +248,7 @@ impl OriginalsReader {
         change(&mut self.shared.lock().progress);
     }
 
-    /// Reads one node, trying again after a failure.
+    /// Reads one node. A round that fails is tried again, up to [`TRIES`] rounds.
     async fn read(&self, view: &View, peer: PeerIndex) {
         let name = view.name_of(peer);
         info!("reading the timers of {name}, which speaks the internal HTTP API");
@@ -276,7 +279,8 @@ impl OriginalsReader {
         self.count(|progress| progress.reading = None);
     }
 
-    /// Gives copies to the cores and waits until they have taken them.
+    /// Gives copies to the cores and waits until the cores have taken them. An error means that
+    /// they did not within [`MERGE_TRIES`] times [`MERGE_PATIENCE`].
     async fn merge(&self, copies: Arc<Copies>) -> Result<(), String> {
         for _ in 0..MERGE_TRIES {
             self.command(Command::Copies(copies.clone())).await;
@@ -292,16 +296,16 @@ impl OriginalsReader {
     }
 }
 
-/// One node read from its first page to its last.
+/// One round: a node is read from its first page to its last.
 struct Round<'a> {
     reader: &'a OriginalsReader,
     view: &'a View,
     peer: PeerIndex,
-    /// By number of the peer.
+    /// The connections, by number of the peer.
     clients: Vec<Option<HttpClient>>,
-    /// Nodes that know no references, as originals do not.
+    /// Nodes that refused a request with references. Original nodes do.
     references_refused: PeerSet,
-    /// Timers asked for at a time.
+    /// Timers asked for in one request.
     page_timers: u32,
 }
 
@@ -342,9 +346,9 @@ impl Round<'_> {
                 return Err("the same timers are served again and again".into());
             }
             let ahead_ms = if next.barren == 0 { 0 } else { took_ms << next.barren };
-            // Told as time from the moment at which the other node reads it: the time that an
-            // answer and a question take is left out, so that no timer is. What comes twice is
-            // merged once.
+            // The place is told as time from the moment at which the other node reads the request.
+            // The time that an answer and a request take is subtracted, so that no timer is left
+            // out. A timer that comes twice is merged once.
             let now = crate::ring::now().mono.tick_floor();
             let left_ms = (last - now).saturating_sub(took_ms);
             next.from_ms = Some(left_ms.saturating_add(ahead_ms));
@@ -353,7 +357,8 @@ impl Round<'_> {
         Err("it has more timers than a node can hold".into())
     }
 
-    /// Asks for a page; returns whether there are more.
+    /// Asks for a page that begins `from_ms` from now. Returns the page and whether more pages
+    /// follow.
     async fn page(&mut self, from_ms: Option<u64>) -> Result<(Page, bool), String> {
         let (own, other) = (self.view.name_of(self.view.own()), self.view.name_of(self.peer));
         let query =
@@ -367,7 +372,7 @@ impl Round<'_> {
             let request = HttpRequest { headers: &headers, ..HttpRequest::get(&target) };
             match self.client(self.peer).ask(request).await {
                 Err(HttpError::TooLong(_)) if count > 1 => {
-                    // Its timers are long ones.
+                    // The timers of this node are long.
                     self.page_timers = count.div_ceil(8);
                 }
                 answered => break answered.map_err(|error| error.to_string())?,
@@ -384,7 +389,7 @@ impl Round<'_> {
         Ok((page, has_more))
     }
 
-    /// Does with a page what is to be done: holds what is to be held here, then tells others.
+    /// Handles a page: gives the cores the timers that this node takes, then tells other nodes.
     async fn take(&mut self, page: &Page) -> Result<(), String> {
         let added: Vec<usize> =
             (0..page.timers.len()).filter(|&place| page.timers[place].adds).collect();
@@ -416,7 +421,8 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Tells an original node a timer. One that cannot be told is told by others, or asks itself.
+    /// Sends a timer to an original node. A failure is logged only: another node tells the same
+    /// timer, or the original asks for it.
     async fn put(&mut self, name: &str, path: &str, body: &[u8]) {
         let Some(peer) = self.view.node_named(name) else { return };
         if !self.reader.known.contains(peer) {
@@ -431,7 +437,7 @@ impl Round<'_> {
         }
     }
 
-    /// Tells leaving nodes what has been taken over.
+    /// Tells the leaving nodes which timers this node has handled.
     async fn refer(&mut self, references: &[Reference]) {
         let leaving = self.view.connected_nodes().minus(self.view.new_nodes());
         let to = leaving.intersection(self.reader.known).minus(self.references_refused);
@@ -453,7 +459,8 @@ impl Round<'_> {
         }
     }
 
-    /// Every request here may come twice, so that a connection may be used again.
+    /// Returns the connection to a peer. It may be used again, because every request of a round
+    /// does no harm when it arrives twice.
     fn client(&mut self, peer: PeerIndex) -> &mut HttpClient {
         let address = &self.view.peers()[peer.index()].address;
         let port = self.reader.port;

@@ -1,5 +1,5 @@
-//! Where the statistics tags of a running node are looked up: hears the cores, and asks the other
-//! members for theirs when the whole cluster is wanted.
+//! The statistics tags of a running node for the admin API. The board collects the counts of the
+//! cores, and asks the other members where the whole cluster is wanted.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,40 +14,41 @@ use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
 use crate::node::meters::CoreMeters;
 use crate::ring;
 
-/// How often the cores are heard; what changed meanwhile comes with its own time.
+/// How often the board collects the changes of the cores. Each change carries its own time.
 const HEAR_EVERY: Duration = Duration::from_millis(250);
-/// How long a member may take for its answer: an admin connection lives 10 s, and two members in a
+/// How long a member may take for its answer. An admin connection lives 10 s, and two members in a
 /// row must not outlast it.
 const MEMBER_LIMIT: Duration = Duration::from_secs(3);
-/// Bytes of a member's answer: 1 000 tags with names of 64 bytes take some 600 KB.
+/// Longest answer of a member, in bytes. 1 000 tags with names of 64 bytes take some 600 KB.
 const MEMBER_BYTES_MAX: usize = 64 << 20;
 
 /// The statistics tags of one node, for the admin API.
 pub(crate) struct TagBoard {
     meters: Arc<[CoreMeters]>,
     statistics: Mutex<TagStatistics>,
-    /// Admin addresses of the other members; `None`: not told.
+    /// Admin addresses of the other members; `None` until [`TagBoard::set_members`] is called.
     members: Mutex<Option<Vec<String>>>,
 }
 
-/// Why there is no document: the status and a sentence.
+/// Why there is no document: the status of the answer and a sentence.
 pub(crate) type Unanswered = (StatusCode, String);
 
 impl TagBoard {
-    /// Begins to hear the cores that write these meters.
+    /// Asks the cores that write these meters for their changes from now on. At most `tags_max`
+    /// tags get figures of their own.
     pub(crate) fn new(meters: Arc<[CoreMeters]>, tags_max: u32) -> Self {
         meters.iter().for_each(|meters| meters.tags.listen());
         let statistics = TagStatistics::new(meters.len(), tags_max as usize, ring::now());
         Self { meters, statistics: Mutex::new(statistics), members: Mutex::new(None) }
     }
 
-    /// Whom to ask for the tags of the whole cluster: `address:port` of the other members' admin
-    /// listeners, this node's left out.
+    /// Sets which members are asked for the tags of the whole cluster: `address:port` of the other
+    /// members' admin listeners, without this node's own.
     pub(crate) fn set_members(&self, addresses: Vec<String>) {
         *self.members.lock().expect("nobody panics with the list in hand") = Some(addresses);
     }
 
-    /// Hears the cores again and again, until dropped.
+    /// Collects the changes of the cores every [`HEAR_EVERY`], until the future is dropped.
     pub(crate) async fn listen(&self) {
         let mut tick = interval(HEAR_EVERY);
         loop {
@@ -56,14 +57,14 @@ impl TagBoard {
         }
     }
 
-    /// All figures of this node now.
+    /// Returns all figures of this node as of now.
     pub(crate) fn report(&self) -> TagsReport {
         self.hear().report(ring::now().mono.tick_floor())
     }
 
-    /// The JSON document for a request: of one tag or of all, of this node or, with
-    /// `scope=cluster`, of all members that answer. Errors: 400 for another scope, 501 when members
-    /// are not configured.
+    /// Returns the JSON document for a request: of one tag or of all tags, of this node or, with
+    /// `scope=cluster`, of all members that answer. Errors: 400 for another scope, 501 when the
+    /// members are not configured.
     pub(crate) async fn document(
         &self,
         tag: Option<&str>,
@@ -127,7 +128,7 @@ fn no_members() -> Unanswered {
     (StatusCode::NOT_IMPLEMENTED, reason.to_owned())
 }
 
-/// Asks all of them at once.
+/// Asks all members at the same time.
 async fn ask(members: Vec<String>) -> Vec<(String, Result<TagsReport, HttpError>)> {
     let mut asked = JoinSet::new();
     for address in members {
@@ -160,7 +161,7 @@ mod tests {
         board
     }
 
-    /// A member that answers once, with these bytes.
+    /// Starts a member that answers once, with these bytes. Returns its address.
     fn member(answer: String) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");

@@ -1,7 +1,6 @@
-//! What became of one number over time: time-weighted mean and variance, low and high water mark
-//! over the last 5 s, the current 5 minutes and the previous 5 minutes
-//! (docs/compat/timer-service.md §10). Pure: time is an argument, in milliseconds of a clock that
-//! never goes back.
+//! One number over time: time-weighted mean and variance, low and high water mark over the last 5
+//! s, the current 5 minutes and the previous 5 minutes (docs/compat/timer-service.md §10). Pure:
+//! time is an argument, in milliseconds of a clock that never goes back.
 //!
 //! The last 5 s slide in steps of a tenth of a second: 49 whole tenths and the current one. The 5
 //! minutes begin at whole multiples of 5 minutes.
@@ -31,18 +30,18 @@ pub(crate) struct WindowReport {
 /// All figures of one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// The number now.
+    /// The number at the time of the report.
     pub current: u64,
-    /// The last 5 s, less up to a tenth of a second.
+    /// The window of the last 5 s, less up to a tenth of a second.
     pub last_5_seconds: WindowReport,
-    /// Since the last whole multiple of 5 minutes.
+    /// The window since the last whole multiple of 5 minutes.
     pub current_5_minutes: WindowReport,
-    /// The 5 minutes before that.
+    /// The window of the 5 minutes before [`Report::current_5_minutes`].
     pub previous_5_minutes: WindowReport,
 }
 
 impl Report {
-    /// The windows by name.
+    /// Returns the windows by name.
     pub(crate) fn windows(&self) -> [(&'static str, &WindowReport); 3] {
         [
             ("last_5_seconds", &self.last_5_seconds),
@@ -51,9 +50,12 @@ impl Report {
         ]
     }
 
-    /// The figures of the sum of two numbers, as far as they follow from those of each: the current
-    /// number and the averages are exact; the variance is that of numbers that move independently;
-    /// the true low water mark is at least the one told, the true high water mark at most.
+    /// Returns the figures of the sum of two numbers, as far as they follow from the figures of
+    /// each.
+    ///
+    /// - The current number and the averages are exact.
+    /// - The variance is that of numbers that move independently.
+    /// - The true low water mark is at least the one returned, the true high water mark at most.
     #[must_use]
     pub(crate) fn plus(&self, other: &Report) -> Report {
         let sum = |a: &WindowReport, b: &WindowReport| WindowReport {
@@ -78,7 +80,7 @@ struct Span {
     weight_ms: f64,
     mean: f64,
     squares: f64,
-    /// `low > high`: no value stood in it yet.
+    /// The least value. `low > high` means that the stretch has no value yet.
     low: u64,
     high: u64,
 }
@@ -91,7 +93,7 @@ impl Span {
         self.high = self.high.max(high);
     }
 
-    /// The number was `value` for `length_ms` more.
+    /// Adds `length_ms` in which the number was `value`.
     fn add(&mut self, value: u64, length_ms: u64) {
         if length_ms > 0 {
             self.join(&Span { weight_ms: length_ms as f64, ..Span::of(value) });
@@ -102,7 +104,7 @@ impl Span {
         Span { weight_ms: 0.0, mean: value as f64, squares: 0.0, low: value, high: value }
     }
 
-    /// Joins another stretch (Chan's formula for two parts).
+    /// Adds another stretch (Chan's formula for two parts).
     fn join(&mut self, other: &Span) {
         let weight_ms = self.weight_ms + other.weight_ms;
         if weight_ms > 0.0 {
@@ -115,7 +117,7 @@ impl Span {
         self.mark(other.low, other.high);
     }
 
-    /// `value` is told where no time has passed yet.
+    /// Returns the figures. While no time has passed yet, the average is `value`.
     fn report(&self, value: u64) -> WindowReport {
         let is_marked = self.low <= self.high;
         if self.weight_ms == 0.0 {
@@ -127,21 +129,21 @@ impl Span {
     }
 }
 
-/// One number and its past. Memory: about 2 KiB.
+/// One number and its past. Takes about 2 KiB of memory.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     value: u64,
-    /// Everything before is in the windows.
+    /// The time up to which the windows are filled.
     at_ms: u64,
-    /// Tenths of seconds, each at its number modulo their count.
+    /// Tenths of seconds. A tenth stands at its number modulo [`STEPS`].
     steps: [Span; STEPS],
     current: Span,
-    /// `None`: nothing was known then.
+    /// The previous 5 minutes; `None` if the number was not known then.
     previous: Option<Span>,
 }
 
 impl History {
-    /// A number that is 0 since `born_ms`.
+    /// Makes a number that is 0 since `born_ms`.
     pub(crate) fn new(born_ms: u64) -> Self {
         Self {
             value: 0,
@@ -152,18 +154,18 @@ impl History {
         }
     }
 
-    /// The number as told last.
+    /// Returns the number as of the last change.
     pub(crate) fn value(&self) -> u64 {
         self.value
     }
 
-    /// When it was told.
+    /// Returns up to which time the windows are filled.
     pub(crate) fn at_ms(&self) -> u64 {
         self.at_ms
     }
 
-    /// The number is `value` from `now_ms` on, and went down to `low` and up to `high` on its way.
-    /// A time before the last one told is taken for that.
+    /// Sets the number to `value` from `now_ms` on. On its way the number went down to `low` and up
+    /// to `high`. A time before the last change counts as the time of the last change.
     pub(crate) fn change(&mut self, now_ms: u64, value: u64, low: u64, high: u64) {
         self.advance(now_ms);
         self.steps[step_of(self.at_ms)].mark(low, high);
@@ -171,7 +173,7 @@ impl History {
         self.value = value;
     }
 
-    /// All figures at `now_ms`. Cost: a microsecond.
+    /// Returns all figures at `now_ms`. Costs a microsecond.
     pub(crate) fn report(&mut self, now_ms: u64) -> Report {
         self.advance(now_ms);
         let mut last = Span::EMPTY;
@@ -184,7 +186,7 @@ impl History {
         }
     }
 
-    /// The number stayed as it is until `now_ms`.
+    /// Fills the windows up to `now_ms`: the number stayed as it is.
     fn advance(&mut self, now_ms: u64) {
         let now_ms = now_ms.max(self.at_ms);
         self.advance_steps(now_ms);
@@ -194,7 +196,7 @@ impl History {
 
     fn advance_steps(&mut self, now_ms: u64) {
         let (first, last) = (self.at_ms / STEP_MS, now_ms / STEP_MS);
-        // Of a long pause only what is still in the window counts.
+        // Of a long pause only the steps that are still in the window count.
         let oldest = (last + 1).saturating_sub(STEPS as u64);
         for step in first.max(oldest)..=last {
             let begins = step * STEP_MS;
@@ -236,7 +238,7 @@ mod tests {
 
     use super::*;
 
-    /// The values of a number and since when; figures by going through all of them.
+    /// The values of a number and since when. Its figures are computed from all values.
     struct Naive {
         born_ms: u64,
         values: Vec<(u64, u64)>,

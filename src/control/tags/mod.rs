@@ -1,4 +1,4 @@
-//! Statistics of tags: what cores tell, summed, with its past.
+//! Statistics of tags: the counts of all cores, summed, and their past.
 
 pub(crate) mod board;
 pub(crate) mod history;

@@ -1,10 +1,10 @@
-//! Statistics tags of the node: what its cores tell, summed, with its past
+//! Statistics tags of the node: the counts of its cores, summed, and their past
 //! (docs/compat/timer-service.md §10). Pure: time is an argument.
 //!
-//! Never more than `tags_max` tags have figures of their own; what is beyond, here or already on a
-//! core, is in those of the *overflow*. When all entries are taken, a new tag gets that of a tag
-//! which is 0; but while anything is in the overflow for want of an entry, nobody gets one, so that
-//! what began under the overflow ends there.
+//! At most `tags_max` tags have figures of their own. The tags beyond, here or already on a core,
+//! are counted in the figures of the *overflow*. When all entries are taken, a new tag gets the
+//! entry of a tag that is 0. But while the overflow counts a tag for want of an entry, no tag gets
+//! an entry: a count that began in the overflow also ends there.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,22 @@ use super::history::{History, Report};
 use crate::base::time::{Now, Tick};
 use crate::shard::tag_counts::{OVERFLOW, TagChange};
 
-/// Everything about the tags of a node, or of a cluster: the document of `GET /statistics/tags`.
+/// The figures of all tags of a node, or of a cluster: the document of `GET /statistics/tags`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TagsReport {
-    /// By name; a tag that is not here is 0 in every figure.
+    /// Figures by name. A tag that is not here is 0 in every figure.
     pub tags: BTreeMap<String, Report>,
-    /// The tags beyond `limits.tags_max`, together.
+    /// Figures of the tags beyond `limits.tags_max`, together.
     pub overflow: Report,
 }
 
 impl TagsReport {
-    /// The figures of one tag: all 0 for one never seen.
+    /// Returns the figures of one tag. A tag that was never seen is 0 in every figure.
     pub(crate) fn of(&self, name: &str) -> Report {
         self.tags.get(name).copied().unwrap_or_default()
     }
 
-    /// Adds another node's; see [`Report::plus`] for what sums mean.
+    /// Adds the figures of another node. [`Report::plus`] says what the sums mean.
     pub(crate) fn add(&mut self, other: &TagsReport) {
         for (name, report) in &other.tags {
             let sum = self.of(name).plus(report);
@@ -42,17 +42,17 @@ impl TagsReport {
 /// The tags of one node.
 #[derive(Debug)]
 pub(crate) struct TagStatistics {
-    /// The first is the overflow.
+    /// Entry 0 is the overflow.
     entries: Vec<TagEntry>,
     by_name: BTreeMap<Box<str>, usize>,
-    /// What each core told last, by its places.
+    /// What each core said last, by core and by number of the core's slot.
     cores: Vec<Vec<TagSlot>>,
-    /// Places of cores that have a name, count something, and are in the overflow, as no entry was
+    /// How many slots have a name, count something, and are in the overflow because no entry was
     /// free when they began to count.
     homeless: usize,
     tags_max: usize,
-    /// Milliseconds from the monotonic clock to the wall clock at the start: windows begin at whole
-    /// 5 minutes, and never jump.
+    /// Milliseconds from the monotonic clock to the wall clock at the start. So windows begin at
+    /// whole 5 minutes and never jump.
     ahead_ms: u64,
     born_ms: u64,
 }
@@ -61,21 +61,22 @@ pub(crate) struct TagStatistics {
 struct TagEntry {
     name: Box<str>,
     history: History,
-    /// Places of cores that stand for it.
+    /// How many slots of cores are counted in this entry.
     places: usize,
 }
 
-/// A place of a core: where it is counted, and how much.
+/// A slot of a core: the entry that it is counted in, and its count.
 #[derive(Clone, Debug, Default)]
 struct TagSlot {
     entry: usize,
     present: u64,
-    /// The name under which it would be counted, if an entry were free.
+    /// The name under which the slot would be counted if an entry were free.
     homeless: Option<Box<str>>,
 }
 
 impl TagStatistics {
-    /// Nothing known, of so many cores; at most `tags_max` tags.
+    /// Makes the statistics of `cores` cores, which have counted nothing yet. At most `tags_max`
+    /// tags get figures of their own.
     pub(crate) fn new(cores: usize, tags_max: usize, now: Now) -> Self {
         let ahead_ms = now.wall.0.saturating_sub(now.mono.tick_floor().0);
         let born_ms = now.mono.tick_floor().0 + ahead_ms;
@@ -91,8 +92,9 @@ impl TagStatistics {
         }
     }
 
-    /// Takes what the cores (by shard) told since, each in its order. It is put in the order of its
-    /// time, as far as one look at all cores goes.
+    /// Takes the changes of the cores, each with the number of its shard, and sorts them by time. A
+    /// core's own changes must come in order. Changes of different calls are not sorted against
+    /// each other.
     pub(crate) fn take(&mut self, changes: &mut Vec<(usize, TagChange)>) {
         changes.sort_by_key(|(_, change)| change.at);
         for (core, change) in changes.drain(..) {
@@ -100,7 +102,7 @@ impl TagStatistics {
         }
     }
 
-    /// All figures. Cost: a microsecond a tag.
+    /// Returns all figures at `now`. Costs a microsecond a tag.
     pub(crate) fn report(&mut self, now: Tick) -> TagsReport {
         let now_ms = now.0 + self.ahead_ms;
         let [overflow, tags @ ..] = self.entries.as_mut_slice() else {
@@ -137,7 +139,7 @@ impl TagStatistics {
         history.change(at_ms, of_all(change.present), of_all(change.low), of_all(change.high));
     }
 
-    /// A core's place, which counts nothing, stands for this tag from now on.
+    /// Makes a core's slot stand for the tag `name` from now on. The slot must count nothing.
     fn settle(&mut self, core: usize, place: usize, name: Box<str>, at_ms: u64) {
         let former = std::mem::take(&mut self.cores[core][place]);
         assert!(former.present == 0, "a core gives a place away only when it counts nothing");
@@ -158,8 +160,8 @@ impl TagStatistics {
         self.cores[core][place] = held;
     }
 
-    /// An entry for a new tag: a fresh one, or the one that is 0 for longest, rather one that all
-    /// cores have forgotten.
+    /// Returns an entry for a new tag: a fresh entry, or the entry that is 0 for longest. An entry
+    /// that all cores have forgotten goes before others.
     fn place_for(&mut self, name: &str, at_ms: u64) -> Option<usize> {
         if self.homeless > 0 {
             return None;
@@ -177,13 +179,13 @@ impl TagStatistics {
             self.entries[place] = entry;
             place
         };
-        // It was 0 until now.
+        // The tag was 0 until now.
         self.entries[place].history.change(at_ms, 0, 0, 0);
         self.by_name.insert(name.into(), place);
         Some(place)
     }
 
-    /// Takes its name from an entry that counts nothing. Cost: a look at every place of every core,
+    /// Takes the name away from an entry that counts nothing. Looks at every slot of every core,
     /// unless no core knows the tag any more.
     fn vacate(&mut self, entry: usize) {
         let name = &self.entries[entry].name;
@@ -223,8 +225,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever places are given away on cores and here: every tag with figures of its own has
-        /// the sum over the cores that count it under its name, and nothing is lost.
+        /// Whatever slots are given away on cores and here: a tag with figures of its own has the
+        /// sum over the cores that count it under its name, and no count is lost.
         #[test]
         fn sums_over_cores_are_exact(
             steps in proptest::collection::vec((0_usize..3, 0_usize..8, any::<bool>()), 1..400),
@@ -303,7 +305,7 @@ mod tests {
         let (kept, other) = if first.0 == 1 { ("a", "b") } else { ("b", "a") };
         cores[0].leave(TagGroup(0), &tag(other), Tick(2_000));
         assert_eq!(told(&mut cores, Tick(2_000)).2, 0);
-        // The core has forgotten the first and given its place away; the second begins anew.
+        // The core has forgotten the first tag and given its slot away. The second tag begins anew.
         cores[0].leave(TagGroup(0), &tag(kept), Tick(3_000));
         told(&mut cores, Tick(3_000));
         for name in ["c", "d", "e"] {

@@ -1,5 +1,5 @@
-//! What operators see of timestamps: written by the keeper's thread, read by the admin API. Nobody
-//! waits for anybody.
+//! What operators see of timestamps. The keeper's thread writes the board, the admin API reads it.
+//! Neither waits for the other.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::base::time::{MonoNs, Now};
 use crate::timestamp::coordinator::Role;
 use crate::timestamp::oracle::Oracle;
 
-/// What a role is called in `/status` and `/metrics`.
+/// Returns the word for a role in `/status` and `/metrics`.
 pub(crate) fn role_name(role: Role) -> &'static str {
     match role {
         Role::Starting => "starting",
@@ -21,20 +21,20 @@ pub(crate) fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// All roles, in the order in which a server has them.
+/// All roles, in the order in which a server takes them.
 pub(crate) const ROLES: [Role; 5] =
     [Role::Starting, Role::Backup, Role::Master, Role::Suspended, Role::Stopped];
 
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ $name:ident,)+) => {
-        /// What is counted.
+        /// Counters of a server's timestamps since its start.
         #[derive(Debug, Default)]
         pub(crate) struct TimestampCounters {
             $($(#[doc = $help])+ pub(crate) $name: AtomicU64,)+
         }
 
         impl TimestampCounters {
-            /// Name, help and count of each.
+            /// Returns name, help and count of each counter.
             pub(crate) fn list(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), concat!($($help),+), self.$name.load(Relaxed)),)+]
             }
@@ -63,41 +63,42 @@ counters! {
     sessions,
 }
 
-/// One server's timestamps.
+/// What one server shows of its timestamps.
 #[derive(Debug)]
 pub(crate) struct TimestampBoard {
-    /// What the cores take timestamps from.
+    /// The oracle that the cores take timestamps from.
     pub oracle: Arc<Oracle>,
-    /// Counts.
+    /// The counters of this server.
     pub counters: TimestampCounters,
-    /// `file` or `zookeeper`, for people.
+    /// Where the bound is kept, for people: `file` or `zookeeper`.
     coordination: &'static str,
     role: Mutex<Role>,
     master: Mutex<Option<String>>,
     has_ended: AtomicBool,
 }
 
-/// Figures of one moment.
+/// The figures of a server at one moment. While no timestamps are handed out, all figures but
+/// `bound` and `last` are 0 or `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
-    /// Whether timestamps are handed out.
+    /// Whether timestamps are handed out at that moment.
     pub is_serving: bool,
-    /// What is left of the stored window.
+    /// Milliseconds from the clock of the timestamps to the stored bound.
     pub window_remaining_ms: u64,
-    /// What is left of the lease; `None`: a standalone server needs none.
+    /// Milliseconds until the lease ends; `None` for a standalone server, which needs no lease.
     pub lease_remaining_ms: Option<u64>,
-    /// How far timestamps are ahead of the wall clock of this machine.
+    /// Milliseconds by which timestamps are ahead of the wall clock of this machine.
     pub ahead_ms: u64,
-    /// How far they are behind it.
+    /// Milliseconds by which timestamps are behind the wall clock of this machine.
     pub behind_ms: u64,
-    /// The bound stored.
+    /// The bound that is stored.
     pub bound: u64,
     /// The last timestamp handed out.
     pub last: u64,
 }
 
 impl TimestampBoard {
-    /// A server that has just begun.
+    /// Makes the board of a server that has just begun. `coordination` is `file` or `zookeeper`.
     pub(crate) fn new(oracle: Arc<Oracle>, coordination: &'static str) -> Self {
         Self {
             oracle,
@@ -109,39 +110,40 @@ impl TimestampBoard {
         }
     }
 
-    /// What this server is.
+    /// Returns the role of this server.
     pub(crate) fn role(&self) -> Role {
         *self.role.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes it; `true` if it is new.
+    /// Sets the role. Returns whether the role has changed.
     pub(crate) fn set_role(&self, role: Role) -> bool {
         let before =
             std::mem::replace(&mut *self.role.lock().unwrap_or_else(PoisonError::into_inner), role);
         before != role
     }
 
-    /// Where the master is, as `host:port`, if anybody knows.
+    /// Returns `host:port` of the master; `None` if the master is not known.
     pub(crate) fn master(&self) -> Option<String> {
         self.master.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes it.
+    /// Sets `host:port` of the master.
     pub(crate) fn set_master(&self, master: Option<String>) {
         *self.master.lock().unwrap_or_else(PoisonError::into_inner) = master;
     }
 
-    /// The keeper has ended without having been asked to: there will be no more timestamps.
+    /// Notes that the keeper has ended, although nobody asked it to stop. From then on there are no
+    /// timestamps.
     pub(crate) fn set_ended(&self) {
         self.has_ended.store(true, Relaxed);
     }
 
-    /// Whether the keeper has ended by itself.
+    /// Reports whether the keeper has ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Relaxed)
     }
 
-    /// The figures at `now`.
+    /// Returns the figures of the moment `at`.
     pub(crate) fn figures(&self, at: Now) -> Figures {
         let now = at.mono;
         let (terms, _) = self.oracle.terms();
@@ -163,8 +165,8 @@ impl TimestampBoard {
         }
     }
 
-    /// The section of `/status`. Timestamps are texts: they have more digits than a JavaScript
-    /// number keeps.
+    /// Renders the section of `/status`. Timestamps are texts, because they have more digits than a
+    /// JavaScript number keeps.
     pub(crate) fn render(&self, now: Now) -> Value {
         let figures = self.figures(now);
         let counters = self.counters.list().into_iter();
@@ -209,7 +211,7 @@ mod tests {
         assert_eq!((figures.window_remaining_ms, figures.lease_remaining_ms), (1_000, Some(700)));
         assert_eq!((figures.ahead_ms, figures.behind_ms), (2_000, 0));
         assert!(figures.is_serving);
-        // Against the clock as it is, whether it is followed or not.
+        // Measured against the clock as it is, whether timestamps follow it or not.
         let figures = board.figures(at(5_200, 37_200));
         assert_eq!((figures.ahead_ms, figures.behind_ms), (0, 30_100));
         assert!(board.set_role(Role::Master) && !board.set_role(Role::Master));
@@ -221,7 +223,7 @@ mod tests {
         assert_eq!(shown["bound"], bound.0.to_string());
         assert_eq!(shown["counters"]["masterships"], 1);
         assert!(!board.figures(at(5_700, 5_700)).is_serving);
-        // The lease of a file never ends.
+        // The lease of a standalone server never ends.
         oracle.publish(&Terms { until: MonoNs(u64::MAX), bound, clock });
         let figures = board.figures(at(10_000, 10_000));
         assert_eq!((figures.lease_remaining_ms, figures.is_serving), (None, true));

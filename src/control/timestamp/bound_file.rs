@@ -22,89 +22,90 @@ use crate::timestamp::Timestamp;
 /// The first line: what the file is, and the version of its format.
 const TAG: &str = "chronos-timestamp";
 const VERSION: &str = "1";
-/// The longest file that can be one: its three lines take 65 bytes at most.
+/// Longest file that is read, in bytes. The three lines take 65 bytes at most.
 const BYTES_MAX: u64 = 128;
 
 /// Why there is no bound. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TimestampFileError {
-    /// There is no file.
+    /// The file is missing.
     #[error(
         "there is no {file}, which keeps the bound above all timestamps handed out. For a new \
          service type: chronos timestamp init --file {file}. If it was lost, add --above with a \
          timestamp that is above all that were handed out"
     )]
     Missing {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
     },
-    /// It holds something else.
+    /// The file's text is no bound.
     #[error(
         "{file} is damaged: {reason}. Restore it, or move it away and type: chronos timestamp init \
          --file {file} --above TS, with a timestamp TS that is above all that were handed out"
     )]
     Damaged {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
         /// What is wrong.
         reason: String,
     },
-    /// Its version is another.
+    /// The file has another version of the format.
     #[error(
         "{file} has format version {found}, and this program reads {VERSION}: start the program \
          that wrote it"
     )]
     Version {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
-        /// Its version.
+        /// The version that the file names.
         found: String,
     },
-    /// Another process has it.
+    /// Another process has the file.
     #[error(
         "{file} is in use: another server hands out timestamps from it. Stop that one first, or \
          give this one another file with [timestamp] file"
     )]
     Held {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
     },
-    /// It is there already.
+    /// The file is there already.
     #[error(
         "{file} is there already and keeps the bound {bound}. It is never overwritten: a lower \
          bound would repeat timestamps. Move it away first if that is what you want"
     )]
     Exists {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
-        /// Its bound.
+        /// The bound that the file keeps.
         bound: u64,
     },
-    /// The kernel says no.
+    /// The kernel refused an operation.
     #[error(
         "cannot {what} {file}: {source}. Give this user the rights to it and its folder, or name \
          another file with [timestamp] file"
     )]
     Unusable {
-        /// What was tried.
+        /// The operation, e.g. `read`.
         what: &'static str,
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         source: io::Error,
     },
 }
 
-/// The file of this process, locked as long as the value lives.
+/// The file that keeps this process's bound. The file is locked as long as the value lives.
 #[derive(Debug)]
 pub(crate) struct TimestampFile {
     path: PathBuf,
-    /// The lock is on a file of its own beside it: the file itself is replaced again and again.
+    /// The lock is on a separate file beside the file, because the file itself is replaced again
+    /// and again.
     _lock: File,
 }
 
 impl TimestampFile {
-    /// Takes the file for this process and reads the bound.
+    /// Locks the file for this process and returns the bound that the file keeps.
     pub(crate) fn open(path: &Path) -> Result<(TimestampFile, Timestamp), TimestampFileError> {
         if let Err(error) = std::fs::metadata(path) {
             return Err(match error.kind() {
@@ -117,7 +118,8 @@ impl TimestampFile {
         Ok((file, bound))
     }
 
-    /// Makes the file, and its folder if need be; one that is there stays as it is.
+    /// Makes the file with this bound, and its folder if the folder is missing. A file that is
+    /// there already is an error and stays as it is.
     pub(crate) fn create(path: &Path, bound: Timestamp) -> Result<(), TimestampFileError> {
         if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
             std::fs::create_dir_all(folder).map_err(unusable("make the folder of", path))?;
@@ -133,21 +135,21 @@ impl TimestampFile {
         file.store(bound).map_err(unusable("write", path))
     }
 
-    /// Replaces the bound. When this returns `Ok` it survives a loss of power; when it returns an
-    /// error nobody knows which of the two the file holds.
+    /// Replaces the bound. After `Ok` the new bound survives a loss of power. After an error the
+    /// file may hold the former bound or the new bound.
     pub(crate) fn store(&self, bound: Timestamp) -> io::Result<()> {
         let aside = beside(&self.path, ".new");
         let stored = self.replace(&aside, bound);
         if stored.is_err() {
-            // A full disk gets its bytes back; if that fails, too, there is nothing left to do.
+            // A full disk gets its bytes back. If the removal fails, too, nothing more can be done.
             let _ = std::fs::remove_file(&aside);
         }
         stored
     }
 
     fn replace(&self, aside: &Path, bound: Timestamp) -> io::Result<()> {
-        // A file that could not be forced to the disk once may claim to be there ever after: each
-        // try takes a new one.
+        // A file that could not be forced to the disk once may succeed falsely ever after. So each
+        // try makes a new file.
         match std::fs::remove_file(aside) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -160,7 +162,7 @@ impl TimestampFile {
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// The file as named.
+    /// The file as the operator named it.
     pub(crate) fn name(&self) -> String {
         name(&self.path)
     }
@@ -189,7 +191,7 @@ fn read(path: &Path) -> Result<Timestamp, TimestampFileError> {
     }
 }
 
-/// What a text is instead.
+/// Why a text is no bound.
 #[derive(Debug, PartialEq, Eq)]
 enum Unreadable {
     Damaged(&'static str),
@@ -213,7 +215,8 @@ fn parse(bytes: &[u8]) -> Result<Timestamp, Unreadable> {
     if i64::try_from(bound).is_err() {
         return Err(Damaged("its number is too large for a timestamp"));
     }
-    // Whatever is not exactly as it was written is damaged, sign, zeros and line ends included.
+    // A text that differs in any byte from the text that is written for this bound is damaged,
+    // sign, zeros and line ends included.
     if text != text_of(Timestamp(bound)) {
         return Err(Damaged("its checksum does not fit"));
     }
@@ -226,7 +229,7 @@ fn text_of(bound: Timestamp) -> String {
     format!("{lines}crc32 {checksum:08x}\n")
 }
 
-/// The name of a file with something behind it.
+/// Returns the path with `suffix` behind it.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -332,12 +335,12 @@ mod tests {
         let (_folder, path) = made();
         let aside = beside(&path, ".new");
         let next = text_of(Timestamp(BOUND.0 + 1));
-        // Dead while it wrote beside the file, at every byte, and before it renamed.
+        // The server died while it wrote beside the file, at every byte, and before it renamed.
         for length in 0..=next.len() {
             std::fs::write(&aside, &next.as_bytes()[..length]).expect("written");
             let (file, bound) = TimestampFile::open(&path).expect("the former one");
             assert_eq!(bound, BOUND);
-            // What lies there is in nobody's way.
+            // The leftover does not prevent the next store.
             file.store(BOUND).expect("stored");
         }
         std::fs::write(&aside, &next).expect("written");
@@ -349,7 +352,7 @@ mod tests {
     fn a_store_that_fails_leaves_the_former_bound() {
         let (_folder, path) = made();
         let (file, _) = TimestampFile::open(&path).expect("readable");
-        // Something that no file can take the place of.
+        // No file can replace a folder.
         let aside = beside(&path, ".new");
         std::fs::create_dir(&aside).expect("a folder");
         file.store(Timestamp(BOUND.0 + 1)).expect_err("no room");

@@ -1,5 +1,6 @@
-//! Drives the coordinator with a session of `ZooKeeper`. Decides nothing: what is asked is done,
-//! one thing at a time, and what becomes of it is told, with the time at which it was asked.
+//! Drives the coordinator with a session of `ZooKeeper`. The driver decides nothing: it carries out
+//! what the coordinator asks, one operation at a time. It then tells the coordinator the answer,
+//! with the time at which the operation was begun.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -20,7 +21,7 @@ use crate::timestamp::coordinator::{
     Alarm, Answer, Ask, Coordinator, CoordinatorSettings, Effect, Event, Role, SessionId,
 };
 
-/// Runs until the coordinator has stopped.
+/// Runs until the coordinator has stopped. Dropping the sender of `stop` stops it, too.
 pub(crate) async fn drive(
     zookeeper: ZooKeeperSettings,
     settings: CoordinatorSettings,
@@ -45,7 +46,7 @@ pub(crate) async fn drive(
         let is_stopping = driver.is_stopping;
         tokio::select! {
             biased;
-            // A keeper that nobody holds any more stops, too.
+            // A keeper whose handle was dropped stops, too.
             _ = &mut stop, if !is_stopping => {
                 driver.is_stopping = true;
                 driver.take(Event::Stop);
@@ -64,14 +65,14 @@ pub(crate) async fn drive(
     }
 }
 
-/// What is asked, since when.
+/// The operation under way, and when it was begun.
 struct Asking {
     ask: Ask,
     sent: MonoNs,
     task: JoinHandle<Asked>,
 }
 
-/// Ends when the watched node changes.
+/// A future that ends when the watched node changes.
 type Watching = Pin<Box<dyn Future<Output = ()>>>;
 
 struct CoordinatorDriver {
@@ -80,7 +81,7 @@ struct CoordinatorDriver {
     outlets: Outlets,
     asking: Option<Asking>,
     watching: Option<Watching>,
-    /// The session's, until it is over.
+    /// Id and state of the session, until the session is over.
     state: Option<(SessionId, StateWatcher)>,
     problem_told: OnceAMinute,
     lost_told: OnceAMinute,
@@ -158,13 +159,13 @@ impl CoordinatorDriver {
         }
     }
 
-    /// Begins what is asked.
+    /// Begins an operation. At most one operation is under way.
     fn ask(&mut self, ask: Ask) {
         assert!(self.asking.is_none(), "one thing is asked at a time");
         let sent = now().mono;
         let task = match &ask {
             Ask::CloseSession => {
-                // The last handle: the library closes the session.
+                // This drops the last handle, so the library closes the session.
                 let state = self.let_go();
                 tokio::spawn(async {
                     if let Some((_, state)) = state {
@@ -178,7 +179,7 @@ impl CoordinatorDriver {
                     self.let_go();
                 }
                 if matches!(ask, Ask::WatchMaster) {
-                    // One watch at a time, and the former one first.
+                    // There is one watch at a time. The former watch ends first.
                     self.watching = None;
                 }
                 let (session, ask) = (self.session.clone(), ask.clone());
@@ -194,7 +195,7 @@ impl CoordinatorDriver {
         self.state.take()
     }
 
-    /// Tells how it ended.
+    /// Tells the coordinator how the operation under way ended.
     fn answer(&mut self, asked: Asked) {
         let Asking { ask, sent, .. } = self.asking.take().expect("it was asked");
         let Asked { answer, watcher, opened, problem } = asked;
@@ -250,7 +251,7 @@ impl CoordinatorDriver {
     }
 }
 
-/// The session's next state; never, without a session.
+/// Returns the session's next state. Never returns without a session.
 async fn changed(state: &mut Option<(SessionId, StateWatcher)>) -> SessionState {
     match state {
         Some((_, watcher)) => watcher.changed().await,
@@ -258,8 +259,8 @@ async fn changed(state: &mut Option<(SessionId, StateWatcher)>) -> SessionState 
     }
 }
 
-/// What became of what was asked; never, if nothing was. A panic of the library is an answer that
-/// got lost.
+/// Returns how the operation under way ended. Never returns if there is none. A panic of the
+/// library counts as an answer that got lost.
 async fn answered(asking: &mut Option<Asking>) -> Asked {
     match asking {
         Some(asking) => match (&mut asking.task).await {
@@ -270,7 +271,7 @@ async fn answered(asking: &mut Option<Asking>) -> Asked {
     }
 }
 
-/// Returns when the watched node has changed; never, if none is watched.
+/// Returns when the watched node has changed. Never returns if none is watched.
 async fn fired(watching: &mut Option<Watching>) {
     match watching {
         Some(watching) => watching.await,

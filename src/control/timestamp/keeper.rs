@@ -1,7 +1,7 @@
-//! The thread that decides whether this server may hand out timestamps: it drives the state machine
-//! of a file or of `ZooKeeper` and publishes what comes of it to the oracle, from which the cores
-//! take. A thread of its own, because a heartbeat that waits behind a scrape or a reload costs a
-//! mastership; and so that whatever becomes of it, timers go on.
+//! The thread that decides whether this server may hand out timestamps. It drives the state machine
+//! of a file or of `ZooKeeper`, and publishes the result to the oracle, from which the cores take
+//! timestamps. The keeper has a thread of its own for two reasons: a heartbeat that waits behind a
+//! scrape or a reload costs a mastership, and timers go on whatever happens to the keeper.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -24,61 +24,63 @@ use crate::timestamp::coordinator::{CoordinatorSettings, Role};
 use crate::timestamp::oracle::Oracle;
 use crate::timestamp::standalone::StandaloneSettings;
 
-/// An orderly stop takes one transaction or one write; what takes longer is left behind. Nothing is
-/// lost: the bound that is stored is above everything handed out.
+/// Longest wait for an orderly stop, which takes one transaction or one write. After this time the
+/// thread is left behind. Nothing is lost: the stored bound is above every timestamp that was
+/// handed out.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// How long a start waits for the first bound of a file to be on the disk.
 const BEGIN_LIMIT: Duration = Duration::from_secs(2);
 /// Why there are no timestamps. The text says what to do; the exit code is 1.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TimestampError {
-    /// The file of the bound.
+    /// The file of the bound cannot be used.
     #[error(transparent)]
     File(#[from] TimestampFileError),
-    /// The file cannot be written.
+    /// The bound cannot be stored.
     #[error(
         "cannot store a timestamp in {file}: {source}. Give the disk room and this user the rights \
          to the file's folder"
     )]
     Store {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         source: std::io::Error,
     },
-    /// The password of `ZooKeeper`.
+    /// The password of `ZooKeeper` cannot be read.
     #[error(
         "cannot read the password of ZooKeeper from {file}: {reason}. Put it into the first line \
          of [timestamp] zookeeper_password_file"
     )]
     Password {
-        /// The file as named.
+        /// The file as the operator named it.
         file: String,
         /// What is wrong.
         reason: String,
     },
-    /// No thread.
+    /// The thread or its runtime cannot start.
     #[error("the keeper of timestamps cannot start: {0}. Check the limit on threads (ulimit -u)")]
     Thread(std::io::Error),
 }
 
-/// What a keeper needs, found to be there before anything listens.
+/// What a keeper needs. Everything is checked before anything listens.
 #[derive(Debug)]
 pub(crate) enum Prepared {
-    /// One server and its file, with the bound that it held.
+    /// One server, with its file and the bound that the file held.
     File(TimestampFile, Timestamp, StandaloneSettings),
     /// One of several servers.
     ZooKeeper(ZooKeeperSettings, CoordinatorSettings),
 }
 
 impl Prepared {
-    /// Takes the file for this process and tries to write it; reads the password. Connects to
-    /// nobody.
+    /// Locks the file for this process and stores its bound once, or reads the password. Does not
+    /// connect to `ZooKeeper`.
     pub(crate) fn new(config: &TimestampConfig) -> Result<Self, TimestampError> {
         let TimestampConfig { window_ms, clock_jump_max_ms, .. } = *config;
         if config.coordination == Coordination::File {
             let (file, bound) = TimestampFile::open(config.file.as_ref())?;
-            // A disk that is full or read-only is told now and not to the first client.
+            // A disk that is full or read-only is reported at the start and not to the first
+            // client.
             file.store(bound)
                 .map_err(|source| TimestampError::Store { file: file.name(), source })?;
             let settings = StandaloneSettings { window_ms, clock_jump_max_ms };
@@ -98,7 +100,8 @@ impl Prepared {
     }
 }
 
-/// How sessions with `ZooKeeper` begin, as configured; reads the password. For tools as well.
+/// Returns the settings of sessions with `ZooKeeper`, as configured. Reads the password. Tools use
+/// this as well.
 pub(crate) fn zookeeper_settings(
     config: &TimestampConfig,
     host_port: String,
@@ -118,7 +121,8 @@ pub(crate) fn zookeeper_settings(
     })
 }
 
-/// The first line of a file. For tools as well.
+/// Returns the first line of a file. Warns if other users may read the file. Tools use this as
+/// well.
 pub(crate) fn read_password(file: &str) -> Result<String, TimestampError> {
     let failed = |reason: String| TimestampError::Password { file: file.to_owned(), reason };
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
@@ -132,7 +136,7 @@ pub(crate) fn read_password(file: &str) -> Result<String, TimestampError> {
     }
 }
 
-/// Whatever ends the keeper's thread: nothing more is handed out.
+/// Dropped when the keeper's thread ends, for any reason: from then on no timestamp is handed out.
 struct LastWord(Arc<TimestampBoard>);
 
 impl Drop for LastWord {
@@ -156,8 +160,8 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread. `tell_master` is called with `host:port` of the master whenever that
-    /// changes.
+    /// Starts the thread. `tell_master` is called with `host:port` of the master whenever the
+    /// master changes.
     pub(crate) fn start(
         prepared: Prepared,
         oracle: Arc<Oracle>,
@@ -168,7 +172,8 @@ impl Keeper {
         let (stop, stop_asked) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let outlets = Outlets::new(Arc::clone(&board), tell_master, began);
-        // Only a file begins at once; one of several servers may well be a backup for ever.
+        // Only a server with a file begins at once. One of several servers may be a backup for
+        // ever.
         let began = matches!(prepared, Prepared::File(..)).then_some(has_begun);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -176,11 +181,11 @@ impl Keeper {
             .map_err(TimestampError::Thread)?;
         let last_board = Arc::clone(&board);
         let live = move || {
-            // Dropped last: it tells that all is over.
+            // Dropped last. The drop tells the handle that the thread has ended.
             let _end = end;
             let _last_word = LastWord(last_board);
             runtime.block_on(drive(prepared, outlets, stop_asked));
-            // A disk that hangs holds a thread of the runtime: nobody waits for it.
+            // A disk that hangs holds a thread of the runtime. Do not wait for that thread.
             runtime.shutdown_background();
         };
         let named = thread::Builder::new().name("timestamps".into());
@@ -188,13 +193,13 @@ impl Keeper {
         Ok(Self { board, began, stop, ended })
     }
 
-    /// What operators see.
+    /// Returns what operators see.
     pub(crate) fn board(&self) -> &Arc<TimestampBoard> {
         &self.board
     }
 
-    /// Returns when the first timestamp can be had from a server with a file, or soon after all the
-    /// same: what keeps it waiting has been logged.
+    /// Waits until a server with a file hands out timestamps, at most [`BEGIN_LIMIT`]. The reason
+    /// of a delay has been logged. Returns at once for one of several servers.
     pub(crate) async fn begun(&mut self) {
         if let Some(began) = self.began.take() {
             let _ = timeout(BEGIN_LIMIT, began).await;
@@ -203,14 +208,14 @@ impl Keeper {
 
     /// Returns when the keeper has ended by itself.
     pub(crate) async fn failed(&mut self) {
-        // The sender is dropped with the thread; nothing is ever sent.
+        // The thread drops the sender when it ends, and sends nothing.
         let _ = (&mut self.ended).await;
     }
 
-    /// Stops in order: nothing more is handed out, mastership is given up, what is left of the
-    /// window is given back.
+    /// Stops in order: no timestamp is handed out any more, mastership is given up, and what is
+    /// left of the window is given back.
     pub(crate) async fn stop(self) {
-        // It may have ended already.
+        // The thread may have ended already.
         let _ = self.stop.send(());
         if timeout(STOP_LIMIT, self.ended).await.is_err() {
             warn!("mastership of timestamps could not be given up in order; others wait for it");

@@ -1,4 +1,4 @@
-//! Lines of the log that would come again and again come once a minute.
+//! Limits a line of the log that would come again and again to one a minute.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 pub(super) struct OnceAMinute(Option<Instant>);
 
 impl OnceAMinute {
-    /// Whether to tell it (again); if so, that is noted.
+    /// Returns whether the line is due. If it is, notes the time.
     pub(super) fn is_due(&mut self) -> bool {
         let is_due = self.0.is_none_or(|told| told.elapsed() >= TELL_EVERY);
         if is_due {
@@ -19,7 +19,8 @@ impl OnceAMinute {
         is_due
     }
 
-    /// It is over: the next time is news. Returns whether it had been told.
+    /// Notes that the condition is over, so the next line is due at once. Returns whether a line
+    /// had been logged.
     pub(super) fn reset(&mut self) -> bool {
         self.0.take().is_some()
     }

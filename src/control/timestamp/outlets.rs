@@ -1,5 +1,5 @@
 //! Where the decisions of both drivers go: to the oracle, from which the cores take timestamps; to
-//! the board, which operators read; to the cores, which name the master; and to the log.
+//! the board, which operators read; to the cores, which name the master to clients; and to the log.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,22 +18,24 @@ use crate::timestamp::clock::Seen;
 use crate::timestamp::coordinator::Role;
 use crate::timestamp::oracle::{Oracle, Terms};
 
-/// A state machine that asks for the past is looked at a thousand times a second, not for ever.
+/// Shortest sleep of a driver. A state machine that asks to be woken in the past runs a thousand
+/// times a second, not without a pause.
 const PAUSE_LEAST: Duration = Duration::from_millis(1);
 
-/// Where the decisions of a driver go.
+/// Carries out the decisions of a driver.
 pub(super) struct Outlets {
     board: Arc<TimestampBoard>,
     /// Tells the cores who is master.
     tell_master: Box<dyn Fn(Option<Arc<str>>) + Send>,
-    /// Told once, at the first mastership.
+    /// Sent once, at the first mastership.
     began: Option<oneshot::Sender<()>>,
     set_back_told: OnceAMinute,
     refusal_told: OnceAMinute,
 }
 
 impl Outlets {
-    /// `tell_master` is called with `host:port` of the master; `began`, at the first mastership.
+    /// Makes the outlets. `tell_master` is called with `host:port` of the master. `began` is sent
+    /// at the first mastership.
     pub(super) fn new(
         board: Arc<TimestampBoard>,
         tell_master: Box<dyn Fn(Option<Arc<str>>) + Send>,
@@ -63,7 +65,7 @@ impl Outlets {
         let ahead_ms = terms.clock.unix_ms(now.mono) as i64 - now.wall.0 as i64;
         info!(floor = floor.0, ahead_ms, "timestamps are handed out");
         if let Some(began) = self.began.take() {
-            // Nobody waits any more: the start was slow.
+            // An error means that the start was slow and no longer waits.
             let _ = began.send(());
         }
     }
@@ -82,7 +84,7 @@ impl Outlets {
 
     pub(super) fn clock_seen(&mut self, seen: Seen) {
         match seen {
-            // The end of a refusal.
+            // A refusal has ended.
             Seen::Agreed => info!("the wall clock is followed again"),
             Seen::BackMs(ms) => {
                 self.board.counters.clock_set_back.fetch_add(1, Relaxed);
@@ -106,7 +108,7 @@ impl Outlets {
     }
 }
 
-/// How long to sleep until then.
+/// Returns how long to sleep until `then`, at least [`PAUSE_LEAST`].
 pub(super) fn pause_until(then: MonoNs) -> Duration {
     Duration::from_nanos(then.since_ns(now().mono)).max(PAUSE_LEAST)
 }

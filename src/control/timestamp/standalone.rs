@@ -1,5 +1,5 @@
-//! Drives the state machine of a server that stands alone and keeps its bound in a file. Decides
-//! nothing: does what the machine asks for, and tells the machine what came of it.
+//! Drives the state machine of a server that stands alone and keeps its bound in a file. The driver
+//! decides nothing: it carries out what the machine asks for, and tells the machine the result.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use crate::timestamp::Timestamp;
 use crate::timestamp::coordinator::Role;
 use crate::timestamp::standalone::{FileEffect, FileEvent, Standalone, StandaloneSettings};
 
-/// Runs until the machine has stopped.
+/// Runs until the machine has stopped. Dropping the sender of `stop` stops it, too.
 pub(super) async fn drive(
     file: TimestampFile,
     bound: Timestamp,
@@ -29,7 +29,7 @@ pub(super) async fn drive(
     FileDriver::new(file, settings, outlets).drive(bound, stop).await;
 }
 
-/// Drives [`Standalone`].
+/// The state machine, its file and its outlets.
 struct FileDriver {
     file: Arc<TimestampFile>,
     machine: Standalone,
@@ -60,7 +60,7 @@ impl FileDriver {
             let pause = sleep(pause_until(self.machine.wake_at()));
             let event = tokio::select! {
                 biased;
-                // A keeper that nobody holds any more stops, too.
+                // A keeper whose handle was dropped stops, too.
                 _ = &mut stop, if !is_stopping => {
                     is_stopping = true;
                     FileEvent::Stop
@@ -131,7 +131,7 @@ impl FileDriver {
     }
 }
 
-/// The end of a store; never, while there is none.
+/// Returns when the store under way has ended. Never returns if there is none.
 async fn stored(storing: &mut Option<JoinHandle<std::io::Result<()>>>) -> std::io::Result<()> {
     match storing {
         Some(storing) => storing.await.map_err(std::io::Error::other)?,

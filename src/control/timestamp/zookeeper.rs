@@ -1,14 +1,19 @@
-//! Sessions of `ZooKeeper` and what is asked of them by those who may be master; tools only look
+//! Sessions of `ZooKeeper`, and the operations of servers that may be master. Tools only look
 //! (`cli/timestamp/directory.rs`). Layout and bytes are those of the original
 //! (docs/compat/timestamp-service.md §3), so that servers, clients and tools of both kinds read
 //! each other.
 //!
-//! What the library does, as far as it matters here: one task per session writes requests in the
-//! order in which they were made. While it is not connected, requests wait and are sent after it is
-//! again, in the same session; those that were under way when the connection broke are answered
-//! with an error, whether they were done or not. It connects again by itself until the session is
-//! over, by the ensemble's word or after 7/5 of its length without contact, and never begins
-//! another session. When the last handle is dropped the session is closed in order.
+//! The library does the following, as far as it matters here:
+//!
+//! - One task per session writes requests in the order in which they were made.
+//! - While the session is not connected, requests wait. They are sent after the session is
+//!   connected again.
+//! - Requests that were under way when the connection broke are answered with an error, whether
+//!   they were done or not.
+//! - The session connects again by itself until it is over: by the ensemble's word, or after 7/5 of
+//!   its length without contact.
+//! - The library never begins another session.
+//! - When the last handle is dropped the session is closed in order.
 
 use std::time::Duration;
 
@@ -25,31 +30,32 @@ use crate::timestamp::coordinator::{Answer, Ask, MasterNode, Nodes, SessionId, S
 
 /// Pause between two tries to begin a session.
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
-/// How often a node that comes and goes is looked at before that is given up for now.
+/// How often the master's node is looked at while it comes and goes. Then the operation fails for
+/// now.
 const LOOKS_MAX: usize = 16;
-/// How long a session may take to close in order; then it is left to end by itself.
+/// Longest wait for a session to close in order. After this time the session ends by its timeout.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
-/// Where and as whom.
+/// How to reach and use `ZooKeeper`.
 #[derive(Clone)]
 pub(crate) struct ZooKeeperSettings {
-    /// `host:port,host:port/folder`.
+    /// The servers, as `host:port,host:port/folder`.
     pub quorum: String,
-    /// The folder below `/chronos`.
+    /// The folder of this cluster below `/chronos`.
     pub cluster: String,
-    /// `host_port` of this server, written into its nodes.
+    /// `host_port` of this server. It is written into the server's nodes.
     pub host_port: String,
-    /// ZooKeeperSession asked for.
+    /// The session timeout that is asked for.
     pub session_timeout: Duration,
-    /// How this server proves who it is.
+    /// How this server authenticates itself.
     pub authentication: Authentication,
-    /// As whom.
+    /// The user name for authentication.
     pub user: String,
-    /// Its password.
+    /// The password of `user`.
     pub password: String,
 }
 
-/// Without the password.
+/// Writes the settings without the password.
 impl std::fmt::Debug for ZooKeeperSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { quorum, cluster, host_port, authentication, user, .. } = self;
@@ -62,18 +68,19 @@ impl std::fmt::Debug for ZooKeeperSettings {
 pub(crate) struct Layout {
     /// `/chronos`.
     pub root: String,
-    /// `/chronos/<cluster>`. Made in one transaction with the two below that last.
+    /// `/chronos/<cluster>`. One transaction makes this node, `backups` and `bound`.
     pub base: String,
-    /// Ephemeral, `host_port` of the master.
+    /// The master's node: ephemeral, with `host_port` of the master as data.
     pub master: String,
-    /// One ephemeral child `host_port` per backup.
+    /// The folder of the backups: one ephemeral child `host_port` per backup.
     pub backups: String,
-    /// Empty or 8 bytes big-endian: above all timestamps handed out.
+    /// The node of the bound: empty, or 8 bytes big-endian. The bound is above every timestamp that
+    /// was handed out.
     pub bound: String,
 }
 
 impl Layout {
-    /// Of the cluster of that name.
+    /// Returns the paths of the cluster with this name.
     pub(crate) fn of(cluster: &str) -> Self {
         let base = format!("/chronos/{cluster}");
         Self {
@@ -86,8 +93,8 @@ impl Layout {
     }
 }
 
-/// The bound as the original reads and writes it; empty is 0. `None`: it is nothing that a server
-/// could have written.
+/// Reads the bound in the original's format. No bytes mean 0. `None`: no server can have written
+/// these bytes.
 pub(crate) fn read_bound(bytes: &[u8]) -> Option<Timestamp> {
     if bytes.is_empty() {
         return Some(Timestamp(0));
@@ -96,12 +103,12 @@ pub(crate) fn read_bound(bytes: &[u8]) -> Option<Timestamp> {
     u64::try_from(number).ok().map(Timestamp)
 }
 
-/// The bound as the original reads and writes it.
+/// Writes the bound in the original's format.
 pub(crate) fn write_bound(bound: Timestamp) -> [u8; 8] {
     bound.0.to_be_bytes()
 }
 
-/// Begins a session; each server is tried once. For tools as well, with any session timeout.
+/// Begins a session. Each server is tried once. Tools use this as well, with any session timeout.
 pub(crate) async fn connect(settings: &ZooKeeperSettings) -> Result<Client, Error> {
     let mut connector =
         Client::connector().with_session_timeout(settings.session_timeout).with_fail_eagerly();
@@ -119,7 +126,7 @@ pub(crate) async fn connect(settings: &ZooKeeperSettings) -> Result<Client, Erro
     connector.connect(&settings.quorum).await
 }
 
-/// A session, or none yet.
+/// A session with `ZooKeeper`, or the settings to begin one.
 #[derive(Clone, Debug)]
 pub(crate) struct ZooKeeperSession {
     settings: ZooKeeperSettings,
@@ -127,10 +134,10 @@ pub(crate) struct ZooKeeperSession {
     client: Option<Client>,
 }
 
-/// How an [`Ask`] ended, and what came of it besides.
+/// How an [`Ask`] ended, and what the driver needs besides the answer.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// For the coordinator.
+    /// The answer for the coordinator.
     pub answer: Answer,
     /// Fires when the node watched by [`Ask::WatchMaster`] changes.
     pub watcher: Option<OneshotWatcher>,
@@ -141,39 +148,39 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Nothing besides.
+    /// Makes an answer without anything besides.
     pub(crate) fn of(answer: Answer) -> Self {
         Self { answer, watcher: None, opened: None, problem: None }
     }
 }
 
 impl ZooKeeperSession {
-    /// No session is begun yet.
+    /// Remembers the settings. No session is begun yet.
     pub(crate) fn new(settings: ZooKeeperSettings) -> Self {
         let layout = Layout::of(&settings.cluster);
         Self { settings, layout, client: None }
     }
 
-    /// What begins and ends with the session: its id, and a watcher of its state.
+    /// Returns the session's id and a watcher of its state; `None` without a session.
     pub(crate) fn state(&self) -> Option<(SessionId, StateWatcher)> {
         self.client
             .as_ref()
             .map(|client| (SessionId(client.session_id().0), client.state_watcher()))
     }
 
-    /// Takes the session that was begun, or lets the present one go: it is closed in order when
-    /// nobody else holds it.
+    /// Takes the session that was begun. `None` drops the present session; when no other handle
+    /// exists, it is closed in order.
     pub(crate) fn set_client(&mut self, client: Option<Client>) {
         self.client = client;
     }
 
-    /// Does what is asked. Never fails: what goes wrong is an answer, too.
+    /// Carries out an operation. Never fails: an error becomes an answer with a problem.
     pub(crate) async fn ask(&self, ask: &Ask) -> Asked {
         let Some(client) = &self.client else {
             return match ask {
                 Ask::OpenSession => self.open().await,
                 Ask::CloseSession => Asked::of(Answer::Done),
-                // Nobody can have asked for this in a session.
+                // Without a session, no other operation can succeed.
                 _ => Asked::of(Answer::Expired),
             };
         };
@@ -218,7 +225,7 @@ impl ZooKeeperSession {
             Err(error) => {
                 tokio::time::sleep(CONNECT_PAUSE).await;
                 let problem = match error {
-                    // The library tells what happened to each server at level debug only.
+                    // The library logs what happened to each server at level debug only.
                     Error::NoHosts => format!("no server of {} answers", self.settings.quorum),
                     error => Failure::from(error).problem,
                 };
@@ -227,10 +234,12 @@ impl ZooKeeperSession {
         }
     }
 
-    /// The bound is looked for last: an original makes it last.
+    /// Looks which nodes of the cluster exist. The bound is looked for last, because an original
+    /// makes it last.
     async fn find_nodes(&self, client: &Client) -> Result<Answer, Failure> {
         let Layout { base, backups, bound, .. } = &self.layout;
-        // Looked for first: who may read the nodes need not have the right to make them.
+        // The look comes before the making: a user who may read the nodes need not have the right
+        // to make them.
         if client.check_stat(base).await?.is_none() {
             return Ok(Answer::Nodes(Nodes::None));
         }
@@ -273,8 +282,9 @@ impl ZooKeeperSession {
         format!("{}/{}", self.layout.backups, self.settings.host_port)
     }
 
-    /// A node that is not there can be watched, but its data cannot be asked for with a watch: it
-    /// may come and go between the two.
+    /// Reads the master's node and watches it. ZooKeeper can watch a node that is missing, but
+    /// cannot read its data and watch it in one request. The node may come and go between two
+    /// requests, so both are tried in turns.
     async fn watch_master(
         &self,
         client: &Client,
@@ -317,7 +327,7 @@ impl ZooKeeperSession {
         version: i32,
     ) -> Result<Answer, Failure> {
         let mut writer = client.new_multi_writer();
-        // -1: whatever its version is, it is there.
+        // Version -1 checks only that the node exists.
         writer.add_check_version(&self.layout.master, -1)?;
         writer.add_set_data(&self.layout.bound, &write_bound(bound), Some(version))?;
         judged(writer.commit().await, |results| {
@@ -325,7 +335,8 @@ impl ZooKeeperSession {
                 MultiWriteResult::SetData { stat } => Some(wall_of(stat.mtime)),
                 _ => None,
             });
-            // An ensemble that acknowledges, and does not say what, may have written it or not.
+            // If an ensemble acknowledges without saying what, the bound may have been written or
+            // not.
             told.map_or(Answer::Lost, Answer::Written)
         })
     }
@@ -342,8 +353,8 @@ impl ZooKeeperSession {
         judged(writer.commit().await, |_| Answer::Done)
     }
 
-    /// What to do when the bound's node is not there; `stored`: the bound that this server stored
-    /// last.
+    /// Says what to do when the bound's node is missing. `stored` is the bound that this server
+    /// stored last.
     pub(crate) fn lost_bound_told(&self, stored: Option<Timestamp>) -> String {
         format!(
             "there is no {}, which keeps the bound above all timestamps handed out: none is \
@@ -354,7 +365,7 @@ impl ZooKeeperSession {
     }
 }
 
-/// What an operator types to make the bound anew, above the one that was stored last.
+/// Returns the command that makes the bound anew, above the bound that was stored last.
 fn init_command(settings: &ZooKeeperSettings, stored: Option<Timestamp>) -> String {
     let above = match stored {
         Some(stored) => format!("{}, which this server stored last", stored.0),
@@ -370,7 +381,7 @@ fn init_command(settings: &ZooKeeperSettings, stored: Option<Timestamp>) -> Stri
     )
 }
 
-/// Everybody may make clusters, as with the original.
+/// Makes the root if it is missing. Everybody may make clusters below it, as with the original.
 pub(crate) async fn make_root(client: &Client, root: &str) -> Result<(), Error> {
     if client.check_stat(root).await?.is_some() {
         return Ok(());
@@ -378,7 +389,7 @@ pub(crate) async fn make_root(client: &Client, root: &str) -> Result<(), Error> 
     make_node(client, root, &[Acl::new(Permission::ALL, AuthId::anyone())]).await
 }
 
-/// Makes a node that lasts, empty, if it is not there.
+/// Makes a persistent, empty node if it is missing.
 pub(crate) async fn make_node(client: &Client, path: &str, rights: &[Acl]) -> Result<(), Error> {
     let options = CreateMode::Persistent.with_acls(Acls::new(rights));
     match client.create(path, b"", &options).await {
@@ -387,30 +398,30 @@ pub(crate) async fn make_node(client: &Client, path: &str, rights: &[Acl]) -> Re
     }
 }
 
-/// The original's: everybody reads, the servers do everything; without authentication everybody
-/// does.
+/// Returns the rights of new nodes, which are the original's: everybody reads, the servers do
+/// everything. Without authentication everybody does everything.
 pub(crate) fn rights(settings: &ZooKeeperSettings) -> Vec<Acl> {
     let own = match settings.authentication {
         Authentication::None => return vec![Acl::new(Permission::ALL, AuthId::anyone())],
-        // The server writes down whom it has identified, and a hash of the password.
+        // ZooKeeper stores the user that it has identified, with a hash of the password.
         Authentication::Digest => AuthId::authed(),
         Authentication::SaslDigest => AuthId::new("sasl", &settings.user),
     };
     vec![Acl::new(Permission::READ, AuthId::anyone()), Acl::new(Permission::ALL, own)]
 }
 
-/// Waits until a session whose last handle was dropped is over, or has been given up.
+/// Waits until a session whose last handle was dropped is over, at most [`CLOSE_LIMIT`].
 pub(crate) async fn closed(mut state: StateWatcher) {
     let over = async { while !state.changed().await.is_terminated() {} };
-    // It ends by itself then: its nodes stay until it does.
+    // After the limit the session ends by its timeout. Its nodes stay until then.
     let _ = timeout(CLOSE_LIMIT, over).await;
 }
 
-/// Longest `host_port`: a host name and a port.
+/// Longest `host_port`, in bytes: a host name and a port.
 const HOST_PORT_BYTES_MAX: usize = 253 + 6;
 
-/// What a node says of itself, for people and refused clients. Without authentication anybody can
-/// write a megabyte of anything there: what is no address is not repeated.
+/// Returns the data of a server's node, for people and refused clients. Without authentication
+/// anybody can write a megabyte of any bytes there, so data that is no address is not repeated.
 pub(crate) fn read_host_port(data: &[u8]) -> String {
     let is_fine = data.len() <= HOST_PORT_BYTES_MAX && data.iter().all(u8::is_ascii_graphic);
     match is_fine {
@@ -444,7 +455,7 @@ fn judged(
     }
 }
 
-/// An answer that somebody should hear more of.
+/// An answer, and the problem behind it for people.
 #[derive(Debug)]
 struct Failure {
     answer: Answer,
@@ -459,7 +470,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What went wrong and what to do, for people.
+/// Says for people what went wrong and what to do.
 pub(crate) fn problem_of(error: &Error) -> String {
     match error {
         Error::NoAuth => "not authorized: the nodes below /chronos belong to another user; \
@@ -473,8 +484,11 @@ pub(crate) fn problem_of(error: &Error) -> String {
     }
 }
 
-/// What an error means for who is master. Those of the session end it; those that the servers give
-/// to one request mean that nothing was done; of all others nobody knows.
+/// Returns what an error means for the mastership.
+///
+/// - An error of the session ends the session.
+/// - An error that the servers give to one request means that nothing was done.
+/// - After any other error the operation may have been done or not.
 fn answer_of(error: &Error) -> Answer {
     match error {
         Error::SessionExpired | Error::AuthFailed | Error::ClientClosed => Answer::Expired,

@@ -1,4 +1,5 @@
-//! Makes the bound of a cluster in `ZooKeeper`, by order of an operator: no server makes it anew.
+//! Makes the bound of a cluster in `ZooKeeper` by order of an operator. No server makes a lost
+//! bound anew.
 
 use std::time::Duration;
 
@@ -11,55 +12,55 @@ use super::zookeeper::{
 };
 use crate::timestamp::Timestamp;
 
-/// Longest wait for a session, and for all that follows.
+/// Longest time for the session and all that follows, together.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why there is no new bound. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InitError {
-    /// It is there already.
+    /// The bound is there already.
     #[error(
         "{path} is there already and keeps the bound {bound}. It is never overwritten: a lower \
          bound would repeat timestamps. Delete that node first if that is what you want"
     )]
     Exists {
-        /// Of the node.
+        /// The path of the node.
         path: String,
-        /// As stored.
+        /// The bound that the node keeps.
         bound: u64,
     },
-    /// The node holds something else.
+    /// The node's data is no bound.
     #[error("{path} holds {bytes} bytes that are no bound; delete that node first")]
     Damaged {
-        /// Of the node.
+        /// The path of the node.
         path: String,
-        /// How many.
+        /// The length of the node's data.
         bytes: usize,
     },
-    /// The cluster has had a bound.
+    /// The cluster exists and has lost its bound.
     #[error(
         "there is a cluster at {base} that has lost its bound: say with --above TS above which \
          timestamp it goes on, one that is above all that were handed out"
     )]
     Lost {
-        /// The cluster's node.
+        /// The path of the cluster's node.
         base: String,
     },
-    /// `ZooKeeper` did not do it.
+    /// `ZooKeeper` did not make the nodes.
     #[error("ZooKeeper at {quorum} did not make {path}: {why}")]
     ZooKeeper {
-        /// Its servers.
+        /// The servers that were asked.
         quorum: String,
-        /// Of the node.
+        /// The path of the node.
         path: String,
-        /// What it said.
+        /// What went wrong.
         why: String,
     },
 }
 
-/// Makes the nodes of a cluster that are missing, and the bound. `is_said`: the operator has said
-/// above which timestamp; a cluster that has lost its bound does not begin anew without that.
-/// Returns the path of the bound.
+/// Makes the missing nodes of a cluster, and the bound. Returns the path of the bound. `is_said`
+/// means that the operator has said above which timestamp the bound lies; without that, a cluster
+/// that has lost its bound is refused.
 pub(crate) async fn init(
     settings: &ZooKeeperSettings,
     bound: Timestamp,
@@ -73,7 +74,7 @@ pub(crate) async fn init(
     };
     let made = timeout(PATIENCE, async {
         let client = connect(settings).await.map_err(|error| failed(problem_of(&error)))?;
-        // Another server may write it at the same time: then it is there.
+        // Another server may write the bound at the same time. The second try then finds it.
         for _ in 0..2 {
             let done = make(&client, settings, &layout, bound, is_said).await;
             if done.map_err(|error| failed(problem_of(&error)))?? {
@@ -85,7 +86,7 @@ pub(crate) async fn init(
     made.await.unwrap_or_else(|_| Err(failed("no answer in time".into())))
 }
 
-/// `false`: somebody else was faster.
+/// Makes the nodes and the bound once. Returns `false` if another server was faster.
 async fn make(
     client: &Client,
     settings: &ZooKeeperSettings,
@@ -98,7 +99,7 @@ async fn make(
     client.sync("/").await?;
     let written = match client.get_data(path).await {
         Ok((data, stat)) if data.is_empty() => {
-            // Made, and never written.
+            // The node was made and never written.
             client.set_data(path, &write_bound(bound), Some(stat.version)).await.map(drop)
         }
         Ok((data, _)) => {

@@ -1,4 +1,5 @@
-//! A callback server: a thread for every connection, and a suite's own judgement of what comes.
+//! A callback server with a thread for every connection. The suite decides what the server does
+//! with each callback.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::http::{Message, read_message};
 
-/// A connection without a request for so long is closed: a node that was killed or frozen leaves
-/// connections without an end.
+/// A connection that brings no request for this long is closed. A node that was killed or frozen
+/// leaves connections without an end.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 
 /// One callback as it came.
@@ -18,18 +19,18 @@ const SILENCE_MAX: Duration = Duration::from_secs(300);
 pub struct Callback {
     /// When its last byte was read.
     pub at: Instant,
-    /// The connection it came on, counted from 0.
+    /// The number of the connection that brought the callback, from 0.
     pub connection: usize,
     /// Request line and headers with the empty line.
     pub head: String,
-    /// From the request line.
+    /// The path of the request line.
     pub path: String,
-    /// As long as `Content-Length` said.
+    /// The body, as long as `Content-Length` says.
     pub body: Vec<u8>,
 }
 
 impl Callback {
-    /// The value of a header that must come once.
+    /// Returns the value of a header. Panics unless the header comes exactly once.
     pub fn header(&self, name: &str) -> &str {
         let lines = self.head.split("\r\n").skip(1).filter_map(|line| line.split_once(": "));
         let values: Vec<_> = lines.filter(|line| line.0.eq_ignore_ascii_case(name)).collect();
@@ -37,7 +38,7 @@ impl Callback {
         values[0].1
     }
 
-    /// `X-Sequence-Number`.
+    /// Returns `X-Sequence-Number`. Panics if it is no number.
     pub fn sequence(&self) -> u64 {
         self.header("X-Sequence-Number").parse().expect("a number")
     }
@@ -56,7 +57,7 @@ pub enum Reaction {
     BytesThenClose(Vec<u8>),
     /// Sends these bytes and then nothing, until the node closes.
     BytesThenNothing(Vec<u8>),
-    /// Answers 200 so much later.
+    /// Answers 200 after this time.
     Late(Duration),
     /// Answers 200 with a body of 1 GiB, sent as long as the node takes it.
     Gigabyte,
@@ -65,28 +66,28 @@ pub enum Reaction {
 }
 
 impl Reaction {
-    /// 200.
+    /// Answers 200 and keeps the connection.
     pub const OK: Reaction = Reaction::Status(200);
 
-    /// Nothing at all, until the node closes.
+    /// Returns a reaction that sends nothing, until the node closes.
     pub fn never() -> Reaction {
         Reaction::BytesThenNothing(Vec::new())
     }
 }
 
-/// How many connections nodes have made.
+/// Counts of the connections that nodes have made.
 #[derive(Debug, Default)]
 pub struct Connections {
-    /// In all.
+    /// Connections since the start of the server.
     pub made: AtomicUsize,
-    /// Open now.
+    /// Connections that are open at present.
     pub open: AtomicUsize,
-    /// Most that were open at one time.
+    /// The most connections that were open at one time.
     pub open_max: AtomicUsize,
 }
 
-/// Listens at `address` until the process ends; `react` decides on every callback, on the thread of
-/// the connection.
+/// Listens at `address` until the process ends. `react` decides on every callback, on the thread of
+/// the connection. Returns the address, with the port that was taken, and the counts.
 pub fn serve(
     address: SocketAddr,
     react: impl Fn(&Callback) -> Reaction + Send + Sync + 'static,
@@ -95,7 +96,7 @@ pub fn serve(
     let address = listener.local_addr().expect("bound");
     let connections = Arc::new(Connections::default());
     let (all, react) = (connections.clone(), Arc::new(react));
-    // The threads end with the process: nothing waits for them.
+    // The threads end with the process. No code waits for them.
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let (connections, react) = (all.clone(), react.clone());
@@ -134,7 +135,8 @@ fn callback_of(message: Message, connection: usize) -> Callback {
     Callback { at: Instant::now(), connection, head, path, body }
 }
 
-/// Whether the connection goes on. An error means that the node closed, which it may.
+/// Carries out a reaction. Returns whether the connection goes on. An error means that the node
+/// closed, which it may.
 fn carry_out(stream: &mut TcpStream, reaction: Reaction) -> bool {
     let plain = |status| format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").into_bytes();
     match reaction {

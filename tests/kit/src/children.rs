@@ -1,4 +1,4 @@
-//! Processes that a suite starts: each ends with the suite, whatever ends the suite.
+//! Processes that a suite starts. Each process ends with the suite, whatever ends the suite.
 //!
 //! The kernel can kill a process when its parent dies (`PR_SET_PDEATHSIG`, which `setpriv` of
 //! util-linux sets before it becomes the program). By parent the kernel means the *thread* that
@@ -20,16 +20,17 @@ use std::thread;
 /// themselves where another program starts the process.
 pub const SETPRIV: [&str; 4] = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--"];
 
-/// A command, and where to send it back with the process that came of it.
+/// A command, and the sender that returns it with the process that it became.
 type Order = (Command, Sender<(Command, Result<Child>)>);
 
-/// The way to the thread that starts all processes.
+/// The queue to the thread that starts all processes.
 static STARTER: LazyLock<Mutex<Sender<Order>>> = LazyLock::new(|| {
     let (orders, taken) = channel::<Order>();
     thread::spawn(move || {
         for (mut command, answer) in taken {
             let child = command.spawn();
-            // An error means that whoever asked is gone: then the process has no owner.
+            // An error means that the thread that asked is gone. Then the process has no owner and
+            // is killed.
             if let Err(unheard) = answer.send((command, child)) {
                 let _ = unheard.0.1.map(|mut child| child.kill());
             }
@@ -38,8 +39,8 @@ static STARTER: LazyLock<Mutex<Sender<Order>>> = LazyLock::new(|| {
     Mutex::new(orders)
 });
 
-/// A command that starts `program` so that the process ends with the thread that started it. Start
-/// it by the methods of [`Tied`] alone.
+/// Returns a command that starts `program` so that the process ends with the thread that started
+/// it. Start the command by the methods of [`Tied`] only.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(SETPRIV[0]);
     command.args(&SETPRIV[1..]).arg(program);
@@ -50,7 +51,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 pub trait Tied {
     /// Starts a process that ends with this one.
     fn spawn_tied(&mut self) -> Result<Child>;
-    /// Runs a process to its end; nothing is on its standard input.
+    /// Runs a process to its end, with nothing on its standard input.
     fn output_tied(&mut self) -> Result<Output>;
 }
 
@@ -71,32 +72,35 @@ impl Tied for Command {
     }
 }
 
-/// Sends a signal by name, and says whether there was a process to take it.
+/// Sends a signal by name. The status says whether there was a process to take it.
 pub fn signal(pid: u32, name: &str) -> ExitStatus {
     Command::new("kill").args(["-s", name, &pid.to_string()]).status().expect("kill runs")
 }
 
-/// Tidies up when the suite ends without doing so: ends a daemon, removes what lives in the kernel.
+/// Tidies up if the suite ends without doing so: ends a daemon, or removes what lives in the
+/// kernel. Dropping the value calls the guard off.
 #[derive(Debug)]
 pub struct Guard(Child);
 
 impl Guard {
-    /// Runs a script of the shell with these arguments when this process is gone, unless the value
-    /// was dropped before.
+    /// Runs a shell script with these arguments when this process is gone. The script does not run
+    /// if the value was dropped before.
     pub fn with(script: &str, arguments: &[&OsStr]) -> Guard {
         // Standard input ends with this process.
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("cat; {script}"), "sh"]).args(arguments);
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A group of its own: what ends this group, such as Ctrl-C, must not end the guard first.
+        // The guard gets a process group of its own: a signal to this group, such as Ctrl-C, must
+        // not end the guard first.
         Guard(shell.process_group(0).spawn().expect("sh runs"))
     }
 
-    /// Watches over a daemon that names itself in `pid_file`, and whose command line names that
-    /// file.
+    /// Kills a daemon when this process is gone. The daemon writes its number into `pid_file`, and
+    /// its command line names that file.
     pub fn of_daemon(pid_file: &Path) -> Guard {
-        // The number may be another process's by then: so the command line is looked at. Again and
-        // again for 3 s, as a daemon that is being launched has not written its number yet.
+        // The number may belong to another process by then, so the script looks at the command
+        // line. It looks for 3 s, because a daemon that is being launched has not written its
+        // number yet.
         const SCRIPT: &str = "for look in $(seq 30); do pid=$(cat \"$1\") \
                               && grep -qaF \"$1\" \"/proc/$pid/cmdline\" && kill -KILL \"$pid\"; \
                               sleep 0.1; done";

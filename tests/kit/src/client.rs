@@ -1,4 +1,4 @@
-//! A client that expects nodes to be slow, or gone.
+//! An HTTP client for nodes that may be slow or gone.
 
 use std::io::{Error, ErrorKind, Result, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,36 +9,37 @@ use super::http::{Message, header, read_message};
 /// Longest wait for an answer.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One answer.
+/// An answer to a request.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// From the status line.
+    /// The status of the status line.
     pub status: u16,
     /// Status line and headers.
     pub head: String,
-    /// As long as `Content-Length` says.
+    /// The body, as long as `Content-Length` says.
     pub body: String,
 }
 
 impl Answer {
-    /// The value of a header.
+    /// Returns the value of a header; `None` if it is missing.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
 
-    /// The path of the timer that was created or changed.
+    /// Returns the path of the timer that was created or changed. Panics unless the status is 200.
     pub fn location(&self) -> &str {
         assert_eq!(self.status, 200, "{self:?}");
         self.header("Location").unwrap_or_else(|| panic!("no Location in {self:?}"))
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a connection of its own. An error means that no answer came within
+/// [`PATIENCE`], or that it was no HTTP.
 pub fn request(to: SocketAddr, method: &str, path: &str, body: &str) -> Result<Answer> {
     request_with(to, method, path, "", body)
 }
 
-/// One request with more headers (each with its line end).
+/// Sends one request with more headers. Each header includes its line end.
 pub fn request_with(
     to: SocketAddr,
     method: &str,
@@ -59,7 +60,7 @@ pub fn request_with(
     read_answer(&mut stream)
 }
 
-/// The next answer on this connection.
+/// Reads the next answer on this connection.
 pub fn read_answer(stream: &mut TcpStream) -> Result<Answer> {
     let Message { head, body } = read_message(stream, &mut Vec::new())?;
     let wrong = || Error::new(ErrorKind::InvalidData, "no HTTP answer");

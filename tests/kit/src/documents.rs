@@ -1,5 +1,4 @@
-//! The documents as a reader meets them: where they are, and the commands that they tell the reader
-//! to type.
+//! The documents of the project: where they are, and which commands they tell the reader to type.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,25 +9,26 @@ const PROGRAMS: [&str; 2] = ["chronos", "chronos-loadgen"];
 /// A program with the binary that was built for the suite.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// As commands name it.
+    /// The name of the program in commands.
     pub name: &'static str,
     /// The path of the binary.
     pub binary: &'static str,
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> &'static Path {
     let kit = Path::new(env!("CARGO_MANIFEST_DIR"));
     kit.ancestors().nth(2).expect("the kit lies in tests/kit")
 }
 
-/// The text of a file of the repository.
+/// Returns the text of a file of the repository. Panics if it cannot be read.
 pub fn read(name: &str) -> String {
     let path = root().join(name);
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Names of all files at or below a place, each from the root of the repository, in order.
+/// Returns the names of all files at or below a place, each from the root of the repository, in
+/// order.
 pub fn files_below(place: &str) -> Vec<String> {
     let path = root().join(place);
     if path.is_file() {
@@ -45,7 +45,7 @@ pub fn files_below(place: &str) -> Vec<String> {
     found
 }
 
-/// Every document of the project, all of which are held against the programs.
+/// Returns the names of all documents of the project. Tests compare each of them with the programs.
 pub fn documents() -> Vec<String> {
     let places = ["README.md", "ARCHITECTURE.md", "docs", "tuning"];
     let files = places.iter().flat_map(|place| files_below(place));
@@ -59,7 +59,8 @@ pub fn expect_none(findings: &[String]) {
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
 }
 
-/// Lines of blocks of code that call a program of ours, with its continuation lines.
+/// Returns the lines of code blocks that call a program of the project, joined with their
+/// continuation lines.
 pub fn commands(document: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut goes_on = false;
@@ -80,20 +81,22 @@ pub fn commands(document: &str) -> Vec<String> {
     found
 }
 
-/// Flags that commands give to `program`, and that its help does not name.
+/// Returns the flags that commands in a document give to `program`, and that its help does not
+/// name.
 pub fn unknown_flags(name: &str, document: &str, program: Program) -> Vec<String> {
     let mut findings = Vec::new();
     for command in commands(document) {
         let command = command.split(" # ").next().unwrap_or_default().trim();
         let words: Vec<&str> = command.split_whitespace().collect();
-        // Of `taskset -c 0 chronos --x` and `cargo run -- demo` the last program and what follows.
+        // Of `taskset -c 0 chronos --x` and `cargo run -- demo`, the last program and the words
+        // behind it count.
         let at = words.iter().rposition(|word| program_of(word).is_some());
         let at = at.expect("a command names a program");
         if program_of(words[at]) != Some(program.name) {
             continue;
         }
         let after = &words[at + 1..];
-        // Of `chronos cluster join NODE` the words that are commands.
+        // Of `chronos cluster join NODE`, the words `cluster join` are commands.
         let mut known = 0;
         let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
         while after.get(known).is_some_and(|word| is_word(word))
@@ -113,7 +116,7 @@ pub fn unknown_flags(name: &str, document: &str, program: Program) -> Vec<String
     findings
 }
 
-/// The program that a word of a command names.
+/// Returns the program that a word of a command names.
 fn program_of(word: &str) -> Option<&'static str> {
     let last = word.rsplit('/').next();
     PROGRAMS.into_iter().find(|name| last == Some(*name))

@@ -1,4 +1,4 @@
-//! HTTP/1.1 messages on a stream, for clients and servers that do not judge the form.
+//! HTTP/1.1 messages on a stream, for clients and servers that do not check the form.
 
 use std::io::{Error, ErrorKind, Read, Result};
 
@@ -7,34 +7,34 @@ use std::io::{Error, ErrorKind, Read, Result};
 pub struct Message {
     /// First line and headers, with the empty line.
     pub head: String,
-    /// As long as `Content-Length` says; empty if the head has none.
+    /// The body, as long as `Content-Length` says; empty if the head has no such header.
     pub body: Vec<u8>,
 }
 
 impl Message {
-    /// The value of a header: the first, if the header comes more than once.
+    /// Returns the value of a header; the first value, if the header comes more than once.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
 }
 
-/// The value of a header in a head: the first, if the header comes more than once.
+/// Returns the value of a header in a head; the first value, if the header comes more than once.
 pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = head.split("\r\n").filter_map(|line| line.split_once(": "));
     lines.find(|line| line.0.eq_ignore_ascii_case(name)).map(|line| line.1)
 }
 
-/// Where a piece first stands in the bytes.
+/// Returns the first index at which a piece stands in the bytes.
 pub fn find(bytes: &[u8], piece: &[u8]) -> Option<usize> {
     bytes.windows(piece.len()).position(|window| window == piece)
 }
 
-/// The next message. Bytes behind the message stay in `buffer` for the next call.
+/// Reads the next message. Bytes behind the message stay in `buffer` for the next call.
 ///
 /// # Errors
 ///
 /// `UnexpectedEof` if the stream ends before the message, `InvalidData` if the head is no text, and
-/// what reading fails with.
+/// every error of the stream.
 pub fn read_message(stream: &mut impl Read, buffer: &mut Vec<u8>) -> Result<Message> {
     let head_bytes = loop {
         if let Some(end) = find(buffer, b"\r\n\r\n") {

@@ -1,5 +1,5 @@
-//! What test suites share. The kit knows nothing of the code under test: a suite hands in the
-//! binary that it starts, and the types that it simulates.
+//! What test suites share. The kit knows nothing of the code under test: a suite gives the kit the
+//! binary to start, and the types to simulate.
 
 #![forbid(unsafe_code)]
 

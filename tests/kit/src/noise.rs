@@ -4,14 +4,14 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the watching thread sleeps.
+/// How long the watching thread sleeps between two looks.
 const NAP: Duration = Duration::from_millis(5);
 /// Stalls shorter than this are not kept.
 const NOTABLE: Duration = Duration::from_millis(20);
 
 static STALLS: Mutex<Vec<(Instant, Duration)>> = Mutex::new(Vec::new());
 
-/// Watches until the process ends.
+/// Starts a thread that watches until the process ends.
 pub fn watch() {
     thread::spawn(|| {
         let mut last = Instant::now();

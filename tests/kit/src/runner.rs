@@ -1,4 +1,4 @@
-//! Runs stories side by side and tells how they went in the words of the standard test runner.
+//! Runs stories side by side and prints the results in the words of the standard test runner.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Instant;
 
-/// Stories at one time. Each is a handful of processes that wait most of the time; two cores bear
-/// a dozen of them.
+/// Most stories that run at one time. Each is a handful of processes that wait most of the time, so
+/// two cores bear a dozen of them.
 const AT_ONE_TIME: usize = 12;
 
-/// One story: its name, and the story.
+/// One story: its name, and the function that tells it.
 pub type Story = (&'static str, fn());
 
-/// Thrown by a story that cannot be told here.
+/// The payload of the panic of a story that cannot run here.
 struct CannotRun(String);
 
 /// Thrown by a story of which this machine has spoiled what the story takes for granted.
@@ -48,7 +48,7 @@ enum Verdict {
     Ignored,
 }
 
-/// Runs those that the command line names, all if it names none.
+/// Runs the stories that the command line names, or all stories if it names none.
 pub fn run(stories: &[Story]) -> ExitCode {
     let asked = Asked::from_arguments();
     let wanted: Vec<Story> = stories.iter().copied().filter(|one| asked.wants(one.0)).collect();
@@ -89,7 +89,7 @@ pub fn run(stories: &[Story]) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
-/// Tells one story on a thread that bears its name, so that a panic says which it was.
+/// Runs one story on a thread with the story's name, so that the text of a panic names the story.
 fn tell(story: Story) -> Verdict {
     let began = Instant::now();
     let (mut verdict, mut word) = tell_once(story);
@@ -130,7 +130,7 @@ fn say(line: String) {
     std::io::stdout().write_all(line.as_bytes()).expect("standard output takes a line");
 }
 
-/// The command line, as far as the standard runner has it too.
+/// The command line, as far as the standard runner takes the same.
 struct Asked {
     filters: Vec<String>,
     is_exact: bool,
@@ -155,7 +155,7 @@ impl Asked {
                     let number = flag["--test-threads=".len()..].parse();
                     asked.threads = number.expect("--test-threads takes a number");
                 }
-                // Others of the standard runner change how it prints.
+                // The other flags of the standard runner change how it prints.
                 flag if flag.starts_with('-') => {}
                 filter => asked.filters.push(filter.to_owned()),
             }

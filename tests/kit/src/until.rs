@@ -1,4 +1,4 @@
-//! Waiting for what cannot be waited for: looks again and again.
+//! Waits for conditions that give no signal: looks again and again.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Looks until there is something to see.
+/// Calls `look` until it returns something. Panics with `what` when `patience` is over.
 pub fn until<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + patience;
     loop {

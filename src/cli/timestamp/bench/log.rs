@@ -1,16 +1,16 @@
-//! Logs of the original's benchmark: what its summing tool makes of them, without its faults. That
-//! tool divides by zero where no failover was logged, and counts every line that it does not know
-//! as a sample of nothing; here these are skipped and counted. Means are over lines, that is over
-//! clients and intervals, as there.
+//! Sums up logs of the original's benchmark, as the original's summing tool does, without that
+//! tool's faults. That tool divides by zero where no failover was logged, and counts every line
+//! that it does not know as a sample of nothing. Here such lines are skipped and counted. Means are
+//! over lines, that is over clients and intervals, as in the original.
 
 use std::io::BufRead;
 
 use serde_json::{Value, json};
 
-/// What is told beside a value that went back: the original's benchmark ends with it.
+/// The text beside a value that went back. The original's benchmark ends with it.
 const FATAL: &str = "Fatal error to get a lower timestamp";
 
-/// Numbers of one kind.
+/// The numbers of one kind that a log has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Numbers {
     pub count: u64,
@@ -27,7 +27,7 @@ impl Numbers {
         self.sum += number;
     }
 
-    /// `None`: there are no numbers.
+    /// Returns the mean; `None` if there are no numbers.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
@@ -51,23 +51,23 @@ impl Numbers {
     }
 }
 
-/// What a log says.
+/// The totals of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LogSummary {
-    /// Seconds from the first error to the next answer, each failover of each client.
+    /// Seconds from the first error to the next answer, for each failover of each client.
     pub failover_s: Numbers,
     /// Calls per second of one client in one interval.
     pub qps: Numbers,
-    /// Mean of one client in one interval.
+    /// Mean latency of one client in one interval.
     pub latency_ms: Numbers,
-    /// Values that were not above the one before.
+    /// How many values were not above the value before.
     pub breaches: u64,
-    /// Lines that say nothing of all this.
+    /// How many lines say nothing of all this.
     pub skipped: u64,
 }
 
 impl LogSummary {
-    /// Reads a log to its end.
+    /// Reads a log to its end. Errors are those of the reader.
     pub(super) fn read(input: &mut impl BufRead) -> std::io::Result<Self> {
         let mut summary = Self::default();
         let mut line = Vec::new();
@@ -96,7 +96,8 @@ impl LogSummary {
         }
     }
 
-    /// The three lines of the original's tool, with more behind them, and what it does not tell.
+    /// Returns the three lines of the original's tool, with more behind them, and the lines that
+    /// the original's tool lacks.
     pub(super) fn text(&self) -> String {
         let mut text = format!(
             "Average failover time: {}\nAverage qps: {}\nAverage latency: {}\n",
@@ -110,7 +111,7 @@ impl LogSummary {
         text + &format!("Skipped lines: {}\n", self.skipped)
     }
 
-    /// For programs.
+    /// Returns the totals as JSON.
     pub(super) fn document(&self) -> Value {
         json!({
             "failover_s": self.failover_s.document(),
@@ -122,7 +123,8 @@ impl LogSummary {
     }
 }
 
-/// The number that follows `label`: plain digits, as Java writes them, with an exponent, too.
+/// Returns the number that follows `label`: plain digits, as Java writes them, also with an
+/// exponent.
 fn number_after(line: &str, label: &str) -> Option<f64> {
     let (_, after) = line.split_once(label)?;
     let is_part = |c: char| c.is_ascii_digit() || ".+-E".contains(c);

@@ -1,5 +1,5 @@
-//! `chronos timestamp bench`: load for timestamp servers that checks every value it gets, and logs
-//! of the original's benchmark summed up.
+//! `chronos timestamp bench`: puts load on timestamp servers and checks every value, or sums up
+//! logs of the original's benchmark.
 
 mod log;
 mod order;
@@ -28,9 +28,9 @@ use crate::cli::timestamp::get::Finder;
 use crate::cli::timestamp::source::{SourceFlags, TimestampSource};
 use crate::timestamp::RANGE_MAX;
 
-/// News of threads that wait to be read.
+/// Most reports of threads that wait to be read.
 const NEWS_WAITING_MAX: usize = 256;
-/// Tries before the load begins.
+/// How often the first timestamp is tried before the load begins.
 const FIRST_TRIES: u32 = 3;
 
 const EXAMPLES: &str = "\
@@ -69,16 +69,16 @@ pub(crate) struct BenchFlags {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(RANGE_MAX)))]
     range: u32,
 
-    /// How long; 0: until Ctrl-C
+    /// Length of the run; 0: until Ctrl-C
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
     duration: u64,
 
-    /// Open loop: calls per second of all connections together
+    /// Make an open loop: this many calls per second, of all connections together
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
 
-    /// Threads [default: one per core, not more than connections]
+    /// Threads [default: one per core, at most one per connection]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_024))]
     threads: Option<u32>,
@@ -97,7 +97,7 @@ pub(crate) struct BenchFlags {
     json: bool,
 }
 
-/// Calls per second.
+/// Reads calls per second.
 fn rate(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| (0.001..=1e9).contains(value));
     value.ok_or_else(|| "expected calls per second, above 0".into())
@@ -135,7 +135,7 @@ fn read_log(file: &Path, is_json: bool) -> u8 {
 async fn bench(flags: &BenchFlags, source: TimestampSource) -> u8 {
     let limit = Duration::from_millis(flags.timeout_ms);
     let mut finder = Finder::new(source.clone());
-    // A source where nobody answers is told now, not after the whole run.
+    // A source that does not answer is reported before the run.
     let server = match finder.take_patiently(flags.range, limit, FIRST_TRIES, |_| {}).await {
         Ok((_, server)) => server,
         Err(error) => return fail(&error, EXIT_FAILURE),
@@ -217,7 +217,7 @@ fn start(run: &Run, plan: &Load, news: &mpsc::Sender<News>) -> std::io::Result<V
     (0..run.threads).map(thread).collect()
 }
 
-/// Reads news until all threads have ended; stops them when it is time.
+/// Reads reports until all threads have ended. Stops the threads when the run is over.
 async fn collect(
     mut summary: Summary,
     mut news: mpsc::Receiver<News>,
@@ -263,14 +263,14 @@ async fn collect(
     summary
 }
 
-/// Ends the load; returns how long it lasted.
+/// Ends the load and returns how long it lasted.
 fn stop_now(begun: Instant, stop: &watch::Sender<Option<Instant>>) -> Duration {
     let now = Instant::now();
     stop.send_replace(Some(now));
     now.duration_since(begun)
 }
 
-/// A line on a terminal, hidden elsewhere.
+/// Returns a progress line on a terminal, hidden elsewhere.
 fn progress(flags: &BenchFlags) -> ProgressBar {
     let (bar, template) = match flags.duration {
         0 => (ProgressBar::new_spinner(), "{elapsed:>4}  {msg}"),

@@ -1,18 +1,19 @@
-//! Whether timestamps keep their promise, judged by one who takes them over many connections.
+//! Checks that timestamps keep their promise, as a client sees it that takes them over many
+//! connections.
 //!
-//! In order: a call that is sent after another has been answered gets larger values. The largest
-//! value of any answer is one shared word; it is read before a call is sent, and what the call
-//! brings must be above it. That holds on one connection and between connections.
+//! In order: a call that is sent after another call was answered gets larger values. The largest
+//! value of any answer is one shared word. The word is read before a call is sent, and the values
+//! of that call must be above it. This holds on one connection and between connections.
 //!
 //! Disjoint: calls that overlap in time may be answered in any order, but never with the same
-//! value. All values are collected and compared; those go out of the collection that no call under
-//! way could bring again without breaking the order, which is found anyhow.
+//! value. All values are collected and compared. A value leaves the collection when no call under
+//! way could bring it again without breaking the order, because that breach is found anyhow.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::timestamp::Timestamp;
 
-/// Breaches that are kept to be shown; the others are counted.
+/// Most breaches that are kept to be shown. The others are counted.
 pub(crate) const BREACHES_SHOWN: usize = 10;
 
 /// The largest value of any answer so far.
@@ -20,62 +21,63 @@ pub(crate) const BREACHES_SHOWN: usize = 10;
 pub(crate) struct Highest(AtomicU64);
 
 impl Highest {
-    /// Before a call is sent: what it must bring values above.
+    /// Returns the value that a call sent from now on must exceed. Read this before the call is
+    /// sent.
     pub(super) fn floor(&self) -> Timestamp {
         Timestamp(self.0.load(SeqCst))
     }
 
-    /// After an answer: its last value.
+    /// Notes the last value of an answer.
     pub(super) fn answered(&self, last: Timestamp) {
         self.0.fetch_max(last.0, SeqCst);
     }
 }
 
-/// A value that was not above one known before its call was sent.
+/// A value that was not above a value known before its call was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Breach {
-    /// Number of the connection.
+    /// The number of the connection.
     pub connection: usize,
-    /// Who answered.
+    /// The address of the server that answered.
     pub server: String,
     /// The first value of the answer.
     pub got: Timestamp,
-    /// What it had to be above.
+    /// The value that the answer had to exceed.
     pub floor: Timestamp,
-    /// The last value on the same connection, if that was not below the answer either.
+    /// The last value on the same connection, if the answer is not above that value either.
     pub own_last: Option<Timestamp>,
 }
 
-/// All values that may come twice.
+/// The values that a call under way could still bring again.
 #[derive(Debug)]
 pub(crate) struct Disjoint {
     range: u64,
-    /// First values, sorted but for those that have come since [`Disjoint::settle`].
+    /// First values of answers. Sorted, but for those that were added since [`Disjoint::settle`].
     firsts: Vec<u64>,
-    /// Answers compared.
+    /// How many answers were compared.
     pub compared: u64,
-    /// Answers that share values with another.
+    /// How many answers share values with another answer.
     pub overlaps: u64,
-    /// The first values of the first two that do.
+    /// The first values of the first two answers that share a value.
     pub example: Option<(Timestamp, Timestamp)>,
 }
 
 impl Disjoint {
-    /// Each answer brings `range` values.
+    /// Makes an empty collection. Each answer has `range` values.
     pub(super) fn new(range: u32) -> Self {
         let firsts = Vec::new();
         Self { range: u64::from(range), firsts, compared: 0, overlaps: 0, example: None }
     }
 
-    /// First values of answers, in any order.
+    /// Adds answers by their first values, in any order.
     pub(super) fn add(&mut self, firsts: &[u64]) {
         self.compared += firsts.len() as u64;
         self.firsts.extend_from_slice(firsts);
     }
 
-    /// Compares. All calls that have not been added yet must bring values above `floor`.
+    /// Compares the values. All calls that have not been added yet must bring values above `floor`.
     pub(super) fn settle(&mut self, floor: Timestamp) {
-        // Mostly sorted: merged run by run.
+        // The values are mostly sorted, so the sort merges run by run.
         self.firsts.sort();
         let range = self.range;
         let (mut overlaps, mut example) = (0, None);
@@ -94,7 +96,7 @@ impl Disjoint {
         self.firsts.drain(..settled);
     }
 
-    /// Values still kept.
+    /// Returns how many values are kept.
     #[cfg(test)]
     fn kept(&self) -> usize {
         self.firsts.len()
@@ -124,7 +126,7 @@ mod tests {
         disjoint.settle(Timestamp(119));
         assert_eq!(disjoint.overlaps, 1);
         assert_eq!(disjoint.example, Some((Timestamp(130), Timestamp(139))));
-        // Counted once.
+        // An overlap is counted once.
         disjoint.settle(Timestamp(0));
         assert_eq!((disjoint.overlaps, disjoint.compared), (1, 5));
     }

@@ -1,4 +1,4 @@
-//! How long clients were without an answer: what single connections saw, put together into
+//! How long clients were without an answer. The outages of single connections are put together into
 //! failovers.
 
 use serde_json::{Value, json};
@@ -7,35 +7,36 @@ use serde_json::{Value, json};
 /// run began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
-    /// Its last answer before, if it ever had one.
+    /// When the connection got its last answer before; `None` if it never had one.
     pub last_answer_ns: Option<u64>,
-    /// Its first error.
+    /// When the connection met the first error.
     pub first_error_ns: u64,
-    /// Its first answer after.
+    /// When the connection got the first answer after.
     pub answer_ns: u64,
-    /// Errors in between.
+    /// How many errors lie in between.
     pub errors: u64,
-    /// Who had answered before.
+    /// The server that had answered before.
     pub from: Option<String>,
-    /// Who answered after.
+    /// The server that answered after.
     pub to: String,
     /// The first error, in words.
     pub error: String,
 }
 
 impl Outage {
-    /// Without an answer, in nanoseconds.
+    /// Returns the nanoseconds without an answer: from the last answer, or from the first error if
+    /// there was no answer before.
     pub(super) fn gap_ns(&self) -> u64 {
         self.answer_ns - self.last_answer_ns.unwrap_or(self.first_error_ns)
     }
 
-    /// As the original's benchmark counts: from the first error.
+    /// Returns the nanoseconds as the original's benchmark counts them: from the first error.
     pub(super) fn error_ns(&self) -> u64 {
         self.answer_ns - self.first_error_ns
     }
 
-    /// A connection that was closed and made again at the first try, with the same server: the
-    /// original closes those that are quiet for 3 s.
+    /// Reports whether the connection was closed and made again at the first try, with the same
+    /// server. The original closes connections that are quiet for 3 s.
     pub(super) fn is_reconnection(&self) -> bool {
         self.errors == 1 && self.from.as_deref() == Some(&*self.to)
     }
@@ -46,25 +47,26 @@ impl Outage {
 pub(crate) struct Failover {
     /// When the first connection met an error.
     pub first_error_ns: u64,
-    /// Connections.
+    /// How many connections took part.
     pub connections: usize,
-    /// Without an answer: the median and the longest.
+    /// The median time of a connection without an answer.
     pub gap_median_ns: u64,
-    /// The longest.
+    /// The longest time of a connection without an answer.
     pub gap_max_ns: u64,
-    /// From the last answer on any of these connections to the first on any.
+    /// From the last answer on any of these connections to the first answer on any of them.
     pub gap_all_ns: u64,
-    /// From the first error, as the original counts: the mean and the longest.
+    /// The mean time of a connection from its first error to the next answer, as the original
+    /// counts.
     pub error_mean_ns: u64,
-    /// The longest.
+    /// The longest time of a connection from its first error to the next answer.
     pub error_max_ns: u64,
-    /// Who answered after.
+    /// The server that answered after.
     pub to: String,
     /// The first error, in words.
     pub error: String,
 }
 
-/// Puts outages together; reconnections are left out.
+/// Puts outages that overlap in time together. Leaves reconnections out.
 pub(crate) fn failovers(outages: &[Outage]) -> Vec<Failover> {
     let mut outages: Vec<&Outage> =
         outages.iter().filter(|outage| !outage.is_reconnection()).collect();
@@ -101,7 +103,7 @@ fn together(group: &[&Outage]) -> Failover {
 }
 
 impl Failover {
-    /// One line, `at` being when it began, in words.
+    /// Returns one line for people. `at` is when the failover began, in words.
     pub(super) fn line(&self, at: &str) -> String {
         let s = |ns: u64| ns as f64 / 1e9;
         let connections = self.connections;
@@ -119,7 +121,7 @@ impl Failover {
         )
     }
 
-    /// For programs.
+    /// Returns the failover as JSON. `at` is when it began, in words.
     pub(super) fn document(&self, at: &str) -> Value {
         let ms = |ns: u64| ns as f64 / 1e6;
         json!({

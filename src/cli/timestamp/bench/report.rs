@@ -1,4 +1,4 @@
-//! What a run of the benchmark came to.
+//! The totals of a run of the benchmark.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::worker::{Left, News, new_histogram};
 use crate::cli::timestamp::time::{human, rfc3339, zone};
 use crate::timestamp::Timestamp;
 
-/// Outages that are kept: a thousand connections through a hundred failovers.
+/// Most outages that are kept: a thousand connections through a hundred failovers.
 const OUTAGES_MAX: usize = 100_000;
 
-/// What was run.
+/// What was run, for the report.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// Who was asked.
+    /// The server or the cluster that was asked, for people.
     pub source: String,
     pub connections: usize,
     pub threads: usize,
@@ -26,11 +26,11 @@ pub(crate) struct Run {
     pub range: u32,
     /// Calls per second, in an open loop.
     pub rate: Option<f64>,
-    /// By the wall clock.
+    /// When the run began, in milliseconds since 1970 by the wall clock.
     pub begun_ms: u64,
 }
 
-/// All that is known.
+/// The totals, collected while the run lasts.
 pub(crate) struct Summary {
     run: Run,
     zone: TimeZone,
@@ -43,7 +43,7 @@ pub(crate) struct Summary {
     breach_count: u64,
     breaches: Vec<Breach>,
     disjoint: Disjoint,
-    /// What calls not told of yet bring values above, by thread.
+    /// By thread: the value that calls not reported yet must exceed.
     floors: Vec<Timestamp>,
     latency: Histogram<u64>,
     unanswered: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Nothing yet.
+    /// Makes a summary of a run that has just begun.
     pub(super) fn new(run: Run) -> Self {
         Self {
             disjoint: Disjoint::new(run.range),
@@ -72,7 +72,7 @@ impl Summary {
         }
     }
 
-    /// Takes what a thread tells.
+    /// Takes a report of a thread.
     pub(super) fn add(&mut self, news: News) {
         self.calls += news.firsts.len() as u64;
         self.errors += news.errors;
@@ -84,7 +84,7 @@ impl Summary {
         self.breaches.extend(news.breaches.into_iter().take(room));
         self.disjoint.add(&news.firsts);
         self.floors[news.thread] = news.floor;
-        // The last thread of a round: each tells as often as the others.
+        // The last thread ends a round, because each thread reports as often as the others.
         if news.thread + 1 == self.floors.len() {
             self.settle();
         }
@@ -94,12 +94,12 @@ impl Summary {
         self.disjoint.settle(self.floors.iter().min().copied().unwrap_or_default());
     }
 
-    /// The load ended after this long.
+    /// Notes how long the load lasted.
     pub(super) fn stopped(&mut self, length: Duration) {
         self.length = length;
     }
 
-    /// Takes what a thread leaves.
+    /// Takes the last report of a thread.
     pub(super) fn leave(&mut self, left: Left) {
         self.latency.add(left.latency).expect("histograms of the same bounds");
         self.unanswered += left.unanswered;
@@ -107,12 +107,12 @@ impl Summary {
         self.settle();
     }
 
-    /// Whether all promises were kept and there was anything to judge.
+    /// Reports whether all promises were kept and there was a call to judge.
     pub(super) fn is_good(&self) -> bool {
         self.calls > 0 && self.breach_count == 0 && self.disjoint.overlaps == 0
     }
 
-    /// One line while it runs; `passed` since the last.
+    /// Returns the progress line. `passed` is the time since the last one.
     pub(super) fn progress(&mut self, passed: Duration) -> String {
         let calls = self.calls - self.calls_shown;
         self.calls_shown = self.calls;
@@ -136,7 +136,7 @@ impl Summary {
         Timestamp::of_unix_ms(self.run.begun_ms + run_ns / 1_000_000)
     }
 
-    /// For people.
+    /// Returns the report as text.
     pub(super) fn text(&self) -> String {
         let Run { source, connections, threads, range, rate, .. } = &self.run;
         let plural = |count: usize, word: &str| {
@@ -217,7 +217,7 @@ impl Summary {
         text
     }
 
-    /// For programs.
+    /// Returns the report as JSON.
     pub(super) fn document(&self) -> Value {
         let Run { source, connections, threads, range, rate, begun_ms } = &self.run;
         let us = |ns: u64| ns as f64 / 1e3;
@@ -260,7 +260,7 @@ impl Summary {
     }
 }
 
-/// A length of time with a fitting unit.
+/// Writes a length of time with a fitting unit.
 fn length(ns: u64) -> String {
     match ns {
         0..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
@@ -269,7 +269,7 @@ fn length(ns: u64) -> String {
     }
 }
 
-/// Digits in threes.
+/// Writes a number in groups of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! One thread of the benchmark: its share of the connections, each of which makes one call at a
-//! time, and makes it again until it is answered.
+//! One thread of the benchmark. It has a share of the connections. Each connection makes one call
+//! at a time, and repeats a call until it is answered.
 
 use std::cell::RefCell;
 use std::pin::pin;
@@ -17,81 +17,84 @@ use super::outages::Outage;
 use crate::cli::timestamp::client::{CallError, TimestampClient};
 use crate::timestamp::Timestamp;
 
-/// How often a thread tells what it has done.
+/// How often a thread reports what it has done.
 const TELL_EVERY: Duration = Duration::from_millis(100);
-/// Pause after the first error of an outage, doubled up to the next.
+/// Pause after the first error of an outage, doubled after each further error.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Longest pause between two tries: how exactly the end of an outage is seen.
+/// Longest pause between two tries. The end of an outage is seen as exactly as this.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// Below this a call's time is waited for awake: the runtime sleeps in whole milliseconds.
+/// A call's time that is nearer than this is waited for awake, because the runtime sleeps in whole
+/// milliseconds.
 const AWAKE: Duration = Duration::from_millis(2);
-/// Longest latency that is told apart.
+/// Longest latency that the histogram tells apart, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
-/// The whole run.
+/// What all threads of a run share.
 #[derive(Clone)]
 pub(crate) struct Load {
     /// Values per call.
     pub range: u32,
     /// Longest wait for a connection, and for an answer.
     pub limit: Duration,
-    /// Between two calls of one connection; `None`: each follows the answer to the one before.
+    /// Time between two calls of one connection. `None`: each call follows the answer to the call
+    /// before.
     pub every: Option<Duration>,
-    /// When it began.
+    /// When the run began.
     pub begun: Instant,
-    /// Who is master.
+    /// The address of the master; `None` while there is none.
     pub master: watch::Receiver<Option<Arc<str>>>,
-    /// When it ended, once it has.
+    /// When the run ended; `None` while it lasts.
     pub stop: watch::Receiver<Option<Instant>>,
     /// The largest value of all answers.
     pub highest: Arc<Highest>,
 }
 
-/// Latencies in nanoseconds.
+/// Makes a histogram of latencies in nanoseconds.
 pub(crate) fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are constants that fit")
 }
 
-/// What happened since the last.
+/// What happened in a thread since its last report.
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    /// Number of the thread.
+    /// The number of the thread.
     pub thread: usize,
     /// First values of the answers.
     pub firsts: Vec<u64>,
-    /// What calls of this thread that are not among them will bring values above.
+    /// The value that all calls of this thread exceed that `firsts` does not have yet.
     pub floor: Timestamp,
-    /// Calls that failed.
+    /// How many calls failed.
     pub errors: u64,
     /// Outages that have ended.
     pub outages: Vec<Outage>,
-    /// Answers that were not above what they had to be.
+    /// How many answers were not above the value that they had to exceed.
     pub breach_count: u64,
-    /// The first of these.
+    /// The first of these answers.
     pub breaches: Vec<Breach>,
 }
 
-/// What a thread leaves.
+/// What a thread hands over at its end.
 #[derive(Debug)]
 pub(crate) struct Left {
     /// From when each call was due (open loop) or begun (closed loop) to its answer.
     pub latency: Histogram<u64>,
-    /// Calls that were due and not answered at the end, and the last error of each connection that
-    /// had none.
+    /// How many calls were due and not answered at the end.
     pub unanswered: u64,
     /// The last errors of connections that were without an answer at the end.
     pub last_errors: Vec<String>,
 }
 
-/// Shared by the connections of a thread.
+/// What the connections of a thread share.
 struct WorkerState {
     news: News,
-    /// What the call of each connection brings values above; the maximum: there is none.
+    /// By connection: the value that its call under way must exceed. The maximum: no call is under
+    /// way.
     floors: Vec<Timestamp>,
     left: Left,
 }
 
-/// Runs `connections` (their numbers) to the end. Bounded by `plan.limit` after the stop.
+/// Runs `connections`, given by their numbers, until the run is over. Returns at most `plan.limit`
+/// after the stop. Errors are the kernel's.
 pub(crate) fn run(
     thread: usize,
     connections: Vec<usize>,
@@ -109,7 +112,7 @@ pub(crate) fn run(
     LocalSet::new().block_on(&runtime, async {
         let mut tasks = Vec::new();
         for (index, number) in connections.into_iter().enumerate() {
-            // Spread over the interval, so that they do not call all at once.
+            // The connections are spread over the interval, so that they do not call all at once.
             let offset = plan.every.map(|every| every.mul_f64(number as f64 / of_all as f64));
             let caller = Caller {
                 number,
@@ -127,7 +130,8 @@ pub(crate) fn run(
         }
         let all = async {
             for task in tasks {
-                // A task that panicked has told so, and what it counted is missed below.
+                // The panic of a task has printed its reason. What that task counted would be
+                // missing below.
                 task.await.expect("a caller does not panic");
             }
         };
@@ -138,7 +142,7 @@ pub(crate) fn run(
                 () = sleep(TELL_EVERY) => false,
             };
             let told = state.borrow_mut().take_news(&plan.highest);
-            // Nobody listens: the run is over.
+            // An error means that the run is over.
             if news.send(told).await.is_err() || is_over {
                 break;
             }
@@ -150,7 +154,8 @@ pub(crate) fn run(
 
 impl WorkerState {
     fn take_news(&mut self, highest: &Highest) -> News {
-        // First what is under way, then, for calls that are still to be sent, what is known now.
+        // The calls under way are looked at first. Calls that are still to be sent exceed the
+        // highest value of now.
         let under_way = self.floors.iter().min().copied();
         let floor = highest.floor().min(under_way.unwrap_or(Timestamp(u64::MAX)));
         let next = News { thread: self.news.thread, ..News::default() };
@@ -158,7 +163,7 @@ impl WorkerState {
     }
 }
 
-/// One connection.
+/// One connection and its calls.
 struct Caller {
     number: usize,
     index: usize,
@@ -188,14 +193,14 @@ impl Caller {
                     at = wait_until(due, self.plan.every.unwrap_or_default()) => begun = at,
                 }
             }
-            // A closed loop never waits: it looks whether to stop.
+            // A closed loop never waits, so it looks here whether to stop.
             if stop.borrow().is_some() || !self.call(begun, &mut stop).await {
                 return self.leave(due.unwrap_or(begun));
             }
         }
     }
 
-    /// Calls until there is an answer. `false`: the run ended before.
+    /// Makes a call until there is an answer. Returns `false` if the run ended before.
     async fn call(&mut self, begun: Instant, stop: &mut watch::Receiver<Option<Instant>>) -> bool {
         let mut pause = PAUSE;
         loop {
@@ -226,7 +231,7 @@ impl Caller {
                 opened.map_err(|error| error.to_string())?
             }
         };
-        // Read before the call is sent; nothing comes between this and the sending.
+        // Read before the call is sent. Nothing happens between this line and the sending.
         let floor = self.plan.highest.floor();
         self.state.borrow_mut().floors[self.index] = floor;
         let result = self.take(&mut connection).await;
@@ -244,7 +249,7 @@ impl Caller {
         result.map(|_| ()).map_err(failed)
     }
 
-    /// One call; `Err(None)`: another server became master meanwhile.
+    /// Makes one call. `Err(None)`: another server became master meanwhile.
     async fn take(
         &mut self,
         connection: &mut TimestampClient,
@@ -257,7 +262,8 @@ impl Caller {
                 taken = &mut call => return taken.map_err(Some),
                 Ok(()) = self.plan.master.changed() => {
                     let master = self.plan.master.borrow_and_update();
-                    // Without a master the old one may still answer, or end the connection.
+                    // While there is no master, the old master may still answer, or end the
+                    // connection.
                     if master.as_ref().is_some_and(|master| *master != address) {
                         return Err(None);
                     }
@@ -316,23 +322,25 @@ impl Caller {
         outage.errors += 1;
     }
 
-    /// At the end, when the call due at `due` has not been answered: it and those after it.
+    /// Counts what is unanswered at the end: the call due at `due` and the calls due after it.
     fn leave(self, due: Instant) {
         let mut state = self.state.borrow_mut();
         let late = self.plan.stop.borrow().and_then(|stopped| stopped.checked_duration_since(due));
         state.left.unanswered += match (self.plan.every, late) {
             (Some(every), Some(late)) => 1 + (late.as_secs_f64() / every.as_secs_f64()) as u64,
             (Some(_), None) => 0,
-            // A closed loop owes the call that it was at, if it was at one.
+            // In a closed loop one call is unanswered if the connection is in an outage.
             (None, _) => u64::from(self.outage.is_some()),
         };
         state.left.last_errors.extend(self.outage.map(|outage| outage.error));
     }
 }
 
-/// Waits for a call's time, and returns from when its latency counts: from when it was due if the
-/// connection was not free then, so that a server that stalls is not forgiven the calls that it
-/// keeps from being made; else from the waking up, which is not the server's.
+/// Waits until a call is due. Returns from when its latency counts:
+///
+/// - from `due`, if the connection was not free then, so that a server that stalls is not forgiven
+///   the calls that it keeps from being made,
+/// - else from the waking up, because a late waking is not the server's fault.
 async fn wait_until(due: Instant, every: Duration) -> Instant {
     if Instant::now() >= due {
         return due;

@@ -1,12 +1,12 @@
-//! Callback hosts: what each does with the attempts that reach it, and when. A host's behaviour
-//! changes over time.
+//! Callback hosts: what each does with the attempts that reach it, and when. The behaviour of a
+//! host changes over time.
 
 use super::random::{Purpose, Stream};
 
-/// What a host does.
+/// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Answers 200 within so many milliseconds.
+    /// Answers 200 within this many milliseconds.
     Well(u64),
     /// Answers 4xx.
     NotFound,
@@ -14,20 +14,21 @@ pub enum Behaviour {
     Broken,
     /// Accepts and never answers.
     Hangs,
-    /// Answers after the deadline: it has seen the callback, the node has not seen the answer.
+    /// Answers after the deadline: the host has seen the callback, the node has not seen the
+    /// answer.
     AnswersLate,
-    /// No connection.
+    /// Refuses connections.
     Refuses,
-    /// Closes half-way through its answer.
+    /// Closes half-way through the answer.
     Closes,
     /// Closes kept-alive connections as they are used, at most twice in a row.
     ClosesIdle,
-    /// Each attempt something else.
+    /// Behaves differently for each attempt.
     Mixed,
 }
 
 impl Behaviour {
-    /// All of them.
+    /// All behaviours.
     pub const ALL: [Behaviour; 10] = [
         Behaviour::Well(1),
         Behaviour::Well(60),
@@ -51,7 +52,7 @@ pub enum Outcome {
     Rejected,
     /// No answer in time.
     TimedOut,
-    /// No connection, or one that broke before the answer was whole.
+    /// There was no connection, or it broke before the answer was whole.
     Unreachable,
     /// A kept-alive connection that the host closed as it was used.
     Stale,
@@ -60,13 +61,13 @@ pub enum Outcome {
 /// How and after how long an attempt ends, as the driver sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
-    /// From the beginning of the attempt.
+    /// Nanoseconds from the beginning of the attempt.
     pub after_ns: u64,
     /// How the attempt ends.
     pub outcome: Outcome,
 }
 
-/// All callback hosts.
+/// All callback hosts of a run.
 #[derive(Clone, Debug)]
 pub struct CallbackWorld {
     seed: u64,
@@ -75,25 +76,25 @@ pub struct CallbackWorld {
 }
 
 impl CallbackWorld {
-    /// So many hosts that answer well; a node waits `timeout_ms` for an answer.
+    /// Makes this many hosts, which answer well. A node waits `timeout_ms` for an answer.
     pub fn new(seed: u64, hosts: u32, timeout_ms: u64) -> Self {
         let behaviours = vec![Behaviour::Well(3); hosts as usize];
         Self { seed, timeout_ms, behaviours }
     }
 
-    /// From here on a host does something else.
+    /// Changes the behaviour of a host from here on.
     pub fn change(&mut self, host: u32, behaviour: Behaviour) {
         let host = host as usize % self.behaviours.len();
         self.behaviours[host] = behaviour;
     }
 
-    /// From here on all hosts answer well.
+    /// Makes all hosts answer well from here on.
     pub fn heal(&mut self) {
         self.behaviours.fill(Behaviour::Well(3));
     }
 
-    /// Decides over one attempt. `key` names timer, pop and attempt, so that each has its own fate
-    /// in every story.
+    /// Decides how one attempt ends. `key` names timer, pop and attempt, so an attempt ends the
+    /// same way in every story.
     pub fn attempt(&self, host: u32, key: u64, stale_in_a_row: u32) -> Ending {
         let draw = &mut Stream::keyed(self.seed, Purpose::Callbacks, key);
         let mut behaviour = self.behaviours[host as usize];

@@ -1,5 +1,5 @@
-//! What simulators share: chance, clocks, callback hosts, traces; and the ways to use a simulator:
-//! walk over seeds, shorten a story that fails, find planted bugs. A simulator brings its own
+//! What simulators share: chance, clocks, callback hosts, traces, and the ways to use a simulator:
+//! walk over seeds, shorten a story that fails, find planted bugs. Each simulator has its own
 //! options, story and run.
 
 pub mod callback_world;

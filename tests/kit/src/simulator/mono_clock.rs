@@ -2,7 +2,7 @@
 
 use super::random::Stream;
 
-/// It shows another time than the world's, and goes faster or slower.
+/// A clock that shows another time than the world's clock, and goes faster or slower.
 #[derive(Clone, Copy, Debug)]
 pub struct MonoClock {
     base_ns: u64,
@@ -10,18 +10,18 @@ pub struct MonoClock {
 }
 
 impl MonoClock {
-    /// One that begins anywhere.
+    /// Makes a clock that begins at any time and drifts by `ppm` millionths.
     pub fn draw(draw: &mut Stream, ppm: i64) -> MonoClock {
         MonoClock { base_ns: draw.range(1, 1 << 50), ppm }
     }
 
-    /// The nanoseconds that it shows at a time of the world.
+    /// Returns the nanoseconds that the clock shows at a time of the world.
     pub fn at(&self, world_ns: u64) -> u64 {
         let drift_ns = i128::from(world_ns) * i128::from(self.ppm) / 1_000_000;
         (i128::from(self.base_ns) + i128::from(world_ns) + drift_ns) as u64
     }
 
-    /// The first time of the world at which it shows at least this.
+    /// Returns the first time of the world at which the clock shows at least `mono_ns`.
     pub fn when(&self, mono_ns: u64) -> u64 {
         let since = i128::from(mono_ns.saturating_sub(self.base_ns));
         let mut world_ns = (since * 1_000_000 / (1_000_000 + i128::from(self.ppm))) as u64;

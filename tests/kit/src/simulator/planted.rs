@@ -1,4 +1,4 @@
-//! The bugs that a simulator must find, and the replay of one seed with or without one of them.
+//! The bugs that a simulator must find, and the replay of one seed with or without a bug.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -6,10 +6,10 @@ use super::seeds::number;
 use super::shrink::{explain, judge, judge_seed};
 use super::story::Simulator;
 
-/// Seeds within which every planted bug is to be found.
+/// How many seeds may be tried until a planted bug is found.
 const PLANTED_SEEDS_MAX: u64 = 1_000;
 
-/// Replays the seed in `CHRONOS_SIM_SEED`, with the bug in `CHRONOS_SIM_BUG`, if any.
+/// Replays the seed in `CHRONOS_SIM_SEED`. Plants the bug in `CHRONOS_SIM_BUG`, if it is set.
 pub fn replay<S: Simulator>() {
     let Some(seed) = number("CHRONOS_SIM_SEED") else { return };
     let bug = std::env::var("CHRONOS_SIM_BUG").ok();
@@ -20,7 +20,7 @@ pub fn replay<S: Simulator>() {
     }
 }
 
-/// Fails unless every bug is found; two at a time.
+/// Fails unless every bug is found. Looks for two bugs at a time.
 pub fn find_all<S: Simulator>(bugs: &[S::Bug]) {
     let next = AtomicUsize::new(0);
     let search = || {
@@ -40,7 +40,8 @@ pub fn find_all<S: Simulator>(bugs: &[S::Bug]) {
     assert!(missed.is_empty(), "planted and not found: {missed:?}");
 }
 
-/// The first good seed that finds a bug, which is switched on for this thread alone.
+/// Returns the line of the first good seed that finds a bug. The bug is switched on for this thread
+/// alone.
 fn find<S: Simulator>(bug: S::Bug) -> Option<String> {
     (0..PLANTED_SEEDS_MAX).find_map(|seed| {
         let story = S::draw(S::options(seed));
@@ -48,7 +49,7 @@ fn find<S: Simulator>(bug: S::Bug) -> Option<String> {
         let found = judge::<S>(&story).err();
         S::plant(None);
         let failure = found?;
-        // A seed that fails without the bug proves nothing.
+        // A seed that also fails without the bug proves nothing.
         judge::<S>(&story).is_ok().then(|| {
             let by = format!("{}: {}", failure.by, failure.what);
             format!("{:<30} after {:>4} seeds  {by:.120}", format!("{bug:?}"), seed + 1)

@@ -1,19 +1,19 @@
-//! Walks over seeds, as the environment asks for them.
+//! Walks over seeds. The environment may say how many seeds, for how long, and from which seed on.
 
 use std::time::{Duration, Instant};
 
 use super::shrink::{explain, judge_seed};
 use super::story::{Report, Simulator};
 
-/// Failed seeds after which a walk ends.
+/// How many failed seeds end a walk.
 const FAILED_MAX: usize = 5;
 
-/// A number from the environment.
+/// Returns a number from the environment; `None` if it is not set or no number.
 pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What came of a walk, its reports apart.
+/// The totals of a walk, without the reports of its runs.
 #[derive(Debug)]
 pub struct Walk {
     began: Instant,
@@ -24,9 +24,10 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Runs `usual` seeds from 0 on, or `CHRONOS_SIM_SEEDS`, or as many as `CHRONOS_SIM_MINUTES`
-    /// allow, from `CHRONOS_SIM_FIRST` on; those alone that are wanted. Each good one is reported,
-    /// each that fails is explained at once.
+    /// Runs `usual` seeds from 0 on. The environment may ask for others: `CHRONOS_SIM_SEEDS` seeds,
+    /// or as many as `CHRONOS_SIM_MINUTES` allow, from `CHRONOS_SIM_FIRST` on. Seeds that
+    /// `is_wanted` refuses are left out. A good seed is passed to `report`. A seed that fails is
+    /// explained at once.
     pub fn run<S: Simulator>(
         usual: u64,
         is_wanted: impl Fn(&S::Options) -> bool,
@@ -60,7 +61,7 @@ impl Walk {
         walk
     }
 
-    /// Prints how far it went, and the sums of its reports; fails if a seed failed.
+    /// Prints how far the walk went, and the sums of its reports. Fails if a seed failed.
     pub fn end(self, sums: &str) {
         let real = self.began.elapsed().as_secs_f64();
         let virtual_s = self.virtual_ns as f64 / 1e9;
@@ -70,7 +71,7 @@ impl Walk {
     }
 }
 
-/// Fails unless each of so many seeds gives the same events whenever it is run.
+/// Fails unless each of the first `seeds` seeds gives the same events in two runs.
 pub fn give_one_trace<S: Simulator>(seeds: u64) {
     for seed in 0..seeds {
         let first = judge_seed::<S>(seed).expect("a good seed");

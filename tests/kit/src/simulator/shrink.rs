@@ -1,4 +1,4 @@
-//! Seeds and what becomes of them: run one, catch its panics, shorten the story of one that fails.
+//! Runs the story of a seed, catches its panics, and shortens a story that fails.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use super::story::{Report, Simulator, Violation};
 
-/// Runs spent on shortening one story.
+/// Most runs that are spent on shortening one story.
 const SHRINK_RUNS_MAX: u32 = 400;
 
 thread_local! {
@@ -17,13 +17,13 @@ thread_local! {
 /// Why a story failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// An invariant, or `panic` with the place.
+    /// The name of an invariant, or `panic` with the place.
     pub by: String,
     /// What was seen.
     pub what: String,
 }
 
-/// Runs a story; a panic of production code is a finding, too.
+/// Runs a story. A panic of production code is a failure, too.
 pub fn judge<S: Simulator>(story: &S::Story) -> Result<S::Report, Failure> {
     install_hook();
     IS_CAUGHT.set(true);
@@ -47,7 +47,8 @@ pub fn judge_seed<S: Simulator>(seed: u64) -> Result<S::Report, Failure> {
     judge::<S>(&S::draw(S::options(seed)))
 }
 
-/// Drops operations and faults, halves first, as long as the story fails in the same way.
+/// Drops operations and faults, halves first, as long as the story fails in the same way. Returns
+/// the shortest story found.
 pub fn shrink<S: Simulator>(mut story: S::Story, failure: &Failure) -> S::Story {
     let mut runs = 0;
     let mut fails = |story: &S::Story| {
@@ -65,7 +66,7 @@ pub fn shrink<S: Simulator>(mut story: S::Story, failure: &Failure) -> S::Story 
     }
 }
 
-/// Drops from one list of a story every portion without which the story still fails.
+/// Drops from one list of a story every portion that the failure does not need.
 fn drop_portions<Story: Clone, T>(
     story: &mut Story,
     portion: usize,
@@ -81,8 +82,8 @@ fn drop_portions<Story: Clone, T>(
     }
 }
 
-/// Everything that a person needs: the line that replays, the shortest story found, the last
-/// events.
+/// Returns everything that a person needs: the line that replays, the shortest story found, the
+/// last events.
 pub fn explain<S: Simulator>(seed: u64, failure: &Failure) -> String {
     let mut story = shrink::<S>(S::draw(S::options(seed)), failure);
     let mut text = format!(
@@ -110,7 +111,8 @@ pub fn explain<S: Simulator>(seed: u64, failure: &Failure) -> String {
     text
 }
 
-/// Panics that are caught are kept as text instead of being printed; others are printed as ever.
+/// Keeps the text of panics that are caught instead of printing it. Other panics are printed as
+/// usual.
 fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

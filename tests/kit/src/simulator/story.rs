@@ -7,15 +7,15 @@ use super::trace::Trace;
 /// A rule that a run broke.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Which invariant of the simulator's list.
+    /// The name of the invariant in the simulator's list.
     pub invariant: &'static str,
     /// What was seen.
     pub what: String,
 }
 
-/// A simulator.
+/// A simulator of one kind of world.
 pub trait Simulator {
-    /// What a run is like.
+    /// The options of a run.
     type Options: Debug;
     /// Everything that is done in a run.
     type Story: Clone;
@@ -23,7 +23,7 @@ pub trait Simulator {
     type Operation: Debug;
     /// What goes wrong, and when.
     type Fault: Debug;
-    /// What came of a run.
+    /// The report of a run.
     type Report: Report;
     /// A bug that can be planted into the code under test.
     type Bug: Copy + Debug + Send + Sync;
@@ -33,28 +33,28 @@ pub trait Simulator {
 
     /// Draws the options of a seed.
     fn options(seed: u64) -> Self::Options;
-    /// Draws the story of a run that is like that.
+    /// Draws the story of a run with these options.
     fn draw(options: Self::Options) -> Self::Story;
-    /// The options that a story was drawn from.
+    /// Returns the options that a story was drawn from.
     fn options_of(story: &Self::Story) -> &Self::Options;
-    /// The operations of a story.
+    /// Returns the operations of a story.
     fn operations(story: &mut Self::Story) -> &mut Vec<Self::Operation>;
-    /// The faults of a story.
+    /// Returns the faults of a story.
     fn faults(story: &mut Self::Story) -> &mut Vec<Self::Fault>;
-    /// Runs a story; the newest events are kept as text if `keep_trace` says so.
+    /// Runs a story. With `keep_trace`, keeps the newest events as text.
     fn run(story: &Self::Story, keep_trace: bool) -> Self::Report;
-    /// Switches one bug on for this thread, or all off.
+    /// Switches one bug on for this thread, or all bugs off.
     fn plant(bug: Option<Self::Bug>);
-    /// The bug of this name.
+    /// Returns the bug of this name.
     fn bug(name: &str) -> Option<Self::Bug>;
 }
 
 /// What the report of every run has.
 pub trait Report {
-    /// Every event, as one number.
+    /// Returns the trace of all events.
     fn trace(&self) -> &Trace;
-    /// How long the run took in the time of its world.
+    /// Returns the nanoseconds that the run took in the time of its world.
     fn virtual_ns(&self) -> u64;
-    /// The rule that the run broke, if it broke one.
+    /// Returns the rule that the run broke; `None` if it broke none.
     fn violation(&self) -> Option<&Violation>;
 }

@@ -1,9 +1,9 @@
-//! What happened, as one number: two runs of one seed must give the same. Keeps the last events for
-//! people.
+//! All events of a run as one number. Two runs of one seed must give the same number. The last
+//! events are kept for people.
 
 use std::collections::VecDeque;
 
-/// Events kept as text.
+/// How many events are kept as text.
 const KEPT: usize = 60;
 
 /// A running hash over every event, and the newest of them.
@@ -16,22 +16,23 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace that keeps texts only when `is_kept`: they cost more than the run itself.
+    /// Makes a trace. It keeps texts only when `is_kept`, because texts cost more than the run
+    /// itself.
     pub fn new(is_kept: bool) -> Self {
         Self { is_kept, ..Self::default() }
     }
 
-    /// The hash over all events.
+    /// Returns the hash over all events.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// How many events there were.
+    /// Returns how many events there were.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Adds an event: when, what kind, and its numbers.
+    /// Adds an event: its time, its kind, and its numbers.
     pub fn add(&mut self, at_ns: u64, kind: &'static str, numbers: [u64; 4]) {
         self.events += 1;
         let name = u64::from(kind.as_bytes()[0]) << 8 | kind.len() as u64;
@@ -47,7 +48,7 @@ impl Trace {
         }
     }
 
-    /// The newest events, oldest first.
+    /// Returns the newest events, the oldest first.
     pub fn tail(&self) -> impl Iterator<Item = &str> {
         self.kept.iter().map(String::as_str)
     }
