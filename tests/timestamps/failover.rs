@@ -73,7 +73,7 @@ fn kill_masters(mut servers: Servers, session_ms: u64, tick_ms: u64, rounds: usi
 
 /// Sessions are longer than anything is waited for: nobody waits for the end of one.
 fn stopped_in_order() {
-    let zookeeper = ZooKeeper::start(10_000);
+    let zookeeper = ZooKeeper::start(SHORT_TICK_MS);
     let arguments = ["--window-ms", "90000"];
     let mut servers = Servers::start_with(3, &zookeeper.quorum(), 90_000, &arguments);
     let checker = Checker::of(&servers.addresses());

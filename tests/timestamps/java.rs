@@ -56,12 +56,12 @@ fn read_both_ways(servers: &Servers, quorum: &str) {
 
 fn java_clients_read_versioned_replies() {
     let quorum = shared();
-    let servers = Servers::start(2, &quorum, 1_000);
+    let servers = Servers::start(2, &quorum, 3_000);
     read_both_ways(&servers, &quorum);
 }
 
 fn java_clients_read_old_replies() {
     let quorum = shared();
-    let servers = Servers::start_with(1, &quorum, 1_000, &["--replies", "old"]);
+    let servers = Servers::start_with(1, &quorum, 3_000, &["--replies", "old"]);
     read_both_ways(&servers, &quorum);
 }

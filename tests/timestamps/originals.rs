@@ -113,7 +113,7 @@ async fn an_original_dies(cluster: String) -> Servers {
     assert!(original.try_to_be_master().await);
     let stored = now() + ADVANCE;
     original.write_bound(stored).await;
-    let servers = beside(move || Servers::start_in(&cluster, 1, &shared(), 1_000, &[])).await;
+    let servers = beside(move || Servers::start_in(&cluster, 1, &shared(), 3_000, &[])).await;
     assert_eq!(servers.all[0].role().as_deref(), Some("backup"));
     let status = servers.all[0].status().expect("it answers");
     assert_eq!(status["master"], "127.0.0.1:1", "{status}");
@@ -135,7 +135,7 @@ async fn an_original_dies(cluster: String) -> Servers {
 }
 
 fn a_frozen_original_writes() {
-    let servers = Servers::start(1, &shared(), 1_000);
+    let servers = Servers::start(1, &shared(), 3_000);
     let checker = Checker::of(&servers.addresses());
     checker.await_reply(Instant::now(), START);
     let bound = now() + ADVANCE;

@@ -21,7 +21,8 @@ pub const STORIES: &[Story] = &[
     ("servers_are_listed_as_by_the_original", servers_are_listed),
 ];
 
-const SESSION_MS: u64 = 1_000;
+/// The longest that the default window allows.
+const SESSION_MS: u64 = 3_000;
 
 fn chronos(line: &str) -> Command {
     let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
