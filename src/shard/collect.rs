@@ -2,13 +2,13 @@
 //! §5.2), and the timers that such nodes have taken over.
 //!
 //! A page is in the order of the next pops, but the wheel knows no order among a million timers. So
-//! a shard goes through its records in portions and keeps the earliest of those that the node is to
-//! hold: its *window*. Pages are taken from the window; behind its end the next one is made. Timers
-//! of one millisecond are in the order of their ids, so that a page may end among a million of them
-//! and the next one goes on there.
+//! a shard goes through its records in portions and keeps the earliest of the timers that the node
+//! is to hold: the *window* of the node. Pages are taken from the window. The next window begins
+//! where it ends. Timers of one millisecond are in the order of their ids, so that a page may end
+//! among a million of them and the next page goes on there.
 //!
-//! Timers that already are where they belong are told, too: a node that comes back empty asks for
-//! them. Never waits, never answers twice.
+//! A page names timers that are where they belong, too: a node that comes back empty asks for them.
+//! The work never blocks, and answers each ask once.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
@@ -29,10 +29,10 @@ use super::records::State;
 const LOOKS_PER_TICK: u32 = 1_024;
 /// What a timer on a page costs, in looks.
 const LOOKS_PER_TIMER: u32 = 8;
-/// Bytes of timers in a part of a page above which it ends: the asking node asks for the rest.
+/// Bytes of timers above which a part of a page ends. The asking node asks for the rest.
 const PART_BYTES_MAX: usize = 1 << 20;
 impl Shard {
-    /// A node asks for a page; answered at once or in a later tick.
+    /// Takes a node's ask for a page. The answer comes at once or in a later tick.
     pub(super) fn ask_for_page(
         &mut self,
         now: Now,
@@ -52,7 +52,7 @@ impl Shard {
         Ok(None)
     }
 
-    /// A portion of the work.
+    /// Does a portion of the work.
     pub(super) fn collect(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         let mut looks = LOOKS_PER_TICK;
@@ -72,7 +72,7 @@ impl Shard {
         }
     }
 
-    /// Goes on with a part, as far as the looks allow. Returns whether it is complete.
+    /// Goes on with a part, as far as the looks allow. Returns whether the part is complete.
     fn fill(&mut self, tick: Tick, asked: &mut Asked, looks: &mut u32) -> bool {
         while *looks > 0 {
             let ask = &asked.ask;
@@ -154,9 +154,9 @@ impl Shard {
         Some(CollectedTimer { place, former, copy: bytes.into() })
     }
 
-    /// Nodes have taken timers over: each, and with it those of higher ranks
-    /// (docs/compat/timer-service.md §9.3). A timer that is not to be here any more is forgotten
-    /// when all nodes that are to hold it have it; tombstones stay.
+    /// Notes that nodes have taken timers over. A reference stands for a node and for all nodes of
+    /// higher rank (docs/compat/timer-service.md §9.3). A timer that this node is not to hold any
+    /// more is forgotten when all nodes that are to hold it have it. Tombstones stay.
     pub(super) fn forget_references(&mut self, now: Now, references: &[Reference]) -> Answer {
         for reference in references {
             self.forget_reference(now.mono.tick_floor(), reference);
@@ -176,7 +176,7 @@ impl Shard {
         let taken = self.collect.taken.get(&record.id.0).copied();
         let former = taken.filter(|taken| taken.key == key && taken.list_digest == list_digest);
         let ranks = ranks | former.map_or(0, |taken| taken.ranks);
-        // While its callback runs a timer cannot go: this node itself moves it after that.
+        // A timer cannot go while its callback runs. This node itself moves it after that.
         if ranks == list.all_ranks() && record.state != State::InFlight {
             self.collect.taken.remove(&record.id.0);
             self.counters.released += 1;

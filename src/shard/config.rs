@@ -1,4 +1,4 @@
-//! What a shard is made with.
+//! The configuration of one shard.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::cluster::view::View;
 use crate::store::wheel::Geometry;
 
-/// What a shard is made with. Limits are this shard's share of the node's.
+/// The configuration of one shard. Limits are this shard's share of the node's.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
     /// Which shard of the node this is.
     pub own: ShardIndex,
-    /// How many there are.
+    /// How many shards the node has.
     pub shards: ShardCount,
-    /// The node, in ids and versions.
+    /// The node's number in ids and versions.
     pub instance: NodeInstance,
     /// Shape of the wheel.
     pub geometry: Geometry,
@@ -22,18 +22,18 @@ pub struct ShardConfig {
     pub index_segments: usize,
     /// Keys the hashes, so that clients cannot choose collisions.
     pub hash_seed: u64,
-    /// Records (timers and tombstones).
+    /// Most records: timers and tombstones.
     pub records_max: u64,
-    /// Bytes of records, index and payloads.
+    /// Most bytes of records, index and payloads.
     pub store_bytes_max: u64,
-    /// Pops begun per [`Shard::tick`].
+    /// Most pops begun per [`Shard::tick`](super::Shard::tick).
     pub pops_per_turn_max: usize,
-    /// How callbacks are made.
+    /// Timeouts, retries and lanes of callbacks.
     pub callbacks: CallbackLimits,
-    /// Statistics tags with figures of their own.
+    /// Most statistics tags with counts of their own.
     pub tags_max: usize,
-    /// How nodes watch and wait for each other.
+    /// How nodes watch each other and wait for each other.
     pub cluster: ClusterLimits,
-    /// The cluster at the start.
+    /// The view at the start.
     pub view: Arc<View>,
 }

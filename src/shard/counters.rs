@@ -41,7 +41,7 @@ pub struct Counters {
     pub outdated: u64,
     /// Entries that the wheel moved without popping them.
     pub wheel_moved: u64,
-    /// Writes answered after others had them, too.
+    /// Writes answered after other nodes had them.
     pub replicated: u64,
     /// Writes that wait for replicas now.
     pub writes_waiting: u64,
@@ -53,7 +53,7 @@ pub struct Counters {
     pub future_versions: u64,
     /// Copies of peers refused here for lack of room.
     pub copies_refused: u64,
-    /// Whether one was refused lately (0 or 1).
+    /// Whether a copy was refused lately for lack of room (0 or 1).
     pub is_full: u64,
     /// Timers that lack a copy now: a node that is to hold them has no room.
     pub lacking: u64,
@@ -65,7 +65,7 @@ pub struct Counters {
     pub misplaced: u64,
     /// Walks through all records that go on now (0 or 1).
     pub walks: u64,
-    /// Records that this walk has seen.
+    /// Records that the present walk has seen.
     pub walk_seen: u64,
     /// Timers given to nodes that asked for pages.
     pub collected: u64,

@@ -14,7 +14,7 @@ use crate::timer::version::Version;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 use crate::wire::resync_json::Reference;
 
-/// Who waits for an answer. The shard only carries it.
+/// Where an answer goes. The shard only carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Requester {
     /// The core that holds the client's connection.
@@ -27,41 +27,42 @@ pub struct Requester {
     pub request: u32,
 }
 
-/// What a client asks of the shard that owns the id (a create: of any shard).
+/// What a client asks of the shard that owns the id. A create may go to any shard.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
     /// POST: a new timer under an id minted here.
     Create(Definition<'a>),
     /// PUT: replaces the timer, or creates it under this id.
     Update(Target, Definition<'a>),
-    /// DELETE.
+    /// DELETE: ends the timer.
     Delete(Target),
-    /// GET.
+    /// GET: reads the timer.
     Read(Target),
-    /// A PUT of the internal HTTP API: a copy from an original node, or (without replicas) from
-    /// another site. Its start is in ms of this node's monotonic clock. Answered `Done` when it is
-    /// merged, whether it was news or not.
+    /// A PUT of the internal HTTP API: a copy from an original node, or, without replicas, from
+    /// another site. Its start is in ms of this node's monotonic clock. The answer is `Done` once
+    /// the copy is merged, whether it was news or not.
     Merge(TimerCopy<'a>),
-    /// A part of a page of timers that a node is to hold (docs/compat/timer-service.md §5.2).
+    /// Asks for a part of a page of timers that a node is to hold (docs/compat/timer-service.md
+    /// §5.2).
     Collect(PageAsk),
-    /// Timers that a node has taken over, `DELETE /timers/references`; of this shard alone.
+    /// Names timers of this shard that a node has taken over: `DELETE /timers/references`.
     Forget(&'a [Reference]),
 }
 
 /// A place in the order of pages: when the next pop is due, then the id.
 pub type PagePlace = (Tick, TimerId);
 
-/// Which timers are asked for: those that `node` is to hold under the new cluster, in the order of
-/// their next pops.
+/// Which timers a node asks for: those that `node` is to hold under the new cluster, in the order
+/// of their next pops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageAsk {
     /// The asking node.
     pub node: NodeHash,
-    /// Those from this place on, itself included.
+    /// The first place of the page, itself included.
     pub from: PagePlace,
-    /// How many at most.
+    /// Most timers in the page.
     pub count: u32,
-    /// Whether a round begins, so that nothing remembered of a former one counts.
+    /// Whether a round begins. Then nothing remembered of an earlier round counts.
     pub is_fresh: bool,
 }
 
@@ -70,13 +71,13 @@ pub struct PageAsk {
 pub struct Target {
     /// The timer.
     pub id: TimerId,
-    /// The factor in the path: places the timer when it is not held here.
+    /// The factor in the path. It places a timer that is not held here.
     pub factor: Option<u8>,
-    /// The filter in the path: leads to those that held it when the id was given out.
+    /// The filter in the path. It leads to the nodes that held the timer when the id was given out.
     pub filter: Option<u64>,
 }
 
-/// A message of a peer, and who waits for its result. The shard only carries it.
+/// A message of a peer, and where its result goes. The shard only carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerTicket {
     /// The core that holds the peer's connection.
@@ -89,24 +90,24 @@ pub struct PeerTicket {
     pub number: u32,
 }
 
-/// What the sender of a peer message wants back with its result.
+/// What a message is for. The driver gives it back with the peer's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// A client's write: its key among the writes that wait.
+    /// A client's write, by its key among the writes that wait.
     Write(SlotKey),
-    /// A client's read: its key among the reads that wait.
+    /// A client's read, by its key among the reads that wait.
     Read(SlotKey),
-    /// News of a timer: a pop, or the copy that was wanted after it.
+    /// News of a timer: a pop, or the copy that a peer wanted after it.
     News(TimerId),
-    /// A timer offered, or its copy: resynchronisation.
+    /// An offer of a timer in a walk, or its copy.
     Offer(TimerId),
-    /// Word that others could not be told something: nothing follows from its result.
+    /// Word that a peer lacks something, or has no room. Nothing follows from its result.
     Hint,
-    /// Whether others know more of a timer that is due, or that was held through an absence.
+    /// Asks whether peers know more of a timer that is due, or that was held through an absence.
     Question {
         /// The timer.
         id: TimerId,
-        /// Counts long absences.
+        /// The number of long absences before the question.
         life: u8,
     },
 }
@@ -114,73 +115,75 @@ pub enum Purpose {
 /// How a peer is talked to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
-    /// Frames: a node of ours.
+    /// Frames: the peer is a node of ours.
     Frames,
-    /// The internal HTTP API: an original node, or another site. It is told whole copies only.
+    /// The internal HTTP API: the peer is an original node or another site. It is told whole copies
+    /// only.
     Http,
 }
 
 /// Something that happened.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// A request; answered by exactly one [`Reply`].
+    /// A request. The shard answers it with exactly one [`Reply`].
     Request {
-        /// Who waits.
+        /// Where the answer goes.
         from: Requester,
         /// What is asked.
         request: Request<'a>,
     },
-    /// An [`Attempt`] ended, however.
+    /// An [`Attempt`] ended.
     CallbackFinished {
-        /// From the attempt.
+        /// The ticket of the attempt.
         ticket: Ticket,
-        /// How.
+        /// How the attempt ended.
         outcome: CallbackOutcome,
     },
-    /// A new configuration.
+    /// The configuration names other members.
     View(Arc<View>),
-    /// What is believed of a peer changed.
+    /// The core believes something else of a peer.
     Peer {
-        /// Whom.
+        /// The peer.
         peer: PeerIndex,
-        /// What is believed now.
+        /// Whether the peer is alive, suspected or dead.
         liveness: Liveness,
-        /// How it is talked to.
+        /// How the peer is talked to.
         dialect: Dialect,
-        /// Whether it may lack what it was told before: it is another process than the one heard
-        /// last, or messages to it were dropped. It is then offered everything that it is to hold.
+        /// Whether the peer may lack what it was told before: it is another process than the one
+        /// heard last, or messages to it were dropped. The peer is then offered everything that it
+        /// is to hold.
         has_gaps: bool,
     },
-    /// Which peers see other members than this node does; known from their frames.
+    /// The peers that see other members than this node does, as their frames tell.
     OtherViews(PeerSet),
-    /// A peer tells something; answered by exactly one [`PeerReply`].
+    /// A peer's message. The shard answers it with exactly one [`PeerReply`].
     PeerMessage {
-        /// Who waits for the result.
+        /// Where the result goes.
         ticket: PeerTicket,
-        /// Who tells it; `None`: nobody that the view knows.
+        /// The peer; `None`: the sender is not in the view.
         from: Option<PeerIndex>,
         /// Own monotonic clock minus the sender's, in ns.
         clock_offset_ns: i64,
-        /// What.
+        /// What the peer tells.
         message: PeerMessage<'a>,
     },
     /// The result of a message that this shard sent.
     PeerResult {
-        /// Who answered.
+        /// The peer that answered.
         peer: PeerIndex,
-        /// From the message.
+        /// The purpose of the message.
         purpose: Purpose,
-        /// What.
+        /// What the peer answered.
         result: PeerResult<'a>,
     },
     /// A message that this shard sent will have no result: it was dropped, or never taken.
     PeerUnheard {
-        /// Who did not get it.
+        /// The peer that did not get the message.
         peer: PeerIndex,
-        /// From the message.
+        /// The purpose of the message.
         purpose: Purpose,
     },
-    /// Compare everything held with everybody who is to hold it (SIGUSR1).
+    /// Compare everything held with all nodes that are to hold it (SIGUSR1).
     Resynchronise,
 }
 
@@ -189,14 +192,14 @@ pub enum Event<'a> {
 pub enum CallbackOutcome {
     /// Answered 2xx.
     Delivered,
-    /// Answered, but not 2xx: the host lives, this timer is not wanted now.
+    /// Answered, but not 2xx: the host is well and does not want this pop.
     Rejected,
-    /// No name, no connection, broken off, or no HTTP.
+    /// No name, no connection, a connection broken off, or an answer that is no HTTP.
     Unreachable,
     /// No answer in time.
     TimedOut,
-    /// A kept-alive connection turned out to be closed by the host before any byte of an answer:
-    /// not the host's failure. The attempt is made again at once, on another connection.
+    /// The host had closed a kept-alive connection before any byte of an answer. This is no failure
+    /// of the host. The attempt is made again at once, on another connection.
     Stale,
 }
 
@@ -204,7 +207,7 @@ pub enum CallbackOutcome {
 /// is only counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
-    /// Place of the record.
+    /// The slot of the record.
     pub slot: Slot,
     /// The callback host; its place is given back when the attempt ends.
     pub host: HostId,
@@ -216,11 +219,11 @@ pub struct Ticket {
     pub sequence: u64,
 }
 
-/// A callback to make now. Its content is [`super::Shard::content`], to be copied before the next
-/// event.
+/// A callback to make now. The driver copies its content, [`super::Shard::content`], before the
+/// next event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempt {
-    /// To be given back when it ended.
+    /// Given back when the attempt ends.
     pub ticket: Ticket,
     /// When the pop was due.
     pub due: Tick,
@@ -228,23 +231,23 @@ pub struct Attempt {
     pub is_first: bool,
 }
 
-/// Why a request is answered 503. The text is `Reason` and body.
+/// Why a request is answered 503. The text is the header `Reason` and the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// limits.timers_max.
+    /// As many timers are held as `limits.timers_max` allows.
     #[error(
         "the node holds as many timers as limits.timers_max allows; retry later or on another node"
     )]
     TimersFull,
-    /// limits.store_bytes_max.
+    /// As many bytes are held as `limits.store_bytes_max` allows.
     #[error("timer memory is full (limits.store_bytes_max); retry later or on another node")]
     BytesFull,
-    /// callbacks.queue_per_host_max.
+    /// As many pops wait for the host as `callbacks.queue_per_host_max` allows.
     #[error(
         "too many pops wait for this callback host (callbacks.queue_per_host_max); retry later"
     )]
     HostQueueFull,
-    /// The node mints 4096 ids per millisecond.
+    /// The 4096 ids of a millisecond are used up.
     #[error("more timers are created than the node can give ids to; retry in a moment")]
     IdsExhausted,
     /// No replica has the write.
@@ -265,16 +268,16 @@ pub enum Refusal {
     /// Others wrote the timer at the same time, again and again.
     #[error("too many writes of this timer at the same time; retry in a moment")]
     Contended,
-    /// A version that no clock gives out, of a node that is none of ours.
+    /// A version that no clock gives out, from a node that is none of ours.
     #[error("the version lies too far in the future; set the clock of the node that sent it")]
     FutureVersion,
-    /// cluster.clock_skew_max_ms.
+    /// The wall clock differs from most others by more than `cluster.clock_skew_max_ms`.
     #[error(
         "this node's wall clock differs from that of most other nodes by more than \
          cluster.clock_skew_max_ms; set it, and retry on another node meanwhile"
     )]
     Clock,
-    /// cluster.writes_waiting_max.
+    /// As many writes wait as `cluster.writes_waiting_max` allows.
     #[error("too many writes wait for replicas (cluster.writes_waiting_max); retry in a moment")]
     WritesFull,
     /// No peer that can be reached takes this process for this node.
@@ -283,13 +286,13 @@ pub enum Refusal {
          this one calls from another address than [cluster] has, or their lists do not name it"
     )]
     Twin,
-    /// Its lists name no member any more.
+    /// The node's lists name no member any more.
     #[error(
         "this node was taken out of its cluster: stop it, or restart it as a cluster of its own; \
          send requests to a member"
     )]
     HasLeft,
-    /// It is being added.
+    /// The node is being added to its cluster.
     #[error(
         "this node is being added to its cluster, and not all members know it yet; retry in a \
          moment, or on another node"
@@ -303,7 +306,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The same, of a write that others may have: this node has no room to stand in.
+    /// The refusal of a write that other nodes may have: this node has no room to stand in.
     pub(super) fn after_others(self) -> Self {
         match self {
             Self::TimersFull | Self::BytesFull | Self::HostQueueFull => Self::NoRoom,
@@ -317,21 +320,21 @@ impl Refusal {
 pub struct TimerView {
     /// The timer.
     pub id: TimerId,
-    /// Its replication factor, as asked.
+    /// The replication factor that the client asked for.
     pub factor: u8,
-    /// Bloom filter of its replicas.
+    /// The filter of the replicas.
     pub filter: u64,
     /// Milliseconds between pops.
     pub interval_ms: u64,
     /// Milliseconds of recurrence.
     pub repeat_for_ms: u64,
-    /// Milliseconds from start to now.
+    /// Milliseconds since the start.
     pub age_ms: u64,
     /// Pops done.
     pub sequence: u64,
     /// Callback URI.
     pub uri: String,
-    /// Opaque bytes (text, since it came from JSON).
+    /// The opaque bytes. They are text, since they came from JSON.
     pub opaque: String,
     /// Statistics tags.
     pub tags: Vec<(String, u32)>,
@@ -344,23 +347,23 @@ pub enum Answer {
     Done {
         /// The timer.
         id: TimerId,
-        /// Its factor, for the id.
+        /// The factor, for the id.
         factor: u8,
-        /// Bloom filter of its replicas, for the id.
+        /// The filter of the replicas, for the id.
         filter: u64,
     },
-    /// 200 with the timer.
+    /// 200, with the timer.
     Found(Box<TimerView>),
-    /// 404.
+    /// 404: no such timer.
     NotFound,
-    /// 503.
+    /// 503, with the reason.
     Refused(Refusal),
-    /// To another node, over the internal HTTP API.
+    /// An answer to another node, over the internal HTTP API.
     Internal(Box<Internal>),
 }
 
 impl Answer {
-    /// Bytes that it holds beyond itself: content of timers.
+    /// Bytes that the answer holds beyond itself: content of timers.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Answer::Found(view) => view.uri.len() + view.opaque.len(),
@@ -381,11 +384,11 @@ pub enum Internal {
     Part(PagePart),
     /// A page of timers: 200, or 206 when there are more.
     Page {
-        /// The document.
+        /// The JSON document.
         body: Vec<u8>,
-        /// Timers in it.
+        /// Timers in the document.
         count: u64,
-        /// Whether there are more.
+        /// Whether more timers follow.
         has_more: bool,
     },
     /// References are noted: 202.
@@ -395,72 +398,75 @@ pub enum Internal {
 /// What one shard adds to a page: its first timers, in order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PagePart {
-    /// None is left out before the last.
+    /// The timers in order. None is left out before the last.
     pub timers: Vec<CollectedTimer>,
-    /// Whether there are more behind them.
+    /// Whether more timers of this shard follow.
     pub has_more: bool,
 }
 
 /// One timer of a page.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CollectedTimer {
-    /// Its place in the order.
+    /// The timer's place in the order of pages.
     pub place: PagePlace,
-    /// The nodes that hold it.
+    /// The nodes that hold the timer.
     pub former: Replicas,
-    /// The timer as a message, its replicas those of the new cluster already.
+    /// The timer as a message. It names the replicas of the new cluster already.
     pub copy: Box<[u8]>,
 }
 
-/// An answer and who waits for it.
+/// An answer and where it goes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reply {
-    /// Who.
+    /// Where the answer goes.
     pub to: Requester,
-    /// What.
+    /// The answer itself.
     pub answer: Answer,
 }
 
-/// A message to a peer: its bytes are in [`Outbox::peer_bytes`], where several may share them.
+/// A message to a peer. Its bytes are in [`Outbox::peer_bytes`], where several messages may share
+/// them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToPeer {
-    /// To whom.
+    /// The peer.
     pub peer: PeerIndex,
-    /// What to give back with the result.
+    /// Given back with the result.
     pub purpose: Purpose,
     /// The encoded message.
     pub bytes: Range<usize>,
 }
 
-/// The result of a peer's message; `bytes` are in [`Outbox::peer_bytes`].
+/// The result of a peer's message. Its bytes are in [`Outbox::peer_bytes`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerReply {
-    /// Who waits.
+    /// Where the result goes.
     pub ticket: PeerTicket,
     /// The encoded result.
     pub bytes: Range<usize>,
 }
 
-/// What a shard asks its driver to do. Drained by the driver every turn; its memory is kept.
+/// What a shard asks its driver to do. The driver drains it every turn; its memory is kept.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// Answers to clients, of this core or others.
     pub replies: Vec<Reply>,
-    /// Callbacks to make; each needs its content copied before the shard sees another event.
+    /// Callbacks to make. The driver copies the content of each before it gives the shard another
+    /// event.
     pub attempts: Vec<Attempt>,
-    /// Hosts that lost their lanes: their connections can be closed. Taken before the attempts: the
-    /// number may have been given to another host, to which they go.
+    /// Hosts that lost their lanes, so that their connections can be closed. The driver takes them
+    /// before the attempts: the number of a host may have been given to another host, and attempts
+    /// go to that one.
     pub released: Vec<HostId>,
     /// Messages to peers, in order.
     pub to_peers: Vec<ToPeer>,
     /// Results for peers.
     pub peer_replies: Vec<PeerReply>,
-    /// What these two point into; cleared by the driver when both are drained.
+    /// The bytes of `to_peers` and `peer_replies`. The driver clears them when both are drained.
     pub peer_bytes: Vec<u8>,
 }
 
 impl Outbox {
-    /// Encodes a message, to be told to any number of peers.
+    /// Encodes a message once, to be told to any number of peers.
     pub fn encode(&mut self, message: &PeerMessage<'_>) -> Range<usize> {
         let begins = self.peer_bytes.len();
         message.encode(&mut self.peer_bytes);

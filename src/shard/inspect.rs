@@ -9,21 +9,21 @@ use super::Shard;
 /// What is held of one timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The write that made it.
+    /// The write that made the state.
     pub version: Version,
     /// Pops done.
     pub sequence: u64,
-    /// Whether it is a timer, not a tombstone.
+    /// Whether the record is a timer, not a tombstone.
     pub is_live: bool,
-    /// Who is to hold it.
+    /// The nodes that are to hold the timer.
     pub replicas: Replicas,
-    /// Ranks that pop in their order.
+    /// The mask: ranks that pop in their order.
     pub actives: u16,
 }
 
 impl Shard {
-    /// Checks that all parts that hold records agree, see `records/audit.rs`. The error names the
-    /// first disagreement. Cost: every record.
+    /// Checks that slab, index, wheel, hosts and tag counts agree, see `records/audit.rs`. The
+    /// error names the first disagreement. Cost: every record.
     pub fn audit(&self) -> Result<(), String> {
         self.records.audit(&self.peers, self.counters.in_flight)
     }

@@ -1,4 +1,4 @@
-//! What this node goes on holding: until when a tombstone stays, and what is left to others.
+//! What this node goes on holding: until when a tombstone stays, and what is left to other nodes.
 
 use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::limits::TOMBSTONE_MS_MIN;
@@ -14,9 +14,10 @@ impl Shard {
         self.records.find(id)
     }
 
-    /// A tombstone has stayed its time: it ends, unless a member or a site of the timer cannot be
-    /// reached, or has only just come back, and may have a copy. Any member: the list of a delete
-    /// leaves out those that are dead, and these are the ones that may hold the timer from before.
+    /// Ends a tombstone that has stayed its time. It stays longer while a member or a site of the
+    /// timer, which may have a copy, cannot be reached or has only just come back. Any member
+    /// counts: the list of a delete leaves dead nodes out, and these may hold the timer from
+    /// before.
     pub(super) fn end_tombstone(&mut self, now: Now, slot: Slot) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
@@ -28,15 +29,15 @@ impl Shard {
         if self.peers.is_alone() || away.is_empty() && is_settled {
             return self.records.forget(tick, slot);
         }
-        // A delete is as old as its version, and starts when it is made; a timer that came to its
+        // A delete is as old as its version, and starts when it is made. A timer that came to its
         // end is as old as its last pop. The interval may be that of an earlier definition, whose
-        // copies are to be outlived.
+        // copies the tombstone is to outlive.
         let schedule = record.schedule();
         let last_pop = schedule.due(record.sequence).min(record.start + record.repeat_for.get());
         let has_popped = schedule.is_last(record.sequence) && last_pop <= tick;
         let ended = if has_popped { last_pop } else { record.start };
-        // Of a version that no clock can tell the age of, the last pop tells it: that was at most
-        // an interval before.
+        // If no clock can tell the age of a version, the last pop tells it: the last pop was at
+        // most an interval before.
         let since_delete_ms = match self.clock.is_far(now.wall, record.version) {
             true => u64::MAX,
             false => now.wall.0.saturating_sub(record.version.wall().0),
@@ -50,27 +51,29 @@ impl Shard {
         self.records.transition(slot, Next::Tombstone(again));
     }
 
-    /// Whether whoever was away has been shown what it missed. One that answers a dial and falls
-    /// silent again seems alive until it is declared dead.
+    /// Whether all peers that were away have been shown what they missed. A peer that answers a
+    /// dial and falls silent again seems alive until it is declared dead.
     pub(super) fn is_settled(&self, tick: Tick) -> bool {
         let silence_ms = 2 * self.config.cluster.dead_after_ms;
         self.peers.returned_at + silence_ms <= tick && !self.reconcile.owes()
     }
 
     /// Whether no site has returned lately. A site tells its copies one after the other, each in a
-    /// round trip: what it wrote down before it heard of the tombstone may come long after.
+    /// round trip. A copy that the site wrote down before it heard of the tombstone may come long
+    /// after.
     fn has_heard_sites(&self, tick: Tick) -> bool {
         self.peers.site_returned_at == Tick(0)
             || self.peers.site_returned_at + self.config.cluster.tombstone_hold_ms <= tick
     }
 
-    /// Changes who holds a record; a timer that waits for its pop waits anew if its delay changed.
+    /// Changes the placement of a record. A timer that waits for its pop waits anew if its delay
+    /// changed.
     pub(super) fn place(&mut self, slot: Slot, placement: &Placement) {
         self.records.place(&self.peers, self.turns.at, slot, placement);
     }
 
-    /// A timer was written anew that this node is not to hold. A tombstone of before stays, for
-    /// older copies may still come; but the others hold the timer.
+    /// Notes the placement of a timer that was written anew for other nodes. A tombstone from
+    /// before stays here, for older copies may still come.
     pub(super) fn leave_to_others(&mut self, id: TimerId, placement: &Placement) {
         if let Some(slot) = self.find(id) {
             self.place(slot, placement);

@@ -1,5 +1,5 @@
-//! What peers tell: every copy and every standing is merged by one rule: the higher (version,
-//! sequence) wins, and at the same key the ranks that act are united.
+//! What peers tell. One rule merges every copy and every standing: the higher (version, sequence)
+//! wins. At the same key the masks are united.
 
 use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
@@ -17,26 +17,29 @@ use super::effects::{Answer, Outbox, PeerTicket, Purpose, Refusal};
 use super::parts::peers::{FULL_MS, Teller};
 use super::records::{Outline, Placement, Record};
 
-/// Starts of a node that sends no versions that differ by less may be one start: such a node sends
-/// how long ago it was, and every message adds its delay (docs/compat/timer-service.md §4).
+/// A node that sends no versions sends how long ago a timer started, and every message adds its
+/// delay (docs/compat/timer-service.md §4). Two starts told by such a node may be one start if they
+/// differ by less than this.
 const SAME_START_MS: u64 = 500;
-/// Starts of one write, told over several connections, differ by less: by as much as a message may
-/// have waited on its way, see `node::inbounds::STALE`.
+/// Starts of one write that came over several connections differ by less than this. A message waits
+/// on its way no longer: a connection that was silent for as long as a death takes to be declared
+/// is closed (`STALE` in `core/peers/actions.rs`).
 const OTHER_START_MS: u64 = 10_000;
 
-/// Bytes for peers made in one turn above which a fetch is answered [`PeerResult::Busy`] and comes
+/// Bytes for peers made in one turn. Above it a fetch is answered [`PeerResult::Busy`] and comes
 /// again: a peer can ask for thousands of large timers in one frame.
 const FETCHED_BYTES_PER_TURN_MAX: usize = 2 << 20;
-/// How often others are told that this core has no room: often enough that none forgets it.
+/// Pause before peers are told again that this core has no room. It is short enough that no peer
+/// forgets the lack of room.
 const FULL_TOLD_MS: u64 = FULL_MS / 2;
 
-/// Whether an original node sent a copy: over HTTP, without a version.
+/// Whether an original node sent a copy: the copy came over HTTP and has no version.
 fn is_of_original(teller: Teller, copy: &TimerCopy<'_>) -> bool {
     teller.peer.is_none() && Version(copy.standing.version).is_of_start()
 }
 
-/// Whether two states may be of one write that has two versions: one is made from the start that an
-/// original told, the other is about as old.
+/// Whether two states may be of one write that has two versions: one version is made from the start
+/// that an original told, and the other version is about as old.
 fn may_be_one_write(one: StateKey, other: StateKey) -> bool {
     one.version != other.version
         && (one.version.is_of_start() || other.version.is_of_start())
@@ -77,7 +80,7 @@ impl Shard {
         outbox.answer(ticket, &result);
     }
 
-    /// A copy over the internal HTTP API.
+    /// Merges a copy that came over the internal HTTP API.
     pub(super) fn merge(
         &mut self,
         now: Now,
@@ -97,7 +100,7 @@ impl Shard {
         }
     }
 
-    /// "I hold this timer, so far."
+    /// Merges a standing: "I hold this timer, so far."
     fn merge_standing(
         &mut self,
         now: Now,
@@ -123,7 +126,7 @@ impl Shard {
         }
         if !supersedes(key, Some(held.key())) && key != held.key() {
             if may_be_one_write(key, held.key()) && key.sequence > held.sequence {
-                // The whole copy tells whether it is.
+                // Only the whole copy tells whether the two states are of one write.
                 return PeerResult::Wanted;
             }
             self.tell_back(slot, teller, outbox);
@@ -141,7 +144,7 @@ impl Shard {
         let is_same_list = placement.replicas.digest() == standing.list_digest;
         if is_same_list {
             self.note_proof(teller, &placement, standing);
-            // A standing tells ranks without their list: those that the list lacks cannot act.
+            // A standing tells ranks without their list. Ranks that the list lacks cannot act.
             placement.actives = standing.actives & placement.replicas.all_ranks();
             placement.confirmed = 0;
         }
@@ -150,8 +153,8 @@ impl Shard {
         if is_same_list { PeerResult::Held } else { PeerResult::Wanted }
     }
 
-    /// A peer that was to act, and says that it acts on, did a pop: what it gives up it leaves to
-    /// others.
+    /// Notes that a peer can deliver, if its rank acts before and after the pop that it tells of. A
+    /// peer that gives a pop up leaves the next pop to other ranks.
     fn note_proof(&mut self, teller: Teller, held: &Placement, standing: &Standing) {
         let Some(peer) = teller.peer else { return };
         let own = self.ranks_of(&held.replicas, PeerSet::EMPTY.with(peer));
@@ -160,8 +163,8 @@ impl Shard {
         }
     }
 
-    /// A peer is exactly as far: masks of one list are united, of two lists the preferred one is
-    /// right.
+    /// Merges a standing at the key that is held. The masks of one list are united. Of two lists
+    /// the preferred list is right.
     fn merge_same(&mut self, tick: Tick, slot: Slot, standing: &Standing) -> PeerResult<'static> {
         let held = *self.records.get(slot);
         let replicas = self.records.placement_of(&held).replicas;
@@ -181,7 +184,7 @@ impl Shard {
         PeerResult::Otherwise
     }
 
-    /// A whole timer, or its tombstone.
+    /// Merges a whole timer, or its tombstone.
     fn merge_copy(
         &mut self,
         now: Now,
@@ -194,7 +197,8 @@ impl Shard {
         if let (Some(slot), Some(held)) = (found, &held)
             && self.is_moved_away(teller, copy, held)
         {
-            // Held until those listed have it, and done by this node only if none of them does.
+            // This node holds the timer until the listed nodes have it. It does a pop only if none
+            // of the listed nodes does.
             let actives = copy.replicas.all_ranks();
             self.take_list(now.mono.tick_floor(), slot, copy.replicas, actives);
             return PeerResult::Held;
@@ -216,8 +220,8 @@ impl Shard {
         {
             let factor = self.records.placement_of(held).factor;
             let is_other = held.is_live() && factor != copy.factor;
-            // The same write that has popped since is this write, come again over another
-            // connection.
+            // A write that came again over another connection may have popped since. It is still
+            // the same write.
             let is_other = is_other || self.is_other_write(teller, key, copy, held);
             if is_other || held.version > key.version {
                 return PeerResult::Superseded { version: held.version.0, factor };
@@ -234,7 +238,7 @@ impl Shard {
             }
             return PeerResult::Held;
         }
-        // Whose clock is wrong does not matter to a timer: its writes are in order all the same.
+        // The timer does not care whose clock is wrong: its writes are in order all the same.
         self.counters.future_versions += u64::from(self.clock.is_far(now.wall, key.version));
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
@@ -246,8 +250,8 @@ impl Shard {
         PeerResult::Held
     }
 
-    /// Refuses a copy for lack of room. Everybody is told now and then: whoever moves timers is not
-    /// to leave them to this node.
+    /// Refuses a copy for lack of room. Now and then tells all peers of the lack, so that no peer
+    /// moves timers to this node and forgets them.
     fn refuse_for_room(
         &mut self,
         now: Now,
@@ -265,11 +269,14 @@ impl Shard {
         PeerResult::Refused(PeerRefusal::Full)
     }
 
-    /// There is no room for a state that replaces what is held: that ends here all the same, or it
-    /// would pop beside the new one. The tombstone is of the version just below, so that the state
-    /// itself is still taken when there is room; and as it is on no list, others answer reads.
+    /// Ends the state that is held when there is no room for the state that replaces it. Otherwise
+    /// the old state would pop beside the new one.
+    ///
+    /// - The tombstone has the version just below the new state, so that the new state is still
+    ///   taken when there is room.
+    /// - The tombstone leaves this node out of its list, so that other nodes answer reads.
     fn bury_below(&mut self, tick: Tick, outline: &Outline, held: &Record) {
-        // Nothing is below version 0: there a state is told from the one before by its sequence.
+        // No version is below 0. There the sequence tells the new state from the one before.
         let version = Version(outline.key.version.0.saturating_sub(1));
         let own = self.peers.own_hash();
         let others = outline.placement.replicas.as_slice().iter().filter(|node| **node != own);
@@ -280,9 +287,9 @@ impl Shard {
         self.records.bury(tick, &Outline { key, placement, ..*outline });
     }
 
-    /// Whether a write that has the version held is another one: a node whose clock was set back,
-    /// or which started again with one that is behind, has given the version out before. One that
-    /// comes again, over another connection, has the same start.
+    /// Whether a write with the version held is another write. A node gives a version out twice if
+    /// its clock was set back, or if it started again with a clock that is behind. The same write,
+    /// come again over another connection, has the same start.
     fn is_other_write(
         &self,
         teller: Teller,
@@ -296,10 +303,12 @@ impl Shard {
                 || copy.body.is_none() && held.is_live())
     }
 
-    /// The key of a copy; `None`: it is older than what is held. One of an original node, which
-    /// sends no versions, gets the version held if it tells of the same write, else one made from
-    /// its start: all that hear of a write make the same one, or whoever makes the higher one would
-    /// make others do again what they have done.
+    /// The key of a copy; `None`: the copy is older than what is held.
+    ///
+    /// A copy of an original node has no version. If the copy tells of the write that is held, it
+    /// gets the version held. Otherwise it gets a version made from its start. So all nodes that
+    /// hear of one write make the same version: a node with a higher one would make the others
+    /// repeat pops that they have done.
     fn key_of(
         &self,
         now: Now,
@@ -317,7 +326,7 @@ impl Shard {
             };
         }
         let age_ms = now.mono.tick_floor() - start;
-        // Its start counts among originals, and their wall clocks do not.
+        // Originals count from the start. Their wall clocks do not count.
         let made = match self.clock.is_far(now.wall, told) {
             true => Version::of_start(WallMs(now.wall.0.saturating_sub(age_ms))),
             false => told,
@@ -326,7 +335,8 @@ impl Shard {
         if self.is_told_again(start, copy, held) {
             return Some(StateKey { version: held.version, sequence });
         }
-        // A tombstone of a delete has the start of the delete: what is as old was deleted.
+        // The tombstone of a delete has the start of the delete. A timer with the same start was
+        // deleted.
         let is_deleted = copy.body.is_some() && !held.is_live() && start == held.start;
         let is_near = start.0.abs_diff(held.start.0) < SAME_START_MS;
         let is_older = start < held.start && (copy.body.is_some() || !is_near);
@@ -338,8 +348,8 @@ impl Shard {
         Some(StateKey { version, sequence })
     }
 
-    /// Whether an original tells the end of a timer here alone: it goes on at those listed. A
-    /// tombstone of this node would win against what they hold.
+    /// Whether an original tells that a timer ends here alone, because other nodes go on with it.
+    /// The tombstone of this node would win against what those nodes hold.
     fn is_moved_away(&self, teller: Teller, copy: &TimerCopy<'_>, held: &Record) -> bool {
         let start = teller.start(copy.start_ms);
         let lists_others =
@@ -364,9 +374,10 @@ impl Shard {
             }
     }
 
-    /// Whether a copy that one of ours sent tells of the write that is held, which one of the two
-    /// has heard of from an original, and so knows by a version of its own. Of one write the pops
-    /// done count, and not by which version they are told: those done would be done again.
+    /// Whether a copy from a node of ours tells of the write that is held, under another version.
+    /// This happens when one of the two nodes has heard of the write from an original and made a
+    /// version of its own. The pops done of one write count, whichever version tells of them.
+    /// Otherwise those pops would be done again.
     fn is_one_write(&self, start: Tick, copy: &TimerCopy<'_>, held: &Record) -> bool {
         let (version, sequence) = (Version(copy.standing.version), copy.standing.sequence);
         let schedule =
@@ -382,8 +393,9 @@ impl Shard {
             }
     }
 
-    /// Whether the callback is the one that is held, and the interval, in the whole seconds that an
-    /// original knows. Tags are not looked at: an original sorts them.
+    /// Whether a copy has the callback and the interval that are held. Intervals are compared in
+    /// whole seconds, the unit of an original. Tags are not compared, because an original sorts
+    /// them.
     fn says_the_same(&self, interval_ms: u64, body: CopyBody<'_>, held: &Record) -> bool {
         let content = Content::decode(body.content);
         let known = Content::decode(self.records.content_of(held));
@@ -399,8 +411,9 @@ impl Shard {
         }
     }
 
-    /// Holds the end of a timer. Where there is no room for a tombstone, others may stand in for
-    /// this node and hold the timer: whoever deletes it is told so, and tells them.
+    /// Holds the end of a timer. Where there is no room for a tombstone, other nodes may stand in
+    /// for this node and hold the timer. The node that deletes the timer is told of the lack of
+    /// room, and tells the stand-ins.
     fn bury_told(
         &mut self,
         tick: Tick,
@@ -422,8 +435,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Who is to hold in this site what another site tells of: those that have room, if they
-    /// suffice.
+    /// The nodes of this site that are to hold what another site tells of: the nodes that have
+    /// room, if these suffice.
     fn list_for_site(&self, copy: &TimerCopy<'_>, held: Option<&Record>) -> Replicas {
         let (id, factor, own) = (copy.standing.id, copy.factor, self.peers.own());
         let bytes = copy.body.map_or(0, |body| body.content.len());
@@ -435,7 +448,7 @@ impl Shard {
         if roomy.len() == all.len() { roomy } else { all }
     }
 
-    /// Holds what a copy says in place of what is held.
+    /// Replaces what is held by what a copy says.
     fn take_copy(
         &mut self,
         now: Now,
@@ -453,9 +466,9 @@ impl Shard {
             placement.actives = copy.standing.actives & replicas.all_ranks();
         }
         let former = held.map(|held| self.records.placement_of(held).replicas);
-        // The start of a write does not change, what is told of it does: by the message's delay.
-        // From another site that may be the time for which a cut held the message up: the earliest
-        // told is nearest to the true one.
+        // The start of a write does not change. The start that is told does, by the delay of the
+        // message. A cut may hold a message of another site up for long. The earliest start told is
+        // nearest to the true one.
         let same = held.filter(|held| held.version == key.version);
         let told = teller.start(copy.start_ms);
         let start = same.map_or(told, |held| match is_from_site {
@@ -479,7 +492,7 @@ impl Shard {
                     self.bury_below(tick, &outline, held);
                 }
                 if room.is_err() && is_from_site && outline.placement.replicas.len() > 1 {
-                    // The others of this site have it then.
+                    // The other nodes of this site get the copy then.
                     self.refuse_for_room(now, outline.id, outbox);
                     self.pass_on(&outline, copy, former, outbox);
                     return Ok(());
@@ -495,15 +508,16 @@ impl Shard {
         if is_from_site {
             self.pass_on(&outline, copy, former, outbox);
         } else if copy.is_write {
-            // If this node had no room before, others held the timer in its place.
+            // If this node had no room before, stand-ins held the timer in its place.
             let stood_in = || self.standing_in_for_own(outline.id, placement.factor);
             self.tell_former(&outline, former.or_else(stood_in), teller, outbox);
         }
         Ok(())
     }
 
-    /// A write has given a timer to other nodes. Whoever took it need not hold the timer, and so
-    /// not know who held it before: those that did are told by one who was one of them.
+    /// Tells the former holders of a timer that a write has given it to other nodes. The node that
+    /// took the write need not hold the timer, and then does not know the former holders. One of
+    /// them tells the others.
     fn tell_former(
         &mut self,
         outline: &Outline,
@@ -523,7 +537,7 @@ impl Shard {
         }
     }
 
-    /// A copy from another site goes to the replicas of this one.
+    /// Passes a copy from another site on to the replicas of this site.
     fn pass_on(
         &mut self,
         outline: &Outline,
@@ -556,7 +570,7 @@ impl Shard {
         }
     }
 
-    /// Two copies at one key: the ranks that act in either act.
+    /// Unites the masks of two copies at one key: a rank acts if it acts in either mask.
     fn unite(&mut self, slot: Slot, actives: u16) {
         let mut placement = *self.records.placement_of(self.records.get(slot));
         let united = placement.actives | actives & placement.replicas.all_ranks();
@@ -567,7 +581,7 @@ impl Shard {
         }
     }
 
-    /// Two copies at one key: with two lists the preferred one is right.
+    /// Merges a copy at the key that is held. Of two lists the preferred list is right.
     fn unite_copies(&mut self, tick: Tick, slot: Slot, copy: &TimerCopy<'_>) {
         let held = *self.records.get(slot);
         let former = self.records.placement_of(&held).replicas;
@@ -584,8 +598,8 @@ impl Shard {
         }
     }
 
-    /// Takes over a preferred list of which a peer tells at the key held: somebody has seen to it
-    /// that all who are on it and live hold the timer.
+    /// Takes over a preferred list that a peer tells of at the key held. Another node has made sure
+    /// that all live nodes of that list hold the timer.
     fn take_list(&mut self, tick: Tick, slot: Slot, list: Replicas, actives: u16) {
         if self.is_under_way(&list, actives) {
             return;
@@ -597,9 +611,10 @@ impl Shard {
         self.look_later_if_misplaced(tick, slot);
     }
 
-    /// The lists that two copies at one key agree on: first the live nodes (if no right holder is
-    /// dead, these are the right ones), then the right holders. Were a right holder to keep the
-    /// latter while another is dead, it and the stand-in of that one would each pop for itself.
+    /// The lists that two copies at one key agree on, in the order of preference: first the list of
+    /// live nodes, then the list of right nodes. While no right node is dead, the two are the same.
+    /// If a right node preferred its own list while another right node is dead, this node and the
+    /// stand-in of the dead one would each pop for itself.
     fn preferred_lists(&self, held: &Record) -> [Replicas; 2] {
         let factor = self.records.placement_of(held).factor;
         let able = self.peers.not_dead().minus(self.peers.full(self.turns.at));
@@ -607,8 +622,8 @@ impl Shard {
         [live, self.configured(held)]
     }
 
-    /// Live ranks that do not act on a list yet tell that a move to it is under way: until it is
-    /// finished, those of the former list act.
+    /// Whether a move to a list is under way: a live rank of the list does not act yet. Until the
+    /// move is finished, the ranks of the former list act.
     pub(super) fn is_under_way(&self, list: &Replicas, actives: u16) -> bool {
         actives | self.ranks_of(list, self.peers.dead()) != list.all_ranks()
     }

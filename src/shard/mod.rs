@@ -72,7 +72,7 @@ use parts::writes::Writes;
 use records::Records;
 use tag_counts::TagCounts;
 
-/// One core's timers.
+/// The timers of one core, and the state machine over them.
 pub struct Shard {
     config: ShardConfig,
     records: Records,
@@ -91,7 +91,7 @@ pub struct Shard {
     full_at: Option<Tick>,
 }
 
-/// How often idle hosts are looked for and the oldest overdue pop is found again.
+/// How often idle hosts are looked for and the oldest overdue pop is looked up.
 const SWEEP_EVERY_MS: u64 = 1_000;
 
 impl Shard {
@@ -188,9 +188,10 @@ impl Shard {
         self.counters.waiting = counts.waiting;
     }
 
-    /// Whether this core has not been given time for long: with peers it ticks with every
-    /// heartbeat. Others may have suspected it a while before it was away for as long as that
-    /// takes, for they count from its last heartbeat.
+    /// Notes that this core got no time for long. A core with peers ticks with every heartbeat.
+    /// Peers count from its last heartbeat, so they may suspect it before it was away for as long
+    /// as a suspicion takes. So more than half of that time, but at least two heartbeats, counts as
+    /// an absence.
     fn notice_absence(&mut self) {
         let limits = &self.config.cluster;
         let away_ms = self.turns.away_ms();
@@ -211,7 +212,7 @@ impl Shard {
         let own = self.peers.own_hash();
         assert!(view.own_hash() == own, "a node keeps its name while it runs");
         if self.peers.is_alone() {
-            // Nobody has done anything for this node.
+            // No node has done anything for this node.
             self.turns.ticked_at = self.turns.at;
         }
         self.peers.view = view;
@@ -246,8 +247,8 @@ impl Shard {
         }
     }
 
-    /// When [`Shard::tick`] should next be called; a tick in the past means at once; `None` when
-    /// nothing is held.
+    /// When [`Shard::tick`] should next be called. A tick in the past means at once; `None`: only
+    /// an event brings new work.
     pub fn next_wake(&self) -> Option<Tick> {
         if self.pops.is_stopping {
             return None;
@@ -260,7 +261,7 @@ impl Shard {
         wakes.flatten().min()
     }
 
-    /// The content of a callback that this shard asked for in an [`Attempt`]: valid until the next
+    /// The content of a callback that this shard asked for in an [`Attempt`]. Valid until the next
     /// event.
     pub fn content(&self, attempt: &Attempt) -> Content<'_> {
         Content::decode(self.records.content_of(self.records.get(attempt.ticket.slot)))
@@ -271,7 +272,7 @@ impl Shard {
         self.records.hosts().authority(host)
     }
 
-    /// Begins no further pop: those running finish, all others stay where they are.
+    /// Begins no further pop. Running pops finish, all others stay where they are.
     pub fn stop_popping(&mut self) {
         self.pops.is_stopping = true;
     }
@@ -281,12 +282,12 @@ impl Shard {
         self.counters.in_flight
     }
 
-    /// What statistics tags count, to be told after every turn.
+    /// The counts of statistics tags. The driver takes their changes after every turn.
     pub fn tags_mut(&mut self) -> &mut TagCounts {
         self.records.tags_mut()
     }
 
-    /// What was counted so far, as of the last event or tick.
+    /// What was counted until the last event or tick.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

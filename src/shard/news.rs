@@ -1,4 +1,4 @@
-//! Telling peers how far a timer is, and what their answers mean for it.
+//! Telling peers how far a timer is, and what their results mean for the timer.
 
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
@@ -13,7 +13,7 @@ use super::effects::{Outbox, Purpose};
 use super::records::{Placement, Record};
 
 impl Shard {
-    /// How far a record is.
+    /// A record as the message "I hold this timer, so far".
     pub(super) fn standing_of(&self, record: &Record) -> Standing {
         let placement = self.records.placement_of(record);
         Standing {
@@ -25,7 +25,7 @@ impl Shard {
         }
     }
 
-    /// A record as peers get it.
+    /// A record as the message that carries the whole timer or its tombstone.
     pub(super) fn copy_of(&self, record: &Record) -> TimerCopy<'_> {
         let placement = self.records.placement_of(record);
         let body = record.is_live().then(|| CopyBody {
@@ -45,8 +45,8 @@ impl Shard {
         }
     }
 
-    /// Tells peers how far a record is; those that understand nothing else get the whole copy, and
-    /// so do all when it `is_new` to them.
+    /// Tells peers how far a record is. A peer that understands nothing else gets the whole copy.
+    /// If the record `is_new` to the peers, all of them get the whole copy.
     pub(super) fn tell(&mut self, slot: Slot, to: PeerSet, is_new: bool, outbox: &mut Outbox) {
         if to.is_empty() || is_planted(Bug::DoNotTellReplicasOfPop) && !is_new {
             return;
@@ -65,7 +65,7 @@ impl Shard {
         }
     }
 
-    /// Tells the other sites that hold a timer, as a whole copy.
+    /// Sends an encoded copy to the other sites that hold a timer.
     pub(super) fn tell_sites(
         &self,
         placement: &Placement,
@@ -84,7 +84,7 @@ impl Shard {
         }
     }
 
-    /// A peer answered, or (`None`) will not.
+    /// Takes a peer's result of a message; `None`: there will be no result.
     pub(super) fn peer_result(
         &mut self,
         now: Now,
@@ -97,7 +97,7 @@ impl Shard {
             self.counters.refused_by_peers += 1;
         }
         let result = match (purpose, result) {
-            // What these ask for is whether the peer has the timer at all.
+            // News ask only whether the peer has the timer at all.
             (Purpose::News(_), Some(PeerResult::Ahead | PeerResult::Otherwise)) => {
                 Some(PeerResult::Held)
             }
@@ -127,9 +127,12 @@ impl Shard {
         }
     }
 
-    /// A peer could not be told of a timer: others may reach it. A node of this site is offered
-    /// what this one holds when it is back; of what is only passed on here, those that hold it
-    /// must know. Another site is told by whoever can, at once.
+    /// Tells other nodes that a peer could not be told of a timer, where they are needed to tell
+    /// it:
+    ///
+    /// - A node of this site is offered what this node holds when it is back. Of a timer that this
+    ///   node only passes on, the holders must know.
+    /// - Another site is told at once by any node that can reach it.
     fn tell_of_unheard(&mut self, id: TimerId, peer: PeerIndex, outbox: &mut Outbox) {
         let by = match self.peers.view.peers()[peer.index()].kind {
             PeerKind::Site(site) => NodeHash(site.0),
@@ -145,7 +148,7 @@ impl Shard {
         tellable.iter().for_each(|to| outbox.tell(to, Purpose::Hint, bytes.clone()));
     }
 
-    /// A peer holds a timer: if it did not act so far, it does after the next pop.
+    /// Notes that a peer holds a timer. If the peer did not act so far, it acts after the next pop.
     pub(super) fn confirm(&mut self, id: TimerId, peer: PeerIndex) {
         let Some(slot) = self.find(id) else { return };
         let mut placement = *self.records.placement_of(self.records.get(slot));

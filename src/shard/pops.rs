@@ -1,8 +1,10 @@
 //! From due to delivered: pops, attempts, retries, giving up.
 //!
-//! A pop waits for a place at its host and is attempted. On failure it is left to the next rank; on
-//! the last one it is tried again with back-off until the next pop is due (the last pop: until a
-//! limit), then given up and counted; a repeating timer goes on with its next interval.
+//! 1. A pop waits for a place at its host and is attempted.
+//! 2. A pop that fails is left to the next rank.
+//! 3. The last rank tries again, with growing pauses, until the next pop is due. The last pop of a
+//!    timer is tried until a limit.
+//! 4. Then the pop is given up and counted. A repeating timer goes on with its next interval.
 
 use crate::base::ids::{HostId, PeerSet, Slot, mix};
 use crate::base::limits::RANK_DELAY_MS;
@@ -20,7 +22,7 @@ const MOVED_BACK_PER_TICK_MAX: usize = 256;
 /// Least pause of a pop whose host is in trouble: 100 000 of them then cost at most 200 000 looks a
 /// second.
 const DEFERRED_MS_MIN: u64 = 500;
-/// Host places looked at per sweep.
+/// Places in the table of hosts looked at per sweep.
 const HOSTS_PER_SWEEP: usize = 1_024;
 
 impl Shard {
@@ -58,7 +60,8 @@ impl Shard {
         }
     }
 
-    /// Once a second: forget idle hosts, find out how overdue the oldest waiting pop is.
+    /// Releases idle hosts and finds out how overdue the oldest waiting pop is. Called once a
+    /// second.
     pub(super) fn sweep(&mut self, tick: Tick, outbox: &mut Outbox) {
         self.records.hosts_mut().sweep(tick, HOSTS_PER_SWEEP, &mut outbox.released);
         let waiting = self.records.oldest_waiting();
@@ -66,8 +69,8 @@ impl Shard {
         self.counters.oldest_overdue_ms = oldest.map_or(0, |due| tick - due);
     }
 
-    /// A pop is due, or due to be tried again; `has_waited`: it may have waited here, so that the
-    /// next rank does it.
+    /// Begins a pop that is due, or due to be tried again. `has_waited`: the pop may have waited
+    /// here for so long that the next rank makes it.
     fn pop(&mut self, now: Now, slot: Slot, has_waited: bool, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
@@ -81,7 +84,7 @@ impl Shard {
                 let is_next = entry.waiting() == 0 || entry.is_in_trouble();
                 (entry.is_in_trouble(), is_next && hosts.may_start(host, tick))
             }
-            // All lanes are taken: it waits as for a host in trouble.
+            // All lanes are taken: the pop waits as for a host in trouble.
             None => (true, false),
         };
         self.counters.without_lane += u64::from(host.is_none());
@@ -90,8 +93,8 @@ impl Shard {
             self.pops.oldest_failing.see(record.due());
             let give_up_at =
                 record.schedule().give_up_at(sequence, self.config.callbacks.give_up_ms);
-            // After a long turn even a new pop may be past this moment: none is given up untried if
-            // it may be tried.
+            // After a long turn even a new pop may be past this moment. A pop that may be tried is
+            // not given up untried.
             if tick >= give_up_at && (record.attempts > 0 || !may_start) {
                 self.counters.given_up += 1;
                 return self.pop_over(tick, slot, false, outbox);
@@ -171,7 +174,7 @@ impl Shard {
         self.start_waiting(now, ticket.host, outbox);
     }
 
-    /// Starts waiting pops of a host as far as places allow; lists the host when it is in trouble.
+    /// Starts waiting pops of a host as far as places allow. Lists the host if it is in trouble.
     fn start_waiting(&mut self, now: Now, host: HostId, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         while !self.pops.is_stopping && self.records.hosts().may_start(host, tick) {
@@ -186,7 +189,7 @@ impl Shard {
         self.records.hosts_mut().list_if_troubled(host);
     }
 
-    /// Whether the record is still the one that the ticket was written for, waiting for this
+    /// Whether the record is in the state that the ticket was written for and waits for this
     /// result.
     fn is_current(&self, ticket: &Ticket) -> bool {
         self.records.contains(ticket.slot) && {
@@ -198,9 +201,11 @@ impl Shard {
         }
     }
 
-    /// A pop was delivered or given up: arm the next, or bury the timer, and tell the others. This
-    /// node decides who acts next: those that did and live, and those that were found to hold the
-    /// timer since. The slot is in no list.
+    /// Ends a pop that was delivered or given up: arms the next pop or buries the timer, and tells
+    /// the other nodes. The slot is in no list.
+    ///
+    /// This node decides which nodes act next: those that acted and live, and those that were found
+    /// to hold the timer since.
     fn pop_over(&mut self, tick: Tick, slot: Slot, is_delivered: bool, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let placement = self.next_placement(tick, &record, is_delivered);
@@ -223,7 +228,7 @@ impl Shard {
         }
     }
 
-    /// The placement after a pop here: right list, sites as configured, and who acts.
+    /// The placement after a pop here: the right list, the sites as configured, and the mask.
     fn next_placement(&mut self, tick: Tick, record: &Record, is_delivered: bool) -> Placement {
         let former = *self.records.placement_of(record);
         if self.peers.is_alone() {
@@ -234,11 +239,11 @@ impl Shard {
         let mut placement = self.placement(list, sites, former.factor);
         let dead = self.ranks_of(&list, self.peers.dead());
         let own = placement.own.map_or(0, |own| 1 << own);
-        // One that has no room for it would be waited for at every pop.
+        // The other ranks would wait at every pop for a node that has no room for the timer.
         let lacking = self.ranks_of(&list, self.reconcile.lacking_of(record.id)) & !own;
         let carried = self.carried_actives(&former, &list) & !lacking | own;
-        // Without promotion ranks wait by their place in the list, so new holders must act at once,
-        // as in an original: the old ones have moved back.
+        // Without promotion ranks wait by their position in the list. So new holders must act at
+        // once, as in an original: the old holders have moved back.
         let is_by_rank = !self.config.cluster.promotion && list != former.replicas;
         placement.actives = match carried & !dead {
             carried if carried == 0 || is_by_rank => list.all_ranks() & !dead,
@@ -247,9 +252,11 @@ impl Shard {
         placement
     }
 
-    /// Of the ranks that are to act, those that can: without this one, if it gave the pop up and
-    /// others can try the next; without those that were dead and have delivered nothing since, but
-    /// for one timer now and then that shows whether they can.
+    /// The ranks that can act, of those that are to:
+    ///
+    /// - without this node, if it gave the pop up and others can try the next one;
+    /// - without nodes that were dead and have delivered nothing since. Now and then such a node
+    ///   gets one timer, which shows whether it can deliver.
     fn able(
         &mut self,
         tick: Tick,
@@ -267,8 +274,8 @@ impl Shard {
         if able == 0 { carried } else { able }
     }
 
-    /// Gives a record its next placement. Returns the record as it is then, who is to be told, and
-    /// whether the list is new to them.
+    /// Gives a record its next placement. Returns the record as it is then, the peers that are to
+    /// be told, and whether the list is new to them.
     fn retell(
         &mut self,
         record: &Record,
@@ -284,24 +291,24 @@ impl Shard {
         let view = &self.peers.view;
         let mut to = view.peers_of(&lists.0).union(view.peers_of(&lists.1));
         if !self.peers.dead().is_empty() {
-            // A move that a death ended has left copies, which would pop beside the holders.
+            // A move that a death ended has left copies. These would pop beside the holders.
             to = to.union(view.peers_of(&self.configured(&record)));
         }
         if view.is_changing() && !self.peers.http().is_empty() {
-            // Originals that hold it from before may have popped it since, and keep it.
+            // An original that holds the timer from before may have popped it since, and keeps it.
             let factor = placement.factor;
             let held_it = view.peers_of(&view.place_old(record.id, factor));
             to = to.union(held_it.intersection(self.peers.http()));
         }
         if !self.peers.lately_full(self.turns.at).is_empty() {
-            // So has one that was refused by somebody on the list.
+            // A move that a node on the list refused has left copies, too.
             let factor = placement.factor;
             to = to.union(view.peers_of(&view.place(record.id, factor, self.peers.not_dead())));
         }
         (record, (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1))
     }
 
-    /// Tells replicas and other sites of a pop of a timer that has this placement since.
+    /// Tells replicas and other sites of a pop. `placement` is the placement after the pop.
     fn tell_all(
         &mut self,
         slot: Slot,
@@ -328,9 +335,9 @@ impl Shard {
             || placement.has_sites_behind()
     }
 
-    /// Whether a pop has waited here (for a place at its host, or because this core had no time)
-    /// until the next rank began with it: of a herd that takes longer than that, both would do
-    /// most.
+    /// Whether a pop has waited here until the next rank began with it, for a place at its host or
+    /// because this core had no time. If this rank began, too, both ranks would make most pops of a
+    /// herd that takes longer than that.
     fn is_next_ranks_turn(&self, tick: Tick, record: &Record) -> bool {
         let placement = self.records.placement_of(record);
         let behind = placement.actives_behind();
@@ -351,8 +358,8 @@ impl Shard {
         self.back_off(tick, slot, &record);
     }
 
-    /// Leaves a pop to the next rank: waits until all of them have had their try, and takes the pop
-    /// back if none has told of it by then. The slot is in no list.
+    /// Leaves a pop to the next rank. This rank waits until all others have had their try, and
+    /// takes the pop back if none has told of it by then. The slot is in no list.
     fn hand_over(&mut self, tick: Tick, slot: Slot) {
         let record = *self.records.get(slot);
         let placement = self.records.placement_of(&record);
@@ -367,13 +374,13 @@ impl Shard {
         self.records.transition(slot, Next::HandedOver(back_at));
     }
 
-    /// No other rank has told of a pop that was left to it.
+    /// Takes a pop back, because no other rank has told of it.
     fn take_back(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
         let record = self.records.get(slot);
         let tick = now.mono.tick_floor();
         let give_up_at =
             record.schedule().give_up_at(record.sequence + 1, self.config.callbacks.give_up_ms);
-        // One that was left to others untried is tried first.
+        // A pop that was left to others untried is tried first.
         if tick >= give_up_at && record.attempts > 0 {
             self.counters.given_up += 1;
             return self.pop_over(tick, slot, false, outbox);
@@ -381,10 +388,13 @@ impl Shard {
         self.pop(now, slot, false, outbox);
     }
 
-    /// Files a slot that is in no list for its next attempt: after a pause that doubles with the
-    /// timer's failures, for a host in trouble not before its next probe, and longer for one
-    /// without a lane; spread by the id so that a herd does not come back as one; never after the
-    /// moment of giving up.
+    /// Files a slot that is in no list for its next attempt.
+    ///
+    /// - The pause doubles with the failures of the timer.
+    /// - For a host in trouble the pause lasts until the next probe at least.
+    /// - Without a lane the pause is longer.
+    /// - The pause is spread by the id, so that a herd does not come back as one.
+    /// - No pause goes beyond the moment of giving up.
     fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record) {
         let limits = &self.config.callbacks;
         let doublings = u32::from(record.attempts.saturating_sub(1)).min(16);

@@ -1,19 +1,23 @@
-//! Asking others before a pop, where they may have done it or may have changed the timer.
+//! Asking other nodes before a pop, where they may have done the pop or changed the timer.
 //!
-//! Two things make a pop doubtful. A core that was *away* (its process was stopped, its machine
-//! froze, it got no time) may have missed writes and pops of anything it holds. And when the turn
-//! of another rank has come, that rank may be making the pop. In both cases the core says how far
-//! it is ([`PeerMessage::Standing`]) and waits: whoever knows more, or is making the pop, says so
-//! ([`PeerResult::Ahead`]) and tells it.
+//! Two things make a pop doubtful:
 //!
-//! A core that has just started is in doubt as well: what it gets may have been kept for it for a
-//! while, and others may have done since what is overdue. It asks about what comes due in its first
-//! seconds.
+//! - A core that was *away* (its process was stopped, its machine froze, it got no time) may have
+//!   missed writes and pops of everything that it holds.
+//! - When the turn of another rank has come, that rank may be making the pop.
 //!
-//! A core that was away asks about everything that it holds, in portions; what comes due before its
-//! turn is asked about at once. It has heard of a timer when all who may have taken writes of it
-//! meanwhile have answered, or are dead by its own count. Until then the timer pops not, and
-//! answers no read.
+//! In both cases the core tells other nodes how far it is ([`PeerMessage::Standing`]) and waits for
+//! the results. A node that knows more, or that makes the pop, answers [`PeerResult::Ahead`] and
+//! tells what it knows.
+//!
+//! A core that has just started is in doubt, too. Other nodes may have kept a timer for it for a
+//! while, and may have done an overdue pop since. So the core asks about everything that comes due
+//! in its first seconds.
+//!
+//! A core that was away asks in portions about everything that it holds. It asks at once about a
+//! timer that comes due before its portion. The core has heard of a timer when every node that may
+//! have taken writes of the timer meanwhile has answered, or is dead by the core's own count. Until
+//! then the timer does not pop and answers no read.
 
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::limits::RANK_DELAY_MS;
@@ -26,14 +30,15 @@ use super::effects::{Outbox, Purpose};
 use super::parts::questions::{ASK_AGAIN_MS, ASKED_MAX, DUE_MAX, Question};
 use super::records::{Next, Record, State};
 
-/// Records looked at per tick after an absence; one takes a message to each of the others.
+/// Records looked at per tick after an absence. Each look takes a message to each of the other
+/// holders.
 const LOOKS_PER_TICK: usize = 96;
-/// After an absence a peer that is believed alive and does not answer is waited for no longer than
-/// this beyond the time after which it would be declared dead: its core may get no time, while
-/// others of its node tell that the node lives.
+/// After an absence a core waits for a peer that is believed alive and does not answer. It waits
+/// for this much longer than it takes to declare a peer dead: the core that owns the timer there
+/// may get no time, while other cores of its node tell that the node lives.
 const BEYOND_DEATH_MS: u64 = 5_000;
-/// Absences after which a core that never gets time for long pops without an answer, since it gets
-/// none in time: late rather than not at all.
+/// After this many absences a core pops without an answer. A core that never gets time for long
+/// gets no answer in time. It pops late rather than not at all.
 const ABSENCES_MAX: u8 = 2;
 
 impl Shard {
@@ -42,8 +47,8 @@ impl Shard {
         self.questions.is_unheard(slot, id)
     }
 
-    /// Whether a pop that is due waits for what others say of it: then the slot, which is in no
-    /// list, is filed to be looked at again.
+    /// Whether a pop that is due waits for what other nodes say of it. If so, the slot, which is in
+    /// no list, is filed to be looked at again.
     pub(super) fn waits_for_others(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) -> bool {
         if self.peers.is_alone() {
             return false;
@@ -76,7 +81,7 @@ impl Shard {
         true
     }
 
-    /// Whether another rank's turn to pop has come, so that it may be doing it.
+    /// Whether the turn of another rank has come, so that it may be making the pop.
     fn may_be_anothers(&self, tick: Tick, record: &Record) -> bool {
         let placement = self.records.placement_of(record);
         let promotion = self.config.cluster.promotion;
@@ -86,8 +91,11 @@ impl Shard {
         placement.replicas.len() > 1 && !(is_first && is_on_time && tick >= due)
     }
 
-    /// After an absence: all who may have taken writes of the timer meanwhile. Else those who are
-    /// believed alive and whose turn to pop has come.
+    /// The peers that are asked about a timer:
+    ///
+    /// - After an absence or the start: all nodes that may have taken writes of the timer
+    ///   meanwhile.
+    /// - Otherwise: the nodes that are believed alive and whose turn to pop has come.
     pub(super) fn whom_to_ask(&self, tick: Tick, record: &Record, is_unheard: bool) -> PeerSet {
         let placement = self.records.placement_of(record);
         let view = &self.peers.view;
@@ -107,13 +115,14 @@ impl Shard {
         frames(their.fold(PeerSet::EMPTY, PeerSet::with)).intersection(self.peers.alive())
     }
 
-    /// Whether a holder is told whole copies only (an original node): it cannot be asked.
+    /// Whether a holder is an original node. An original is told whole copies only, so it cannot be
+    /// asked.
     fn has_holder_of_copies(&self, record: &Record) -> bool {
         let replicas = &self.records.placement_of(record).replicas;
         !self.peers.view.peers_of(replicas).intersection(self.peers.http()).is_empty()
     }
 
-    /// Whether nobody is waited for any more.
+    /// Whether the question waits for no peer any more.
     fn is_answered(&self, tick: Tick, question: &mut Question) -> bool {
         let limits = &self.config.cluster;
         let (waiting, patience_ms) = match question.is_unheard {
@@ -121,13 +130,14 @@ impl Shard {
                 let waiting = question.waiting.minus(self.peers.dead());
                 (waiting, limits.dead_after_ms + BEYOND_DEATH_MS)
             }
-            // It makes a pop no longer than this. Just after the start, and after an absence, those
-            // that live are about to be connected with.
+            // No peer makes a pop for longer than this. Just after the start and after an absence,
+            // live peers may not be connected yet.
             false => {
                 let is_early = tick - self.questions.started_at < limits.suspect_after_ms
                     || tick < self.turns.held_until;
                 let gone = if is_early { self.peers.dead() } else { self.peers.not_alive() };
-                // A node that told is believed to live for as long as it takes to be suspected.
+                // A peer that has told something counts as alive for as long as it takes to suspect
+                // a peer.
                 let is_lately = tick - question.since < limits.suspect_after_ms;
                 let told = if is_lately { question.told } else { PeerSet::EMPTY };
                 let waiting = question.waiting.minus(gone.minus(told));
@@ -140,7 +150,7 @@ impl Shard {
             || question.absences >= ABSENCES_MAX
     }
 
-    /// Asks those who are alive and have not been asked.
+    /// Asks the peers that are alive and have not been asked.
     fn ask(&self, slot: Slot, question: &mut Question, outbox: &mut Outbox) {
         let able = question.waiting.intersection(self.peers.alive()).minus(question.asked);
         if able.is_empty() {
@@ -153,7 +163,7 @@ impl Shard {
         able.iter().for_each(|peer| outbox.tell(peer, purpose, bytes.clone()));
     }
 
-    /// Somebody answered, or (`None`) will not.
+    /// Takes a peer's answer to a question; `None`: the peer will not answer.
     pub(super) fn question_result(
         &mut self,
         now: Now,
@@ -171,7 +181,8 @@ impl Shard {
             question.outdated = question.outdated.without(peer);
             return;
         }
-        // Whoever knows more tells it, and is asked again. Who refuses does not hold the timer.
+        // A peer that knows more tells it, and is asked again. A peer that refuses does not hold
+        // the timer.
         if let Some(
             PeerResult::Held | PeerResult::Wanted | PeerResult::Otherwise | PeerResult::Refused(_),
         ) = result
@@ -189,9 +200,10 @@ impl Shard {
             self.questions.open.remove(&id.0);
             return;
         }
-        // It is taken out when the timer is looked at. One that has gone on meanwhile is not due.
+        // The question is taken out when the timer is looked at. A timer that has gone on meanwhile
+        // is not due.
         let Some(slot) = self.find(id) else { return };
-        // A timer that was forgotten since, and told anew under its key, may be due later.
+        // A timer that was forgotten since, and told anew with the same key, may be due later.
         let record = self.records.get(slot);
         let is_due = record.due() <= tick;
         if question.key == record.key()
@@ -202,8 +214,9 @@ impl Shard {
         }
     }
 
-    /// Whether this node makes the next pop of a timer, or is about to, so that whoever tells of
-    /// the timer (and may be asking) is to wait. Of two who ask each other the lower rank goes on.
+    /// Whether this node makes the next pop of a timer, or is about to. Then the peer that tells of
+    /// the timer, and may be asking, is to wait. Of two nodes that ask each other, the lower rank
+    /// goes on.
     pub(super) fn is_on_it(
         &mut self,
         slot: Slot,
@@ -220,7 +233,7 @@ impl Shard {
         let is_asker = |node: &NodeHash| self.peers.view.peer_of(*node) == Some(asker);
         let rank = placement.replicas.as_slice().iter().position(is_asker);
         let is_first = match (placement.own, rank) {
-            // Two lists have no common order of ranks, but their nodes have.
+            // Two lists have no common order of ranks. The hashes of their nodes have an order.
             _ if placement.replicas.digest() != standing.list_digest => {
                 self.peers.own_hash() < self.peers.view.hash_of(asker)
             }
@@ -245,7 +258,7 @@ impl Shard {
         false
     }
 
-    /// A portion of the asking.
+    /// Does the portion of a tick: asks again, and goes on with the walk after an absence.
     pub(super) fn ask_on(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         if !self.questions.begin_portion(tick) {
@@ -265,7 +278,7 @@ impl Shard {
         }
     }
 
-    /// Asks about what may have changed while this core was away.
+    /// Asks what other nodes did with a timer while this core was away.
     fn ask_about(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let former = self.questions.open.get(&record.id.0);
@@ -284,7 +297,7 @@ impl Shard {
         self.questions.open.insert(record.id.0, question);
     }
 
-    /// A portion of asking those who were not alive, or knew more.
+    /// Asks, in portions, the peers that were not alive or knew more.
     fn ask_again(&mut self, tick: Tick, outbox: &mut Outbox) {
         for _ in 0..LOOKS_PER_TICK {
             let Some((id, mut question)) = self.questions.next_look() else { return };

@@ -1,7 +1,8 @@
-//! Reads. What this node holds answers where it is known to be the latest; else those are asked
-//! that may hold the timer, one after the other, the rightful holders first. A tombstone says that
-//! a timer has ended only on a node that is still to hold it: on others it may be older than a
-//! timer that was written anew.
+//! Reads. What this node holds answers where it is known to be the latest. Otherwise this node asks
+//! the nodes that may hold the timer, one after the other, the right nodes first.
+//!
+//! A tombstone says that a timer has ended only on a node that is still to hold the timer. On
+//! another node the tombstone may be older than a timer that was written anew.
 
 use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
@@ -15,12 +16,13 @@ use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView};
 use super::parts::reads::{READS_MAX, Waiting};
 
-/// One that does not answer for so much longer than it takes to be suspected is passed over: its
-/// core may get no time, while others of its node tell that the node lives.
+/// A peer that does not answer for this much longer than it takes to be suspected is passed over:
+/// the core that owns the timer there may get no time, while other cores of its node tell that the
+/// node lives.
 const BEYOND_SUSPICION_MS: u64 = 1_000;
 
 impl Shard {
-    /// Answers from what is held here; `None`: the answer comes from others.
+    /// Answers from what is held here; `None`: the answer comes from other nodes.
     pub(super) fn read(
         &mut self,
         now: Now,
@@ -47,8 +49,8 @@ impl Shard {
         let plan = self.plan_known(target, factor, held.as_ref());
         let own = self.peers.own();
         let listed = self.peers.view.peers_of(&plan.placement.replicas);
-        // Last of all everybody who is not dead: a timer may be with stand-ins that have not handed
-        // it over yet.
+        // The last to be asked are all peers that are not dead: stand-ins may have the timer that
+        // have not handed it over yet.
         let others = self.peers.view.connected_nodes().minus(self.peers.dead());
         let others = others.minus(self.peers.http());
         let mut left = listed.union(plan.extras).union(others).without(own);
@@ -71,14 +73,15 @@ impl Shard {
     }
 
     /// Whether what is held here answers reads. A node that has just started may not have been told
-    /// yet what others keep for it.
+    /// yet what other nodes keep for it.
     fn is_trusted(&self, tick: Tick, slot: Slot) -> bool {
         !self.questions.is_fresh(tick) && self.is_latest(slot)
     }
 
-    /// Whether what is held here is the latest that is known of a timer, as far as this node can
-    /// tell. One that was away may have missed a write; one that is not on the list any more is not
-    /// told of writes.
+    /// Whether what is held here is the latest state of a timer, as far as this node can tell.
+    ///
+    /// - A node that was away may have missed a write.
+    /// - A node that is not on the list any more is not told of writes.
     fn is_latest(&self, slot: Slot) -> bool {
         let held = self.records.get(slot);
         let is_own = self.records.placement_of(held).own.is_some();
@@ -119,8 +122,8 @@ impl Shard {
         None
     }
 
-    /// Nobody else knows of the timer: what is held here is what there is of it. Were others not
-    /// heard, that answers only if nothing can have been missed.
+    /// The answer when no other node knows of the timer: what is held here. If a peer was not
+    /// heard, what is held answers only if nothing can have been missed.
     fn answer_without_others(&self, now: Now, waiting: &Waiting) -> Answer {
         let is_unsure = waiting.is_unsure || !waiting.left.is_empty();
         let slot = self.find(waiting.id);
@@ -163,8 +166,8 @@ impl Shard {
         }
     }
 
-    /// Reads that wait for somebody who is not believed alive any more, or have waited for long,
-    /// ask the next.
+    /// Reads whose peer is not believed alive any more, or has not answered for long, ask the next
+    /// peer.
     pub(super) fn settle_reads(&mut self, now: Now, outbox: &mut Outbox) {
         let patience_ms = self.config.cluster.suspect_after_ms + BEYOND_SUSPICION_MS;
         let tick = now.mono.tick_floor();
@@ -178,8 +181,10 @@ impl Shard {
         }
     }
 
-    /// A copy came. It answers, unless a newer state is known, or it may have missed a write and
-    /// others are still to be asked.
+    /// Takes a copy that a peer sent for a read. The copy answers the read, with two exceptions:
+    ///
+    /// - This node knows a newer state.
+    /// - The copy may have missed a write, and other peers are still to be asked.
     fn fetched_by(
         &mut self,
         now: Now,
@@ -204,7 +209,8 @@ impl Shard {
         self.ask_next(now, waiting, outbox)
     }
 
-    /// A copy that another node sent for a read: its start was turned into an age by the sender.
+    /// The answer of a copy that another node sent for a read. The sender has turned the start into
+    /// an age.
     fn found(&self, copy: &TimerCopy<'_>) -> Option<Answer> {
         let Some(body) = copy.body else { return Some(Answer::NotFound) };
         let content = Content::decode(body.content);
@@ -228,11 +234,16 @@ impl Shard {
         })))
     }
 
-    /// The answer to a peer's fetch: the state held here. It carries the timer's age in place of
-    /// its start, for the asking node knows nothing of our clock. A node that may have missed
-    /// something does not know enough itself. One that has just started or woken may have heard of
-    /// an earlier state from others since, and a tombstone off the list is not told of writes: such
-    /// a copy is marked (`is_write`, which means nothing else here).
+    /// The answer to a peer's fetch: the state held here. `Err`: this node has no state, or may
+    /// have missed something about it.
+    ///
+    /// The copy carries the timer's age in place of its start, because the asking node knows
+    /// nothing of this node's clock. `is_write` marks a doubtful copy; in this answer it means
+    /// nothing else. A copy is doubtful in two cases:
+    ///
+    /// - This node has just started or woken, so that it may have heard of an earlier state from
+    ///   other nodes since.
+    /// - The copy is a tombstone and this node is off the list, so that it is not told of writes.
     pub(super) fn fetched(
         &mut self,
         now: Now,

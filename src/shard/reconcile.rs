@@ -1,12 +1,15 @@
 //! Bringing copies where they belong, in the background and in portions: after a peer returned,
 //! after the configuration changed, on request.
 //!
-//! A *walk* looks at every record once. A timer whose list is right is *offered* to the peers that
-//! the walk is for: those that lack it say so and get it. A timer whose list is wrong is *moved*:
-//! everybody on the right list is offered it, and when all have it, this node takes the new list
-//! over, or forgets the timer if it is not on it. So at every instant as many hold it as before. A
-//! timer that is due soon is not handed over but looked at again later: its next pop moves it. Its
-//! new holders have it all the same, and wait behind the old ones: these may be stopped.
+//! A *walk* looks at every record once.
+//!
+//! - A timer whose list is right is *offered* to the peers that the walk is for. A peer that lacks
+//!   the timer says so and gets a copy.
+//! - A timer whose list is wrong is *moved*. Every node on the right list is offered the timer.
+//!   When all of them have it, this node takes the new list over, or forgets the timer if it is not
+//!   on that list. So at every instant as many nodes hold the timer as before.
+//! - A timer that is due soon is copied to its new holders and not handed over: the old holders may
+//!   be stopped. The new holders wait behind the old ones. The next pop moves the timer.
 
 use std::ops::Range;
 
@@ -27,14 +30,15 @@ const LOOKS_PER_TICK: u32 = 384;
 /// What an offer costs, in looks: some 5 us of the cluster's CPU for each timer that a peer lacks.
 /// A core whose shard walks alone leaves seven eighths of its time to requests and pops.
 const LOOKS_PER_OFFER: u32 = 16;
-/// A timer due sooner is copied to its new holders, but not handed over: the messages must arrive
-/// before the pop, or old and new holders would both pop. Its next pop moves it.
+/// A timer that is due sooner is copied to its new holders and not handed over. The messages must
+/// arrive before the pop, or old and new holders would both pop. The next pop moves the timer.
 const FINISH_GUARD_MS: u64 = 1_000;
-/// A node that is told over HTTP acts on every list that names it, until it is told the end: a
-/// timer due sooner is neither copied to it nor moved away from it. Its next pop moves it.
+/// A node that is told over HTTP acts on every list that names it, until it is told the end of the
+/// timer. So a timer that is due sooner is neither copied to such a node nor moved away from it.
+/// The next pop moves the timer.
 const HTTP_GUARD_MS: u64 = 3_000;
 impl Shard {
-    /// A timer may be where it does not belong: looks at it soon.
+    /// Files a timer to be looked at soon, if it is misplaced.
     pub(super) fn look_later_if_misplaced(&mut self, tick: Tick, slot: Slot) {
         if self.peers.is_alone() {
             return;
@@ -48,19 +52,19 @@ impl Shard {
     /// Whether a timer is not where it belongs.
     pub(super) fn is_misplaced(&self, record: &Record) -> bool {
         let placement = self.records.placement_of(record);
-        // With stand-ins for those that have no room it is not where it belongs, either.
+        // A timer with stand-ins for nodes without room is not where it belongs, either.
         let is_elsewhere = self.right_list_without(record, PeerSet::EMPTY) != placement.replicas;
         is_elsewhere || record.is_live() && placement.own.is_none()
     }
 
-    /// A portion of the work.
+    /// Does the portion of a tick.
     pub(super) fn reconcile(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         if !self.reconcile.begin_portion(tick) {
             return;
         }
         if !self.questions.is_idle() {
-            // What is held here may be outdated: it is asked about before it is given away.
+            // What is held here may be outdated. The core asks about it before it gives it away.
             return;
         }
         let mut looks = LOOKS_PER_TICK;
@@ -110,12 +114,12 @@ impl Shard {
             if right != placement.replicas || placement.own.is_none() {
                 return self.begin_move(tick, slot, right, outbox);
             }
-            // Who is to hold it has no room now.
+            // The right nodes have no room now.
             self.reconcile.look_again(tick, record.id);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
-        // A tombstone does not move. Left with stand-ins by a node that believed the right ones
-        // dead, it is shown to those.
+        // A tombstone does not move. A node that believed the right nodes dead may have left it
+        // with stand-ins. Then the right nodes are shown it.
         let offer_to = if is_misplaced && !record.is_live() { holders } else { offer_to };
         let to = holders.intersection(offer_to).minus(self.peers.http());
         let is_carried = record.is_live() || !is_planted(Bug::DropTombstonesAtRestart);
@@ -126,7 +130,8 @@ impl Shard {
         to.iter().for_each(|peer| self.offer(peer, record.id, bytes.clone(), outbox));
     }
 
-    /// A peer has no room for a timer that it is told of. If it is to hold it, another stands in.
+    /// Notes that a peer has no room for a timer that it was told of. If the peer is to hold the
+    /// timer, another node stands in.
     pub(super) fn refused_for_room(&mut self, tick: Tick, peer: PeerIndex, id: TimerId) {
         self.peers.note_full(peer, tick + FULL_MS);
         let Some(slot) = self.find(id) else { return };
@@ -139,8 +144,8 @@ impl Shard {
         }
     }
 
-    /// Looks at a timer that some on its list had no room for: others stand in, or they are asked
-    /// again after a while. Returns whether that is all there is to do.
+    /// Looks at a timer that nodes on its list had no room for. Other nodes stand in, or those
+    /// nodes are asked again after a while. Returns whether nothing else is to be done.
     fn look_at_lacking(
         &mut self,
         tick: Tick,
@@ -171,13 +176,14 @@ impl Shard {
         true
     }
 
-    /// Sends a message of this work, encoded; its result is counted on.
+    /// Sends an encoded message of this work, and counts it as an offer until its result comes.
     fn offer(&mut self, peer: PeerIndex, id: TimerId, bytes: Range<usize>, outbox: &mut Outbox) {
         self.reconcile.offers += 1;
         outbox.tell(peer, Purpose::Offer(id), bytes);
     }
 
-    /// Another node could not tell this timer to a node that is to hold it, or to another site.
+    /// Offers a timer to a peer that another node could not tell of it: a node that is to hold the
+    /// timer, or another site.
     pub(super) fn offer_missed(&mut self, id: TimerId, by: NodeHash, outbox: &mut Outbox) {
         let view = &self.peers.view;
         let missing = view.peer_of(by).or_else(|| view.peer_of_site(SiteHash(by.0)));
@@ -194,8 +200,9 @@ impl Shard {
         }
     }
 
-    /// Offers a timer to other sites, the whole copy. All that hold it do: a node does not know
-    /// what others of its site could not tell, and these may die before the site is back.
+    /// Offers a timer to other sites, as a whole copy. Every holder does so. A holder does not know
+    /// what the other nodes of its site could not tell, and those nodes may die before the other
+    /// site is back.
     fn offer_to_sites(&mut self, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let sites = self.peers.sites_of(&self.records.placement_of(&record).sites);
@@ -207,18 +214,22 @@ impl Shard {
         to.iter().for_each(|peer| self.offer(peer, record.id, bytes.clone(), outbox));
     }
 
-    /// Who is to hold a timer that is held already: the list that the configuration means, if those
-    /// who would have to get it can; else, while members are dead, the live ones instead of members
-    /// that leave; else whoever has it. A stand-in for one of two dead stays one for the other: it
-    /// would leave the timer to one holder.
+    /// The list of a timer that is held already: the first of these that fits. A list fits if every
+    /// node that would have to get the timer is alive and has room.
     ///
-    /// A node that has no room cannot get it.
+    /// - The list that the configuration means, while none of its nodes is dead.
+    /// - The present list, if the list that the configuration means does not fit, and the present
+    ///   list is as long, has only members and has this node. So a stand-in for one of two dead
+    ///   nodes stays a stand-in for the other: otherwise it would leave the timer to one holder.
+    /// - The list of live nodes.
+    /// - The list that the configuration means, with its dead nodes.
+    /// - The present list.
     pub(super) fn right_list(&self, record: &Record) -> Replicas {
         self.right_list_without(record, self.peers.full(self.turns.at))
     }
 
-    /// Who is to hold a timer after a pop that is made now. It is not left to one that has had no
-    /// room lately before that one has a copy.
+    /// The list of a timer after a pop that is made now. A node that has had no room lately is not
+    /// left in charge of the timer before it has a copy.
     pub(super) fn list_after_pop(&self, record: &Record) -> Replicas {
         let is_ready = self.reconcile.ready.contains(&record.id.0);
         let full = if is_ready { PeerSet::EMPTY } else { self.peers.lately_full(self.turns.at) };
@@ -266,7 +277,7 @@ impl Shard {
         let is_reachable = waiting.minus(self.peers.alive()).union(full).is_empty();
         let agrees = self.agrees(&former.replicas, &list);
         let mut placement = self.placement(list, former.sites, former.factor);
-        // The last one that lives does not forget it.
+        // The last live holder does not forget the timer.
         let is_last = waiting.is_empty() && placement.own.is_none();
         let due = record.due();
         let left = view.peers_of(&former.replicas).minus(view.peers_of(&list));
@@ -278,10 +289,11 @@ impl Shard {
         placement.actives = self.actives_meanwhile(&former, &list);
         let moving = Move { key: record.key(), placement, waiting };
         self.reconcile.moves.insert(record.id.0, moving);
-        // Those who are on the former list, too, are asked whether they hold the timer and agree:
-        // one that believes a new holder dead would go on on its own list. They take the new list
-        // over together with all others when the move is finished; where all of it act already,
-        // they would at once, and are only asked whether they hold the timer.
+        // Peers on both lists are asked, too, whether they hold the timer and agree: a peer that
+        // believes a new holder dead would go on with the former list. All nodes take the new list
+        // over together, when the move is finished. If all ranks of the new list act already, a
+        // peer told of that list would take it over at once. So that peer is only asked whether it
+        // holds the timer.
         let is_under_way = self.is_under_way(&list, placement.actives);
         let held = self.standing_of(&record);
         let moved = Standing { actives: placement.actives, list_digest: list.digest(), ..held };
@@ -302,8 +314,8 @@ impl Shard {
         }
     }
 
-    /// The ranks of `list` that act while a timer moves there. If others act, too, none is told of:
-    /// so a new holder waits behind all of them.
+    /// The ranks of `list` that act while a timer moves there. If a node that leaves acts, too, no
+    /// rank is told of. So a new holder waits behind all acting nodes.
     fn actives_meanwhile(&self, former: &Placement, list: &Replicas) -> u16 {
         let acting = former.actives | former.confirmed;
         let ranks = former.replicas.as_slice().iter().zip(0_u8..);
@@ -345,8 +357,8 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let moving = self.reconcile.moves.get(&id.0).copied();
         let slot = self.find(id);
-        // What a core held through an absence may be outdated: it gives nothing away before those
-        // that know better have told.
+        // What a core held through an absence may be outdated. The core gives nothing away before
+        // the nodes that know better have told.
         let is_behind = slot.is_some_and(|slot| self.is_unheard(slot, id));
         match (moving, slot, result) {
             (None, Some(_), Some(PeerResult::Wanted)) if is_behind => {
@@ -394,7 +406,7 @@ impl Shard {
         }
     }
 
-    /// Everybody on the new list has the timer.
+    /// Ends a move: every node on the new list has the timer.
     fn finish_move(&mut self, tick: Tick, id: TimerId, outbox: &mut Outbox) {
         let Some(moving) = self.reconcile.moves.remove(&id.0) else { return };
         let Some(slot) = self.find(id) else { return };
@@ -404,7 +416,7 @@ impl Shard {
         }
         let mut placement = moving.placement;
         let former = self.records.placement_of(&record).replicas;
-        // Those who have it may have done pops since: it can be forgotten here all the same.
+        // The new holders may have done pops since. This node can forget the timer all the same.
         let is_same = match placement.own {
             Some(_) => record.key() == moving.key,
             None => record.version == moving.key.version,
@@ -423,16 +435,19 @@ impl Shard {
             return self.reconcile.look_again(tick, id);
         }
         if placement.own.is_none() && former == placement.replicas {
-            // They have been on it for a while: who of them acts is not for this node to say.
+            // Those nodes have been on the list for a while. It is not for this node to say which
+            // of them act.
             return self.records.forget(tick, slot);
         }
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
-        // All of them: a list of which a live rank does not act is taken for a move under way.
+        // All live ranks act: a list of which a live rank does not act is taken for a move under
+        // way.
         placement.actives = placement.replicas.all_ranks() & !dead;
         placement.confirmed = 0;
-        // Those on the former list, too, whether they are on this one or not: they may have found
-        // it due too soon to move it themselves, and would pop beside the new holders. They get the
-        // whole copy: this node may have forgotten the timer when they ask for it.
+        // All nodes of the former list are told, too, whether they are on the new list or not. They
+        // may have found the timer due too soon to move it themselves, and would pop beside the new
+        // holders. They get the whole copy, for this node may have forgotten the timer when they
+        // ask for it.
         let view = &self.peers.view;
         let deaf = self.peers.dead().union(self.peers.http()).with(self.peers.own());
         let holders = view.peers_of(&former).minus(deaf);
@@ -446,13 +461,14 @@ impl Shard {
         self.tell(slot, holders, true, outbox);
         match placement.own {
             None => self.records.forget(tick, slot),
-            // Somebody may have died or returned meanwhile.
+            // A node may have died or returned meanwhile.
             Some(_) => self.look_later_if_misplaced(tick, slot),
         }
     }
 
-    /// Tells nodes that act on whatever they hold that a timer has ended there: others hold it now.
-    /// As of now, like a delete, or one that knows a later start would refuse it.
+    /// Tells nodes that act on whatever they hold that a timer has ended there, because other nodes
+    /// hold it. The end starts at this tick, as that of a delete does: a node that knows a later
+    /// start would refuse it.
     fn end_at(&self, tick: Tick, slot: Slot, left: PeerSet, outbox: &mut Outbox) {
         if left.is_empty() {
             return;
@@ -463,8 +479,8 @@ impl Shard {
         left.iter().for_each(|peer| outbox.tell(peer, Purpose::News(record.id), bytes.clone()));
     }
 
-    /// Whether all live nodes of both lists see the same members as this one: another would not
-    /// know that the timer moves, and pop it where it was.
+    /// Whether all live nodes of both lists see the same members as this node. A node that sees
+    /// other members would not know that the timer moves, and would pop it where it was.
     fn agrees(&self, former: &Replicas, list: &Replicas) -> bool {
         let view = &self.peers.view;
         let concerned = view.peers_of(former).union(view.peers_of(list)).without(self.peers.own());
@@ -472,7 +488,7 @@ impl Shard {
         frames.intersection(self.peers.other_view).is_empty()
     }
 
-    /// The ranks of the nodes that are in a set.
+    /// The ranks of the nodes of `list` that are in `set`.
     pub(super) fn ranks_of(&self, list: &Replicas, set: PeerSet) -> u16 {
         list.as_slice().iter().enumerate().fold(0, |ranks, (rank, &node)| {
             let peer = self.peers.view.peer_of(node);

@@ -1,5 +1,6 @@
-//! What clients ask: create, update, delete, read. Decides who is to hold the timer and what it
-//! becomes here; [`super::writes`] sees that the others get it before the client is answered.
+//! What clients ask: create, update, delete, read. Decides which nodes are to hold the timer and
+//! what the timer becomes here. [`super::writes`] brings it to the other nodes before the client is
+//! answered.
 
 use crate::base::ids::{PeerSet, TimerId};
 use crate::base::limits::{REPLICATION_FACTOR_DEFAULT, TOMBSTONE_MS_MIN};
@@ -29,7 +30,7 @@ impl Shard {
             Request::Create(_) | Request::Update(..) | Request::Delete(_) | Request::Read(_)
         );
         let answer = match request {
-            // What it took would be lost with it; what it does not hold, others may.
+            // What this node took would be lost with it. What it does not hold, other nodes may.
             _ if is_clients && self.peers.view.has_left() => Err(Refusal::HasLeft),
             Request::Create(definition) => self.create(now, from, &definition, outbox),
             Request::Update(target, definition) => {
@@ -67,7 +68,8 @@ impl Shard {
         self.store(now, from, id, &plan, definition, outbox)
     }
 
-    /// A PUT on an id not held creates it (docs/compat/timer-service.md §1.2).
+    /// Replaces a timer. A PUT on an id that is not held creates the timer
+    /// (docs/compat/timer-service.md §1.2).
     fn update(
         &mut self,
         now: Now,
@@ -114,7 +116,7 @@ impl Shard {
         self.end(now, from, target.id, &plan, outbox)
     }
 
-    /// A new definition.
+    /// Writes a new definition.
     fn store(
         &mut self,
         now: Now,
@@ -146,8 +148,9 @@ impl Shard {
         Ok(answer)
     }
 
-    /// The end of a timer. It starts now, as that of an original node does: an original that holds
-    /// the timer refuses what is older than that, and what it tells of it later is older than this.
+    /// Ends a timer. The end starts now, as that of an original node does. An original that holds
+    /// the timer refuses an end that is older than the timer. What the original tells of the timer
+    /// later is older than this end.
     fn end(
         &mut self,
         now: Now,
@@ -171,7 +174,7 @@ impl Shard {
             refused: PeerSet::EMPTY,
         };
         if held.is_none() && plan.placement.own.is_some() && self.records.room(0).is_err() {
-            // Others stand in for this node.
+            // Other nodes stand in for this node.
             let (factor, own) = (plan.placement.factor, PeerSet::EMPTY.with(self.peers.own()));
             let target = Target { id, factor: Some(factor), filter: None };
             let others = self.plan_known_without(target, factor, None, own);
@@ -183,8 +186,8 @@ impl Shard {
         self.write(now, &new, plan, outbox)
     }
 
-    /// Who holds a timer that nobody holds yet: live nodes, those without room only where others do
-    /// not suffice.
+    /// The plan of a timer that no node holds yet: live nodes. Nodes without room are named only
+    /// where the others do not suffice.
     fn plan_create(&self, id: TimerId, factor: u8) -> Plan {
         let (view, members) = (&self.peers.view, self.peers.not_dead());
         let roomy = members.minus(self.peers.full(self.turns.at));
@@ -194,7 +197,7 @@ impl Shard {
         Plan { is_create: true, ..plan }
     }
 
-    /// Who holds a new timer: live nodes.
+    /// The plan of a new timer: live nodes.
     pub(super) fn plan_new(&self, id: TimerId, factor: u8) -> Plan {
         self.plan_among(id, factor, self.peers.not_dead())
     }
@@ -209,13 +212,13 @@ impl Shard {
         Plan { placement, extras: PeerSet::EMPTY, is_create: false }
     }
 
-    /// Who holds a timer that may have been held before: also all that may know it from then
-    /// (docs/compat/timer-service.md §9.1).
+    /// The plan of a timer that may have been held before. It concerns all nodes, too, that may
+    /// know the timer from then (docs/compat/timer-service.md §9.1).
     pub(super) fn plan_known(&self, target: Target, factor: u8, held: Option<&Record>) -> Plan {
         self.plan_known_without(target, factor, held, PeerSet::EMPTY)
     }
 
-    /// The same, where some that are to hold it have refused to.
+    /// The same as [`Shard::plan_known`], where nodes of the list have refused the timer.
     pub(super) fn plan_known_without(
         &self,
         target: Target,
@@ -252,15 +255,15 @@ impl Shard {
         plan
     }
 
-    /// Members that have had no room in the last minutes, this one included: others may stand in
-    /// for them.
+    /// Members that have had no room in the last minutes, this node included: other nodes may stand
+    /// in for them.
     fn lately_full(&self) -> PeerSet {
         let full = self.peers.lately_full(self.turns.at);
         let is_own = self.full_at.is_some_and(|at| self.turns.at - at < FULL_REMEMBERED_MS);
         if is_own { full.with(self.peers.own()) } else { full }
     }
 
-    /// Who stands in for this node, if it has had no room lately.
+    /// The list with the stand-in for this node, if this node has had no room lately.
     pub(super) fn standing_in_for_own(&self, id: TimerId, factor: u8) -> Option<Replicas> {
         let full = self.lately_full();
         let members = self.peers.not_dead().minus(full);

@@ -1,15 +1,21 @@
 //! How much each statistics tag counts on this shard (docs/compat/timer-service.md §10): the sum of
 //! its counts over the live timers of which this node is the first to pop.
 //!
-//! Who calls: whoever changes a record. A live timer with tags is *held* in the group of its
-//! placement; it enters when it begins to live here, leaves with the same tags when that ends
-//! (update, last pop, delete, forgotten), moves when its placement changes. Groups are *counted* or
-//! not: when a node dies or returns, the groups of which this node became, or is no more, the first
-//! are told in one go, without a look at the timers. A timer without tags must not get here.
+//! The code that changes a record calls this file. A live timer with tags is *held* in the group of
+//! its placement.
 //!
-//! Never more than `tags_max` names: what is beyond is counted in one number, the *overflow*. A
-//! name gets a place of its own only while the overflow holds nothing, so that no timer ever enters
-//! under the overflow and leaves under a name.
+//! - The timer enters when it begins to live here.
+//! - It leaves with the same tags when that ends: update, last pop, delete, forgotten.
+//! - It moves when its placement changes.
+//! - A timer without tags never gets here.
+//!
+//! Groups are *counted* or not. When a node dies or returns, this node becomes the first to pop of
+//! some groups and ceases to be that of others. These groups are told in one go, without a look at
+//! the timers.
+//!
+//! At most `tags_max` names have counts of their own. What is beyond is counted in one number, the
+//! *overflow*. A name gets a place of its own only while the overflow holds nothing. So no timer
+//! ever enters under the overflow and leaves under a name.
 
 use std::collections::VecDeque;
 
@@ -19,24 +25,25 @@ use hashbrown::HashTable;
 use crate::base::time::Tick;
 use crate::wire::timer_json::Tag;
 
-/// The place that counts the tags beyond the bound; it never has a name.
+/// The place that counts the tags beyond the bound. It never has a name.
 pub const OVERFLOW: u32 = 0;
 
-/// What became of one tag since it was told last. Values that another followed within the same
-/// millisecond are not told: an update that takes a timer out and puts it in again is no change.
+/// What became of one tag since the last change was told. A value that another one followed within
+/// the same millisecond is not told: an update that takes a timer out and puts it in again is no
+/// change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagChange {
-    /// The tag's place; [`OVERFLOW`] is not a tag's.
+    /// The tag's place; [`OVERFLOW`]: all tags beyond the bound.
     pub place: u32,
-    /// The tag that the place stands for from now on, told once.
+    /// The name that the place stands for from now on. It is told once.
     pub name: Option<Box<str>>,
-    /// The lowest value since.
+    /// The lowest value since the last change was told.
     pub low: u64,
-    /// The highest value since.
+    /// The highest value since the last change was told.
     pub high: u64,
     /// The present value.
     pub present: u64,
-    /// Since when it is that.
+    /// When the tag got its present value.
     pub at: Tick,
 }
 
@@ -47,9 +54,9 @@ pub struct TagGroup(pub u32);
 /// The counts of one shard.
 pub struct TagCounts {
     tags: Vec<Counted>,
-    /// What each group holds of each tag; nothing is left out.
+    /// What each group holds of each tag. Every timer with tags is in it.
     holdings: HashTable<Holding>,
-    /// By number.
+    /// The groups by their numbers.
     groups: Vec<Group>,
     by_name: HashTable<u32>,
     hasher: RandomState,
@@ -72,16 +79,16 @@ struct Holding {
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     is_counted: bool,
-    /// Tags of which it holds something.
+    /// Tags of which the group holds something.
     holdings: u32,
 }
 
 #[derive(Debug)]
 struct Counted {
     name: Box<str>,
-    /// In all groups.
+    /// What all groups hold of the tag.
     held: u64,
-    /// In those that are counted.
+    /// What the counted groups hold of the tag.
     present: u64,
     /// Values that stood at the end of a millisecond since the last change was told; `low > high`:
     /// none yet.
@@ -114,7 +121,8 @@ impl Counted {
 }
 
 impl TagCounts {
-    /// Nothing counted; at most `tags_max` names, hashed with a key of this process.
+    /// No counts yet. At most `tags_max` names get counts of their own, hashed with a key of this
+    /// process.
     pub fn new(tags_max: usize, hash_seed: u64) -> Self {
         let mut overflow = Counted::new("");
         overflow.is_told = true;
@@ -131,7 +139,7 @@ impl TagCounts {
         }
     }
 
-    /// A timer with these tags is held from now on. `is_counted` is asked when the group holds
+    /// Counts a timer with these tags from now on. `is_counted` is called when the group holds
     /// nothing. Cost: two look-ups a tag; an allocation only for a name or a group never seen.
     pub fn enter(
         &mut self,
@@ -157,8 +165,8 @@ impl TagCounts {
         }
     }
 
-    /// A timer with these tags, the very ones that it entered this group with, is held no more.
-    /// Cost: two look-ups a tag.
+    /// Counts a timer no more. `tags` are the very tags with which it entered this group. Cost: two
+    /// look-ups a tag.
     pub fn leave(&mut self, group: TagGroup, tags: &[Tag<'_>], at: Tick) {
         for tag in tags.iter().filter(|tag| tag.count > 0) {
             let place = self.find(tag.kind).unwrap_or(OVERFLOW);
@@ -170,8 +178,9 @@ impl TagCounts {
         }
     }
 
-    /// What is believed of other nodes changed: `is_counted` tells of every group that holds
-    /// anything whether it is counted from now on. Cost: one step for each tag of each group.
+    /// Counts the groups anew after beliefs about other nodes have changed. `is_counted` says of
+    /// every group that holds anything whether it is counted from now on. Cost: one step for each
+    /// tag of each group.
     pub fn recount(&mut self, at: Tick, is_counted: impl Fn(TagGroup) -> bool) {
         let mut changed = false;
         let before: Vec<bool> = self.groups.iter().map(|group| group.is_counted).collect();
@@ -197,13 +206,13 @@ impl TagCounts {
         self.holdings = holdings;
     }
 
-    /// Whether any timer is held: if not, whoever loses one need not look whether it has tags.
+    /// Whether any timer is held. If not, the tags of a timer that ends need no look.
     pub fn holds_any(&self) -> bool {
         !self.holdings.is_empty()
     }
 
-    /// The next change that has not been told; whoever takes it must keep it. Asked for at most
-    /// once a turn until it is `None`, after everything else.
+    /// The next change that has not been told. The caller must keep it. Called until it returns
+    /// `None`, at most once a turn, after everything else.
     pub fn next_change(&mut self) -> Option<TagChange> {
         let place = self.changed.pop_front()?;
         let counted = &mut self.tags[place as usize];
@@ -258,15 +267,15 @@ impl TagCounts {
         self.by_name.find(self.hasher.hash_one(name), same).copied()
     }
 
-    /// A place for a new name: a fresh one, or that of a tag that nobody holds and that has told
-    /// so.
+    /// A place for a new name: a fresh place, or the place of a tag that no group holds and whose
+    /// last change was told.
     fn name(&mut self, name: &str) -> Option<u32> {
         if self.tags[OVERFLOW as usize].held > 0 {
             return None;
         }
         let place = if self.tags.len() <= self.tags_max {
             self.tags.push(Counted::new(name));
-            // Telling never allocates: every place fits into the list.
+            // Telling never allocates: the list has room for every place.
             self.changed.reserve(self.tags.len() - self.changed.len());
             (self.tags.len() - 1) as u32
         } else {
@@ -335,7 +344,7 @@ impl TagCounts {
         found.expect("every name is in the table").remove();
     }
 
-    /// The tag, about to change at `at`: what it was at the end of an earlier millisecond is kept.
+    /// The tag, about to change at `at`. Its value at the end of an earlier millisecond is kept.
     fn touch(&mut self, place: u32, at: Tick) -> &mut Counted {
         let counted = &mut self.tags[place as usize];
         if !counted.is_changed {

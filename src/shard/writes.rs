@@ -1,9 +1,10 @@
 //! Clients' writes on their way to the replicas. A client is answered when every replica that is
-//! believed alive has its write (or the first, if so configured); one that no node has is answered
-//! 503, never 200.
+//! believed alive has its write, or when the first replica has it, if so configured. A write that
+//! no node has is answered 503, never 200.
 //!
-//! A write that lost against a state this node did not know (it need not be a replica) is made
-//! again with a version above it: it was not answered yet, so it may count as the later one.
+//! A write may lose against a state that this node did not know, for this node need not be a
+//! replica. Then the write is made again with a version above that state. The client has no answer
+//! yet, so the write may count as the later one.
 
 use crate::base::ids::{PeerIndex, PeerSet};
 use crate::base::limits::Acknowledge;
@@ -22,19 +23,20 @@ use super::parts::peers::FULL_MS;
 use super::parts::writes::{NewWrite, Plan, Waiting};
 use super::records::{Outline, Placement};
 
-/// How often a write is made again before the client is told to retry.
+/// How often a write is made before the client is told to retry.
 const TRIES_MAX: u8 = 4;
-/// A write that waits for so much longer than it takes to declare a node dead is refused: a replica
-/// is not dead and does not answer. The core that owns the timer there may get no time, while
-/// others of its node tell that the node lives.
+/// A write that waits for this much longer than it takes to declare a node dead is refused. Then a
+/// replica is not dead and does not answer: the core that owns the timer there may get no time,
+/// while other cores of its node tell that the node lives.
 const BEYOND_DEATH_MS: u64 = 5_000;
 
 impl Shard {
-    /// Makes a write here, if this node is to hold the timer or holds it, and tells it to everybody
-    /// else whom it concerns. `None`: it is answered when they have it.
+    /// Makes a write here, if this node is to hold the timer or holds it, and tells it to all other
+    /// nodes that it concerns. `None`: the client is answered when those nodes have the write.
     ///
-    /// An id that is not held gets a tombstone, too, so that a create still under way loses against
-    /// it; without room there is none: nothing is lost by that which a client was promised.
+    /// The end of a timer that is not held leaves a tombstone, too. A create that is still under
+    /// way then loses against it. Without room there is no tombstone. No promise to a client is
+    /// broken by that.
     pub(super) fn write(
         &mut self,
         now: Now,
@@ -69,7 +71,7 @@ impl Shard {
         self.replicate(now, new, plan, outbox)
     }
 
-    /// Whether one more write may wait, if it has to.
+    /// Refuses a write that has to wait when as many wait as may.
     fn room_for_a_write(&self, plan: &Plan) -> Result<(), Refusal> {
         let waits = plan.placement.replicas.len() > 1
             || plan.placement.own.is_none()
@@ -80,8 +82,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Tells a write, already made here, to everybody else whom it concerns. `None`: it is answered
-    /// when they have it.
+    /// Tells a write that is made here to all other nodes that it concerns. `None`: the client is
+    /// answered when those nodes have the write.
     fn replicate(
         &mut self,
         now: Now,
@@ -130,7 +132,7 @@ impl Shard {
         Ok(None)
     }
 
-    /// A replica answered.
+    /// Takes a peer's result of a write.
     pub(super) fn write_result(
         &mut self,
         now: Now,
@@ -169,7 +171,7 @@ impl Shard {
         self.settle_write(now, key, outbox);
     }
 
-    /// A replica will not answer.
+    /// Notes that a peer will not answer a write.
     pub(super) fn write_unheard(
         &mut self,
         now: Now,
@@ -183,7 +185,7 @@ impl Shard {
         let is_only_here = write.held.without(own).is_empty();
         if is_only_here && !is_dead && is_back_lately {
             // This core was away, and its links dropped what was too old to be told. The peer may
-            // be well: it is told again.
+            // be well, so the write is made again.
             let factor = write.outline.placement.factor;
             return self.write_again(now, key, (None, factor), outbox);
         }
@@ -208,7 +210,8 @@ impl Shard {
         }
     }
 
-    /// What is believed of peers changed: writes may wait for nobody any more.
+    /// Looks at all waiting writes after beliefs about peers have changed: a write may have no peer
+    /// left to wait for.
     pub(super) fn settle_writes(&mut self, now: Now, outbox: &mut Outbox) {
         for index in 0..self.writes.waiting.places() {
             if let Some(key) = self.writes.waiting.key_at(index) {
@@ -223,8 +226,8 @@ impl Shard {
         let replicas = self.peers.view.peers_of(&write.outline.placement.replicas);
         let held = write.held.intersection(replicas);
         let waiting = if held.is_empty() || self.turns.is_held() {
-            // Nobody has it yet, or this core was away: whoever is not known to be dead may still
-            // take it.
+            // No replica has the write yet, or this core was away. A peer that is not known to be
+            // dead may still take the write.
             write.waiting.minus(self.peers.dead())
         } else {
             write.waiting.intersection(self.peers.alive())
@@ -245,7 +248,7 @@ impl Shard {
             && write.tries < TRIES_MAX
             && !is_planted(Bug::WriteAnsweredBeforeReplicas)
         {
-            // All that were to hold it died meanwhile: others stand in.
+            // All nodes that were to hold the timer died meanwhile: other nodes stand in.
             let Outline { id, placement, .. } = write.outline;
             let factor = placement.factor;
             if self.plan_new(id, factor).placement.replicas != placement.replicas {
@@ -266,8 +269,9 @@ impl Shard {
         }
     }
 
-    /// Replicas refuse a write: others stand in for them, or it is not answered with 200. One that
-    /// may hold an earlier state and refuses, not for lack of room, goes on with that.
+    /// Finds others for replicas that refuse a write, or answers it with a refusal. A replica that
+    /// refuses for another reason than lack of room may hold an earlier state and go on with it. So
+    /// others stand in for such a replica only on a create.
     fn replace_refusing(&mut self, now: Now, key: SlotKey, outbox: &mut Outbox) {
         let Some(write) = self.writes.waiting.get(key) else { return };
         let (id, factor) = (write.outline.id, write.outline.placement.factor);
@@ -275,7 +279,7 @@ impl Shard {
         let able = self.peers.view.place(id, factor, members.minus(write.refused));
         let suffice = able.len() == self.peers.view.place(id, factor, members).len();
         let is_end = write.body.is_none();
-        // Who stands in must hear of a delete, however few these are.
+        // The stand-ins must hear of a delete, however few they are.
         let untold = self.peers.view.peers_of(&able).minus(write.asked).without(self.peers.own());
         let helps = suffice && !able.is_empty() || is_end && !untold.is_empty();
         let may_replace = write.reason == Refusal::NoRoom || write.is_create;
@@ -283,12 +287,12 @@ impl Shard {
             return self.write_again(now, key, (None, factor), outbox);
         }
         if is_end && write.reason == Refusal::NoRoom {
-            // Nobody lacks a timer that has ended.
+            // A timer that has ended lacks no copy.
             return self.answer_end(key, outbox);
         }
         let write = self.writes.end(key).expect("looked at above");
         self.counters.refused += u64::from(write.from.is_some());
-        // One that is answered already stays with those that have it.
+        // A write that was answered already stays with the nodes that have it.
         if write.is_create && write.from.is_some() {
             self.undo(now, write.asked, &write.outline, outbox);
         } else {
@@ -301,7 +305,8 @@ impl Shard {
         }
     }
 
-    /// Answers a delete that all have heard of: who has no room for its tombstone has no timer.
+    /// Answers a delete that all nodes have heard of. A node without room for the tombstone has no
+    /// timer.
     fn answer_end(&mut self, key: SlotKey, outbox: &mut Outbox) {
         let write = self.writes.end(key).expect("its caller looked at it");
         self.counters.replicated += 1;
@@ -311,7 +316,7 @@ impl Shard {
         }
     }
 
-    /// Ends a new timer of which the client is told that it was not taken: some may hold it.
+    /// Ends a new timer after the client was told that it was not taken: some nodes may hold it.
     fn undo(&mut self, now: Now, told: PeerSet, made: &Outline, outbox: &mut Outbox) {
         let id = made.id;
         let version = self.clock.assign(now.wall, Some(made.key.version));
@@ -330,8 +335,8 @@ impl Shard {
         }
     }
 
-    /// Tells all whom a write concerns which of those that are to hold the timer have no room, so
-    /// that they take the list without them.
+    /// Tells all nodes that a write concerns which nodes of its list have no room, so that they
+    /// take the list without them.
     fn tell_of_refusing(&self, write: &Waiting, plan: &Plan, outbox: &mut Outbox) {
         let view = &self.peers.view;
         let deaf = self.peers.http().with(self.peers.own());
@@ -345,8 +350,8 @@ impl Shard {
         }
     }
 
-    /// Replicas that could not be told are offered the timer by those that have it: this node may
-    /// not hold it, or die before it can tell them.
+    /// Tells the nodes that have a write which replicas lack it, so that they offer those replicas
+    /// the timer. This node may not hold the timer, or may die before it can tell the replicas.
     fn tell_of_missing(&self, write: &Waiting, held: PeerSet, outbox: &mut Outbox) {
         let tellable = held.minus(self.peers.http()).without(self.peers.own());
         for &by in write.outline.placement.replicas.as_slice() {
@@ -360,8 +365,8 @@ impl Shard {
         }
     }
 
-    /// Answers a write that one replica has. It still waits for the others: one of them may know
-    /// better, and then it is made again.
+    /// Answers a write that one replica has. The write still waits for the other replicas: one of
+    /// them may know a newer state, and then the write is made again.
     fn answer_early(&mut self, key: SlotKey, outbox: &mut Outbox) {
         let Some(write) = self.writes.waiting.get_mut(key) else { return };
         let Some(to) = write.from.take() else { return };
@@ -370,8 +375,8 @@ impl Shard {
         outbox.replies.push(Reply { to, answer });
     }
 
-    /// Refuses a write when this node has left: those that were to hold the timer are no peers any
-    /// more, and this node is none of them.
+    /// Refuses a write when this node has left its cluster. The nodes that were to hold the timer
+    /// are no peers any more, and this node is not to hold it.
     fn leave_unwritten(&mut self, key: SlotKey, outbox: &mut Outbox) {
         let Some(write) = self.writes.end(key) else { return };
         self.counters.refused += u64::from(write.from.is_some());
@@ -379,9 +384,12 @@ impl Shard {
         outbox.replies.extend(write.from.map(|to| Reply { to, answer }));
     }
 
-    /// Makes a write again, with the factor of the timer held: above the version `seen` that it
-    /// lost against, or (`None`: those that were to hold it are dead) as the write that it is. For
-    /// these may have it, and pop it, and be only cut off: then what all know of it is merged.
+    /// Makes a write again, with the factor of the timer held.
+    ///
+    /// - `seen` is the version that the write lost against: the write gets a version above it.
+    /// - `None`: the nodes that were to hold the timer are dead, and the write keeps its version.
+    ///   Those nodes may be cut off only, have the write and pop. When they are back, all that is
+    ///   known of the write is merged.
     fn write_again(
         &mut self,
         now: Now,
@@ -411,7 +419,8 @@ impl Shard {
             interval_ms,
             repeat_for_ms,
             body: body.as_ref().map(|body| (&*body.authority, &*body.content)),
-            // Where others stand in for those that refused, these are fewer each time.
+            // When others stand in for nodes that refused, fewer nodes are left each time. Such a
+            // try is not counted.
             tries: write.tries + u8::from(write.refused.is_empty() || seen.is_some()),
             refused: write.refused,
         };
@@ -422,10 +431,10 @@ impl Shard {
         let told = replicas.union(write.refused).with(self.peers.own());
         plan.extras = plan.extras.union(write.asked).minus(told);
         self.tell_of_refusing(&write, &plan, outbox);
-        // It popped here to its end, as a holder that was not to have it.
+        // The timer popped to its end here, while this node held it as a stand-in.
         let is_over = new.body.is_some()
             && held.is_some_and(|held| held.version == version && !held.is_live());
-        // What is held already may be popping.
+        // A timer that is held already may be popping.
         let made_here = held.filter(|held| held.version == version).and(self.find(id));
         let answer = match (write.tries, made_here) {
             _ if is_over => Ok(Some(self.done(id, &plan.placement))),
@@ -451,7 +460,7 @@ impl Shard {
     }
 }
 
-/// A copy that ends a timer; of a write that ends none, all but what it gives the timer.
+/// A copy that ends a timer. Of a write that ends none: all of its copy but the body.
 fn bare_copy(outline: &Outline) -> TimerCopy<'static> {
     let Outline { id, key, start, interval_ms, repeat_for_ms, placement } = outline;
     TimerCopy {

@@ -8,7 +8,7 @@ use crate::timer::identity::Minter;
 /// where it was: a clock that stood still would soon have no id left.
 pub struct Minting {
     minter: Minter,
-    /// Most milliseconds that the wall clock was ever ahead of the monotonic one.
+    /// The most milliseconds that the wall clock was ever ahead of the monotonic clock.
     wall_ahead_ms: u64,
 }
 
@@ -18,7 +18,7 @@ impl Minting {
         Self { minter, wall_ahead_ms: now.wall.0.saturating_sub(now.mono.tick_floor().0) }
     }
 
-    /// A new id; `None`: as many are given out as a millisecond has.
+    /// A new id; `None`: the ids of the millisecond are used up.
     pub fn mint(&mut self, now: Now) -> Option<TimerId> {
         let mono_ms = now.mono.tick_floor().0;
         self.wall_ahead_ms = self.wall_ahead_ms.max(now.wall.0.saturating_sub(mono_ms));

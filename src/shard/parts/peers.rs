@@ -12,7 +12,8 @@ use crate::wire::peer_message::START_MS_MAX;
 use crate::shard::effects::Dialect;
 
 /// Pause between two timers that are given back to members that have been dead, before they have
-/// shown that they reach callback hosts: so many pops may be late, or given up, if they do not.
+/// shown that they reach callback hosts. If they do not, one pop in this time may be late or given
+/// up.
 const TRIAL_MS: u64 = 1_000;
 /// For how long a peer that has refused a timer for lack of room is believed to have none.
 pub const FULL_MS: u64 = 10_000;
@@ -44,21 +45,22 @@ pub struct Peers {
     alive: PeerSet,
     dead: PeerSet,
     http: PeerSet,
-    /// Those that are to be offered all they are to hold when they are alive again: another node
-    /// could not tell them something.
+    /// Peers that are to be offered everything that they are to hold when they are alive again:
+    /// another node could not tell them something.
     pub owed: PeerSet,
-    /// Those that see other members than this node does.
+    /// Peers that see other members than this node does.
     pub other_view: PeerSet,
-    /// When one was last believed alive again.
+    /// When a peer was last believed alive again.
     pub returned_at: Tick,
-    /// Members that were dead and have not told of a pop since: who stood in for them goes on, for
-    /// they may not reach callback hosts yet.
+    /// Members that were dead and have not told of a pop since. They may not reach callback hosts
+    /// yet, so their stand-ins go on.
     unproven: PeerSet,
-    /// When one of them is next given a timer back, to show that it can deliver.
+    /// When an unproven member is next given a timer back, to show that it can deliver.
     trial_at: Tick,
     /// When another site was last believed alive again.
     pub site_returned_at: Tick,
-    /// Those that have refused a timer for lack of room, and until when that is believed.
+    /// Peers that have refused a timer for lack of room, each with the tick until which that is
+    /// believed.
     full: Vec<(PeerIndex, Tick)>,
 }
 
@@ -80,7 +82,7 @@ impl Peers {
         }
     }
 
-    /// Takes note of what is believed now; returns what was.
+    /// Notes what is believed of a peer. Returns what was believed before.
     pub fn believe(&mut self, peer: PeerIndex, liveness: Liveness, dialect: Dialect) -> Liveness {
         let former = self.liveness(peer);
         self.alive = self.alive.without(peer);
@@ -118,18 +120,19 @@ impl Peers {
         }
     }
 
-    /// Members that may not be able to deliver yet. An original acts on every list that names it.
+    /// Members that may not be able to deliver yet. Originals are left out: an original acts on
+    /// every list that names it.
     pub fn unproven(&self) -> PeerSet {
         self.unproven.minus(self.http)
     }
 
-    /// A peer told of a pop that it did.
+    /// Notes that a peer has told of a pop that it did.
     pub fn prove(&mut self, peer: PeerIndex) {
         self.unproven = self.unproven.without(peer);
     }
 
-    /// Whether a timer may be given back to an unproven member now; the next one [`TRIAL_MS`]
-    /// later.
+    /// Whether a timer may be given back to an unproven member now. Then the next one may
+    /// [`TRIAL_MS`] later.
     pub fn may_try(&mut self, tick: Tick) -> bool {
         let may_try = tick >= self.trial_at;
         if may_try {
@@ -152,12 +155,12 @@ impl Peers {
         self.view.own_hash()
     }
 
-    /// Those heard of lately, this node included.
+    /// Nodes that were heard lately, this node included.
     pub fn alive(&self) -> PeerSet {
         self.alive
     }
 
-    /// Those that are suspected or dead.
+    /// Peers that are suspected or dead.
     pub fn not_alive(&self) -> PeerSet {
         self.view.connected_nodes().minus(self.alive)
     }
@@ -171,24 +174,24 @@ impl Peers {
         self.view.new_nodes().minus(self.dead)
     }
 
-    /// A peer has no room for one more timer; it may have some then.
+    /// Notes that a peer has no room for one more timer. After `until` it may have room again.
     pub fn note_full(&mut self, peer: PeerIndex, until: Tick) {
         self.full.retain(|(known, _)| *known != peer);
         self.full.push((peer, until));
     }
 
-    /// Those that have said lately that they have no room.
+    /// Peers that have said lately that they have no room.
     pub fn full(&self, tick: Tick) -> PeerSet {
         let still = self.full.iter().filter(|(_, until)| *until > tick);
         still.fold(PeerSet::EMPTY, |full, (peer, _)| full.with(*peer))
     }
 
-    /// Those that have had no room in the last minutes.
+    /// Peers that have had no room in the last minutes.
     pub fn lately_full(&self, tick: Tick) -> PeerSet {
         self.full(Tick(tick.0.saturating_sub(FULL_REMEMBERED_MS)))
     }
 
-    /// Whether the peer understands whole copies only.
+    /// Whether a peer understands whole copies only.
     pub fn speaks_http(&self, peer: PeerIndex) -> bool {
         self.http.contains(peer)
     }
@@ -197,7 +200,7 @@ impl Peers {
         self.http
     }
 
-    /// Whether there is anybody to replicate to.
+    /// Whether there is no other node and no other site to replicate to.
     pub fn is_alone(&self) -> bool {
         self.view.connected_nodes().is_empty() && self.view.connected_sites().is_empty()
     }

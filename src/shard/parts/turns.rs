@@ -2,11 +2,13 @@
 
 use crate::base::time::Tick;
 
-/// After a core got no time for longer than it takes to be suspected (its process was stopped, its
-/// machine froze), and after its start, a client's write waits so long for peers that it cannot
-/// talk to yet: that there are no connections says that this core was away, not that they are. They
-/// are dialled anew at most every 500 ms. Pops of timers that an original node holds, too, wait as
-/// long: it cannot be asked about them.
+/// For how long a client's write waits for peers that this core cannot talk to yet. It does so
+/// after the start of the core, and after the core got no time for longer than it takes to be
+/// suspected (its process was stopped, its machine froze). Then missing connections say that this
+/// core was away, not that the peers are. Peers are dialled anew at most every 500 ms.
+///
+/// Pops of timers that an original node holds, too, wait as long: an original cannot be asked about
+/// them.
 pub const HOLD_MS: u64 = 1_000;
 
 /// The turns of a core.
@@ -41,14 +43,16 @@ impl Turns {
         self.at - self.ticked_at
     }
 
-    /// Notes that this core was away since it ticked last. Returns whether that was not known.
+    /// Notes that this core was away since it ticked last. Returns whether the absence is a new
+    /// one.
     pub fn note_absence(&mut self) -> bool {
         let is_new = self.away_since != self.ticked_at;
         self.away_since = self.ticked_at;
         is_new
     }
 
-    /// Whether this core was away lately, so that its links have dropped what they had to tell.
+    /// Whether this core was away lately, so that its links have dropped messages that were
+    /// waiting.
     pub fn is_back_lately(&self) -> bool {
         self.away_since > Tick(0) && self.is_held()
     }
@@ -59,7 +63,7 @@ impl Turns {
         self.at < self.held_until
     }
 
-    /// Whether it is time to sweep, once in so many milliseconds.
+    /// Whether `every_ms` have passed since the last sweep. If so, the sweep counts as done.
     pub fn may_sweep(&mut self, every_ms: u64) -> bool {
         let may_sweep = self.at - self.swept_at >= every_ms;
         if may_sweep {

@@ -1,5 +1,5 @@
-//! Looks over all records and says where the parts that hold them disagree. For the simulator and
-//! tests; cost: every record.
+//! Looks over all records and says where the tables that hold them disagree. For the simulator and
+//! tests. Cost: every record.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,12 @@ use crate::shard::parts::peers::Peers;
 use crate::timer::definition::Content;
 
 impl Records {
-    /// Checks that every record is in exactly one of wheel, waiting list, in flight; that the index
-    /// names every record; that counts equal what is counted afresh; and that as many callbacks run
-    /// as places of hosts are taken. The error names the first disagreement.
+    /// Checks all records. The error names the first disagreement. What must hold:
+    ///
+    /// - Every record is in exactly one of wheel, waiting list and in flight.
+    /// - The index names every record.
+    /// - Counts equal what is counted afresh.
+    /// - As many callbacks run as places of hosts are taken.
     pub fn audit(&self, peers: &Peers, in_flight: u64) -> Result<(), String> {
         let mut by_state = [0_u64; 6];
         for slot in self.slab.occupied_from(Slot(0)) {
@@ -51,7 +54,8 @@ impl Records {
         }
     }
 
-    /// What tags hold and count equals what is summed up afresh; those beyond the bound together.
+    /// Checks that what tags hold and count equals what is summed up afresh. Tags beyond the bound
+    /// are summed up together.
     fn audit_tags(&self, peers: &Peers) -> Result<(), String> {
         let mut sums: BTreeMap<(u32, String), u64> = BTreeMap::new();
         for slot in self.slab.occupied_from(Slot(0)) {

@@ -1,7 +1,7 @@
-//! The authorities of callback hosts (`host:port`, as written), each kept once for all timers that
-//! name it. Bounded by the memory for timers, of which they are a part: nobody can use up a table
-//! of hosts for others. What a host needs while its callbacks run is another matter:
-//! [`Hosts`](super::hosts::Hosts).
+//! The authorities of callback hosts (`host:port`, as written). Each is kept once for all timers
+//! that name it. Authorities are bounded by the memory for timers, of which they are a part: no
+//! client can use up a table of hosts for others. What a host needs while its callbacks run stands
+//! in [`Hosts`](super::hosts::Hosts).
 
 use ahash::RandomState;
 use hashbrown::HashTable;
@@ -15,7 +15,7 @@ use crate::store::slab::Slab;
 pub struct AuthorityId(u32);
 
 impl AuthorityId {
-    /// None: a tombstone's.
+    /// No authority: that of a tombstone.
     pub const NONE: AuthorityId = AuthorityId(u32::MAX);
 
     fn slot(self) -> Slot {
@@ -25,15 +25,15 @@ impl AuthorityId {
 
 #[derive(Clone, Copy, Debug)]
 struct Authority {
-    /// Live timers that name it.
+    /// Live timers that name the authority.
     timers: u32,
-    /// Its host, while that has a lane.
+    /// The host of the authority, while the host has a lane.
     host: Option<HostId>,
     /// Whether the host answered when it was called last.
     is_proven: bool,
 }
 
-/// An authority's place, and 32 bits of its hash: growth moves these eight bytes and reads no text.
+/// An authority's place, and 32 bits of its hash. Growth moves these eight bytes and reads no text.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u32,
@@ -41,7 +41,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// As the table wants it: it takes buckets from the low bits and a tag from the top seven.
+    /// Spreads a hash as the table wants it: the table takes buckets from the low bits and a tag
+    /// from the top seven.
     fn spread(hash: u32) -> u64 {
         u64::from(hash) << 32 | u64::from(hash)
     }
@@ -51,7 +52,7 @@ impl Entry {
 /// does.
 pub(super) struct Authorities {
     all: Slab<Authority>,
-    /// By place; empty where none is kept.
+    /// Texts by place; empty where none is kept.
     texts: Directory<Box<str>>,
     text_bytes: usize,
     segments: Box<[HashTable<Entry>]>,
@@ -60,7 +61,7 @@ pub(super) struct Authorities {
 }
 
 impl Authorities {
-    /// None yet; `segments` is a power of two.
+    /// No authority yet; `segments` is a power of two.
     pub fn new(segments: usize, hash_seed: u64) -> Self {
         assert!(segments.is_power_of_two(), "authorities lie in a power of two of tables");
         Self {
@@ -73,7 +74,8 @@ impl Authorities {
         }
     }
 
-    /// A timer names the authority from now on. Also the host that has a lane under it.
+    /// Counts one more timer that names the authority. Returns also the host that has a lane under
+    /// it.
     pub fn enter(&mut self, text: &str) -> (AuthorityId, Option<HostId>) {
         let (at, hash) = self.place_of(text);
         if let Some(place) = self.find(at, hash, text) {
@@ -96,7 +98,8 @@ impl Authorities {
         (AuthorityId(slot.0), None)
     }
 
-    /// A timer no longer names it. It is forgotten with the last one, unless its host has a lane.
+    /// Counts one timer fewer. The authority is forgotten with its last timer, unless its host has
+    /// a lane.
     pub fn leave(&mut self, id: AuthorityId) {
         let known = self.all.get_mut(id.slot());
         known.timers -= 1;
@@ -116,13 +119,13 @@ impl Authorities {
         self.all.get(id.slot()).host
     }
 
-    /// Its host gets a lane, or loses it.
+    /// Notes the host that got a lane under the authority; `None`: the host lost its lane.
     pub fn set_host(&mut self, id: AuthorityId, host: Option<HostId>) {
         self.all.get_mut(id.slot()).host = host;
         self.forget_if_unused(id);
     }
 
-    /// Whether its host answered when it was called last.
+    /// Whether the host of the authority answered when it was called last.
     pub fn is_proven(&self, id: AuthorityId) -> bool {
         self.all.get(id.slot()).is_proven
     }
@@ -131,12 +134,12 @@ impl Authorities {
         self.all.get_mut(id.slot()).is_proven = is_proven;
     }
 
-    /// Live timers that name it.
+    /// Live timers that name the authority.
     pub fn timers(&self, id: AuthorityId) -> u32 {
         self.all.get(id.slot()).timers
     }
 
-    /// Live timers that name any.
+    /// Live timers that name any authority.
     pub fn timers_of_all(&self) -> u64 {
         self.all.occupied_from(Slot(0)).map(|slot| u64::from(self.all.get(slot).timers)).sum()
     }
@@ -177,7 +180,7 @@ impl Authorities {
     }
 }
 
-/// What a text takes: allocators give multiples of 16 bytes.
+/// Bytes that a text takes: allocators give multiples of 16 bytes.
 fn text_bytes(text: &str) -> usize {
     text.len().next_multiple_of(16)
 }

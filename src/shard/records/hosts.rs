@@ -1,12 +1,12 @@
-//! Callback hosts of one shard that have *lanes*: who waits for each, how many callbacks run, and
-//! whether it is in trouble. A host gets its lane when a pop for it is due, and keeps it until it
-//! is idle and another needs it.
+//! Callback hosts of one shard that have *lanes*: the pops that wait for each, how many callbacks
+//! run, and whether it is in trouble. A host gets its lane when a pop for it is due, and keeps the
+//! lane until it is idle and another host needs the lane.
 //!
 //! Isolation: every host has its own list and its own places, so a host that hangs fills only
-//! these. After [`SUSPECT_FAILURES`] failures in a row it is *in trouble*: one attempt at a time
-//! probes it, its waiting pops are moved back into the wheel in portions, and pops that come due go
-//! there at once. Lanes are bounded, and some are kept for hosts that answer: those that do not can
-//! never have them all.
+//! these. After [`SUSPECT_FAILURES`] failures in a row a host is *in trouble*. One attempt at a
+//! time probes it, its waiting pops are moved back into the wheel in portions, and pops that come
+//! due go there at once. Lanes are bounded, and some are kept for hosts that answer: hosts that do
+//! not answer can never have all lanes.
 
 use crate::base::ids::{HostId, Slot};
 use crate::base::limits::CallbackLimits;
@@ -23,7 +23,7 @@ pub const SUSPECT_FAILURES: u32 = 8;
 /// How long a host without timers is remembered, so that its connections and health survive a
 /// pause.
 const IDLE_HOST_MS: u64 = 60_000;
-/// Lanes looked at, at most, for one that is idle.
+/// Most lanes that are looked at in the search for an idle one.
 const LOOKS_MAX: usize = 64;
 
 /// One callback host.
@@ -43,7 +43,7 @@ pub struct Host {
     idle_since: Tick,
     /// Whether the host stands in the list of hosts to be emptied.
     listed: bool,
-    /// Whether it answered when it was called last.
+    /// Whether the host answered when it was called last.
     is_proven: bool,
 }
 
@@ -70,7 +70,7 @@ impl Host {
 
 /// All callback hosts of a shard.
 pub struct Hosts {
-    /// Who timers name, with a lane or without.
+    /// The authorities that timers name, with a lane or without.
     authorities: Authorities,
     places: Vec<Option<Host>>,
     free: Vec<u32>,
@@ -93,7 +93,7 @@ impl Hosts {
         let hosts_max = limits.hosts_per_core_max as usize;
         Self {
             authorities,
-            // Never moves; the kernel gives its pages as they are used.
+            // The vector never moves. The kernel gives its pages as they are used.
             places: Vec::with_capacity(hosts_max),
             free: Vec::new(),
             unproven: 0,
@@ -125,12 +125,13 @@ impl Hosts {
         self.authorities.text(authority)
     }
 
-    /// A timer names the authority from now on. Also the host that has a lane under it.
+    /// Counts one more timer that names the authority. Returns also the host that has a lane under
+    /// it.
     pub(super) fn enter(&mut self, authority: &str) -> (AuthorityId, Option<HostId>) {
         self.authorities.enter(authority)
     }
 
-    /// A timer that named the authority is not held after all.
+    /// Counts one timer fewer: a timer that named the authority is not held after all.
     pub(super) fn withdraw(&mut self, authority: AuthorityId) {
         self.authorities.leave(authority);
     }
@@ -141,7 +142,7 @@ impl Hosts {
         self.authorities.host(authority).map(|host| self.get(host))
     }
 
-    /// Authorities that timers name, or hosts with lanes have.
+    /// How many authorities timers name, or hosts with lanes have.
     pub fn known(&self) -> u64 {
         self.authorities.len()
     }
@@ -160,7 +161,7 @@ impl Hosts {
         self.places.len() * size_of::<Option<Host>>() + self.authorities.bytes()
     }
 
-    /// The host under this authority; it gets a lane if it has none, if need be that of an idle
+    /// The host under this authority. A host without a lane gets one, if need be that of an idle
     /// host, which is then `released`. `None`: all lanes are in use.
     #[inline]
     pub fn admit(
@@ -180,7 +181,7 @@ impl Hosts {
         released: &mut Vec<HostId>,
     ) -> Option<HostId> {
         let is_proven = self.authorities.is_proven(authority);
-        // A quarter is kept for hosts that answer.
+        // A quarter of the lanes is kept for hosts that answer.
         let unproven_max = self.hosts_max - self.hosts_max / 4;
         let only_unproven = !is_proven && self.unproven >= unproven_max;
         if only_unproven || self.len() >= self.hosts_max as u64 {
@@ -207,7 +208,7 @@ impl Hosts {
         Some(HostId(place))
     }
 
-    /// Takes its lane from a host that is idle, each in its turn.
+    /// Takes the lane from an idle host. Hosts take turns.
     fn take_idle(&mut self, only_unproven: bool) -> Option<HostId> {
         let looks = if is_planted(Bug::IdleHostKeepsLane) { 0 } else { LOOKS_MAX };
         for _ in 0..looks.min(self.places.len()) {
@@ -258,7 +259,7 @@ impl Hosts {
         self.get_mut(host).in_flight -= 1;
     }
 
-    /// A timer no longer names the authority.
+    /// Counts one timer fewer that names the authority.
     pub(super) fn leave(&mut self, authority: AuthorityId, now: Tick) {
         if let Some(host) = self.authorities.host(authority) {
             self.get_mut(host).idle_since = now;
@@ -266,8 +267,8 @@ impl Hosts {
         self.authorities.leave(authority);
     }
 
-    /// Whether a callback may start now: a free place, and while in trouble only one probe after
-    /// each pause.
+    /// Whether a callback may start now. It needs a free place. While the host is in trouble, only
+    /// one probe starts after each pause.
     pub fn may_start(&self, host: HostId, now: Tick) -> bool {
         let host = self.get(host);
         if host.is_in_trouble() {
@@ -290,7 +291,7 @@ impl Hosts {
     }
 
     /// Takes a waiting pop of a host in trouble, to be moved back into the wheel. A host that
-    /// recovered or has no more is unlisted.
+    /// recovered, or that no pop waits for any more, is unlisted.
     pub(super) fn take_from_troubled(&mut self, links: &mut Links) -> Option<(HostId, Slot)> {
         while let Some(&host) = self.troubled.last() {
             let entry = self.get_mut(host);
@@ -305,7 +306,7 @@ impl Hosts {
         None
     }
 
-    /// The host answered.
+    /// Notes that the host answered.
     pub fn succeeded(&mut self, host: HostId) {
         let first = self.retry_first_ms;
         let entry = self.get_mut(host);
@@ -316,7 +317,7 @@ impl Hosts {
         }
     }
 
-    /// The host did not answer. Failures of one burst count as one step of the pause.
+    /// Notes that the host did not answer. Failures of one burst count as one step of the pause.
     pub fn failed(&mut self, host: HostId, now: Tick) {
         let pause_max = self.retry_max_ms;
         if self.get(host).failures + 1 >= SUSPECT_FAILURES && self.get(host).is_proven {
@@ -338,8 +339,8 @@ impl Hosts {
         if is_proven { self.unproven -= 1 } else { self.unproven += 1 }
     }
 
-    /// Takes their lanes from hosts that no timer has named for a while; looks at `portion` places
-    /// a call.
+    /// Takes the lanes from hosts that no timer has named for a while. Looks at `portion` places a
+    /// call.
     pub fn sweep(&mut self, now: Tick, portion: usize, released: &mut Vec<HostId>) {
         for _ in 0..portion.min(self.places.len()) {
             self.sweep_at = (self.sweep_at + 1) % self.places.len();
@@ -360,7 +361,7 @@ impl Hosts {
         self.places.iter().flatten()
     }
 
-    /// Whether authorities, lanes and counts agree.
+    /// Checks that authorities, lanes and counts agree.
     pub fn audit(&self) -> Result<(), String> {
         for (place, host) in (0..).zip(&self.places) {
             let Some(host) = host else { continue };
@@ -398,7 +399,7 @@ mod tests {
         Hosts::new(Authorities::new(2, 3), &limits)
     }
 
-    /// A host that timers name, with a lane if it gets one; and who lost it.
+    /// A host that timers name, with a lane if it gets one, and the hosts that lost theirs.
     fn admit(hosts: &mut Hosts, text: &str) -> (Option<HostId>, Vec<HostId>) {
         let authority = hosts.authorities.enter(text).0;
         let mut released = Vec::new();
@@ -499,7 +500,7 @@ mod tests {
         assert_eq!(admit(&mut hosts, "silent6"), (None, vec![]), "not that of one that answers");
         let another = admit(&mut hosts, "another").0;
         assert_eq!(another, None, "one that was never called is as they are");
-        // It answered before it lost its lane.
+        // The host answered before it lost its lane.
         let known = hosts.authorities.enter("known").0;
         hosts.authorities.set_proven(known, true);
         assert_eq!(admit(&mut hosts, "known"), (Some(HostId(7)), vec![]));
@@ -507,7 +508,7 @@ mod tests {
         let also = hosts.authorities.enter("also known").0;
         hosts.authorities.set_proven(also, true);
         assert_eq!(admit(&mut hosts, "also known"), (Some(good), vec![good]));
-        // Who does not answer any more is no longer one of them.
+        // A host that does not answer any more is no longer one of them.
         fail(&mut hosts, HostId(7), SUSPECT_FAILURES - 1);
         assert!(hosts.authorities.is_proven(known));
         fail(&mut hosts, HostId(7), 1);

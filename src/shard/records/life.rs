@@ -1,5 +1,5 @@
-//! How a record begins, changes and ends: each takes and gives back all that the record names, its
-//! payload, its placement, its host's authority, its tags, its entry in the index.
+//! How a record begins, changes and ends. Each step takes and gives back all that the record names:
+//! its payload, its placement, its host's authority, its tags, its entry in the index.
 
 use super::record::Ms48;
 use super::{AuthorityId, Former, Next, Outline, Placement, Record, Records, State};
@@ -11,8 +11,8 @@ use crate::store::payloads::PayloadRef;
 use crate::timer::schedule::tombstone_ms;
 
 impl Records {
-    /// Holds a live state in place of whatever is held under the id. What can refuse has been asked
-    /// before ([`Records::room`]); the authority has been entered for the state
+    /// Holds a live state in place of whatever is held under the id. The caller has asked for room
+    /// before ([`Records::room`]) and has entered the authority for the state
     /// ([`Records::enter_authority`]).
     pub fn hold(
         &mut self,
@@ -46,8 +46,8 @@ impl Records {
         self.put(found.zip(held), record, pops_at)
     }
 
-    /// Holds a tombstone in place of whatever is held under the id, for at least the interval of
-    /// either.
+    /// Holds a tombstone in place of whatever is held under the id. The tombstone stays for at
+    /// least the longer of both intervals.
     pub fn bury(&mut self, tick: Tick, outline: &Outline) -> Slot {
         let found = self.find(outline.id);
         let held = found.map(|slot| *self.slab.get(slot));
@@ -73,7 +73,7 @@ impl Records {
         self.put(found.zip(held), record, tick + stays_ms)
     }
 
-    /// Makes a tombstone of a timer, whose numbers have been brought up to date.
+    /// Makes a tombstone of a timer. The numbers of the timer have been brought up to date.
     pub fn entomb(&mut self, tick: Tick, slot: Slot) {
         let record = *self.slab.get(slot);
         self.leave_tags(tick, &record);
@@ -92,7 +92,7 @@ impl Records {
         self.file(slot, former, tick + stays_ms);
     }
 
-    /// Forgets a record altogether: its time is over, or others hold it.
+    /// Forgets a record altogether: its time is over, or other nodes hold it.
     pub fn forget(&mut self, tick: Tick, slot: Slot) {
         let former = Former::of(self.slab.get(slot));
         self.unlink(slot, former);
@@ -104,8 +104,9 @@ impl Records {
         self.release(tick, &record);
     }
 
-    /// Another rank has done pops of a timer, `sequence` in all, or has given them up: the timer
-    /// waits for the next one, in the placement that the rank told, or ends with the last.
+    /// Takes over that another rank has done pops of a timer, `sequence` in all, or has given them
+    /// up. The timer waits for the next pop, in the placement that the rank told, or ends with the
+    /// last pop.
     pub fn catch_up(
         &mut self,
         peers: &Peers,
@@ -123,8 +124,8 @@ impl Records {
         self.transition(slot, Next::Armed(pops_at));
     }
 
-    /// So many pops of a timer are done, and no attempt at the next one has failed. Returns the
-    /// record as it is then.
+    /// Notes that so many pops of a timer are done, and that no attempt at the next pop has failed.
+    /// Returns the record as it is then.
     #[inline]
     pub fn reach(&mut self, slot: Slot, sequence: u64) -> Record {
         let record = self.slab.get_mut(slot);
@@ -133,14 +134,15 @@ impl Records {
         *record
     }
 
-    /// An attempt at the present pop has failed. Returns the record as it is then.
+    /// Notes that an attempt at the present pop has failed. Returns the record as it is then.
     pub fn fail(&mut self, slot: Slot) -> Record {
         let record = self.slab.get_mut(slot);
         record.attempts = record.attempts.saturating_add(1);
         *record
     }
 
-    /// Changes who holds a record; the time of its pop stays. Returns the record as it is then.
+    /// Changes the placement of a record. The time of its pop stays. Returns the record as it is
+    /// then.
     #[inline]
     pub fn replace(
         &mut self,
@@ -158,7 +160,8 @@ impl Records {
         record
     }
 
-    /// Changes who holds a record; a timer that waits for its pop waits anew if its delay changed.
+    /// Changes the placement of a record. A timer that waits for its pop waits anew if its delay
+    /// changed.
     pub fn place(&mut self, peers: &Peers, tick: Tick, slot: Slot, placement: &Placement) {
         let former = *self.slab.get(slot);
         let former_at = self.pops_at(&former);
@@ -180,7 +183,7 @@ impl Records {
         tombstone_ms(interval_ms, self.limits.tombstone_ms_max)
     }
 
-    /// Frees the content of a timer that still names it: a planted bug.
+    /// Frees the content of a timer that still names it. This is a planted bug.
     pub fn lose_content(&mut self, record: &Record) {
         self.payloads.remove(record.payload);
     }

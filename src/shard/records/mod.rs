@@ -63,7 +63,7 @@ pub enum Next {
     BackingOff(Tick),
     /// Waits in the wheel for the news that another rank has popped.
     HandedOver(Tick),
-    /// Waits in the wheel for its end. Of a record that is a tombstone already.
+    /// Waits in the wheel for its end. Only for a record that is a tombstone already.
     Tombstone(Tick),
 }
 
@@ -78,7 +78,7 @@ pub struct Counts {
     pub waiting: u64,
 }
 
-/// What of the configuration says how many records there may be and when they pop.
+/// The part of the configuration that says how many records there may be and when they pop.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     records_max: u64,
@@ -149,7 +149,7 @@ impl Records {
         self.slab.occupied_from(next)
     }
 
-    /// Who holds a record, in which order.
+    /// The nodes that hold a record, in their order.
     #[inline]
     pub fn placement_of(&self, record: &Record) -> &Placement {
         self.placements.get(record.placement)
@@ -212,8 +212,9 @@ impl Records {
         record.due() + delay_ms
     }
 
-    /// When a timer that others told of pops here. Of a pop that is overdue already, ranks wait for
-    /// each other from `tick` on: counted from its due time all of them would do it at once.
+    /// When a timer pops here after another node told of it. If the pop is overdue already, ranks
+    /// wait for each other from `tick` on. Counted from its due time, all of them would do the pop
+    /// at once.
     pub fn takes_over_at(&self, record: &Record, tick: Tick) -> Tick {
         let due = record.due();
         let delay_ms = self.pops_at(record) - due;
@@ -228,13 +229,14 @@ impl Records {
 /// The places of slots.
 impl Records {
     /// Turns the wheel to `tick` and appends at most `due_max` slots that have come due to `due`.
-    /// Each is then in no list, in the state in which it was filed, and needs its next one.
+    /// Each of these slots is then in no list, in the state in which it was filed, and needs its
+    /// next state.
     #[inline]
     pub fn come_due(&mut self, tick: Tick, due_max: usize, due: &mut Vec<Slot>) -> Advanced {
         self.wheel.advance(&mut self.links, tick, due_max, due)
     }
 
-    /// Takes the pop that has waited longest for a host out of the host's list; the slot is then in
+    /// Takes the pop that has waited longest for a host out of the host's list. The slot is then in
     /// no list and needs its next state.
     #[inline]
     pub fn next_waiting(&mut self, host: HostId) -> Option<Slot> {
@@ -243,7 +245,7 @@ impl Records {
         Some(slot)
     }
 
-    /// Takes a waiting pop of a host in trouble out of the host's list; the slot is then in no list
+    /// Takes a waiting pop of a host in trouble out of the host's list. The slot is then in no list
     /// and needs its next state.
     #[inline]
     pub fn next_in_trouble(&mut self) -> Option<Slot> {
@@ -252,14 +254,15 @@ impl Records {
         Some(slot)
     }
 
-    /// When the oldest of the pops was due that wait first for their hosts. Cost: every host.
+    /// When the oldest was due of the pops that are first in the lists of their hosts. Cost: every
+    /// host.
     pub fn oldest_waiting(&self) -> Option<Tick> {
         self.hosts.first_waiting().map(|slot| self.slab.get(slot).due()).min()
     }
 
     /// Gives a record its next state and moves its slot from the list in which it is, if it is in
-    /// one, to the list of that state. Constant work. Records do not end or come back to life so:
-    /// [`Records::entomb`], [`Records::bury`] and [`Records::hold`] do that.
+    /// one, to the list of that state. Constant work. A record does not end or come back to life by
+    /// a transition: [`Records::entomb`], [`Records::bury`] and [`Records::hold`] do that.
     #[inline]
     pub fn transition(&mut self, slot: Slot, next: Next) {
         let record = self.slab.get_mut(slot);
@@ -279,7 +282,7 @@ impl Records {
         }
     }
 
-    /// Changes when a slot in the wheel (asserted) comes due; its state stays.
+    /// Changes when a slot in the wheel (asserted) comes due. Its state stays.
     pub fn rearm(&mut self, slot: Slot, at: Tick) {
         self.wheel.rearm(&mut self.links, slot, at);
     }
@@ -311,7 +314,7 @@ impl Records {
     }
 }
 
-/// What of a record says in which list its slot is.
+/// The part of a record that says in which list its slot is.
 #[derive(Clone, Copy)]
 struct Former {
     state: State,

@@ -6,7 +6,8 @@ use crate::base::time::Tick;
 use crate::timer::schedule::Schedule;
 use crate::timer::version::StateKey;
 
-/// All of a state but what is only carried: a client's write, a peer's copy.
+/// All of a state except what is only carried. It comes from a client's write or from a peer's
+/// copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline {
     pub id: TimerId,

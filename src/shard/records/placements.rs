@@ -1,5 +1,6 @@
-//! Who holds a timer, in which order, and who of them acts: kept once for all timers of which it is
-//! true. A cluster of N nodes has at most N!/(N-f)! lists of f nodes, and few masks at a time.
+//! The placements of timers: which nodes hold a timer, in which order, and which of them act. A
+//! placement is kept once for all timers that have it. A cluster of N nodes has at most N!/(N-f)!
+//! lists of f nodes, and few masks at a time.
 
 use ahash::RandomState;
 use hashbrown::HashTable;
@@ -12,25 +13,26 @@ use crate::base::ranked::{Replicas, Sites};
 pub struct PlacementId(u32);
 
 impl PlacementId {
-    /// Its number: small, given to another placement when nobody has this one.
+    /// The number of the place. Numbers are small. A number is given to another placement when no
+    /// timer has this one.
     pub const fn number(self) -> u32 {
         self.0
     }
 }
 
-/// Who holds a timer.
+/// The nodes that hold a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Placement {
     pub replicas: Replicas,
     pub sites: Sites,
-    /// As asked; the list is shorter when the cluster is smaller.
+    /// The factor that the client asked for. The list is shorter when the cluster is smaller.
     pub factor: u8,
-    /// Ranks that pop in their order.
+    /// The mask: ranks that pop in their order.
     pub actives: u16,
-    /// Ranks outside of `actives` that hold the timer, as this node knows: they act after the next
-    /// pop.
+    /// Ranks outside of `actives` that hold the timer, as far as this node knows. They act after
+    /// the next pop.
     pub confirmed: u16,
-    /// Rank of this node; `None`: it is not to hold the timer.
+    /// Rank of this node; `None`: this node is not to hold the timer.
     pub own: Option<u8>,
     /// Sites ahead of this one.
     pub sites_ahead: u8,
@@ -42,13 +44,14 @@ impl Placement {
         self.delay_of(self.own, promotion)
     }
 
-    /// How much later than due the node with a rank pops (`None`: one that is not on the list).
+    /// How much later than due the node with a rank pops; `None`: a node that is not on the list.
     pub fn delay_of(&self, rank: Option<u8>, promotion: bool) -> u64 {
         let all = u32::from(self.replicas.len());
         let ahead = match rank {
             None => all,
-            // Behind all that act (the former holders, as long as none of this list does), and
-            // behind the others of its kind that rank before it.
+            // A passive rank waits behind all acting ranks and behind the passive ranks before it.
+            // If no rank of this list acts, it waits behind as many former holders as the list is
+            // long.
             Some(own) if self.actives >> own & 1 == 0 => {
                 let passives_below = !self.actives & ((1 << own) - 1);
                 let acting =
@@ -61,7 +64,7 @@ impl Placement {
         u64::from(ahead) * RANK_DELAY_MS + self.delay_of_sites_ms()
     }
 
-    /// How much of it is for the sites ahead.
+    /// How much of the delay is for the sites ahead.
     pub fn delay_of_sites_ms(&self) -> u64 {
         u64::from(self.sites_ahead) * u64::from(self.factor) * RANK_DELAY_MS
     }
@@ -91,7 +94,7 @@ pub(super) struct Placements {
     free: Vec<u32>,
     by_placement: HashTable<u32>,
     hasher: RandomState,
-    /// Found last: timers of one kind come in rows.
+    /// The placement found last: timers of one kind come in rows.
     last: u32,
 }
 
@@ -115,7 +118,7 @@ impl Placements {
         &self.entries[number as usize].placement
     }
 
-    /// The place of a placement; one more timer has it.
+    /// Counts one more timer that has the placement. Returns the place of the placement.
     pub fn enter(&mut self, placement: &Placement) -> PlacementId {
         let place = self.find_or_insert(placement);
         self.entries[place as usize].timers += 1;
@@ -123,7 +126,7 @@ impl Placements {
         PlacementId(place)
     }
 
-    /// One timer fewer has it.
+    /// Counts one timer fewer that has the placement.
     pub fn leave(&mut self, id: PlacementId) {
         let entry = &mut self.entries[id.0 as usize];
         entry.timers -= 1;

@@ -10,22 +10,23 @@ use crate::timer::version::{StateKey, Version};
 use super::authorities::AuthorityId;
 use super::placements::PlacementId;
 
-/// Where a record is in its life; says in which list its slot is.
+/// Where a record is in its life. The state says in which list the slot is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum State {
     /// Waits for its next pop, in the wheel.
     Armed,
-    /// Due, waits for a place at its host, in the host's list.
+    /// Is due and waits for a place at its host, in the host's list.
     Ready,
     /// Its callback runs; in no list.
     InFlight,
-    /// Its callback failed or its host is in trouble; waits for the next attempt, in the wheel.
+    /// Waits for the next attempt, in the wheel, because its callback failed or its host is in
+    /// trouble.
     BackingOff,
-    /// Its callback failed here and the next rank is to try; waits, in the wheel, for the news that
-    /// it did, or for the moment at which the pop is given up.
+    /// Waits in the wheel until the next rank tells of the pop, or until the pop is taken back. The
+    /// pop failed here, or came too late.
     HandedOver,
-    /// Deleted or popped for the last time; waits for its end, in the wheel.
+    /// Deleted, or popped for the last time. Waits for its end, in the wheel.
     Tombstone,
 }
 
@@ -49,9 +50,9 @@ pub struct Record {
     /// Pops done.
     pub sequence: u64,
     pub payload: PayloadRef,
-    /// Who holds it, and in which order they act.
+    /// The nodes that hold the timer, and the order in which they act.
     pub placement: PlacementId,
-    /// Of its callback host; none in a tombstone.
+    /// The authority of the callback host; `NONE` in a tombstone.
     pub authority: AuthorityId,
     pub state: State,
     /// Failed attempts at the present pop.

@@ -13,7 +13,8 @@ impl Records {
         self.room_for_bytes(content_bytes)
     }
 
-    /// Whether content fits in place of what is held. What takes no more than that always does.
+    /// Whether content fits in place of what is held. Content that takes no more memory than what
+    /// is held always fits.
     pub fn room_for_change(&self, held: &Record, content_bytes: usize) -> Result<(), Refusal> {
         let former_bytes = Payloads::cost_bytes(held.payload.len() as usize);
         match Payloads::cost_bytes(content_bytes).checked_sub(former_bytes) {

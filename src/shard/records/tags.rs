@@ -1,5 +1,5 @@
-//! Whose statistics tags count here: those of the live timers of which this node is the first to
-//! pop, as far as it knows who lives.
+//! The timers whose statistics tags count here: the live timers of which this node is the first to
+//! pop, as far as it knows which nodes live.
 
 use super::{Placement, PlacementId, Record, Records};
 use crate::base::time::Tick;
@@ -8,8 +8,8 @@ use crate::shard::tag_counts::TagGroup;
 use crate::timer::definition::Content;
 
 impl Records {
-    /// A live record has been put in. Its content was written a moment ago, so that looking at it
-    /// costs nothing.
+    /// Counts the tags of a live record that has been put in. Its content was written a moment ago,
+    /// so that looking at it costs nothing.
     pub(super) fn enter_tags(&mut self, peers: &Peers, at: Tick, record: &Record) {
         let content = Content::decode(self.payloads.get(record.payload));
         if !content.has_tags() {
@@ -21,7 +21,8 @@ impl Records {
         self.tags.enter(group, content.tags().as_slice(), at, is_counted);
     }
 
-    /// A live record goes, or ends; its payload and its placement are still there.
+    /// Takes the tags of a live record out of the counts, because the record goes or ends. Its
+    /// payload and its placement are still there.
     pub(super) fn leave_tags(&mut self, at: Tick, record: &Record) {
         if !self.tags.holds_any() {
             return;
@@ -33,7 +34,8 @@ impl Records {
         }
     }
 
-    /// A record has got another placement; the former one has not been left.
+    /// Counts the tags of a record under its new placement. The record has not left its `former`
+    /// one yet.
     #[inline]
     pub(super) fn move_tags(
         &mut self,
@@ -48,15 +50,16 @@ impl Records {
         }
     }
 
-    /// Another node died or returned, or there is another configuration.
+    /// Counts all tags anew: another node died or returned, or there is another configuration.
     pub fn recount_tags(&mut self, peers: &Peers, tick: Tick) {
         let placements = &self.placements;
         self.tags.recount(tick, |group| pops_first(peers, placements.numbered(group.0)));
     }
 }
 
-/// Whether this node is the first to pop of those not dead: the lowest rank that acts, of the first
-/// site that lives. Where nobody lives that acts, the lowest that holds the timer.
+/// Whether this node is the first to pop of the nodes that are not dead: it has the lowest rank
+/// that acts, of the first site that lives. Where no acting rank lives, the lowest rank that holds
+/// the timer is the first.
 pub(super) fn pops_first(peers: &Peers, placement: &Placement) -> bool {
     let view = &peers.view;
     let lives = |rank: &u32| {
