@@ -21,15 +21,15 @@ pub const STORIES: &[Story] = &[
 const THREE: [usize; 3] = [0, 1, 2];
 const POPS: u64 = 6;
 
-/// Second for second as told there.
+/// Second for second as the document tells the story.
 fn without_promotion() {
     // (seconds after the start, sequence number)
     let told = [(20, 1), (42, 2), (62, 3), (64, 3), (82, 4), (102, 5), (120, 6)];
     tell("\n[cluster]\npromotion = false\n", &told);
 }
 
-/// The same with ranks that move up: only the pop after the death is late, and the one that is
-/// doubled because of the split.
+/// The same with ranks that move up. Only two pops differ from the plan: the pop after the death is
+/// late, and one pop is doubled because of the split.
 fn with_promotion() {
     let told = [(20, 1), (42, 2), (60, 3), (62, 3), (80, 4), (100, 5), (120, 6)];
     tell("", &told);
@@ -46,7 +46,7 @@ fn tell(local: &str, told: &[(u64, u64)]) {
     let id = (0x0005_0000_0000_0000..).find(wanted).expect("one id in six");
     let path = format!("/timers/{id:016x}-3");
     let document = Order::once(20_000).times(POPS).factor(3).document(&sink.uri("/abc"), "abc");
-    // Links are up when a write is answered by all.
+    // Waits until the links are up and writes go to all replicas.
     thread::sleep(Duration::from_millis(500));
     let begun = Instant::now();
     cluster.request(1, "PUT", &path, &document).location();
@@ -77,7 +77,7 @@ fn tell(local: &str, told: &[(u64, u64)]) {
         let late = pop.at.saturating_duration_since(start + due);
         assert!(late < PROMPT + stalled, "{late:?} late at {seconds}");
     }
-    // Nobody has it any more.
+    // No node has the timer any more.
     THREE.iter().for_each(|place| {
         until("the timer's end", Duration::from_secs(5), || {
             (cluster.request(*place, "GET", &path, "").status == 404).then_some(())

@@ -22,9 +22,10 @@ pub const STORIES: &[Story] = &[
     ("an_orderly_stop_delays_nothing_beyond_one_rank", an_orderly_stop_delays_one_rank),
 ];
 
-/// The latest a pop may be whose first rank is dead: one rank's delay, and what everything takes.
+/// How late a pop may be whose first rank is dead: one rank's delay, and the time that everything
+/// takes.
 const ONE_RANK: Duration = Duration::from_millis(2_100);
-/// When a silent node is declared dead, and a heartbeat more.
+/// When a silent node is declared dead, and one heartbeat more.
 const DEAD: Duration = Duration::from_millis(3_300);
 
 fn one_of_three_is_killed() {
@@ -37,8 +38,8 @@ fn one_of_three_is_killed() {
     let judgement = timers.judge(&sink);
     judgement.assert_once().assert_within(ONE_RANK);
     let late = judgement.later_than(PROMPT);
-    // About a third have the dead node as their first rank: a hundred draws with probability 1/3
-    // leave 10..60 once in a billion runs.
+    // About a third of the timers have the dead node as their first rank. A hundred draws with
+    // probability 1/3 lie outside 10..60 once in a billion runs.
     assert!((10..=60).contains(&late.len()), "{judgement}: {late:?}");
     assert!(late.iter().all(|pop| pop.sequence == 1), "{judgement}: late again: {late:?}");
     let behind = |pop: &&&super::timers::Judged| pop.late < RANK_DELAY - PROMPT;
@@ -67,7 +68,7 @@ fn restart_empty_then_kill_the_other() {
     cluster.kill(0);
     thread::sleep(Duration::from_millis(500));
     cluster.start(0);
-    // Asked for at once, and a hundred timers take some milliseconds.
+    // All timers are created at once. A hundred timers take some milliseconds.
     thread::sleep(Duration::from_secs(2));
     cluster.kill(1);
     let judgement = timers.judge(&sink);
@@ -86,8 +87,8 @@ fn a_node_freezes_for_five_seconds() {
     timers.sleep_until(Duration::from_millis(6_500));
     cluster.thaw(1);
     let judgement = timers.judge(&sink);
-    // It wakes with pops that others have made meanwhile: those may come twice, with the same
-    // sequence number, and no more often than there are replicas.
+    // The node wakes with pops that other nodes have made meanwhile. Such a pop may come twice,
+    // with the same sequence number, and no more often than there are replicas.
     judgement.assert_none_lost().assert_within(ONE_RANK);
     let doubled = judgement.doubled();
     assert!(doubled.iter().all(|pop| pop.earlier == 1 && pop.sequence <= 2), "{doubled:?}");
@@ -102,11 +103,12 @@ fn new_timers_are_placed_on_live_nodes() {
     thread::sleep(Duration::from_millis(500));
     cluster.kill(1);
     thread::sleep(DEAD);
-    // Factor 1: each timer has one node, and it must be one that lives.
+    // Factor 1: each timer has one node, and that node must live.
     let timers = Timers::hundred(&cluster, &[0, 2], Order::once(4_000).factor(1), &sink);
     let took = timers.begun.elapsed();
     assert!(took < Duration::from_secs(3), "nobody waits for the dead: {took:?}");
-    // It comes back empty before they are due: those that it is to hold are handed over, once.
+    // The node comes back empty before the timers are due. The timers that it should hold are moved
+    // to it once.
     cluster.start(1);
     timers.judge(&sink).assert_perfect();
 }
@@ -132,7 +134,7 @@ fn each_node_is_restarted_in_turn() {
     let sink = Sink::ok();
     let order = Order::once(2_000).times(11).factor(2);
     let timers = Timers::hundred(&cluster, &[0, 1, 2], order, &sink);
-    // As a rolling upgrade does: the next one when the last has its share again.
+    // As a rolling upgrade does: a node is restarted when the node before has its share again.
     for place in [0, 1, 2] {
         timers.sleep_until(Duration::from_millis(2_900 + 6_000 * place as u64));
         cluster.stop(place);
@@ -150,12 +152,12 @@ fn one_node_is_killed_again_and_again() {
     for round in 0..8 {
         timers.sleep_until(Duration::from_millis(2_300 + 2_300 * round));
         cluster.kill(1);
-        // Before anybody declares it dead, and without anything that it knew.
+        // The node restarts empty before any node declares it dead.
         thread::sleep(Duration::from_millis(100 * round));
         cluster.start(1);
     }
-    // A callback whose answer it did not live to read, or news that it did not live to send, is
-    // made again: at most one for each timer and death.
+    // A callback is made again if the node died before it read the answer or sent the news: at most
+    // one for each timer and death.
     let judgement = timers.judge(&sink);
     judgement.assert_none_lost().assert_within(ONE_RANK);
     let doubled = judgement.doubled();
@@ -165,7 +167,7 @@ fn one_node_is_killed_again_and_again() {
 
 fn the_node_that_acknowledged_is_killed() {
     let mut cluster = Cluster::running(&[0, 1, 2]);
-    // Links stand: writes wait for the others.
+    // The links stand, so writes wait for the other replicas.
     thread::sleep(Duration::from_secs(1));
     let sink = Sink::ok();
     let order = Order::once(5_000).factor(2);
@@ -194,7 +196,7 @@ fn the_node_that_acknowledged_is_killed() {
     assert!(all.len() > 100, "{} timers", all.len());
     let timers = Timers { order, all, begun };
     let mut judgement = timers.judge(&sink);
-    // Timers whose answer was never read may exist or not.
+    // A timer whose answer was never read may exist or not.
     judgement.strange.clear();
     judgement.assert_once().assert_within(ONE_RANK);
 }

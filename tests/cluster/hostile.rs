@@ -31,12 +31,12 @@ pub const STORIES: &[Story] = &[
     ("impossible_clusters_do_not_start", impossible_clusters_do_not_start),
 ];
 
-/// When a member that was never heard of is dead for the others, and a heartbeat more.
+/// When the others declare a member dead that they never heard, and one heartbeat more.
 const DEAD: Duration = Duration::from_millis(3_500);
-/// The place of the hostile member.
+/// The place of the hostile member, which the story plays.
 const IT: usize = 2;
 
-/// Nodes 1 and 2 run, node 3 is a member and we.
+/// Starts nodes 1 and 2. Node 3 is a member that the story plays.
 fn with_a_hostile_member() -> (Cluster, Claim) {
     let mut cluster = Cluster::new();
     cluster.start_with(&[0, 1], &Roles::staying(&[0, 1, IT]));
@@ -44,7 +44,7 @@ fn with_a_hostile_member() -> (Cluster, Claim) {
     (cluster, claim)
 }
 
-/// The members' hashes.
+/// Returns the hashes of the members at these places.
 fn hashes(cluster: &Cluster, places: &[usize]) -> Vec<chronos::base::ids::NodeHash> {
     places.iter().map(|place| hash(&cluster.names[*place])).collect()
 }
@@ -84,7 +84,7 @@ fn hostile_frames_harm_nobody() {
             line.send(bytes);
             assert!(line.is_closed_soon(), "{what} is kept open");
         }
-        // Half a frame and then the end; and many connections that say nothing.
+        // Half a frame and then the end of the connection, and many connections that say nothing.
         let mut line = Line::open(&claim, cluster.address(IT), to);
         line.send(&whole[..whole.len() / 2]);
         drop(line);
@@ -107,11 +107,11 @@ fn a_peer_that_never_acknowledges() {
     let timers = Timers::some(&cluster, &[0, 1], order, &sink, 30);
     for timer in &timers.all {
         let took = timer.answered - timer.asked;
-        // Suspected after 1 s of silence; then nobody waits for it any more.
+        // The member is suspected after 1 s of silence. From then on no write waits for it.
         let bound = Duration::from_millis(1_300) + noise::since(begun);
         assert!(took < bound, "{took:?} for {}", timer.path);
     }
-    // It is dead when they are due.
+    // The member is dead when the timers are due.
     let judgement = timers.judge_after(&sink, Duration::from_millis(6_500));
     judgement.assert_once().assert_within(Duration::from_millis(4_100));
     assert!(accepted.load(SeqCst) >= 2, "each core of each node dials");
@@ -119,7 +119,7 @@ fn a_peer_that_never_acknowledges() {
 
 fn versions_of_the_future_void_no_write() {
     let (cluster, claim) = with_a_hostile_member();
-    // The two have found each other, and know that the third is not there.
+    // The two nodes have found each other, and know that the third is not there.
     thread::sleep(DEAD);
     let sink = Sink::ok();
     let names: Vec<&str> = [0, 1, IT].map(|place| &cluster.names[place][..]).to_vec();
@@ -132,7 +132,8 @@ fn versions_of_the_future_void_no_write() {
     let mut refused = Vec::new();
     PeerResult::Refused(PeerRefusal::FutureVersion).encode(&mut refused);
     assert!(body.ends_with(&refused), "no clock can have given that out: {body:?}");
-    // A member whose clock is ahead is believed, and what clients write afterwards goes above it.
+    // A member whose clock is ahead is believed. What clients write afterwards gets a higher
+    // version.
     forged.version = version_ahead(Duration::from_secs(2 * 3_600));
     let body = line.ask(&[forged.message()]);
     assert!(!body.ends_with(&refused), "{body:?}");
@@ -164,7 +165,7 @@ fn messages_that_come_again_change_nothing() {
         line.ask(&messages);
     }
     thread::sleep(Duration::from_millis(2_300));
-    // They have popped: the same messages again must not bring them back.
+    // The timers have popped. The same messages again must not bring them back.
     for place in [0, 1] {
         let mut line = Line::open(&claim, cluster.address(IT), cluster.address(place));
         line.ask(&messages);
@@ -185,14 +186,14 @@ fn strangers_get_no_connection() {
     assert_eq!(answer.status, 403, "{answer:?}");
     let reason = answer.header("Reason").expect("a reason").to_owned();
     assert!(reason.contains("127.0.0.99:7253"), "{reason}");
-    // "I am you."
+    // A process that claims to be the node that it calls.
     let twin = Claim { name: cluster.names[0].clone(), ..claim.clone() };
     assert_eq!(upgrade_as(&twin, to, to).expect("an answer").1.status, 409);
     assert_eq!(status(&twin).status, 403, "it has another address");
     let refused = |headers: &str| upgrade(from, to, headers).expect("an answer").1.status;
     assert_eq!(refused("Connection: Upgrade\r\nUpgrade: chronos-peer/2\r\n"), 426);
     assert_eq!(refused("Connection: Upgrade\r\nUpgrade: chronos-peer/1\r\n"), 400);
-    // The right name at an address that no member has, while that member is down.
+    // A member's name from an address that no member has, while that member is down.
     let elsewhere = "127.0.0.77:0".parse().expect("an address");
     let answer = upgrade_as(&claim, elsewhere, to).expect("an answer").1;
     assert_eq!((answer.status, answer.header("X-Chronos-Incarnation")), (403, None), "{answer:?}");
@@ -204,7 +205,7 @@ fn two_processes_of_one_name_are_noticed() {
     let sink = Sink::ok();
     let order = Order::once(3_000).times(3);
     let timers = Timers::hundred(&cluster, &[0, 1], order, &sink);
-    // A third process with the files of node 1, on another address.
+    // A third process starts with the files of node 1, on another address.
     cluster.start_as(IT, 0, &Roles::staying(&[0, 1]));
     let said = "two processes say that they are";
     until("somebody to notice", Duration::from_secs(5), || {
@@ -235,7 +236,7 @@ fn broken_files_leave_the_old_cluster() {
             (new.contains("error") || new.contains("warn")).then_some(())
         });
     }
-    // Repaired, it follows again.
+    // The repaired files are read again.
     cluster.start_with(&[IT], &Roles::staying(&[0, 1]).with_joining(&[IT]));
     cluster.reload(&[0, 1], &Roles::staying(&[0, 1]).with_joining(&[IT]));
     cluster.signal_all(&[0, 1, IT], "USR1");

@@ -19,12 +19,12 @@ pub const STORIES: &[Story] = &[
     ("requests_and_pops_go_on_while_nodes_join", requests_and_pops_go_on_while_nodes_join),
 ];
 
-/// What scripts of existing users wait between the steps of a scale operation. Rebalancing itself
-/// takes some milliseconds for a hundred timers.
+/// How long scripts of existing users wait between the steps of a scale operation. Rebalancing
+/// itself takes some milliseconds for a hundred timers.
 const STEP: Duration = Duration::from_millis(1_500);
 
-/// The three steps of docs/compat/timer-service.md §9.2, as a script does them: `stay` and `join`
-/// end up as the cluster, `leave` are stopped.
+/// Carries out the three steps of docs/compat/timer-service.md §9.2, as a script does. `stay` and
+/// `join` are the cluster at the end, `leave` are stopped.
 fn scale(cluster: &mut Cluster, stay: &[usize], join: &[usize], leave: &[usize]) {
     let roles = Roles::staying(stay).with_joining(join).with_leaving(leave);
     cluster.start_with(join, &roles);
@@ -60,7 +60,7 @@ fn up_and_then_down_onto_the_new_nodes() {
     scale(&mut cluster, &[0, 1], &[2, 3], &[]);
     scale(&mut cluster, &[2, 3], &[], &[0, 1]);
     timers.judge(&sink).assert_perfect();
-    // A timer of the first cluster can still be named by what its client was told then.
+    // A timer of the first cluster can still be named by the location that its client got then.
     let answer = cluster.request(2, "DELETE", &timers.all[0].location, "");
     assert_eq!(answer.status, 200, "{answer:?}");
 }
@@ -72,7 +72,7 @@ fn up_and_then_the_old_node_is_killed() {
     scale(&mut cluster, &[0], &[1], &[]);
     thread::sleep(STEP);
     cluster.kill(0);
-    // Those of which the dead node was the first are late by one rank.
+    // Timers whose first rank was the dead node are late by one rank.
     timers.judge(&sink).assert_once().assert_within(Duration::from_millis(2_100));
 }
 
@@ -84,7 +84,7 @@ fn up_and_then_both_old_nodes_are_killed() {
     thread::sleep(STEP);
     cluster.kill(0);
     cluster.kill(1);
-    // Factor 3 was two nodes as long as there were two; of three of the four, one is new at least.
+    // With two nodes, factor 3 meant two replicas. Of three of the four nodes, at least one is new.
     let judgement = timers.judge_after(&sink, Duration::from_millis(6_500));
     judgement.assert_once().assert_within(Duration::from_millis(4_100));
 }
@@ -97,7 +97,8 @@ fn requests_and_pops_go_on_while_nodes_join() {
     let (other, before) = (Sink::ok(), Sink::ok());
     let kept = Timers::hundred(&cluster, &[0, 1], Order::once(60_000), &before);
     scale(&mut cluster, &[0, 1], &[2, 3], &[]);
-    // Created under one view, changed under another, by nodes that were not there.
+    // The timers are created under one view and changed under another, by nodes that were not
+    // there.
     let updated = Order::once(1_500).factor(2);
     for (number, timer) in kept.all.iter().enumerate() {
         let document = updated.document(&other.uri(&timer.path), "");

@@ -1,4 +1,4 @@
-//! A hundred timers: created, and judged by what the sink saw.
+//! A hundred timers: created, and judged by the callbacks that the sink got.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,43 +10,43 @@ use kit::noise;
 use super::harness::Cluster;
 use super::sink::{Pop, Sink};
 
-/// Timers of a story.
+/// How many timers a story usually has.
 pub const HUNDRED: usize = 100;
 /// Pause between two ranks.
 pub const RANK_DELAY: Duration = Duration::from_secs(2);
-/// A pop of the first rank comes before this; the second rank would act at 2 s.
+/// A pop of the first rank is late by less than this. The second rank would act at 2 s.
 pub const PROMPT: Duration = Duration::from_millis(500);
-/// After this, no rank of three has anything more to say about a pop.
+/// After this time, none of three ranks acts on a pop any more.
 pub const QUIET: Duration = Duration::from_millis(4_500);
 
-/// What is asked for.
+/// The kind of timer that a story creates.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     /// Milliseconds between pops.
     pub interval_ms: u64,
-    /// Pops of each timer; 1 is a timer without `repeat-for`.
+    /// How many pops a timer has. 1 is a timer without `repeat-for`.
     pub pops: u64,
-    /// `replication-factor`; `None` leaves it out (2).
+    /// The member `replication-factor`. `None` leaves it out, which means 2.
     pub factor: Option<u8>,
 }
 
 impl Order {
-    /// One pop, default factor.
+    /// Makes an order of one pop with the default factor.
     pub fn once(interval_ms: u64) -> Order {
         Order { interval_ms, pops: 1, factor: None }
     }
 
-    /// The same with more pops.
+    /// Returns the same order with this many pops.
     pub fn times(self, pops: u64) -> Order {
         Order { pops, ..self }
     }
 
-    /// The same with a factor.
+    /// Returns the same order with this factor.
     pub fn factor(self, factor: u8) -> Order {
         Order { factor: Some(factor), ..self }
     }
 
-    /// The document of a timer with this callback.
+    /// Returns the document of a timer with this callback.
     pub fn document(self, uri: &str, opaque: &str) -> String {
         let seconds = |ms: u64| ms as f64 / 1e3;
         let mut text = format!("{{\"timing\":{{\"interval\":{}", seconds(self.interval_ms));
@@ -66,13 +66,13 @@ impl Order {
 /// One timer that a node has acknowledged.
 #[derive(Clone, Debug)]
 pub struct Timer {
-    /// Path of its callback.
+    /// The path of the timer's callback.
     pub path: String,
-    /// Its path at the nodes.
+    /// The path of the timer at the nodes.
     pub location: String,
-    /// Before the request left.
+    /// A time before the request left.
     pub asked: Instant,
-    /// After the answer came.
+    /// A time after the answer came.
     pub answered: Instant,
 }
 
@@ -80,17 +80,17 @@ pub struct Timer {
 pub struct Timers {
     pub order: Order,
     pub all: Vec<Timer>,
-    /// When the first was asked for.
+    /// When the first timer was asked for.
     pub begun: Instant,
 }
 
 impl Timers {
-    /// A hundred timers, asked of these nodes in turn.
+    /// Creates a hundred timers over these nodes in turn.
     pub fn hundred(cluster: &Cluster, places: &[usize], order: Order, sink: &Sink) -> Timers {
         Timers::some(cluster, places, order, sink, HUNDRED)
     }
 
-    /// So many timers, asked of these nodes in turn.
+    /// Creates `count` timers over these nodes in turn.
     pub fn some(
         cluster: &Cluster,
         places: &[usize],
@@ -111,13 +111,13 @@ impl Timers {
         Timers { order, all: (0..count).map(one).collect(), begun }
     }
 
-    /// When pop `number` (from 1) of the last timer is due at the latest.
+    /// Returns when pop `number` (from 1) of the last timer is due at the latest.
     pub fn due(&self, number: u64) -> Instant {
         let last = self.all.iter().map(|timer| timer.answered).max().expect("timers");
         last + Duration::from_millis(self.order.interval_ms * number)
     }
 
-    /// Sleeps until so long after the first timer was asked for.
+    /// Sleeps until this long after the first timer was asked for. Panics if that time is over.
     pub fn sleep_until(&self, since_begun: Duration) {
         let at = self.begun + since_begun;
         let left = at.saturating_duration_since(Instant::now());
@@ -125,13 +125,13 @@ impl Timers {
         thread::sleep(left);
     }
 
-    /// Waits until everything that is to come must have come, and a while for what must not, and
+    /// Waits until every pop must have come, and [`QUIET`] more for pops that must not come. Then
     /// judges.
     pub fn judge(&self, sink: &Sink) -> Judgement {
         self.judge_after(sink, QUIET)
     }
 
-    /// The same; `quiet` after the last due time for what comes late, or must not come.
+    /// Judges as [`Timers::judge`] does, but waits `quiet` after the last due time.
     pub fn judge_after(&self, sink: &Sink, quiet: Duration) -> Judgement {
         let end = self.due(self.order.pops) + quiet + noise::since(self.begun);
         thread::sleep(end.saturating_duration_since(Instant::now()));
@@ -139,7 +139,7 @@ impl Timers {
     }
 }
 
-/// One pop that came, and how late.
+/// One pop that came, and how late it was.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// The callback's path.
@@ -147,25 +147,25 @@ pub struct Judged {
     pub path: String,
     /// The pop, from 1.
     pub sequence: u64,
-    /// Behind the latest time at which it may have been due.
+    /// How long after the latest time at which the pop may have been due it came.
     pub late: Duration,
-    /// It came before the earliest time at which it may have been due.
+    /// Whether the pop came before the earliest time at which it may have been due.
     pub is_early: bool,
-    /// How often it came before.
+    /// How often the same pop came before.
     pub earlier: usize,
 }
 
-/// What came, compared with what was asked for.
+/// The pops that came, compared with the timers that were created.
 pub struct Judgement {
-    /// All that came, in the order in which it came for each timer.
+    /// All pops that came, by timer and in the order of arrival.
     pub pops: Vec<Judged>,
     /// Pops that never came: path and sequence.
     pub lost: Vec<(String, u64)>,
-    /// Callbacks that nobody asked for.
+    /// Callbacks that no timer asked for.
     pub strange: Vec<Pop>,
-    /// Pops that must come.
+    /// How many pops must come.
     owed: usize,
-    /// What the machine may have added to each lateness.
+    /// How much lateness the machine's stalls may have added to each pop.
     stalled: Duration,
 }
 
@@ -212,20 +212,20 @@ impl Judgement {
         judgement
     }
 
-    /// Pops that came again.
+    /// Returns the pops that came again.
     pub fn doubled(&self) -> Vec<&Judged> {
         self.pops.iter().filter(|pop| pop.earlier > 0).collect()
     }
 
-    /// Pops later than that, by what this machine stalled. What comes again counts as doubled, not
-    /// as late.
+    /// Returns the pops that are later than `bound` and the machine's stalls. A pop that came again
+    /// counts as doubled, not as late.
     pub fn later_than(&self, bound: Duration) -> Vec<&Judged> {
         let is_late = |pop: &&Judged| pop.earlier == 0 && pop.late > bound + self.stalled;
         self.pops.iter().filter(is_late).collect()
     }
 
-    /// None lost, none early, none that nobody asked for. What a cluster promises whatever
-    /// happens to it, as long as a replica of each timer lives.
+    /// Checks that no pop was lost or early, and that no callback came that no timer asked for. A
+    /// cluster promises this whatever happens to it, as long as a replica of each timer lives.
     pub fn assert_none_lost(&self) -> &Judgement {
         let early: Vec<_> = self.pops.iter().filter(|pop| pop.is_early).collect();
         assert!(
@@ -237,7 +237,7 @@ impl Judgement {
         self
     }
 
-    /// Each pop exactly once.
+    /// Checks that each pop came exactly once.
     pub fn assert_once(&self) -> &Judgement {
         self.assert_none_lost();
         assert!(self.doubled().is_empty(), "{self}; doubled {:?}", self.doubled());
@@ -245,14 +245,14 @@ impl Judgement {
         self
     }
 
-    /// No pop later than that.
+    /// Checks that no pop was later than `bound`.
     pub fn assert_within(&self, bound: Duration) -> &Judgement {
         let late = self.later_than(bound);
         assert!(late.is_empty(), "{self}; later than {bound:?}: {late:?}");
         self
     }
 
-    /// Each pop exactly once, and none waited for a second rank.
+    /// Checks that each pop came exactly once, and that none waited for a second rank.
     pub fn assert_perfect(&self) {
         self.assert_once().assert_within(PROMPT);
     }
