@@ -19,10 +19,11 @@ pub const STORIES: &[Story] = &[
 ];
 
 const SESSION_MS: u64 = 1_000;
-/// From when the master's node is gone to the first answer of another: six round trips.
+/// Longest time from when the master's node is gone to the first answer of another server: six
+/// round trips.
 const TAKE_OVER: Duration = Duration::from_millis(300);
-/// No round takes longer, however busy the machine is. What a failover costs is told by the best
-/// round: a machine that others use makes one slow, never one fast.
+/// Longest round, however busy the machine is. The best round shows what a failover costs: a
+/// machine that others use makes a round slow, never fast.
 const BUSY: Duration = Duration::from_secs(15);
 
 fn killed() {
@@ -44,7 +45,8 @@ fn killed_with_the_default_tick() {
     kill_masters(servers, 4_000, 2_000, 2);
 }
 
-/// A session ends between its length and one tick more after it was last heard of.
+/// Kills the master `rounds` times. A session ends between its length and one tick more after it
+/// was last heard of.
 fn kill_masters(mut servers: Servers, session_ms: u64, tick_ms: u64, rounds: usize) {
     let checker = Checker::of(&servers.addresses());
     checker.await_reply(Instant::now(), START);
@@ -64,7 +66,7 @@ fn kill_masters(mut servers: Servers, session_ms: u64, tick_ms: u64, rounds: usi
     }
     let limit = Duration::from_millis(session_ms + tick_ms) + TAKE_OVER + best.1;
     assert!(best.0 <= limit, "{:?} is more than {limit:?}", best.0);
-    // A window of 3 s, used in part at the first failover; the lead shrinks at half speed.
+    // A window of 3 s, used in part at the first failover. The lead shrinks at half speed.
     let ahead_ms = checker.ahead_ms_max();
     println!("{} replies, at most {ahead_ms} ms ahead of the clock", checker.finish());
     assert!(ahead_ms <= 3_500, "{ahead_ms} ms ahead");
@@ -109,7 +111,7 @@ fn a_frozen_master_never_answers() {
         checker.await_reply(thawed, START);
         let gap_ms = checker.longest_gap(begin).as_millis();
         println!("frozen for {frozen_ms} ms: no answer for {gap_ms} ms");
-        // Whatever it answers now is compared with what the other has answered.
+        // The thawed server's answers are compared with those of the other server.
         sleep(Duration::from_millis(300));
         took_over += usize::from(servers.master() != master);
     }
