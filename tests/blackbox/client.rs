@@ -1,4 +1,4 @@
-//! One HTTP client with a connection to each node. Written from docs/api.md alone.
+//! An HTTP client with a connection to each node. Written from docs/api.md alone.
 
 use std::io::{ErrorKind, Result, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kit::http::{Message, header, read_message};
 
-/// Longest wait for an answer: a write is refused after 8 s by a node that runs, and no node is
-/// frozen for longer than 8 s.
+/// Longest wait for an answer. A node that runs refuses a write after 8 s, and no node is frozen
+/// for longer than 8 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(2);
 
@@ -19,7 +19,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The value of a header.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
@@ -43,7 +43,7 @@ impl Client {
         Client { nodes, connections }
     }
 
-    /// One request through one node.
+    /// Sends one request through one node.
     pub fn request(
         &mut self,
         node: usize,
@@ -51,8 +51,8 @@ impl Client {
         path: &str,
         body: &str,
     ) -> std::result::Result<Answer, Failure> {
-        // A kept connection may have been closed by a node that ended: whether the request was
-        // read cannot be told then. So a connection is tried for its end before it is used.
+        // A node that ended may have closed a kept connection. Then it cannot be told whether the
+        // request was read. So a connection is tested for its end before it is used.
         if self.connections[node].as_ref().is_some_and(has_ended) {
             self.connections[node] = None;
         }

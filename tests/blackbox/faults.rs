@@ -1,5 +1,5 @@
-//! What goes wrong, one thing at a time: the next only when the cluster says that all is well again,
-//! so that no timer ever has fewer than one holder.
+//! Makes faults, one at a time. The next fault comes only when the cluster says that all is well
+//! again, so that a timer always has at least one holder.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,7 +13,7 @@ use super::nodes::{MEMBERS_FIRST, Nodes, PLACES};
 /// How long the cluster may take to say that all is well after a fault.
 const SETTLES: Duration = Duration::from_secs(120);
 
-/// Makes faults until it is told to end, and leaves a cluster at rest.
+/// Makes faults until the load is over, and leaves a cluster at rest.
 pub struct Faults<'a> {
     pub nodes: &'a Nodes,
     pub recorder: &'a Recorder,
@@ -32,7 +32,7 @@ impl<'a> Faults<'a> {
         Faults { nodes, recorder, draw, is_over, members: (0..MEMBERS_FIRST).collect() }
     }
 
-    /// Runs until the load is over.
+    /// Makes faults until the load is over.
     pub fn run(&mut self) {
         self.pause(1_500, 3_000);
         while !self.is_over.load(Ordering::SeqCst) {
@@ -56,7 +56,7 @@ impl<'a> Faults<'a> {
         }
     }
 
-    /// Lets so much time pass whatever is asked.
+    /// Lets a time pass between both bounds, even if the load is over.
     fn wait(&mut self, least_ms: u64, most_ms: u64) {
         thread::sleep(Duration::from_millis(self.draw.range(least_ms, most_ms)));
     }
@@ -89,7 +89,7 @@ impl<'a> Faults<'a> {
         self.settle(node);
     }
 
-    /// Freezes a node several times for moments.
+    /// Freezes a node several times, each time for a moment.
     fn flicker(&mut self, node: usize) {
         for _ in 0..self.draw.range(2, 8) {
             self.freeze_for(node, 20, 700);
@@ -108,7 +108,7 @@ impl<'a> Faults<'a> {
         self.record(Kind::Freeze, node, from);
     }
 
-    /// A member leaves, or one that left comes back, so that there are three or four.
+    /// Lets a member leave, or a node that left come back, so that there are three or four members.
     fn change_members(&mut self, node: usize) {
         let from = self.recorder.clock.now();
         if self.members.len() < PLACES {

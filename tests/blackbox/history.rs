@@ -1,4 +1,4 @@
-//! What was done and seen, with times. Nothing here judges.
+//! What was done and seen, with times. This file judges nothing.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -9,7 +9,7 @@ pub type Ns = u64;
 pub const MS: Ns = 1_000_000;
 pub const SECOND: Ns = 1_000 * MS;
 
-/// A timer of this checker: its number.
+/// The number of a timer of this checker.
 pub type TimerNumber = usize;
 
 /// The clock of a run.
@@ -36,13 +36,13 @@ pub enum Wish {
 /// How a write ended for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// 200.
+    /// The answer was 200.
     Acknowledged,
-    /// Another status, and its reason.
+    /// The answer had another status, with this reason.
     Refused(u16, String),
-    /// The request was sent and its answer did not come: it may have happened.
+    /// The request was sent and no answer came. The write may have been done.
     Unknown(String),
-    /// No connection: it certainly did not happen.
+    /// There was no connection. The write was certainly not done.
     NotSent,
 }
 
@@ -68,13 +68,13 @@ pub struct Read {
     pub via: usize,
     pub sent: Ns,
     pub ended: Ns,
-    /// `None`: no answer.
+    /// The status of the answer; `None` if there was no answer.
     pub status: Option<u16>,
     /// The write whose opaque text was answered.
     pub write: Option<usize>,
 }
 
-/// Everything about one timer. Its writes are made one after the other, by one client.
+/// Everything about one timer. One client makes its writes, one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Timer {
     pub writes: Vec<Write>,
@@ -94,7 +94,7 @@ pub struct Pop {
     pub is_whole: bool,
 }
 
-/// What was done to a node.
+/// The kind of a fault or an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Kill,
@@ -117,7 +117,7 @@ pub struct Fault {
     pub settled: Ns,
 }
 
-/// What a node counted at the end.
+/// The copies that all nodes counted at the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     pub held: u64,
@@ -132,7 +132,7 @@ pub struct History {
     pub faults: Vec<Fault>,
     /// When the machine did not run this process, and for how long.
     pub stalls: Vec<(Ns, Ns)>,
-    /// Copies at the end; `None`: not counted.
+    /// The copies at the end; `None` if they were not counted.
     pub copies: Option<Counted>,
     /// Orders that did not end well.
     pub troubles: Vec<(Ns, String)>,

@@ -1,17 +1,17 @@
-//! Holds a history against docs/guarantees.md. A rule names the line it checks; what excuses a rule
-//! is a fault of which that page says so.
+//! Compares a history with docs/guarantees.md. A rule names the line that it checks. A broken rule
+//! is excused only by a fault that the page names for that rule.
 
 use std::collections::BTreeMap;
 
 use super::history::{Fault, History, Kind, MS, Ns, Outcome, Pop, Read, SECOND, Timer, Wish};
 use super::history::{TimerNumber, Write};
 
-/// What a busy machine may take between an event and our seeing it.
+/// How long after an event this process may see it on a busy machine.
 const SLACK: Ns = SECOND;
-/// A pop that has not come so long after it was due is lost: a rank waits 2 s for each before it, a
-/// failed callback is tried again within 7.5 s.
+/// A pop that has not come this long after it was due is lost. A rank waits 2 s for each rank
+/// before it, and a failed callback is tried again within 7.5 s.
 pub const LOST_AFTER: Ns = 30 * SECOND;
-/// Nothing within this time before a pop may disturb it.
+/// A pop is made in calm if there was no fault within this time before it.
 const CALM: Ns = 12 * SECOND;
 /// A pop that a calm cluster makes later than this is late.
 const LATE: Ns = 100 * MS;
@@ -25,7 +25,7 @@ pub struct Violation {
     pub what: String,
 }
 
-/// All that is wrong, in the order in which it happened.
+/// Returns all violations in the order in which they happened.
 pub fn judge(history: &History, judges_lateness: bool) -> Vec<Violation> {
     let deliveries = Deliveries::of(history);
     let mut found = Vec::new();
@@ -52,7 +52,7 @@ pub fn judge(history: &History, judges_lateness: bool) -> Vec<Violation> {
     found
 }
 
-/// How late pops were, in nanoseconds: those in calm, and those near faults.
+/// Returns how late pops were, in nanoseconds: pops in calm, and pops near faults.
 pub fn lateness(history: &History) -> (Vec<Ns>, Vec<Ns>) {
     let (mut calm, mut near) = (Vec::new(), Vec::new());
     let deliveries = Deliveries::of(history);
@@ -69,7 +69,8 @@ pub fn lateness(history: &History) -> (Vec<Ns>, Vec<Ns>) {
     (calm, near)
 }
 
-/// Pops that must still come: nothing is lost yet, but the run should not end before.
+/// Returns how many pops must still come. None of them is lost yet, but the run should not end
+/// before they come.
 pub fn missing(history: &History, now: Ns) -> usize {
     let deliveries = Deliveries::of(history);
     let cases = history.timers.iter().enumerate();
@@ -83,7 +84,7 @@ pub fn missing(history: &History, now: Ns) -> usize {
     cases.map(count).sum()
 }
 
-/// Callbacks by timer, write and sequence number; those answered 200 only, in order of arrival.
+/// Callbacks that were answered 200, by timer, write and sequence number, in order of arrival.
 struct Deliveries<'a>(BTreeMap<(usize, usize, u64), Vec<&'a Pop>>);
 
 impl<'a> Deliveries<'a> {
@@ -110,7 +111,7 @@ fn pops_are_meant(history: &History, found: &mut Vec<Violation>) {
         };
         let timer = history.timers.get(pop.timer);
         let Some(write) = timer.and_then(|timer| timer.writes.get(pop.write)) else {
-            // A write is recorded when it has ended: this one was under way as the run ended.
+            // A write is recorded when it has ended. This write was under way as the run ended.
             continue;
         };
         let Wish::Timer { interval_ms, pops, .. } = write.wish else {
@@ -158,9 +159,9 @@ impl Case<'_> {
         found.push(Violation { rule, timer: Some(self.number), at, what });
     }
 
-    /// Pops that nothing may keep from coming by now: of acknowledged writes, without a later write
-    /// that may have taken their place. Write, sequence number and the latest time at which it is
-    /// due.
+    /// Returns the pops that must have come by `now`: pops of acknowledged writes, unless a later
+    /// write may have taken their place. Each is given as write, sequence number and the latest
+    /// time at which it is due.
     fn required(&self, now: Ns) -> Vec<(usize, u64, Ns)> {
         let mut required = Vec::new();
         for (index, write) in self.timer.writes.iter().enumerate() {
@@ -232,7 +233,7 @@ impl Case<'_> {
         }
     }
 
-    /// "Any of them takes any request": a GET through any node tells the last acknowledged write.
+    /// "Any of them takes any request": a GET through any node shows the last acknowledged write.
     fn reads_are_right(&self, found: &mut Vec<Violation>) {
         for read in &self.timer.reads {
             let done = self.timer.writes.iter().filter(|write| write.ended <= read.sent);
@@ -287,7 +288,8 @@ impl Case<'_> {
         });
     }
 
-    /// Every pop of an acknowledged write, as it came first, with its latest due time.
+    /// Calls `take` for every pop of an acknowledged write as it came first, with its latest due
+    /// time.
     fn each_first(&self, mut take: impl FnMut(Ns, &Pop)) {
         for (index, write) in self.timer.writes.iter().enumerate() {
             let (Wish::Timer { interval_ms, pops, .. }, Some(acknowledged)) =
@@ -295,7 +297,7 @@ impl Case<'_> {
             else {
                 continue;
             };
-            // The first attempt of these is refused.
+            // The sink refuses the first attempt of these timers.
             if pops == 1 && self.number % 16 == 7 {
                 continue;
             }
@@ -315,8 +317,8 @@ impl Case<'_> {
     }
 }
 
-/// A write before this one was sent and got no answer, for another reason than that its node died:
-/// it may be done at any later time.
+/// Reports whether an earlier write got no answer for another reason than the death of its node.
+/// Such a write may be done at any later time.
 fn is_tainted(timer: &Timer, index: usize) -> bool {
     let is_open = |write: &Write| match &write.outcome {
         Outcome::Unknown(why) => !why.contains("reset") && !why.contains("end of file"),
@@ -330,7 +332,7 @@ fn was_under_way(history: &History, write: &Write, pop: &Pop) -> bool {
     was_being_made(history, write, pop, &[Kind::Kill, Kind::Freeze])
 }
 
-/// The same for a node that was frozen: it comes when the node wakes.
+/// Reports whether a frozen node was about to make the pop, which then comes when the node wakes.
 fn was_frozen_with(history: &History, write: &Write, pop: &Pop) -> bool {
     was_being_made(history, write, pop, &[Kind::Freeze])
 }
@@ -347,7 +349,7 @@ fn was_being_made(history: &History, write: &Write, pop: &Pop, kinds: &[Kind]) -
     })
 }
 
-/// How long this process got no time between two moments.
+/// Returns how long this process got no time between two moments.
 fn stalled(history: &History, from: Ns, until: Ns) -> Ns {
     let stalls = history.stalls.iter();
     stalls.filter(|stall| stall.0 >= from && stall.0 <= until + SECOND).map(|stall| stall.1).sum()

@@ -1,4 +1,5 @@
-//! Checks of the checker: histories that keep every promise, and for each rule one that breaks it.
+//! Checks of the checker: histories that keep every promise, and for each rule a history that
+//! breaks it.
 
 use super::history::{
     Counted, Fault, History, Kind, MS, Ns, Outcome, Pop, Read, SECOND, Timer, Wish, Write,
@@ -8,7 +9,7 @@ use super::judge::judge;
 /// Breaks a promise in a history that keeps it.
 type Break = fn(&mut History);
 
-/// Runs all; panics where a rule does not find what breaks it, or finds what does not.
+/// Runs all checks. Panics where a rule does not find a violation, or finds one that is none.
 pub fn run() {
     let rules = |history: &History| -> Vec<&str> {
         judge(history, true).iter().map(|violation| violation.rule).collect()
@@ -46,7 +47,7 @@ pub fn run() {
     excuses_are_those_of_the_page();
 }
 
-/// A double is excused where a node was killed just then, not where it stopped in order.
+/// A doubled pop is excused if a node was killed just then, but not if a node stopped in order.
 fn excuses_are_those_of_the_page() {
     for (kind, is_excused) in [(Kind::Kill, true), (Kind::Freeze, true), (Kind::Stop, false)] {
         let mut history = good();
@@ -61,7 +62,7 @@ fn excuses_are_those_of_the_page() {
     }
 }
 
-/// A timer that pops three times, and one that is deleted before it pops.
+/// Returns a history of two timers: one pops three times, the other is deleted before it pops.
 fn good() -> History {
     let timer = Wish::Timer { interval_ms: 2_000, pops: 3, factor: 2 };
     let once = Wish::Timer { interval_ms: 5_000, pops: 1, factor: 2 };

@@ -1,8 +1,8 @@
-//! A black-box checker: knows the public API, the operator's commands and docs/guarantees.md, and
-//! nothing of the code. `cargo test --test blackbox -- --help` tells how to run it for longer.
+//! A black-box checker. It knows the public API, the operator's commands and docs/guarantees.md,
+//! and nothing of the code. `cargo test --test blackbox -- --help` tells how to run it for longer.
 //!
-//! A run cannot be replayed to the millisecond: its seed draws what is asked for, and real processes
-//! do it. So a violation is told with the whole history of its timer.
+//! A run cannot be replayed to the millisecond: its seed draws the requests and faults, and real
+//! processes carry them out. So a violation is printed with the whole history of its timer.
 
 mod client;
 mod faults;

@@ -15,22 +15,22 @@ use tempfile::TempDir;
 
 use super::client::Client;
 
-/// Places of a cluster: 127.0.0.61 to 127.0.0.64. Three are members at first.
+/// How many places a cluster has: 127.0.0.61 to 127.0.0.64. Three are members at first.
 pub const PLACES: usize = 4;
 pub const MEMBERS_FIRST: usize = 3;
 /// How long a node may take to start, or to stop in order.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// All nodes, ended with the value.
+/// All nodes. Dropping the value ends them.
 pub struct Nodes {
     folder: Option<TempDir>,
     port: u16,
     admin_port: u16,
     binary: PathBuf,
     processes: Mutex<Vec<Option<Child>>>,
-    /// Members that take requests: what clients know.
+    /// Members that take requests. Clients know these.
     serving: [AtomicBool; PLACES],
-    /// Runs as a cluster of its own: no client can mean it, however little it knows.
+    /// Nodes that run as a cluster of their own. No client sends requests to them.
     strangers: [AtomicBool; PLACES],
 }
 
@@ -38,7 +38,7 @@ impl Drop for Nodes {
     fn drop(&mut self) {
         let mut processes = self.processes.lock().expect("no thread panics with it");
         for process in processes.iter_mut().flatten() {
-            // An error means that it has ended already.
+            // An error means that the process has ended already.
             let _ = process.kill();
             let _ = process.wait();
         }
@@ -83,7 +83,7 @@ impl Nodes {
         folder.path().join(format!("node{place}.{what}"))
     }
 
-    /// Writes the file of a node; it is a cluster of its own if there are no members.
+    /// Writes the file of a node. Without members the node is a cluster of its own.
     fn write(&self, place: usize, members: &[usize], joining: &[usize]) {
         let list = |of: &dyn Fn(usize) -> String, places: &[usize]| {
             let names: Vec<_> = places.iter().map(|place| format!("\"{}\"", of(*place))).collect();
@@ -105,7 +105,7 @@ impl Nodes {
         fs::write(self.file(place, "toml"), text).expect("a file in the run's folder");
     }
 
-    /// Starts a node on the file that it has.
+    /// Starts a node with the file that it has.
     pub fn spawn(&self, place: usize) {
         let log = File::options().create(true).append(true).open(self.file(place, "log"));
         let log = log.expect("a file in the run's folder");
@@ -121,20 +121,20 @@ impl Nodes {
         self.processes.lock().expect("no thread panics with it")[place] = Some(process);
     }
 
-    /// Starts a node as a cluster of its own: a stranger until [`Nodes::has_joined`].
+    /// Starts a node as a cluster of its own. It is a stranger until [`Nodes::has_joined`].
     pub fn spawn_alone(&self, place: usize) {
         self.strangers[place].store(true, Ordering::SeqCst);
         self.write(place, &[], &[]);
         self.spawn(place);
     }
 
-    /// Starts a node that knows whom it joins, before these know it.
+    /// Starts a node that knows the members that it joins, before these know the node.
     pub fn spawn_joining(&self, place: usize, members: &[usize]) {
         self.write(place, members, &[place]);
         self.spawn(place);
     }
 
-    /// A node has joined.
+    /// Notes that a node has joined, and lets clients know it.
     pub fn has_joined(&self, place: usize) {
         self.strangers[place].store(false, Ordering::SeqCst);
         self.set_serving(place, true);
@@ -161,17 +161,17 @@ impl Nodes {
         self.serving[place].store(serving, Ordering::SeqCst);
     }
 
-    /// Members that clients use.
+    /// Returns the members that clients use.
     pub fn serving(&self) -> Vec<usize> {
         (0..PLACES).filter(|place| self.serving[*place].load(Ordering::SeqCst)).collect()
     }
 
-    /// Whether a node is none of the cluster's.
+    /// Reports whether a node runs as a cluster of its own.
     pub fn is_stranger(&self, place: usize) -> bool {
         self.strangers[place].load(Ordering::SeqCst)
     }
 
-    /// SIGKILL.
+    /// Ends a node at once: sends SIGKILL.
     pub fn kill(&self, place: usize) {
         let mut process = self.take(place);
         assert!(process.try_wait().expect("a child").is_none(), "node {place} has ended by itself");
@@ -179,7 +179,7 @@ impl Nodes {
         process.wait().expect("it ends");
     }
 
-    /// SIGTERM, and waits for the end; how it ended.
+    /// Stops a node in order: sends SIGTERM. Waits for the end and returns how the node ended.
     pub fn stop(&self, place: usize) -> std::process::ExitStatus {
         self.signal(place, "TERM");
         let mut process = self.take(place);
@@ -199,7 +199,7 @@ impl Nodes {
         assert!(sent.success(), "kill -s {name} {pid}");
     }
 
-    /// Nodes that should run and do not.
+    /// Returns the nodes that should run and do not.
     pub fn ended(&self) -> Vec<usize> {
         let mut processes = self.processes.lock().expect("no thread panics with it");
         let mut ended = Vec::new();
@@ -225,7 +225,7 @@ impl Nodes {
             .expect("the binary runs")
     }
 
-    /// Sum of a metric over the cores of a node.
+    /// Returns the sum of a metric over the cores of a node; `None` if the node does not answer.
     pub fn metric(&self, place: usize, name: &str) -> Option<u64> {
         let mut admin = Client::new(vec![self.admin(place)]);
         let answer = admin.request(0, "GET", "/metrics", "").ok()?;
@@ -238,7 +238,7 @@ impl Nodes {
         Some(values.sum::<f64>() as u64)
     }
 
-    /// The last lines of every node's log.
+    /// Returns the last lines of every node's log.
     pub fn logs(&self) -> String {
         let read = |place| {
             let text = fs::read_to_string(self.file(place, "log")).unwrap_or_default();
@@ -249,13 +249,13 @@ impl Nodes {
         (0..PLACES).map(read).collect()
     }
 
-    /// Whether a node's log tells of a panic.
+    /// Reports whether a node's log has a panic.
     pub fn panicked(&self) -> bool {
         let text = |place| fs::read_to_string(self.file(place, "log")).unwrap_or_default();
         (0..PLACES).any(|place| text(place).contains("panicked"))
     }
 
-    /// Keeps the folder with files and logs; where it is.
+    /// Keeps the folder with files and logs, and returns its path.
     pub fn keep(&mut self) -> PathBuf {
         self.folder.take().expect("kept once").keep()
     }

@@ -1,4 +1,4 @@
-//! What a run is like: from the command line.
+//! The options of a run, from the command line.
 
 use std::path::PathBuf;
 use std::process::exit;
@@ -21,7 +21,7 @@ removes and adds nodes, and holds every answer, every pop and every GET against 
 CHRONOS_BLACKBOX_SECONDS does the same as --seconds. Exit code 0: no violation; 1: a violation,
 with the history of the timer.";
 
-/// What was asked for.
+/// The options that were given.
 pub struct Options {
     pub seconds: u64,
     pub seed: u64,
@@ -30,14 +30,14 @@ pub struct Options {
     pub binary: PathBuf,
     pub judges_lateness: bool,
     pub is_calm: bool,
-    /// Only tell the names of the tests.
+    /// Whether only the names of the tests are printed.
     pub list: bool,
-    /// Names of the tests to run; all if there is none.
+    /// Names of the tests to run. Empty: all tests.
     pub filters: Vec<String>,
 }
 
 impl Options {
-    /// Reads the command line; ends the process where it makes no sense.
+    /// Reads the command line. Ends the process if it makes no sense.
     pub fn from_arguments() -> Options {
         let seconds = std::env::var("CHRONOS_BLACKBOX_SECONDS").ok();
         let mut options = Options {
@@ -69,7 +69,7 @@ impl Options {
                     println!("{HELP}");
                     exit(0);
                 }
-                // Flags of the standard runner that change how it prints.
+                // These flags of the standard runner change how it prints.
                 "--nocapture" | "--exact" | "--quiet" | "-q" | "--show-output" => {}
                 "--test-threads" => drop(words.next()),
                 flag if flag.starts_with("--test-threads=") => {}
@@ -80,12 +80,12 @@ impl Options {
         options
     }
 
-    /// Whether a test of this name is asked for.
+    /// Reports whether a test of this name should run.
     pub fn wants(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }
 
-    /// How long writes and faults go on.
+    /// Returns how long writes and faults go on.
     pub fn load(&self) -> Duration {
         Duration::from_secs(self.seconds)
     }

@@ -1,4 +1,4 @@
-//! One run: nodes, clients, faults, a quiet end, and what came of it.
+//! One run: nodes, clients, faults, a quiet end, and the verdict.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,17 @@ use super::sink::Sink;
 use super::workload::{INTERVAL_MS_MAX, LONG_MS, Worker};
 
 const CLIENTS: u64 = 10;
-/// Clients that also send to nodes that are frozen or dead, and wait for them.
+/// How many clients also send to nodes that are frozen or dead, and wait for them.
 const BOLD: u64 = 3;
-/// Stalls of this process that are kept.
+/// The shortest stall of this process that is kept.
 const NOTABLE: Duration = Duration::from_millis(20);
-/// Longest wait for the number of copies to be right at the end: tombstones and moves end.
+/// Longest wait at the end until the number of copies is right, because tombstones and moves must
+/// end first.
 const COUNTS: Duration = Duration::from_secs(60);
-/// Violations that are shown with their history.
+/// How many violations are shown with their history.
 const SHOWN: usize = 3;
 
-/// Runs one seed; whether nothing was violated.
+/// Runs one seed. Returns whether no rule was violated.
 pub fn run(options: &Options, seed: u64) -> bool {
     let clock = Clock::start();
     let recorder = Arc::new(Recorder::new(clock));
@@ -109,7 +110,7 @@ fn watch_stalls(recorder: &Recorder, is_ended: &AtomicBool) {
     }
 }
 
-/// Waits until every pop that must come has come and none more is due, or until one is lost.
+/// Waits until every pop that must come has come and no other is due, or until a pop is lost.
 fn drain(recorder: &Recorder) {
     let begun = recorder.clock.now();
     let last_due = begun + INTERVAL_MS_MAX * MS + SECOND;
@@ -124,7 +125,7 @@ fn drain(recorder: &Recorder) {
     }
 }
 
-/// Copies of the timers that do not pop within a run: all others are gone by now.
+/// Counts the copies of the timers that do not pop within a run. All other timers are gone by then.
 fn count_copies(nodes: &Nodes, recorder: &Recorder) {
     let serving = nodes.serving();
     let (expected, is_sure) = recorder.with(|history| {
@@ -138,7 +139,7 @@ fn count_copies(nodes: &Nodes, recorder: &Recorder) {
                     expected += u64::from(factor).min(serving.len() as u64);
                 }
                 (_, Outcome::Acknowledged) => {}
-                // Without an answer, or refused: it may be in force, or what was before.
+                // A write without an answer, or one that was refused, may be in force or not.
                 _ => is_sure = false,
             }
         }
@@ -200,7 +201,7 @@ fn summarise(history: &History, seed: u64, violations: usize) {
     }
 }
 
-/// Shows a violation with all that is known of its timer.
+/// Prints a violation with all that is known of its timer.
 fn explain(history: &History, violation: &Violation) {
     let s = judge::seconds;
     println!("VIOLATION of \"{}\" at {:.3} s: {}", violation.rule, s(violation.at), violation.what);

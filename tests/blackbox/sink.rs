@@ -1,4 +1,4 @@
-//! The callback server: writes down what comes, and refuses the first attempt at some pops.
+//! The callback server. It records every callback, and refuses the first attempt at some pops.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use kit::http::header;
 
 use super::history::{Pop, Recorder};
 
-/// Paths that end so have their first attempt at every pop refused.
+/// The end of paths whose first attempt at every pop is refused.
 pub const FAILS_FIRST: &str = "/fails-first";
 
 /// A callback server on a free port of 127.0.0.1, with a thread per connection.
@@ -45,17 +45,18 @@ fn take(
     Reaction::Status(status)
 }
 
-/// The opaque text of a write.
+/// Returns the opaque text of a write.
 pub fn opaque(timer: usize, write: usize) -> String {
     format!("timer {timer} write {write}")
 }
 
-/// The path of a write's callbacks.
+/// Returns the path of a write's callbacks.
 pub fn path(timer: usize, write: usize, fails_first: bool) -> String {
     format!("/{timer}/{write}{}", if fails_first { FAILS_FIRST } else { "" })
 }
 
-/// Timer, write, whether its first attempt fails, and sequence number of a callback's head.
+/// Reads the head of a callback. Returns timer, write, whether the first attempt fails, and
+/// sequence number.
 fn parse(head: &str) -> Option<(usize, usize, bool, u64)> {
     let path = head.strip_prefix("POST ")?.split(' ').next()?;
     let plain = path.strip_suffix(FAILS_FIRST);

@@ -1,5 +1,5 @@
-//! Clients: each owns timers, writes them through random nodes one after the other, and reads them
-//! through every node.
+//! Clients. Each client owns timers, writes them through random nodes one after the other, and
+//! reads them through every node.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,9 @@ use super::history::{Outcome, Read, Recorder, TimerNumber, Wish, Write};
 use super::nodes::{Nodes, PLACES};
 use super::sink;
 
-/// Timers of one client that are not deleted.
+/// Most timers of one client that are not deleted.
 const OWNED_MAX: usize = 150;
-/// What does not pop within a run.
+/// The interval of timers that do not pop within a run.
 pub const LONG_MS: u64 = 3_600_000;
 /// The longest interval of timers that pop within a run.
 pub const INTERVAL_MS_MAX: u64 = 12_000;
@@ -24,13 +24,13 @@ pub const INTERVAL_MS_MAX: u64 = 12_000;
 /// A timer as its client knows it.
 struct Owned {
     number: TimerNumber,
-    /// Path of the last answer, or one of this client's choice.
+    /// The path of the last answer, or a path that this client chose.
     path: String,
     factor: u8,
     is_deleted: bool,
 }
 
-/// One client.
+/// One client and its timers.
 pub struct Worker<'a> {
     nodes: &'a Nodes,
     recorder: &'a Recorder,
@@ -38,7 +38,7 @@ pub struct Worker<'a> {
     client: Client,
     draw: Stream,
     factor: Option<u8>,
-    /// Sends to nodes that are frozen or dead as well.
+    /// Whether the client also sends to nodes that are frozen or dead.
     is_bold: bool,
     owned: Vec<Owned>,
 }
@@ -78,7 +78,7 @@ impl<'a> Worker<'a> {
             }
         }
         if is_full {
-            // Those that were deleted long ago are not looked at any more.
+            // Timers that were deleted long ago are not looked at any more.
             let place = self.owned.iter().position(|owned| owned.is_deleted).unwrap_or(0);
             self.owned.remove(place);
         }
@@ -136,7 +136,7 @@ impl<'a> Worker<'a> {
         self.write(place, wish);
     }
 
-    /// Deletes a timer, or replaces it: also one that was deleted or has ended.
+    /// Deletes a timer or replaces it, even if it was deleted or has ended.
     fn change(&mut self, deletes: bool) {
         let Some(place) = self.choose() else { return };
         let factor = self.owned[place].factor;
@@ -144,7 +144,7 @@ impl<'a> Worker<'a> {
         self.write(place, wish);
     }
 
-    /// One write, then often a look through every node.
+    /// Makes one write, then often reads the timer through every node.
     fn write(&mut self, place: usize, wish: Wish) {
         let number = self.owned[place].number;
         let index = self.recorder.with(|history| history.timers[number].writes.len());
@@ -182,7 +182,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The document of a write. Some timers that pop once have the first attempt at it refused.
+    /// Returns the document of a write. Some timers that pop once have their first attempt refused.
     fn body(&self, number: TimerNumber, index: usize, wish: Wish) -> String {
         let Wish::Timer { interval_ms, pops, factor } = wish else { return String::new() };
         let fails_first = pops == 1 && number % 16 == 7;
@@ -199,7 +199,7 @@ impl<'a> Worker<'a> {
         .to_string()
     }
 
-    /// GET through every member, the first drawn.
+    /// Sends a GET through every member.
     fn read_everywhere(&mut self, place: usize) {
         let serving = self.nodes.serving();
         for via in serving {
@@ -220,8 +220,8 @@ impl<'a> Worker<'a> {
         self.recorder.with(|history| history.timers[number].reads.push(read));
     }
 
-    /// Deletes, until that is acknowledged, every timer of which it is unsure whether it lives: all
-    /// that are left can be counted then.
+    /// Deletes every timer of which this client is unsure whether it lives, until the delete is
+    /// acknowledged. After that the timers that are left can be counted.
     pub fn make_sure(&mut self) {
         for place in 0..self.owned.len() {
             for _ in 0..20 {
@@ -240,7 +240,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A last look at all that this client knows.
+    /// Reads all timers of this client once more.
     pub fn look_at_all(&mut self) {
         for place in 0..self.owned.len() {
             self.read_everywhere(place);
@@ -248,7 +248,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The number of the write whose opaque text a GET answered.
+/// Returns the number of the write whose opaque text a GET answered.
 fn write_of(number: TimerNumber, body: &[u8]) -> Option<usize> {
     let document: Value = serde_json::from_slice(body).ok()?;
     let opaque = document["callback"]["http"]["opaque"].as_str()?;

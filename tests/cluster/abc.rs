@@ -21,15 +21,15 @@ pub const STORIES: &[Story] = &[
 const THREE: [usize; 3] = [0, 1, 2];
 const POPS: u64 = 6;
 
-/// Second for second as told there.
+/// Second for second as the document tells the story.
 fn without_promotion() {
     // (seconds after the start, sequence number)
     let told = [(20, 1), (42, 2), (62, 3), (64, 3), (82, 4), (102, 5), (120, 6)];
     tell("\n[cluster]\npromotion = false\n", &told);
 }
 
-/// The same with ranks that move up: only the pop after the death is late, and the one that is
-/// doubled because of the split.
+/// The same with ranks that move up. Only two pops differ from the plan: the pop after the death is
+/// late, and one pop is doubled because of the split.
 fn with_promotion() {
     let told = [(20, 1), (42, 2), (60, 3), (62, 3), (80, 4), (100, 5), (120, 6)];
     tell("", &told);

@@ -19,9 +19,10 @@ pub const STORIES: &[Story] = &[
 const THREE: [usize; 3] = [0, 1, 2];
 const BEGIN: Duration = Duration::from_millis(3_000);
 const END: Duration = Duration::from_millis(10_500);
-/// Pops of these numbers are due while the fault lasts (of the first, the news or the answer may be
-/// on its way when it begins), or while TCP has not noticed its end: it
-/// sends again after pauses that double, so after 7.5 s without an answer up to 6.4 s later.
+/// The numbers of pops that the fault may affect. They are due while the fault lasts, or while TCP
+/// has not noticed its end: TCP sends again after pauses that double, so after 7.5 s without an
+/// answer it may send up to 6.4 s later. The first pop is among them, because its news or its
+/// answer may be on the way when the fault begins.
 const DURING: std::ops::RangeInclusive<u64> = 1..=8;
 
 fn sink_at(switch: &Switch) -> Sink {

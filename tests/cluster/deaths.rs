@@ -207,7 +207,7 @@ fn the_node_that_acknowledged_is_killed() {
     let timers = Timers { order, all, begun };
     timers.expect_none_due();
     let mut judgement = timers.judge(&sink);
-    // Timers whose answer was never read may exist or not.
+    // A timer whose answer was never read may exist or not.
     judgement.strange.clear();
     judgement.assert_once().assert_ranks(1);
 }

@@ -4,29 +4,29 @@
 use std::fmt::Write;
 use std::path::Path;
 
-/// Who is what in a cluster, as numbers of its places.
+/// The roles of a cluster's nodes. A node is given by the number of its place.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
-    /// `node`.
+    /// The nodes that stay: the key `node`.
     pub staying: Vec<usize>,
-    /// `joining`.
+    /// The nodes that join: the key `joining`.
     pub joining: Vec<usize>,
-    /// `leaving`.
+    /// The nodes that leave: the key `leaving`.
     pub leaving: Vec<usize>,
 }
 
 impl Roles {
-    /// A cluster at rest.
+    /// Makes the roles of a cluster at rest.
     pub fn staying(places: &[usize]) -> Roles {
         Roles { staying: places.to_vec(), ..Roles::default() }
     }
 
-    /// The same while these join.
+    /// Returns the same roles while these places join.
     pub fn with_joining(self, places: &[usize]) -> Roles {
         Roles { joining: places.to_vec(), ..self }
     }
 
-    /// The same while these leave.
+    /// Returns the same roles while these places leave.
     pub fn with_leaving(self, places: &[usize]) -> Roles {
         Roles { leaving: places.to_vec(), ..self }
     }
@@ -41,7 +41,7 @@ impl Roles {
     }
 }
 
-/// The cluster file of the member that is called `name`.
+/// Returns the cluster file of the member `name`.
 pub fn cluster_file(name: &str, roles: &Roles, names: &[String]) -> String {
     let mut text = format!("[cluster]\nlocalhost = {name}\n");
     let lists =
@@ -54,7 +54,7 @@ pub fn cluster_file(name: &str, roles: &Roles, names: &[String]) -> String {
     text
 }
 
-/// Writes a file as a careful script does: whole, then in its place.
+/// Writes a file as a careful script does: first the whole text aside, then the rename.
 pub fn replace(path: &Path, text: &str) {
     let aside = path.with_extension("new");
     std::fs::write(&aside, text).expect("a file in the folder of the story");

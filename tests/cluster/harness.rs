@@ -1,5 +1,5 @@
-//! Clusters of real processes: the binary under its original flags, with the files that an
-//! existing deployment has.
+//! Clusters of real processes: the binary with the original's flags and the files of an existing
+//! deployment.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use super::files::{Roles, cluster_file, replace};
 use super::timers::Timers;
 pub use kit::until::PATIENCE;
 
-/// Places of a cluster: 127.0.0.11 to 127.0.0.14.
+/// How many places a cluster has: 127.0.0.11 to 127.0.0.14.
 pub const PLACES: usize = 4;
 /// What is out of the ordinary in a cluster.
 #[derive(Clone, Debug, Default)]
@@ -29,35 +29,35 @@ pub struct Setup {
     pub local: String,
     /// Lines for the end of every shared file.
     pub shared: String,
-    /// Members know each other by a second port, where somebody else listens (a proxy).
+    /// Whether members know each other by a second port, where a proxy listens.
     pub behind_proxies: bool,
     /// The lines of every node's `cluster.secret_file`; empty: there is none.
     pub secret: String,
-    /// Lines below that key.
+    /// Lines below the key `cluster.secret_file`.
     pub secret_keys: String,
-    /// Leave `[identity]` out: all nodes have the same.
+    /// Whether `[identity]` is left out, so that all nodes have the same identity.
     pub without_identity: bool,
-    /// Each place is a cluster of its own in a site of its own.
+    /// Whether each place is a cluster of its own in a site of its own.
     pub sites: bool,
-    /// Places 1 and 2 are a site, 3 and 4 another; each is written with the address of the first
-    /// node of the other.
+    /// Whether places 1 and 2 are one site, 3 and 4 another. Each site is configured with the
+    /// address of the first node of the other.
     pub two_sites: bool,
-    /// Addresses of the places, where they are not 127.0.0.11 and so on.
+    /// Addresses of the places. Empty: 127.0.0.11 and so on.
     pub hosts: Vec<IpAddr>,
-    /// Words before the binary's name, for each place, where there are any.
+    /// For each place, words before the binary's name. Empty: none.
     pub starters: Vec<Vec<String>>,
 }
 
-/// A cluster, ended with the value.
+/// A cluster. Dropping the value ends its processes.
 pub struct Cluster {
     setup: Setup,
     folder: TempDir,
-    /// How members call each other.
+    /// The names of the members by place.
     pub names: Vec<String>,
     binds: Vec<SocketAddr>,
     admin_port: u16,
     processes: Vec<Option<Child>>,
-    /// Processes that were frozen: they are thawed before they are ended.
+    /// Places whose processes are frozen. They are thawed before they are ended.
     frozen: HashSet<usize>,
 }
 
@@ -65,7 +65,7 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         for place in 0..PLACES {
             if let Some(mut process) = self.processes[place].take() {
-                // An error means that it has ended already.
+                // An error means that the process has ended already.
                 let _ = process.kill();
                 let _ = process.wait();
             }
@@ -84,12 +84,12 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    /// Four places, none of them running.
+    /// Makes a cluster of four places, none of them running.
     pub fn new() -> Cluster {
         Cluster::with(Setup::default())
     }
 
-    /// Four places with something out of the ordinary.
+    /// Makes a cluster of four places with this setup, none of them running.
     pub fn with(setup: Setup) -> Cluster {
         let port = free_port();
         let known_port = if setup.behind_proxies { free_port() } else { port };
@@ -112,7 +112,7 @@ impl Cluster {
         cluster
     }
 
-    /// Gives a node these lines as the secret of its cluster, from its next start or SIGHUP on.
+    /// Writes a node's secret file. The node reads it at its next start or SIGHUP.
     pub fn write_secret(&self, place: usize, lines: &str) {
         let file = self.secret_file(place);
         replace(&file, lines);
@@ -120,14 +120,14 @@ impl Cluster {
         std::fs::set_permissions(&file, permissions).expect("a file of the story");
     }
 
-    /// The same in a file that everybody may read.
+    /// Writes a node's secret file so that everybody may read it.
     pub fn write_open_secret(&self, place: usize, lines: &str) {
         replace(&self.secret_file(place), lines);
         let permissions = std::fs::Permissions::from_mode(0o644);
         std::fs::set_permissions(self.secret_file(place), permissions).expect("its own file");
     }
 
-    /// Lines below the key of the secret file, from a node's next start on.
+    /// Sets the lines below the key of the secret file, from a node's next start on.
     pub fn set_secret_keys(&mut self, lines: &str) {
         self.setup.secret_keys = lines.to_owned();
     }
@@ -136,32 +136,32 @@ impl Cluster {
         self.file(place, "secret")
     }
 
-    /// A cluster at rest, running.
+    /// Makes a cluster at rest and starts these places.
     pub fn running(places: &[usize]) -> Cluster {
         let mut cluster = Cluster::new();
         cluster.begin(places);
         cluster
     }
 
-    /// Writes the files of these places as a cluster at rest and starts them.
+    /// Writes the files of these places as a cluster at rest, and starts them.
     pub fn begin(&mut self, places: &[usize]) {
         let roles = Roles::staying(places);
         self.start_with(places, &roles);
     }
 
-    /// Writes the files of these places and starts them.
+    /// Writes the files of these places with these roles, and starts them. Waits until they serve.
     pub fn start_with(&mut self, places: &[usize], roles: &Roles) {
         places.iter().for_each(|place| self.write_roles(*place, roles));
         places.iter().for_each(|place| self.spawn(*place));
         places.iter().for_each(|place| self.await_ready(*place));
     }
 
-    /// Where a node listens.
+    /// Returns the address at which a node listens.
     pub fn address(&self, place: usize) -> SocketAddr {
         self.binds[place]
     }
 
-    /// Writes the cluster file of a node; it reads it at the next SIGHUP.
+    /// Writes the cluster file of a node. The node reads it at the next SIGHUP.
     pub fn write_roles(&self, place: usize, roles: &Roles) {
         let text = if self.setup.sites {
             let alone = Roles::staying(&[place]);
@@ -176,27 +176,27 @@ impl Cluster {
         replace(&self.file(place, "cluster"), &text);
     }
 
-    /// Writes these roles for these places and tells them to reload.
+    /// Writes these roles for these places and sends SIGHUP to them.
     pub fn reload(&self, places: &[usize], roles: &Roles) {
         places.iter().for_each(|place| self.write_roles(*place, roles));
         places.iter().for_each(|place| self.signal(*place, "HUP"));
     }
 
-    /// Starts a node that is not running, on the files that it has; it has nothing in memory.
+    /// Starts a node that is not running, with the files that it has. It has nothing in memory.
     pub fn start(&mut self, place: usize) {
         self.spawn(place);
         self.await_ready(place);
     }
 
-    /// Starts a process at this place that says that it is the node at another one. Does not wait
-    /// for it.
+    /// Starts a process at this place that says that it is the node at another place. Does not wait
+    /// until it serves.
     pub fn start_as(&mut self, place: usize, other: usize, roles: &Roles) {
         let text = cluster_file(&self.names[other], roles, &self.names);
         replace(&self.cluster_file(place), &text);
         self.spawn(place);
     }
 
-    /// Path of a node's cluster file.
+    /// Returns the path of a node's cluster file.
     pub fn cluster_file(&self, place: usize) -> PathBuf {
         self.file(place, "cluster")
     }
@@ -205,7 +205,7 @@ impl Cluster {
         assert!(self.processes[place].is_none(), "node {} runs", place + 1);
         replace(&self.file(place, "local"), &self.local_file(place));
         replace(&self.file(place, "shared"), &self.shared_file(place));
-        // Not replaced: a user's script may look at it at any time.
+        // The file is removed here, because a user's script may look at it at any time.
         let _ = std::fs::remove_file(self.file(place, "pid"));
         let log = File::options().create(true).append(true).open(self.file(place, "log"));
         let log = log.expect("a file in the folder of the story");
@@ -242,7 +242,7 @@ impl Cluster {
             assert_eq!((answer.status, answer.body.as_str()), (200, "OK"));
             Some(())
         });
-        // It is written before the port opens.
+        // The pid file is written before the port opens.
         let text = std::fs::read_to_string(self.file(place, "pid")).expect("a pid file");
         assert_eq!(text.trim().parse(), Ok(self.pid(place)), "{text:?}");
     }
@@ -296,29 +296,29 @@ impl Cluster {
         self.folder.path().join(format!("node{}.{what}", place + 1))
     }
 
-    /// What a node has written so far.
+    /// Returns the log of a node so far.
     pub fn logged(&self, place: usize) -> String {
         std::fs::read_to_string(self.file(place, "log")).unwrap_or_default()
     }
 
-    /// The process id of a running node.
+    /// Returns the process id of a running node.
     pub fn pid(&self, place: usize) -> u32 {
         self.processes[place].as_ref().expect("it runs").id()
     }
 
-    /// How a node ended, if it has.
+    /// Returns how a node ended; `None` while it runs.
     pub fn ended(&mut self, place: usize) -> Option<std::process::ExitStatus> {
         self.processes[place].as_mut().expect("started").try_wait().expect("a child can be asked")
     }
 
-    /// Sends a signal by name.
+    /// Sends a signal to a node by the signal's name.
     pub fn signal(&self, place: usize, name: &str) {
         let pid = self.pid(place);
         let sent = signal(pid, name);
         assert!(sent.success(), "kill -s {name} {pid}");
     }
 
-    /// The same to several.
+    /// Sends a signal to several nodes.
     pub fn signal_all(&self, places: &[usize], name: &str) {
         places.iter().for_each(|place| self.signal(*place, name));
     }
@@ -331,7 +331,7 @@ impl Cluster {
         process.wait().expect("it ends");
     }
 
-    /// Stops a node in order: SIGTERM, and it must end well.
+    /// Stops a node in order: sends SIGTERM, and fails unless the node ends well.
     pub fn stop(&mut self, place: usize) {
         self.signal(place, "TERM");
         let status = until("the node to stop", || self.ended(place));
@@ -339,13 +339,13 @@ impl Cluster {
         assert!(status.success(), "{status}\n{}", self.logged(place));
     }
 
-    /// Freezes a node: SIGSTOP.
+    /// Freezes a node: sends SIGSTOP.
     pub fn freeze(&mut self, place: usize) {
         self.signal(place, "STOP");
         self.frozen.insert(place);
     }
 
-    /// Lets a frozen node go on: SIGCONT.
+    /// Lets a frozen node go on: sends SIGCONT.
     pub fn thaw(&mut self, place: usize) {
         assert!(self.frozen.remove(&place), "it is frozen");
         self.signal(place, "CONT");
@@ -436,7 +436,7 @@ fn loopback(place: usize) -> IpAddr {
     IpAddr::from([127, 0, 0, 11 + place as u8])
 }
 
-/// A port that is free on the addresses of all places.
+/// Returns a port that is free on the addresses of all places.
 pub fn free_port() -> u16 {
     ports::free_port(&(0..PLACES).map(loopback).collect::<Vec<_>>())
 }

@@ -33,7 +33,7 @@ pub const STORIES: &[Story] = &[
 /// The place of the hostile member.
 const IT: usize = 2;
 
-/// Nodes 1 and 2 run, node 3 is a member and we.
+/// Starts nodes 1 and 2. Node 3 is a member that the story plays.
 fn with_a_hostile_member() -> (Cluster, Claim) {
     let mut cluster = Cluster::new();
     cluster.start_with(&[0, 1], &Roles::staying(&[0, 1, IT]));
@@ -41,7 +41,7 @@ fn with_a_hostile_member() -> (Cluster, Claim) {
     (cluster, claim)
 }
 
-/// The members' hashes.
+/// Returns the hashes of the members at these places.
 fn hashes(cluster: &Cluster, places: &[usize]) -> Vec<chronos::base::ids::NodeHash> {
     places.iter().map(|place| hash(&cluster.names[*place])).collect()
 }
@@ -81,7 +81,7 @@ fn hostile_frames_harm_nobody() {
             line.send(bytes);
             assert!(line.is_closed_soon(), "{what} is kept open");
         }
-        // Half a frame and then the end; and many connections that say nothing.
+        // Half a frame and then the end of the connection, and many connections that say nothing.
         let mut line = Line::open(&claim, cluster.address(IT), to);
         line.send(&whole[..whole.len() / 2]);
         drop(line);
@@ -126,7 +126,8 @@ fn versions_of_the_future_void_no_write() {
     let mut refused = Vec::new();
     PeerResult::Refused(PeerRefusal::FutureVersion).encode(&mut refused);
     assert!(body.ends_with(&refused), "no clock can have given that out: {body:?}");
-    // A member whose clock is ahead is believed, and what clients write afterwards goes above it.
+    // A member whose clock is ahead is believed. What clients write afterwards gets a higher
+    // version.
     forged.version = version_ahead(Duration::from_secs(2 * 3_600));
     let body = line.ask(&[forged.message()]);
     assert!(!body.ends_with(&refused), "{body:?}");
@@ -180,14 +181,14 @@ fn strangers_get_no_connection() {
     assert_eq!(answer.status, 403, "{answer:?}");
     let reason = answer.header("Reason").expect("a reason").to_owned();
     assert!(reason.contains("127.0.0.99:7253"), "{reason}");
-    // "I am you."
+    // A process that claims to be the node that it calls.
     let twin = Claim { name: cluster.names[0].clone(), ..claim.clone() };
     assert_eq!(upgrade_as(&twin, to, to).expect("an answer").1.status, 409);
     assert_eq!(status(&twin).status, 403, "it has another address");
     let refused = |headers: &str| upgrade(from, to, headers).expect("an answer").1.status;
     assert_eq!(refused("Connection: Upgrade\r\nUpgrade: chronos-peer/2\r\n"), 426);
     assert_eq!(refused("Connection: Upgrade\r\nUpgrade: chronos-peer/1\r\n"), 400);
-    // The right name at an address that no member has, while that member is down.
+    // A member's name from an address that no member has, while that member is down.
     let elsewhere = "127.0.0.77:0".parse().expect("an address");
     let answer = upgrade_as(&claim, elsewhere, to).expect("an answer").1;
     assert_eq!((answer.status, answer.header("X-Chronos-Incarnation")), (403, None), "{answer:?}");
@@ -199,7 +200,7 @@ fn two_processes_of_one_name_are_noticed() {
     let sink = Sink::ok();
     let order = Order::once(3_000).times(3);
     let timers = Timers::hundred(&cluster, &[0, 1], order, &sink);
-    // A third process with the files of node 1, on another address.
+    // A third process starts with the files of node 1, on another address.
     cluster.start_as(IT, 0, &Roles::staying(&[0, 1]));
     let said = "two processes say that they are";
     until("somebody to notice", || {
@@ -230,7 +231,7 @@ fn broken_files_leave_the_old_cluster() {
             (new.contains("error") || new.contains("warn")).then_some(())
         });
     }
-    // Repaired, it follows again.
+    // The repaired files are read again.
     cluster.start_with(&[IT], &Roles::staying(&[0, 1]).with_joining(&[IT]));
     cluster.reload(&[0, 1], &Roles::staying(&[0, 1]).with_joining(&[IT]));
     cluster.signal_all(&[0, 1, IT], "USR1");

@@ -1,4 +1,4 @@
-//! A peer that speaks the protocol between our nodes, as far as it likes.
+//! A peer that speaks the protocol between nodes, and breaks its rules where a story wants that.
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,19 +21,19 @@ use socket2::{Domain, Socket, Type};
 /// How long a node may take to close a connection that is of no more use.
 const CLOSE: Duration = Duration::from_secs(60);
 
-/// What it says of itself.
+/// What the peer says of itself.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// `X-Chronos-Name`.
+    /// The header `X-Chronos-Name`.
     pub name: String,
-    /// `X-Chronos-Instance`.
+    /// The header `X-Chronos-Instance`.
     pub instance: u16,
-    /// `X-Chronos-Incarnation`.
+    /// The header `X-Chronos-Incarnation`.
     pub incarnation: u64,
 }
 
 impl Claim {
-    /// The member at this place of a cluster of tests.
+    /// Makes the claim of the member at this place of a cluster.
     pub fn member(name: &str, place: usize) -> Claim {
         Claim { name: name.to_owned(), instance: place as u16 + 1, incarnation: 0xbad }
     }
@@ -48,7 +48,7 @@ impl Claim {
     }
 }
 
-/// Asks for an Upgrade from this address, with these headers, and returns what is answered.
+/// Asks for an Upgrade from this address with these headers. Returns the connection and the answer.
 pub fn upgrade(from: SocketAddr, to: SocketAddr, headers: &str) -> Result<(TcpStream, Answer)> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::new(from.ip(), 0).into())?;
@@ -61,26 +61,26 @@ pub fn upgrade(from: SocketAddr, to: SocketAddr, headers: &str) -> Result<(TcpSt
     Ok((stream, answer))
 }
 
-/// The same with what a claim says.
+/// Asks for an Upgrade with the headers of a claim.
 pub fn upgrade_as(claim: &Claim, from: SocketAddr, to: SocketAddr) -> Result<(TcpStream, Answer)> {
     upgrade(from, to, &claim.headers())
 }
 
-/// A connection on which frames are expected.
+/// A connection that carries frames.
 pub struct Line {
     stream: TcpStream,
     number: u32,
 }
 
 impl Line {
-    /// Dials as this member; the node must accept.
+    /// Dials as this member. Panics unless the node accepts.
     pub fn open(claim: &Claim, from: SocketAddr, to: SocketAddr) -> Line {
         let (stream, answer) = upgrade_as(claim, from, to).expect("the node answers");
         assert_eq!(answer.status, 101, "{answer:?}");
         Line { stream, number: 0 }
     }
 
-    /// Sends bytes, whatever they are. The node may close meanwhile.
+    /// Sends any bytes. The node may close meanwhile.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
@@ -107,7 +107,7 @@ impl Line {
         body
     }
 
-    /// Whether the node closes this connection soon.
+    /// Reports whether the node closes this connection within [`CLOSE`].
     pub fn is_closed_soon(&mut self) -> bool {
         self.stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
         let deadline = Instant::now() + CLOSE;
@@ -125,7 +125,7 @@ impl Line {
     }
 }
 
-/// A frame of messages, the first with this number.
+/// Returns a frame of messages. The first message has the number `first`.
 pub fn frame(messages: &[PeerMessage<'_>], first: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let begins = begin_frame(&mut out);
@@ -141,23 +141,23 @@ pub fn frame(messages: &[PeerMessage<'_>], first: u32) -> Vec<u8> {
     out
 }
 
-/// A node's hash as placement has it.
+/// Returns a node's hash as placement computes it.
 pub fn hash(name: &str) -> NodeHash {
     NodeHash(x86_32(name.as_bytes(), 0))
 }
 
-/// This machine's monotonic clock: what the nodes here have, too.
+/// Returns the time of this machine's monotonic clock. The nodes of the story have the same clock.
 pub fn monotonic() -> MonoNs {
     chronos::ring::now().mono
 }
 
-/// A version that is this far ahead of the wall clock.
+/// Returns a version that is this far ahead of the wall clock.
 pub fn version_ahead(by: Duration) -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     ((now + by).as_millis() as u64) << 22
 }
 
-/// A timer of 2 s to this host and path, held by these nodes.
+/// A timer of 2 s to one host and path, held by these nodes.
 pub struct Forged {
     pub id: u64,
     pub version: u64,
@@ -167,7 +167,7 @@ pub struct Forged {
 }
 
 impl Forged {
-    /// With a version of now.
+    /// Makes a timer with a version of now.
     pub fn new(id: u64, replicas: &[NodeHash], host: SocketAddr, path: &str) -> Forged {
         let mut content = Vec::new();
         encode_content(path, &[], b"forged", &mut content);
@@ -180,7 +180,7 @@ impl Forged {
         }
     }
 
-    /// The message, started now.
+    /// Returns the copy of the timer. The timer starts now.
     pub fn message(&self) -> PeerMessage<'_> {
         let replicas: Replicas = self.replicas.iter().copied().collect();
         PeerMessage::Copy(TimerCopy {
@@ -203,8 +203,8 @@ impl Forged {
     }
 }
 
-/// A member that accepts connections of its peers, reads, and never says anything more. Returns how
-/// many it has accepted.
+/// Starts a member that accepts connections of its peers, reads, and never says anything more.
+/// Returns the count of connections that it has accepted.
 pub fn silent_member(claim: Claim, address: SocketAddr) -> Arc<AtomicUsize> {
     let listener = TcpListener::bind(address).expect("a free port");
     let accepted = Arc::new(AtomicUsize::new(0));

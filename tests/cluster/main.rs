@@ -1,9 +1,9 @@
-//! Stories of whole clusters, told by real processes: the binary that users get, started with the
-//! flags and files that they have, on loopback addresses; killed, frozen and cut off for real.
+//! Stories of whole clusters, told by real processes: the binary that users get, with the flags and
+//! files that users have, on loopback addresses. Nodes are killed, frozen and cut off for real.
 //!
-//! Stories mostly wait for timers to come due, so many of them run at one time; the runner here is
-//! for that alone. It takes a filter, `--exact`, `--list` and `--test-threads` as other test
-//! targets do. A story that cannot run on this machine says why, and is counted as ignored.
+//! Stories mostly wait for timers to come due, so many stories run at one time. The runner serves
+//! only that. It takes a filter, `--exact`, `--list` and `--test-threads` as other test targets do.
+//! A story that cannot run on this machine says why, and counts as ignored.
 
 use kit::runner::Story;
 use kit::{noise, runner};
@@ -32,7 +32,7 @@ mod secrets;
 mod sites;
 mod splits;
 
-/// The longest first: they decide how long all take.
+/// The longest stories come first, because they decide how long all of them take.
 const STORIES: &[&[Story]] = &[
     abc::STORIES,
     cables::STORIES,

@@ -1,4 +1,4 @@
-//! One of our nodes and an original one in the same cluster, in both directions.
+//! A node of this service and an original node in the same cluster, in both directions.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -26,7 +26,8 @@ pub const STORIES: &[Story] = &[
 const OURS: usize = 0;
 const ITS: usize = 1;
 
-/// Our node at place 0, the recorder at place 1.
+/// Starts a node of this service at place 0, and the recorder of an original at place 1. Both know
+/// each other.
 fn mixed() -> (Cluster, Original) {
     let mut cluster = Cluster::new();
     let original = Original::start(cluster.address(ITS));
@@ -45,26 +46,26 @@ fn names(cluster: &Cluster) -> [&str; 2] {
     [&cluster.names[OURS], &cluster.names[ITS]]
 }
 
-/// The id in `/timers/<16 hex>...`.
+/// Returns the id in `/timers/<16 hex>...`.
 fn id_in(path: &str) -> u64 {
     let rest = path.strip_prefix("/timers/").unwrap_or_else(|| panic!("no timer: {path}"));
     u64::from_str_radix(&rest[..16], 16).expect("16 hex digits")
 }
 
-/// Replica list of a timer, in the names of the cluster.
+/// Returns the replica list of a timer, as names of the cluster.
 fn replicas_of(cluster: &Cluster, id: u64) -> Vec<String> {
     let names = names(cluster);
     let places = placement::replicas(&names, id, 2);
     places.into_iter().map(|place| names[place].to_owned()).collect()
 }
 
-/// `cluster-view-id`: decimal text of the filters of both nodes together.
+/// Returns `cluster-view-id`: the decimal text of the filters of both nodes together.
 fn view_id(cluster: &Cluster) -> String {
     let filter = |name| chronos::cluster::bloom::node_bits(name);
     names(cluster).into_iter().fold(0, |all, name| all | filter(name)).to_string()
 }
 
-/// An id of which this node is the primary.
+/// Returns an id of which this node is the primary, from `from` on.
 fn id_with_primary(cluster: &Cluster, primary: usize, from: u64) -> u64 {
     let is_wanted = |id: &u64| placement::replicas(&names(cluster), *id, 2)[0] == primary;
     (from..).find(is_wanted).expect("every second")
@@ -97,7 +98,7 @@ fn it_is_told_what_it_understands() {
     let sink = Sink::ok();
     let order = Order::once(2_000).times(2).factor(2);
     let timers = Timers::some(&cluster, &[OURS], order, &sink, 20);
-    // Acknowledged means that the other replica has answered, too.
+    // An acknowledged timer is one that the other replica has answered, too.
     let told = original.messages("PUT");
     assert_eq!(told.len(), 20, "one copy of each");
     for (message, timer) in told.iter().zip(&timers.all) {
@@ -111,8 +112,9 @@ fn it_is_told_what_it_understands() {
         assert!(delta_ms >= -age_ms, "asked for {age_ms} ms ago: {timing}");
         assert_eq!(message.body["callback"]["http"]["uri"], sink.uri(&timer.path));
     }
-    // Pops: ours as the primary on time, as the backup 2 s later, for the recorder never pops.
-    // Each is told with the sequence advanced and the start unchanged; the last as a tombstone.
+    // The node pops on time as the primary, and 2 s later as the backup, because the recorder never
+    // pops. Each pop is told with the sequence advanced and the start unchanged, the last pop as a
+    // tombstone.
     original.forget();
     let judgement = timers.judge(&sink);
     judgement.assert_once().assert_ranks(1);
@@ -135,8 +137,8 @@ fn it_is_told_what_it_understands() {
         assert_eq!(last["timing"]["sequence-number"], 2, "{last}");
         assert_eq!(last["timing"]["repeat-for"], 6, "interval x (sequence + 1): {last}");
     }
-    // A deleted timer is told as a tombstone of 10 s at least, and as of now: an original refuses
-    // the end of a timer that, by its clock, is older than the timer.
+    // A deleted timer is told as a tombstone of at least 10 s, and as of now. An original refuses
+    // the end of a timer that, by the original's clock, is older than the timer.
     let far = Timers::some(&cluster, &[OURS], Order::once(60_000).factor(2), &sink, 1);
     original.forget();
     thread::sleep(Duration::from_secs(4));
@@ -150,7 +152,7 @@ fn it_is_told_what_it_understands() {
     assert!(delta_ms >= -(asked.elapsed().as_millis() as i64), "{:?}", told[0].body);
 }
 
-/// What an original sends about a timer.
+/// Returns the document that an original sends about a timer.
 fn its_copy(cluster: &Cluster, uri: &str, id: u64, sequence: u64, delta_ms: i64) -> String {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later");
     let start_ms = (since_1970.as_millis() as u64).wrapping_add_signed(delta_ms) as u32;
@@ -178,13 +180,13 @@ fn it_tells_and_is_understood() {
     let its = id_with_primary(&cluster, ITS, 0x0004_d9f5_4820_0000);
     let popped = id_with_primary(&cluster, OURS, 0x0004_d9f5_4830_0000);
     let deleted = id_with_primary(&cluster, OURS, 0x0004_d9f5_4840_0000);
-    // Started half a second ago, so due in 1.5 s.
+    // The timers started half a second ago, so they are due in 1.5 s.
     put(ours, &its_copy(&cluster, &sink.uri("/ours"), ours, 0, -500));
     put(its, &its_copy(&cluster, &sink.uri("/its"), its, 0, -500));
     put(popped, &its_copy(&cluster, &sink.uri("/popped"), popped, 0, -500));
     put(deleted, &its_copy(&cluster, &sink.uri("/deleted"), deleted, 0, -500));
     assert_eq!(original.messages("PUT").len(), 0, "what has replicas is not replicated further");
-    // It has popped the third, deleted the fourth.
+    // The original has popped the third timer and deleted the fourth.
     put(popped, &its_copy(&cluster, &sink.uri("/popped"), popped, 1, -520));
     let tombstone = its_copy(&cluster, "", deleted, 0, 0)
         .replace("OPAQUE-DATA", "")
@@ -219,7 +221,8 @@ fn it_tells_and_is_understood() {
     expect("/deleted", &[]);
 }
 
-/// Its client has had 200: URIs and opaque data that clients may not write here.
+/// URIs and opaque data that clients may not write here are taken from an original, because the
+/// original's client has had its 200.
 fn what_only_an_original_takes_is_held() {
     let (cluster, original) = mixed();
     let sink = Sink::ok();
@@ -248,7 +251,7 @@ fn what_only_an_original_takes_is_held() {
     for (path, opaque) in ["/opaque-0", "/opaque-1"].iter().zip(&opaques) {
         assert!(pops[*path][0].body == *opaque, "{} bytes", pops[*path][0].body.len());
     }
-    // From a client they are refused, whoever's address it has.
+    // A client that sends the same is refused, whatever address it has.
     let document = Order::once(1_000).document(&sink.uri(&long), "");
     assert_eq!(original.ask(to, "POST", "/timers", &document).status, 400);
     let document = Order::once(1_000).document(&sink.uri("/x"), &opaques[1]);
@@ -287,7 +290,7 @@ fn it_reads_pages_of_timers() {
         assert_eq!(answer.status, 206, "{answer:?}");
         assert_eq!(answer.header("Content-Range"), Some("100"), "{}", answer.head);
         assert_eq!(page.len(), 100);
-        // As an original does: the time to the last one's pop.
+        // An original asks in the same way: with the time to the last timer's pop.
         let last = &page.last().expect("100")["Timer"]["timing"];
         let delta = last["start-time-delta"].as_i64().expect("a number");
         from = Some(3_600_000 + delta);
@@ -299,14 +302,14 @@ fn it_reads_pages_of_timers() {
     assert_eq!(status(&format!("/timers?cluster-view-id={view}")), 400);
     assert_eq!(status(&page_target(node, "1", None)), 400);
     assert_eq!(status(&page_target("127.0.0.99:1", &view, None)), 404);
-    // As it is written elsewhere.
+    // Elsewhere the query is written with `&`.
     assert_eq!(status(&page_target(node, &view, Some(1)).replace(';', "&")), 206);
     let reference = |body: &str| original.ask(to, "DELETE", "/timers/references", body).status;
     let id = wanted.first().expect("250");
     assert_eq!(reference(&json!({"IDs": [{"ID": id, "ReplicaIndex": 0}]}).to_string()), 202);
     assert_eq!(reference("{\"IDs\": 1}"), 400);
     assert_eq!(reference("no JSON"), 400);
-    // Nobody leaves: a reference to a timer that stays here deletes nothing.
+    // No node leaves, so a reference to a timer that stays here deletes nothing.
     let kept = timers.all.iter().find(|one| id_in(&one.location) == *id).expect("it was seen");
     assert_eq!(cluster.request(OURS, "GET", &kept.location, "").status, 200);
 }
@@ -323,7 +326,7 @@ fn timers_are_read_from_it_at_start() {
         let path = format!("/pop/{number}");
         let mut timer: Value =
             serde_json::from_str(&its_copy(&cluster, &sink.uri(&path), id, 0, 0)).expect("JSON");
-        // Due 8 s after the story's begin, counted when it is served.
+        // The timer is due 8 s after it is served.
         timer["timing"]["interval"] = json!(8);
         timer["timing"]["repeat-for"] = json!(8);
         let replicas = replicas_of(&cluster, id);
@@ -347,7 +350,7 @@ fn timers_are_read_from_it_at_start() {
     }
     assert_eq!(pages[0].parameter("time-from"), None, "{pages:?}");
     assert!(pages[1].parameter("time-from").is_some(), "{pages:?}");
-    // All pop here: those of which we are the primary on time, the others by the second rank.
+    // All timers pop here: on time where this node is the primary, the others by the second rank.
     let order = Order { interval_ms: 8_000, pops: 1, factor: Some(2) };
     let (asked, answered) = (pages[0].at, pages[1].at);
     let timers = all
@@ -378,7 +381,8 @@ fn one_that_leaves_hands_over() {
     let roles = super::files::Roles::staying(&[OURS]).with_leaving(&[ITS]);
     let begun = Instant::now();
     cluster.start_with(&[OURS], &roles);
-    // It is told the end of each, and which were taken over; it does not understand the latter.
+    // The original is told the end of each timer, and which timers were taken over. It does not
+    // understand the latter.
     let is_end = |one: &Message| one.body["callback"]["http"]["uri"] == "";
     let told = original.wait_for("PUT", 120, PATIENCE);
     assert_eq!(told.len(), 120, "{told:?}");
@@ -392,7 +396,7 @@ fn one_that_leaves_hands_over() {
     assert_eq!(references[0].target, "/timers/references");
     let ids = references[0].body["IDs"].as_array().expect("a list");
     assert_eq!((ids.len(), &ids[0]["ReplicaIndex"]), (100, &json!(0)));
-    // Each pops here, once, at its time: 9 s after it was read.
+    // Each timer pops here, once, at its time: 9 s after it was read.
     thread::sleep((begun + Duration::from_secs(16)).saturating_duration_since(Instant::now()));
     until("all to pop", || (sink.by_path().len() >= 120).then_some(()));
     let by_path = sink.by_path();
@@ -402,7 +406,7 @@ fn one_that_leaves_hands_over() {
         let at = pops[0].at - begun;
         assert!(at >= Duration::from_secs(9), "{at:?}");
     }
-    // It is read again when the operator says so.
+    // The original is read again on SIGUSR1.
     original.forget();
     cluster.signal(OURS, "USR1");
     until("a page to be asked for", || {
@@ -425,7 +429,7 @@ fn strangers_are_refused() {
     assert_eq!(ask_from(stranger, to, "GET", &target, "").status, 403);
     let ids = json!({"IDs": [{"ID": id, "ReplicaIndex": 0}]}).to_string();
     assert_eq!(ask_from(stranger, to, "DELETE", "/timers/references", &ids).status, 403);
-    // The public API is for everybody.
+    // The public API serves every address.
     let document = Order::once(1_000).document(&sink.uri("/public"), "");
     assert_eq!(ask_from(stranger, to, "POST", "/timers", &document).status, 200);
     assert_eq!(original.ask(to, "PUT", &path, &body).status, 200);

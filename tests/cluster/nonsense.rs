@@ -1,11 +1,12 @@
-//! A member that says well-formed nonsense ends nothing, and harms no timer that it has no part in.
+//! A member that says well-formed nonsense ends no node, and harms no timer that it has no part in.
 //!
-//! A member may delete a timer, replace it, say that it has popped: nodes believe each other, and
-//! nothing here asks for more. What is promised is that the other nodes live on, answer in time and
-//! keep within their memory; and that timers which others hold, and of which the liar says nothing,
-//! pop once.
+//! A member may delete a timer, replace it, or say that it has popped: nodes believe each other,
+//! and this story asks for no more. What is promised:
 //!
-//! A few seconds of one seed, or as many as `CHRONOS_NONSENSE_S` says of the seed
+//! - The other nodes live on, answer in time and keep within their memory.
+//! - Timers that other nodes hold, and of which the liar says nothing, pop once.
+//!
+//! The story runs a few seconds of one seed, or as many as `CHRONOS_NONSENSE_S` says of the seed
 //! `CHRONOS_NONSENSE_SEED`.
 
 use std::net::SocketAddr;
@@ -34,9 +35,9 @@ pub const STORIES: &[Story] =
 
 /// The place of the liar.
 const IT: usize = 2;
-/// The honest ones.
+/// The places of the honest nodes.
 const HONEST: [usize; 2] = [0, 1];
-/// Without `CHRONOS_NONSENSE_S`.
+/// Seconds of the story without `CHRONOS_NONSENSE_S`.
 const SHORT_S: u64 = 6;
 /// Longest wait for the liar to be heard.
 const HEARD: Duration = Duration::from_secs(60);
@@ -47,10 +48,11 @@ const INTERVAL_MS: u64 = 2_000;
 /// Longest wait for an answer to /ping: a node that is silent for longer is dead for its peers.
 /// Held against a run that is asked for with `CHRONOS_NONSENSE_S`, on a machine of one's own.
 const PING_MAX: Duration = Duration::from_secs(3);
-/// Longest wait for the answer to a write, likewise: then a node answers 503.
+/// Longest wait for the answer to a write, beside the time that the machine stalls. After that time
+/// a node answers 503.
 const WRITE_MAX: Duration = Duration::from_secs(8);
-/// Memory that a node may take more than at rest. What peers begin is bounded by 64 MiB a core, a
-/// link by as much.
+/// How much memory a node may take above what it takes at rest. What peers begin is bounded by 64
+/// MiB a core, a link by as much.
 const GROWTH_MAX_KB: u64 = 256 << 10;
 
 /// A timer of a client that the liar has no part in.
@@ -61,7 +63,7 @@ struct Spared {
     is_deleted: bool,
 }
 
-/// What clients counted.
+/// Counts of the clients.
 #[derive(Default)]
 struct Told {
     refused: AtomicU64,
@@ -124,7 +126,7 @@ fn well_formed_nonsense_ends_no_node() {
         is_over.store(true, SeqCst);
         spared.join().expect("the clients are answered")
     });
-    // The liar goes on until the last of these has popped.
+    // The liar goes on until the last of the spared timers has popped.
     thread::sleep(Duration::from_millis(INTERVAL_MS) + QUIET);
     let left = spared.iter().filter(|timer| !timer.is_deleted).count();
     until("the spared timers to pop", || (sink.by_path().len() >= left).then_some(()));
@@ -152,7 +154,7 @@ fn well_formed_nonsense_ends_no_node() {
     assert!(unreadable.is_empty(), "{} such: {}", unreadable.len(), unreadable[0]);
 }
 
-/// The liar listens, and dials both others.
+/// Starts the liar. It listens, and dials both other nodes.
 fn begin(cluster: &Cluster, seed: u64) -> Arc<Liar> {
     let members = [0, 1, IT].map(|place| hash(&cluster.names[place])).to_vec();
     let membership = Membership {
@@ -178,8 +180,8 @@ fn begin(cluster: &Cluster, seed: u64) -> Arc<Liar> {
     liar
 }
 
-/// Timers that the honest nodes hold, and the liar never names: created, then changed or deleted or
-/// left alone, over both nodes in turn.
+/// Writes timers that the honest nodes hold and the liar never names. Each is created, then
+/// changed, deleted or left alone, over both nodes in turn.
 fn write_spared(cluster: &Cluster, sink: &Sink, told: &Told, is_over: &AtomicBool) -> Vec<Spared> {
     let names: Vec<&str> = cluster.names[..=IT].iter().map(String::as_str).collect();
     let is_theirs = |id: &u64| {
@@ -225,7 +227,7 @@ fn write_spared(cluster: &Cluster, sink: &Sink, told: &Told, is_over: &AtomicBoo
     spared
 }
 
-/// Timers of all three nodes: nothing is promised of them but an answer.
+/// Writes timers of all three nodes. Nothing is promised of them but an answer.
 fn write_others(cluster: &Cluster, told: &Told, is_over: &AtomicBool, seed: u64) {
     let mut random = Random::new(seed);
     let mut known = Vec::new();
@@ -244,7 +246,7 @@ fn write_others(cluster: &Cluster, told: &Told, is_over: &AtomicBool, seed: u64)
         let is_read = matches!(method, "GET" | "DELETE");
         let begun = Instant::now();
         let body = if is_read { "" } else { &document };
-        // The liar may have been asked, and may take its time.
+        // The node may have asked the liar, which may take its time.
         let answer = request(to, method, &path, body)
             .unwrap_or_else(|error| panic!("{method} {path} after {:?}: {error}", begun.elapsed()));
         assert!(matches!(answer.status, 200 | 404 | 503), "{answer:?}");
@@ -266,8 +268,8 @@ fn ping(to: SocketAddr, told: &Told, is_over: &AtomicBool) {
     }
 }
 
-/// Each that was left popped once, not early; returns how late the latest was. One that was deleted
-/// did not pop.
+/// Checks that each timer that was left popped once and not early, and that no deleted timer
+/// popped. Returns how late the latest pop was.
 fn judge(spared: &[Spared], pops: &[Pop]) -> Duration {
     let mut by_path = std::collections::HashMap::<&str, Vec<&Pop>>::new();
     pops.iter().for_each(|pop| by_path.entry(&pop.path).or_default().push(pop));
@@ -291,7 +293,7 @@ fn judge(spared: &[Spared], pops: &[Pop]) -> Duration {
     latest
 }
 
-/// Memory of a process that is in use.
+/// Returns the resident memory of a process in KiB; 0 if it is gone.
 fn resident_kb(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

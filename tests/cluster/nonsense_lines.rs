@@ -1,5 +1,5 @@
-//! The connections of the member that says nonsense: those that it dials, on which it tells, and
-//! those that it accepts, on which it is told and answers.
+//! The connections of the member that says nonsense. It sends messages over connections that it
+//! dials. It gets messages and answers them over connections that it accepts.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,11 +18,11 @@ use kit::random::Random;
 use super::hostile_peer::{Claim, upgrade};
 use super::nonsense_peer::{Liar, SPARED, id_of};
 
-/// Pause of a connection between two frames: other stories share the machine.
+/// Pause of a connection between two frames, because other stories share the machine.
 const PAUSE: Duration = Duration::from_millis(8);
 /// Pause before a node that did not accept is dialled again.
 const DIAL_AGAIN: Duration = Duration::from_millis(20);
-/// Bodies of an original's API, for when the peer says that it is one.
+/// Bodies of an original's API, for connections on which the peer says that it is an original.
 const BODIES: [&str; 6] = [
     "",
     "{}",
@@ -32,7 +32,7 @@ const BODIES: [&str; 6] = [
     "{\"timing\":{\"start-time-delta\":-9223372036854775808,\"interval\":18446744073709551615}}",
 ];
 
-/// Dials this node again and again until the end and tells it things.
+/// Dials this node again and again until the end, and sends it messages.
 pub fn tell(liar: &Arc<Liar>, claim: Claim, from: SocketAddr, to: SocketAddr, seed: u64) {
     let liar = liar.clone();
     thread::spawn(move || {
@@ -41,7 +41,7 @@ pub fn tell(liar: &Arc<Liar>, claim: Claim, from: SocketAddr, to: SocketAddr, se
             match upgrade(from, to, &headers(&claim, &mut random)) {
                 Ok((stream, answer)) if answer.status == 101 => {
                     liar.connections.fetch_add(1, SeqCst);
-                    // An error is a node that closes: it may.
+                    // An error means that the node closed, which it may.
                     let _ = tell_over(&liar, stream, &mut random);
                 }
                 _ => thread::sleep(DIAL_AGAIN),
@@ -50,8 +50,8 @@ pub fn tell(liar: &Arc<Liar>, claim: Claim, from: SocketAddr, to: SocketAddr, se
     });
 }
 
-/// Asks this node, until the end, what one node asks another over the clients' port: to hold timers,
-/// to forget them, to tell which it holds.
+/// Sends this node, until the end, requests of the internal HTTP API: to hold timers, to forget
+/// them, to say which it holds.
 pub fn ask(liar: &Arc<Liar>, names: Vec<String>, to: SocketAddr, seed: u64) {
     let liar = liar.clone();
     thread::spawn(move || {
@@ -66,7 +66,8 @@ pub fn ask(liar: &Arc<Liar>, names: Vec<String>, to: SocketAddr, seed: u64) {
     });
 }
 
-/// What the peer says of itself; seldom it is another process, or one of many cores.
+/// Returns the headers of the peer. Seldom they are those of another process, or of one with many
+/// cores.
 fn headers(claim: &Claim, random: &mut Random) -> String {
     let incarnation = if random.one_in(16) { random.next() } else { claim.incarnation };
     let view = random.pick(&[1, 0, u64::MAX]);
@@ -80,7 +81,7 @@ fn headers(claim: &Claim, random: &mut Random) -> String {
     )
 }
 
-/// Frames over one connection, until it breaks or the die says so.
+/// Sends frames over one connection, until it breaks or the die says so.
 fn tell_over(liar: &Liar, mut stream: TcpStream, random: &mut Random) -> std::io::Result<()> {
     let mut number = random.pick(&[0, 0, 0, 0, 0, 0, 0, 1, u32::MAX]);
     let mut answered = vec![0; 64 << 10];
@@ -108,7 +109,7 @@ fn tell_over(liar: &Liar, mut stream: TcpStream, random: &mut Random) -> std::io
     Ok(())
 }
 
-/// Accepts what nodes dial at this address, until the end, and answers.
+/// Accepts connections at this address until the end, and answers them.
 pub fn listen(liar: &Arc<Liar>, claim: Claim, at: SocketAddr, seed: u64) {
     let (liar, listener) = (liar.clone(), TcpListener::bind(at).expect("a free port"));
     thread::spawn(move || {
@@ -123,7 +124,7 @@ pub fn listen(liar: &Arc<Liar>, claim: Claim, at: SocketAddr, seed: u64) {
     });
 }
 
-/// Answers one connection: as a member, seldom as an original, seldom with a refusal.
+/// Answers one connection: mostly as a member, seldom as an original, seldom with a refusal.
 fn answer(
     liar: &Liar,
     claim: &Claim,
@@ -174,7 +175,7 @@ fn read_more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> std::io::Result<()>
     }
 }
 
-/// Results for each frame of messages: mostly as many as were asked for.
+/// Sends results for each frame of messages, mostly as many as the frame asks for.
 fn answer_frames(
     liar: &Liar,
     mut stream: TcpStream,
@@ -222,7 +223,7 @@ fn hear(liar: &Liar, random: &mut Random, frame: &Frame<'_>) {
     }
 }
 
-/// Answers of an original's API to whatever is asked.
+/// Answers any request as an original's API might.
 fn answer_as_original(
     liar: &Liar,
     mut stream: TcpStream,
@@ -231,7 +232,7 @@ fn answer_as_original(
 ) -> std::io::Result<()> {
     while !liar.is_over.load(SeqCst) && !random.one_in(50) {
         read_head(&mut stream, &mut bytes)?;
-        // Bodies of requests are read with the next head, if at all: they end nothing here.
+        // The body of a request is read with the next head, if at all. It ends nothing here.
         let (status, body) =
             (random.pick(&[200, 200, 202, 206, 404, 503, 999]), random.pick(&BODIES));
         let length = body.len();

@@ -1,11 +1,11 @@
-//! A member that says well-formed nonsense: every message and result that it sends decodes, but its
-//! fields are at their extremes, its clocks are those of another century, its results answer what
-//! was not asked. Between them it says again, changed, what its peers have said to it, and what a
-//! member says that is sound.
+//! A member that says well-formed nonsense. Every message and result that it sends decodes, but the
+//! fields are at their extremes, the clocks are those of another century, and results answer what
+//! was not asked. In between it repeats what its peers have said to it, changed, and sends messages
+//! that are sound.
 //!
-//! It names timers of its own, timers that never were, and those of clients that its peers have
-//! told it of; never those of [`SPARED`]. Callbacks that it asks for go to a closed port of this
-//! machine.
+//! It names timers of its own, timers that never existed, and clients' timers that its peers have
+//! named. It never names those of [`SPARED`]. The callbacks that it asks for go to a closed port of
+//! this machine.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -27,15 +27,15 @@ use kit::random::Random;
 
 /// Ids that the peer never names.
 pub const SPARED: Range<u64> = 0x0009_0000_0000_0000..0x000a_0000_0000_0000;
-/// Ids of its own: few, so that what it says of one meets what it said before.
+/// Ids of the peer's own timers. They are few, so that messages about one timer meet earlier ones.
 const OWN: u64 = 0x000a_0000_0000_0000;
 const OWN_IDS: u64 = 64;
-/// Messages of others that are kept to be said again.
+/// Most messages of others that are kept to be repeated.
 const HEARD_MAX: usize = 512;
 const HOUR_MS: u64 = 3_600_000;
 const CENTURY_MS: u64 = 100 * 366 * 24 * HOUR_MS;
 
-/// A number up to `max`: an edge, or anything.
+/// Returns a number up to `max`: an edge, or any number.
 fn number(random: &mut Random, max: u64) -> u64 {
     let edges = [0, 1, 2, 127, 128, 999, 1_000, 10_000, max / 2, max / 2 + 1, max - 1, max];
     if random.one_in(3) { random.next() % (max + 1) } else { random.pick(&edges).min(max) }
@@ -43,29 +43,29 @@ fn number(random: &mut Random, max: u64) -> u64 {
 
 /// What all connections of the peer share.
 pub struct Liar {
-    /// Set when it is to end.
+    /// Set when the peer should end.
     pub is_over: AtomicBool,
-    /// Messages that it has sent, and results.
+    /// How many messages the peer has sent.
     pub messages: AtomicU64,
-    /// See `messages`.
+    /// How many results the peer has sent.
     pub results: AtomicU64,
-    /// Requests that it was answered.
+    /// How many requests of the peer were answered.
     pub requests: AtomicU64,
-    /// Connections of either direction that stood.
+    /// How many connections of either direction stood.
     pub connections: AtomicU64,
-    /// Hashes of the members, its own among them.
+    /// Hashes of the members, the peer's own among them.
     members: Vec<NodeHash>,
     /// Digest of the members, and their `cluster-view-id`, as the nodes compute them.
     digest: u32,
     view_id: u64,
-    /// What peers have said, encoded.
+    /// Messages of the peers, encoded.
     heard: Mutex<Vec<Vec<u8>>>,
-    /// What they have said that cannot be read.
+    /// Messages of the peers that cannot be read.
     unreadable: Mutex<Vec<String>>,
 }
 
 impl Liar {
-    /// A member of these.
+    /// Makes a member of this cluster.
     pub fn new(members: Vec<NodeHash>, view: &View) -> Liar {
         Liar {
             is_over: AtomicBool::new(false),
@@ -81,17 +81,17 @@ impl Liar {
         }
     }
 
-    /// Notes that a peer has said what cannot be read.
+    /// Notes a message of a peer that cannot be read.
     pub fn wonder(&self, what: &str) {
         self.unreadable.lock().expect("nobody panics with it").push(what.to_owned());
     }
 
-    /// See [`Liar::wonder`].
+    /// Returns the messages of peers that could not be read.
     pub fn unreadable(&self) -> Vec<String> {
         self.unreadable.lock().expect("nobody panics with it").clone()
     }
 
-    /// Keeps what a peer said.
+    /// Keeps a message of a peer.
     pub fn hear(&self, random: &mut Random, message: &[u8]) {
         let mut heard = self.heard.lock().expect("nobody panics with it");
         if heard.len() < HEARD_MAX {
@@ -101,7 +101,7 @@ impl Liar {
         }
     }
 
-    /// A message, encoded: any, or one of a peer, as it was or with changed bits.
+    /// Returns an encoded message: any message, or one of a peer, as it was or with changed bits.
     pub fn message(&self, random: &mut Random) -> Vec<u8> {
         if random.one_in(3)
             && let Some(message) = self.repeated(random)
@@ -127,7 +127,8 @@ impl Liar {
         encoded
     }
 
-    /// What a peer said, if it can still be understood after the change and spares whom it must.
+    /// Returns a peer's message, perhaps with changed bits. `None` if the message no longer
+    /// decodes, or names a timer of [`SPARED`].
     fn repeated(&self, random: &mut Random) -> Option<Vec<u8>> {
         let heard = self.heard.lock().expect("nobody panics with it");
         if heard.is_empty() {
@@ -161,7 +162,8 @@ impl Liar {
         if random.one_in(5) { NodeHash(random.pick(&edges)) } else { random.pick(&self.members) }
     }
 
-    /// From nobody to as many as there can be; a node comes twice on no list that decodes.
+    /// Returns a list of any length, from no node to as many as there can be. A list that decodes
+    /// names no node twice.
     fn list(&self, random: &mut Random) -> Replicas {
         let mut list = Replicas::new();
         for _ in 0..random.pick(&[0, 1, 2, 2, 3, 3, 5, 16, 40]) {
@@ -211,7 +213,8 @@ impl Liar {
         }
     }
 
-    /// Appends a result of any kind to the body of a frame, of which `held` stand before it.
+    /// Appends a result of any kind to the body of a frame. `held` counts the results `Held` that
+    /// stand before it.
     pub fn result(&self, random: &mut Random, held: &mut u64, body: &mut Vec<u8>) {
         let copy = match random.below(3) {
             0 => b"no message".to_vec(),
@@ -240,7 +243,7 @@ impl Liar {
         result.encode(body);
     }
 
-    /// A request of one node to another: its method, path and body. `names`: the members.
+    /// Returns a request of one node to another: method, path and body. `names` are the members.
     pub fn request(&self, random: &mut Random, names: &[String]) -> (&'static str, String, String) {
         let id = OWN + random.next() % OWN_IDS;
         let name = &names[random.below(names.len())];
@@ -265,7 +268,7 @@ impl Liar {
         }
     }
 
-    /// A timer as a node tells it in JSON.
+    /// Returns a timer as a node writes it in JSON.
     fn document(&self, random: &mut Random, names: &[String]) -> String {
         let (start_ms, sequence) = (number(random, START_MS_MAX), number(random, SEQUENCE_MAX));
         let (interval_ms, repeat_ms) =
@@ -287,7 +290,7 @@ impl Liar {
         )
     }
 
-    /// A whole frame. Its clocks are right half of the time, and so are its members.
+    /// Returns a whole frame. The clocks are right half of the time, and so are the members.
     pub fn frame(
         &self,
         random: &mut Random,
@@ -304,7 +307,8 @@ impl Liar {
     }
 }
 
-/// Versions of now, of the farthest future that is believed, and beyond; of the past; none.
+/// Returns a version: of now, of the farthest future that is believed, beyond that, of the past, or
+/// none.
 fn version(random: &mut Random) -> u64 {
     let at = |wall_ms: u64| wall_ms << 22;
     let (wall_ms, low) = (chronos::ring::now().wall.0, random.next() & 0x3f_ffff);
@@ -336,7 +340,7 @@ fn clocks(random: &mut Random) -> Now {
     Now { mono: MonoNs(lie(random, now.mono.0, TICK_NS)), wall: WallMs(lie(random, now.wall.0, 1)) }
 }
 
-/// The timer that a message is about.
+/// Returns the timer that a message is about.
 pub fn id_of(message: &PeerMessage<'_>) -> TimerId {
     match message {
         PeerMessage::Standing(standing) => standing.id,

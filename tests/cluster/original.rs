@@ -1,7 +1,7 @@
-//! A node that behaves as an original one does on the wire (docs/compat/timer-service.md §3 to §5):
-//! takes PUTs, serves pages of timers, knows no Upgrade and no DELETE of references. Everything it
-//! is asked is kept, to be compared with what an original would understand. What it sends is,
-//! member by member and header by header, what a real one sent to a listener in its place (commit
+//! A node that behaves on the wire as an original does (docs/compat/timer-service.md §3 to §5). It
+//! takes PUTs, serves pages of timers, and knows no Upgrade and no DELETE of references. It keeps
+//! every request, to be compared with what an original would understand. What it sends is, member
+//! by member and header by header, what a real original sent to a listener in its place (commit
 //! 507bf4c).
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use kit::http::find;
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
-/// Timers in one page.
+/// Most timers in one page.
 const PAGE: usize = 100;
 
 /// One request as it came.
@@ -24,9 +24,9 @@ const PAGE: usize = 100;
 pub struct Message {
     /// When its last byte was read.
     pub at: Instant,
-    /// From the request line.
+    /// The method of the request line.
     pub method: String,
-    /// From the request line, with its query.
+    /// The target of the request line, with its query.
     pub target: String,
     /// Request line and headers.
     pub head: String,
@@ -35,7 +35,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A parameter of the query.
+    /// Returns a parameter of the query.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let query = self.target.split_once('?')?.1;
         query
@@ -45,7 +45,7 @@ impl Message {
             .map(|one| one.1)
     }
 
-    /// A header's value.
+    /// Returns a header's value.
     pub fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.split("\r\n").filter_map(|line| line.split_once(": "));
         lines.filter(|line| line.0.eq_ignore_ascii_case(name)).map(|line| line.1).next()
@@ -55,19 +55,19 @@ impl Message {
 #[derive(Default)]
 struct Kept {
     messages: Vec<Message>,
-    /// What GET serves, in the order of their pops.
+    /// The timers that GET serves, in the order of their pops.
     timers: VecDeque<Value>,
 }
 
-/// The recorder.
+/// The stand-in for an original, which records what it is asked.
 pub struct Original {
-    /// Where it listens: its name in the cluster.
+    /// Where the node listens, which is its name in the cluster.
     pub address: SocketAddr,
     kept: Arc<(Mutex<Kept>, Condvar)>,
 }
 
 impl Original {
-    /// Listens there.
+    /// Starts a node that listens at `address`.
     pub fn start(address: SocketAddr) -> Original {
         let listener = TcpListener::bind(address).expect("a free port");
         let kept = Arc::new((Mutex::new(Kept::default()), Condvar::new()));
@@ -81,19 +81,19 @@ impl Original {
         Original { address, kept }
     }
 
-    /// What a GET of timers is to be answered with: entries as in docs/compat/timer-service.md
-    /// §5.2.
+    /// Sets the answer to a GET of timers: entries as in docs/compat/timer-service.md §5.2.
     pub fn serve_timers(&self, timers: Vec<Value>) {
         self.kept.0.lock().expect("nobody panics with it").timers = timers.into();
     }
 
-    /// What has come so far and is told by this method.
+    /// Returns the requests with this method so far.
     pub fn messages(&self, method: &str) -> Vec<Message> {
         let kept = self.kept.0.lock().expect("nobody panics with it");
         kept.messages.iter().filter(|message| message.method == method).cloned().collect()
     }
 
-    /// What has come by this method, once it is enough or the time is over.
+    /// Returns the requests with this method as soon as there are `count`, or when `patience` is
+    /// over.
     pub fn wait_for(&self, method: &str, count: usize, patience: Duration) -> Vec<Message> {
         let deadline = Instant::now() + patience;
         let mut kept = self.kept.0.lock().expect("nobody panics with it");
@@ -108,7 +108,7 @@ impl Original {
         }
     }
 
-    /// Forgets what has come.
+    /// Forgets the requests so far.
     pub fn forget(&self) {
         self.kept.0.lock().expect("nobody panics with it").messages.clear();
     }
@@ -119,7 +119,7 @@ impl Original {
     }
 }
 
-/// The target of a question for timers, as an original writes it.
+/// Returns the target of a request for timers, as an original writes it.
 pub fn page_target(node: &str, view: &str, from_ms: Option<i64>) -> String {
     let from = from_ms.map_or(String::new(), |from_ms| format!(";time-from={from_ms}"));
     format!("/timers?node-for-replicas={node};cluster-view-id={view}{from}")
@@ -178,7 +178,8 @@ fn answer_to(message: &Message, kept: &mut Kept) -> String {
     match (message.method.as_str(), path) {
         ("GET", "/ping") => plain("200 OK", "OK"),
         ("GET", "/timers") if message.parameter("node-for-replicas").is_some() => {
-            // The pages are those that are due later: what was served has been handed over.
+            // The next page has the timers that are due later. Timers that were served are no
+            // longer here.
             let is_whole = kept.timers.len() <= PAGE;
             let count = kept.timers.len().min(PAGE);
             let page: Vec<Value> = kept.timers.drain(..count).collect();
@@ -194,7 +195,7 @@ fn answer_to(message: &Message, kept: &mut Kept) -> String {
             }
         }
         ("PUT", path) if path.starts_with("/timers/") => plain("200 OK", ""),
-        // No Upgrade, and no handler for references either.
+        // There is no Upgrade, and no handler for references either.
         _ => plain("404 Not Found", ""),
     }
 }

@@ -1,7 +1,7 @@
-//! Who holds a timer, computed a second time from docs/compat/timer-service.md §3, apart from the
-//! program's own code.
+//! Which nodes hold a timer, computed a second time from docs/compat/timer-service.md §3 and apart
+//! from the program's own code.
 
-/// MurmurHash3_x86_32.
+/// Computes MurmurHash3_x86_32.
 fn murmur3(bytes: &[u8], seed: u32) -> u32 {
     let word = |four: &[u8]| four.iter().rev().fold(0_u32, |sum, byte| sum << 8 | *byte as u32);
     let mixed = |k: u32| k.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
@@ -18,7 +18,7 @@ fn murmur3(bytes: &[u8], seed: u32) -> u32 {
     hash ^ hash >> 16
 }
 
-/// The nodes that hold a timer, the primary first, as numbers of `names`.
+/// Returns the nodes that hold a timer, the primary first, as indices of `names`.
 pub fn replicas(names: &[&str], id: u64, factor: usize) -> Vec<usize> {
     let mut hashes: Vec<u32> = Vec::new();
     for name in names {

@@ -1,8 +1,8 @@
-//! The network between nodes, under the hands of a story: bytes are held back, delayed, changed,
-//! connections broken.
+//! The network between nodes, controlled by a story: bytes are held back, delayed or changed, and
+//! connections are broken.
 //!
-//! Members know each other by addresses at which proxies listen. Who dials is told by the first
-//! request head on the connection, which names the dialler (the Upgrade between our nodes).
+//! Members know each other by addresses at which proxies listen. The first request head on a
+//! connection names the node that dialled (the Upgrade between nodes).
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -17,20 +17,21 @@ use kit::http::find;
 
 use super::harness::{Cluster, PLACES, Setup};
 
-/// Pieces that one direction of a connection holds back; then its sender meets a full window.
+/// Most pieces that one direction of a connection holds back. After that its sender meets a full
+/// window.
 const PIECES_HELD: usize = 4_096;
 
 /// What happens to bytes on their way from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Way {
-    /// They arrive.
+    /// The bytes arrive.
     #[default]
     Open,
-    /// They wait until the way opens, as when packets are lost and sent again.
+    /// The bytes wait until the way opens, as when packets are lost and sent again.
     Cut,
-    /// They arrive so much later.
+    /// The bytes arrive this much later.
     Slow(Duration),
-    /// One bit in so many bytes is turned.
+    /// One bit in this many bytes is turned.
     Corrupt(u64),
 }
 
@@ -44,19 +45,19 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    /// Connections between nodes so far.
+    /// How many connections between nodes were made so far.
     connections: AtomicU64,
-    /// Bits turned so far.
+    /// How many bits were turned so far.
     corrupted: AtomicU64,
 }
 
-/// Proxies of a cluster.
+/// The proxies of a cluster.
 pub struct Network {
     shared: Arc<Shared>,
 }
 
 impl Network {
-    /// A cluster whose members reach each other through proxies only; none runs yet.
+    /// Makes a cluster whose members reach each other through proxies only. No node runs yet.
     pub fn around(setup: Setup) -> (Cluster, Network) {
         let cluster = Cluster::with(Setup { behind_proxies: true, ..setup });
         let shared = Arc::new(Shared::default());
@@ -65,7 +66,7 @@ impl Network {
             let route =
                 Route { names: cluster.names.clone(), to: place, bind: cluster.address(place) };
             let shared = shared.clone();
-            // Ends with the process; a listener without traffic costs nothing.
+            // The thread ends with the process. A listener without traffic costs nothing.
             thread::spawn(move || {
                 for stream in listener.incoming().map_while(Result::ok) {
                     let (shared, route) = (shared.clone(), route.clone());
@@ -82,13 +83,13 @@ impl Network {
         self.shared.changed.notify_all();
     }
 
-    /// The same in both directions.
+    /// Sets what happens to bytes in both directions between two nodes.
     pub fn set_both(&self, one: usize, other: usize, way: Way) {
         self.set(one, other, way);
         self.set(other, one, way);
     }
 
-    /// The same between a node and all others.
+    /// Sets what happens to bytes between a node and all others.
     pub fn set_around(&self, place: usize, way: Way) {
         (0..PLACES).filter(|other| *other != place).for_each(|other| {
             self.set_both(place, other, way);
@@ -98,17 +99,17 @@ impl Network {
     /// Breaks every connection between nodes.
     pub fn break_all(&self) {
         for (_, _, stream) in self.shared.lock().streams.drain(..) {
-            // It may have ended by itself.
+            // The connection may have ended by itself.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Connections between nodes so far.
+    /// Returns how many connections between nodes were made so far.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(SeqCst)
     }
 
-    /// Bits turned so far.
+    /// Returns how many bits were turned so far.
     pub fn corrupted(&self) -> u64 {
         self.shared.corrupted.load(SeqCst)
     }
@@ -119,7 +120,7 @@ impl Shared {
         self.state.lock().expect("nobody panics with it")
     }
 
-    /// Waits while the way is cut, and returns what it is then.
+    /// Waits while the way is cut. Returns what happens to bytes after that.
     fn open_way(&self, from: usize, to: usize) -> Way {
         let mut state = self.lock();
         loop {
@@ -165,8 +166,8 @@ impl Route {
     }
 }
 
-/// Carries bytes one way, on two threads: when a piece was read counts for its delay, and not when
-/// the piece before it had left.
+/// Carries bytes one way, on two threads. The delay of a piece counts from when that piece was
+/// read, and not from when the piece before it had left.
 fn pump(shared: &Arc<Shared>, way: (usize, usize), mut from: TcpStream, to: TcpStream) {
     let (held, pieces) = sync_channel(PIECES_HELD);
     let shared = shared.clone();
@@ -212,11 +213,11 @@ fn deliver(
         }
     }
     shared.open_way(from, to);
-    // The other end may be gone.
+    // An error means that the other end is gone.
     let _ = stream.shutdown(Shutdown::Write);
 }
 
-/// Up to the empty line, and whatever came with it.
+/// Reads a head up to the empty line. Returns it with the bytes that came along.
 fn read_head(stream: &mut TcpStream) -> Option<Vec<u8>> {
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
     let mut head = Vec::new();

@@ -31,7 +31,7 @@ fn timers_pop_once_on_one_of_three_replicas() {
 fn repeating_timers_pop_once_each_time() {
     let cluster = Cluster::running(&[0, 1, 2, 3]);
     let sink = Sink::ok();
-    // A default factor is 2; every timer must end by itself.
+    // The default factor is 2. Every timer must end by itself.
     let timers = Timers::hundred(&cluster, &[0, 1, 2, 3], Order::once(1_000).times(5), &sink);
     timers.judge(&sink).assert_perfect();
     for timer in &timers.all {
@@ -41,7 +41,7 @@ fn repeating_timers_pop_once_each_time() {
 }
 
 fn nodes_without_identity_do_not_collide() {
-    // Existing deployments often leave `[identity]` out: their nodes have the same one.
+    // Existing deployments often leave `[identity]` out, so their nodes have the same identity.
     let setup = Setup { without_identity: true, ..Setup::default() };
     let mut cluster = Cluster::with(setup);
     cluster.begin(&[0, 1, 2, 3]);
@@ -109,7 +109,7 @@ fn updates_reach_all_replicas() {
     let begun = Instant::now();
     let mut all = Vec::new();
     for (number, timer) in first.all.iter().enumerate() {
-        // Not the node that took the first request.
+        // This is not the node that took the first request.
         let place = (number + 1 + number / 4 % 3) % 4;
         let mut updated = timer.clone();
         updated.asked = Instant::now();
@@ -159,7 +159,7 @@ fn clients_choose_ids_at_any_node() {
         let document = order.document(&sink.uri(&path), "");
         let id = format!("/timers/{:016x}-2", 0x1234_5678_0000_0000_u64 + number as u64);
         let asked = Instant::now();
-        // Two nodes are asked for the same: the later one wins, and it pops once.
+        // Two nodes get the same PUT. The later write wins, and the timer pops once.
         cluster.request(number % 3, "PUT", &id, &document).location();
         let answer = cluster.request((number + 1) % 3, "PUT", &id, &document);
         let location = answer.location().to_owned();

@@ -68,7 +68,7 @@ fn up_and_then_down_onto_the_new_nodes() {
     scale(&mut cluster, &[0, 1], &[2, 3], &[]);
     scale(&mut cluster, &[2, 3], &[], &[0, 1]);
     timers.judge(&sink).assert_perfect();
-    // A timer of the first cluster can still be named by what its client was told then.
+    // A timer of the first cluster can still be named by the location that its client got then.
     let answer = cluster.request(2, "DELETE", &timers.all[0].location, "");
     assert_eq!(answer.status, 200, "{answer:?}");
 }
@@ -92,7 +92,7 @@ fn up_and_then_both_old_nodes_are_killed() {
     timers.expect_none_due();
     cluster.kill(0);
     cluster.kill(1);
-    // Factor 3 was two nodes as long as there were two; of three of the four, one is new at least.
+    // With two nodes, factor 3 meant two replicas. Of three of the four nodes, at least one is new.
     let judgement = timers.judge_after(&sink, Duration::from_millis(6_500));
     judgement.assert_once().assert_ranks(2);
 }
@@ -105,7 +105,8 @@ fn requests_and_pops_go_on_while_nodes_join() {
     let (other, before) = (Sink::ok(), Sink::ok());
     let kept = Timers::hundred(&cluster, &[0, 1], Order::once(60_000), &before);
     scale(&mut cluster, &[0, 1], &[2, 3], &[]);
-    // Created under one view, changed under another, by nodes that were not there.
+    // The timers are created under one view and changed under another, by nodes that were not
+    // there.
     let updated = Order::once(1_500).factor(2);
     for (number, timer) in kept.all.iter().enumerate() {
         let document = updated.document(&other.uri(&timer.path), "");

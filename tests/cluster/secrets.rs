@@ -1,5 +1,5 @@
-//! Clusters whose nodes share a secret: who gets in, who does not, and how it is brought in and
-//! changed while timers run.
+//! Clusters whose nodes share a secret: which connections are refused, and how a secret is
+//! introduced and changed while timers run.
 
 use std::io::Write;
 use std::thread;
@@ -26,9 +26,9 @@ pub const STORIES: &[Story] = &[
 const ONE: &str = "0123456789abcdef0123456789abcdef-one\n";
 const TWO: &str = "0123456789abcdef0123456789abcdef-two\n";
 const THREE: [usize; 3] = [0, 1, 2];
-/// The place of a member that is not a node.
+/// The place of a member that the story plays.
 const IT: usize = 2;
-/// What a node says of a connection that was refused for want of the secret.
+/// What a node logs about a connection that was refused for want of the secret.
 const TOLD: &str = "do not prove to each other";
 
 fn with_secret() -> Cluster {
@@ -84,13 +84,13 @@ fn whoever_lacks_the_secret_does_nothing() {
     let sink = Sink::ok();
     let order = Order::once(5_000).factor(2);
     let timers = Timers::hundred(&cluster, &[0, 1], order, &sink);
-    // The name and the address of a member, and not its secret.
+    // The claim has the name and the address of a member, but not its secret.
     let (_, answer) = upgrade_as(&claim, from, to).expect("an answer");
     assert_eq!(answer.status, 403, "{answer:?}");
     assert_eq!(answer.header("X-Chronos-Refused"), Some("secret"));
     let reason = answer.header("Reason").expect("a reason");
     assert!(reason.contains("cluster.secret_file"), "{reason}");
-    // A nonce is answered by a challenge; frames that follow it are none.
+    // A nonce is answered by a challenge. Frames are no answer to a challenge.
     let (word, name) = ("0f".repeat(32), &claim.name);
     let headers = format!(
         "Connection: Upgrade\r\nUpgrade: chronos-peer/1\r\nX-Chronos-Name: {name}\r\n\
@@ -109,7 +109,7 @@ fn whoever_lacks_the_secret_does_nothing() {
     assert_eq!(answer.status, 400, "{answer:?}");
     let proof = format!("{headers}X-Chronos-Proof: {word}\r\n");
     assert_eq!(upgrade(from, to, &proof).expect("an answer").1.status, 403, "no challenge");
-    // Nor over the internal HTTP API, from an address of a member.
+    // The internal HTTP API refuses as well, even for the address of a member.
     let location = &timers.all[0].location;
     let killed = "{\"timing\":{\"interval\":2,\"sequence-number\":9},\"callback\":{\"http\":\
                   {\"uri\":\"\",\"opaque\":\"\"}},\"reliability\":{\"replicas\":[\"x\"]}}";
@@ -148,7 +148,7 @@ fn a_secret_is_changed_node_by_node() {
                 cluster.logged(place)[before..].contains("secrets have changed").then_some(())
             });
             if place == step {
-                // Its connections are made anew while the others have other lines first.
+                // The node makes its connections anew while the other nodes have other lines first.
                 cluster.stop(place);
                 cluster.start(place);
                 cluster.await_copies(&THREE, &timers);
@@ -158,14 +158,14 @@ fn a_secret_is_changed_node_by_node() {
     }
     timers.judge(&sink).assert_none_lost();
     assert_nobody_was_refused(&cluster, &THREE);
-    // The old one opens nothing any more.
+    // The old secret is refused.
     cluster.kill(IT);
     cluster.write_secret(IT, ONE);
     cluster.start(IT);
     until("the node to be refused", || {
         THREE.iter().all(|place| cluster.logged(*place).contains(TOLD)).then_some(())
     });
-    // A file that others may read changes nothing.
+    // A file that others may read is refused and changes nothing.
     let before = cluster.logged(0).len();
     cluster.write_open_secret(0, ONE);
     cluster.signal(0, "HUP");

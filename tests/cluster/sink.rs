@@ -1,4 +1,4 @@
-//! A callback server that remembers what came.
+//! A callback server that remembers its callbacks.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,15 +10,15 @@ use kit::callbacks::{Reaction, serve};
 /// One callback as it came.
 #[derive(Clone, Debug)]
 pub struct Pop {
-    /// From the request line.
+    /// The path of the request line.
     pub path: String,
-    /// `X-Sequence-Number`.
+    /// The header `X-Sequence-Number`.
     pub sequence: u64,
     /// The opaque data.
     pub body: String,
     /// When its last byte was read.
     pub at: Instant,
-    /// What it was answered.
+    /// The status that the sink answered.
     pub status: u16,
 }
 
@@ -29,24 +29,24 @@ struct Seen {
 
 /// A callback server on a free port of 127.0.0.1, with a thread per connection.
 pub struct Sink {
-    /// Where it listens.
+    /// Where the sink listens.
     pub address: SocketAddr,
     seen: Arc<Seen>,
 }
 
 impl Sink {
-    /// A server that answers 200.
+    /// Starts a sink that answers 200.
     pub fn ok() -> Sink {
         Sink::start(|_| 200)
     }
 
-    /// A server that answers with the status that `react` returns; it gets the callbacks of the
-    /// same path that came before.
+    /// Starts a sink that answers with the status that `react` returns. `react` gets the number of
+    /// callbacks with the same path that came before.
     pub fn start(react: impl Fn(usize) -> u16 + Send + Sync + 'static) -> Sink {
         Sink::on("127.0.0.1:0".parse().expect("an address"), react)
     }
 
-    /// The same at a given address.
+    /// Starts a sink at this address.
     pub fn on(address: SocketAddr, react: impl Fn(usize) -> u16 + Send + Sync + 'static) -> Sink {
         let seen = Arc::new(Seen::default());
         let all = seen.clone();
@@ -61,17 +61,17 @@ impl Sink {
         Sink { address, seen }
     }
 
-    /// The URI of a path here.
+    /// Returns the URI of a path at this sink.
     pub fn uri(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// What has come so far.
+    /// Returns the callbacks so far.
     pub fn pops(&self) -> Vec<Pop> {
         self.seen.pops.lock().expect("nobody panics with it").clone()
     }
 
-    /// What has come so far, by path, in the order in which it came.
+    /// Returns the callbacks so far by path, each path in the order of arrival.
     pub fn by_path(&self) -> HashMap<String, Vec<Pop>> {
         let mut paths: HashMap<String, Vec<Pop>> = HashMap::new();
         self.pops()

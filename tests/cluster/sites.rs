@@ -82,19 +82,19 @@ fn timers_are_updated_through_another_site() {
     }
     first.expect_none_due();
     let second = Timers { order, all, begun };
-    // Whichever site is first in the list now.
+    // Any site may be the first in the list by then.
     let judgement = second.judge_after(&new, Duration::from_millis(7_500));
     judgement.assert_once().assert_ranks(3);
     assert_eq!(old.pops().len(), 0);
 }
 
-/// Two sites of two nodes, on machines of their own as far as their packets know: who calls is told
-/// by the address. Both have met.
+/// Starts two sites of two nodes. Their packets see a machine for each node, because a caller is
+/// recognised by its address. Waits until both sites have met.
 fn two_sites() -> (Cluster, Switch, Sink) {
     two_sites_with(Setup::default())
 }
 
-/// The same with something out of the ordinary.
+/// Starts two such sites with this setup.
 pub fn two_sites_with(setup: Setup) -> (Cluster, Switch, Sink) {
     let (mut cluster, switch) = Switch::between(Setup { two_sites: true, ..setup });
     cluster.begin(&ALL);
@@ -125,7 +125,7 @@ pub fn lose_the_configured_nodes((mut cluster, switch, sink): (Cluster, Switch, 
     let timers = Timers::hundred(&cluster, &ALL, Order::once(2_000).times(3).factor(2), &sink);
     // The other site would act 4 s after the first.
     timers.judge_after(&sink, Duration::from_millis(6_500)).assert_perfect();
-    // The nodes that are configured end: the others go on without them.
+    // The nodes that are configured end. The others go on without them.
     cluster.kill(0);
     cluster.kill(2);
     cluster.await_dead(&[1], 0);
@@ -142,7 +142,7 @@ fn deletes_outlive_a_cut_between_sites() {
     let ways = [0, 1].into_iter().flat_map(|one| [2, 3].map(|other| (one, other)));
     let ways: Vec<_> = ways.flat_map(|(one, other)| [(one, other), (other, one)]).collect();
     ways.iter().for_each(|(from, to)| switch.lose(*from, *to));
-    // Both believe the other dead; then half is deleted through each.
+    // Each site believes the other dead. Then half of the timers are deleted through each.
     thread::sleep(Duration::from_secs(4));
     for (number, timer) in timers.all.iter().enumerate() {
         let answer = cluster.request(number % 4, "DELETE", &timer.location, "");
@@ -158,7 +158,7 @@ fn deletes_outlive_a_cut_between_sites() {
     };
     until("the sites to tell each other", || ALL.into_iter().all(is_gone).then_some(()));
     let before = sink.pops().len();
-    // Beyond the time for which tombstones stay without a cut.
+    // Longer than tombstones stay without a cut.
     thread::sleep(Duration::from_secs(12));
     assert_eq!(sink.pops().len(), before, "none comes back");
     assert!(ALL.into_iter().all(is_gone), "none comes back");

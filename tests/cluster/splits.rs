@@ -20,20 +20,24 @@ pub const STORIES: &[Story] = &[
 ];
 
 const THREE: [usize; 3] = [0, 1, 2];
-/// Timers that repeat every 2 s for 16 s; the fault begins before the second pop and ends after the
+/// The timers repeat every 2 s for 16 s. The fault begins before the second pop and ends after the
 /// fifth.
 const BEGIN: Duration = Duration::from_millis(3_000);
 const END: Duration = Duration::from_millis(10_500);
-/// Pops of these numbers are due while the fault lasts, or within a rank's delay after it; of the
-/// first, the news may be on its way when it begins.
+/// The numbers of pops that the fault may affect. They are due while the fault lasts, or within a
+/// rank's delay after it. The first pop is among them, because its news may be on the way when the
+/// fault begins.
 const DURING: std::ops::RangeInclusive<u64> = 1..=6;
 
 fn order() -> Order {
     Order::once(2_000).times(8).factor(2)
 }
 
-/// None lost; doubled at most once and only while the fault lasted; late never by more than a rank,
-/// and not at all after it.
+/// Checks what a split may do.
+///
+/// - No pop is lost.
+/// - A pop is doubled at most once, and only while the fault lasts.
+/// - A pop is late by at most a rank, and only while the fault lasts.
 fn assert_as_in_a_split(judgement: &Judgement) {
     judgement.assert_none_lost().assert_ranks(1);
     let doubled = judgement.doubled();
@@ -52,7 +56,8 @@ fn a_node_is_cut_off_and_comes_back() {
     let timers = Timers::hundred(&cluster, &THREE, order(), &sink);
     timers.sleep_until(BEGIN);
     network.set_around(0, Way::Cut);
-    // Both sides take new timers meanwhile: due after the split, each pops once.
+    // Both sides take new timers during the split. They are due after the split, and each pops
+    // once.
     timers.sleep_until(BEGIN + Duration::from_millis(4_000));
     let (alone, others) = (Sink::ok(), Sink::ok());
     let created_alone = Timers::hundred(&cluster, &[0], Order::once(6_000), &alone);
@@ -92,7 +97,7 @@ fn bytes_are_corrupted_between_nodes() {
     let (mut cluster, network) = Network::around(Setup::default());
     cluster.begin(&THREE);
     let sink = Sink::ok();
-    // Every pop is told in some 30 B, every heartbeat takes 24: a connection lives for seconds.
+    // The news of a pop takes some 30 B, a heartbeat takes 24, so a connection lives for seconds.
     network.set_both(0, 1, Way::Corrupt(2_500));
     network.set(2, 0, Way::Corrupt(4_000));
     let timers = Timers::hundred(&cluster, &THREE, order(), &sink);

@@ -15,7 +15,7 @@ use kit::runner::disturbed;
 use super::harness::{Cluster, PATIENCE};
 use super::sink::{Pop, Sink};
 
-/// Timers of a story.
+/// How many timers a story usually has.
 pub const HUNDRED: usize = 100;
 /// Pause between two ranks.
 pub const RANK_DELAY: Duration = Duration::from_secs(2);
@@ -25,34 +25,34 @@ pub const STALLED: Duration = Duration::from_millis(500);
 /// After this, no rank of three has anything more to say about a pop.
 pub const QUIET: Duration = Duration::from_millis(4_500);
 
-/// What is asked for.
+/// The kind of timer that a story creates.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     /// Milliseconds between pops.
     pub interval_ms: u64,
-    /// Pops of each timer; 1 is a timer without `repeat-for`.
+    /// How many pops a timer has. 1 is a timer without `repeat-for`.
     pub pops: u64,
-    /// `replication-factor`; `None` leaves it out (2).
+    /// The member `replication-factor`. `None` leaves it out, which means 2.
     pub factor: Option<u8>,
 }
 
 impl Order {
-    /// One pop, default factor.
+    /// Makes an order of one pop with the default factor.
     pub fn once(interval_ms: u64) -> Order {
         Order { interval_ms, pops: 1, factor: None }
     }
 
-    /// The same with more pops.
+    /// Returns the same order with this many pops.
     pub fn times(self, pops: u64) -> Order {
         Order { pops, ..self }
     }
 
-    /// The same with a factor.
+    /// Returns the same order with this factor.
     pub fn factor(self, factor: u8) -> Order {
         Order { factor: Some(factor), ..self }
     }
 
-    /// The document of a timer with this callback.
+    /// Returns the document of a timer with this callback.
     pub fn document(self, uri: &str, opaque: &str) -> String {
         let seconds = |ms: u64| ms as f64 / 1e3;
         let mut text = format!("{{\"timing\":{{\"interval\":{}", seconds(self.interval_ms));
@@ -72,13 +72,13 @@ impl Order {
 /// One timer that a node has acknowledged.
 #[derive(Clone, Debug)]
 pub struct Timer {
-    /// Path of its callback.
+    /// The path of the timer's callback.
     pub path: String,
-    /// Its path at the nodes.
+    /// The path of the timer at the nodes.
     pub location: String,
-    /// Before the request left.
+    /// A time before the request left.
     pub asked: Instant,
-    /// After the answer came.
+    /// A time after the answer came.
     pub answered: Instant,
 }
 
@@ -86,17 +86,17 @@ pub struct Timer {
 pub struct Timers {
     pub order: Order,
     pub all: Vec<Timer>,
-    /// When the first was asked for.
+    /// When the first timer was asked for.
     pub begun: Instant,
 }
 
 impl Timers {
-    /// A hundred timers, asked of these nodes in turn.
+    /// Creates a hundred timers over these nodes in turn.
     pub fn hundred(cluster: &Cluster, places: &[usize], order: Order, sink: &Sink) -> Timers {
         Timers::some(cluster, places, order, sink, HUNDRED)
     }
 
-    /// So many timers, asked of these nodes in turn.
+    /// Creates `count` timers over these nodes in turn.
     pub fn some(
         cluster: &Cluster,
         places: &[usize],
@@ -117,7 +117,7 @@ impl Timers {
         Timers { order, all: (0..count).map(one).collect(), begun }
     }
 
-    /// When pop `number` (from 1) of the last timer is due at the latest.
+    /// Returns when pop `number` (from 1) of the last timer is due at the latest.
     pub fn due(&self, number: u64) -> Instant {
         let last = self.all.iter().map(|timer| timer.answered).max().expect("timers");
         last + Duration::from_millis(self.order.interval_ms * number)
@@ -151,7 +151,7 @@ impl Timers {
         self.judge_after(sink, QUIET)
     }
 
-    /// The same; `quiet` after the last due time for what comes late, or must not come.
+    /// Judges as [`Timers::judge`] does, but waits `quiet` after the last due time.
     pub fn judge_after(&self, sink: &Sink, quiet: Duration) -> Judgement {
         let end = self.due(self.order.pops) + quiet;
         thread::sleep(end.saturating_duration_since(Instant::now()));
@@ -167,7 +167,7 @@ impl Timers {
     }
 }
 
-/// One pop that came, and how late.
+/// One pop that came, and how late it was.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// The callback's path.
@@ -181,19 +181,19 @@ pub struct Judged {
     pub ranks: u32,
     /// It came before the earliest time at which it may have been due.
     pub is_early: bool,
-    /// How often it came before.
+    /// How often the same pop came before.
     pub earlier: usize,
 }
 
-/// What came, compared with what was asked for.
+/// The pops that came, compared with the timers that were created.
 pub struct Judgement {
-    /// All that came, in the order in which it came for each timer.
+    /// All pops that came, by timer and in the order of arrival.
     pub pops: Vec<Judged>,
     /// Pops that never came: path and sequence.
     pub lost: Vec<(String, u64)>,
-    /// Callbacks that nobody asked for.
+    /// Callbacks that no timer asked for.
     pub strange: Vec<Pop>,
-    /// Pops that must come.
+    /// How many pops must come.
     owed: usize,
     /// How long the machine was away.
     stalled: Duration,
@@ -243,7 +243,7 @@ impl Judgement {
         judgement
     }
 
-    /// Pops that came again.
+    /// Returns the pops that came again.
     pub fn doubled(&self) -> Vec<&Judged> {
         self.pops.iter().filter(|pop| pop.earlier > 0).collect()
     }

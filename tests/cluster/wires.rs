@@ -1,4 +1,4 @@
-//! Network namespaces: each node on a machine of its own as far as its packets know, all on one
+//! Network namespaces: to its packets, each node is on a machine of its own. All nodes are on one
 //! switch, of which a story may pull cables. Needs root and the tools of iproute2.
 
 use std::ffi::{OsStr, OsString};
@@ -10,14 +10,14 @@ use kit::runner::cannot_run;
 
 use super::harness::{Cluster, PLACES, Setup};
 
-/// A hardware address that nobody has.
+/// A hardware address that no interface has.
 const NOBODY: &str = "02:00:00:00:00:99";
 
-/// A switch with a port for each place and one for the sinks and clients, which stay where they
+/// A switch with a port for each place, and a port for the sinks and clients, which stay where they
 /// are.
 pub struct Switch {
     name: String,
-    /// Where nodes reach the sinks.
+    /// The address at which nodes reach the sinks.
     pub sinks: IpAddr,
     nodes: Vec<IpAddr>,
     _guard: Guard,
@@ -25,7 +25,7 @@ pub struct Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // With a namespace go its interfaces, and with each of them the other end.
+        // Deleting a namespace deletes its interfaces, and the other end of each of them.
         for place in 0..PLACES {
             let _ = ip(&["netns", "del", &namespace(&self.name, place)]);
         }
@@ -34,10 +34,11 @@ impl Drop for Switch {
 }
 
 impl Switch {
-    /// A cluster whose nodes are plugged into a switch; none runs yet.
+    /// Makes a cluster whose nodes are plugged into a switch. No node runs yet.
     pub fn between(setup: Setup) -> (Cluster, Switch) {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // The range for measuring between networks (RFC 2544); a third octet of this process's own.
+        // The range for measuring between networks (RFC 2544). The third octet is this process's
+        // own.
         let number = std::process::id() * 4 + NUMBER.fetch_add(1, SeqCst);
         let host = |last| IpAddr::V4(Ipv4Addr::new(198, 18, number as u8, last));
         let name = format!("chr{number}");
@@ -64,7 +65,7 @@ impl Switch {
         ip(&["netns", "add", name])?;
         ip(&["-n", name, "link", "add", "switch", "type", "bridge"])?;
         ip(&["-n", name, "link", "set", "switch", "up"])?;
-        // An interface has at most 15 characters.
+        // The name of an interface has at most 15 characters.
         let root = &format!("{name}r");
         ip(&["link", "add", root, "type", "veth", "peer", "name", "sinks", "netns", name])?;
         ip(&["addr", "add", &format!("{}/24", self.sinks), "dev", root])?;
@@ -90,12 +91,12 @@ impl Switch {
         ip(&["-n", &self.name, "link", "set", port, "master", "switch", "up"])
     }
 
-    /// Pulls the cable of a node: no packet to it or from it arrives, to or from whomever.
+    /// Pulls the cable of a node: no packet to the node or from it arrives.
     pub fn pull(&self, place: usize) {
         self.set(&port(place), "down");
     }
 
-    /// Puts it back.
+    /// Puts the cable of a node back.
     pub fn put_back(&self, place: usize) {
         self.set(&port(place), "up");
     }
@@ -104,7 +105,7 @@ impl Switch {
         ip(&["-n", &self.name, "link", "set", port, state]).expect("it could be built");
     }
 
-    /// Packets of one node to another are lost from now on; those of the other still arrive.
+    /// Loses packets of one node to another from now on. Packets of the other node still arrive.
     pub fn lose(&self, from: usize, to: usize) {
         let address = self.nodes[to].to_string();
         let node = namespace(&self.name, from);
@@ -124,14 +125,14 @@ impl Switch {
         ip(&wrong).expect("it could be built");
     }
 
-    /// They arrive again.
+    /// Lets packets of one node to another arrive again.
     pub fn find(&self, from: usize, to: usize) {
         let address = self.nodes[to].to_string();
         let node = namespace(&self.name, from);
         ip(&["-n", &node, "neigh", "del", &address, "dev", "eth0"]).expect("it could be built");
     }
 
-    /// Packets to a node are lost, delayed, doubled and exchanged as `tc` is told.
+    /// Loses, delays, doubles and exchanges packets to a node, as `tc` is told.
     pub fn disturb(&self, place: usize, how: &str) {
         let port = port(place);
         let mut words = vec!["-n", &self.name, "qdisc", "replace", "dev", &port, "root", "netem"];
@@ -142,7 +143,7 @@ impl Switch {
     }
 }
 
-/// The namespace of a place on a switch.
+/// Returns the name of a place's namespace on a switch.
 fn namespace(switch: &str, place: usize) -> String {
     format!("{switch}-{}", place + 1)
 }

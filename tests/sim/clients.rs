@@ -1,5 +1,5 @@
-//! What clients do and what goes wrong, as a list made before the run: a story. The shrinker makes
-//! it shorter.
+//! A story: what clients do and what goes wrong, as lists that are made before the run. The
+//! shrinker makes the lists shorter.
 
 use chronos::base::limits::INTERVAL_MS_MAX;
 use kit::simulator::callback_world::Behaviour;
@@ -17,12 +17,13 @@ pub struct Wish {
     pub opaque_bytes: u32,
 }
 
-/// Which timer an operation is for.
+/// The timer that an operation is for.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// An id that the client chose.
     Chosen(u64),
-    /// The id that the create with this name got; nothing is done while there is none.
+    /// The id that the create with this name got. Until that id is known the operation does
+    /// nothing.
     CreatedBy(usize),
 }
 
@@ -35,24 +36,24 @@ pub enum Kind {
     Read(Target),
 }
 
-/// A request, and when and where.
+/// A request, and when and through which core it comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// Name within the story; stays when others are dropped.
+    /// The name within the story. It stays when other operations are dropped.
     pub name: usize,
     pub at_ns: u64,
     pub core: u16,
     pub kind: Kind,
 }
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     Host(u32, Behaviour),
-    /// The wall clock steps by so many milliseconds.
+    /// The wall clock steps by this many milliseconds.
     WallClock(i64),
-    /// A core gets no time for so many milliseconds, from the next time that it comes to a phase of
-    /// its turn.
+    /// A core gets no time for this many milliseconds, from when it next comes to a phase of its
+    /// turn.
     Stall {
         core: u16,
         phase: u64,
@@ -80,7 +81,7 @@ fn operations(options: &Options) -> Vec<Operation> {
     let draw = &mut Stream::new(options.seed, Purpose::Clients);
     let mut made: Vec<Operation> = Vec::new();
     for name in 0..options.operations {
-        // A crowd comes within a minute and stays.
+        // The timers of a crowd come within a minute and stay.
         let acting_ms = if options.is_crowd { 60_000 } else { options.safety_ms };
         let mut at_ns = draw.range(0, acting_ms * 1_000_000);
         if options.pause_ms > 0 && at_ns > options.safety_ms * 500_000 {
@@ -89,7 +90,7 @@ fn operations(options: &Options) -> Vec<Operation> {
         if draw.chance(25)
             && let Some(last) = made.last()
         {
-            // A burst: queues of two are filled only by requests that come together.
+            // A burst. Only requests that come together fill a queue of two.
             at_ns = last.at_ns + draw.range(0, 50_000);
         }
         let core = draw.range(0, u64::from(options.shards) - 1) as u16;
@@ -103,8 +104,8 @@ fn operations(options: &Options) -> Vec<Operation> {
         };
         made.push(Operation { name, at_ns, core, kind });
         if draw.chance(options.retry_percent) {
-            // The reply got lost, or the client is impatient: the same once more, perhaps before
-            // the first is served.
+            // The reply got lost, or the client is impatient: the same request comes once more,
+            // perhaps before the first is served.
             let at_ns = at_ns + draw.pick(&[5_000, 100_000, 3_000_000, 500_000_000]);
             let name = options.operations + name;
             made.push(Operation { name, at_ns, core, kind });
@@ -115,7 +116,7 @@ fn operations(options: &Options) -> Vec<Operation> {
     made
 }
 
-/// Creates that only take ids, within two seconds, at the end of the clients' time.
+/// Makes creates that only take ids, within two seconds, at the end of the clients' time.
 fn burst(draw: &mut Stream, options: &Options) -> Vec<Operation> {
     let end_ns = (options.safety_ms + options.pause_ms) * 1_000_000;
     let never = Wish { interval_ms: 2, repeat_for_ms: 1, host: 0, opaque_bytes: 0 };
@@ -168,7 +169,7 @@ fn times(draw: &mut Stream, options: &Options) -> (u64, u64) {
     let interval = match draw.range(0, 9) {
         0 => 0,
         1 | 2 => draw.range(1, 20),
-        // Around the ends of the levels of the tiny wheel.
+        // These lie around the ends of the levels of the tiny wheel.
         3 | 4 => draw.pick(&[15, 16, 17, 31, 32, 33, 127, 128, 129, 255, 256, 511, 512, 513]),
         5..8 => draw.range(20, 900),
         _ => draw.range(900, 9_000),

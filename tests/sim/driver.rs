@@ -1,5 +1,5 @@
 //! Drives one production core through its turns, which `chronos::core::turn` orders. A turn may be
-//! cut into its steps, between which time passes and other cores act.
+//! cut into its steps. Between steps time passes and other cores act.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,11 +17,11 @@ use super::invariants::{Begun, name_of};
 use super::model::{Checked, Moment, broken};
 use super::world::{Event, World};
 
-/// Waiting pops of hosts in trouble that one tick may look at, besides those that come due.
+/// Most waiting pops of hosts in trouble that one tick may look at, besides the pops that come due.
 const MOVED_BACK_MAX: usize = 256;
-/// Entries that the wheel may move in one tick: 2 048 and one step.
+/// Most entries that the wheel may move in one tick: 2 048 and one step.
 const WHEEL_MOVES_MAX: u64 = 2_048 + 512;
-/// One turn in so many counts tombstones.
+/// One turn in this many counts tombstones.
 const TOMBSTONES_EVERY: u64 = 16;
 
 /// A callback under way.
@@ -36,14 +36,14 @@ pub struct Running {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Begin,
-    /// One of [`STEPS`].
+    /// The step of this index in [`STEPS`].
     Turn(usize),
     Sleep,
     Asleep,
 }
 
 impl Phase {
-    /// As stalls name it.
+    /// Returns the number by which stalls name the phase.
     fn number(self) -> u64 {
         match self {
             Phase::Begin => 0,
@@ -54,12 +54,12 @@ impl Phase {
     }
 }
 
-/// Phases before which a core may stall.
+/// How many phases there are before which a core may stall.
 pub const PHASES: u64 = STEPS.len() as u64 + 2;
-/// The one in which requests are taken.
+/// The phase in which requests are taken.
 pub const REQUESTS: u64 = 1;
 
-/// When each limit was last seen met.
+/// When each limit was last seen to be met.
 #[derive(Clone, Copy, Default)]
 pub struct LimitsMet {
     pub records: Option<Moment>,
@@ -68,7 +68,7 @@ pub struct LimitsMet {
     pub mesh: Option<Moment>,
 }
 
-/// One core and what the kernel would hold for it.
+/// One core, and what the kernel would hold for that core.
 pub struct CoreDriver {
     own: u16,
     core: Core,
@@ -139,32 +139,33 @@ impl CoreDriver {
         self.limits_met
     }
 
-    /// Callbacks that the turn gave back because the process had been stopped in it.
+    /// Returns how many callbacks the turn gave back because the process had been stopped in it.
     pub fn withheld(&self) -> u64 {
         self.core.withheld()
     }
 
-    /// Requests refused because the queue to a sibling was full.
+    /// Returns how many requests were refused because the queue to a sibling was full.
     pub fn mesh_refused(&mut self) -> u64 {
         self.core.mesh().refused
     }
 
-    /// A request reached this core's socket.
+    /// Puts a request into this core's socket.
     pub fn asked(&mut self, name: usize) {
         self.requests.push_back(name);
     }
 
-    /// A callback ended.
+    /// Notes that a callback ended.
     pub fn ended(&mut self, attempt: usize) {
         self.results.push_back(attempt);
     }
 
-    /// The core gets no time for so long, once it comes to a phase of its turn.
+    /// Stalls the core: it gets no time for `for_ns` once it comes to this phase of its turn.
     pub fn stall(&mut self, phase: u64, for_ns: u64) {
         self.stall = Some((phase, for_ns));
     }
 
-    /// Ends a sleep, giving the generation of the step to schedule; a core that is awake remembers.
+    /// Ends a sleep and returns the generation of the step to schedule. Returns `None` if the core
+    /// is awake; it then does not sleep at the end of its turn.
     pub fn wake(&mut self) -> Option<u64> {
         self.is_woken = true;
         if self.phase != Phase::Asleep {
@@ -175,7 +176,7 @@ impl CoreDriver {
         Some(self.generation)
     }
 
-    /// T10.
+    /// Checks T10: the shard's audit finds nothing.
     pub fn audit(&self) -> Checked {
         match self.core.shard().audit() {
             Ok(()) => Ok(()),
@@ -183,12 +184,12 @@ impl CoreDriver {
         }
     }
 
-    /// Whether a step was scheduled for a sleep that has ended since.
+    /// Reports whether a step was scheduled for a sleep that has ended since.
     pub fn is_outdated(&self, generation: u64) -> bool {
         generation != self.generation
     }
 
-    /// One step of the turn, or the whole of it.
+    /// Runs one step of the turn, or the whole turn.
     pub fn step(&mut self, world: &mut World) -> Checked {
         loop {
             let number = self.phase.number();
@@ -214,7 +215,8 @@ impl CoreDriver {
     }
 
     fn phase(&mut self, world: &mut World) -> Checked {
-        // Limits are looked at around what can meet them: a turn may come away from a limit again.
+        // Limits are looked at before and after the steps that can meet them, because a turn may
+        // come away from a limit again.
         let step = match self.phase {
             Phase::Turn(at) => Some(STEPS[at]),
             _ => None,
@@ -246,7 +248,7 @@ impl CoreDriver {
         Phase::Turn(0)
     }
 
-    /// One step of the turn, and what must hold after it.
+    /// Runs one step of the turn and checks what must hold after it.
     fn turn(&mut self, world: &mut World, step: Step) -> Checked {
         let now = self.now;
         let mut turn = Turn { driver: self, world, step, begun: 0, results_left: 0, broken: None };
@@ -278,7 +280,7 @@ impl CoreDriver {
         Ok(())
     }
 
-    /// Whether pops were put off for want of a lane in this tick.
+    /// Reports whether pops were put off for want of a lane in this tick, and tells the model.
     fn is_crowded(&self, world: &mut World) -> bool {
         let is_crowded = self.core.shard().counters().without_lane > self.without_lane;
         if is_crowded {
@@ -342,7 +344,7 @@ impl CoreDriver {
         Ok(Phase::Asleep)
     }
 
-    /// R1, T6, T10: cheap comparisons, at the end of every turn.
+    /// Checks R1, T6 and T10 by cheap comparisons, at the end of every turn.
     fn counts_agree(&mut self, world: &mut World) -> Checked {
         let (own, tick) = (usize::from(self.own), self.now.mono.tick_floor().0);
         let counters = *self.core.shard().counters();
@@ -386,7 +388,7 @@ impl CoreDriver {
     }
 }
 
-/// How an attempt ends, in the words of the shard.
+/// Returns how an attempt ends, as the shard's outcome.
 fn outcome_of(ending: &Ending) -> CallbackOutcome {
     match ending.outcome {
         Outcome::Delivered => CallbackOutcome::Delivered,
@@ -404,9 +406,9 @@ struct Turn<'a> {
     step: Step,
     /// Callbacks begun in this step, or since the last one ended.
     begun: usize,
-    /// Callbacks that ended before the turn began, and are still to be told.
+    /// How many callbacks that ended before the turn began the core has yet to hear of.
     results_left: usize,
-    /// The first violation; nothing is looked at after it.
+    /// The first violation. Nothing is checked after it.
     broken: Option<Violation>,
 }
 
@@ -417,7 +419,8 @@ impl Turn<'_> {
         }
     }
 
-    /// R3: one callback that ends lets no more begin than its host has connections.
+    /// Checks R3: one callback that ends lets no more callbacks begin than its host has
+    /// connections.
     fn few_have_begun(&mut self) {
         let begun = std::mem::take(&mut self.begun);
         if begun > self.world.options.callbacks.connections_per_host_max as usize {
@@ -466,7 +469,8 @@ impl Driver for Turn<'_> {
         }
     }
 
-    /// R4: a host that loses its lane has no callback, and its health is forgotten with it.
+    /// Checks R4: a host that loses its lane has no callback under way. Its health is forgotten
+    /// with its lane.
     fn release(&mut self, host: HostId) {
         self.world.trace.add(self.world.now_ns, "released", [u64::from(host.0), 0, 0, 0]);
         let Some(number) = self.driver.hosts.remove(&host) else { return };

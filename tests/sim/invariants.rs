@@ -1,5 +1,5 @@
-//! The invariants: every attempt, every ending, every answer and every sleep of a core is held
-//! against the model.
+//! The invariants. Every attempt, every ending, every answer and every sleep of a core is compared
+//! with the model.
 
 use chronos::base::time::{Now, Tick};
 use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, TimerView};
@@ -7,22 +7,23 @@ use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, TimerView};
 use super::clients::Wish;
 use super::model::{Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Write, broken};
 
-/// What a callback carries, made from the name of the write, so that any mix-up shows.
+/// Returns the content of a callback. It is made from the name of the write, so that any mix-up
+/// shows.
 pub fn opaque(name: usize, bytes: u32) -> Vec<u8> {
     (0..bytes).map(|at| b'a' + ((name as u32).wrapping_mul(31) + at) as u8 % 26).collect()
 }
 
-/// The path of a callback; names the write.
+/// Returns the path of a callback, which names the write.
 pub fn target(name: usize) -> String {
     format!("/{name}")
 }
 
-/// The write that a path names.
+/// Returns the write that a path names.
 pub fn name_of(target: &[u8]) -> Option<usize> {
     std::str::from_utf8(target).ok()?.strip_prefix('/')?.parse().ok()
 }
 
-/// The authority of a host.
+/// Returns the authority of a host.
 pub fn authority(host: u32) -> String {
     format!("host{host}:80")
 }
@@ -39,7 +40,7 @@ pub struct Begun<'a> {
 }
 
 impl Model {
-    /// T2 to T8 for an attempt that begins.
+    /// Checks T2 to T8 for an attempt that begins.
     pub fn attempt(&mut self, begun: &Begun<'_>, places: u32) -> Checked {
         let ticket = &begun.attempt.ticket;
         let (id, sequence) = (ticket.id.0, ticket.sequence);
@@ -127,7 +128,7 @@ impl Model {
         Ok(())
     }
 
-    /// T9: an attempt ended.
+    /// Checks T9 for an attempt that ended.
     pub fn ending(
         &mut self,
         core: u16,
@@ -175,8 +176,8 @@ impl Model {
         self.file(id);
     }
 
-    /// T1, R4 and the right moment to wake: a core goes to sleep with everything done that can be
-    /// done.
+    /// Checks T1, R4 and the time at which the core wakes: a core sleeps only when everything is
+    /// done that can be done.
     pub fn sleeps(&self, core: usize, tick: u64, until: Option<Tick>, places: u32) -> Checked {
         for (number, host) in self.hosts[core].iter().enumerate() {
             let mut ahead = host.duties.range((tick + 1, 0)..);
@@ -202,8 +203,8 @@ impl Model {
         Ok(())
     }
 
-    /// The earliest tick at which a pop with a duty until tick `by` may have come due: before the
-    /// first pop the start is known only to lie between request and answer.
+    /// Returns the earliest tick at which a pop with a duty until tick `by` may have come due.
+    /// Before the first pop the start is known only to lie between request and answer.
     fn earliest(&self, by: u64, id: u64) -> u64 {
         let write = self.timers[&id].certain().expect("duties are of certain writes");
         if write.pop == Pop::Failed {
@@ -213,7 +214,7 @@ impl Model {
         by - write.unknown_ms()
     }
 
-    /// Whether the host must not be idle, given a pop that was to begin at tick `by`.
+    /// Reports whether the host must not be idle, because a pop was to begin at tick `by`.
     fn must_start(&self, host: &HostMirror, by: u64, tick: u64, places: u32) -> bool {
         if host.is_in_trouble() {
             let by = by.max(host.ended_at) + 2 * self.look_ms;
@@ -223,7 +224,7 @@ impl Model {
         host.in_flight < u64::from(places) && tick > by
     }
 
-    /// T7 for a read.
+    /// Checks T7 for a read.
     pub fn read(&self, id: u64, asked: Moment, tick: u64, answer: &Answer) -> Checked {
         let Some(timer) = self.timers.get(&id) else {
             return match answer {
@@ -257,7 +258,8 @@ impl Model {
         }
     }
 
-    /// At the end: every timer has popped as often as it was to, or that is recorded.
+    /// Checks at the end that every timer has popped as often as it should, or that the model knows
+    /// why not.
     pub fn all_done(&mut self, tick: u64) -> Checked {
         let ids: Vec<u64> = self.timers.keys().copied().collect();
         for id in ids {
@@ -312,7 +314,7 @@ fn same_content(begun: &Begun<'_>, wish: &Wish, story: &str) -> Checked {
     Ok(())
 }
 
-/// T2: not before its due time, and that counted from a start that lies between request and answer.
+/// Checks T2: no attempt before the due time, which counts from a start between request and answer.
 fn same_start(begun: &Begun<'_>, write: &Write, wish: &Wish, story: &str) -> Checked {
     let attempt = begun.attempt;
     let after_ms = wish.interval_ms.saturating_mul(attempt.ticket.sequence);

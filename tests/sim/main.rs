@@ -1,8 +1,8 @@
-//! The simulator: one node of one or two cores in virtual time, driven through its production code,
-//! against clients, callback hosts, clocks and stalls that misbehave by a seed. Limits are tiny so
+//! The simulator of one node with one or two cores. Its production code runs in virtual time,
+//! against clients, callback hosts, clocks and stalls that misbehave by a seed. Limits are tiny, so
 //! that edges are met.
 //!
-//! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`; one seed:
+//! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. One seed:
 //! `CHRONOS_SIM_SEED=7`.
 
 mod clients;
@@ -28,7 +28,7 @@ use clients::{Fault, Operation, Story};
 use options::Options;
 use world::{Report, run};
 
-/// Seeds of a usual test run.
+/// How many seeds a usual test run has.
 const SEEDS: u64 = 400;
 
 /// This simulator, as the kit drives it.
@@ -113,8 +113,8 @@ fn one_seed_gives_one_trace() {
     give_one_trace::<OneNode>(20);
 }
 
-/// Ten thousand timers of call sessions on two cores, among hosts that fail. Prints how much faster
-/// than real time.
+/// Runs ten thousand timers of call sessions on two cores, among hosts that fail. Prints how much
+/// faster than real time the run is.
 #[test]
 fn a_crowd_of_timers_runs_fast() {
     let began = Instant::now();

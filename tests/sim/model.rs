@@ -1,10 +1,10 @@
-//! What may and what must happen to every timer, known from requests, answers, attempts and their
-//! endings alone.
+//! What may and what must happen to every timer. The model knows only requests, answers, attempts
+//! and their endings.
 //!
 //! A *write* is an update or a delete of one id (a create is the first). Clients act at the same
-//! time, so the model never knows an exact order: a write may be the current one from the moment it
-//! is asked until another, asked after its answer, is answered itself. Duties (a pop must come) are
-//! kept only for timers with exactly one possible write.
+//! time, so the model never knows an exact order. A write may be the current one from the moment it
+//! is asked until another write, asked after its answer, is answered itself. Duties (a pop must
+//! come) are kept only for timers with exactly one possible write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use kit::simulator::story::Violation;
 
 use super::clients::Wish;
 
-/// Order of events across all cores; virtual time alone does not order them.
+/// The order of events across all cores. Virtual time alone does not order them.
 pub type Moment = u64;
 
 /// Consecutive failures after which a host is in trouble.
 pub const TROUBLE_FAILURES: u32 = 8;
-/// Least life of a tombstone, less what a turn may be long.
+/// Least life of a tombstone in milliseconds, less the longest turn.
 const TOMBSTONE_MS: u64 = 10_000 - 10;
 
 pub type Checked = Result<(), Violation>;
@@ -26,7 +26,7 @@ pub fn broken(invariant: &'static str, what: String) -> Checked {
     Err(Violation { invariant, what })
 }
 
-/// Where the present pop of a write is.
+/// How far the present pop of a write is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pop {
     Waiting,
@@ -38,25 +38,26 @@ pub enum Pop {
 #[derive(Clone, Debug)]
 pub struct Write {
     pub name: usize,
-    /// `None`: no timer afterwards (a delete, or a timer that never fires).
+    /// The timer that was asked for. `None`: no timer afterwards (a delete, or a timer that never
+    /// fires).
     pub wish: Option<Wish>,
     pub asked: Moment,
     pub asked_ns: u64,
     pub answered: Option<Moment>,
     pub answered_ns: u64,
     pub version: Option<u64>,
-    /// Tick of acceptance, once a pop has shown it.
+    /// The tick of acceptance. `None` until a pop has shown it.
     pub start: Option<u64>,
-    /// The pop that comes next or runs.
+    /// The number of the pop that comes next or runs.
     pub next: u64,
     pub pop: Pop,
-    /// Failed attempts at it.
+    /// How many attempts at this pop failed.
     pub failed: u32,
-    /// Attempts at any pop, for the fate of each.
+    /// How many attempts at any pop there were. The number decides how the next attempt ends.
     pub attempts: u64,
     pub stale_in_a_row: u32,
     pub has_ended: bool,
-    /// Where the duty is filed.
+    /// The tick under which the duty is filed; `None` without a duty.
     pub filed: Option<u64>,
 }
 
@@ -81,27 +82,28 @@ impl Write {
         }
     }
 
-    /// The largest k with k x interval <= repeat-for.
+    /// Returns how many pops the timer has: the largest k with k x interval <= repeat-for, or 1
+    /// without an interval.
     pub fn pops(&self) -> u64 {
         let wish = self.wish.expect("only timers pop");
         wish.repeat_for_ms.checked_div(wish.interval_ms).unwrap_or(1)
     }
 
-    /// The latest tick at which pop `sequence` is due.
+    /// Returns the latest tick at which pop `sequence` is due.
     pub fn due(&self, sequence: u64) -> u64 {
         let wish = self.wish.expect("only timers pop");
         let start = self.start.unwrap_or(self.answered_ns.div_ceil(1_000_000));
         start.saturating_add(wish.interval_ms.saturating_mul(sequence))
     }
 
-    /// How much earlier than [`Write::due`] says a pop may be due: the start of a write that has
+    /// Returns how much earlier than [`Write::due`] a pop may be due. The start of a write that has
     /// not popped lies between its request and its answer.
     pub fn unknown_ms(&self) -> u64 {
         let ticks = |ns: u64| ns.div_ceil(1_000_000);
         if self.start.is_some() { 0 } else { ticks(self.answered_ns) - ticks(self.asked_ns) }
     }
 
-    /// The tick from which the pop may be given up.
+    /// Returns the tick from which the pop may be given up.
     pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> u64 {
         if sequence >= self.pops() {
             self.due(sequence).saturating_add(give_up_ms)
@@ -117,14 +119,15 @@ pub struct Timer {
     pub owner: u16,
     /// Writes that may be the current one, in the order in which they were asked.
     pub writes: Vec<Write>,
-    /// Writes that certainly are not any more, and since when.
+    /// Writes that certainly are no longer the current one, and since when.
     pub gone: Vec<(usize, Moment)>,
-    /// Highest version seen while something of the timer was held, and the write it belonged to.
+    /// The highest version seen while the shard held something of the timer, and the write that it
+    /// belonged to.
     pub version: Option<(u64, usize)>,
 }
 
 impl Timer {
-    /// The write that certainly is the current one.
+    /// Returns the write that certainly is the current one; `None` if several may be.
     pub fn certain(&self) -> Option<&Write> {
         match &self.writes[..] {
             [only] if only.answered.is_some() => Some(only),
@@ -138,9 +141,9 @@ impl Timer {
 pub struct HostMirror {
     pub in_flight: u64,
     pub failures: u32,
-    /// When it was last seen in trouble, in ticks.
+    /// The tick at which the host was last seen in trouble.
     pub troubled_at: Option<u64>,
-    /// When an attempt last ended, in ticks.
+    /// The tick at which an attempt last ended.
     pub ended_at: u64,
     /// Duties: the tick by which an attempt must have begun, and the timer.
     pub duties: BTreeSet<(u64, u64)>,
@@ -156,7 +159,7 @@ impl HostMirror {
     }
 }
 
-/// What the counters of all shards together must say.
+/// What the counters of all shards together must count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub stored: u64,
@@ -176,16 +179,16 @@ pub struct Tally {
     pub outdated_max: u64,
 }
 
-/// The model.
+/// Everything that the model knows of one run.
 pub struct Model {
     pub timers: BTreeMap<u64, Timer>,
-    /// By core and host.
+    /// The hosts, by core and number.
     pub hosts: Vec<Vec<HostMirror>>,
     pub tally: Tally,
     pub give_up_ms: u64,
     /// Longest time from a failure, or from a host's recovery, to the next look at a pop.
     pub look_ms: u64,
-    /// Until when an id is certainly a tombstone, by core.
+    /// By core: the tick until which an id is certainly a tombstone.
     buried: Vec<BTreeMap<u64, u64>>,
 }
 
@@ -202,7 +205,7 @@ impl Model {
         }
     }
 
-    /// A client asks for a write of an id.
+    /// Notes that a client asks for a write of an id.
     pub fn asked(&mut self, id: u64, owner: u16, write: Write) {
         self.unfile(id);
         let buried = self.buried[usize::from(owner)].remove(&id);
@@ -212,7 +215,8 @@ impl Model {
         let tick = write.asked_ns / 1_000_000;
         let is_live = was_live && !self.may_have_ended(id, tick);
         if !is_live && buried.is_none_or(|until| until <= tick) {
-            // Nothing of it need be held: after a wall clock was set back the version may be lower.
+            // The shard need not hold anything of the timer. After the wall clock was set back the
+            // version may be lower.
             self.timers.get_mut(&id).expect("entered above").version = None;
         }
         if write.wish.is_none() {
@@ -224,7 +228,7 @@ impl Model {
         self.timers.get_mut(&id).expect("entered above").writes.push(write);
     }
 
-    /// A write took effect.
+    /// Notes that a write took effect.
     pub fn accepted(&mut self, id: u64, name: usize, moment: Moment, now_ns: u64) {
         let timer = self.timers.get_mut(&id).expect("asked before");
         if let Some(write) = timer.writes.iter_mut().find(|write| write.name == name) {
@@ -234,13 +238,13 @@ impl Model {
         self.file(id);
     }
 
-    /// A write was refused: it never was.
+    /// Notes that a write was refused, so that it never took effect.
     pub fn refused(&mut self, id: u64, name: usize) -> Checked {
         let timer = self.timers.get_mut(&id).expect("asked before");
         let at = timer.writes.iter().position(|write| write.name == name);
         let Some(at) = at else { return Ok(()) };
         let write = timer.writes.remove(at);
-        // With the write gone, so is what it was believed to have done.
+        // With the write goes what it was believed to have done.
         self.buried[usize::from(timer.owner)].remove(&id);
         if write.version.is_some() {
             return broken("T7", format!("write {name} was refused and popped"));
@@ -249,7 +253,7 @@ impl Model {
         Ok(())
     }
 
-    /// Drops writes that certainly are replaced.
+    /// Drops writes that certainly were replaced.
     fn prune(&mut self, id: u64, moment: Moment, tick: u64) {
         let timer = self.timers.get_mut(&id).expect("asked before");
         let answered = timer.writes.iter().filter(|write| write.answered.is_some());
@@ -260,8 +264,8 @@ impl Model {
         gone.iter().for_each(|write| self.may_have_given_up(id, write, tick));
     }
 
-    /// A pop showed which of several writes is the current one; if all are answered, the others are
-    /// gone.
+    /// Notes which of several writes is the current one, as a pop has shown. If all writes are
+    /// answered, the others are gone.
     pub fn settle(&mut self, id: u64, name: usize, moment: Moment, tick: u64) {
         let timer = self.timers.get_mut(&id).expect("asked before");
         if timer.writes.len() < 2 || timer.writes.iter().any(|write| write.answered.is_none()) {
@@ -272,7 +276,7 @@ impl Model {
         gone.iter().for_each(|write| self.may_have_given_up(id, write, tick));
     }
 
-    /// Pops of a replaced write that may have been given up unseen.
+    /// Counts pops of a replaced write that may have been given up unseen.
     fn may_have_given_up(&mut self, id: u64, write: &Write, tick: u64) {
         let Some(wish) = write.wish.filter(|_| !write.has_ended) else { return };
         let host = self.host(id, wish.host);
@@ -284,7 +288,7 @@ impl Model {
         }
     }
 
-    /// Whether the current write may have come to its end by giving up, unseen.
+    /// Reports whether the current write may have ended unseen, by giving up.
     pub fn may_have_ended(&self, id: u64, tick: u64) -> bool {
         let Some(write) = self.timers[&id].certain() else { return true };
         let Some(wish) = write.wish else { return true };
@@ -294,14 +298,14 @@ impl Model {
         write.has_ended || (tick >= give_up_at && had_reason)
     }
 
-    /// Attempts of a write so far, and how many of the last were stale in a row.
+    /// Returns how many attempts a write had, and how many of the last were stale in a row.
     pub fn attempts_of(&self, id: u64, name: usize) -> (u64, u32) {
         let mut writes = self.timers[&id].writes.iter();
         let write = writes.find(|write| write.name == name).expect("its attempt was checked");
         (write.attempts, write.stale_in_a_row)
     }
 
-    /// A host loses its lane.
+    /// Notes that a host loses its lane.
     pub fn forgotten(&mut self, core: u16, host: u32, tick: u64) -> Checked {
         let in_flight = self.hosts[usize::from(core)][host as usize].in_flight;
         if in_flight > 0 {
@@ -315,13 +319,13 @@ impl Model {
         Ok(())
     }
 
-    /// Pops of some hosts of a core were put off, for want of a lane.
+    /// Notes that pops of some hosts of a core were put off for want of a lane.
     pub fn put_off(&mut self, core: u16, tick: u64) {
         self.hosts[usize::from(core)].iter_mut().for_each(|host| host.troubled_at = Some(tick));
     }
 
-    /// R4: pops are put off only while others need their lanes. A host whose pops wait has
-    /// callbacks, or is in trouble.
+    /// Checks R4: pops are put off only while other hosts need their lanes. A host whose pops wait
+    /// has callbacks, or is in trouble.
     pub fn is_crowded(&self, core: u16, hosts_max: usize) -> Checked {
         let hosts = &self.hosts[usize::from(core)];
         let busy = hosts.iter().filter(|host| host.in_flight > 0 || host.is_in_trouble()).count();
@@ -331,18 +335,18 @@ impl Model {
         Ok(())
     }
 
-    /// The host as the timer's core sees it.
+    /// Returns the host as the timer's core sees it.
     pub fn host(&self, id: u64, host: u32) -> &HostMirror {
         &self.hosts[usize::from(self.timers[&id].owner)][host as usize]
     }
 
-    /// A timer popped for the last time.
+    /// Notes that a timer popped for the last time.
     pub fn ended(&mut self, id: u64, tick: u64) {
         let owner = usize::from(self.timers[&id].owner);
         self.buried[owner].insert(id, tick + TOMBSTONE_MS);
     }
 
-    /// Ids that certainly are tombstones of a core at `tick`.
+    /// Returns how many ids certainly are tombstones of a core at `tick`.
     pub fn tombstones_min(&mut self, core: usize, tick: u64) -> u64 {
         self.buried[core].retain(|_, until| *until > tick);
         let timers = &self.timers;
@@ -350,7 +354,7 @@ impl Model {
         self.buried[core].keys().filter(is_certain).count() as u64
     }
 
-    /// Files what the current write of an id, if certain, has to do next.
+    /// Files the next duty of an id's current write, if that write is certain.
     pub fn file(&mut self, id: u64) {
         self.unfile(id);
         let timer = &self.timers[&id];
@@ -366,7 +370,7 @@ impl Model {
         self.timers.get_mut(&id).expect("found above").writes[0].filed = Some(by);
     }
 
-    /// Takes the duty of an id out, if there is one.
+    /// Removes the duty of an id, if there is one.
     pub fn unfile(&mut self, id: u64) {
         let Some(timer) = self.timers.get_mut(&id) else { return };
         for write in &mut timer.writes {

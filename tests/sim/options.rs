@@ -1,4 +1,4 @@
-//! Swarm: what a run is like, drawn from its seed. Limits are small so that edges are met.
+//! The options of a run, drawn from its seed. Limits are small, so that edges are met.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use chronos::shard::{Shard, ShardConfig};
 use chronos::store::wheel::Geometry;
 use kit::simulator::random::{Purpose, Stream};
 
-/// What a run is like.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub seed: u64,
@@ -19,18 +19,18 @@ pub struct Options {
     pub index_segments: usize,
     pub mesh_queue_max: u32,
     pub records_max: u64,
-    /// Bytes above what an empty shard takes.
+    /// How many bytes the store may take above what an empty shard takes.
     pub store_bytes_extra: u64,
     pub pops_per_turn_max: usize,
     pub callbacks: CallbackLimits,
-    /// Callback hosts that clients name.
+    /// How many callback hosts clients name.
     pub hosts: u32,
     /// How long clients and faults act.
     pub safety_ms: u64,
     pub operations: usize,
-    /// A pause of clients in which idle hosts are forgotten.
+    /// How long clients pause, so that idle hosts are forgotten.
     pub pause_ms: u64,
-    /// Ids that clients choose; few of them, so that they collide.
+    /// How many ids clients choose from. They are few, so that they collide.
     pub chosen_ids: u64,
     pub far_percent: u64,
     pub retry_percent: u64,
@@ -39,13 +39,13 @@ pub struct Options {
     pub has_clock_steps: bool,
     /// Longest time of one step of a core.
     pub step_ns_max: u64,
-    /// Chance that a turn is cut into steps between which others act.
+    /// The chance that a turn is cut into steps between which other cores act.
     pub interleaved_percent: u64,
-    /// Creates of timers that never fire, in a burst: more ids than a millisecond has.
+    /// How many timers that never fire are created in a burst: more ids than a millisecond has.
     pub burst: usize,
-    /// One sleep in so many is followed by an audit.
+    /// One sleep in this many is followed by an audit.
     pub audit_every: u64,
-    /// Whether timers are those of call sessions instead of those around the edges.
+    /// Whether timers are those of call sessions instead of timers around the edges.
     pub is_crowd: bool,
 }
 
@@ -85,8 +85,8 @@ impl Options {
         }
     }
 
-    /// Many timers of call sessions, with the limits of production: for the speed of the simulator
-    /// itself.
+    /// Makes the options of many timers of call sessions with the limits of production, for the
+    /// speed of the simulator itself.
     pub fn crowd(seed: u64, timers: usize, safety_ms: u64) -> Self {
         Self {
             shards: 2,

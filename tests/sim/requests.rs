@@ -1,4 +1,4 @@
-//! Requests of clients: how they reach a core, and what their answers must be.
+//! Requests of clients: how they reach a core, and which answers they may get.
 
 use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::time::Now;
@@ -13,7 +13,7 @@ use super::invariants::{authority, opaque, target};
 use super::model::{Checked, Moment, Write, broken};
 use super::world::World;
 
-/// A request and its fate.
+/// A request, and what became of it.
 pub struct Asked {
     pub operation: Operation,
     pub id: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Asked {
 }
 
 impl World {
-    /// A client sends a request; it lies in the core's socket until the core's next turn.
+    /// Sends a client's request. The request lies in the core's socket until the core's next turn.
     pub fn operate(&mut self, operation: Operation) -> Checked {
         let id = match operation.kind {
             Kind::Create(_) => None,
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Hands a request to its core.
+    /// Gives a request to its core.
     pub fn hand_over(&mut self, core: &mut Core, own: u16, now: Now, name: usize) {
         let asked = &self.asked[&name];
         let id = TimerId(asked.id.unwrap_or(0));
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// The pop of a create can come before its answer.
+    /// Notes the id of a create whose pop came before its answer.
     pub fn created_by_pop(&mut self, name: usize, id: u64, core: u16) -> Checked {
         match self.asked[&name].operation.kind {
             Kind::Create(_) => self.created(name, id, core),
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// The host that a write names.
+    /// Returns the host that a write names.
     pub fn host_of(&self, name: usize) -> u32 {
         match self.asked[&name].operation.kind {
             Kind::Create(wish) | Kind::Update(_, wish) => wish.host,
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// The id of a create becomes known, from its answer or from its first pop.
+    /// Notes the id of a create, from its answer or from its first pop.
     pub fn created(&mut self, name: usize, id: u64, core: u16) -> Checked {
         let known = self.asked[&name].id;
         if known.is_some_and(|known| known != id) {
@@ -130,7 +130,7 @@ impl World {
         Ok(())
     }
 
-    /// R2, R1: an answer reaches its client.
+    /// Checks R2 and R1 for an answer that reaches its client.
     pub fn answered(&mut self, core: &CoreDriver, reply: &Reply) -> Checked {
         let name = reply.to.request as usize;
         let moment = self.next_moment();
@@ -190,7 +190,7 @@ impl World {
         self.model.tally.never_firing += u64::from(!fires);
     }
 
-    /// R1: a refusal only at a limit that was met since the request was asked.
+    /// Reports for R1 whether the limit of a refusal was met since the request was asked.
     fn is_at_limit(
         &self,
         asker: &CoreDriver,
@@ -236,8 +236,8 @@ fn target_of(id: TimerId) -> effects::Target {
     effects::Target { id, factor: None, filter: None }
 }
 
-/// Statistics tags of a request's timer: more names than a shard has places for, and timers without
-/// any.
+/// Returns the statistics tags of a request's timer: more names than a shard has places for, and
+/// for some timers none.
 fn tags_of(number: u64) -> &'static [Tag<'static>] {
     const TAGS: [Tag<'static>; 5] = [
         Tag { kind: "CALL", count: 1 },

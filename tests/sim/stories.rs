@@ -1,4 +1,4 @@
-//! Stories that once went wrong, shortened and kept.
+//! Stories that broke an invariant, shortened and kept.
 
 use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::limits::CallbackLimits;
@@ -23,7 +23,7 @@ fn options() -> Options {
     Options { callbacks, interleaved_percent: 100, ..Options::crowd(1, 100, 60_000) }
 }
 
-/// An id that the second of two cores owns.
+/// Returns an id that the second of two cores owns.
 fn id_of_second() -> Target {
     let owner = |id: &u64| ShardCount::new(2).owner(TimerId(*id));
     Target::Chosen((0..).find(|id| owner(id) == ShardIndex(1)).expect("half of them"))
@@ -38,7 +38,7 @@ fn operation(name: usize, at_ms: u64, core: u16, kind: Kind) -> Operation {
 }
 
 /// The second core reads its clock, gets no time for 300 ms, and then finds a request that came
-/// meanwhile: the timer counts from the request, not from the clock as it was read.
+/// meanwhile. The timer counts from the request, not from the clock as the core had read it.
 #[test]
 fn a_core_that_stalls_within_its_turn_pops_nothing_early() {
     let story = Story {

@@ -1,4 +1,4 @@
-//! One run of a story: virtual time, the queue of events, the requests under way.
+//! One run of a story: virtual time, the queue of events, and the requests under way.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -19,21 +19,21 @@ use super::model::{Checked, Model, Moment, Write, broken};
 use super::options::Options;
 use super::requests::Asked;
 
-/// Virtual monotonic time at which runs begin: not on a tick.
+/// The monotonic time at which runs begin. It is not on a tick.
 const START_NS: u64 = 12_345_678_901;
-/// Wall clock at which runs begin.
+/// The wall clock at which runs begin.
 const WALL_MS: u64 = 1_800_000_000_000;
-/// A request is answered within this time unless a core got no time.
+/// Longest wait for an answer, unless a core got no time.
 const ANSWER_NS: u64 = 100_000_000;
-/// The same when cores may stall for three seconds, several times.
+/// Longest wait for an answer when cores may stall for three seconds, several times.
 const ANSWER_STALLED_NS: u64 = 30_000_000_000;
 /// Timers that live longer than this after the end of faults are deleted by the cleaning client.
 const CLEAN_AFTER_MS: u64 = 20_000;
-/// Everything must have ended so long after the end of faults.
+/// How long after the end of faults everything must have ended.
 const QUIET_MS: u64 = 400_000;
-/// Names of the cleaning client's requests.
+/// The names of the cleaning client's requests begin here.
 const CLEANING: usize = 1 << 30;
-/// Events after which a run is called endless.
+/// How many events make a run endless.
 const EVENTS_MAX: u64 = 40_000_000;
 
 /// Something that happens at a time.
@@ -41,7 +41,7 @@ const EVENTS_MAX: u64 = 40_000_000;
 pub enum Event {
     Operation(usize),
     Fault(usize),
-    /// A core goes on, unless it has been rescheduled since.
+    /// A core goes on, unless it was rescheduled since.
     Step {
         core: u16,
         generation: u64,
@@ -57,11 +57,11 @@ pub enum Event {
     Clean,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub struct Report {
     pub trace: Trace,
     pub virtual_ns: u64,
-    /// Attempts.
+    /// How many attempts there were.
     pub pops: u64,
     pub delivered: u64,
     pub given_up: u64,
@@ -71,7 +71,7 @@ pub struct Report {
     pub violation: Option<Violation>,
 }
 
-/// The simulated node and all around it.
+/// The simulated node and everything around it.
 pub struct World {
     pub options: Options,
     pub now_ns: u64,
@@ -83,14 +83,14 @@ pub struct World {
     pub running: Vec<Running>,
     pub asked: BTreeMap<usize, Asked>,
     pub refusals: BTreeMap<String, u64>,
-    /// By number; the one that takes a step is out.
+    /// The cores by number. The core that takes a step is taken out.
     pub cores: Vec<Option<CoreDriver>>,
     story: Story,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     queued: u64,
     wall_offset_ms: i64,
     pub unanswered: BTreeSet<(u64, usize)>,
-    /// By core: requests for its sibling, sent or about to be, without an answer.
+    /// By core: requests to its sibling that are sent or about to be, and not answered.
     pub remote_under_way: Vec<u32>,
     cleaning: Stream,
     cleaned: usize,
@@ -213,13 +213,13 @@ impl World {
         result
     }
 
-    /// Gives a core something of its own to do, which wakes it.
+    /// Gives a core an event and wakes it.
     pub fn deliver(&mut self, core: u16, give: impl FnOnce(&mut CoreDriver)) {
         give(self.core_mut(core));
         self.wake(core);
     }
 
-    /// Wakes a core that sleeps; one that does not will notice before it sleeps.
+    /// Wakes a core that sleeps. A core that is awake will notice before it sleeps.
     pub fn wake(&mut self, core: u16) {
         let delay_ns = self.interleaving.range(100, self.options.step_ns_max);
         if let Some(generation) = self.core_mut(core).wake() {
@@ -244,8 +244,8 @@ impl World {
         self.schedule(self.now_ns + 1_000_000, Event::Clean);
     }
 
-    /// Deletes what would live on. Requests may be refused, so it looks again until nothing is
-    /// left.
+    /// Deletes timers that would live on. Requests may be refused, so the client looks again until
+    /// no such timer is left.
     fn clean(&mut self) -> Checked {
         let horizon = self.now_ns / 1_000_000 + CLEAN_AFTER_MS;
         let lives_on = |write: &Write| {
@@ -280,7 +280,7 @@ impl World {
         self.cores[usize::from(core)].as_mut().expect("a step ends before the next begins")
     }
 
-    /// R2: nobody waits for ever.
+    /// Checks R2: no request waits for ever.
     fn answers_in_time(&self) -> Checked {
         let Some(&(asked_ns, name)) = self.unanswered.first() else { return Ok(()) };
         let within = if self.options.has_stalls { ANSWER_STALLED_NS } else { ANSWER_NS };
@@ -294,7 +294,7 @@ impl World {
         self.cores.iter().flatten().map(|core| *core.core().shard().counters()).collect()
     }
 
-    /// T6, T10, R2 when nothing moves any more.
+    /// Checks T6, T10 and R2 when nothing moves any more.
     fn at_rest(&mut self) -> Checked {
         if let Some((_, name)) = self.unanswered.first() {
             return broken("R2", format!("request {name} is never answered"));

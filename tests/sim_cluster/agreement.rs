@@ -1,4 +1,5 @@
-//! Looks into the shards: who holds what (T10, C1, C2, C4), and what is left at the end.
+//! Looks into the shards: which node holds which timer (T10, C1, C2, C4), and what is left at the
+//! end.
 
 use chronos::base::ids::TimerId;
 use chronos::shard::inspect::Held;
@@ -12,11 +13,11 @@ use super::world::World;
 use chronos::shard::effects::CallbackOutcome;
 use kit::simulator::random::{Purpose, Stream};
 
-/// Most that clocks are off which are not wrong.
+/// How far a clock is off at most that is not wrong.
 const SKEW_MS: i64 = 40_000;
 
 impl World {
-    /// What every running node holds of a timer.
+    /// Returns what every running node holds of a timer.
     fn holders(&self, id: u64) -> Vec<(usize, Held)> {
         let id = TimerId(id);
         let mut held = Vec::new();
@@ -27,8 +28,8 @@ impl World {
         held
     }
 
-    /// Notes which of the timers that a process popped it holds no more: if all that have them now
-    /// fail, it may get back an older copy.
+    /// Notes which of the timers that a process popped it no longer holds. If all nodes that have
+    /// such a timer fail, the process may get an older copy back.
     pub fn note_forgotten(&mut self, place: CoreAt) {
         let cores = &self.nodes[place.node].cores;
         let holds = |id: u64| {
@@ -37,7 +38,7 @@ impl World {
         self.model.forget_unless(place, holds);
     }
 
-    /// The nodes that a timer is to be on when all members live.
+    /// Returns the nodes that a timer should be on when all members live.
     fn placed(&self, id: u64, factor: u8) -> u8 {
         let masks = self.options.sites.map_or(vec![u8::MAX], |sites| sites.masks().to_vec());
         let placed = |mask: u8| self.placed_in(mask & self.members.new_cluster(), id, factor);
@@ -56,7 +57,7 @@ impl World {
             .fold(0, |mask, node| mask | 1 << node)
     }
 
-    /// T10, C1, C2, C4: at quiet times, nodes hold what they should.
+    /// Checks T10, C1, C2 and C4: at quiet times, nodes hold what they should.
     pub fn agree(&self) -> Checked {
         let now_ns = self.now_ns;
         let disturbances = &self.model.disturbances;
@@ -105,7 +106,7 @@ impl World {
             .reloads
             .iter()
             .all(|reload| reload.1 < now_ns || write.acknowledged_ns() < Some(reload.0));
-        // A node that comes back without room leaves the timers to the others.
+        // A node that comes back without room leaves the timers to the other nodes.
         let lacking =
             u32::from(self.model.is_crowded(write.wish.map_or(1, |wish| wish.factor), true));
         let replicas = write.replicas.saturating_sub(down);
@@ -137,7 +138,7 @@ impl World {
         if is_settled { self.is_where_it_belongs(id, write, &holders) } else { Ok(()) }
     }
 
-    /// C1.
+    /// Checks C1: the live copies of a timer are on the nodes of its list.
     fn is_where_it_belongs(&self, id: u64, write: &Write, holders: &[(usize, Held)]) -> Checked {
         let placed = self.placed(id, write.wish.map_or(1, |wish| wish.factor));
         let live = holders.iter().filter(|(_, held)| held.is_live);
@@ -149,8 +150,8 @@ impl World {
         Ok(())
     }
 
-    /// V1: a new timer's version tells the time, as long as the clock of its node is right: no
-    /// clock has learnt from a wrong one.
+    /// Checks V1: a new timer's version tells the time, as long as its node's clock is right. No
+    /// clock has learnt from a wrong clock.
     fn is_of_its_time(&self, name: usize) -> Checked {
         let (write, asked) = (&self.model.writes[&name], &self.asked[&name]);
         let is_right = self.nodes[asked.node].clocks.is_right_since(write.sent_ns);
@@ -166,7 +167,8 @@ impl World {
         }
     }
 
-    /// C2, T10: when a write is acknowledged and nothing is wrong, all its replicas have it.
+    /// Checks C2 and T10: when a write is acknowledged and nothing is wrong, all its replicas have
+    /// it.
     pub fn answer_checks(&self, name: usize) -> Checked {
         self.is_of_its_time(name)?;
         let write = &self.model.writes[&name];
@@ -195,7 +197,7 @@ impl World {
         Ok(())
     }
 
-    /// Deletes what would live on.
+    /// Deletes timers that would live on.
     pub fn clean(&mut self) {
         let mut ids: Vec<TimerId> = Vec::new();
         for core in self.nodes.iter().flat_map(|node| node.cores.iter().flatten()) {
@@ -221,7 +223,7 @@ impl World {
         }
     }
 
-    /// T6, T10, R2 when nothing moves any more.
+    /// Checks T6, T10 and R2 when nothing moves any more.
     pub fn at_rest(&self) -> Checked {
         for (number, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_up()) {
             for core in node.cores.iter().flatten() {

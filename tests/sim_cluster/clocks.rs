@@ -1,22 +1,22 @@
-//! The clocks of one node: a monotonic one, and a wall clock that is off and steps.
+//! The clocks of one node: a monotonic clock, and a wall clock that is off and steps.
 
 use chronos::base::time::{MonoNs, Now, WallMs};
 use kit::simulator::mono_clock::MonoClock;
 use kit::simulator::random::Stream;
 
-/// Wall clock at which runs begin.
+/// The wall clock at which runs begin.
 pub const WALL_MS: i64 = 1_800_000_000_000;
-/// A process that starts never finds a wall clock behind that of the one before it: ids would be
-/// given out again, which nothing without a disk can prevent.
+/// A process that starts finds its wall clock at least this far ahead of its predecessor's.
+/// Otherwise ids would be given out again, which nothing without a disk can prevent.
 const RESTART_MS: i64 = 2;
 
-/// Clocks of a node.
+/// The clocks of a node.
 pub struct Clocks {
     pub mono: MonoClock,
     ahead_ms: i64,
-    /// What a wrong clock is off beside that.
+    /// How far a wrong clock is off besides `ahead_ms`.
     wrong_ms: i64,
-    /// Since when it is right.
+    /// Since when the clock is right.
     right_since_ns: u64,
     highest_ms: i64,
 }
@@ -37,7 +37,7 @@ impl Clocks {
         }
     }
 
-    /// Both clocks at a time of the world.
+    /// Returns both clocks at a time of the world.
     pub fn now(&mut self, world_ns: u64) -> Now {
         let wall_ms = WALL_MS + (world_ns / 1_000_000) as i64 + self.ahead_ms;
         self.highest_ms = self.highest_ms.max(wall_ms);
@@ -45,7 +45,8 @@ impl Clocks {
         Now { mono: MonoNs(self.mono.at(world_ns)), wall }
     }
 
-    /// Small steps of all time sum up to at most 20 s, far below `cluster.clock_skew_max_ms`.
+    /// Steps the wall clock. All small steps together are at most 20 s, far below
+    /// `cluster.clock_skew_max_ms`.
     pub fn step(&mut self, world_ns: u64, ms: i64) {
         if ms.abs() > WRONG_MS {
             self.wrong_ms += ms;
@@ -55,19 +56,19 @@ impl Clocks {
         self.ahead_ms = (self.ahead_ms + ms).clamp(-20_000, 20_000);
     }
 
-    /// How far the wall clock is ahead of the world's.
+    /// Returns how far the wall clock is ahead of the world's.
     pub fn ahead_ms(&self) -> i64 {
         self.ahead_ms + self.wrong_ms
     }
 
-    /// It is set right.
+    /// Sets a wrong clock right.
     pub fn repair(&mut self, world_ns: u64) {
         if std::mem::take(&mut self.wrong_ms) != 0 {
             self.right_since_ns = world_ns;
         }
     }
 
-    /// Whether it has been right since then.
+    /// Reports whether the clock has been right since `world_ns`.
     pub fn is_right_since(&self, world_ns: u64) -> bool {
         self.wrong_ms == 0 && self.right_since_ns <= world_ns
     }

@@ -1,64 +1,66 @@
-//! What went wrong when, as far as it can excuse a lost, late or doubled pop.
+//! The disturbances of a run: what went wrong when, as far as it can excuse a lost, late or doubled
+//! pop.
 
 use super::options::NODES_MAX;
 use super::sites::Sites;
 
-/// A node that was disturbed counts as one that may lack something for so long afterwards.
+/// How long after a disturbance a node counts as one that may lack something.
 pub const RECOVERY_NS: u64 = 10_000_000_000;
 
-/// What was disturbed.
+/// The node, or the pair of nodes, that was disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
     Node(usize),
     Pair(usize, usize),
 }
 
-/// Something that went wrong.
+/// One disturbance.
 #[derive(Clone, Copy, Debug)]
 struct Disturbance {
     whom: Whom,
     from_ns: u64,
-    /// `u64::MAX` while it lasts.
+    /// When the disturbance ended; `u64::MAX` while it lasts.
     to_ns: u64,
-    /// The node was dead all the time: a state that the others get used to.
+    /// Whether the node was dead all the time. The others get used to that state.
     is_down: bool,
-    /// The node only got no time, or stopped in order.
+    /// Whether the node only got no time, or stopped in order.
     is_pause: bool,
 }
 
-/// All that went wrong so far.
+/// All disturbances so far.
 #[derive(Default)]
 pub struct Disturbances {
-    /// Nodes of two sites that cannot talk lose nothing: each site has its timers.
+    /// The sites of the run. Nodes of two sites that cannot talk lose nothing, because each site
+    /// has its timers.
     sites: Option<Sites>,
     all: Vec<Disturbance>,
 }
 
 impl Disturbances {
-    /// None yet.
+    /// Makes an empty list.
     pub fn of(sites: Option<Sites>) -> Self {
         Self { sites, ..Self::default() }
     }
 
-    /// Something begins and ends at a known time.
+    /// Adds a disturbance that begins and ends at known times.
     pub fn add(&mut self, whom: Whom, from_ns: u64, to_ns: u64) {
         self.all.push(Disturbance { whom, from_ns, to_ns, is_down: false, is_pause: false });
     }
 
-    /// A node gets no time, or stops in order.
+    /// Adds a pause: a node gets no time, or stops in order.
     pub fn pause(&mut self, node: usize, from_ns: u64, to_ns: u64) {
         let whom = Whom::Node(node);
         self.all.push(Disturbance { whom, from_ns, to_ns, is_down: false, is_pause: true });
     }
 
-    /// Whether nodes have at most died, stopped, returned or frozen between the two times: nobody
-    /// that lived was cut off from another.
+    /// Reports whether nodes have at most died, stopped, returned or frozen between the two times:
+    /// no node that lived was cut off from another.
     pub fn has_only_pauses(&self, from_ns: u64, to_ns: u64) -> bool {
         let is_meant = |one: &&Disturbance| one.from_ns <= to_ns && one.to_ns >= from_ns;
         self.all.iter().filter(is_meant).all(|one| one.is_down || one.is_pause)
     }
 
-    /// Whether nothing was wrong with a node between the two times.
+    /// Reports whether nothing was wrong with a node between the two times.
     pub fn is_well(&self, node: usize, from_ns: u64, to_ns: u64) -> bool {
         let is_meant = |one: &Disturbance| {
             let is_its = match one.whom {
@@ -70,7 +72,7 @@ impl Disturbances {
         !self.all.iter().any(is_meant)
     }
 
-    /// A node dies.
+    /// Notes that a node dies.
     pub fn down(&mut self, node: usize, now_ns: u64) {
         let whom = Whom::Node(node);
         self.all.push(Disturbance {
@@ -82,14 +84,15 @@ impl Disturbances {
         });
     }
 
-    /// A node took with it what it had not handed over: as if it had been dead since.
+    /// Notes that a node took with it what it had not moved to other nodes. It counts as dead since
+    /// `from_ns`.
     pub fn left(&mut self, node: usize, from_ns: u64, now_ns: u64) {
         let whom = Whom::Node(node);
         self.all.push(Disturbance { whom, from_ns, to_ns: now_ns, is_down: true, is_pause: false });
     }
 
-    /// A node was not itself since then: whatever only one of the two was told may be lost, as if
-    /// it had been dead.
+    /// Notes that two processes were one node since `from_ns`. Whatever only one of the two was
+    /// told may be lost, as if the node had been dead.
     pub fn was_doubled(&mut self, node: usize, from_ns: u64, now_ns: u64) {
         let is_meant = |one: &Disturbance| {
             one.whom == Whom::Node(node) && one.from_ns == from_ns && one.to_ns == u64::MAX
@@ -98,7 +101,7 @@ impl Disturbances {
         self.left(node, from_ns, now_ns);
     }
 
-    /// A dead node lives again.
+    /// Notes that a dead node lives again.
     pub fn up(&mut self, node: usize, now_ns: u64) {
         for disturbance in &mut self.all {
             if disturbance.is_down
@@ -110,7 +113,7 @@ impl Disturbances {
         }
     }
 
-    /// Everything that lasts (but for dead nodes) ends now, at the latest.
+    /// Ends everything that lasts now at the latest, except that dead nodes stay dead.
     pub fn heal(&mut self, now_ns: u64) {
         for disturbance in &mut self.all {
             if !disturbance.is_down {
@@ -119,8 +122,8 @@ impl Disturbances {
         }
     }
 
-    /// Whether nothing changed for the worse or the better between the two times; a node that is
-    /// dead all the while is no change.
+    /// Reports whether nothing changed for the worse or the better between the two times. A node
+    /// that is dead all the while is no change.
     pub fn is_quiet(&self, from_ns: u64, to_ns: u64) -> bool {
         self.all.iter().all(|one| {
             if one.is_down {
@@ -132,14 +135,14 @@ impl Disturbances {
         })
     }
 
-    /// Whether a process died between the two times.
+    /// Reports whether a process was dead between the two times.
     pub fn has_death(&self, from_ns: u64, to_ns: u64) -> bool {
         self.all.iter().any(|one| one.is_down && one.from_ns <= to_ns && one.to_ns >= from_ns)
     }
 
-    /// How many nodes at most could not be counted on at one moment between the two times: the
-    /// fewest nodes whose trouble explains everything that lasted then, or had ended less than
-    /// [`RECOVERY_NS`] before.
+    /// Returns how many nodes at most could not be counted on at one moment between the two times.
+    /// These are the fewest nodes whose trouble explains everything that lasted then, or had ended
+    /// less than [`RECOVERY_NS`] before.
     pub fn impaired_max(&self, from_ns: u64, to_ns: u64) -> u32 {
         let moments =
             self.all.iter().map(|one| one.from_ns).filter(|at| (from_ns..=to_ns).contains(at));
@@ -153,8 +156,8 @@ impl Disturbances {
             .filter(|one| one.from_ns <= at_ns && at_ns <= one.to_ns.saturating_add(RECOVERY_NS))
             .map(|one| (one.whom, one.is_down))
             .collect();
-        // A node that dies explains no other trouble of its own: what it alone was told while it
-        // was cut off is lost with it.
+        // The death of a node explains no other trouble of that node: what only this node was told
+        // while it was cut off is lost with it.
         let dead = lasting.iter().fold(0_u32, |dead, (whom, is_down)| match *whom {
             Whom::Node(node) if *is_down => dead | 1 << node,
             _ => dead,
@@ -182,8 +185,8 @@ impl Disturbances {
         dead.count_ones() + others
     }
 
-    /// The longest time within which something lasted without [`SYNC_NS`](Self::SYNC_NS) of calm;
-    /// a process that died brings nothing old back.
+    /// Returns the longest time within which something lasted without [`SYNC_NS`](Self::SYNC_NS) of
+    /// calm. The death of a process does not count, because it brings nothing old back.
     pub fn longest_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         let mut spans: Vec<(u64, u64)> = self
             .all
@@ -205,6 +208,6 @@ impl Disturbances {
         longest
     }
 
-    /// After so long a calm, nodes have told each other what they missed.
+    /// After a calm of this length, nodes have told each other what they missed.
     pub const SYNC_NS: u64 = 3_000_000_000;
 }

@@ -25,15 +25,15 @@ use super::story_plan::Doom;
 use super::world::{Event, World};
 use kit::simulator::story::Violation;
 
-/// What waits for a core.
+/// An event that waits for a core.
 pub enum Input {
     Ask(Ask),
-    /// A connection that somebody dialled was accepted here.
+    /// A connection that another node dialled was accepted here.
     Dialled(ConnectionId, Hello),
     Connected(ConnectionId, Hello),
     Bytes(ConnectionId, End, Vec<u8>),
     Closed(ConnectionId, End),
-    /// A dial ended so.
+    /// A dial was refused, because to the peer the dialler is a stranger or a second process.
     Disowned(ConnectionId),
     Ended(usize),
     View(Arc<View>),
@@ -47,30 +47,30 @@ pub struct Running {
     pub ticket: Ticket,
     pub name: usize,
     pub outcome: CallbackOutcome,
-    /// Its place among the pops of its timer's write.
+    /// The index of the callback among the callbacks of its pop.
     pub at: usize,
 }
 
-/// One core and what the kernel would hold for it.
+/// One core, and what the kernel would hold for that core.
 pub struct CoreDriver {
     pub place: CoreAt,
     pub core: Core,
     pub now: Now,
-    /// Who may use the internal API.
+    /// Which addresses may use the internal API.
     pub gate: Gate,
-    /// What other sites have sent, by connection, as far as it is no whole request.
+    /// Bytes of other sites, by connection, that are no whole request yet.
     pub from_sites: BTreeMap<ConnectionId, Vec<u8>>,
     pub inputs: VecDeque<Input>,
-    /// When the next step is scheduled, and which of the steps scheduled counts.
+    /// When the next step is scheduled. Only the step with the present generation counts.
     pub step_ns: u64,
     pub generation: u64,
-    /// It gets no turn before this time.
+    /// The core gets no turn before this time.
     pub rests_until_ns: u64,
-    /// Timers handed over, as last looked at.
+    /// The count of timers moved to other nodes, as of the last look.
     pub moved: u64,
     dialled: BTreeMap<PeerIndex, ConnectionId>,
     inbounds: BTreeMap<(u32, u32), ConnectionId>,
-    /// Callbacks that ended, and that the core has not been told of.
+    /// Callbacks that have ended, and that the core has not been told of.
     ended: VecDeque<usize>,
     replies: Vec<Reply>,
 }
@@ -95,7 +95,7 @@ impl CoreDriver {
         }
     }
 
-    /// A whole turn.
+    /// Runs a whole turn.
     pub fn turn(&mut self, world: &mut World) -> Checked {
         let now = world.nodes[self.place.node].clocks.now(world.now_ns);
         self.now = now;
@@ -126,7 +126,7 @@ impl CoreDriver {
         }
     }
 
-    /// Makes the next step not later than this.
+    /// Makes the next step come at `at_ns` at the latest.
     pub fn schedule(&mut self, world: &mut World, at_ns: u64) {
         if at_ns < self.step_ns {
             self.step_ns = at_ns;
@@ -325,7 +325,7 @@ impl CoreDriver {
 struct Turn<'a> {
     driver: &'a mut CoreDriver,
     world: &'a mut World,
-    /// The first violation; nothing is looked at after it.
+    /// The first violation. Nothing is checked after it.
     broken: Option<Violation>,
 }
 
@@ -336,7 +336,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Holds a callback against the model and lets its host decide.
+    /// Begins a callback: the model checks it, and its host decides how it ends.
     fn begin(&mut self, attempt: &Attempt) -> Checked {
         let content = self.driver.core.shard().content(attempt);
         let name = std::str::from_utf8(content.target)
@@ -419,8 +419,8 @@ impl Driver for Turn<'_> {
     }
 }
 
-/// Statistics tags of a request's timer: more names than a shard has places for, and timers without
-/// any.
+/// Returns the statistics tags of a request's timer: more names than a shard has places for, and
+/// for some timers none.
 fn tags_of(number: u64) -> &'static [Tag<'static>] {
     const TAGS: [Tag<'static>; 5] = [
         Tag { kind: "CALL", count: 1 },

@@ -1,9 +1,9 @@
-//! The simulator of a cluster: up to five nodes of one or two cores each in virtual time, driven
-//! through their production code, against networks, clocks, operators, clients and callback hosts
-//! that misbehave by a seed, and nodes that die.
+//! The simulator of a cluster: up to five nodes of one or two cores each. Their production code
+//! runs in virtual time, against networks, clocks, operators, clients and callback hosts that
+//! misbehave by a seed, and nodes that die.
 //!
-//! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`; others:
-//! `CHRONOS_SIM_FIRST=1000`; one seed: `CHRONOS_SIM_SEED=7`; those with a rare fault (see
+//! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. Other seeds:
+//! `CHRONOS_SIM_FIRST=1000`. One seed: `CHRONOS_SIM_SEED=7`. Seeds with a rare fault (see
 //! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`.
 
 mod agreement;
@@ -36,7 +36,7 @@ use options::Options;
 use story_plan::{Fault, Operation, Story};
 use world::{Report, run};
 
-/// Seeds of a usual test run.
+/// How many seeds a usual test run has.
 const SEEDS: u64 = 300;
 
 /// This simulator, as the kit drives it.

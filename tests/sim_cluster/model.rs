@@ -1,5 +1,5 @@
-//! What clients know: which writes were sent and acknowledged when, which pops their hosts saw. And
-//! what follows from that: few strong rules, each with the disturbances that excuse it.
+//! What clients know: which writes were sent and acknowledged when, and which pops their hosts saw.
+//! From that follow few strong rules, each with the disturbances that excuse it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,42 +12,42 @@ use super::network::CoreAt;
 use super::sites::Sites;
 use super::story_plan::Wish;
 
-/// Whether all is well.
+/// The result of a check.
 pub type Checked = Result<(), Violation>;
 
-/// A broken invariant.
+/// Makes the violation of an invariant.
 pub fn broken<T>(invariant: &'static str, what: String) -> Result<T, Violation> {
     Err(Violation { invariant, what })
 }
 
 pub const MS: u64 = 1_000_000;
-/// Delay of each further rank (docs/compat/timer-service.md §4).
+/// The delay of each further rank (docs/compat/timer-service.md §4).
 pub const RANK_NS: u64 = 2_000 * MS;
-/// Within this time nodes that can talk have told each other something.
+/// How long nodes that can talk take to tell each other something.
 pub const TALK_NS: u64 = 300 * MS;
-/// The same of sites, which tell each other one timer after the other.
+/// How long sites take to tell each other something. They tell one timer after the other.
 const SITE_TALK_NS: u64 = 1_500 * MS;
-/// The same over a link that holds a few messages: what does not fit is shown again when the link is
-/// empty.
+/// How long sites take over a link that holds a few messages. A message that does not fit is
+/// offered again when the link is empty.
 const SITE_TALK_OVER_SMALL_LINKS_NS: u64 = 4_000 * MS;
 const SMALL_LINK_BYTES: u64 = 10_000;
-/// Most that a start can be early after crossing nodes: each crossing converts clocks by offsets
+/// How early a start can be at most after crossing nodes. Each crossing converts clocks by offsets
 /// that drift for two windows of 2 s at 1 000 ppm.
 const CROSSINGS_NS: u64 = 3 * 4 * MS + MS;
 
-/// The least and the most that any wall clock was ever ahead of the world's: no version is further
-/// off than that.
+/// The least and the most that any wall clock was ever ahead of the world's. No version is further
+/// off.
 #[derive(Default)]
 pub struct Spread(Option<(i64, i64)>);
 
 impl Spread {
-    /// A clock is so far ahead.
+    /// Notes that a clock is this far ahead.
     pub fn see(&mut self, ahead_ms: i64) {
         let (least, most) = self.0.unwrap_or((ahead_ms, ahead_ms));
         self.0 = Some((least.min(ahead_ms), most.max(ahead_ms)));
     }
 
-    /// How far two clocks can be apart; versions tell milliseconds.
+    /// Returns how far two clocks can be apart. Versions tell milliseconds.
     fn ns(&self) -> u64 {
         self.0.map_or(0, |(least, most)| (most - least) as u64 * MS) + 2 * MS
     }
@@ -56,9 +56,9 @@ impl Spread {
 /// How a request of a write ended for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// Acknowledged.
+    /// The write was acknowledged.
     Done,
-    /// It certainly did nothing.
+    /// The write certainly did nothing.
     NoEffect,
 }
 
@@ -66,11 +66,11 @@ pub enum Closed {
 #[derive(Clone, Debug)]
 pub struct Write {
     pub name: usize,
-    /// `None`: a delete.
+    /// The timer that was asked for; `None` for a delete.
     pub wish: Option<Wish>,
     pub sent_ns: u64,
     pub closed: Option<(u64, Closed)>,
-    /// Replicas that it must have got.
+    /// How many replicas must have got the write.
     pub replicas: u32,
     pub id: Option<u64>,
 }
@@ -96,14 +96,15 @@ impl Write {
         self.wish.map_or(0, |wish| wish.pops())
     }
 
-    /// Earliest time of the world at which a pop can be due.
+    /// Returns the earliest time of the world at which a pop can be due.
     fn due_min_ns(&self, sequence: u64, drift_ppm: u64) -> u64 {
         let after_ns = self.wish.map_or(0, |wish| wish.interval_ms) * sequence * MS;
         let slack_ns = after_ns * drift_ppm / 1_000_000 + CROSSINGS_NS * drift_ppm.min(1);
         (self.sent_ns + after_ns).saturating_sub(slack_ns)
     }
 
-    /// Latest time of the world at which a pop can be due.
+    /// Returns the latest time of the world at which a pop can be due; `None` if the write was not
+    /// acknowledged.
     pub fn due_max_ns(&self, sequence: u64, drift_ppm: u64) -> Option<u64> {
         let after_ns = self.wish.map_or(0, |wish| wish.interval_ms) * sequence * MS;
         let slack_ns = after_ns * drift_ppm / 1_000_000 + CROSSINGS_NS;
@@ -116,46 +117,47 @@ impl Write {
 pub struct Attempted {
     pub place: CoreAt,
     pub begun_ns: u64,
-    /// When its host answered 2xx, if it did or will.
+    /// When the host answered 2xx, if it did or will.
     pub served_ns: Option<u64>,
-    /// When the node knew how it ended.
+    /// When the node knew how the callback ended, and how.
     pub told: Option<(u64, CallbackOutcome)>,
 }
 
-/// Everything known.
+/// Everything that clients and hosts know.
 pub struct Model {
-    /// Within this time all that can talk have told each other something.
+    /// How long nodes and sites that can talk take to tell each other something.
     pub talk_ns: u64,
     has_sites: bool,
     pub writes: BTreeMap<usize, Write>,
     /// Names of the writes of each id, in the order in which they were sent.
     pub timers: BTreeMap<u64, Vec<usize>>,
-    /// By write and sequence number.
+    /// Callbacks by write and sequence number.
     pub pops: BTreeMap<(usize, u64), Vec<Attempted>>,
     /// What each process last began and last delivered of a write.
     last: BTreeMap<(usize, u64, usize), (u64, u64)>,
     /// The highest pop of a write that any host has seen begin, and when.
     highest: BTreeMap<usize, (u64, u64)>,
-    /// Those of them that the process has held no more since.
+    /// The entries of `last` whose timer the process has not held since.
     forgotten: BTreeSet<(usize, u64, usize)>,
     pub disturbances: Disturbances,
-    /// While nodes read new files they may not know each other: what a client does through one of
-    /// them reaches the others as soon as they do.
+    /// When nodes read new files. Meanwhile they may not know each other. What a client does
+    /// through one of them reaches the others as soon as they do.
     pub reloads: Vec<(u64, u64)>,
     /// When and for how long each host did not answer well.
     pub unwell: Vec<Vec<(u64, u64)>>,
     /// Time since which everything is healed.
     pub healed_ns: Option<u64>,
     drift_ppm: u64,
-    /// A node that was away for longer may bring a timer back that has ended since: tombstones have
-    /// ended, too.
+    /// A node that was away for longer than this may bring back a timer that has ended since,
+    /// because tombstones have ended, too.
     pub away_ns: u64,
     acknowledges_first: bool,
-    /// How far wall clocks are apart: nodes that do not hear each other order writes of one timer
-    /// otherwise than they were made, if these are closer than that.
+    /// How far wall clocks are apart. Nodes that do not hear each other may order writes of one
+    /// timer in another order, if the writes are closer than this.
     pub clocks: Spread,
     promotion: bool,
-    /// If a node has little room: the factor from which on no other can stand in for it.
+    /// The factor from which on no node can stand in for a node that has little room; `None` if all
+    /// have room.
     pub crowded_from: Option<u8>,
     pub delivered: u64,
     pub attempts: u64,
@@ -195,7 +197,7 @@ impl Model {
         }
     }
 
-    /// A client sends a write.
+    /// Notes that a client sends a write.
     pub fn asked(&mut self, id: Option<u64>, write: Write) {
         let name = write.name;
         self.writes.insert(name, Write { id, ..write });
@@ -204,7 +206,7 @@ impl Model {
         }
     }
 
-    /// The id of a create becomes known, from its answer or from its first pop.
+    /// Notes the id of a create, from its answer or from its first pop.
     pub fn named(&mut self, name: usize, id: u64) -> Checked {
         let write = self.writes.get_mut(&name).expect("only writes get ids");
         match write.id {
@@ -224,20 +226,20 @@ impl Model {
         }
     }
 
-    /// The factor that a timer was made with.
+    /// Returns the factor that a timer was made with.
     pub fn factor_of(&self, id: u64) -> Option<u8> {
         let names = self.timers.get(&id)?;
         names.iter().find_map(|name| self.writes[name].wish).map(|wish| wish.factor)
     }
 
-    /// A write was answered, or certainly did nothing.
+    /// Notes that a write was answered, or that it certainly did nothing.
     pub fn closed(&mut self, name: usize, now_ns: u64, how: Closed) {
         if let Some(write) = self.writes.get_mut(&name) {
             write.closed.get_or_insert((now_ns, how));
         }
     }
 
-    /// The result of a callback reached its node.
+    /// Notes that the result of a callback reached its node.
     pub fn told(
         &mut self,
         name: usize,
@@ -256,12 +258,13 @@ impl Model {
         }
     }
 
-    /// Whether a host answered well all the time.
+    /// Reports whether a host answered well all the time.
     fn host_is_well(&self, host: u32, from_ns: u64, to_ns: u64) -> bool {
         self.unwell[host as usize].iter().all(|span| span.0 > to_ns || span.1 < from_ns)
     }
 
-    /// A write that certainly replaced this one: sent after this was over, and acknowledged.
+    /// Returns a write that certainly replaced this one: it was sent after this one was over, and
+    /// acknowledged.
     fn superseded_by(&self, write: &Write) -> Option<&Write> {
         let over_ns = match write.closed {
             Some((at_ns, _)) => at_ns,
@@ -276,7 +279,8 @@ impl Model {
             .min_by_key(|later| later.acknowledged_ns())
     }
 
-    /// Whether nothing that was sent to the timer until a time can have replaced this write.
+    /// Reports whether no write that was sent to the timer until `until_ns` can have replaced this
+    /// write.
     pub fn is_current(&self, write: &Write, until_ns: u64) -> bool {
         let Some(id) = write.id else { return false };
         self.timers[&id].iter().map(|name| &self.writes[name]).all(|other| {
@@ -288,7 +292,7 @@ impl Model {
         })
     }
 
-    /// A process may have forgotten timers that it popped.
+    /// Notes which timers that it popped a process may have forgotten.
     pub fn forget_unless(&mut self, place: CoreAt, holds: impl Fn(u64) -> bool) {
         let (from, to) = ((place.node, place.life, 0), (place.node, place.life, usize::MAX));
         for key in self.last.range(from..=to).map(|(key, _)| *key) {
@@ -298,18 +302,18 @@ impl Model {
         }
     }
 
-    /// Whether a write may win against a later one: they are closer than clocks are apart, and
-    /// something was wrong between them, so that the node that took the later one did not know of
-    /// the earlier.
+    /// Reports whether a write may win against a later write. They must be closer than clocks are
+    /// apart, and something must have been wrong between them, so that the node that took the later
+    /// write did not know the earlier one.
     fn may_be_reordered(&self, earlier: &Write, later: &Write) -> bool {
         let from_ns = earlier.sent_ns.saturating_sub(RECOVERY_NS);
         let until_ns = later.closed.map_or(u64::MAX, |(at_ns, _)| at_ns);
-        // One that is answered before all replicas have it may still be made again.
+        // A write that is answered before all replicas have it may still be made again.
         let over_ns = earlier.closed.map_or(u64::MAX, |(at_ns, _)| at_ns);
         if self.acknowledges_first && later.sent_ns < over_ns.saturating_add(TALK_NS) {
             return true;
         }
-        // Another site may not have heard of the earlier one yet.
+        // Another site may not have heard of the earlier write yet.
         if self.has_sites && later.sent_ns < over_ns.saturating_add(self.talk_ns) {
             return true;
         }
@@ -317,8 +321,8 @@ impl Model {
             && !self.is_steady(from_ns, until_ns)
     }
 
-    /// Whether disturbances explain that no node has what was acknowledged, or that some node has
-    /// not heard of it.
+    /// Reports whether disturbances explain that no node has an acknowledged write, or that some
+    /// node has not heard of it.
     pub fn may_be_lost(&self, write: &Write, until_ns: u64) -> bool {
         if write.acknowledged_ns().is_none() {
             return true;
@@ -331,7 +335,7 @@ impl Model {
             && self.disturbances.has_death(from_ns, until_ns)
     }
 
-    /// Whether a write was acknowledged by one replica that may have been the only one.
+    /// Reports whether a write was acknowledged by one replica that may have been the only one.
     fn was_answered_early(&self, write: &Write) -> bool {
         if self.acknowledges_first
             && self.is_crowded(write.wish.map_or(1, |wish| wish.factor), true)
@@ -343,7 +347,7 @@ impl Model {
         self.acknowledges_first && !self.disturbances.is_quiet(from_ns, until_ns)
     }
 
-    /// T1: pop `sequence` of a write should have been seen by now.
+    /// Checks T1: pop `sequence` of a write should have been seen by now.
     pub fn is_seen(&self, name: usize, sequence: u64, now_ns: u64) -> Checked {
         let write = &self.writes[&name];
         let Some(due_ns) = write.due_max_ns(sequence, self.drift_ppm) else { return Ok(()) };
@@ -363,7 +367,8 @@ impl Model {
         }
         let impaired = self.disturbances.impaired_max(from_ns, now_ns);
         let is_owed = impaired < write.replicas;
-        // Nobody died: whoever was cut off or frozen still has it, and pops once that has ended.
+        // No node died. A node that was cut off or frozen still has the timer, and pops once that
+        // has ended.
         let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < due_ns);
         let is_kept = is_healed && !self.may_be_lost(write, now_ns);
         if is_owed || is_kept {
@@ -376,14 +381,14 @@ impl Model {
         Ok(())
     }
 
-    /// How late a pop may be seen.
+    /// Returns the latest time at which a pop must have been seen.
     pub fn deadline_ns(&self, name: usize, sequence: u64, timeout_ms: u64) -> Option<u64> {
         let write = &self.writes[&name];
         let due_ns = write.due_max_ns(sequence, self.drift_ppm)?;
         Some(due_ns + u64::from(write.replicas + 1) * RANK_NS + timeout_ms * MS + 10 * TALK_NS)
     }
 
-    /// A callback begins: T2 to T8.
+    /// Checks T2 to T8 for a callback that begins.
     pub fn attempt(&mut self, place: CoreAt, now_ns: u64, name: usize, sequence: u64) -> Checked {
         self.attempts += 1;
         let Some(write) = self.writes.get(&name).filter(|write| write.wish.is_some()) else {
@@ -402,13 +407,13 @@ impl Model {
         let key = (place.node, place.life, name);
         let last = self.last.get(&key).copied().unwrap_or_default();
         let was_away_ns = self.disturbances.longest_ns(write.sent_ns, now_ns);
-        // A write that pops before all replicas have it, and then loses against another one, is
+        // A write that pops before all replicas have it, and then loses against another write, is
         // made again.
         let is_early = write.acknowledged_ns().is_none() || self.acknowledges_first;
         let is_rival = is_early && !self.is_current(write, now_ns);
         let is_again = sequence < last.0 || sequence <= last.1;
-        // A process that gave a timer away gets an older copy back when all that had it failed, or
-        // from one that knew others to be members than those who had it.
+        // A process that moved a timer away may get an older copy back: when all nodes that had the
+        // timer failed, or from a node that did not know those nodes as members.
         let is_older = self.forgotten.remove(&key)
             && (self.may_be_lost(write, now_ns) || self.has_reload(now_ns));
         if is_again && !is_rival && !is_older && was_away_ns < self.away_ns {
@@ -418,12 +423,13 @@ impl Model {
         let highest = self.highest.entry(name).or_default();
         *highest = (*highest).max((sequence, now_ns));
         let last = self.last.entry(key).or_default();
-        // Made again, it is counted anew.
+        // A write that is made again is counted anew.
         *last = (sequence, if is_again { 0 } else { last.1 });
         Ok(())
     }
 
-    /// T5 at the host: its numbers do not fall, whichever nodes pop, as long as these can talk.
+    /// Checks T5 at the host: sequence numbers do not fall, whichever nodes pop, as long as these
+    /// nodes can talk.
     fn is_in_order(&self, write: &Write, place: CoreAt, sequence: u64, now_ns: u64) -> Checked {
         let Some(&(highest, at_ns)) = self.highest.get(&write.name) else { return Ok(()) };
         let wish = write.wish.expect("a pop has one");
@@ -442,27 +448,27 @@ impl Model {
         )
     }
 
-    /// Whether nodes that lived could talk and knew each other: they were only stopped, killed,
-    /// frozen, and came back.
+    /// Reports whether nodes that lived could talk and knew each other: nodes only stopped, died,
+    /// froze, and came back.
     pub fn has_only_pauses(&self, from_ns: u64, to_ns: u64) -> bool {
         !self.has_sites
             && self.disturbances.has_only_pauses(from_ns, to_ns)
             && self.reloads.iter().all(|reload| reload.0 > to_ns || reload.1 < from_ns)
     }
 
-    /// Whether there was no trouble, and all nodes knew each other.
+    /// Reports whether there was no trouble, and all nodes knew each other.
     pub fn is_steady(&self, from_ns: u64, to_ns: u64) -> bool {
         self.disturbances.is_quiet(from_ns, to_ns)
             && self.reloads.iter().all(|reload| reload.0 > to_ns || reload.1 < from_ns)
     }
 
-    /// Whether nodes read new files a short while before.
+    /// Reports whether nodes read new files a short while before.
     fn has_reload(&self, now_ns: u64) -> bool {
         let from_ns = now_ns.saturating_sub(RECOVERY_NS);
         self.reloads.iter().any(|reload| reload.0 <= now_ns && reload.1 >= from_ns)
     }
 
-    /// T6, T7.
+    /// Checks T6 and T7: no write pops after another write has replaced it.
     fn is_not_superseded(&self, write: &Write, now_ns: u64) -> Checked {
         let Some(later) = self.superseded_by(write) else { return Ok(()) };
         let known_ns = later.acknowledged_ns().expect("it is chosen for that") + self.talk_ns;
@@ -471,14 +477,14 @@ impl Model {
         }
         let from_ns = later.sent_ns.saturating_sub(RECOVERY_NS).min(write.sent_ns);
         let is_quiet = self.is_steady(from_ns, now_ns);
-        // An old copy comes back after the tombstone is gone only from a node that was away longer.
+        // After the tombstone is gone an old copy comes back only from a node that was away longer.
         let was_away_ns = self.disturbances.longest_ns(from_ns, now_ns);
         let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < now_ns);
         let is_kept = is_healed
             && self.is_steady(now_ns - RECOVERY_NS, now_ns)
             && self.disturbances.impaired_max(from_ns, now_ns) < write.replicas.min(later.replicas)
             && was_away_ns < self.away_ns;
-        // Nodes that froze or came back ask before they pop, and are told before they pop.
+        // Nodes that froze or came back ask before they pop, and get the answer before they pop.
         let is_asked = !self.acknowledges_first
             && self.has_only_pauses(from_ns, now_ns)
             && was_away_ns < self.away_ns
@@ -491,18 +497,19 @@ impl Model {
         Ok(())
     }
 
-    /// Whether the earlier of two writes may have been made again as the later one: it was not
-    /// answered when that was sent.
+    /// Reports whether the earlier of two writes may have been made again as the later one: it was
+    /// not answered when the later one was sent.
     fn is_made_again(&self, earlier: &Write, later: &Write) -> bool {
         earlier.acknowledged_ns().is_none_or(|done_ns| done_ns >= later.sent_ns)
     }
 
-    /// T3, T4, T9: other callbacks of the same pop.
+    /// Checks T3, T4 and T9 against other callbacks of the same pop.
     fn is_no_duplicate(&self, write: &Write, place: CoreAt, sequence: u64, now_ns: u64) -> Checked {
         let Some(others) = self.pops.get(&(write.name, sequence)) else { return Ok(()) };
         let wish = write.wish.expect("a pop has one");
         let settled_ns = RECOVERY_NS + wish.interval_ms * MS;
-        // While nodes have different files, one may believe the old list right and another the new.
+        // While nodes have different files, one node may believe the old list right, another the
+        // new one.
         let ranks_ns = u64::from(2 * write.replicas + 1) * RANK_NS / 2;
         let is_quiet = self.disturbances.is_quiet(now_ns.saturating_sub(settled_ns), now_ns)
             && self.is_steady(now_ns.saturating_sub(ranks_ns), now_ns);
@@ -518,8 +525,8 @@ impl Model {
             {
                 return broken("T3", text());
             }
-            // The next rank takes over two seconds after the due time, not earlier. A pop that was
-            // begun late, because its host was in trouble, says nothing.
+            // The next rank takes over two seconds after the due time, not earlier. A pop that
+            // began late, because its host was in trouble, proves nothing.
             let is_well = self.host_is_well(wish.host, now_ns.saturating_sub(settled_ns), now_ns);
             let least_ns = RANK_NS - 2 * CROSSINGS_NS - TALK_NS;
             if !is_own && is_well && now_ns.saturating_sub(other.begun_ns) < least_ns {
@@ -529,8 +536,10 @@ impl Model {
         Ok(())
     }
 
-    /// Nodes that stop, are killed and come back double no pop, but for one that was under way as
-    /// its node died; nor does one that froze, once it has told of its pop.
+    /// Checks that nodes that stop, are killed or come back double no pop.
+    ///
+    /// - A pop that was under way as its node died may be doubled.
+    /// - A node that froze doubles no pop once it has told the others of it.
     fn is_no_double_of_a_pause(
         &self,
         write: &Write,
@@ -562,7 +571,7 @@ impl Model {
         if others.iter().any(is_told) { broken("T3 pause", text()) } else { Ok(()) }
     }
 
-    /// After all have settled, the first callback of a pop is on time.
+    /// Checks that the first callback of a pop is on time after all have settled.
     fn is_on_time(&self, write: &Write, sequence: u64, now_ns: u64) -> Checked {
         let wish = write.wish.expect("a pop has one");
         if self.pops.contains_key(&(write.name, sequence)) {
@@ -582,7 +591,8 @@ impl Model {
         }
         let is_down = self.disturbances.has_death(from_ns, now_ns);
         let ranks = match (is_down, self.has_sites) {
-            // All that one site has of the timer may be dead: the other acts behind them.
+            // All nodes of one site that hold the timer may be dead. The other site acts behind
+            // them.
             (true, true) => u64::from(wish.factor) + u64::from(write.replicas),
             (true, false) if !self.promotion => u64::from(write.replicas),
             _ => 0,
@@ -594,8 +604,9 @@ impl Model {
         Ok(())
     }
 
-    /// Until when a rank may be waited for that has no room for the timer, with nobody to stand in
-    /// for it: with the first pop; from then on others act, unless ranks stay as they are.
+    /// Returns until when a rank without room for the timer may be waited for, while no node can
+    /// stand in for it. That is until the first pop; afterwards other ranks act, unless ranks stay
+    /// as they are.
     fn waits_for_room_until_ns(&self, write: &Write, sequence: u64, is_down: bool) -> Option<u64> {
         let factor = write.wish.map_or(1, |wish| wish.factor);
         let first = if self.promotion { 1 } else { sequence };
@@ -604,12 +615,12 @@ impl Model {
         self.is_crowded(factor, is_down).then_some(until_ns)
     }
 
-    /// Whether there may be nobody to stand in for a node that has little room.
+    /// Reports whether there may be no node to stand in for a node that has little room.
     pub fn is_crowded(&self, factor: u8, is_down: bool) -> bool {
         self.crowded_from.is_some_and(|from| factor + u8::from(is_down) >= from)
     }
 
-    /// R, C3: a client read a timer.
+    /// Checks R and C3 for a read of a client.
     pub fn read(&self, now_ns: u64, sent_ns: u64, id: Option<u64>, uri: Option<&str>) -> Checked {
         let Some(id) = id else { return broken("R2", "a create is answered as a read".into()) };
         let Some(names) = self.timers.get(&id) else {
@@ -646,13 +657,13 @@ impl Model {
         Ok(())
     }
 
-    /// Whether any node that answers a read must know of an acknowledged write: nodes may have
-    /// stopped, died, frozen and come back, but those that lived could talk.
+    /// Reports whether any node that answers a read must know of an acknowledged write. Nodes may
+    /// have stopped, died, frozen and come back, but nodes that lived could talk.
     fn must_be_read(&self, write: &Write, sent_ns: u64, now_ns: u64) -> bool {
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
         let is_read_in_calm = self.disturbances.has_only_pauses(sent_ns, now_ns);
         let is_steady = self.is_steady(from_ns, now_ns);
-        // Who stands in for one without room is not known to hold the timer.
+        // A node that stands in for one without room is not known to hold the timer.
         let is_kept = !self.acknowledges_first
             && self.crowded_from.is_none()
             && self.has_only_pauses(from_ns, now_ns)
@@ -661,8 +672,8 @@ impl Model {
         is_read_in_calm && (is_steady || is_kept)
     }
 
-    /// Whether the last pop has been delivered, or may have been given up, even untried: those of
-    /// a host in trouble are.
+    /// Reports whether the last pop has been delivered, or may have been given up. The pop of a
+    /// host in trouble may be given up untried.
     pub fn may_be_over(&self, write: &Write, now_ns: u64) -> bool {
         let Some(wish) = write.wish.filter(|wish| wish.pops() > 0) else { return true };
         let due_ns = write.due_min_ns(wish.pops(), self.drift_ppm);

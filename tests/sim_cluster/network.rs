@@ -1,7 +1,7 @@
-//! Connections between nodes: ordered byte streams with delay, that are cut, broken and corrupted.
+//! Connections between nodes: ordered byte streams with delay, which are cut, broken and corrupted.
 //!
 //! A packet arrives by one event of the world's queue. While its direction is cut, the event is
-//! swallowed; when the cut ends, as many new events are made as were swallowed.
+//! swallowed. When the cut ends, as many new events are made as were swallowed.
 
 use std::collections::VecDeque;
 
@@ -12,19 +12,19 @@ use kit::simulator::random::Stream;
 
 use super::options::PROCESSES_MAX;
 
-/// Number of a connection.
+/// The number of a connection.
 pub type ConnectionId = usize;
 
 /// One core of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CoreAt {
     pub node: usize,
-    /// The process: nodes live several times.
+    /// The number of the process. A node lives several times.
     pub life: u64,
     pub core: u16,
 }
 
-/// Which end.
+/// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     Dialler = 0,
@@ -37,16 +37,17 @@ impl End {
     }
 }
 
-/// What is on its way to an end.
+/// A packet on its way to an end.
 #[derive(Clone, Debug)]
 pub enum Packet {
-    /// A connection is asked for, and its Upgrade.
+    /// The dialler asks for a connection and its Upgrade.
     Dial(Hello),
     /// The Upgrade was accepted.
     Accepted(Hello),
-    /// There is nobody, or the Upgrade was refused.
+    /// No process listens there, or the Upgrade was refused.
     Refused,
-    /// The Upgrade was refused because another process is the dialler.
+    /// The Upgrade was refused, because to the acceptor the dialler is a stranger or a second
+    /// process.
     Disowned,
     Bytes(Vec<u8>),
     /// The connection is closed.
@@ -61,19 +62,20 @@ pub struct Pipe {
     pub target: usize,
     pub acceptor: Option<CoreAt>,
     pub inbound: Option<InboundId>,
-    /// It is dialled to another site: HTTP, whose bytes only TCP protects.
+    /// Whether the connection leads to another site. It then carries HTTP, whose bytes only TCP
+    /// protects.
     pub is_to_site: bool,
-    /// By end: whether it still exists there.
+    /// By end: whether the connection still exists there.
     pub is_open: [bool; 2],
     /// Whether the dialler has been told how the dial ended.
     pub is_settled: bool,
-    /// By receiving end: what is on its way.
+    /// By receiving end: the packets on their way.
     flight: [VecDeque<Packet>; 2],
     last_ns: [u64; 2],
     swallowed: [u32; 2],
-    /// By receiving end: nothing comes any more.
+    /// By receiving end: whether nothing arrives any more.
     is_deaf: [bool; 2],
-    /// By receiving end: bytes that are overtaken.
+    /// By receiving end: bytes that later bytes overtake.
     overtaken: [Vec<u8>; 2],
 }
 
@@ -90,11 +92,11 @@ impl Pipe {
 /// All connections.
 pub struct Network {
     pub connections: Vec<Pipe>,
-    /// How many cuts there are from one node to the other.
+    /// How many cuts there are from one node to another.
     cuts: [[u32; PROCESSES_MAX]; PROCESSES_MAX],
-    /// What happens to the next bytes from one node to the other.
+    /// How the next bytes from one node to another are spoilt.
     pub spoils: Vec<(usize, usize, Spoil)>,
-    /// From, to, until when, and how much longer at most.
+    /// Slow ways: from, to, until when, and how much longer at most.
     pub slow: Vec<(usize, usize, u64, u64)>,
     latency_ns: (u64, u64),
     draw: Stream,
@@ -128,7 +130,7 @@ impl Network {
         self.draw.range(self.latency_ns.0, self.latency_ns.1)
     }
 
-    /// A core dials a node.
+    /// Dials a node from a core.
     pub fn dial(
         &mut self,
         now_ns: u64,
@@ -158,7 +160,7 @@ impl Network {
         id
     }
 
-    /// Sends to an end; bytes arrive in portions.
+    /// Sends to an end. Bytes arrive in portions.
     pub fn send(
         &mut self,
         now_ns: u64,
@@ -233,7 +235,7 @@ impl Network {
         arrivals.push((*last_ns, id, to));
     }
 
-    /// What an arrival brings; `None` when it is cut off for now.
+    /// Returns the packet of an arrival; `None` while the way is cut.
     pub fn arrive(&mut self, id: ConnectionId, to: End) -> Option<Packet> {
         let connection = &mut self.connections[id];
         let (from, at) = (connection.node(to.other()), connection.node(to));
@@ -245,7 +247,7 @@ impl Network {
         packet.filter(|_| !connection.is_deaf[to as usize])
     }
 
-    /// What one node sends over the connections that there are is lost from now on.
+    /// Loses what one node sends to another over the present connections, from now on.
     pub fn deafen(&mut self, from: usize, to: usize) {
         for id in self.between(from, to) {
             let connection = &mut self.connections[id];
@@ -254,12 +256,12 @@ impl Network {
         }
     }
 
-    /// Ends that nothing came to hear again; what was lost meanwhile is missing.
+    /// Makes all ends hear again. What was lost meanwhile is missing.
     pub fn hear_all(&mut self) {
         self.connections.iter_mut().for_each(|connection| connection.is_deaf = [false; 2]);
     }
 
-    /// What was on its way from this end is lost (loss of power).
+    /// Loses what was on its way from this end (loss of power).
     pub fn lose_unsent(&mut self, id: ConnectionId, from: End) {
         let flight = &mut self.connections[id].flight[from.other() as usize];
         flight.clear();
@@ -269,7 +271,7 @@ impl Network {
         self.cuts[from][to] += 1;
     }
 
-    /// Ends one cut. What was held back comes within the time that TCP takes to try again.
+    /// Ends one cut. What was held back arrives within the time that TCP takes to try again.
     pub fn mend(&mut self, now_ns: u64, from: usize, to: usize, arrivals: &mut Vec<Arrival>) {
         self.cuts[from][to] -= 1;
         if self.cuts[from][to] > 0 {
@@ -293,7 +295,7 @@ impl Network {
         }
     }
 
-    /// Live connections between two nodes.
+    /// Returns the live connections between two nodes.
     pub fn between(&self, one: usize, other: usize) -> Vec<ConnectionId> {
         let is_between = |connection: &Pipe| {
             let nodes = (connection.dialler.node, connection.target);

@@ -1,4 +1,4 @@
-//! Nodes: how they start, die, stop; and the ends of their connections.
+//! Nodes: how they start, die and stop, and the ends of their connections.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ use super::world::{Event, World};
 
 /// A dial that has not ended is given up after this.
 const DIAL_NS: u64 = 1_500 * MS;
-/// An orderly stop takes at least so long,
+/// Shortest orderly stop.
 const SETTLES_NS: u64 = 200 * MS;
-/// and at most so long.
+/// Longest orderly stop.
 const STOP_NS: u64 = 2_200 * MS;
 
 /// Whether a node's process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
-    /// It runs.
+    /// The process runs.
     Up,
-    /// It stops in order since this time.
+    /// The process has been stopping in order since this time.
     Stopping(u64),
-    /// The process is gone, or was never started; the machine answers.
+    /// The process is gone, or was never started. The machine answers.
     Gone,
     /// The machine is gone.
     Off,
@@ -46,21 +46,21 @@ pub struct Starved {
     pub pause_ns: u64,
 }
 
-/// A node.
+/// One node, or one process that claims to be a node.
 pub struct Node {
     pub name: String,
     pub life: u64,
     pub power: Power,
     pub clocks: Clocks,
     pub frozen_until_ns: u64,
-    /// A core that gets a turn only every so often, and until when.
+    /// A core that gets a turn only now and then, and until when.
     pub starved: Option<Starved>,
     /// Dials are refused while this is above zero.
     pub refusals: u32,
     pub doom: Option<(Doom, u64, Death)>,
     pub view: Arc<View>,
     pub cores: Vec<Option<CoreDriver>>,
-    /// After an orderly stop it starts again after so long.
+    /// How long after an orderly stop the node starts again; `None`: not by itself.
     pub restart_ms: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Node {
         Self::with_clocks(node_name(node), clocks)
     }
 
-    /// A node that was never started.
+    /// Makes a node that was never started.
     pub fn with_clocks(name: String, clocks: Clocks) -> Self {
         Self {
             life: 0,
@@ -96,7 +96,7 @@ impl Node {
     }
 }
 
-/// The name of a node, as all members write it.
+/// Returns the name of a node, as all members write it.
 pub fn node_name(node: usize) -> String {
     format!("10.0.0.{}:7253", node + 1)
 }
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// The process of a node ends at once.
+    /// Ends the process of a node at once.
     pub fn kill(&mut self, node: usize, how: Death, for_ms: Option<u64>) {
         if !self.nodes[node].is_up() {
             return;
@@ -203,13 +203,14 @@ impl World {
         for core in 0..self.options.shards[node] {
             self.deliver(CoreAt { node, life, core }, Input::StopPopping);
         }
-        // A node without peers does nothing more by itself.
+        // A node without peers does nothing more by itself, so these events look whether the stop
+        // is over.
         for after_ns in [SETTLES_NS, STOP_NS] {
             self.schedule(self.now_ns + after_ns + 1, Event::Stops(node));
         }
     }
 
-    /// A node that stops is gone when its callbacks have ended and been told.
+    /// Ends a stopping node when its callbacks have ended and were told.
     pub fn stop_if_done(&mut self, node: usize) {
         let Power::Stopping(since_ns) = self.nodes[node].power else { return };
         let cores = self.nodes[node].cores.iter().flatten();
@@ -223,7 +224,7 @@ impl World {
         }
     }
 
-    /// A core dials a peer.
+    /// Dials a peer from a core.
     pub fn dial(
         &mut self,
         place: CoreAt,
@@ -254,14 +255,14 @@ impl World {
         }
     }
 
-    /// One end closes.
+    /// Closes a connection from one end.
     pub fn close(&mut self, id: ConnectionId, end: End) {
         if std::mem::take(&mut self.network.connections[id].is_open[end as usize]) {
             self.send(id, end.other(), Packet::Closed);
         }
     }
 
-    /// All connections between two nodes are reset.
+    /// Resets all connections between two nodes.
     pub fn break_connections(&mut self, one: usize, other: usize) {
         if one == other {
             return;
@@ -285,7 +286,7 @@ impl World {
         }
     }
 
-    /// Something reaches an end of a connection.
+    /// Takes the packet that reaches an end of a connection.
     pub fn arrive(&mut self, id: ConnectionId, end: End) {
         let Some(packet) = self.network.arrive(id, end) else { return };
         let connection = &mut self.network.connections[id];
@@ -299,7 +300,8 @@ impl World {
         let place = connection.place(end);
         let is_open = connection.is_open[end as usize];
         let Some(place) = place.filter(|at| is_open && self.nodes[node].life == at.life) else {
-            // Nobody has this connection: the sender is told, unless it has just told us so.
+            // This end no longer has the connection. The sender is told, unless it has just said
+            // that itself.
             if !matches!(packet, Packet::Closed | Packet::Refused | Packet::Disowned) {
                 self.send(id, end.other(), Packet::Closed);
             }

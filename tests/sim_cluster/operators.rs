@@ -1,5 +1,5 @@
 //! Operators: nodes join and leave by the procedure of the original (docs/compat/timer-service.md
-//! §9.2), files reach the nodes at slightly different times.
+//! §9.2). Files reach the nodes at slightly different times.
 
 use std::sync::Arc;
 
@@ -14,13 +14,15 @@ use super::options::NODES_MAX;
 use super::sites::{Sites, site_name};
 use super::world::{Event, World};
 
-/// Files reach all nodes within this.
+/// How long files take to reach all nodes.
 const FILES_MS: u64 = 2_000;
-/// Then they know each other, and have told each other what clients did meanwhile, within this.
+/// How long after that nodes take to know each other, and to tell each other what clients did
+/// meanwhile.
 const KNOWN_MS: u64 = 2_000;
-/// The operator asks for a resync so long after the first file was written.
+/// How long after the first file was written the operator asks for a resync.
 const RESYNC_MS: u64 = 2_500;
-/// He waits at least so long for it, and until there was no trouble for this time.
+/// The operator waits at least this long for the resync, and until there was no trouble for
+/// [`CALM_MS`].
 const WAITS_MS: u64 = 12_000;
 const CALM_MS: u64 = 8_000;
 
@@ -30,7 +32,7 @@ pub enum Step {
     /// A node reads its files.
     Reload(usize),
     Resynchronise,
-    /// A node that had old files gets those of the others.
+    /// A node that had old files gets the files of the others.
     Release(usize),
     /// The change is over, if there was no trouble.
     Finish,
@@ -51,7 +53,7 @@ impl Lists {
         self.staying | self.joining | self.leaving
     }
 
-    /// Of these nodes, how many a write can be placed on.
+    /// Returns on how many of the `running` nodes a write can be placed at least.
     fn places_min(self, running: u8) -> u32 {
         let Self { staying, joining, leaving } = self;
         let count = |nodes: u8| (nodes & running).count_ones();
@@ -59,15 +61,15 @@ impl Lists {
     }
 }
 
-/// Who is a member.
+/// The members of the cluster, and the files that say so.
 pub struct Members {
     pub sites: Option<Sites>,
     pub lists: Lists,
-    /// The files of all time.
+    /// All files that were ever written.
     pub written: Vec<Lists>,
-    /// Nodes that have other files than the others, and until when.
+    /// By node: other files than the others have, and until when.
     pub held: [Option<(Lists, u64)>; NODES_MAX],
-    /// When the last of them got those of the others.
+    /// When the last such node got the files of the others.
     pub released_ns: Option<u64>,
     /// When the change under way began.
     pub since_ns: Option<u64>,
@@ -90,22 +92,22 @@ impl Members {
         }
     }
 
-    /// The files that a node finds.
+    /// Returns the lists in the files that a node finds.
     pub fn lists_of(&self, node: usize) -> Lists {
         self.held[node].map_or(self.lists, |(lists, _)| lists)
     }
 
-    /// Whether a node is to run.
+    /// Reports whether a node is on one of the lists and should run.
     pub fn is_member(&self, node: usize) -> bool {
         self.lists.all() >> node & 1 == 1
     }
 
-    /// The nodes where timers are to be.
+    /// Returns the nodes that should hold timers.
     pub fn new_cluster(&self) -> u8 {
         self.lists.staying | self.lists.joining
     }
 
-    /// The files, as a node reads them.
+    /// Returns the view that a node makes of its files.
     pub fn view(&self, node: usize, former: Option<&View>) -> Arc<View> {
         let names = |mask: u8| {
             (0..NODES_MAX).filter(|node| mask >> node & 1 == 1).map(node_name).collect::<Vec<_>>()
@@ -129,7 +131,7 @@ impl Members {
 }
 
 impl World {
-    /// Fewest nodes that a write can be placed on, whatever files nodes have.
+    /// Returns the fewest nodes that a write can be placed on, whatever files nodes have.
     pub fn members_min(&self) -> u32 {
         if let Some(sites) = self.options.sites {
             return sites.nodes_min();
@@ -144,7 +146,7 @@ impl World {
         let staying = members.lists.staying;
         let joining = joining & !staying;
         let leaving = leaving & staying;
-        // A site without nodes is a site that failed.
+        // A change must not take the last node from a site.
         let first_site = self.options.sites.map_or(u8::MAX, |sites| (1 << sites.second) - 1);
         let is_emptied = |site: u8| staying & site != 0 && staying & !leaving & site == 0;
         let empties_one = is_emptied(first_site) || is_emptied(!first_site);
@@ -224,7 +226,7 @@ impl World {
         let calm_since_ns = self.now_ns.saturating_sub(CALM_MS * MS);
         let disturbances = &self.model.disturbances;
         let is_calm = self.is_healed || disturbances.is_quiet(calm_since_ns, self.now_ns);
-        // He looks whether all see the same members.
+        // The operator looks whether all nodes see the same members.
         let is_known = self.members.held.iter().all(Option::is_none)
             && self.members.released_ns.is_none_or(|at| at + WAITS_MS * MS <= self.now_ns);
         if !is_calm || !is_known {
@@ -246,15 +248,15 @@ impl World {
         self.schedule(stop_ns, Event::Operator(Step::StopLeft(left)));
     }
 
-    /// A node keeps its files (`back` is 0) or gets those of so many changes ago, whatever the
-    /// others have: it is not told, or its image is old.
+    /// Makes a node keep its files (`back` is 0), or gives it the files of `back` changes ago,
+    /// whatever the others have: the node is not told, or its image is old.
     pub fn hold_files(&mut self, node: usize, back: usize, ms: u64) {
         let written = &self.members.written;
         let lists = match back {
             0 => self.members.lists_of(node),
             _ => written[written.len().saturating_sub(1 + back)],
         };
-        // With files that do not have itself in any list a node does not start.
+        // A node does not start with files that do not list the node itself.
         if !self.members.is_member(node) || lists.all() >> node & 1 == 0 {
             return;
         }
@@ -264,7 +266,7 @@ impl World {
         self.note_difference(node);
     }
 
-    /// What follows from it if a node has other files than the others: the model knows.
+    /// Tells the model what follows if a node has other files than the others.
     fn note_difference(&mut self, node: usize) {
         let Some((lists, until_ns)) = self.members.held[node] else { return };
         if lists == self.members.lists {
@@ -290,7 +292,7 @@ impl World {
         }
     }
 
-    /// A node gets the files of the others.
+    /// Gives a node the files of the others.
     fn release(&mut self, node: usize) {
         let Some((lists, until_ns)) = self.members.held[node] else { return };
         if until_ns > self.now_ns && !self.is_healed {
@@ -307,7 +309,7 @@ impl World {
         self.schedule(self.now_ns + KNOWN_MS * MS, Event::Operator(Step::Resynchronise));
     }
 
-    /// All have the same files.
+    /// Gives all nodes the same files.
     pub fn release_all(&mut self) {
         (0..NODES_MAX).for_each(|node| self.release(node));
     }

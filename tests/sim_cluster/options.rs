@@ -1,4 +1,4 @@
-//! Swarm: what a run is like, drawn from its seed.
+//! The options of a run, drawn from its seed.
 
 use std::sync::Arc;
 
@@ -12,9 +12,10 @@ use kit::simulator::random::{Purpose, Stream};
 use super::rarities::Rarities;
 use super::sites::Sites;
 
-/// Nodes of the largest cluster, those that join late included.
+/// How many nodes the largest cluster has, nodes that join late included.
 pub const NODES_MAX: usize = 5;
-/// Processes at once: one more than nodes, which claims to be one of them.
+/// How many processes run at once: one more than nodes. The extra process claims to be one of the
+/// nodes.
 pub const PROCESSES_MAX: usize = NODES_MAX + 1;
 
 /// How much goes wrong.
@@ -30,15 +31,15 @@ pub enum Trouble {
     Plot,
 }
 
-/// What a run is like.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub seed: u64,
-    /// Members at the start.
+    /// How many members there are at the start.
     pub nodes: usize,
-    /// Nodes that may join.
+    /// How many nodes may join.
     pub spares: usize,
-    /// Cores of each node.
+    /// How many cores each process has.
     pub shards: [u16; PROCESSES_MAX],
     pub drift_ppm_max: i64,
     pub skew_ms_max: i64,
@@ -47,11 +48,11 @@ pub struct Options {
     pub pops_per_turn_max: usize,
     pub callbacks: CallbackLimits,
     pub cluster: ClusterLimits,
-    /// Callback hosts that clients name.
+    /// How many callback hosts clients name.
     pub hosts: u32,
     pub safety_ms: u64,
     pub operations: usize,
-    /// Ids that clients choose; few of them, so that they collide.
+    /// How many ids clients choose from. They are few, so that they collide.
     pub chosen_ids: u64,
     pub factor_max: u8,
     pub interval_ms_max: u64,
@@ -63,7 +64,7 @@ pub struct Options {
     /// A node that stays dead when the others are healed.
     pub stays_dead: Option<usize>,
     pub rarities: Rarities,
-    /// The nodes are two sites.
+    /// The sites, if the nodes are two sites.
     pub sites: Option<Sites>,
 }
 
@@ -101,7 +102,7 @@ impl Options {
             pops_per_turn_max: draw.pick(&[1, 4, 256]),
             callbacks: Self::callbacks(draw),
             cluster: ClusterLimits {
-                // So that all tombstones have ended when a run ends with a dead node.
+                // All tombstones must have ended when a run ends with a dead node.
                 tombstone_hold_ms: if stays_dead.is_some() { 20_000 } else { 120_000 },
                 ..Self::cluster(draw)
             },
@@ -136,7 +137,7 @@ impl Options {
         Self {
             sites,
             stays_dead: self.stays_dead.filter(|node| known.may_die(*node)),
-            // So that all tombstones have ended when a run ends.
+            // All tombstones must have ended when a run ends.
             cluster: ClusterLimits { tombstone_hold_ms: 20_000, ..self.cluster },
             ..self
         }
@@ -167,8 +168,9 @@ impl Options {
         }
     }
 
-    /// Timers and tombstones that a core of a node has room for, if that is little. Not where there
-    /// are two sites: what one tells the other is told once, and may find no room there.
+    /// Returns how many timers and tombstones a core of a node has room for, if the node has little
+    /// room. With two sites all nodes have room: one site tells the other once, and may find no
+    /// room there.
     fn room_of(&self, node: usize) -> Option<u64> {
         if self.sites.is_some() {
             return None;
@@ -176,22 +178,23 @@ impl Options {
         self.rarities.room_of(self.seed, (node, self.nodes))
     }
 
-    /// Whether all nodes have room for all timers.
+    /// Reports whether all nodes have room for all timers.
     pub fn has_room(&self) -> bool {
         (0..self.nodes).all(|node| self.room_of(node).is_none())
     }
 
-    /// The factor from which on nobody can stand in for a node that has little room.
+    /// Returns the factor from which on no node can stand in for a node that has little room;
+    /// `None` if all have room.
     pub fn crowded_from(&self) -> Option<u8> {
         (!self.has_room()).then_some(self.nodes as u8)
     }
 
-    /// Nodes of the run.
+    /// Returns how many nodes the run has.
     pub fn all_nodes(&self) -> usize {
         self.nodes + self.spares
     }
 
-    /// What a core of a process that says it is a member is told.
+    /// Returns the configuration of a core of the process `node` that says it is `member`.
     pub fn config(&self, (node, member): (usize, usize), own: u16, view: Arc<View>) -> ShardConfig {
         ShardConfig {
             own: ShardIndex(own),

@@ -1,6 +1,6 @@
-//! Nodes that stop, die, freeze and come back, one at a time or some at once, and clients that write
-//! just then what they wrote before: deletes, updates, and ids that existed. Timers come due around
-//! each return. Nothing else is wrong, so that little is excused.
+//! Stories of pauses: nodes stop, die, freeze and come back, one at a time or some at once. Just
+//! then clients write what they wrote before: deletes, updates, and ids that existed. Timers come
+//! due around each return. Nothing else is wrong, so that little is excused.
 
 use kit::simulator::random::{Purpose, Stream};
 
@@ -8,10 +8,10 @@ use super::options::Options;
 use super::story_plan::{Death, Fault, Kind, Operation, Story, Target, Wish};
 
 const MS: u64 = 1_000_000;
-/// Timers written around each pause.
+/// How many timers are written around each pause.
 const TIMERS: u64 = 8;
 
-/// Makes a story of pauses in place of what goes wrong in it.
+/// Replaces the faults of a story by pauses.
 pub fn pauses(story: &mut Story) {
     let options = story.options.clone();
     let draw = &mut Stream::keyed(options.seed, Purpose::Rarities, 209);
@@ -39,7 +39,7 @@ pub fn pauses(story: &mut Story) {
     story.faults.sort_by_key(|(at_ns, _)| *at_ns);
 }
 
-/// Other nodes freeze for moments meanwhile.
+/// Makes other nodes freeze for moments during a pause.
 fn moments(
     draw: &mut Stream,
     options: &Options,
@@ -54,7 +54,7 @@ fn moments(
     }
 }
 
-/// Timers that exist before a pause, are written during it, and come due as it ends.
+/// Makes timers that exist before a pause, are written during the pause, and come due as it ends.
 fn write_around(
     draw: &mut Stream,
     story: &mut Story,
@@ -83,7 +83,7 @@ fn write_around(
         let factor = 0;
         let host = draw.range(0, u64::from(options.hosts) - 1) as u32;
         let before_ms = at_ms.saturating_sub(draw.range(100, 1_900));
-        // Due as the pause ends, or every so often.
+        // The timer is due as the pause ends, or every so often.
         let until_ms = end_ms + draw.range(0, 900) - before_ms;
         let interval_ms = draw.pick(&[until_ms, until_ms, 500, 700, 1_500]).max(200);
         let times = draw.pick(&[1, 3, 20]);

@@ -1,5 +1,5 @@
-//! Faults that most seeds do without, each with an option and a random stream of its own: adding
-//! one changes no seed that has not drawn it.
+//! Rare faults, which most seeds do without. Each has an option and a random stream of its own: a
+//! new kind changes no seed that has not drawn it.
 
 use kit::simulator::random::{Purpose, Stream};
 
@@ -11,15 +11,15 @@ use super::world::World;
 
 const MS: u64 = 1_000_000;
 
-/// Seeds in a hundred that have one of them.
+/// How many seeds in a hundred have a rare fault of one kind.
 const PERCENT: u64 = 4;
-/// The same of the seeds that a kind is only for.
+/// How many in a hundred have it of the seeds that a kind is meant for.
 const PERCENT_OF_SOME: u64 = 25;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rarity {
-    /// A node keeps, or starts again with, the files of before a change.
+    /// A node keeps the files of before a change, or starts again with them.
     OldFiles = 1,
     /// Two processes say that they are the same node.
     Twins = 2,
@@ -27,16 +27,17 @@ pub enum Rarity {
     LateStarts = 3,
     /// A core gets too little time.
     Starved = 4,
-    /// Connections lose what is sent without a word.
+    /// Connections lose bytes without a sign.
     HalfOpen = 5,
     /// Links are slow now and then.
     Slow = 6,
     /// Something between the nodes repeats or exchanges bytes.
     Exchanged = 7,
-    /// A plot with timers that do not pop for long: nobody hears by the next pop that one is gone.
+    /// A plot with timers that do not pop for long, so that no node learns by the next pop that one
+    /// is gone.
     LongIntervals = 8,
-    /// Nodes stop, die, freeze and return, and nothing else is wrong, while clients write again and
-    /// again what they wrote before (see `pauses.rs`).
+    /// Nodes stop, die, freeze and return, and nothing else is wrong, while clients repeat their
+    /// writes (see `pauses.rs`).
     Pauses = 9,
     /// A node has room for few timers.
     NoRoom = 20,
@@ -60,11 +61,11 @@ impl Rarity {
     ];
 }
 
-/// Those of a run.
+/// The rare faults of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Rarities {
     pub kinds: Vec<Rarity>,
-    /// Nothing else goes wrong.
+    /// Whether nothing else goes wrong.
     pub alone: bool,
 }
 
@@ -77,7 +78,7 @@ impl Rarities {
                 (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
                 (Rarity::Pauses, _) => 0,
                 (Rarity::OldFiles, _) if has_operator => PERCENT_OF_SOME,
-                // Beside other faults and changes copies may stay with several who stand in.
+                // Beside other faults and changes copies may stay with several stand-ins.
                 (Rarity::NoRoom, Trouble::Storm) => 0,
                 (Rarity::NoRoom, _) if has_operator => 0,
                 (Rarity::NoRoom | Rarity::WrongClock, _) => PERCENT,
@@ -94,7 +95,8 @@ impl Rarities {
         Self { kinds, alone }
     }
 
-    /// Timers and tombstones that a core of the node has room for, if it has little.
+    /// Returns how many timers and tombstones a core of the node has room for, if the node has
+    /// little room.
     pub fn room_of(&self, seed: u64, (node, nodes): (usize, usize)) -> Option<u64> {
         let draw = &mut Stream::keyed(seed, Purpose::Rarities, 200 + Rarity::NoRoom as u64);
         let has_little = draw.range(0, nodes as u64 - 1) as usize == node;
@@ -110,7 +112,7 @@ impl Rarities {
 /// Adds the rare faults of a run.
 pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
     for kind in &options.rarities.kinds {
-        // Another key than that of the option.
+        // The key differs from that of the option.
         let draw = &mut Stream::keyed(options.seed, Purpose::Rarities, 100 + *kind as u64);
         match kind {
             Rarity::OldFiles => old_files(draw, options, made),
@@ -121,13 +123,13 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::Slow => in_turn(draw, options, made, slow),
             Rarity::Exchanged => in_turn(draw, options, made, exchanged),
             Rarity::WrongClock => wrong_clock(draw, options, made),
-            // The plots see to it, and the limits of the node.
+            // The plots and the limits of the node make these.
             Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
         }
     }
 }
 
-/// Makes faults one after the other, each followed by some time to recover.
+/// Makes faults one after the other, with time to recover after each.
 fn in_turn(
     draw: &mut Stream,
     options: &Options,
@@ -149,7 +151,7 @@ fn twin(draw: &mut Stream, options: &Options) -> (Fault, u64) {
     (Fault::Twin { node, mask, ms, breaks: draw.chance(60) }, ms)
 }
 
-/// Around each change: one of the nodes is told nothing, or starts again with what was.
+/// Makes one of the nodes miss each change, or start again with the files of before.
 fn old_files(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault)>) {
     let changes = made.iter().filter(|(_, fault)| matches!(fault, Fault::Change { .. }));
     let changes: Vec<u64> = changes.map(|(at_ns, _)| *at_ns).collect();
@@ -172,7 +174,7 @@ fn old_files(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault)>)
     }
 }
 
-/// A node that is killed as it is started has done nothing.
+/// Kills some nodes at the start, before they have done anything. They start again later.
 fn late_starts(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault)>) {
     for node in 0..options.nodes {
         if !draw.chance(60) {
@@ -192,7 +194,7 @@ fn starved(draw: &mut Stream, options: &Options) -> (Fault, u64) {
     (Fault::Starve { node, core, ms, pause_ms }, ms + pause_ms)
 }
 
-/// A clock is set, and set right again; now and then the node restarts meanwhile.
+/// Sets a clock wrong, and right again. Now and then the node restarts meanwhile.
 fn wrong_clock(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault)>) {
     let mut at_ms = draw.range(500, 15_000);
     while at_ms < options.safety_ms {
@@ -236,11 +238,11 @@ fn exchanged(draw: &mut Stream, options: &Options) -> (Fault, u64) {
     (fault, 4_000)
 }
 
-/// Silence after which a connection is closed, and the time to make another.
+/// The silence after which a connection is closed, and the time to make another.
 const DEAF_MS: u64 = 3_000 + 1_500;
 
 impl World {
-    /// Those that need no more than this.
+    /// Carries out the rare faults that need no more than this.
     pub fn rare_fault(&mut self, fault: Fault) {
         let now_ns = self.now_ns;
         let disturbances = &mut self.model.disturbances;

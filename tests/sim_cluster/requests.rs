@@ -1,4 +1,5 @@
-//! Requests of clients: how they reach a core, are tried again, and what their answers must be.
+//! Requests of clients: how they reach a core, how they are tried again, and which answers they may
+//! get.
 
 use chronos::shard::effects::{Answer, Refusal, Reply};
 
@@ -8,7 +9,7 @@ use super::network::CoreAt;
 use super::story_plan::{Doom, Kind, Operation, Target, Wish};
 use super::world::{Event, World};
 
-/// Tries of one operation, each under a name of its own.
+/// Most tries of one operation. Each try has a name of its own.
 pub const TRIES_MAX: usize = 4;
 
 /// One try of a request.
@@ -18,38 +19,38 @@ pub struct Ask {
     pub id: Option<u64>,
     pub factor: Option<u8>,
     pub filter: Option<u64>,
-    /// A create or update.
+    /// The timer of a create or an update.
     pub wish: Option<Wish>,
     pub is_read: bool,
 }
 
-/// A try and its fate.
+/// A try, and what became of it.
 pub struct Asked {
     pub ask: Ask,
     pub operation: Operation,
     pub tried: usize,
     pub node: usize,
     pub sent_ns: u64,
-    /// The process it went to.
+    /// The process that the request went to.
     pub life: Option<u64>,
     pub is_answered: bool,
-    /// The client has the answer, or has given up.
+    /// Whether the client has the answer, or has given up.
     pub is_over: bool,
 }
 
-/// Longest time until the answer, from when the node has the request.
+/// Longest wait for the answer, from when the node has the request.
 const ANSWER_NS: u64 = 10_000_000_000;
 
-/// When a write that was acknowledged is read through every node.
+/// How long after its acknowledgement a write is read through every node.
 const PROBES_MS: [u64; 4] = [400, 1_900, 5_700, 14_000];
-/// Names of the operations that do so begin here, far beyond those of the story.
-/// How long such a read is on its way.
+/// How long such a read is on its way, in nanoseconds.
 const PROBE_NS: u64 = 100_000;
+/// The names of such reads begin here, far beyond those of the story.
 const PROBE_NAMES: usize = 10_000_000;
 
 impl World {
-    /// Reads a timer through every node that takes requests, as a client does that knows what its
-    /// write was answered.
+    /// Reads a timer through every node that takes requests. The client knows the answer to its
+    /// write.
     pub fn probe(&mut self, name: usize) {
         let Some(id) = self.model.writes[&name].id else { return };
         let factor = self.asked[&name].ask.factor.or(self.model.factor_of(id));
@@ -78,7 +79,7 @@ impl World {
         }
     }
 
-    /// A client tries an operation for the nth time.
+    /// Sends an operation of a client for the nth time.
     pub fn operate(&mut self, operation: Operation, tried: usize, at_node: usize) {
         let (target, wish, is_read) = match operation.kind {
             Kind::Create(wish) => (None, Some(wish), false),
@@ -89,7 +90,8 @@ impl World {
         let mut known = (None, None, None);
         match target {
             None => {}
-            // One factor for each id that clients choose: the one held would win over others.
+            // Each id that clients choose has one factor, because the factor that is held would win
+            // over others.
             Some(Target::Chosen(id)) => {
                 let factor = 1 + (id % u64::from(self.options.factor_max)) as u8;
                 let factor = self.model.factor_of(id).unwrap_or(factor);
@@ -104,7 +106,7 @@ impl World {
         // Some clients' addresses lead to the second process, too.
         let at_node = if name.is_multiple_of(3) { self.twin_of(at_node) } else { at_node };
         let (id, factor, filter) = known;
-        // A PUT cannot change the factor of the id it names (docs/compat/timer-service.md §1.4).
+        // A PUT cannot change the factor of its id (docs/compat/timer-service.md §1.4).
         let wish = wish.map(|wish| Wish { factor: factor.unwrap_or(wish.factor), ..wish });
         let ask = Ask { name, id, factor, filter, wish, is_read };
         self.trace.add(
@@ -134,11 +136,11 @@ impl World {
         self.schedule(self.now_ns + operation.patience_ms * 1_000_000, Event::Impatient(name));
     }
 
-    /// A request reaches its node.
+    /// Gives a request to its node.
     pub fn request_arrives(&mut self, name: usize) {
         let (node, ask) = (self.asked[&name].node, self.asked[&name].ask);
         if !self.nodes[node].takes_requests() {
-            // Nobody listens: the request has had no effect.
+            // No process listens there, so the request has had no effect.
             self.model.closed(name, self.now_ns, Closed::NoEffect);
             return self.try_next(name);
         }
@@ -153,7 +155,8 @@ impl World {
         self.deliver(CoreAt { node, life, core }, Input::Ask(ask));
     }
 
-    /// The client has waited long enough, or learns that nobody will answer.
+    /// Tries again at the next node: the client has waited long enough, or learns that no answer
+    /// will come.
     pub fn try_next(&mut self, name: usize) {
         let asked = self.asked.get_mut(&name).expect("it was sent");
         if asked.is_over {
@@ -167,7 +170,7 @@ impl World {
         }
     }
 
-    /// A core answers.
+    /// Takes the answer of a core.
     pub fn answered(&mut self, place: CoreAt, reply: &Reply) -> Checked {
         let name = reply.to.request as usize;
         let Some(asked) = self.asked.get_mut(&name) else {
@@ -226,7 +229,7 @@ impl World {
             let is_refused = matches!(reply.answer, Answer::Refused(_));
             let asked = self.asked.get_mut(&name).expect("found above");
             if is_refused && !asked.is_over {
-                // Patience is what a client has after a 503, too.
+                // After such a 503 the client goes on waiting.
                 return Ok(());
             }
             asked.is_over = true;
@@ -234,7 +237,7 @@ impl World {
         Ok(())
     }
 
-    /// R2: nobody waits for ever, unless the process he waits for is dead or frozen.
+    /// Checks R2: no client waits for ever, unless the process that it waits for is dead or frozen.
     pub fn answers_in_time(&mut self) -> Checked {
         let Some(&(asked_ns, name)) = self.unanswered.first() else { return Ok(()) };
         if self.now_ns <= asked_ns + ANSWER_NS {
@@ -246,8 +249,9 @@ impl World {
             self.unanswered.pop_first();
             return Ok(());
         }
-        // A core that gets a turn after longer than it takes to suspect a peer hears all that came
-        // meanwhile before it suspects one, so that it suspects nobody as long as that goes on.
+        // A core whose turns are further apart than the time to suspect a peer hears everything
+        // that came meanwhile before it suspects a peer. So it suspects none as long as that goes
+        // on.
         let suspect_ns = self.options.cluster.suspect_after_ms * 1_000_000;
         let starved = node.starved.filter(|starved| starved.pause_ns >= suspect_ns);
         let away_until_ns = starved.map_or(0, |starved| starved.until_ns).max(node.frozen_until_ns);

@@ -1,5 +1,5 @@
-//! A second site in some of the runs: which nodes are in which, how each is configured there, and
-//! the internal HTTP API through which they talk, as a node's engine serves it.
+//! A second site in some of the runs: which nodes each site has, how each site is configured at the
+//! other, and the internal HTTP API through which they talk, as a node's engine serves it.
 
 use std::net::IpAddr;
 
@@ -19,9 +19,9 @@ use super::rarities::Rarity;
 use super::story_plan::Fault;
 use super::world::World;
 
-/// Seeds in a hundred that have two sites, of those that can.
+/// How many in a hundred have two sites of the seeds that can.
 const PERCENT: u64 = 25;
-/// In place of the number of a client's connection: a copy from another site.
+/// Stands in place of the number of a client's connection for a copy from another site.
 pub const FROM_SITE: u32 = 3;
 
 /// Two sites: nodes from 0 on, and from `second` on.
@@ -29,8 +29,8 @@ pub const FROM_SITE: u32 = 3;
 pub struct Sites {
     pub second: usize,
     pub nodes: usize,
-    /// Each site is configured with the addresses of all nodes of the other, else with that of the
-    /// first.
+    /// Whether each site is configured with the addresses of all nodes of the other site. Otherwise
+    /// it has the address of the first node.
     pub has_all_addresses: bool,
 }
 
@@ -48,7 +48,7 @@ impl Sites {
         Some(Self { second, nodes: options.nodes, has_all_addresses: draw.chance(50) })
     }
 
-    /// The nodes of each.
+    /// Returns the nodes of each site.
     pub fn masks(&self) -> [u8; 2] {
         let below = |node: usize| ((1_u16 << node) - 1) as u8;
         [below(self.second), below(self.nodes) & !below(self.second)]
@@ -58,12 +58,12 @@ impl Sites {
         usize::from(node >= self.second)
     }
 
-    /// Nodes of the smaller one.
+    /// Returns how many nodes the smaller site has.
     pub fn nodes_min(&self) -> u32 {
         self.masks().map(u8::count_ones).into_iter().min().expect("two")
     }
 
-    /// How the other site is written in a node's file.
+    /// Returns how the other site is written in a node's file.
     pub fn remote(&self, node: usize) -> Vec<(String, String)> {
         let other = 1 - self.site_of(node);
         let nodes = (0..NODES_MAX).filter(|node| self.masks()[other] >> node & 1 == 1);
@@ -71,13 +71,13 @@ impl Sites {
         nodes.take(count).map(|node| (site_name(other), node_name(node))).collect()
     }
 
-    /// Whether a node may die: the other site can learn of its nodes only from those that are
-    /// configured, and so not while none of these lives.
+    /// Reports whether a node may die. The other site learns of this site's nodes only from the
+    /// nodes that it is configured with, so these must not die.
     pub fn may_die(&self, node: usize) -> bool {
         self.has_all_addresses || ![0, self.second].contains(&node)
     }
 
-    /// The faults that are left, and cuts between the sites.
+    /// Removes the faults that two sites do not stand, and adds cuts between the sites.
     pub fn faults(&self, options: &Options, made: &mut Vec<(u64, Fault)>) {
         made.retain(|(_, fault)| match *fault {
             Fault::Kill { node, .. } | Fault::Doom { node, .. } | Fault::Stop { node, .. } => {
@@ -101,7 +101,7 @@ pub fn site_name(site: usize) -> String {
     format!("site{}", site + 1)
 }
 
-/// A whole request: its line, its body, and how many bytes it took.
+/// Returns the first whole request: its line, its body, and how many bytes it took.
 fn request_in(bytes: &[u8]) -> Option<(String, Vec<u8>, usize)> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..end]);
@@ -112,7 +112,7 @@ fn request_in(bytes: &[u8]) -> Option<(String, Vec<u8>, usize)> {
 }
 
 impl CoreDriver {
-    /// Bytes of another site over a connection that it dialled.
+    /// Takes bytes of another site over a connection that the other site dialled.
     pub fn site_bytes(&mut self, world: &mut World, id: ConnectionId, bytes: &[u8]) {
         let buffer = self.from_sites.entry(id).or_default();
         buffer.extend_from_slice(bytes);
@@ -162,7 +162,7 @@ impl CoreDriver {
         }
     }
 
-    /// The shard has taken a copy of another site, or has not.
+    /// Answers another site whether the shard has taken its copy.
     pub fn site_reply(&mut self, world: &mut World, reply: &Reply) {
         let status = if matches!(reply.answer, Answer::Done { .. }) { 200 } else { 503 };
         self.site_answer(world, reply.to.request as ConnectionId, status, b"");

@@ -11,7 +11,7 @@ use super::options::{Options, PROCESSES_MAX, Trouble};
 use super::story_plan::{Death, Fault, Kind, Operation, Story, Target, Wish};
 use super::world::run;
 
-/// The client asks at this time; the story counts from then.
+/// The client asks at this time. The story counts from it.
 const ASKED_MS: u64 = 5_000;
 const ID: u64 = 0x00c0_ffef;
 
@@ -49,7 +49,7 @@ fn options(promotion: bool, shards: u16) -> Options {
     }
 }
 
-/// The nodes A, B and C: those of rank 0, 1 and 2.
+/// Returns the nodes A, B and C, which have the ranks 0, 1 and 2.
 fn ranks() -> [usize; 3] {
     let view = Members::new(3).view(0, None);
     let list = view.place(TimerId(ID), 3, view.new_nodes());
@@ -61,7 +61,7 @@ fn ranks() -> [usize; 3] {
     [rank(0), rank(1), rank(2)]
 }
 
-/// Plays the story; returns who popped at which second.
+/// Plays the story. Returns which node popped at which second.
 fn play(promotion: bool, shards: u16, heals_s: u64) -> Vec<(char, u64)> {
     let options = options(promotion, shards);
     let [a, b, c] = ranks();
@@ -108,9 +108,9 @@ fn the_story_of_a_b_and_c_comes_out_to_the_second_without_promotion() {
     }
 }
 
-/// B moves up once it has popped for the dead A; so does C within its half of the split, after its
-/// one late pop. The split heals between two pops: B stays first, and A, back and empty, is first
-/// again after the pop that finds that it holds the timer.
+/// B moves up once it has popped for the dead A. C moves up within its half of the split, after its
+/// one late pop. The split heals between two pops: B stays first. A, back and empty, is first again
+/// after the pop that finds that it holds the timer.
 #[test]
 fn with_promotion_only_the_first_pop_after_each_death_is_late() {
     let told = [('A', 20), ('B', 42), ('B', 60), ('C', 62), ('B', 80), ('B', 100), ('A', 120)];
@@ -119,8 +119,8 @@ fn with_promotion_only_the_first_pop_after_each_death_is_late() {
     }
 }
 
-/// A node that gets a turn every 4 s answers a dial now and then, and is dead to the other node in
-/// between. The tombstone of a timer that came to its end must not end while it seems alive.
+/// A node that gets a turn every 4 s answers a dial now and then, and is dead for the other node in
+/// between. The tombstone of a timer that came to its end must not end while that node seems alive.
 #[test]
 fn a_node_that_seems_alive_now_and_then_brings_nothing_back() {
     for begins_ms in (0..4_000).step_by(200) {
@@ -144,7 +144,7 @@ fn a_node_that_seems_alive_now_and_then_brings_nothing_back() {
     }
 }
 
-/// Two nodes dead of three, and a pair cut: what counts as how many impaired.
+/// Two of three nodes are dead, and a pair is cut: how many nodes count as impaired.
 #[test]
 fn disturbances_are_explained_by_the_fewest_nodes() {
     use super::disturbances::Whom::{Node, Pair};

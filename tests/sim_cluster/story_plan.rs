@@ -1,5 +1,5 @@
-//! What clients do, what operators do and what goes wrong, as a list made before the run. The
-//! shrinker makes it shorter.
+//! A story: what clients do, what operators do and what goes wrong, as lists that are made before
+//! the run. The shrinker makes the lists shorter.
 
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
@@ -18,18 +18,19 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// How often it pops (docs/compat/timer-service.md §4).
+    /// Returns how often the timer pops (docs/compat/timer-service.md §4).
     pub fn pops(&self) -> u64 {
         self.repeat_for_ms.checked_div(self.interval_ms).unwrap_or(1)
     }
 }
 
-/// Which timer an operation is for.
+/// The timer that an operation is for.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// An id that the client chose.
     Chosen(u64),
-    /// The id that the create with this name got; nothing is done while there is none.
+    /// The id that the create with this name got. Until that id is known the operation does
+    /// nothing.
     CreatedBy(usize),
 }
 
@@ -42,36 +43,37 @@ pub enum Kind {
     Read(Target),
 }
 
-/// A request, and when and where; tried again at the next node if there is no answer.
+/// A request, and when and through which node it comes. It is tried again at the next node if there
+/// is no answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// Name within the story; stays when others are dropped.
+    /// The name within the story. It stays when other operations are dropped.
     pub name: usize,
     pub at_ns: u64,
     pub node: usize,
     pub kind: Kind,
     pub patience_ms: u64,
-    /// The answer to the first try gets lost.
+    /// Whether the answer to the first try gets lost.
     pub loses_reply: bool,
 }
 
-/// Something that goes wrong, or that an operator does.
+/// A fault, or something that an operator does.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// The process dies; after so many ms it starts again, empty.
+    /// The process dies. It starts again, empty, after `for_ms`.
     Kill {
         node: usize,
         for_ms: u64,
         how: Death,
     },
-    /// It dies as soon as it next does something.
+    /// The process dies as soon as it next does something.
     Doom {
         node: usize,
         for_ms: u64,
         when: Doom,
         how: Death,
     },
-    /// Orderly stop.
+    /// The process stops in order.
     Stop {
         node: usize,
         for_ms: u64,
@@ -80,7 +82,7 @@ pub enum Fault {
         node: usize,
         ms: u64,
     },
-    /// What one sends does not arrive at the other; both ways if so told.
+    /// What one node sends does not arrive at the other; with `is_both`, in both directions.
     Cut {
         from: usize,
         to: usize,
@@ -92,7 +94,7 @@ pub enum Fault {
         mask: u8,
         ms: u64,
     },
-    /// All connections between two break.
+    /// All connections between two nodes break.
     Break {
         one: usize,
         other: usize,
@@ -107,7 +109,7 @@ pub enum Fault {
         from: usize,
         to: usize,
     },
-    /// The next bytes arrive twice, as no TCP lets them.
+    /// The next bytes arrive twice, which TCP would prevent.
     Repeat {
         from: usize,
         to: usize,
@@ -117,19 +119,20 @@ pub enum Fault {
         from: usize,
         to: usize,
     },
-    /// What one sends over the connections that there are is lost for good; neither end is told.
+    /// What one node sends to the other over the present connections is lost for good. Neither end
+    /// is told.
     HalfOpen {
         from: usize,
         to: usize,
     },
-    /// What one sends takes up to so much longer.
+    /// What one node sends to the other takes longer.
     Slow {
         from: usize,
         to: usize,
         ms: u64,
         extra_ms: u64,
     },
-    /// A core gets a turn only every so often.
+    /// A core gets a turn only now and then.
     Starve {
         node: usize,
         core: u16,
@@ -154,8 +157,9 @@ pub enum Fault {
         joining: u8,
         leaving: u8,
     },
-    /// For a time a second process says that it is this node; so do its addresses, as the nodes in
-    /// the mask resolve them. Connections of these with the node break first if so told.
+    /// For a time a second process says that it is this node. The nodes in the mask reach the
+    /// second process under the node's addresses. If so told, their connections with the node break
+    /// first.
     Twin {
         node: usize,
         mask: u8,
@@ -167,7 +171,7 @@ pub enum Fault {
         node: usize,
         ms: u64,
     },
-    /// A node finds, when it next starts, the files of so many changes ago.
+    /// A node finds, when it next starts, the files of `back` changes ago.
     OldFiles {
         node: usize,
         back: usize,
@@ -180,11 +184,11 @@ pub enum Fault {
 pub enum Death {
     /// kill -9: the kernel closes its connections.
     Process,
-    /// The machine loses power: what it had not sent is lost, nobody is told.
+    /// The machine loses power: what it had not sent is lost, and no node is told.
     Power,
 }
 
-/// At which moment a doomed process dies.
+/// The moment at which a doomed process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doom {
     /// As it answers a client's write.
@@ -272,8 +276,8 @@ fn wish(draw: &mut Stream, options: &Options) -> Wish {
     Wish { interval_ms, repeat_for_ms: interval_ms * times + extra_ms, host, factor }
 }
 
-/// Timers on three nodes; one of the nodes is away; meanwhile some timers are deleted or replaced,
-/// and another node may restart empty, perhaps just as the first is back.
+/// Makes a plot: timers on three nodes, of which one is away. Meanwhile some timers are deleted or
+/// replaced, and another node may restart empty, perhaps just as the first is back.
 fn plot(story: &mut Story) {
     let options = &story.options;
     let draw = &mut Stream::keyed(options.seed, Purpose::Faults, 1);
@@ -290,7 +294,7 @@ fn plot(story: &mut Story) {
         story.operations.push(operation);
     };
     for timer in 0..6 {
-        // The factor of a chosen id follows from it, see `World::operate`.
+        // The factor of a chosen id follows from the id, see `World::operate`.
         let target = Target::Chosen(3 * (1_000 + timer as u64) + 2);
         let is_long = options.rarities.kinds.contains(&Rarity::LongIntervals);
         let interval_ms = draw.range(1_500, 5_000) * if is_long { 8 } else { 1 };
@@ -377,7 +381,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
     made
 }
 
-/// One piece of trouble from `at_ms` on; returns when it ends.
+/// Makes one piece of trouble from `at_ms` on. Returns when it ends.
 fn trouble(draw: &mut Stream, options: &Options, at_ms: u64, made: &mut Vec<(u64, Fault)>) -> u64 {
     let at_ns = at_ms * MS + draw.range(0, MS);
     let nodes = options.nodes as u64;
@@ -418,7 +422,7 @@ fn trouble(draw: &mut Stream, options: &Options, at_ms: u64, made: &mut Vec<(u64
             Fault::Split { mask: draw.range(1, (1 << nodes) - 1) as u8, ms }
         }
         11 => {
-            // Flapping.
+            // The way is cut and open in turns.
             for time in 0..draw.range(2, 8) {
                 let flap = Fault::Cut { from: node, to: other, ms: 400, is_both: true };
                 made.push((at_ns + time * 900 * MS, flap));

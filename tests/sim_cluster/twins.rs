@@ -1,7 +1,7 @@
 //! A second process that says it is one of the nodes: started from a copy of its image, or reached
 //! because an address means two machines. It has that node's name, files and instance bits, and a
-//! life, a memory and clocks of its own. Some of the others reach it under the node's name; it
-//! reaches all of them.
+//! life, a memory and clocks of its own. Some of the other nodes reach the second process under the
+//! node's name. The second process reaches all of them.
 
 use kit::simulator::random::{Purpose, Stream};
 
@@ -12,24 +12,24 @@ use super::nodes::{Node, node_name};
 use super::story_plan::Death;
 use super::world::{Event, World};
 
-/// Connections that broke as it began are made again within this.
+/// How long connections that broke as the second process began take to be made again.
 const BEGINS_NS: u64 = 1_500 * MS;
-/// Then somebody must notice within this time.
+/// How long after that a node may take to notice the second process.
 const NOTICED_NS: u64 = 2_000 * MS;
 
 /// The second process of a node.
 pub struct Twin {
-    /// Its place among the processes.
+    /// The index of the process.
     pub process: usize,
-    /// The node that it says it is.
+    /// The node that the process says it is.
     member: usize,
-    /// Nodes that reach it under that name.
+    /// The nodes that reach the process under that name.
     mask: u8,
     since_ns: u64,
 }
 
 impl World {
-    /// The member that a process says it is.
+    /// Returns the member that a process says it is.
     pub fn member_of(&self, process: usize) -> usize {
         self.twin
             .as_ref()
@@ -37,13 +37,13 @@ impl World {
             .map_or(process, |twin| twin.member)
     }
 
-    /// The second process of a node, or the only one.
+    /// Returns the second process of a node, or the only one.
     pub fn twin_of(&self, node: usize) -> usize {
         let twin = self.twin.as_ref().filter(|twin| twin.member == node);
         twin.filter(|twin| self.nodes[twin.process].is_up()).map_or(node, |twin| twin.process)
     }
 
-    /// Which process a node reaches that dials another.
+    /// Returns the process that a node reaches when it dials another.
     pub fn twin_reached(&self, from: usize, target: usize) -> usize {
         let is_reached = self.twin.as_ref().is_some_and(|twin| twin.mask >> from & 1 == 1);
         if is_reached { self.twin_of(target) } else { target }
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// The operator has found the second process, and stops it.
+    /// Stops the second process, which the operator has found.
     pub fn twin_ends(&mut self, life: u64) -> Checked {
         let Some(Twin { process, member, since_ns, .. }) = self.twin else { return Ok(()) };
         if !self.nodes[process].is_up() || self.nodes[process].life != life {
@@ -79,7 +79,7 @@ impl World {
         }
         let from_ns = since_ns + BEGINS_NS;
         self.model.disturbances.was_doubled(member, since_ns, self.now_ns);
-        // Those that it knows, and so dials.
+        // The nodes that the second process knows, and so dials.
         let known = |node: &usize| self.nodes[process].view.node_named(&node_name(*node)).is_some();
         let others =
             (0..process).filter(|node| *node != member && self.nodes[*node].is_up() && known(node));

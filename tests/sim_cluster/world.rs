@@ -20,12 +20,13 @@ use super::requests::Asked;
 use super::story_plan::{Death, Doom, Fault, Story};
 use super::twins::Twin;
 
-/// After the end of faults, what still lives is deleted so late, and all is gone so late.
+/// After the end of faults, timers that still live are deleted at [`CLEAN_MS`], and all is gone at
+/// [`END_MS`].
 const CLEAN_MS: u64 = 20_000;
 const END_MS: u64 = 75_000;
-/// How often nodes are compared with each other.
+/// Pause between two comparisons of the nodes with each other.
 const CHECK_MS: u64 = 1_000;
-/// Events after which a run is called endless.
+/// How many events make a run endless.
 const EVENTS_MAX: u64 = 6_000_000;
 
 /// Something that happens at a time.
@@ -42,7 +43,7 @@ pub enum Event {
     },
     /// A write was acknowledged in the turn before.
     Acknowledged(usize),
-    /// A write was acknowledged a while ago: it is read through every node.
+    /// A write was acknowledged a while ago. It is read through every node.
     Probe(usize),
     Arrive(ConnectionId, End),
     DialTimeout(ConnectionId),
@@ -71,7 +72,7 @@ pub enum Event {
     End,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub struct Report {
     pub trace: Trace,
     pub virtual_ns: u64,
@@ -85,7 +86,7 @@ pub struct Report {
     pub violation: Option<Violation>,
 }
 
-/// The simulated cluster and all around it.
+/// The simulated cluster and everything around it.
 pub struct World {
     pub options: Options,
     pub now_ns: u64,
@@ -106,7 +107,7 @@ pub struct World {
     pub cleaned: usize,
     pub probes: usize,
     cuts: Vec<Option<(usize, usize)>>,
-    /// A hash over everything that was carried between nodes: too much for the trace.
+    /// A hash over everything that was carried between nodes, which is too much for the trace.
     carried: u64,
     pops: Vec<(usize, u64, usize, u64)>,
     story: Story,
@@ -191,7 +192,8 @@ impl World {
         for after_ms in [CLEAN_MS, CLEAN_MS + 4_000, CLEAN_MS + 8_000] {
             self.schedule(heal_ns + after_ms * MS, Event::Clean);
         }
-        // Tombstones stay while a node is dead, longer if the clock of who deleted is ahead.
+        // Tombstones stay while a node is dead, and longer if the clock of the node that deleted is
+        // ahead.
         let held_ms = match (self.options.stays_dead, self.options.sites) {
             (None, None) => 0,
             _ => 2 * self.options.cluster.tombstone_hold_ms + 20_000,
@@ -313,7 +315,7 @@ impl World {
         if has_moved { self.agree() } else { Ok(()) }
     }
 
-    /// Gives a core something to do, if its process still lives.
+    /// Gives a core an event, if its process still lives.
     pub fn deliver(&mut self, place: CoreAt, input: Input) {
         let node = &mut self.nodes[place.node];
         if node.life != place.life || !node.is_up() {
@@ -324,7 +326,7 @@ impl World {
         self.wake(place);
     }
 
-    /// Wakes a core that sleeps; one that is in its turn will notice before it sleeps.
+    /// Wakes a core that sleeps. A core in its turn will notice before it sleeps.
     pub fn wake(&mut self, place: CoreAt) {
         let delay_ns = self.interleaving.range(100, 20_000);
         let Some(mut driver) = self.take_core(place) else { return };
@@ -337,7 +339,7 @@ impl World {
         self.nodes[place.node].cores[usize::from(place.core)].take()
     }
 
-    /// A callback begins: the model looks at it, its host decides how it ends.
+    /// Begins a callback. The model checks it, and its host decides how it ends.
     pub fn attempt(&mut self, place: CoreAt, ticket: Ticket, name: usize) -> Checked {
         let Some(asked) = self.asked.get(&name) else {
             return broken("T7", format!("{ticket:?} is of {name}, which nobody asked for"));
@@ -364,7 +366,7 @@ impl World {
         Ok(())
     }
 
-    /// When pop `sequence` must have been seen, it is looked for.
+    /// Schedules the check of pop `sequence` for when the pop must have been seen.
     pub fn schedule_pop(&mut self, name: usize, sequence: u64) {
         let timeout_ms = self.options.callbacks.timeout_ms;
         if sequence <= self.model.writes[&name].pops()
@@ -374,14 +376,14 @@ impl World {
         }
     }
 
-    /// Bytes reached an end of a connection.
+    /// Adds bytes that reached an end of a connection to the hash.
     pub fn carried(&mut self, id: ConnectionId, end: End, bytes: &[u8]) {
         for word in [self.now_ns, id as u64, end as u64, bytes.len() as u64] {
             self.carried = (self.carried.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
         }
     }
 
-    /// Whether a process dies of what it just did.
+    /// Lets a process die if it is doomed to die of what it just did.
     pub fn doom(&mut self, node: usize, by: Doom) {
         if self.nodes[node].doom.is_some_and(|(when, ..)| when == by) {
             let life = self.nodes[node].life;
@@ -487,7 +489,7 @@ impl World {
         self.model.disturbances.add(Whom::Pair(from, to), self.now_ns, until_ns);
     }
 
-    /// Faults end for good.
+    /// Ends all faults for good.
     fn heal(&mut self) -> Checked {
         self.is_healed = true;
         let life = self.twin.as_ref().map_or(0, |twin| self.nodes[twin.process].life);
@@ -533,7 +535,7 @@ impl World {
     }
 }
 
-/// How an attempt ends, in the words of the shard.
+/// Returns how an attempt ends, as the shard's outcome.
 fn outcome_of(ending: &Ending) -> CallbackOutcome {
     match ending.outcome {
         Outcome::Delivered => CallbackOutcome::Delivered,

@@ -1,4 +1,4 @@
-//! Somebody writes or deletes by hand what servers keep in `ZooKeeper`.
+//! A person writes or deletes by hand what servers keep in `ZooKeeper`.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -46,7 +46,8 @@ fn now_ms() -> u64 {
     now.as_millis() as u64
 }
 
-/// `chronos timestamp init` for a cluster of the shared `ZooKeeper`: exit code, and what it said.
+/// Runs `chronos timestamp init` for a cluster of the shared `ZooKeeper`. Returns the exit code and
+/// the output.
 fn init(cluster: &str, more: &[&str]) -> (Option<i32>, String) {
     let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.args(["timestamp", "init", "--zookeeper", &shared(), "--cluster", cluster]).args(more);
@@ -55,8 +56,8 @@ fn init(cluster: &str, more: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(said).expect("text"))
 }
 
-/// The master is older than the largest step of its clock that is followed: it must not take the
-/// time at which its node was made for the present.
+/// The master's node is older than the largest step of the clock that is followed. The master must
+/// not take the time at which its node was made for the present.
 fn values_stay_at_the_clock() {
     let mut servers = Servers::stopped(1, &shared(), SESSION_MS);
     let server = &mut servers.all[0];
@@ -88,7 +89,7 @@ fn a_lost_bound_waits_for_an_order() {
     let mut servers = Servers::start(2, &shared(), SESSION_MS);
     let cluster = servers.cluster.clone();
     let path = bound_of(&cluster);
-    // Values are a minute ahead, as after an original.
+    // The bound makes values a minute ahead, as after an original.
     with_zookeeper(async |client| {
         let bound = (now_ms() + 60_000) << 18;
         client.set_data(&path, &bound.to_be_bytes(), None).await.expect("written");
@@ -104,7 +105,7 @@ fn a_lost_bound_waits_for_an_order() {
     assert!(said.contains(&format!("chronos timestamp init --zookeeper {}", shared())), "{said}");
     assert!(said.contains("which this server stored last"), "{said}");
 
-    // Nobody knows any more, and nobody guesses.
+    // No server knows the bound any more, and no server guesses it.
     servers.all.iter_mut().for_each(Server::stop);
     servers.all.iter_mut().for_each(Server::spawn);
     for server in &mut servers.all {
@@ -119,7 +120,7 @@ fn a_lost_bound_waits_for_an_order() {
     let absent = with_zookeeper(async |client| client.check_stat(&path).await);
     assert!(absent.expect("answered").is_none(), "it is not made anew");
 
-    // An operator does.
+    // An operator makes the bound anew.
     let (code, told) = init(&cluster, &[]);
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("has lost its bound: say with --above"), "{told}");
@@ -145,7 +146,8 @@ fn a_new_cluster_by_hand() {
     let checker = Checker::of(&servers.addresses());
     checker.await_reply(Instant::now(), START);
     checker.finish();
-    // A node that an original has made and never written counts as new; other bytes do not.
+    // A node that an original has made and never written counts as new. A node with other bytes
+    // does not.
     for (bytes, wanted) in [(&b""[..], 0), (b"7 bytes", 1)] {
         let cluster = format!("story-{}", free_port());
         with_zookeeper(async |client| {

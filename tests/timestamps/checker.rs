@@ -1,5 +1,5 @@
-//! Clients that check what they get: a value of a reply that was there before a request was sent is
-//! below all values of the reply to it, and no value comes twice.
+//! Clients that check their values. A value of a reply that was there before a request was sent is
+//! below all values of the reply to that request. No value comes twice.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -19,7 +19,7 @@ pub const STORIES: &[Story] = &[
     ("a_value_that_is_late_is_found", a_value_that_is_late_is_found),
 ];
 
-/// Connections to each server.
+/// How many connections the checker makes to each server.
 const CONNECTIONS: usize = 2;
 /// How long a reply is waited for: longer than a server is frozen, as it is the replies of a thawed
 /// one that must not be stale.
@@ -32,15 +32,15 @@ const COUNT_MAX: u32 = 3;
 /// One reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Got {
-    /// When it was there.
+    /// When the reply was there.
     pub at: Instant,
     /// The first value.
     pub first: u64,
-    /// How many.
+    /// How many values the reply has.
     pub count: u32,
-    /// Which server gave it.
+    /// The number of the server that answered.
     pub server: usize,
-    /// How far it was ahead of the wall clock.
+    /// How far the first value was ahead of the wall clock.
     pub ahead_ms: i64,
 }
 
@@ -67,7 +67,8 @@ impl Drop for Checker {
 }
 
 impl Checker {
-    /// Clients of these servers; each stays with its own, so that a reply of any of them is seen.
+    /// Starts clients of these servers. Each client stays with its server, so that a reply of any
+    /// server is seen.
     pub fn of(servers: &[SocketAddr]) -> Checker {
         let seen = Arc::new(Seen::default());
         let clients = (0..servers.len() * CONNECTIONS).map(|client| {
@@ -79,12 +80,12 @@ impl Checker {
         Checker { seen, clients }
     }
 
-    /// All replies so far.
+    /// Returns all replies so far.
     pub fn got(&self) -> Vec<Got> {
         self.seen.got.lock().expect("nobody panics with it").clone()
     }
 
-    /// Waits for a reply that is there after `since`.
+    /// Waits for a reply that comes after `since`.
     pub fn await_reply(&self, since: Instant, patience: Duration) -> Got {
         until("a timestamp", patience, || {
             let got = self.seen.got.lock().expect("nobody panics with it");
@@ -92,7 +93,7 @@ impl Checker {
         })
     }
 
-    /// The longest time between two replies after `since`, and until now.
+    /// Returns the longest time between two replies after `since`, and until now.
     pub fn longest_gap(&self, since: Instant) -> Duration {
         let mut times: Vec<Instant> = self.got().iter().map(|one| one.at).collect();
         times.retain(|at| *at >= since);
@@ -101,18 +102,18 @@ impl Checker {
         times.windows(2).map(|two| two[1] - two[0]).max().expect("two times")
     }
 
-    /// How far values were ahead of the clock at most.
+    /// Returns how far values were ahead of the clock at most.
     pub fn ahead_ms_max(&self) -> i64 {
         self.got().iter().map(|one| one.ahead_ms).max().unwrap_or(0)
     }
 
-    /// What was wrong so far.
+    /// Returns what was wrong so far.
     pub fn wrong(&self) -> Vec<String> {
         self.seen.wrong.lock().expect("nobody panics with it").clone()
     }
 
-    /// Ends the clients and waits for their last replies, so that nothing is under way any more.
-    /// All servers must run.
+    /// Ends the clients and waits for their last replies, so that no request is under way. All
+    /// servers must run.
     pub fn settle(&mut self) {
         self.seen.is_over.store(true, SeqCst);
         for client in self.clients.drain(..) {
@@ -120,7 +121,7 @@ impl Checker {
         }
     }
 
-    /// The highest value of all replies so far.
+    /// Returns the highest value of all replies so far.
     pub fn highest(&self) -> u64 {
         self.seen.highest.load(SeqCst)
     }
@@ -133,13 +134,13 @@ impl Checker {
         wrong.extend(repeated(got.clone()));
         wrong.truncate(10);
         assert!(wrong.is_empty(), "of {} replies:\n{}", got.len(), wrong.join("\n"));
-        // A client may wait for a frozen server still: it is left behind.
+        // A client may still wait for a frozen server. It is left behind.
         self.clients.retain(|client| !client.is_finished());
         got.len()
     }
 }
 
-/// Values that came twice.
+/// Returns the values that came twice.
 fn repeated(mut got: Vec<Got>) -> Vec<String> {
     got.sort_unstable_by_key(|one| one.first);
     let pairs = got.windows(2).filter(|two| two[0].first + u64::from(two[0].count) > two[1].first);
@@ -156,7 +157,7 @@ fn ask(to: SocketAddr, server: usize, seen: &Seen) {
         }
         let Some(thrift) = &mut connection else { continue };
         count = count % COUNT_MAX + 1;
-        // Before the request is sent.
+        // Read before the request is sent.
         let floor = seen.highest.load(SeqCst);
         let sent = Instant::now();
         match thrift.get(count) {
@@ -188,7 +189,7 @@ fn ahead_ms(value: u64) -> i64 {
     (value >> 18) as i64 - now.as_millis() as i64
 }
 
-/// A server that answers its n-th call with `value(n)`.
+/// Starts a server that answers its n-th call with `value(n)`. Returns its address.
 fn liar(value: fn(u64) -> u64) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -215,14 +216,14 @@ fn liar(value: fn(u64) -> u64) -> SocketAddr {
 }
 
 fn a_value_that_comes_again_is_found() {
-    // Rising, so that only the last value of a range comes again.
+    // The values rise, so that only the last value of a range comes again.
     let checker = Checker::of(&[liar(|call| (call + 1) << 1)]);
     until("a hundred replies", PATIENCE, || (checker.got().len() > 100).then_some(()));
     assert!(!repeated(checker.got()).is_empty());
 }
 
 fn a_value_that_is_late_is_found() {
-    // Nothing comes twice, but every fiftieth is from before.
+    // No value comes twice, but every fiftieth is from before.
     let value = |call: u64| if call % 50 == 49 { call + 1 } else { (call + 1_000_000) << 4 };
     let checker = Checker::of(&[liar(value)]);
     until("a late one to be found", PATIENCE, || (!checker.wrong().is_empty()).then_some(()));

@@ -24,7 +24,7 @@ fn a_clock_is_set_right_again() {
     let folder = tempfile::Builder::new().prefix("chronos-ts-").tempdir().expect("room");
     let wrong = folder.path().join("wrong");
     let set = |by: &str| {
-        // At once: it is read again with each reading of the clock.
+        // The file is replaced at once, because it is read with each reading of the clock.
         let aside = folder.path().join("aside");
         std::fs::write(&aside, format!("{by}\n")).expect("written");
         std::fs::rename(&aside, &wrong).expect("renamed");
@@ -49,7 +49,7 @@ fn a_clock_is_set_right_again() {
     let checker = Checker::of(&[server.address]);
     let figure = |server: &Server, name: &str| server.status()?[name].as_u64();
 
-    // Back by more than what is followed forward.
+    // A step back that is larger than the largest step forward that is followed.
     set("-20");
     until("a step back", START, || (server.count("clock_set_back") > 0).then_some(()));
     until("values ahead", START, || (figure(&server, "ahead_ms")? > 10_000).then_some(()));
@@ -59,7 +59,7 @@ fn a_clock_is_set_right_again() {
     });
     assert_eq!(server.count("clock_refusals"), 0);
 
-    // Forward by more than that: told as well, soon after the other.
+    // A step forward that is too large. It is told as well, soon after the other.
     set("+3600");
     until("a refusal", START, || (server.count("clock_refusals") > 0).then_some(()));
     until("a figure of it", START, || (figure(&server, "behind_ms")? > 3_500_000).then_some(()));

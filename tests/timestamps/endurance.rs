@@ -12,7 +12,7 @@ use super::zookeeper::shared;
 
 pub const STORIES: &[Story] = &[("three_servers_die_at_random", three_servers_die_at_random)];
 
-/// Without `CHRONOS_TIMESTAMPS_LONG_S`.
+/// Seconds of the story without `CHRONOS_TIMESTAMPS_LONG_S`.
 const SHORT_S: u64 = 30;
 
 fn three_servers_die_at_random() {
@@ -41,7 +41,7 @@ fn three_servers_die_at_random() {
                 }
                 2 => {
                     stopped += 1;
-                    // Not before it listens to signals.
+                    // The server is not stopped before it listens to signals.
                     server.await_role(&["starting", "backup", "master", "suspended"], START);
                     server.stop();
                 }

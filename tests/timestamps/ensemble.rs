@@ -1,10 +1,10 @@
-//! An ensemble of three servers of `ZooKeeper`, of which some die or freeze: a follower that is cut
+//! An ensemble of three servers of `ZooKeeper`, of which some die or freeze. A follower that is cut
 //! off from its leader goes on answering pings, and a leader that was frozen believes for a moment
 //! that it still leads. No master may live on such an answer.
 //!
-//! Now and then servers that were frozen do not come to terms by themselves: they take connections
-//! and answer nothing for more than half a minute. They are started anew then, as an operator would, and what is
-//! asserted stays: when the ensemble does what it is asked, timestamps are handed out.
+//! Now and then servers that were frozen do not elect a leader by themselves: they take connections
+//! and answer nothing for more than half a minute. They are then started anew, as an operator would
+//! do. The assertion stays: when the ensemble answers, timestamps are handed out.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub const STORIES: &[Story] = &[
 
 const TICK_MS: u64 = 200;
 const SESSION_MS: u64 = 2_000;
-/// How long an ensemble may take to come to terms by itself: elections as a rule take a second.
+/// How long an ensemble may take to elect a leader by itself. An election usually takes a second.
 const TERMS: Duration = Duration::from_secs(45);
 
 fn leader_is_killed() {
@@ -35,7 +35,7 @@ fn leader_is_killed() {
         let leader = ensemble.leader();
         let begin = Instant::now();
         ensemble.all[leader].kill();
-        // From here on what was stored before is of no use.
+        // From here on a window that was stored before is of no use.
         sleep(Duration::from_millis(SESSION_MS));
         await_reply(&checker, &mut ensemble, &[leader]);
         let gap = checker.longest_gap(begin);
@@ -50,7 +50,7 @@ fn servers_freeze() {
     let servers = Servers::start(2, &ensemble.quorum(), SESSION_MS);
     let checker = Checker::of(&servers.addresses());
     checker.await_reply(Instant::now(), START);
-    // Places behind the leader's.
+    // The frozen places are counted from the leader's.
     for frozen in [&[0][..], &[1], &[1, 2], &[0, 1], &[0, 1, 2]] {
         let leader = ensemble.leader();
         let begin = Instant::now();
@@ -72,7 +72,7 @@ fn servers_freeze() {
     println!("{} replies", checker.finish());
 }
 
-/// Waits for a reply from now on. `away`: servers of the ensemble that do not run.
+/// Waits for a reply from now on. `away` are servers of the ensemble that do not run.
 fn await_reply(checker: &Checker, ensemble: &mut Ensemble, away: &[usize]) {
     let begin = Instant::now();
     let is_there = || checker.got().iter().rev().take(64).any(|one| one.at > begin);

@@ -22,7 +22,8 @@ pub const STORIES: &[Story] = &[
 ];
 
 const SESSION_MS: u64 = 1_000;
-/// From when the master's node is gone to the first answer of another: six round trips.
+/// Longest time from when the master's node is gone to the first answer of another server: six
+/// round trips.
 const TAKE_OVER: Duration = Duration::from_millis(300);
 
 fn killed() {
@@ -44,7 +45,8 @@ fn killed_with_the_default_tick() {
     kill_masters(servers, 4_000, 2_000, 2);
 }
 
-/// A session ends between its length and one tick more after it was last heard of.
+/// Kills the master `rounds` times. A session ends between its length and one tick more after it
+/// was last heard of.
 fn kill_masters(mut servers: Servers, session_ms: u64, tick_ms: u64, rounds: usize) {
     let checker = Checker::of(&servers.addresses());
     checker.await_reply(Instant::now(), START);
@@ -112,7 +114,7 @@ fn a_frozen_master_never_answers() {
         checker.await_reply(thawed, START);
         let gap_ms = checker.longest_gap(begin).as_millis();
         println!("frozen for {frozen_ms} ms: no answer for {gap_ms} ms");
-        // Whatever it answers now is compared with what the other has answered.
+        // The thawed server's answers are compared with those of the other server.
         sleep(Duration::from_millis(300));
         took_over += usize::from(servers.master() != master);
     }

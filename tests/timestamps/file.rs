@@ -23,7 +23,7 @@ fn folder() -> TempDir {
     tempfile::Builder::new().prefix("chronos-ts-").tempdir().expect("room")
 }
 
-/// Runs the binary to its end; exit code, and what it said.
+/// Runs the binary to its end. Returns the exit code and the output.
 fn chronos(arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     let output =
@@ -50,7 +50,7 @@ fn values_go_on_after_every_restart() {
             server.kill();
         } else {
             server.stop();
-            // Not more: an answer may be cut off by the stop.
+            // No more is asserted, because the stop may cut off an answer.
             assert!(stored(&file) > checker.highest(), "it is above what clients have");
         }
         server.start();
@@ -62,7 +62,7 @@ fn values_go_on_after_every_restart() {
     checker.finish();
 }
 
-/// The bound that a file keeps.
+/// Returns the bound that a file keeps.
 fn stored(file: &str) -> u64 {
     let text = std::fs::read_to_string(file).expect("the file");
     text.lines().nth(1).expect("a bound").parse().expect("a number")
@@ -92,7 +92,8 @@ fn a_file_that_cannot_be_written() {
     checker.finish();
 }
 
-/// A file system of 16 pages, seen by the server alone: it is gone with the process.
+/// Runs a server on a file system of 16 pages, which only that server sees. The file system ends
+/// with the process.
 fn a_full_disk() {
     let may_mount = children::command("unshare").args(["-m", "true"]).output_tied();
     if !may_mount.is_ok_and(|output| output.status.success()) {
@@ -116,10 +117,10 @@ fn a_full_disk() {
     server.start();
     let checker = Checker::of(&[server.address]);
     checker.await_reply(Instant::now(), START);
-    // Its disk as it sees it.
+    // The disk as the server sees it.
     let inside = format!("/proc/{}/root{}", server.process().pid(), disk.display());
     let filler = Path::new(&inside).join("filler");
-    // As much as fits.
+    // Writes as much as fits.
     let full = std::fs::write(&filler, vec![0; 1 << 20]).expect_err("it is small");
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     until("timestamps to stop", START, || (server.status()?["serving"] == false).then_some(()));
@@ -172,7 +173,8 @@ fn files_that_cannot_be_trusted() {
         assert_eq!(std::fs::read(&path).expect("the file"), damaged, "it is left as it is");
     }
 
-    // Lost, and made anew above what was handed out; not so far that nothing is left.
+    // The file is lost, and made anew above what was handed out. A bound that leaves no room is
+    // refused.
     std::fs::remove_file(&path).expect("there");
     let above = u64::try_from(Duration::from_secs(4_000_000_000).as_millis()).expect("fits") << 18;
     let above = above.to_string();

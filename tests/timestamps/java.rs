@@ -1,5 +1,5 @@
-//! Java clients of the original: their libraries (`libthrift`, `ZooKeeper`), their way to a master,
-//! their messages, in both forms of replies.
+//! Java clients of the original, with their libraries (`libthrift`, `ZooKeeper`), their way to a
+//! master, their messages, and both forms of replies.
 
 use std::path::Path;
 use std::process::Output;
@@ -17,7 +17,7 @@ pub const STORIES: &[Story] = &[
 ];
 
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/timestamps/Client.java");
-/// Where Debian's packages `libthrift-java` and `zookeeper` have them.
+/// The jars of Debian's packages `libthrift-java` and `zookeeper`.
 const THRIFT: &str = "/usr/share/java/thrift.jar";
 const CLASSES: &str = "/usr/share/java/thrift.jar:/usr/share/java/zookeeper.jar:/usr/share/java/\
                        slf4j-api.jar";

@@ -1,8 +1,8 @@
 //! Stories of timestamps, told by real processes: the binary that users get, and a real
-//! `ZooKeeper`; killed, frozen and restarted for real, while clients check every value.
+//! `ZooKeeper`. They are killed, frozen and restarted for real, while clients check every value.
 //!
-//! Stories wait most of the time, so many run at one time, with the runner of the cluster's. Longer
-//! ones are asked for with `CHRONOS_TIMESTAMPS_LONG_S`: seconds of the random story.
+//! Stories wait most of the time, so many run at one time, with the runner of the cluster's
+//! stories. `CHRONOS_TIMESTAMPS_LONG_S` makes the random story longer: its seconds.
 
 use kit::runner::Story;
 use kit::{noise, runner};

@@ -1,5 +1,5 @@
-//! Original servers in the same cluster, played by their rules: what they write is read, and what
-//! is written can be read by them.
+//! Original servers in the same cluster, played by their rules. Servers of this service read what
+//! originals write, and originals can read what these servers write.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,7 +16,7 @@ pub const STORIES: &[Story] = &[
     ("a_frozen_original_that_writes_is_noticed", a_frozen_original_writes),
 ];
 
-/// What the original stores ahead: 100 s.
+/// How far ahead the original stores its bound: 100 s.
 const ADVANCE: u64 = 26_214_400_000;
 
 fn now() -> u64 {
@@ -39,7 +39,7 @@ impl Original {
         for path in
             ["/chronos", &original.base, &original.path("backup-servers"), &original.bound()]
         {
-            // It may be there.
+            // An error means that the node is there already.
             let _ = original.client.create(path, b"", &persistent).await;
         }
         original
@@ -63,20 +63,20 @@ impl Original {
         if bytes.is_empty() { 0 } else { u64::from_be_bytes(bytes.try_into().expect("8 bytes")) }
     }
 
-    /// Without looking who wrote last.
+    /// Writes the bound, whichever server wrote it last.
     async fn write_bound(&self, bound: u64) {
         let written = self.client.set_data(&self.bound(), &bound.to_be_bytes(), None).await;
         written.expect("written");
     }
 }
 
-/// Runs what blocks beside the session of an original, which must not fall asleep meanwhile.
+/// Runs blocking work beside the session of an original, which must not fall asleep meanwhile.
 async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("it ends well")
 }
 
 fn from_an_original_and_back() {
-    // It must run before anybody talks to it.
+    // The shared `ZooKeeper` must run before a client talks to it.
     shared();
     let cluster = format!("story-{}", free_port());
     let mut servers = block_on(an_original_dies(cluster.clone()));
@@ -84,7 +84,7 @@ fn from_an_original_and_back() {
     let mut checker = Checker::of(&servers.addresses());
     checker.await_reply(Instant::now(), START);
     block_on(async {
-        // What we write an original can read.
+        // An original can read what this server has written.
         let original = Original::connect(&cluster).await;
         let (master, stat) =
             original.client.get_data(&original.path("master")).await.expect("a master");
@@ -94,7 +94,7 @@ fn from_an_original_and_back() {
         let children = original.client.list_children(&original.path("backup-servers")).await;
         assert_eq!(children.expect("readable"), [""; 0]);
     });
-    // We stop, and it takes over.
+    // This server stops, and the original takes over.
     checker.settle();
     servers.all[0].stop();
     block_on(async {
@@ -106,8 +106,8 @@ fn from_an_original_and_back() {
     checker.finish();
 }
 
-/// An original is master, has stored 100 s ahead and handed out some of it. It dies, and this
-/// server, which has seen all of it as a backup, goes on above.
+/// An original is master, has stored its bound 100 s ahead and handed out some of that window. It
+/// dies. A server of this service, which was a backup all the time, goes on above the bound.
 async fn an_original_dies(cluster: String) -> Servers {
     let original = Original::connect(&cluster).await;
     assert!(original.try_to_be_master().await);
@@ -143,7 +143,7 @@ fn a_frozen_original_writes() {
         let original = Original::connect(&servers.cluster).await;
         original.write_bound(bound).await;
     });
-    // Nothing below what it may have handed out from then on.
+    // No value is below the values that the original may have handed out.
     until("values above the foreign bound", START, || {
         (checker.await_reply(Instant::now(), START).first > bound).then_some(())
     });

@@ -53,7 +53,7 @@ fn an_outage_longer_than_the_session() {
         checker.await_reply(back, START);
         println!("back after {:.0?}", back.elapsed());
     }
-    // All of them found it again.
+    // All servers have found `ZooKeeper` again.
     until("two backups", START, || {
         let roles = servers.all.iter().filter_map(|server| server.role());
         (roles.filter(|role| role == "backup").count() == 2).then_some(())
@@ -62,7 +62,7 @@ fn an_outage_longer_than_the_session() {
 }
 
 fn a_restart_shorter_than_the_session() {
-    // Java starts within this, usually within 2 s.
+    // Java starts within this time, usually within 2 s.
     const SESSION_MS: u64 = 10_000;
     let mut zookeeper = ZooKeeper::start(1_000);
     let arguments = ["--window-ms", "10000"];
@@ -80,7 +80,7 @@ fn a_restart_shorter_than_the_session() {
         checker.await_reply(back, START);
         let gap = checker.longest_gap(begin);
         println!("ZooKeeper restarted in {outage:.0?}: no answer for {gap:.0?}");
-        // Half of the session is left in the worst case; what is shorter nobody notices.
+        // Half of the session is left in the worst case. No client notices a shorter outage.
         if outage < Duration::from_millis(SESSION_MS / 3) {
             let goes_on = checker.got().iter().any(|one| one.at > killed && one.at < back);
             assert!(goes_on, "no timestamp without ZooKeeper");
@@ -92,7 +92,7 @@ fn a_restart_shorter_than_the_session() {
     println!("{} replies", checker.finish());
 }
 
-/// A node with timers, and timestamps of which nobody can be master.
+/// Starts a node with timers, and with timestamps of which no server can be master.
 fn timers_go_on_without_zookeeper() {
     let folder = tempfile::Builder::new().prefix("chronos-ts-").tempdir().expect("room");
     let (clients, thrift, nobody) = (free_port(), free_port(), free_port());

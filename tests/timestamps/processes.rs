@@ -1,5 +1,5 @@
-//! Processes of a story: started with a log of their own, signalled by number, ended with the
-//! value.
+//! Processes of a story. Each has a log of its own and takes signals by name. Dropping the value
+//! ends the process.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ pub struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Errors mean that it has ended already. A frozen one ends by SIGKILL as well.
+        // Errors mean that the process has ended already. SIGKILL ends a frozen process as well.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
@@ -34,7 +34,7 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Starts it; what it says is appended to `log`.
+    /// Starts a process. Its output is appended to `log`.
     pub fn start(command: &mut Command, log: &Path) -> Process {
         let file = File::options().create(true).append(true).open(log).expect("a log");
         let child = command
@@ -46,17 +46,17 @@ impl Process {
         Process { child, log: log.to_owned() }
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has said, its predecessors with the same log included.
+    /// Returns the output so far, that of predecessors with the same log included.
     pub fn logged(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// How it ended, if it has.
+    /// Returns how the process ended; `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be asked")
     }
@@ -69,19 +69,19 @@ impl Process {
         assert!(sent.success(), "kill -s {name} {pid}");
     }
 
-    /// Ends it at once: SIGKILL.
+    /// Ends the process at once: sends SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("it ends");
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     pub fn await_end(&mut self, patience: Duration) -> ExitStatus {
         until("a process to end", patience, || self.ended())
     }
 }
 
-/// A port of loopback that is free.
+/// Returns a port that is free on loopback.
 pub fn free_port() -> u16 {
     ports::free_port(&[Ipv4Addr::LOCALHOST.into()])
 }

@@ -1,4 +1,5 @@
-//! Servers that prove who they are, and nodes that nobody else may write.
+//! Servers that authenticate themselves, and nodes in `ZooKeeper` that only these servers may
+//! write.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,7 @@ fn nobody_else_writes() {
         let checker = Checker::of(&servers.each_ref().map(|server| server.address));
         checker.await_reply(Instant::now(), START);
 
-        // One with another password gets nowhere, and says why.
+        // A server with another password is refused, and says why.
         let mut stranger = server(&format!("{auth}3.log"), "wrong");
         stranger.spawn();
         let why = if auth == "digest" { "belong to another user" } else { "make zookeeper_auth" };
@@ -61,7 +62,7 @@ fn nobody_else_writes() {
     }
 }
 
-/// The rights are those of the original's secure mode.
+/// Checks that the rights are those of the original's secure mode.
 async fn look(quorum: &str, auth: &str) {
     let client = Client::connector().connect(quorum).await.expect("a session");
     let everybody_reads = ("world".to_owned(), "anyone".to_owned(), Permission::READ);
@@ -85,6 +86,6 @@ async fn look(quorum: &str, auth: &str) {
         let refused = client.set_data(&format!("{base}{path}"), b"x", None).await;
         assert_eq!(refused.expect_err("protected"), Error::NoAuth, "{path}");
     }
-    // The clients of the original read without proving anything.
+    // The clients of the original read without authentication.
     client.get_data(&format!("{base}/master")).await.expect("readable");
 }

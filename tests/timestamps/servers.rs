@@ -1,4 +1,4 @@
-//! Servers of timestamps: the binary, as operators start it.
+//! Servers of timestamps: the binary, started as operators start it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use super::processes::{Process, free_port, until};
 /// Longest wait for what must happen: a server that starts, another master, a value.
 pub const START: Duration = Duration::from_secs(60);
 
-/// One server: where it listens, and its process if it runs.
+/// One server: its addresses, and its process if it runs.
 #[derive(Debug)]
 pub struct Server {
-    /// Thrift.
+    /// The address of the Thrift listener.
     pub address: SocketAddr,
     admin: SocketAddr,
     /// Words before the binary's name.
@@ -29,7 +29,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Not running yet. `arguments` follow `chronos timestamp serve`.
+    /// Makes a server that does not run yet. `arguments` follow `chronos timestamp serve`.
     pub fn new(folder: &Path, name: &str, arguments: &[&str]) -> Server {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (address, admin) = (at(free_port()), at(free_port()));
@@ -44,17 +44,17 @@ impl Server {
         Server { address, admin, starter, environment: Vec::new(), arguments, log, process: None }
     }
 
-    /// From its next start on this is in its environment.
+    /// Sets a variable of the environment, from the server's next start on.
     pub fn set(&mut self, name: &str, value: &str) {
         self.environment.push((name.to_owned(), value.to_owned()));
     }
 
-    /// The same behind other words than the binary's name.
+    /// Returns the same server with `starter` in place of the binary's name.
     pub fn started_by(self, starter: &[&str]) -> Server {
         Server { starter: starter.iter().map(|word| (*word).to_owned()).collect(), ..self }
     }
 
-    /// Starts it.
+    /// Starts the process.
     pub fn spawn(&mut self) {
         let mut command = children::command(&self.starter[0]);
         command.args(&self.starter[1..]).args(&self.arguments);
@@ -63,41 +63,41 @@ impl Server {
         self.process = Some(Process::start(&mut command, &self.log));
     }
 
-    /// Starts it and waits until it has a role.
+    /// Starts the process and waits until the server is master or backup.
     pub fn start(&mut self) {
         self.spawn();
         self.await_role(&["master", "backup"], START);
     }
 
-    /// Its process.
+    /// Returns the process. Panics if it was not started.
     pub fn process(&mut self) -> &mut Process {
         self.process.as_mut().expect("it runs")
     }
 
-    /// Whether it has been started and not ended by the story.
+    /// Reports whether the story has started the server and not ended it.
     pub fn runs(&self) -> bool {
         self.process.is_some()
     }
 
-    /// The section of `/status`, if it answers.
+    /// Returns the section of `/status`; `None` if the server does not answer.
     pub fn status(&self) -> Option<Value> {
         let answer = request(self.admin, "GET", "/status", "").ok()?;
         let status: Value = serde_json::from_str(&answer.body).ok()?;
         Some(status["timestamp"].clone())
     }
 
-    /// Its role, if it answers.
+    /// Returns the role; `None` if the server does not answer.
     pub fn role(&self) -> Option<String> {
         self.status()?["role"].as_str().map(str::to_owned)
     }
 
-    /// A count of `/status`.
+    /// Returns a count of `/status`.
     pub fn count(&self, name: &str) -> u64 {
         let status = self.status().expect("it answers");
         status["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} in {status}"))
     }
 
-    /// Waits until it has one of these roles.
+    /// Waits until the server has one of these roles.
     pub fn await_role(&mut self, roles: &[&str], patience: Duration) {
         until(&format!("a server to be one of {roles:?}"), patience, || {
             self.supervise();
@@ -105,8 +105,9 @@ impl Server {
         });
     }
 
-    /// Starts it again if the port was still taken by its predecessor: the kernel tears the ring of
-    /// a process that was killed down after its end, and the sockets in it. Other ends are wrong.
+    /// Starts the server again if its predecessor still had the port. The kernel tears down the
+    /// ring of a killed process, and the sockets in it, after the process has ended. Panics at any
+    /// other end.
     pub fn supervise(&mut self) {
         if let Some(status) = self.process().ended() {
             let said = self.process().logged();
@@ -116,12 +117,12 @@ impl Server {
         }
     }
 
-    /// Ends it at once: SIGKILL.
+    /// Ends the server at once: sends SIGKILL.
     pub fn kill(&mut self) {
         self.process.take().expect("it runs").kill();
     }
 
-    /// Stops it in order: SIGTERM, and it must end well.
+    /// Stops the server in order: sends SIGTERM, and fails unless it ends well.
     pub fn stop(&mut self) {
         let mut process = self.process.take().expect("it runs");
         process.signal("TERM");
@@ -135,29 +136,30 @@ impl Server {
 #[derive(Debug)]
 pub struct Servers {
     pub all: Vec<Server>,
-    /// Logs.
+    /// The folder of the logs.
     _folder: TempDir,
     /// The name of the cluster.
     pub cluster: String,
 }
 
 impl Servers {
-    /// Running, on this `ZooKeeper`, with sessions this long. The first is master.
+    /// Starts servers on this `ZooKeeper`, with sessions of this length. The first server is
+    /// master.
     pub fn start(count: usize, quorum: &str, session_ms: u64) -> Servers {
         Servers::start_with(count, quorum, session_ms, &[])
     }
 
-    /// The same with more arguments.
+    /// Starts servers with more arguments.
     pub fn start_with(count: usize, quorum: &str, session_ms: u64, more: &[&str]) -> Servers {
         Servers::start_in(&format!("story-{}", free_port()), count, quorum, session_ms, more)
     }
 
-    /// The same, none of them running.
+    /// Makes servers, none of them running.
     pub fn stopped(count: usize, quorum: &str, session_ms: u64) -> Servers {
         Servers::prepared(&format!("story-{}", free_port()), count, quorum, session_ms, &[])
     }
 
-    /// Running, in a cluster of this name.
+    /// Starts servers in a cluster of this name.
     pub fn start_in(
         cluster: &str,
         count: usize,
@@ -187,17 +189,17 @@ impl Servers {
         Servers { all: all.collect(), _folder: folder, cluster: cluster.to_owned() }
     }
 
-    /// Where clients connect.
+    /// Returns the addresses that clients connect to.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.all.iter().map(|server| server.address).collect()
     }
 
-    /// The master's place. Frozen servers must not be asked.
+    /// Returns the master's place. Frozen servers must not be asked.
     pub fn master(&self) -> usize {
         until("a master", START, || self.find_master())
     }
 
-    /// The master's place, if one of those that run says so.
+    /// Returns the place of the running server that says that it is master.
     pub fn find_master(&self) -> Option<usize> {
         let running = self.all.iter().enumerate().filter(|(_, server)| server.runs());
         let mut roles = running.map(|(place, server)| (place, server.role()));

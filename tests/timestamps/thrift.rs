@@ -1,5 +1,5 @@
-//! The smallest client: getTimestamps over Thrift, bytes as the original's clients send them and
-//! read without any code of the server.
+//! The smallest client: getTimestamps over Thrift. It sends bytes as the original's clients send
+//! them, and reads replies without any code of the server.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,19 +9,19 @@ const METHOD: &[u8] = b"getTimestamps";
 const STRICT_CALL: u32 = 0x8001_0001;
 const STRICT_REPLY: u32 = 0x8001_0002;
 const STRICT_EXCEPTION: u32 = 0x8001_0003;
-/// Longest text of an exception that is read.
+/// Longest text of an exception that is read, in bytes.
 const TEXT_BYTES_MAX: u32 = 4_096;
 
-/// What a call brought.
+/// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The first timestamp.
     First(u64),
-    /// An exception, with its text: no timestamp.
+    /// An exception with its text, and no timestamp.
     Refused(String),
 }
 
-/// One connection.
+/// One connection to a server.
 #[derive(Debug)]
 pub struct Thrift {
     stream: TcpStream,
@@ -29,7 +29,7 @@ pub struct Thrift {
 }
 
 impl Thrift {
-    /// Connects; `patience` bounds everything.
+    /// Connects. `patience` limits the connection and every read.
     pub fn connect(to: SocketAddr, patience: Duration) -> Result<Thrift> {
         let stream = TcpStream::connect_timeout(&to, patience)?;
         stream.set_nodelay(true)?;
@@ -46,7 +46,7 @@ impl Thrift {
         call.extend((METHOD.len() as u32).to_be_bytes());
         call.extend(METHOD);
         call.extend(self.sequence.to_be_bytes());
-        // Field 1, an i32; then the end of the arguments.
+        // Field 1 is an i32. Then the arguments end.
         call.extend([8, 0, 1]);
         call.extend(count.to_be_bytes());
         call.push(0);
@@ -62,14 +62,14 @@ impl Thrift {
             return Err(wrong(&format!("{method} {sequence}")));
         }
         match head {
-            // Field 0, an i64.
+            // Field 0 is an i64.
             STRICT_REPLY => {
                 self.expect(&[10, 0, 0])?;
                 let first = u64::from_be_bytes(self.bytes()?);
                 self.expect(&[0])?;
                 Ok(Reply::First(first))
             }
-            // Field 1, a text; field 2, an i32.
+            // Field 1 is a text, field 2 an i32.
             STRICT_EXCEPTION => {
                 self.expect(&[11, 0, 1])?;
                 let text = self.text()?;

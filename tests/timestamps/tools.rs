@@ -1,4 +1,4 @@
-//! `chronos timestamp get|servers|watch|bench` where masters come and go.
+//! `chronos timestamp get|servers|watch|bench` while masters come and go.
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn chronos(line: &str) -> Command {
     command
 }
 
-/// Standard output of a command that ends with this code.
+/// Runs a command. Panics unless it ends with this code. Returns its standard output.
 #[track_caller]
 fn told(code: i32, line: &str) -> String {
     let Output { status, stdout, stderr } = chronos(line).output_tied().expect("the binary runs");
@@ -69,11 +69,11 @@ fn tools_follow_the_master() {
         host_port(&servers, 1)
     );
     assert!(listed.starts_with(&expected), "{listed}");
-    // A backup says so, and is not asked again.
+    // A backup refuses, and is not asked again.
     let backup = servers.all[1].address;
     told(1, &format!("get --server {backup}"));
     servers.all[0].kill();
-    // At once: the dead master's node is still there.
+    // The call comes at once, while the dead master's node is still there.
     let (first, _, server) = take(1);
     assert!(first > last, "{first} {last}");
     assert_eq!(server, Some(backup.to_string()));
@@ -81,7 +81,7 @@ fn tools_follow_the_master() {
     let document: Value =
         serde_json::from_str(&told(1, &format!("servers --json {place}"))).expect("JSON");
     assert_eq!(document["master"], Value::Null);
-    // The bound was lowered to what was handed out.
+    // The stop has lowered the bound to what was handed out.
     let bound = document["persistent_timestamp"]["timestamp"].as_u64();
     assert!(bound > Some(first), "{document}");
 }
@@ -105,7 +105,7 @@ fn watch_tells_every_change() {
     let first = find(&watching, "the first line", &|_| true);
     assert_eq!(first["changed"][0], "start");
     assert_eq!(first["master"], servers.all[0].address.to_string());
-    // It may have had no time to prove that it is master when it was first asked.
+    // The server may not have become master yet when it was first asked.
     let line = find(&watching, "the master's lead", &|line| line["ahead_ms"].is_i64());
     let ahead_ms = line["ahead_ms"].as_i64().expect("just found");
     assert!((-1_000..=4_000).contains(&ahead_ms), "{line}");
@@ -139,7 +139,7 @@ fn bench_times_a_failover() {
     let (out, flags) = (folder.path().join("out.json"), "--duration 0 -c 4 --rate 400 --json");
     let begun = Instant::now();
     let mut bench = Process::start(&mut chronos(&format!("bench {flags} {place}")), &out);
-    // Under way, which nothing but its calls shows.
+    // The load is under way when the server counts calls.
     let master = servers.master();
     await_calls(&servers.all[master]);
     servers.all[master].kill();
@@ -159,7 +159,7 @@ fn bench_times_a_failover() {
     assert!(ms("gap_all_ms") > 100.0, "a session ends first: {document:#}");
     assert!(ms("gap_max_ms") >= ms("from_first_error_max_ms"), "{document:#}");
     assert!(ms("gap_max_ms") < begun.elapsed().as_secs_f64() * 1e3, "{document:#}");
-    // The calls that were due meanwhile waited: an open loop does not forgive.
+    // The calls that were due meanwhile waited, and an open loop counts their wait.
     assert!(document["latency_us"]["max"].as_f64() > Some(1e5), "{document:#}");
 }
 
@@ -170,7 +170,7 @@ fn await_calls(server: &Server) {
     until("calls", START, || last().filter(|last| last - first > 200 << COUNTER_BITS));
 }
 
-/// Nodes as the original leaves them.
+/// Lists servers from nodes as the original leaves them.
 fn servers_are_listed() {
     let quorum = shared();
     let cluster = format!("listed-{}", super::processes::free_port());

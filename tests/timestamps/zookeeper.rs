@@ -1,5 +1,5 @@
-//! A real `ZooKeeper`, started with java from the jars of the distribution, on a port and a folder
-//! of its own; nothing of the system is touched.
+//! A real `ZooKeeper`, started with java from the jars of the distribution, on a port and in a
+//! folder of its own. Nothing of the system is touched.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::processes::{Process, free_port, until};
 
-/// Where Debian's package `zookeeper` has it; its manifest names the other jars.
+/// The jar of Debian's package `zookeeper`. Its manifest names the other jars.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 /// A java virtual machine starts slowly where many share two cores.
@@ -22,7 +22,7 @@ const START: Duration = Duration::from_secs(120);
 /// A session that writes takes milliseconds where an ensemble serves.
 const PROBE_MAX: Duration = Duration::from_secs(20);
 
-/// One server of `ZooKeeper`, ended with the value.
+/// One server of `ZooKeeper`. Dropping the value ends it.
 #[derive(Debug)]
 pub struct ZooKeeper {
     folder: TempDir,
@@ -39,7 +39,7 @@ impl ZooKeeper {
         zookeeper
     }
 
-    /// Running, and accepting `user` with `password` by SASL.
+    /// Starts a server that accepts `user` with `password` by SASL.
     pub fn start_with_sasl(tick_ms: u64, user: &str, password: &str) -> ZooKeeper {
         let mut zookeeper = ZooKeeper::prepared(tick_ms, "");
         let jaas = zookeeper.folder.path().join("jaas.conf");
@@ -76,7 +76,7 @@ impl ZooKeeper {
         ZooKeeper { folder, port, jaas: None, process: None }
     }
 
-    /// Starts it, again or for the first time, and waits until it answers.
+    /// Starts the server, again or for the first time, and waits until it answers.
     pub fn run(&mut self) {
         self.spawn();
         self.await_answer();
@@ -103,27 +103,28 @@ impl ZooKeeper {
         });
     }
 
-    /// Ends it at once; its data stay.
+    /// Ends the server at once. Its data stay.
     pub fn kill(&mut self) {
         self.process.take().expect("it runs").kill();
     }
 
-    /// Its process.
+    /// Returns the process. Panics if it does not run.
     pub fn process(&mut self) -> &mut Process {
         self.process.as_mut().expect("it runs")
     }
 
-    /// `host:port`.
+    /// Returns `host:port` of the server.
     pub fn quorum(&self) -> String {
         SocketAddr::from(([127, 0, 0, 1], self.port)).to_string()
     }
 
-    /// Whether it leads an ensemble, as it says. A frozen one must not be asked.
+    /// Reports whether the server says that it leads an ensemble. A frozen server must not be
+    /// asked.
     fn leads(&self) -> bool {
         self.told().is_ok_and(|told| told.contains("Mode: leader"))
     }
 
-    /// What it says of itself.
+    /// Returns the server's answer to `srvr`.
     fn told(&self) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(self.quorum())?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -141,7 +142,7 @@ pub struct Ensemble {
 }
 
 impl Ensemble {
-    /// Running, with this tick.
+    /// Starts an ensemble with this tick.
     pub fn start(tick_ms: u64) -> Ensemble {
         let mut more = "initLimit=100\nsyncLimit=20\n".to_owned();
         for id in 1..=3 {
@@ -160,7 +161,7 @@ impl Ensemble {
         ensemble
     }
 
-    /// Whether a new session can write.
+    /// Reports whether a new session can write.
     pub fn serves(&self) -> bool {
         let quorum = self.quorum();
         let write = async {
@@ -171,13 +172,13 @@ impl Ensemble {
         block_on(async { tokio::time::timeout(PROBE_MAX, write).await.is_ok_and(|it| it.is_ok()) })
     }
 
-    /// What its servers say of themselves: the package brings nothing that writes their logs.
+    /// Returns the servers' answers to `srvr`. The package has nothing that writes their logs.
     pub fn told(&self) -> String {
         let told = |server: &ZooKeeper| format!("{}: {:?}", server.quorum(), server.told());
         self.all.iter().map(told).collect::<Vec<_>>().join("; ")
     }
 
-    /// Ends and starts all but these, which do not run.
+    /// Ends and starts all servers but `away`, which do not run.
     pub fn start_anew(&mut self, away: &[usize]) {
         let here = (0..self.all.len()).filter(|place| !away.contains(place));
         let here: Vec<usize> = here.collect();
@@ -186,12 +187,12 @@ impl Ensemble {
         here.iter().for_each(|place| self.all[*place].await_answer());
     }
 
-    /// `host:port` of each, with commas.
+    /// Returns `host:port` of each server, with commas.
     pub fn quorum(&self) -> String {
         self.all.iter().map(ZooKeeper::quorum).collect::<Vec<_>>().join(",")
     }
 
-    /// The leader's place. All must run.
+    /// Returns the leader's place. All servers must run.
     pub fn leader(&self) -> usize {
         until("a leader", START, || self.all.iter().position(ZooKeeper::leads))
     }
@@ -201,13 +202,14 @@ impl Ensemble {
 pub const SHORT_TICK_MS: u64 = 100;
 static SHARED: Mutex<Option<ZooKeeper>> = Mutex::new(None);
 
-/// One that many stories share, each in a cluster of its own: `host:port`, with short ticks.
+/// Returns `host:port` of the server that many stories share, each in a cluster of its own. Its
+/// ticks are short.
 pub fn shared() -> String {
     let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     shared.get_or_insert_with(|| ZooKeeper::start(SHORT_TICK_MS)).quorum()
 }
 
-/// When all stories are told.
+/// Ends the shared server. Called when all stories are over.
 pub fn end_shared() {
     drop(SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
 }
