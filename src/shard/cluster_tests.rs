@@ -110,7 +110,8 @@ fn a_callback_that_fails_on_every_rank_pops_again_at_the_next_interval() {
     };
     cluster.run_until(100);
     assert_eq!(cluster.pops.first(), Some(&(20, list[0], 1)));
-    // Once, by either: who gives a pop up leaves the next one to the others.
+    // The pop is made once, by either node: a node that gives a pop up leaves the next one to the
+    // others.
     let second: Vec<_> = cluster.pops.iter().filter(|pop| pop.2 == 2).collect();
     assert!(matches!(second[..], [&(40, node, 2)] if list[..2].contains(&node)), "{second:?}");
 }
@@ -152,8 +153,9 @@ fn a_joining_node_gets_its_share_and_the_count_is_kept() {
     cluster.audit();
 }
 
-/// A write reaches its only holder, whose answer does not come back: another stands in. Both pop,
-/// as on two sides of a split, but neither ever a lower number than before.
+/// A write reaches its only holder, whose answer does not come back, and another node stands in.
+/// Both nodes pop, as on two sides of a split, but neither ever makes a pop with a lower number
+/// than before.
 #[test]
 fn a_write_made_again_for_a_node_that_is_only_mute_goes_on_where_that_one_is() {
     let mut cluster = Cluster::new(3, true);
@@ -182,8 +184,8 @@ fn a_write_made_again_for_a_node_that_is_only_mute_goes_on_where_that_one_is() {
     cluster.audit();
 }
 
-/// Its connections broke while it was away: that says nothing of the others. It answers a write
-/// when they have it, and not alone.
+/// The connections of a node broke while the node was away. That says nothing of the others. The
+/// node answers a write when the others have it, and not alone.
 #[test]
 fn a_node_that_was_away_does_not_answer_a_write_that_only_it_has() {
     let mut cluster = Cluster::new(2, true);
@@ -197,7 +199,7 @@ fn a_node_that_was_away_does_not_answer_a_write_that_only_it_has() {
     assert_eq!(cluster.answers, []);
     cluster.end_of_silence(true);
     assert!(matches!(cluster.answers.pop(), Some(Answer::Done { .. })));
-    // One that was not away waits for nobody who is suspected.
+    // A node that was not away waits for no suspected node.
     cluster.run_until(25);
     cluster.mute = Some(1);
     let request = Request::Create(definition((10, 30), 2, &content));
@@ -207,8 +209,8 @@ fn a_node_that_was_away_does_not_answer_a_write_that_only_it_has() {
     assert!(matches!(cluster.answers.pop(), Some(Answer::Done { .. })));
 }
 
-/// What a core could not tell because it was away says nothing of the peer: the write is told
-/// again, and refused in the end, but never answered by the node that has it alone.
+/// What a core could not tell because it was away says nothing of the peer. The write is told again
+/// and refused in the end. The node that has the write alone never answers it.
 #[test]
 fn a_write_that_an_absence_dropped_is_told_again() {
     let mut cluster = Cluster::new(2, true);
@@ -220,7 +222,7 @@ fn a_write_that_an_absence_dropped_is_told_again() {
     assert_eq!(cluster.ask(0, request), Answer::Refused(Refusal::Unanswered));
 }
 
-/// Its core there gets no time, other cores tell that its node lives.
+/// The replica's core gets no time, while other cores tell that its node lives.
 #[test]
 fn a_write_that_a_living_replica_does_not_answer_is_refused_in_the_end() {
     let mut cluster = Cluster::new(2, true);
@@ -240,7 +242,8 @@ fn a_write_that_a_living_replica_does_not_answer_is_refused_in_the_end() {
     assert_eq!(cluster.answers, [Answer::Refused(Refusal::NoReplica)]);
 }
 
-/// A core that gets a turn every four seconds holds a pop back twice, for others to tell of it.
+/// A core that gets a turn every four seconds holds a pop back twice, so that other nodes can tell
+/// of it.
 #[test]
 fn a_starved_core_pops_late_rather_than_never() {
     let mut cluster = Cluster::new(2, true);
@@ -255,8 +258,8 @@ fn a_starved_core_pops_late_rather_than_never() {
     assert_eq!(cluster.pops, [(21, holder, 1)]);
 }
 
-/// Two nodes are dead in turn: whoever stood in for the first stands in for the second, and two
-/// hold the timer all the time.
+/// Two nodes are dead in turn. The node that stood in for the first stands in for the second, and
+/// two nodes hold the timer all the time.
 #[test]
 fn a_stand_in_stays_while_another_of_the_right_holders_is_dead() {
     let mut cluster = Cluster::new(3, true);
@@ -283,8 +286,8 @@ fn a_stand_in_stays_while_another_of_the_right_holders_is_dead() {
     cluster.audit();
 }
 
-/// A timer is on its way home from two stand-ins as one of its right holders dies: the other has a
-/// copy, and must not pop it beside the stand-ins.
+/// A timer is on its way home from two stand-ins as one of its right nodes dies. The other right
+/// node has a copy, and must not pop it beside the stand-ins.
 #[test]
 fn a_copy_that_an_ended_move_has_left_is_told_of_pops() {
     let mut cluster = Cluster::new(4, true);
@@ -316,8 +319,8 @@ fn a_copy_that_an_ended_move_has_left_is_told_of_pops() {
     cluster.audit();
 }
 
-/// One of two right holders dies for good as the other, come back empty, has got a timer from it:
-/// the stand-in and the returned node, which did not hear of each other, agree on one list.
+/// One of two right nodes dies for good as the other, come back empty, has got a timer from it. The
+/// stand-in and the returned node, which did not hear of each other, agree on one list.
 #[test]
 fn a_stand_in_and_a_returned_holder_agree_when_the_other_dies_for_good() {
     for (id, is_first) in (1..20).flat_map(|id| [(TimerId(id), true), (TimerId(id), false)]) {
@@ -345,7 +348,8 @@ fn a_stand_in_and_a_returned_holder_agree_when_the_other_dies_for_good() {
     }
 }
 
-/// A timer is on its way to stand-ins as the right holders return: it goes on to those.
+/// A timer is on its way to stand-ins as the right nodes return. The timer goes on to the right
+/// nodes.
 #[test]
 fn a_move_that_was_overtaken_by_a_return_goes_on() {
     let mut cluster = Cluster::new(3, true);
@@ -366,7 +370,8 @@ fn a_move_that_was_overtaken_by_a_return_goes_on() {
     cluster.run_until(2);
     assert_eq!(cluster.unheard.len(), 1, "one was asked, and has not answered");
     cluster.end_of_silence(true);
-    // One that does not know who stood in writes it before the new holder looks at it again.
+    // A node that does not know the stand-ins writes the timer before the new holder looks at it
+    // again.
     let request = Request::Update(target, definition((100, 300), 2, &content));
     assert!(matches!(cluster.ask(a, request), Answer::Done { .. }));
     cluster.run_until(10);

@@ -64,7 +64,7 @@ impl Fixture {
         let mut content = Vec::new();
         encode_content("/pop", &[], opaque, &mut content);
         let id = TimerId(id);
-        // Where they are right now, wherever they are to be.
+        // The nodes that hold the timers are not those that are to hold them.
         let replicas = [self.node("a")].into_iter().collect();
         let standing = Standing { id, version: 1 << 22, sequence: 0, actives: 1, list_digest: 0 };
         let copy = TimerCopy {
@@ -81,7 +81,7 @@ impl Fixture {
         assert!(matches!(self.handle(Request::Merge(copy)), Some(Answer::Done { .. })));
     }
 
-    /// A part, and the ticks that it took.
+    /// A part, and the ticks that the shard took for it.
     fn part(&mut self, node: NodeHash, from: PagePlace, count: u32) -> (PagePart, u64) {
         let is_fresh = from == (Tick(0), TimerId(0));
         let mut answer = self.handle(Request::Collect(PageAsk { node, from, count, is_fresh }));
@@ -161,7 +161,7 @@ fn what_changes_after_a_window_was_made_is_told_as_it_is_or_left_out() {
     }
     let (part, _) = fixture.part(node, (Tick(0), TimerId(0)), 1);
     assert_eq!((part.timers.len(), part.has_more), (1, true));
-    // One ends meanwhile.
+    // One timer ends meanwhile.
     let ended = TimerCopy {
         standing: Standing {
             id: TimerId(ids[2]),
@@ -183,7 +183,7 @@ fn what_changes_after_a_window_was_made_is_told_as_it_is_or_left_out() {
     let (part, _) = fixture.part(node, (Tick(NOW_MS + 5_000_001), TimerId(0)), 10);
     let left: Vec<_> = part.timers.iter().map(|timer| timer.place.1.0).collect();
     assert_eq!((left, part.has_more), (vec![ids[1], ids[3]], false));
-    // Other members: nobody is told by the former list any more.
+    // Other members: the list from before tells nothing any more.
     let membership =
         Membership { localhost: "a".into(), nodes: vec!["a".into()], ..Membership::default() };
     let view = View::build(Some(&fixture.view), &membership).expect("a good configuration");
@@ -290,7 +290,7 @@ fn a_timer_whose_callback_runs_is_forgotten_when_it_is_told_again() {
     assert!(forget(&mut fixture, 1), "all have had it before");
 }
 
-/// A minute after it was used last.
+/// A window ends a minute after it was used last.
 #[test]
 fn a_window_that_nobody_asks_for_is_given_up() {
     let mut fixture = Fixture::new();

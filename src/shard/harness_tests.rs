@@ -1,5 +1,5 @@
 //! Several shards that tell each other everything at once, for the tests of what ranks, masks and
-//! lists do: without links and their faults (those are the simulator's).
+//! lists do. Links and their faults are left to the simulator.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::wire::timer_json::Tag;
 
 /// When a test begins.
 pub const START_MS: u64 = 1_000_000;
-/// Who asks.
+/// The client that asks.
 pub const FROM: Requester =
     Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };
 
-/// On which message a peer waits for a result.
+/// The peer's message whose result is waited for.
 pub const TICKET: PeerTicket =
     PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 0 };
 
@@ -48,7 +48,7 @@ pub fn config(view: Arc<View>, node: u8) -> ShardConfig {
     }
 }
 
-/// A peer's message as a shard takes it: the encoded result, and what else follows.
+/// A peer's message as a shard takes it. Returns the encoded result and the other effects.
 pub fn tell(
     shard: &mut Shard,
     now: Now,
@@ -63,14 +63,14 @@ pub fn tell(
     (outbox.peer_bytes[reply.bytes].to_vec(), outbox)
 }
 
-/// What every timer carries.
+/// The content of every timer.
 pub fn content() -> Vec<u8> {
     let mut content = Vec::new();
     encode_content("/pop", &[Tag { kind: "CALL", count: 3 }], b"opaque", &mut content);
     content
 }
 
-/// A timer's definition: seconds between pops, and of recurrence.
+/// The definition of a timer: seconds between pops, and seconds of recurrence.
 pub fn definition(
     (interval_s, repeat_s): (u64, u64),
     factor: u8,
@@ -90,20 +90,20 @@ pub fn target(id: TimerId, factor: u8) -> Target {
     Target { id, factor: Some(factor), filter: None }
 }
 
-/// A node, and the members as it sees them.
+/// A node, and its view.
 pub struct Node {
     pub shard: Option<Shard>,
     pub view: Arc<View>,
-    /// Timers and tombstones that it has room for.
+    /// Most timers and tombstones of the node.
     pub records_max: u64,
-    /// Bytes of memory that it has.
+    /// Most bytes of memory of the node.
     pub store_bytes_max: u64,
-    /// How far its wall clock is ahead.
+    /// How far the wall clock of the node is ahead.
     pub ahead_ms: u64,
 }
 
 impl Node {
-    /// One that is not started yet, with room for everything and the right time.
+    /// A node that is not started yet, with room for everything and the right time.
     pub fn seen_by(view: Arc<View>) -> Self {
         let (records_max, store_bytes_max) = (1_000_000, 1 << 40);
         Self { shard: None, view, records_max, store_bytes_max, ahead_ms: 0 }
@@ -115,17 +115,18 @@ pub struct Cluster {
     pub names: Vec<String>,
     pub nodes: Vec<Node>,
     pub cuts: Vec<(usize, usize)>,
-    /// Is heard by nobody, but hears.
+    /// A node that hears, and that no other node hears.
     pub mute: Option<usize>,
-    /// What it answered: who asked it, of whom, for what.
+    /// What the mute node answered: the node that asked, the peer that answered, the purpose, the
+    /// result.
     pub unheard: Vec<(usize, PeerIndex, Purpose, Vec<u8>)>,
     pub promotion: bool,
     pub now_ms: u64,
-    /// Second after the start, node, sequence number.
+    /// Each pop: second after the start, node, sequence number.
     pub pops: Vec<(u64, usize, u64)>,
     pub answers: Vec<Answer>,
     pub outcome: fn(usize, u64) -> CallbackOutcome,
-    /// Callbacks of this node get no answer, until [`Cluster::answer_callbacks`].
+    /// A node whose callbacks get no answer until [`Cluster::answer_callbacks`].
     pub hung: Option<usize>,
     pub hanging: Vec<(usize, Ticket)>,
     /// Nodes that get no time.
@@ -158,7 +159,7 @@ impl Cluster {
         for node in 0..count {
             cluster.meet(node);
         }
-        // They have run for a while.
+        // The shards have run for a while.
         for shard in cluster.nodes.iter_mut().filter_map(|node| node.shard.as_mut()) {
             shard.questions = Questions::default();
             shard.turns.held_until = Tick(0);
@@ -166,7 +167,8 @@ impl Cluster {
         cluster
     }
 
-    /// A timer of two of three nodes, due after 10 s; first and second rank.
+    /// A timer of two of three nodes, due after 10 s. Returns also the nodes of the first and of
+    /// the second rank.
     pub fn with_timer_of_two(id: TimerId) -> (Self, usize, usize) {
         let mut cluster = Self::new(3, true);
         let content = content();
@@ -190,7 +192,7 @@ impl Cluster {
         Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(self.now_ms) }
     }
 
-    /// As the clocks of a node tell it.
+    /// The clocks of a node.
     pub fn now_of(&self, node: usize) -> Now {
         let now = self.now();
         Now { wall: WallMs(now.wall.0 + self.nodes[node].ahead_ms), ..now }
@@ -219,7 +221,7 @@ impl Cluster {
         self.nodes[at].view.node_named(&self.names[node])
     }
 
-    /// All others believe what is true of a node, and it of them.
+    /// All other nodes believe what is true of a node, and the node believes what is true of them.
     pub fn meet(&mut self, node: usize) {
         for other in 0..self.nodes.len() {
             if other == node {
@@ -304,7 +306,7 @@ impl Cluster {
         }
     }
 
-    /// The callbacks that hang end.
+    /// Ends the callbacks that hang.
     pub fn answer_callbacks(&mut self, outcome: CallbackOutcome) {
         self.hung = None;
         for (node, ticket) in std::mem::take(&mut self.hanging) {
@@ -319,7 +321,7 @@ impl Cluster {
         self.meet(node);
     }
 
-    /// It goes on, and believes of the others what it believed before.
+    /// The node goes on. It believes of the others what it believed before.
     pub fn thaw(&mut self, node: usize) {
         let place = self.frozen.iter().position(|(frozen, _)| *frozen == node);
         let (_, shard) = self.frozen.remove(place.expect("it is frozen"));
@@ -333,7 +335,7 @@ impl Cluster {
         self.handle(at, Event::Peer { peer, liveness, dialect, has_gaps: false });
     }
 
-    /// The mute node is believed dead by all, or (`is_heard`) heard after all.
+    /// All nodes believe the mute node dead, or (`is_heard`) hear it after all.
     pub fn end_of_silence(&mut self, is_heard: bool) {
         let mute = self.mute.expect("a node is mute");
         if is_heard {
@@ -367,7 +369,7 @@ impl Cluster {
         self.answers.pop().expect("answered at once, for everybody answers at once")
     }
 
-    /// A client writes a timer of a known id: seconds between pops, and of recurrence.
+    /// A client writes a timer of a known id: seconds between pops, and seconds of recurrence.
     pub fn put(&mut self, node: usize, id: TimerId, seconds: (u64, u64), factor: u8) {
         let content = content();
         let request = Request::Update(target(id, factor), definition(seconds, factor, &content));
@@ -375,7 +377,7 @@ impl Cluster {
         assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
     }
 
-    /// Every millisecond of the first node, until so many have passed since the start.
+    /// Ticks every millisecond of the first node, until so many have passed since the start.
     pub fn pass_to(&mut self, ms: u64) {
         while self.now_ms < START_MS + ms {
             self.now_ms += 1;

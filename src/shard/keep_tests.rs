@@ -32,8 +32,8 @@ fn a_tombstone_ends_when_everybody_lives_and_nobody_has_just_come_back() {
     }
 }
 
-/// A copy of an earlier definition, whose interval was long, is outlived: but not as if the timer
-/// had popped at that interval.
+/// The tombstone outlives copies of an earlier definition with a long interval. It does not stay as
+/// long as if the timer had popped at that interval.
 #[test]
 fn a_tombstone_ends_although_a_member_is_dead_and_an_earlier_interval_was_long() {
     let mut cluster = Cluster::new(3, true);
@@ -62,8 +62,8 @@ fn a_tombstone_ends_although_a_member_is_dead_and_an_earlier_interval_was_long()
     cluster.audit();
 }
 
-/// It is as old as the delete, however many pops there had been. A node is away that may have a
-/// copy.
+/// The tombstone is as old as the delete, however many pops there had been. A node is away that may
+/// have a copy.
 #[test]
 fn the_tombstone_of_a_delete_is_held_from_the_delete_on() {
     for (early_ms, stays) in [(1, true), (0, false)] {

@@ -1,5 +1,5 @@
-//! What a member says that is well-formed and makes no sense: it is taken as far as it can be, and
-//! ends nothing.
+//! What a member says that is well-formed and makes no sense. A shard takes it as far as it can,
+//! and does not end.
 
 use crate::base::ids::{PeerIndex, TimerId};
 use crate::base::ranked::{Replicas, Sites};
@@ -14,7 +14,7 @@ use crate::wire::peer_message::{
 };
 use crate::wire::resync_json::Reference;
 
-/// The node that is told, and the one that lies.
+/// The node that hears the lies.
 const HONEST: usize = 0;
 const LIAR: usize = 1;
 
@@ -43,7 +43,7 @@ impl Story {
         outbox
     }
 
-    /// A tenth of a second later: what is asked about a pop, if anything is.
+    /// Lets a tenth of a second pass. Returns what the node asks about a pop, if it asks.
     fn question_of_next_tick(&mut self) -> Option<Purpose> {
         self.cluster.now_ms += 100;
         let outbox = self.tick();
@@ -52,7 +52,7 @@ impl Story {
         purposes.find(|purpose| matches!(purpose, Purpose::Question { .. }))
     }
 
-    /// The liar says something; returns what it is answered.
+    /// The liar says something. Returns the answer.
     fn say(&mut self, message: PeerMessage<'_>) -> PeerResult<'static> {
         let from = Some(self.liar);
         let mut outbox =
@@ -72,7 +72,7 @@ impl Story {
         nodes.iter().map(hash).collect()
     }
 
-    /// A timer held by these nodes, which started so many milliseconds ago.
+    /// A timer of these nodes, which started so many milliseconds ago.
     fn copy<'a>(&self, id: TimerId, list: Replicas, age_ms: i64, content: &'a [u8]) -> Copy<'a> {
         Copy(TimerCopy {
             standing: Standing {
@@ -103,7 +103,7 @@ impl Copy<'_> {
     }
 }
 
-/// There is nothing below version 0 that could end what a state without room replaces.
+/// No version is below 0 that could end what a state without room replaces.
 #[test]
 fn a_state_of_version_0_that_finds_no_room_ends_what_it_replaces() {
     let mut story = Story::new(2);
@@ -142,7 +142,7 @@ fn ranks_that_a_list_lacks_do_not_act() {
 }
 
 /// A timer is due and waits for what the liar says of it. It is forgotten, because the liar has
-/// taken it over, told anew under the same key with another start, and only then the liar answers.
+/// taken it over, and told anew under the same key with another start. Only then the liar answers.
 #[test]
 fn an_answer_to_an_old_question_makes_no_pop_early() {
     let mut story = Story::new(3);

@@ -1,5 +1,5 @@
-//! Copies of original nodes, which send no versions: which write a copy tells of, and that all who
-//! hear of one write hold it alike.
+//! Copies of original nodes, which send no versions: which write a copy tells of, and that all
+//! nodes that hear of one write hold it alike.
 
 use std::sync::Arc;
 
@@ -24,14 +24,15 @@ const ORIGINAL: usize = 2;
 /// The wall clock runs with the monotonic one, so much ahead of it.
 const WALL_AHEAD_MS: u64 = 1_700_000_000_000;
 
-/// What an original node says of a timer, but for its callback.
+/// What an original node says of a timer, except for its callback.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     id: TimerId,
     sequence: u64,
-    /// On the monotonic clock of who hears it: the start and the time that the message took.
+    /// On the monotonic clock of the node that hears it: the start, and the time that the message
+    /// took.
     start_ms: u64,
-    /// Of the start, on the wall clock of the original.
+    /// The start, on the wall clock of the original.
     wall_ms: u64,
     interval_ms: u64,
     repeat_for_ms: u64,
@@ -82,7 +83,7 @@ fn content_of(opaque: &str) -> Vec<u8> {
     content
 }
 
-/// One of ours.
+/// One node of ours.
 struct Node {
     shard: Shard,
     view: Arc<View>,
@@ -134,7 +135,7 @@ impl Node {
         nodes.iter().map(hash).collect()
     }
 
-    /// An event; callbacks that it brings are done at once.
+    /// Takes an event. Callbacks that it brings are done at once.
     fn handle(&mut self, event: Event<'_>) -> Outbox {
         let mut outbox = Outbox::default();
         self.shard.handle(self.now(), event, &mut outbox);
@@ -181,7 +182,7 @@ impl Node {
         assert!(matches!(answered, Some(Answer::Done { .. })), "{answered:?}");
     }
 
-    /// One of ours tells of a timer that a client wrote at one of ours.
+    /// A node of ours tells of a timer that a client wrote at a node of ours.
     fn hear_of_write(&mut self, told: Told, version: Version, opaque: &str) {
         let content = content_of(opaque);
         let body = Some(CopyBody { authority: "host:80", content: &content });
@@ -263,8 +264,9 @@ fn both_holders_pop_once_what_an_original_took_whenever_its_copies_arrive() {
     }
 }
 
-/// One of them took the write itself or was told by one that did, the other was told by an original
-/// as that left the timer to it; or two originals told it, each as late as it did.
+/// One of the two nodes took the write itself, or was told by a node that did. An original told the
+/// other as it left the timer to that node. Or two originals told the two nodes, each with its
+/// delay.
 #[test]
 fn one_write_that_is_known_by_two_versions_pops_once() {
     let id = id_of(&[0, 1]);
@@ -365,7 +367,7 @@ fn a_write_told_again_is_that_write_and_keeps_its_start() {
     let mut node = Node::new(0);
     node.hear(Told::at(id, START_MS, 3), &[0, ORIGINAL], Some("one"));
     let held = node.live(id);
-    // As its pop is told: by a clock that is read anew, over a slower way.
+    // News of its pop: told by a clock that is read anew, over a slower way.
     for (sequence, delay_ms, wall_off_ms) in [(1, 40, 1), (2, 0, 0), (2, 499, 60_000), (3, 2, 1)] {
         let told = Told::at(id, START_MS, delay_ms).popped(sequence);
         let told = Told { wall_ms: told.wall_ms + wall_off_ms, ..told };
@@ -374,10 +376,10 @@ fn a_write_told_again_is_that_write_and_keeps_its_start() {
         assert_eq!((record.version, record.sequence), (held.version, sequence));
         assert_eq!(record.start, held.start);
     }
-    // One that comes late changes nothing.
+    // A copy that comes late changes nothing.
     node.hear(Told::at(id, START_MS, 0).popped(1), &[0, ORIGINAL], Some("one"));
     assert_eq!(node.live(id).sequence, 3);
-    // Its end.
+    // The end of the timer.
     node.hear(Told::at(id, START_MS, 1).popped(4), &[0, ORIGINAL], None);
     assert!(node.is_over(id));
     node.hear(Told::at(id, START_MS, 80).popped(3), &[0, ORIGINAL], Some("one"));
@@ -404,7 +406,7 @@ fn of_two_writes_the_one_that_started_later_counts() {
     let mut node = Node::new(0);
     node.hear(Told::at(id, START_MS, 0), &[0, ORIGINAL], Some("old"));
     let first = node.live(id);
-    // The same words, but half a second later: it is set anew.
+    // The same words half a second later set the timer anew.
     node.hear(Told::at(id, START_MS + 500, 0), &[0, ORIGINAL], Some("old"));
     assert_eq!(node.live(id).start, first.start + 500);
     assert!(node.live(id).version > first.version);
@@ -445,13 +447,13 @@ fn a_delete_is_told_to_an_original_as_of_now_and_outlives_what_it_says() {
     node.told.clear();
     node.delete(id);
     assert_eq!(node.told, [(false, 1, deleted_ms)]);
-    // It has popped meanwhile, and says so.
+    // The timer has popped meanwhile, and the copy says so.
     node.hear(Told::at(id, START_MS, 2).popped(2), &[0, ORIGINAL], Some("one"));
     assert!(node.is_over(id), "a timer that was deleted does not come back");
     // A client writes it again through the original.
     node.hear(Told::at(id, deleted_ms + 30, 0), &[0, ORIGINAL], Some("two"));
     assert_eq!(node.opaque(id), b"two");
-    // An id that nobody knows.
+    // An id that no node knows.
     let unknown = node.delete(TimerId(9));
     assert!(unknown.to_peers.iter().all(|message| {
         let bytes = &unknown.peer_bytes[message.bytes.clone()];
@@ -496,7 +498,7 @@ impl Node {
 fn a_timer_that_moves_away_from_an_original_ends_there_before_both_pop_it() {
     let id = id_of(&[ORIGINAL, 0]);
     let (mut one, mut two) = (Node::new(0), Node::new(1));
-    // Soon due, and not: the former stays where it is until it has popped.
+    // `soon` is due soon and stays where it is until it has popped. `id` is moved at once.
     let soon = TimerId(id.0 + (1..).find(|more| id_is_like(id, *more)).expect("every sixth"));
     one.hear(Told::at(id, START_MS - 2_000, 0), &[ORIGINAL, 0], Some("one"));
     one.hear(Told::at(soon, START_MS - 8_500, 0), &[ORIGINAL, 0], Some("soon"));
@@ -511,7 +513,7 @@ fn a_timer_that_moves_away_from_an_original_ends_there_before_both_pop_it() {
     let [(is_live, sequence, start_ms)] = one.told[..] else { panic!("{:?}", one.told) };
     assert_eq!((is_live, sequence), (false, 0));
     assert!(start_ms >= START_MS, "as of now, not of the timer's start: {start_ms}");
-    // Its next pop moves the other. A node that has just started asks others before it pops.
+    // The next pop of `soon` moves it. A node that has just started asks others before it pops.
     while one.now_ms < START_MS + 4_000 {
         told = one.pass_to(one.now_ms + 20);
         talk(&mut one, &mut two, &told);
@@ -527,18 +529,18 @@ fn what_an_original_moved_away_is_not_deleted() {
     for node in [&mut one, &mut two] {
         node.hear(Told::at(id, START_MS, 2), &[0, 1], Some("one"));
     }
-    // It has read the timer from this node and holds it now, with the other one.
+    // The original has read the timer from this node and holds it now, with the other node.
     one.hear(Told::at(id, START_MS, 3), &[ORIGINAL, 1], None);
     assert_eq!(one.live(id).key(), two.live(id).key());
     let told = one.pass_to(START_MS + 10_100);
     talk(&mut one, &mut two, &told);
     assert!(one.pops.is_empty() && !two.is_over(id), "who is listed acts");
-    // A delete names them all, and is of now.
+    // A delete names all nodes, and starts now.
     one.hear(Told::at(id, START_MS + 10_100, 0), &[ORIGINAL, 1], None);
     assert!(one.is_over(id));
 }
 
-/// Whether the id so much further has the same holders.
+/// Whether the id that is so much higher has the same holders.
 fn id_is_like(id: TimerId, more: u64) -> bool {
     let node = Node::new(0);
     let place = |id| node.view.place(id, 2, node.view.new_nodes());

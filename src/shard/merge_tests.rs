@@ -1,5 +1,5 @@
-//! What a copy changes: which of two lists wins, who is told of what another site has told, and
-//! what ends where there is no room.
+//! What a copy changes: which of two lists wins, which nodes are told of what another site has
+//! told, and what ends where there is no room.
 
 use super::super::effects::{Event, Request};
 use super::super::harness_tests::{Cluster, FROM, START_MS, content};
@@ -55,8 +55,8 @@ fn held(shard: &Shard) -> (Slot, Record, Placement) {
     (slot, record, *shard.records.placement_of(&record))
 }
 
-/// The first to hold it is dead: then the live nodes count before those that are meant, and these
-/// before any others.
+/// The first node that is meant to hold the timer is dead. Then the list of live nodes counts
+/// before the list that is meant, and that one before any other.
 #[test]
 fn of_two_lists_at_one_key_the_preferred_one_is_taken() {
     const MEANT: usize = 0;
@@ -127,7 +127,7 @@ fn a_tombstone_keeps_its_list_and_a_copy_without_one_changes_none() {
     }
 }
 
-/// Whoever is to hold it, and whoever held it so far, gets it as it is held here.
+/// The nodes that are to hold the timer, and those that held it so far, get it as it is held here.
 #[test]
 fn what_another_site_has_told_goes_to_all_others_whom_it_concerns() {
     let (mut cluster, [own, second, third, fourth]) = cluster();
@@ -199,7 +199,7 @@ fn what_is_buried_for_lack_of_room_is_just_below_what_did_not_fit() {
     }
 }
 
-/// Over the internal HTTP API.
+/// The copy comes over the internal HTTP API.
 #[test]
 fn a_copy_that_is_not_taken_is_refused_for_its_reason() {
     let (mut cluster, [first, second, ..]) = cluster();
@@ -218,7 +218,7 @@ fn a_copy_that_is_not_taken_is_refused_for_its_reason() {
     assert!(matches!(done, Some(Answer::Done { id: ID, factor: 2, .. })), "{done:?}");
 }
 
-/// It ends here alone, and goes on at those listed.
+/// The timer ends here alone, and goes on at the listed nodes.
 #[test]
 fn an_end_that_names_others_is_of_the_timer_held_if_it_starts_within_half_a_second() {
     let (mut cluster, [own, second, third, _]) = cluster();

@@ -1,11 +1,12 @@
-//! Pops of one node without peers: when it tries again, who waits, and which results count.
+//! Pops of one node without peers: when the node tries again, which pops wait, and which results
+//! count.
 
 use crate::base::ids::TimerId;
 use crate::base::limits::CallbackLimits;
 use crate::shard::effects::{CallbackOutcome, Event, Request, Ticket};
 use crate::shard::harness_tests::{Cluster, target};
 
-/// The callback of this ticket ends.
+/// Ends the callback of a ticket.
 fn finish(cluster: &mut Cluster, ticket: Ticket, outcome: CallbackOutcome) {
     cluster.hung = Some(0);
     cluster.handle(0, Event::CallbackFinished { ticket, outcome });
@@ -130,7 +131,7 @@ fn pops_that_wait_for_a_place_are_counted_until_they_leave_it_in_whatever_way() 
     cluster.audit();
 }
 
-/// They are looked at again one by one.
+/// The pops are looked at again one by one.
 #[test]
 fn pops_that_wait_for_a_host_that_gets_into_trouble_do_not_wait_any_more() {
     let mut cluster = Cluster::new(1, true);

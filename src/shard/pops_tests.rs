@@ -40,7 +40,8 @@ fn a_pop_that_waited_is_left_to_the_next_rank_when_that_ones_turn_comes() {
     assert!(!is_left(&cluster, first, RANK_DELAY_MS, 0), "nobody lives behind");
 }
 
-/// What others did not do either is given up when its time is over, but not before it was tried.
+/// A pop that the others did not make either is given up when its time is over, but not before this
+/// node tried it.
 #[test]
 fn a_pop_is_taken_back_before_it_is_given_up_untried() {
     for (attempts, is_over, is_given_up) in
@@ -58,7 +59,7 @@ fn a_pop_is_taken_back_before_it_is_given_up_untried() {
         cluster.now_ms = give_up_at.0 - u64::from(!is_over);
         let now = cluster.now();
         let shard = cluster.nodes[first].shard.as_mut().expect("it is up");
-        // It was given time all the while.
+        // The core got time all the while.
         shard.turns.ticked_at = now.mono.tick_floor();
         let mut outbox = Outbox::default();
         shard.take_back(now, slot, &mut outbox);
@@ -81,7 +82,7 @@ fn a_rank_behind_is_a_backup_while_it_lives() {
     assert!(!has_backup(&cluster, first));
 }
 
-/// Two ranks of two seconds each, and as long as a callback may take.
+/// The pop comes back after two ranks of two seconds each and as long as a callback may take.
 #[test]
 fn a_pop_that_was_handed_over_comes_back_when_all_others_had_their_try() {
     let (mut cluster, first, _) = cluster();
@@ -96,8 +97,8 @@ fn a_pop_that_was_handed_over_comes_back_when_all_others_had_their_try() {
     assert_eq!(shard.counters.handed_over, 1);
 }
 
-/// It is left if its host is in trouble, whenever that is; and if it waited here until the next
-/// rank's turn came. That rank is suspected, so that nobody is asked.
+/// A pop is left to the next rank in two cases: its host is in trouble, whenever that is; or it
+/// waited here until the next rank's turn came. That rank is suspected, so that no peer is asked.
 #[test]
 fn a_pop_is_begun_unless_it_is_the_next_ranks_or_its_host_is_in_trouble() {
     for (after_due_ms, has_waited, is_in_trouble, is_begun) in [
@@ -132,9 +133,9 @@ fn a_pop_is_begun_unless_it_is_the_next_ranks_or_its_host_is_in_trouble() {
     }
 }
 
-/// Of four nodes `at` holds the timer, on this list, of which these ranks act, and has popped. The
-/// list that the timer gets, by the places of its nodes in the order of the configuration, and the
-/// ranks that act there.
+/// Of four nodes `at` holds the timer, on a list on which these ranks act, and has popped. Returns
+/// the list that the timer gets, by the places of its nodes in the order of the configuration, and
+/// the ranks that act there.
 fn after_a_pop(
     promotion: bool,
     at: usize,
@@ -181,7 +182,7 @@ fn after_a_pop(
     (placement.replicas.as_slice().iter().map(place).collect(), placement.actives)
 }
 
-/// It has its copy still, and does not learn from others who pops.
+/// The original still has its copy, and does not learn from other nodes which node pops.
 #[test]
 fn an_original_that_leaves_is_told_of_pops_though_it_is_on_no_list() {
     let (mut cluster, first, second) = cluster();
@@ -218,14 +219,14 @@ fn those_who_acted_and_live_act_after_a_pop() {
         assert_eq!(after(0b11, (&[], &[])), (vec![0, 1], 0b11));
         assert_eq!(after(0b10, (&[], &[])), (vec![0, 1], 0b10));
         assert_eq!(after(0b01, (&[], &[])), (vec![0, 1], 0b11), "and whoever did it");
-        // Dead or about to be: nobody can stand in.
+        // The other nodes are dead or suspected: none can stand in.
         assert_eq!(after(0b11, (&[0], &[2, 3])), (vec![0, 1], 0b10));
         assert_eq!(after(0b11, (&[], &[0])), (vec![0, 1], 0b11), "a suspect lives");
     }
 }
 
-/// A timer goes back from stand-ins: with promotion those who acted go on, and who is new acts
-/// after the next pop. Without it all ranks wait by their places, and so all act at once.
+/// A timer goes back from stand-ins. With promotion the nodes that acted go on, and a new node acts
+/// after the next pop. Without promotion all ranks wait by their places, and so all act at once.
 #[test]
 fn who_is_new_on_a_list_acts_at_once_only_without_promotion() {
     let after = |promotion, at, former, gone| after_a_pop(promotion, at, former, gone);
@@ -233,10 +234,10 @@ fn who_is_new_on_a_list_acts_at_once_only_without_promotion() {
     assert_eq!(after(true, 1, (&[1, 2], 0b11), nobody), (vec![0, 1], 0b10));
     assert_eq!(after(false, 1, (&[1, 2], 0b11), nobody), (vec![0, 1], 0b11));
     for promotion in [false, true] {
-        // Nobody of those who act stays.
+        // No node that acts stays.
         assert_eq!(after(promotion, 2, (&[1, 2], 0b10), nobody), (vec![0, 1], 0b11));
     }
-    // The first of the new list is dead, and who stands in for it, the fourth, is suspected.
+    // The first node of the new list is dead, and its stand-in, the fourth node, is suspected.
     for promotion in [false, true] {
         let gone: (&[usize], &[usize]) = (&[0], &[3]);
         assert_eq!(after(promotion, 2, (&[0, 2], 0b11), gone), (vec![0, 1], 0b10));
@@ -277,7 +278,7 @@ fn troubled(probe_at: Tick) -> (Cluster, Slot) {
     (cluster, slot)
 }
 
-/// Untried it is given up only if it may not be tried.
+/// An untried pop is given up only if it may not be tried.
 #[test]
 fn a_pop_of_a_host_in_trouble_is_given_up_when_its_time_is_over() {
     for (attempts, may_start, is_over, is_given_up, is_begun) in [
@@ -307,7 +308,8 @@ fn a_pop_of_a_host_in_trouble_is_given_up_when_its_time_is_over() {
     }
 }
 
-/// What is tried for the first time at a host that is well is not overdue for the host's sake.
+/// A pop that is tried for the first time at a host that is well is not overdue because of the
+/// host.
 #[test]
 fn only_a_pop_that_has_failed_or_is_held_back_counts_as_failing() {
     for (attempts, is_failing) in [(0, false), (1, true)] {
@@ -350,7 +352,7 @@ fn each_look_at_a_pop_without_a_lane_is_counted() {
     assert_eq!(cluster.shard(0).counters.without_lane, 6, "each is looked at once more");
 }
 
-/// It did nothing since it was dead. A timer now and then is given back to it all the same.
+/// The rank did nothing since it was dead. A timer now and then is given back to it all the same.
 #[test]
 fn a_returned_rank_that_has_shown_nothing_acts_only_if_nobody_else_can() {
     for (carried, is_delivered, may_try, able, is_tried) in [

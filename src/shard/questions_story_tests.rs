@@ -1,5 +1,5 @@
-//! Who pops after an absence, and of two whose turn it is: one of them, and nothing that others
-//! have changed.
+//! Which node pops after an absence, and which of two nodes whose turn it is: one of them, and
+//! nothing that others have changed.
 
 use crate::base::ids::TimerId;
 use crate::base::limits::ClusterLimits;
@@ -11,7 +11,7 @@ use crate::shard::parts::questions::Questions;
 
 const IDS: std::ops::Range<u64> = 1..20;
 
-/// Node, and sequence number.
+/// Each pop: node, and sequence number.
 fn pops(cluster: &Cluster) -> Vec<(usize, u64)> {
     cluster.pops.iter().map(|pop| (pop.1, pop.2)).collect()
 }
@@ -22,7 +22,7 @@ fn run_ms(cluster: &mut Cluster, until_ms: u64) {
 }
 
 /// A timer is deleted or replaced while its first rank is frozen, and comes due just after that
-/// one wakes: it asks before it pops, whether it was to hold the timer alone or with others.
+/// rank wakes. The rank asks before it pops, whether it was to hold the timer alone or with others.
 #[test]
 fn a_woken_node_pops_nothing_that_others_have_changed() {
     for (id, factor, is_deleted) in
@@ -54,8 +54,8 @@ fn a_woken_node_pops_nothing_that_others_have_changed() {
     }
 }
 
-/// Those whom it has to ask cannot be reached yet: it waits, until they can, or are dead by its own
-/// count.
+/// The nodes that a woken core has to ask cannot be reached yet. The core waits until they can, or
+/// are dead by its own count.
 #[test]
 fn a_woken_node_waits_until_the_others_can_be_asked_or_are_dead() {
     for dies in [false, true] {
@@ -82,7 +82,7 @@ fn a_woken_node_waits_until_the_others_can_be_asked_or_are_dead() {
     }
 }
 
-/// A read through a node that has just woken is answered by those that know.
+/// A read through a node that has just woken is answered by the nodes that know.
 #[test]
 fn a_woken_node_answers_no_read_from_what_it_held() {
     for id in IDS.map(TimerId) {
@@ -131,7 +131,7 @@ fn of_those_that_wake_together_one_pops() {
     }
 }
 
-/// The first rank still waits for its callback's answer as the second one's turn comes.
+/// The first rank still waits for its callback's answer as the second rank's turn comes.
 #[test]
 fn a_rank_does_not_begin_a_pop_that_another_one_makes() {
     for outcome in [CallbackOutcome::Delivered, CallbackOutcome::Rejected] {
@@ -152,7 +152,7 @@ fn a_rank_does_not_begin_a_pop_that_another_one_makes() {
     }
 }
 
-/// It never gets an answer: later than that a callback cannot take.
+/// The first rank never gets an answer. A callback cannot take longer than this.
 #[test]
 fn a_rank_waits_for_another_one_no_longer_than_a_callback_may_take() {
     let mut cluster = Cluster::new(2, true);
@@ -166,7 +166,7 @@ fn a_rank_waits_for_another_one_no_longer_than_a_callback_may_take() {
     assert_eq!(cluster.pops, [(10, list[0], 1), (15, list[1], 1)]);
 }
 
-/// A node returns, and only one of those who stood in for it knows. The other believes it dead, and
+/// A node returns, and only one of its stand-ins knows. The other stand-in believes it dead, and
 /// would go on popping beside it.
 #[test]
 fn a_timer_is_handed_to_a_returned_node_when_all_that_hold_it_know_of_the_return() {
@@ -191,8 +191,9 @@ fn a_timer_is_handed_to_a_returned_node_when_all_that_hold_it_know_of_the_return
     }
 }
 
-/// A rank that comes first tells of an overdue timer, which it is about to pop: the other waits for
-/// it even if it does not believe it alive, but no longer than it takes to suspect a node.
+/// A rank that comes first tells of an overdue timer, which it is about to pop. The other rank
+/// waits for it even if it does not believe it alive, but no longer than it takes to suspect a
+/// node.
 #[test]
 fn a_rank_waits_for_one_before_it_that_has_come_back_unnoticed() {
     let mut cluster = Cluster::new(2, true);
@@ -232,7 +233,7 @@ fn what_is_to_be_asked_about_wakes_a_core() {
     assert_eq!(questions.next_wake(), Some(Tick(1)), "in the tick after the last portion");
 }
 
-/// It has got a timer since, whose other rank it is not connected with yet.
+/// A woken node has got a timer since, and is not connected with the other rank of the timer yet.
 #[test]
 fn a_woken_node_asks_about_what_it_has_heard_of_since() {
     let mut cluster = Cluster::new(2, true);

@@ -1,4 +1,4 @@
-//! What is asked about, whom, and what an answer ends; what counts as an absence.
+//! What is asked about, which peers are asked, and what an answer ends; what counts as an absence.
 
 use super::super::effects::{Dialect, Event};
 use super::super::harness_tests::Cluster;
@@ -28,7 +28,8 @@ fn other_key(record: &Record) -> StateKey {
     StateKey { sequence: record.sequence + 1, ..record.key() }
 }
 
-/// Whoever has not ticked for longer than half of what a suspicion takes, or than two heartbeats.
+/// A core was away if it has not ticked for longer than half of what a suspicion takes and for
+/// longer than two heartbeats.
 #[test]
 fn an_absence_is_told_from_a_pause_by_its_length() {
     for (suspect_after_ms, heartbeat_ms, away_ms, is_away, is_long, is_held) in [
@@ -95,8 +96,7 @@ fn of_two_with_two_lists_the_node_of_the_lower_hash_goes_on() {
     }
 }
 
-/// A rank that comes first goes on with what is due with it, and nobody waits for one that has
-/// begun.
+/// A rank that comes first goes on with what is due with it. No rank waits for one that has begun.
 #[test]
 fn only_a_pop_that_is_due_or_runs_is_waited_for() {
     let (mut cluster, first, second) = cluster();
@@ -115,7 +115,7 @@ fn only_a_pop_that_is_due_or_runs_is_waited_for() {
     assert!(shard.is_on_it(slot, None, &standing));
 }
 
-/// It hears of a timer that is overdue from a rank that comes before it, and asks that one.
+/// A core hears of an overdue timer from a rank that comes before it, and asks that rank.
 #[test]
 fn an_earlier_rank_that_tells_of_an_overdue_timer_is_asked_about_it() {
     for (is_later, early_ms, open, is_asked) in [
@@ -141,7 +141,7 @@ fn an_earlier_rank_that_tells_of_an_overdue_timer_is_asked_about_it() {
     }
 }
 
-/// What it was asked before does not tell what it does now.
+/// An answer to an earlier question does not tell what the rank does now.
 #[test]
 fn an_answer_that_was_under_way_when_its_rank_went_on_does_not_count() {
     for was_asked in [false, true] {
@@ -221,7 +221,7 @@ fn the_last_answer_brings_a_timer_up_that_is_due() {
     }
 }
 
-/// What was asked before an absence is asked anew, and what is due stays so.
+/// A question from before an absence is asked anew, and a timer that is due stays so.
 #[test]
 fn after_an_absence_all_that_may_know_more_are_asked() {
     for (former, is_due, absences) in [
@@ -253,7 +253,7 @@ fn after_an_absence_all_that_may_know_more_are_asked() {
     }
 }
 
-/// With nobody to ask: what is due stays open until it is looked at.
+/// There is no peer to ask. A timer that is due stays open until it is looked at.
 #[test]
 fn what_nobody_else_can_know_is_not_asked_about() {
     for (is_due, stays) in [(false, false), (true, true)] {
@@ -274,7 +274,8 @@ fn what_nobody_else_can_know_is_not_asked_about() {
     }
 }
 
-/// Who is asked again: those who have not answered, of what is still what was asked about.
+/// The peers that have not answered are asked again, while the timer is in the state that was asked
+/// about.
 #[test]
 fn what_is_open_is_asked_again_or_closed() {
     for (is_same, is_unheard, is_due, is_waiting, open) in [
@@ -303,7 +304,7 @@ fn what_is_open_is_asked_again_or_closed() {
         assert!(found.is_none_or(|question| question.key == record.key()), "{case:?}");
         let told = match open {
             Some(_) if is_waiting && is_same => 1,
-            // Anew: of the third node, too, which may have stood in.
+            // A new question goes to the third node, too, which may have stood in.
             Some(_) if is_waiting => 2,
             _ => 0,
         };
@@ -332,7 +333,7 @@ fn what_is_open_is_looked_at_in_portions_and_closed_when_its_timer_has_gone() {
     assert!(shard.questions.open.is_empty() && shard.questions.look.is_none());
 }
 
-/// Once in a tick; those who have not answered every 50 ms.
+/// Once in a tick. Peers that have not answered are asked every 50 ms.
 #[test]
 fn asking_goes_on_once_in_a_tick() {
     let (mut cluster, first, second) = cluster();
@@ -376,7 +377,7 @@ fn a_holder_that_is_told_whole_copies_cannot_be_asked() {
     }
 }
 
-/// A timer of so many of three nodes, due after 10 s; its nodes by rank.
+/// A timer of `factor` of three nodes, due after 10 s, and its nodes by rank.
 fn cluster_of(factor: u8) -> (Cluster, Vec<usize>) {
     let mut cluster = Cluster::new(3, true);
     cluster.put(0, ID, (10, 10), factor);
@@ -412,7 +413,7 @@ fn a_pop_may_be_anothers_before_it_is_due_and_when_the_next_ranks_turn_has_come(
     assert!(shard.may_be_anothers(before, &record), "it is not due: others told it earlier");
 }
 
-/// Who is asked, what is believed of it, and until when it is waited for.
+/// Which peer is asked, what is believed of it, and until when it is waited for.
 #[test]
 fn an_answer_is_waited_for_as_long_as_is_said() {
     let (mut cluster, list) = cluster_of(2);

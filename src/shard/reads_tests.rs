@@ -26,7 +26,7 @@ fn reads(cluster: &mut Cluster, id: TimerId) -> Vec<Option<u64>> {
     intervals.collect()
 }
 
-/// Timers are deleted while a node is away, and written anew after its return: its stand-ins hold
+/// Timers are deleted while a node is away, and written anew after its return. Its stand-ins hold
 /// tombstones, and are not told.
 #[test]
 fn a_tombstone_of_a_stand_in_does_not_hide_a_timer_that_was_written_anew() {
@@ -55,8 +55,8 @@ fn a_tombstone_of_a_stand_in_does_not_hide_a_timer_that_was_written_anew() {
     cluster.audit();
 }
 
-/// It was told of an earlier state by others after its start, and missed a write by milliseconds:
-/// who wrote did not know yet that it is back.
+/// Other nodes told a node of an earlier state after its start. The node missed a write by
+/// milliseconds: the node that took the write did not know yet that it is back.
 #[test]
 fn what_a_node_holds_that_has_just_started_hides_nothing_newer() {
     for is_deleted in [true, false] {
@@ -81,8 +81,9 @@ fn what_a_node_holds_that_has_just_started_hides_nothing_newer() {
     }
 }
 
-/// A node that has just returned is on the list again and holds what it was told before the delete;
-/// the tombstones of the others do not answer by themselves, as they know the list without it.
+/// A node that has just returned is on the list again and holds what it was told before the delete.
+/// The tombstones of the others do not answer by themselves, because those nodes know the list
+/// without it.
 #[test]
 fn a_newer_tombstone_answers_before_an_older_copy_of_a_node_that_has_just_started() {
     let mut cluster = Cluster::new(4, true);
@@ -115,7 +116,7 @@ fn a_newer_tombstone_answers_before_an_older_copy_of_a_node_that_has_just_starte
     }
 }
 
-/// Nobody else has what was written through it.
+/// No other node has what was written through the node.
 #[test]
 fn what_only_a_node_holds_that_has_just_started_is_read_all_the_same() {
     let mut cluster = Cluster::new(3, true);
@@ -141,7 +142,7 @@ fn what_only_a_node_holds_that_has_just_started_is_read_all_the_same() {
     }
 }
 
-/// The same when a node joins.
+/// The same as with a stand-in, when a node joins.
 #[test]
 fn a_tombstone_of_a_former_holder_does_not_hide_a_timer_that_was_written_anew() {
     let mut cluster = Cluster::new(4, true);
@@ -169,7 +170,8 @@ fn a_tombstone_of_a_former_holder_does_not_hide_a_timer_that_was_written_anew() 
     cluster.audit();
 }
 
-/// A stand-in has a timer's copy; whoever takes a write of it knows the right holders alone.
+/// A stand-in has a timer's copy. The node that takes a write of the timer knows the right nodes
+/// alone.
 #[test]
 fn a_stand_in_is_told_of_a_write_that_did_not_know_of_it() {
     for id in IDS.map(TimerId) {
@@ -260,7 +262,7 @@ fn only_an_answer_of_whom_the_read_waits_for_counts() {
     }
 }
 
-/// A tombstone of before stays, on the list of those who hold the timer now.
+/// A tombstone from before stays, with the list of the nodes that hold the timer now.
 #[test]
 fn a_tombstone_is_left_to_those_that_hold_the_timer_now() {
     let mut cluster = Cluster::new(3, true);

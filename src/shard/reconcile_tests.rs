@@ -1,4 +1,4 @@
-//! Timers on their way to other nodes: who acts meanwhile, and what ends a move.
+//! Timers on their way to other nodes: which nodes act meanwhile, and what ends a move.
 
 use super::super::effects::{CallbackOutcome, Dialect, Event, Request, Target};
 use super::super::harness_tests::{Cluster, TICKET, content, definition, target};
@@ -26,8 +26,9 @@ fn placement_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Placement {
     *shard(cluster, node).records.placement_of(&record)
 }
 
-/// Due too soon to be handed over, a timer is copied home from both of its stand-ins. The node that
-/// has got it waits behind both of them, whichever told it: one of them is not on its list.
+/// A timer that is due too soon to be handed over is copied home from both of its stand-ins. The
+/// node that has got it waits behind both of them, whichever told it: one of them is not on its
+/// list.
 #[test]
 fn a_node_that_has_got_a_copy_does_not_act_before_the_move_is_finished() {
     for id in IDS.map(TimerId) {
@@ -56,7 +57,8 @@ fn a_node_that_has_got_a_copy_does_not_act_before_the_move_is_finished() {
     }
 }
 
-/// It popped, or was written, after the move had begun: those on the new list hold what it was.
+/// The timer popped, or was written, after the move had begun. The nodes of the new list hold the
+/// state from before.
 #[test]
 fn a_move_of_an_earlier_state_is_not_finished() {
     let mut cluster = Cluster::new(3, true);
@@ -175,7 +177,7 @@ fn a_peer_that_may_have_missed_something_is_shown_everything() {
     }
 }
 
-/// The holder that is to go and the one that has come would both be the second to try.
+/// Otherwise the holder that leaves and the one that has come would both be the second to try.
 #[test]
 fn a_pop_that_fails_during_a_move_is_tried_by_one() {
     let mut cluster = Cluster::new(3, true);
@@ -220,7 +222,7 @@ fn a_rank_that_is_found_to_hold_a_timer_acts_after_the_next_pop() {
     }
 }
 
-/// Each costs sixteen looks of 384 beside its own.
+/// Each offer costs sixteen looks of 384 beside its own.
 #[test]
 fn so_many_timers_are_offered_in_a_tick_and_no_more() {
     let mut cluster = Cluster::new(2, true);
@@ -236,7 +238,8 @@ fn so_many_timers_are_offered_in_a_tick_and_no_more() {
     }
 }
 
-/// Three nodes with a timer of two of them, or its tombstone; the first two on its list.
+/// Three nodes with a timer of two of them, or its tombstone. Returns also the first two nodes on
+/// its list.
 fn held(id: TimerId, is_deleted: bool) -> (Cluster, usize, usize) {
     let mut cluster = Cluster::new(3, true);
     let [first, second, _] = cluster.list(id)[..] else { panic!("three nodes") };
@@ -247,7 +250,7 @@ fn held(id: TimerId, is_deleted: bool) -> (Cluster, usize, usize) {
     (cluster, first, second)
 }
 
-/// Nor is a timer offered to anybody but those whom the walk is for.
+/// A timer, too, is offered only to the peers that the walk is for.
 #[test]
 fn a_tombstone_that_is_where_it_belongs_is_shown_to_nobody_else() {
     for (is_deleted, is_offered) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -265,7 +268,7 @@ fn a_tombstone_that_is_where_it_belongs_is_shown_to_nobody_else() {
     }
 }
 
-/// A node that is dead may come back: its timers have their other holders meanwhile.
+/// A dead node may come back. Its timers have their other holders meanwhile.
 #[test]
 fn a_timer_that_is_where_it_is_meant_to_be_stays_there_when_a_holder_dies() {
     let mut cluster = Cluster::new(4, true);
@@ -282,7 +285,7 @@ fn a_timer_that_is_where_it_is_meant_to_be_stays_there_when_a_holder_dies() {
     assert!(!shard.is_misplaced(&record));
 }
 
-/// It has what it has, and is given no more.
+/// The node keeps what it has, and is given no more.
 #[test]
 fn a_holder_without_room_keeps_its_place_on_the_list_that_is_meant() {
     let mut cluster = Cluster::new(4, true);
@@ -301,7 +304,7 @@ fn a_holder_without_room_keeps_its_place_on_the_list_that_is_meant() {
     assert_eq!(shard.right_list_without(&record, full), meant);
 }
 
-/// Nor is one offered again that this node is not to hold.
+/// A timer that this node is not to hold is not offered again, either.
 #[test]
 fn a_tombstone_lacks_no_copies() {
     for (is_deleted, is_lacking, is_all) in
@@ -320,7 +323,7 @@ fn a_tombstone_lacks_no_copies() {
     }
 }
 
-/// Those who acted and stay, unless somebody acts who leaves: then new holders wait behind all.
+/// The nodes that acted and stay. If a node acts that leaves, new holders wait behind all.
 #[test]
 fn those_who_act_while_a_timer_moves_are_told_unless_one_of_them_leaves() {
     let cluster = Cluster::new(3, true);
@@ -343,7 +346,8 @@ fn those_who_act_while_a_timer_moves_are_told_unless_one_of_them_leaves() {
     }
 }
 
-/// A timer of two of three nodes, due after 100 s, as its first node knows it; and the other one.
+/// A timer of two of three nodes, due after 100 s. Returns also its first node, and its other node
+/// as the first numbers it.
 fn offered() -> (Cluster, usize, PeerIndex) {
     let mut cluster = Cluster::new(3, true);
     cluster.put(0, ID, (100, 100), 2);
@@ -353,7 +357,7 @@ fn offered() -> (Cluster, usize, PeerIndex) {
     (cluster, list[0], other)
 }
 
-/// What was asked for meanwhile is offered by the second walk.
+/// The second walk offers what was asked for during the first.
 #[test]
 fn a_walk_looks_at_every_record_once_and_another_one_follows_it() {
     let mut cluster = Cluster::new(2, true);
@@ -436,7 +440,8 @@ fn what_a_peer_says_to_an_offer_decides_what_it_gets() {
     }
 }
 
-/// The move is to two others, and all of them have the timer.
+/// Finishes a move to two other nodes, both of which have the timer. Returns whether the timer is
+/// forgotten here, and how many timers are misplaced.
 fn moved_away(early_ms: u64, runs: bool) -> (bool, u64) {
     let (mut cluster, own, _) = offered();
     let others = (0..3).filter(|node| *node != own);

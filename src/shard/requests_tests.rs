@@ -1,4 +1,4 @@
-//! Who is to hold what a client asks for, and what is counted of it.
+//! Which nodes are to hold what a client asks for, and what is counted of it.
 
 use super::*;
 use crate::cluster::detector::Liveness;
@@ -52,7 +52,7 @@ fn who_stands_in_for_this_node_is_known_while_it_has_no_room() {
     assert!(stand_ins.len() == 2 && !stand_ins.contains(hash), "{stand_ins:?}");
 }
 
-/// It is placed on one only where the others do not suffice.
+/// A timer is placed on a node without room only where the others do not suffice.
 #[test]
 fn a_new_timer_is_not_offered_to_a_node_that_is_known_to_have_no_room() {
     for (factor, is_asked) in [(2, false), (3, true)] {
@@ -139,8 +139,8 @@ fn a_new_timer_is_held_by_nodes_that_are_not_dead() {
     }
 }
 
-/// The rightful holder that is dead, those that the path's filter matches, and those on the list of
-/// the record that is held.
+/// Extras are the dead right node, the nodes that the path's filter matches, and the nodes on the
+/// list of the record that is held.
 #[test]
 fn a_write_concerns_all_that_may_hold_the_timer_from_before() {
     let mut cluster = Cluster::new(4, true);

@@ -17,7 +17,7 @@ fn a_shard_is_swept_once_a_second() {
     }
 }
 
-/// As long as others believe it, and as long again.
+/// The gauge stays for as long as other nodes believe in the lack of room, and as long again.
 #[test]
 fn a_core_is_full_for_a_while_after_it_had_no_room() {
     let mut cluster = Cluster::new(1, true);

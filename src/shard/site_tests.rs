@@ -1,5 +1,6 @@
 //! Two sites of two nodes each that tell each other everything at once: what a site is told, by
-//! whom, and what stays while it cannot be told. Links and their faults are the simulator's.
+//! which node, and what stays while it cannot be told. Links and their faults are left to the
+//! simulator.
 
 use std::sync::Arc;
 
@@ -23,14 +24,14 @@ const NODES: usize = 4;
 struct Sites {
     shards: Vec<Shard>,
     views: Vec<Arc<View>>,
-    /// Which node talks to which site over its connection: `None`, it is cut.
+    /// Which node of a site each node is connected with; `None`: the connection is cut.
     lines: [[Option<usize>; 2]; NODES],
-    /// The nodes of the first site do not hear each other.
+    /// Whether the nodes of the first site do not hear each other.
     is_apart: bool,
-    /// These get no time.
+    /// Nodes that get no time.
     frozen: &'static [usize],
     now_ms: u64,
-    /// Milliseconds after the start, node, sequence number.
+    /// Each pop: milliseconds after the start, node, sequence number.
     pops: Vec<(u64, usize, u64)>,
     answers: Vec<Answer>,
     outcome: fn(usize, u64) -> CallbackOutcome,
@@ -129,7 +130,7 @@ impl Sites {
                 (PeerKind::Node(_), _) => self.tell_node(node, peer, purpose, bytes),
             }
         }
-        // As links do: what cannot be sent is told when all else has been given to its link.
+        // A link tells what cannot be sent when it has been given all else.
         for (peer, purpose) in unheard {
             self.handle(node, Event::PeerUnheard { peer, purpose });
         }
@@ -151,7 +152,7 @@ impl Sites {
         self.handle(node, Event::PeerResult { peer, purpose, result });
     }
 
-    /// As over the internal HTTP API: whole copies, without the nodes of the site.
+    /// Tells a site over the internal HTTP API: whole copies, without the nodes of the site.
     fn tell_site(
         &mut self,
         node: usize,
@@ -211,7 +212,7 @@ impl Sites {
         self.ask(node, Request::Delete(Target { id, factor: Some(factor), filter: None }));
     }
 
-    /// The nodes that hold the timer, alive.
+    /// The live nodes that hold the timer.
     fn holders(&self, id: TimerId) -> Vec<usize> {
         let holds = |node: &usize| {
             let shard = &self.shards[*node];
@@ -280,7 +281,7 @@ fn a_delete_outlives_a_cut_between_sites() {
         sites.run_until(40);
         let rest: Vec<usize> = (0..NODES).filter(|node| node / 2 != deleted_at / 2).collect();
         assert_eq!(sites.holders(id), rest, "the other site does not know");
-        // Those with the old copy offer it before they are told.
+        // Nodes with the old copy offer it before they are told.
         (0..NODES).rev().for_each(|node| {
             sites.cut(node, false);
             sites.run_until(41 + (NODES - node) as u64);
@@ -300,7 +301,7 @@ fn a_delete_outlives_a_cut_between_sites() {
 fn whoever_reaches_a_site_tells_what_another_node_could_not() {
     let mut sites = Sites::new();
     for node in [0, 1] {
-        // This node holds those with two replicas, and some of the others.
+        // This node holds the timers with two replicas, and some of the others.
         let ids: Vec<TimerId> = (0..16).map(|n| sites.create(node, (30, 300), 1 + n % 2)).collect();
         let is_told = |id: &TimerId| sites.holders(*id).contains(&(node ^ 1));
         let ids: Vec<TimerId> = ids.into_iter().filter(is_told).collect();
@@ -324,7 +325,7 @@ fn what_no_node_could_tell_a_site_is_told_when_it_is_back() {
     [0, 1].iter().for_each(|node| sites.cut(*node, true));
     ids.iter().for_each(|id| sites.delete(1, *id, 1));
     sites.run_until(2);
-    // Only one node of the site comes back, whoever holds the timer.
+    // Only one node of the site comes back, whichever node holds the timer.
     sites.cut(1, false);
     sites.run_until(4);
     for &id in &ids {
@@ -398,7 +399,7 @@ fn a_node_that_was_cut_off_acts_again_when_it_has_delivered_something() {
     sites.audit();
 }
 
-/// Whichever of its nodes is told, the other one has it.
+/// Whichever node of a site is told, the other one has the timer.
 #[test]
 fn what_a_site_is_told_goes_to_those_of_it_that_have_room() {
     for factor in [1, 2] {
@@ -411,7 +412,7 @@ fn what_a_site_is_told_goes_to_those_of_it_that_have_room() {
     }
 }
 
-/// Long after its sites were last away: they have heard of it.
+/// Long after its sites were last away, they have heard of the tombstone.
 #[test]
 fn a_tombstone_ends_in_its_time_when_no_site_was_away() {
     let mut sites = Sites::new();

@@ -41,7 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Who listens: names and values by place.
+/// A listener: names and values by place.
 #[derive(Default)]
 struct Listener(BTreeMap<u32, (String, u64)>);
 

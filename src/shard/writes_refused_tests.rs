@@ -89,7 +89,7 @@ fn a_write_that_no_other_can_stand_in_for_is_refused_and_a_create_taken_back() {
     cluster.audit();
 }
 
-/// A holder of the old definition has no room for the longer one: it must not pop the old one.
+/// A holder of the old definition has no room for the longer one. It must not pop the old one.
 #[test]
 fn an_update_that_does_not_fit_ends_what_it_replaces() {
     let mut cluster = Cluster::new(3, true);
@@ -147,7 +147,7 @@ fn what_takes_no_more_room_always_fits() {
     cluster.audit();
 }
 
-/// A node comes back smaller than it was: its share does not fit, and that is told.
+/// A node comes back smaller than it was. Its share does not fit, and that is told.
 #[test]
 fn copies_that_a_returned_node_has_no_room_for_are_missed_until_it_has() {
     for nodes in [2, 3] {
@@ -179,7 +179,7 @@ fn copies_that_a_returned_node_has_no_room_for_are_missed_until_it_has() {
     }
 }
 
-/// Neither the node that takes the delete nor the full one knows who stands in.
+/// Neither the node that takes the delete nor the full node knows the stand-in.
 #[test]
 fn a_delete_reaches_those_who_stand_in() {
     for has_room_again in [false, true] {
@@ -224,7 +224,7 @@ fn a_create_that_was_answered_by_the_first_is_not_taken_back() {
     cluster.audit();
 }
 
-/// A pop that left the timer to the full node would make the next one late.
+/// A pop that left the timer to the full node would make the next pop late.
 #[test]
 fn those_who_stand_in_pop_on_time_for_as_long_as_there_is_no_room() {
     let mut cluster = with_full(3, 2);
@@ -242,7 +242,7 @@ fn those_who_stand_in_pop_on_time_for_as_long_as_there_is_no_room() {
     cluster.audit();
 }
 
-/// Two of three nodes have it when the third refuses, and no other can stand in.
+/// Two of three nodes have the timer when the third refuses, and no other node can stand in.
 #[test]
 fn a_create_that_one_replica_refuses_leaves_nothing_at_the_others() {
     let mut cluster = with_full(3, 2);
@@ -256,7 +256,7 @@ fn a_create_that_one_replica_refuses_leaves_nothing_at_the_others() {
     cluster.audit();
 }
 
-/// What it has no room for is a tombstone.
+/// The full node has no room for the tombstone, and no timer.
 #[test]
 fn a_delete_of_a_timer_that_a_full_node_cannot_hold_is_done() {
     let mut cluster = with_full(2, 1);

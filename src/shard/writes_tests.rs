@@ -31,7 +31,7 @@ fn list(cluster: &Cluster, nodes: &[usize]) -> Replicas {
     nodes.iter().map(|node| hash(cluster, *node)).collect()
 }
 
-/// These nodes, as the node `at` numbers them.
+/// The peers of these nodes, as the node `at` numbers them.
 fn peers(cluster: &Cluster, at: usize, nodes: &[usize]) -> PeerSet {
     let peers = nodes.iter().map(|node| cluster.peer(at, *node).expect("a member"));
     peers.fold(PeerSet::EMPTY, PeerSet::with)
@@ -68,7 +68,7 @@ fn waiting(outline: Outline) -> Waiting {
     }
 }
 
-/// One that concerns this node alone waits for nobody.
+/// A write that concerns this node alone does not wait.
 #[test]
 fn a_write_needs_room_to_wait_if_any_other_node_is_to_hear_of_it() {
     let (mut cluster, [own, second, third]) = cluster();
@@ -95,8 +95,8 @@ fn a_write_needs_room_to_wait_if_any_other_node_is_to_hear_of_it() {
     }
 }
 
-/// Those that have it and understand the message tell those that lack it: neither this node, nor
-/// an original.
+/// The nodes that have a write and understand the message are told. This node and originals are
+/// not.
 #[test]
 fn those_that_have_a_write_are_told_who_lacks_it() {
     let (mut cluster, all) = cluster();
@@ -140,8 +140,8 @@ fn those_that_have_a_write_are_told_who_lacks_it() {
     }
 }
 
-/// It ends above what was told, here if it is held here, and at all who were told, this node not
-/// among them.
+/// The end has a version above the one that was told. It is held here if the timer is, and goes to
+/// all nodes that were told, except this node.
 #[test]
 fn a_create_that_was_not_taken_is_ended_wherever_it_may_be() {
     for is_held in [false, true] {
@@ -200,7 +200,8 @@ fn a_create_that_was_not_taken_is_ended_wherever_it_may_be() {
     }
 }
 
-/// What has popped here meanwhile is told as it is; another write begins anew.
+/// A write made again with its own version keeps the pops that were made here meanwhile. A write
+/// with another version begins anew.
 #[test]
 fn a_write_that_is_made_again_keeps_the_pops_of_its_own_version() {
     let (_, [own, second, _]) = cluster();
@@ -256,13 +257,13 @@ fn a_write_that_was_made_too_often_is_refused_and_counted() {
         let expected: Vec<_> = refusal.into_iter().map(Answer::Refused).collect();
         assert_eq!(answers, expected);
         assert_eq!(shard.counters.refused, expected.len() as u64);
-        // A create that its client takes for refused is ended where it may be.
+        // A create that its client takes for refused is ended wherever it may be.
         let ended = usize::from(is_create && from.is_some());
         assert_eq!((shard.writes.len(), outbox.to_peers.len()), (0, ended));
     }
 }
 
-/// An original that is not to hold the timer may not know it at all.
+/// An original that is not to hold the timer may not know the timer at all.
 #[test]
 fn whoever_does_not_take_a_write_has_refused_it_but_for_originals_beside_the_list() {
     for (dialect, is_listed, is_refused) in [
@@ -296,7 +297,7 @@ fn version_of(cluster: &mut Cluster, node: usize, id: TimerId) -> Option<Version
     shard.find(id).map(|slot| shard.records.get(slot).version)
 }
 
-/// What a node answers to a message of another, told as bytes.
+/// What a node answers to a message of another node, told as bytes.
 fn told(cluster: &mut Cluster, to: usize, from: usize, message: &PeerMessage<'_>) -> Vec<u8> {
     let (now, from) = (cluster.now_of(to), cluster.peer(to, from));
     let mut bytes = Vec::new();
@@ -380,8 +381,8 @@ fn what_no_clock_can_have_given_out_is_refused() {
     assert_eq!(version_of(&mut cluster, 1, id), held);
 }
 
-/// Two connections may carry one write; and two writes may have one version, when the clock of
-/// their node was set back between them.
+/// Two connections may carry one write. Two writes may have one version, if the clock of their node
+/// was set back between them.
 #[test]
 fn a_write_that_comes_twice_is_one_and_another_of_its_version_is_not() {
     let mut cluster = Cluster::new(2, true);
@@ -404,7 +405,7 @@ fn a_write_that_comes_twice_is_one_and_another_of_its_version_is_not() {
     }
 }
 
-/// The node that takes a write cannot reach one of the replicas, others can.
+/// The node that takes a write cannot reach one of the replicas. Other nodes can.
 #[test]
 fn a_replica_that_could_not_be_told_is_told_by_another() {
     let mut cluster = Cluster::new(3, true);
@@ -444,7 +445,8 @@ fn so_many_writes_and_reads_wait_and_no_more() {
     assert_eq!(cluster.answers, [Answer::Refused(Refusal::WritesFull)]);
 }
 
-/// Its connections come after its clients: alone it would answer for others that hold the timer.
+/// The node's connections to peers come after its clients. Alone it would answer for others that
+/// hold the timer.
 #[test]
 fn a_node_that_has_just_started_answers_no_write_alone() {
     let mut cluster = Cluster::new(2, true);
@@ -470,7 +472,7 @@ fn a_node_that_has_just_started_answers_no_write_alone() {
     assert!(matches!(cluster.answers[..], [Answer::Done { .. }]), "{:?}", cluster.answers);
 }
 
-/// A node that is taken out of its cluster keeps nothing: it ends, and what it has with it.
+/// A node that is taken out of its cluster keeps nothing. It ends, with everything that it has.
 #[test]
 fn a_node_that_has_left_answers_no_write_alone() {
     let mut cluster = Cluster::new(3, true);
@@ -536,8 +538,8 @@ fn copies_that_lie_ahead_of_all_clocks_are_counted() {
     }
 }
 
-/// Whoever wants an answer soon gets it from the first that has the timer; whoever wants it safe,
-/// when all who live have it.
+/// A client that wants an answer soon gets it from the first node that has the timer. A client that
+/// wants the timer safe gets it when all live nodes have the timer.
 #[test]
 fn a_write_is_answered_when_as_many_have_it_as_is_asked_for() {
     for (acknowledge, is_answered) in [(Acknowledge::First, true), (Acknowledge::Replicas, false)] {
@@ -587,7 +589,7 @@ fn a_peer_that_tells_of_an_earlier_write_is_told_of_the_present_one() {
     }
 }
 
-/// A node that is told that it has no room itself knows better.
+/// A node that is told of its own lack of room knows better.
 #[test]
 fn a_peer_without_room_is_heard_of_from_others() {
     let mut cluster = Cluster::new(3, true);
@@ -608,7 +610,7 @@ fn writes_that_others_have_are_counted() {
         let counters = *cluster.shard(0).counters();
         assert_eq!((counters.replicated, counters.refused), (written, 0));
     }
-    // Of this timer the node is no holder, and the only one is dead.
+    // The node is no holder of this timer, and the only holder is dead.
     let id = (0..100).map(TimerId).find(|id| cluster.list(*id)[0] == 1).expect("half of them");
     cluster.mute = Some(1);
     let content = content();

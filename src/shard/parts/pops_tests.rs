@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// In this window of 8 s or in the one before.
+/// A pop is remembered in its window of 8 s and in the next one.
 #[test]
 fn the_oldest_pop_seen_failing_is_remembered_for_two_windows() {
     let mut oldest = OldestFailing::default();
