@@ -167,11 +167,8 @@ fn one_node_is_killed_again_and_again() {
     let doubled = judgement.doubled();
     // When it was made the first time, and what each death was then away.
     let until_death = |again: &Judged| {
-        let is_first = |pop: &&Judged| {
-            pop.earlier == 0 && pop.path == again.path && pop.sequence == again.sequence
-        };
-        let first = judgement.pops.iter().find(is_first).expect("what comes again came before");
-        kills.iter().filter_map(|kill| kill.checked_duration_since(first.at)).min()
+        let first = judgement.first_at(again);
+        kills.iter().filter_map(|kill| kill.checked_duration_since(first)).min()
     };
     let unexpected: Vec<_> = doubled
         .iter()
