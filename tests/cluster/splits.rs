@@ -1,14 +1,14 @@
 //! Networks that split, leak, crawl and lie.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kit::runner::Story;
 
 use super::harness::Setup;
 use super::proxies::{Network, Way};
 use super::sink::Sink;
-use super::timers::{Judgement, Order, Timers};
+use super::timers::{Judged, Judgement, Order, Timers};
 
 pub const STORIES: &[Story] = &[
     ("a_node_is_cut_off_and_comes_back", a_node_is_cut_off_and_comes_back),
@@ -118,7 +118,7 @@ fn connections_break_all_the_time() {
     let (mut cluster, network) = Network::around(Setup::default());
     cluster.begin(&THREE);
     let sink = Sink::ok();
-    let timers = thread::scope(|scope| {
+    let (timers, mended) = thread::scope(|scope| {
         let breaking = scope.spawn(|| {
             for _ in 0..60 {
                 thread::sleep(Duration::from_millis(100));
@@ -128,9 +128,16 @@ fn connections_break_all_the_time() {
         let order = Order::once(2_000).times(4).factor(2);
         let timers = Timers::hundred(&cluster, &THREE, order, &sink);
         breaking.join().expect("no panic");
-        timers
+        (timers, Instant::now())
     });
-    timers.judge(&sink).assert_once().assert_ranks(1);
+    let judgement = timers.judge(&sink);
+    judgement.assert_none_lost().assert_ranks(1);
+    // News of a pop is sent again on the next connection, which breaks as well: on a slow machine
+    // so often that the second rank acts.
+    let doubled = judgement.doubled();
+    let is_cut_off = |pop: &&Judged| pop.earlier == 1 && judgement.first_at(pop) < mended;
+    let are_few = doubled.len() <= 16 && doubled.iter().all(is_cut_off);
+    judgement.expect(are_few, format_args!("doubled {doubled:?}"));
     assert!(network.connections() > 60, "{} connections", network.connections());
 }
 

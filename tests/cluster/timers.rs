@@ -248,6 +248,14 @@ impl Judgement {
         self.pops.iter().filter(|pop| pop.earlier > 0).collect()
     }
 
+    /// When what comes again came the first time.
+    pub fn first_at(&self, again: &Judged) -> Instant {
+        let is_first = |pop: &&Judged| {
+            pop.earlier == 0 && pop.path == again.path && pop.sequence == again.sequence
+        };
+        self.pops.iter().find(is_first).expect("what comes again came before").at
+    }
+
     /// Pops that waited for more ranks than that. What comes again counts as doubled, not as late.
     pub fn beyond(&self, ranks: u32) -> Vec<&Judged> {
         self.pops.iter().filter(|pop| pop.earlier == 0 && pop.ranks > ranks).collect()

@@ -6,7 +6,11 @@
 //! - `<!-- not run: REASON -->`: the block needs what no gate has;
 //! - `<!-- keeps running: ADDRESS -->`: the block's last command goes on until the section ends,
 //!   and listens there;
-//! - `<!-- printed -->`: the block is what the commands before it print, but for ids of timers.
+//! - `<!-- printed -->`: the block is what the commands before it print, but for ids of timers;
+//! - `<!-- file: NAME -->`: the block is a file of this name.
+//!
+//! What a page takes for granted, such as the machines of a cluster, a script with the name of the
+//! page makes, in this folder.
 //!
 //! The blocks of a page run in order, in one shell, in namespaces of their own: their ports and
 //! files are nobody else's, and nothing of them outlives the page.

@@ -34,6 +34,8 @@ pub enum Kind {
     NotRun(String),
     /// What the commands before it print.
     Printed,
+    /// A file of this name.
+    File(String),
 }
 
 impl Kind {
@@ -66,7 +68,7 @@ impl Block {
     pub fn mistake(&self) -> Option<String> {
         let place = format!("{}:{}", self.page, self.line);
         match (&self.kind, self.is_of_commands()) {
-            (Kind::Text | Kind::Printed, false) | (_, true) => {}
+            (Kind::Text | Kind::Printed | Kind::File(_), false) | (_, true) => {}
             (kind, false) => return Some(format!("{place}: {kind:?}, and no command")),
         }
         if self.is_of_commands() {
@@ -190,6 +192,7 @@ fn mark_of(line: &str) -> Option<Kind> {
     let comment = line.strip_prefix("<!-- ")?.strip_suffix(" -->")?;
     let known = match comment.split_once(": ") {
         Some(("not run", reason)) => Kind::NotRun(reason.to_owned()),
+        Some(("file", name)) => Kind::File(name.to_owned()),
         Some(("keeps running", address)) => Kind::KeepsRunning(address.to_owned()),
         _ if comment == "printed" => Kind::Printed,
         _ => panic!("nobody understands the comment `{comment}`"),
