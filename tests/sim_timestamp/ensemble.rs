@@ -144,7 +144,8 @@ impl Way {
 pub struct Peer {
     pub is_up: bool,
     pub is_cut: bool,
-    /// The number of cuts and restarts that have separated this server from the leader so far.
+    /// How often this server was cut off from the leader or came back. Events of an earlier count
+    /// are dropped.
     pub cut: u64,
     applied: usize,
     touched: BTreeSet<Session>,

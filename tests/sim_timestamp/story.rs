@@ -34,7 +34,7 @@ pub enum Point {
     KeeperDecided,
 }
 
-/// A fault.
+/// Something that goes wrong in a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     Kill {
