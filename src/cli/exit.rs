@@ -1,6 +1,6 @@
 //! The exit codes of every command.
 
-/// An orderly end.
+/// The command did what it was asked to do.
 pub(crate) const EXIT_OK: u8 = 0;
 /// The command was understood and failed: a port in use, a kernel without io_uring, a core that
 /// failed, missing pops.

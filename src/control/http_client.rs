@@ -52,7 +52,7 @@ pub(crate) enum HttpError {
     NotJson(#[from] serde_json::Error),
 }
 
-/// A request.
+/// A request to a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HttpRequest<'a> {
     pub(crate) method: &'a str,
@@ -101,7 +101,7 @@ impl HttpAnswer {
 /// One server, and the connection to it while there is one.
 #[derive(Debug)]
 pub(crate) struct HttpClient {
-    /// `host:port`.
+    /// The address of the server, as `host:port`.
     address: String,
     patience: Duration,
     body_bytes_max: usize,

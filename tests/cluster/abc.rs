@@ -46,7 +46,7 @@ fn tell(local: &str, told: &[(u64, u64)]) {
     let id = (0x0005_0000_0000_0000..).find(wanted).expect("one id in six");
     let path = format!("/timers/{id:016x}-3");
     let document = Order::once(20_000).times(POPS).factor(3).document(&sink.uri("/abc"), "abc");
-    // Links are up when a write is answered by all.
+    // The write goes to all replicas once all nodes believe each other alive.
     cluster.await_alive(&THREE);
     let begun = Instant::now();
     cluster.request(1, "PUT", &path, &document).location();
@@ -66,7 +66,7 @@ fn tell(local: &str, told: &[(u64, u64)]) {
     wait(92.0);
     cluster.start(0);
     wait(126.5);
-    // Each at its second, or so soon after it that no further rank can have made it.
+    // Each pop comes at its second, or so soon after it that no further rank can have made it.
     let pops = sink.pops();
     let sequences: Vec<_> = pops.iter().map(|pop| pop.sequence).collect();
     let is_told = sequences == told.iter().map(|one| one.1).collect::<Vec<_>>()
@@ -82,7 +82,7 @@ fn tell(local: &str, told: &[(u64, u64)]) {
         disturbed(format!("{came:?}, stalls {stalled:?}"));
     }
     assert!(is_told, "{came:?}, and {told:?} is told; stalls {stalled:?}");
-    // Nobody has it any more.
+    // No node has the timer any more.
     THREE.iter().for_each(|place| {
         until("the timer's end", || {
             (cluster.request(*place, "GET", &path, "").status == 404).then_some(())

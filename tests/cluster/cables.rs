@@ -46,7 +46,8 @@ fn a_cable_is_pulled_and_put_back() {
     judgement.expect(are_expected, format_args!("late {late:?}"));
 }
 
-/// None lost, none later than a rank, doubled at most once and only while the fault lasted.
+/// Checks that no pop was lost, that none waited for more than one rank, and that a pop was doubled
+/// at most once and only while the fault lasted.
 fn assert_doubled_during(judgement: &Judgement) {
     judgement.assert_none_lost().assert_ranks(1);
     let doubled = judgement.doubled();
@@ -77,6 +78,7 @@ fn packets_are_disturbed_at_random() {
     let sink = sink_at(&switch);
     let order = Order::once(2_000).times(5).factor(2);
     let timers = Timers::hundred(&cluster, &THREE, order, &sink);
-    // A packet of ours is lost four times in a row, and so later than a rank, once in six million.
+    // A packet is lost four times in a row once in six million. Only then does a pop wait for more
+    // than a rank.
     timers.judge(&sink).assert_once().assert_ranks(1);
 }

@@ -37,8 +37,8 @@ fn one_of_three_is_killed() {
     let judgement = timers.judge(&sink);
     judgement.assert_once().assert_ranks(1);
     let late = judgement.late();
-    // About a third have the dead node as their first rank: a hundred draws with probability 1/3
-    // leave 10..60 once in a billion runs.
+    // About a third of the timers have the dead node as their first rank. A hundred draws with
+    // probability 1/3 lie outside 10..60 once in a billion runs.
     judgement.expect((10..=60).contains(&late.len()), format_args!("late {late:?}"));
     assert_late_once(&judgement);
 }
@@ -56,7 +56,7 @@ fn two_of_three_are_killed() {
     assert_late_once(&judgement);
 }
 
-/// What waited for another rank was the first pop of its timer.
+/// Checks that only the first pop of a timer waited for another rank.
 fn assert_late_once(judgement: &Judgement) {
     let late = judgement.late();
     judgement.expect(late.iter().all(|pop| pop.sequence == 1), format_args!("again {late:?}"));
@@ -88,8 +88,8 @@ fn a_node_freezes_for_five_seconds() {
     timers.sleep_until(Duration::from_millis(6_500));
     cluster.thaw(1);
     let judgement = timers.judge(&sink);
-    // It wakes with pops that others have made meanwhile: those may come twice, with the same
-    // sequence number, and no more often than there are replicas.
+    // The node wakes with pops that other nodes have made meanwhile. Such a pop may come twice,
+    // with the same sequence number, and no more often than there are replicas.
     judgement.assert_none_lost().assert_ranks(1);
     let doubled = judgement.doubled();
     let is_expected = doubled.iter().all(|pop| pop.earlier == 1 && pop.sequence <= 2);
@@ -105,11 +105,13 @@ fn new_timers_are_placed_on_live_nodes() {
     cluster.await_alive(&[0, 1, 2]);
     cluster.kill(1);
     cluster.await_dead(&[0, 2], 1);
-    // Factor 1: each timer has one node, and it must be one that lives.
+    // Factor 1: each timer has one node, and that node must live.
     let timers = Timers::hundred(&cluster, &[0, 2], Order::once(4_000).factor(1), &sink);
-    // Nobody waits for the dead, which would be a second for each that is placed there.
+    // No write waits for the dead node. That would take a second for each timer that is placed
+    // there.
     timers.expect_none_due();
-    // It comes back empty before they are due: those that it is to hold are handed over, once.
+    // The node comes back empty before the timers are due. The timers that it should hold are moved
+    // to it once.
     cluster.start(1);
     timers.judge(&sink).assert_perfect();
 }
@@ -132,7 +134,7 @@ fn each_node_is_restarted_in_turn() {
     let sink = Sink::ok();
     let order = Order::once(2_000).times(11).factor(2);
     let timers = Timers::hundred(&cluster, &[0, 1, 2], order, &sink);
-    // As a rolling upgrade does: the next one when the last has its share again.
+    // As a rolling upgrade does: a node is restarted when the node before has its share again.
     timers.sleep_until(Duration::from_millis(2_900));
     for place in [0, 1, 2] {
         cluster.stop(place);
@@ -140,7 +142,7 @@ fn each_node_is_restarted_in_turn() {
         cluster.await_alive(&[0, 1, 2]);
         cluster.await_settled(&[0, 1, 2], &Roles::staying(&[0, 1, 2]));
         cluster.await_copies(&[0, 1, 2], &timers);
-        // Pops meet each of the steps.
+        // The steps take so long that pops fall into each of them.
         thread::sleep(Duration::from_millis(2_300));
     }
     timers.judge(&sink).assert_once().assert_ranks(1);
@@ -156,12 +158,12 @@ fn one_node_is_killed_again_and_again() {
         timers.sleep_until(Duration::from_millis(2_300 + 2_300 * round));
         cluster.kill(1);
         kills.push(Instant::now());
-        // Before anybody declares it dead, and without anything that it knew.
+        // The node restarts empty before any node declares it dead.
         thread::sleep(Duration::from_millis(100 * round));
         cluster.start(1);
     }
-    // A callback whose answer it did not live to read, or news that it did not live to send, is
-    // made again: at most one for each timer and death, and the death came soon after the callback.
+    // A callback is made again if the node died before it read the answer or sent the news: at most
+    // one for each timer and death, and only if the death came soon after the callback.
     let judgement = timers.judge(&sink);
     judgement.assert_none_lost().assert_ranks(1);
     let doubled = judgement.doubled();
@@ -180,7 +182,7 @@ fn one_node_is_killed_again_and_again() {
 
 fn the_node_that_acknowledged_is_killed() {
     let mut cluster = Cluster::running(&[0, 1, 2]);
-    // Links stand: writes wait for the others.
+    // The links stand, so writes wait for the other replicas.
     cluster.await_alive(&[0, 1, 2]);
     let sink = Sink::ok();
     let order = Order::once(5_000).factor(2);

@@ -31,7 +31,7 @@ impl Roles {
         Roles { leaving: places.to_vec(), ..self }
     }
 
-    /// The names of those that stay, join and leave, each list in order.
+    /// Returns the names of the nodes that stay, join and leave, each list in order.
     pub fn names(&self, names: &[String]) -> [Vec<String>; 3] {
         [&self.staying, &self.joining, &self.leaving].map(|places| {
             let mut list: Vec<_> = places.iter().map(|place| names[*place].clone()).collect();

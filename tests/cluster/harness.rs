@@ -22,7 +22,7 @@ pub use kit::until::PATIENCE;
 
 /// How many places a cluster has: 127.0.0.11 to 127.0.0.14.
 pub const PLACES: usize = 4;
-/// What is out of the ordinary in a cluster.
+/// What differs from an ordinary cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// Lines for the end of every local file.
@@ -355,13 +355,14 @@ impl Cluster {
         SocketAddr::new(self.binds[place].ip(), self.admin_port)
     }
 
-    /// What the admin API of a node says of the cluster; nothing if it does not answer.
+    /// Returns what the admin API of a node says of the cluster; `None` if the node does not
+    /// answer.
     fn look(&self, place: usize) -> Option<Value> {
         let answer = request(self.admin(place), "GET", "/cluster", "").ok()?;
         serde_json::from_str(&answer.body).ok()
     }
 
-    /// Waits until each of these nodes believes that each of `others` is so: `alive`, or `dead`.
+    /// Waits until each of these nodes has this belief of each of `others`: `alive` or `dead`.
     fn await_belief(&self, places: &[usize], others: &[usize], belief: &str) {
         for (place, other) in places.iter().flat_map(|one| others.iter().map(move |two| (one, two)))
         {
@@ -377,18 +378,18 @@ impl Cluster {
         }
     }
 
-    /// Waits until each of these nodes believes that each other one lives.
+    /// Waits until each of these nodes believes each other node alive.
     pub fn await_alive(&self, places: &[usize]) {
         self.await_belief(places, places, "alive");
     }
 
-    /// Waits until each of these nodes has declared another one dead.
+    /// Waits until each of these nodes has declared the node `dead` dead.
     pub fn await_dead(&self, places: &[usize], dead: usize) {
         self.await_belief(places, &[dead], "dead");
     }
 
-    /// Waits until these nodes have these members, have compared all their timers, and none is
-    /// misplaced.
+    /// Waits until these nodes have these members, have compared all their timers, and hold no
+    /// misplaced timer.
     pub fn await_settled(&self, places: &[usize], roles: &Roles) {
         let wanted = roles.names(&self.names);
         for place in places {
@@ -408,7 +409,8 @@ impl Cluster {
         }
     }
 
-    /// Waits until these nodes hold two copies of each of these timers, or their last pop is due.
+    /// Waits until these nodes together hold two copies of each of these timers, or until the last
+    /// pop is due.
     pub fn await_copies(&self, places: &[usize], timers: &Timers) {
         let wanted = 2 * timers.all.len() as u64;
         until("two copies of each timer", || {
@@ -418,7 +420,7 @@ impl Cluster {
         });
     }
 
-    /// One request to a node that must answer.
+    /// Sends one request to a node. Panics if the node does not answer.
     pub fn request(&self, place: usize, method: &str, path: &str, body: &str) -> Answer {
         request(self.binds[place], method, path, body).unwrap_or_else(|error| {
             panic!("{method} {path} to node {}: {error}\n{}", place + 1, self.logged(place))
@@ -426,12 +428,12 @@ impl Cluster {
     }
 }
 
-/// Looks until there is something to see, at most for [`PATIENCE`].
+/// Calls `look` until it returns something. Panics with `what` after [`PATIENCE`].
 pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     kit::until::until(what, PATIENCE, look)
 }
 
-/// The usual address of a place.
+/// Returns the usual address of a place.
 fn loopback(place: usize) -> IpAddr {
     IpAddr::from([127, 0, 0, 11 + place as u8])
 }

@@ -30,7 +30,7 @@ pub const STORIES: &[Story] = &[
     ("impossible_clusters_do_not_start", impossible_clusters_do_not_start),
 ];
 
-/// The place of the hostile member.
+/// The place of the hostile member, which the story plays.
 const IT: usize = 2;
 
 /// Starts nodes 1 and 2. Node 3 is a member that the story plays.
@@ -101,10 +101,10 @@ fn a_peer_that_never_acknowledges() {
     let sink = Sink::ok();
     let order = Order::once(9_000).factor(3);
     let timers = Timers::some(&cluster, &[0, 1], order, &sink, 30);
-    // It is suspected after 1 s of silence; then nobody waits for it any more. A second for each
-    // write would be longer than the interval.
+    // The member is suspected after 1 s of silence. From then on no write waits for it. A second
+    // for each write would be longer than the interval.
     timers.expect_none_due();
-    // It is dead when they are due.
+    // The member is dead when the timers are due.
     let judgement = timers.judge_after(&sink, Duration::from_millis(6_500));
     judgement.assert_once().assert_ranks(2);
     assert!(accepted.load(SeqCst) >= 2, "each core of each node dials");
@@ -112,7 +112,7 @@ fn a_peer_that_never_acknowledges() {
 
 fn versions_of_the_future_void_no_write() {
     let (cluster, claim) = with_a_hostile_member();
-    // The two have found each other, and know that the third is not there.
+    // The two nodes have found each other, and know that the third is not there.
     cluster.await_alive(&[0, 1]);
     cluster.await_dead(&[0, 1], IT);
     let sink = Sink::ok();
@@ -160,7 +160,7 @@ fn messages_that_come_again_change_nothing() {
         line.ask(&messages);
     }
     until("all to pop", || (sink.by_path().len() >= forged.len()).then_some(()));
-    // They have popped: the same messages again must not bring them back.
+    // The timers have popped. The same messages again must not bring them back.
     for place in [0, 1] {
         let mut line = Line::open(&claim, cluster.address(IT), cluster.address(place));
         line.ask(&messages);

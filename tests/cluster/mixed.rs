@@ -33,7 +33,8 @@ fn mixed() -> (Cluster, Original) {
     let original = Original::start(cluster.address(ITS));
     let roles = super::files::Roles::staying(&[OURS, ITS]);
     cluster.start_with(&[OURS], &roles);
-    // Each core has asked it for an Upgrade, heard 404, and asked whether it is there.
+    // Each core has asked the recorder for an Upgrade, got 404, and asked whether the recorder is
+    // there.
     until("both to know each other", || {
         (original.messages("GET").iter().filter(|one| one.target == "/ping").count() >= 2)
             .then_some(())
@@ -128,8 +129,8 @@ fn it_is_told_what_it_understands() {
         assert_eq!(first["timing"]["sequence-number"], 1, "{first}");
         let delta = first["timing"]["start-time-delta"].as_i64().expect("checked");
         let start = of[0].at - Duration::from_millis(delta.unsigned_abs());
-        // A start that is told is older by as long as the message took; by an interval or more, it
-        // would be that of the next pop.
+        // The start in a message is older by as long as the message took. If it is off by an
+        // interval or more, it is the start of the next pop.
         let off = start.saturating_duration_since(timer.answered);
         judgement.expect(off < Duration::from_secs(2), format_args!("moved by {off:?}: {first}"));
         let last = &of[1].body;
@@ -213,9 +214,9 @@ fn it_tells_and_is_understood() {
             }
         }
     };
-    // Milliseconds after the story's begin, and sequence numbers.
+    // Pairs of milliseconds after the story's begin and sequence number.
     expect("/ours", &[(1_500, 1), (3_500, 2)]);
-    // By the second rank.
+    // The second rank makes these pops.
     expect("/its", &[(3_500, 1), (5_500, 2)]);
     expect("/popped", &[(3_480, 2)]);
     expect("/deleted", &[]);

@@ -39,17 +39,18 @@ const IT: usize = 2;
 const HONEST: [usize; 2] = [0, 1];
 /// Seconds of the story without `CHRONOS_NONSENSE_S`.
 const SHORT_S: u64 = 6;
-/// Longest wait for the liar to be heard.
+/// How long nodes may take to hear the liar.
 const HEARD: Duration = Duration::from_secs(60);
 /// Connections that the liar dials to each node.
 const LINES: u64 = 3;
 /// Interval of timers of clients.
 const INTERVAL_MS: u64 = 2_000;
-/// Longest wait for an answer to /ping: a node that is silent for longer is dead for its peers.
-/// Held against a run that is asked for with `CHRONOS_NONSENSE_S`, on a machine of one's own.
+/// Longest wait for an answer to /ping. A node that is silent for longer is dead for its peers.
+/// Checked only in a run that is asked for with `CHRONOS_NONSENSE_S`, on a machine without other
+/// work.
 const PING_MAX: Duration = Duration::from_secs(3);
-/// Longest wait for the answer to a write, beside the time that the machine stalls. After that time
-/// a node answers 503.
+/// Longest wait for the answer to a write. After that time a node answers 503. Checked as
+/// [`PING_MAX`] is.
 const WRITE_MAX: Duration = Duration::from_secs(8);
 /// How much memory a node may take above what it takes at rest. What peers begin is bounded by 64
 /// MiB a core, a link by as much.
@@ -69,12 +70,13 @@ struct Told {
     refused: AtomicU64,
     requests: AtomicU64,
     slowest_ms: AtomicU64,
-    /// Whether answers must come in time.
+    /// Whether answers must come in time: in a run that is asked for.
     measures: bool,
 }
 
 impl Told {
-    /// One request that must be answered.
+    /// Sends one request. Panics unless it is answered, in a run that measures also if the answer
+    /// is late.
     fn request(&self, to: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
         let begun = Instant::now();
         let answer = request(to, method, path, body)

@@ -66,8 +66,7 @@ pub fn ask(liar: &Arc<Liar>, names: Vec<String>, to: SocketAddr, seed: u64) {
     });
 }
 
-/// Returns the headers of the peer. Seldom they are those of another process, or of one with many
-/// cores.
+/// Returns the headers of the peer. Seldom they name another process, or a process of many cores.
 fn headers(claim: &Claim, random: &mut Random) -> String {
     let incarnation = if random.one_in(16) { random.next() } else { claim.incarnation };
     let view = random.pick(&[1, 0, u64::MAX]);

@@ -71,7 +71,7 @@ fn first_pop_is_refused_by_its_host() {
     let sink = Sink::start(|earlier| if earlier == 0 { 503 } else { 200 });
     let order = Order::once(2_000).factor(3);
     let timers = Timers::hundred(&cluster, &[0, 1, 2], order, &sink);
-    // The second rank calls 2 s after the first, the third must keep silent at 4 s.
+    // The second rank calls 2 s after the first. The third must keep silent at 4 s.
     let end = timers.due(1) + Duration::from_secs(6);
     thread::sleep(end.saturating_duration_since(Instant::now()));
     until("the second tries", || (sink.pops().len() >= 2 * HUNDRED).then_some(()));

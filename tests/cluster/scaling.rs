@@ -18,8 +18,8 @@ pub const STORIES: &[Story] = &[
     ("requests_and_pops_go_on_while_nodes_join", requests_and_pops_go_on_while_nodes_join),
 ];
 
-/// The three steps of docs/compat/timer-service.md §9.2, as a script does them: `stay` and `join`
-/// end up as the cluster, `leave` are stopped.
+/// Carries out the three steps of docs/compat/timer-service.md §9.2, as a script does. `stay` and
+/// `join` are the cluster at the end, `leave` are stopped.
 fn scale(cluster: &mut Cluster, stay: &[usize], join: &[usize], leave: &[usize]) {
     let roles = Roles::staying(stay).with_joining(join).with_leaving(leave);
     cluster.start_with(join, &roles);
@@ -31,7 +31,7 @@ fn scale(cluster: &mut Cluster, stay: &[usize], join: &[usize], leave: &[usize])
     for (place, asked) in remaining.iter().zip(asked) {
         until("the signal to be taken", || (resyncs(cluster, *place) > asked).then_some(()));
     }
-    // Scripts of existing users wait for some seconds; this is what they wait for.
+    // Scripts of existing users wait for some seconds, so that this state is reached.
     cluster.await_settled(&all, &roles);
     leave.iter().for_each(|place| cluster.stop(*place));
     let roles = Roles::staying(&remaining);
@@ -39,7 +39,7 @@ fn scale(cluster: &mut Cluster, stay: &[usize], join: &[usize], leave: &[usize])
     cluster.await_settled(&remaining, &roles);
 }
 
-/// How often a node has been told to compare its timers.
+/// Returns how often a node has been told to compare its timers.
 fn resyncs(cluster: &Cluster, place: usize) -> usize {
     cluster.logged(place).matches("SIGUSR1: comparing all timers").count()
 }
@@ -80,7 +80,7 @@ fn up_and_then_the_old_node_is_killed() {
     scale(&mut cluster, &[0], &[1], &[]);
     timers.expect_none_due();
     cluster.kill(0);
-    // Those of which the dead node was the first are late by one rank.
+    // Timers whose first rank was the dead node are late by one rank.
     timers.judge(&sink).assert_once().assert_ranks(1);
 }
 

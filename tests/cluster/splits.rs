@@ -103,8 +103,8 @@ fn bytes_are_corrupted_between_nodes() {
     let timers = Timers::hundred(&cluster, &THREE, order(), &sink);
     let judgement = timers.judge(&sink);
     judgement.assert_none_lost().assert_ranks(1);
-    // A message is lost with its connection and sent again on the next; some are so again and
-    // again, until the second rank acts.
+    // A message is lost with its connection and sent again on the next. Some messages are lost
+    // again and again, until the second rank acts.
     let doubled = judgement.doubled();
     let are_few = doubled.len() <= 16 && doubled.iter().all(|pop| pop.earlier == 1);
     judgement.expect(are_few, format_args!("doubled {doubled:?}"));
@@ -147,7 +147,7 @@ fn bytes_between_nodes_are_slow() {
     THREE.iter().for_each(|place| {
         network.set_around(*place, Way::Slow(Duration::from_millis(150)));
     });
-    // Heartbeats take that long, too: nobody is suspected.
+    // Heartbeats take as long, so no node is suspected.
     cluster.await_alive(&THREE);
     let sink = Sink::ok();
     let order = Order::once(2_000).times(2).factor(3);

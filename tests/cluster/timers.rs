@@ -1,8 +1,8 @@
-//! A hundred timers: created, and judged by what the sink saw.
+//! A hundred timers: created, and judged by the callbacks that the sink got.
 //!
-//! How late a pop is, is told in ranks: a rank acts 2 s after the one before it, so a pop that came
-//! less than 2 s after it was due has waited for no other rank. Milliseconds are for commands that
-//! measure. A story whose judgement fails on a machine that has stalled meanwhile is told again.
+//! Lateness is counted in ranks. A rank acts 2 s after the rank before it, so a pop that came less
+//! than 2 s after it was due has waited for no other rank. Milliseconds are for commands that
+//! measure. A story whose judgement fails is told again if the machine has stalled meanwhile.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -19,10 +19,10 @@ use super::sink::{Pop, Sink};
 pub const HUNDRED: usize = 100;
 /// Pause between two ranks.
 pub const RANK_DELAY: Duration = Duration::from_secs(2);
-/// A story during which the machine was away for so long says nothing: a node that is silent for a
-/// second is suspected, and others act in its place after two.
+/// If the machine was away for this long during a story, its failure proves nothing. A node that is
+/// silent for a second is suspected, and after two seconds others act in its place.
 pub const STALLED: Duration = Duration::from_millis(500);
-/// After this, no rank of three has anything more to say about a pop.
+/// After this time, none of three ranks acts on a pop any more.
 pub const QUIET: Duration = Duration::from_millis(4_500);
 
 /// The kind of timer that a story creates.
@@ -123,13 +123,14 @@ impl Timers {
         last + Duration::from_millis(self.order.interval_ms * number)
     }
 
-    /// Whether the last pop is due.
+    /// Reports whether the last pop is due.
     pub fn is_over(&self) -> bool {
         Instant::now() >= self.due(self.order.pops)
     }
 
-    /// Sleeps until so long after the first timer was asked for. What follows must be asked before
-    /// a certain pop is due: where the moment is over, the machine has disturbed the story.
+    /// Sleeps until this long after the first timer was asked for. The story's next step must come
+    /// before a certain pop is due. If the moment is over already, the machine has disturbed the
+    /// story.
     pub fn sleep_until(&self, since_begun: Duration) {
         let left = (self.begun + since_begun).saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -138,7 +139,7 @@ impl Timers {
         thread::sleep(left);
     }
 
-    /// The story takes it for granted that a first pop is not due yet.
+    /// Ends this telling of the story as disturbed if a first pop may be due already.
     pub fn expect_none_due(&self) {
         let first = self.all.iter().map(|timer| timer.asked).min().expect("timers");
         if Instant::now() >= first + Duration::from_millis(self.order.interval_ms) {
@@ -146,7 +147,8 @@ impl Timers {
         }
     }
 
-    /// Waits until everything that must come has come, and a while for what must not, and judges.
+    /// Waits until every pop that must come has come, and [`QUIET`] more for pops that must not
+    /// come. Then judges.
     pub fn judge(&self, sink: &Sink) -> Judgement {
         self.judge_after(sink, QUIET)
     }
@@ -155,7 +157,7 @@ impl Timers {
     pub fn judge_after(&self, sink: &Sink, quiet: Duration) -> Judgement {
         let end = self.due(self.order.pops) + quiet;
         thread::sleep(end.saturating_duration_since(Instant::now()));
-        // What is still owed on a slow machine.
+        // A slow machine may owe pops still.
         let deadline = Instant::now() + PATIENCE;
         loop {
             let judgement = Judgement::of(self, &sink.by_path());
@@ -174,12 +176,12 @@ pub struct Judged {
     pub path: String,
     /// The pop, from 1.
     pub sequence: u64,
-    /// When it came.
+    /// When the pop came.
     pub at: Instant,
-    /// How many ranks it may have waited for: 0 for a pop of the first rank, unless the machine was
-    /// away for 2 s.
+    /// How many ranks the pop may have waited for. A pop of the first rank has 0, unless the
+    /// machine was away for 2 s.
     pub ranks: u32,
-    /// It came before the earliest time at which it may have been due.
+    /// Whether the pop came before the earliest time at which it may have been due.
     pub is_early: bool,
     /// How often the same pop came before.
     pub earlier: usize,
@@ -195,7 +197,7 @@ pub struct Judgement {
     pub strange: Vec<Pop>,
     /// How many pops must come.
     owed: usize,
-    /// How long the machine was away.
+    /// How long the machine stalled in all.
     stalled: Duration,
 }
 
@@ -261,12 +263,13 @@ impl Judgement {
         self.pops.iter().filter(|pop| pop.earlier == 0 && pop.ranks > ranks).collect()
     }
 
-    /// Pops that waited for another rank.
+    /// Returns the pops that waited for another rank.
     pub fn late(&self) -> Vec<&Judged> {
         self.beyond(0)
     }
 
-    /// What must be so unless the machine was away.
+    /// Checks a condition. If it does not hold and the machine stalled for [`STALLED`], the story
+    /// is told again.
     #[track_caller]
     pub fn expect(&self, is_so: bool, what: impl std::fmt::Display) {
         if !is_so && self.stalled >= STALLED {
@@ -275,8 +278,8 @@ impl Judgement {
         assert!(is_so, "{what}; {self}");
     }
 
-    /// None lost, none early, none that nobody asked for. What a cluster promises whatever
-    /// happens to it, as long as a replica of each timer lives.
+    /// Checks that no pop was lost or early, and that no callback came that no timer asked for. A
+    /// cluster promises this whatever happens to it, as long as a replica of each timer lives.
     #[track_caller]
     pub fn assert_none_lost(&self) -> &Judgement {
         let early: Vec<_> = self.pops.iter().filter(|pop| pop.is_early).collect();
@@ -289,7 +292,7 @@ impl Judgement {
         self
     }
 
-    /// Each pop exactly once.
+    /// Checks that each pop came exactly once.
     #[track_caller]
     pub fn assert_once(&self) -> &Judgement {
         self.assert_none_lost();
@@ -299,7 +302,7 @@ impl Judgement {
         self
     }
 
-    /// No pop waited for more ranks than that.
+    /// Checks that no pop waited for more than `most` ranks.
     #[track_caller]
     pub fn assert_ranks(&self, most: u32) -> &Judgement {
         let late = self.beyond(most);
@@ -307,14 +310,14 @@ impl Judgement {
         self
     }
 
-    /// Each pop exactly once, and none waited for a second rank.
+    /// Checks that each pop came exactly once, and that none waited for a second rank.
     #[track_caller]
     pub fn assert_perfect(&self) {
         self.assert_once().assert_ranks(0);
     }
 }
 
-/// How many ranks may have waited for the one before them between these moments.
+/// Returns how many ranks' delays lie between these moments.
 pub fn ranks_between(due: Instant, came: Instant) -> u32 {
     (came.saturating_duration_since(due).as_millis() / RANK_DELAY.as_millis()) as u32
 }

@@ -46,7 +46,7 @@ pub struct Operation {
     pub kind: Kind,
 }
 
-/// A fault.
+/// Something that goes wrong in a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     Host(u32, Behaviour),

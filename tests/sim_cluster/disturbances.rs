@@ -14,7 +14,7 @@ pub enum Whom {
     Pair(usize, usize),
 }
 
-/// One disturbance.
+/// A time in which something was wrong with a node or between two nodes.
 #[derive(Clone, Copy, Debug)]
 struct Disturbance {
     whom: Whom,

@@ -54,7 +54,7 @@ pub enum Packet {
     Closed,
 }
 
-/// A connection.
+/// A connection between two nodes, and what is on its way over it.
 pub struct Pipe {
     pub dialler: CoreAt,
     /// The target as the dialler numbers it.
@@ -89,7 +89,7 @@ impl Pipe {
     }
 }
 
-/// All connections.
+/// All connections of a run, and what happens to their bytes.
 pub struct Network {
     pub connections: Vec<Pipe>,
     /// How many cuts there are from one node to another.

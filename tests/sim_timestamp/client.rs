@@ -1,5 +1,5 @@
 //! A server's session with the ensemble, as a client library keeps it: one connection at a time,
-//! pings, a new connection at another peer when one breaks or is silent.
+//! pings, and a new connection at another peer when a connection breaks or is silent.
 
 use chronos::base::time::MonoNs;
 
@@ -7,17 +7,17 @@ use super::ensemble::{Link, LinkId, Op, Reply, Request, Session, Way};
 use super::model::MS;
 use super::world::{Event, World};
 
-/// What is under way.
+/// A request that is under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     xid: u64,
     op: Op,
     pub sent: MonoNs,
-    /// On this connection; `None`: it waits for one.
+    /// The connection that carries the request; `None`: it waits for a connection.
     link: Option<LinkId>,
 }
 
-/// How the session is.
+/// The session of a server, and its connection.
 #[derive(Debug, Default)]
 pub struct Client {
     pub session: Option<Session>,
@@ -25,13 +25,13 @@ pub struct Client {
     is_connected: bool,
     asked: Option<Asked>,
     xid: u64,
-    /// The state of the master's node that was seen last, if it is watched.
+    /// The state of the master's node that was seen last; `None` if the node is not watched.
     watched: Option<usize>,
     heard_ns: u64,
     pinged_ns: u64,
 }
 
-/// What a client tells the keeper.
+/// What the session tells the keeper.
 #[derive(Clone, Copy, Debug)]
 pub enum Told {
     Answer { sent: MonoNs, reply: Reply },
@@ -84,7 +84,7 @@ impl World {
         if !link.is_open {
             return;
         }
-        // What is sent while the way is cut is sent again later.
+        // A request that is sent while the way is cut is sent again later.
         let from_ns = self.servers[link.server].isolated_until_ns.max(self.now_ns);
         let at_ns = link.to_peer.arrival(from_ns, latency_ns);
         self.schedule_request(at_ns, request);
@@ -95,7 +95,8 @@ impl World {
         self.schedule(at_ns, Event::ToPeer(self.requests.len() - 1));
     }
 
-    /// What was sent before a connection broke may arrive yet, or not.
+    /// Takes a request at its peer. A request that was sent before its connection broke may arrive
+    /// or not.
     pub fn request_arrives(&mut self, at: usize) {
         let request = self.requests[at];
         if self.links[request.link].is_open || self.network.chance(50) {
@@ -191,7 +192,7 @@ impl World {
         }
     }
 
-    /// A peer ends a connection, or it breaks.
+    /// Ends a connection: a peer closes it, or it breaks.
     pub fn break_link(&mut self, link: LinkId) {
         let one = &mut self.links[link];
         let server = one.server;
@@ -224,7 +225,7 @@ impl World {
         self.schedule(self.now_ns + delay_ns, Event::Connect { server, life });
     }
 
-    /// Tries one peer.
+    /// Tries to connect to one peer.
     pub fn connect(&mut self, server: usize) {
         let one = &self.servers[server];
         let life = one.life;
@@ -267,7 +268,7 @@ impl World {
         self.send_to_peer(Request { link, xid, op });
     }
 
-    /// Looks for silence, and pings.
+    /// Pings, and drops a connection that is silent.
     pub fn client_looks(&mut self, server: usize, life: u64) {
         let session_ns = self.options.session_ms * MS;
         let frozen_until_ns = self.servers[server].frozen_until_ns;

@@ -1,4 +1,4 @@
-//! The clocks of one server: a monotonic one, and a wall clock that is off and steps.
+//! The clocks of one server: a monotonic clock, and a wall clock that is off and steps.
 
 use chronos::base::time::{MonoNs, Now, WallMs};
 use kit::simulator::mono_clock::MonoClock;
@@ -6,15 +6,15 @@ use kit::simulator::random::Stream;
 
 /// The true time at which runs begin.
 pub const TRUE_MS: u64 = 1_800_000_000_000;
-/// Steps below this are small.
+/// Steps of fewer milliseconds than this are small.
 pub const SMALL_MS: u64 = 1_000;
 
 pub struct Clocks {
     pub mono: MonoClock,
     ahead_ms: i64,
-    /// Sum of the large steps.
+    /// The sum of the large steps.
     pub far_ms: i64,
-    /// Sum of the small steps, whatever their direction.
+    /// The sum of the small steps, whatever their direction.
     pub small_steps_ms: u64,
     /// When the last step came, in the time of the world.
     pub stepped_ns: u64,
@@ -28,7 +28,7 @@ impl Clocks {
         Self { mono, ahead_ms, far_ms: 0, small_steps_ms: 0, stepped_ns: 0 }
     }
 
-    /// Both clocks at a time of the world.
+    /// Returns both clocks at a time of the world.
     pub fn now(&self, world_ns: u64) -> Now {
         let wall_ms = TRUE_MS as i64 + (world_ns / 1_000_000) as i64 + self.ahead_ms;
         Now { mono: MonoNs(self.mono.at(world_ns)), wall: WallMs(wall_ms as u64) }

@@ -1,5 +1,5 @@
-//! The file of a standalone server: what is stored may take long, fail, or be lost with the
-//! process, and then the file is the old one or the new one.
+//! The file of a standalone server. A store may take long, fail, or be lost with the process. In
+//! the last case the file holds the old bound or the new one.
 
 use chronos::timestamp::Timestamp;
 use chronos::timestamp::standalone::{FileEffect, FileEvent};
@@ -11,11 +11,11 @@ use super::world::World;
 
 #[derive(Debug, Default)]
 pub struct Disk {
-    /// What it held after the last store that succeeded.
+    /// The bound after the last store that succeeded.
     old: Timestamp,
-    /// What it may hold since.
+    /// The bounds that the file may hold since.
     news: Vec<Timestamp>,
-    /// Of the next stores: what each takes, and whether it fails.
+    /// The next stores: how long each takes, and whether it fails.
     pub troubles: Vec<(u64, bool)>,
 }
 
@@ -24,7 +24,7 @@ impl Disk {
         Self { old: content, ..Self::default() }
     }
 
-    /// What a process finds that starts now.
+    /// Returns the bound that a process finds that starts now.
     pub fn content(&mut self, draw: &mut Stream) -> Timestamp {
         self.news.push(self.old);
         self.old = draw.pick(&self.news);
@@ -32,7 +32,7 @@ impl Disk {
         self.old
     }
 
-    /// The least that a process could find that starts now.
+    /// Returns the least bound that a process could find that starts now.
     pub fn least(&self) -> Timestamp {
         self.news.iter().copied().fold(self.old, Timestamp::min)
     }
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// A store has ended well: it is what the file holds.
+    /// Notes that a store has succeeded, so the file holds its bound.
     pub fn file_is_stored(&mut self, server: usize) {
         let disk = &mut self.servers[server].disk;
         if let Some(new) = disk.news.last().copied() {

@@ -1,7 +1,7 @@
-//! A model of a `ZooKeeper` ensemble: a leader that orders writes and counts sessions, followers
-//! that answer reads from what they have applied and tell the leader of sessions only with the
-//! answers to its pings. Each way between them keeps its order and may be stuck; a follower that is
-//! cut off goes on answering for a while.
+//! A model of a `ZooKeeper` ensemble. The leader orders writes and counts sessions. Followers
+//! answer reads from what they have applied, and tell the leader of sessions only in their answers
+//! to its pings. Each way between them keeps its order and may be stuck. A follower that is cut off
+//! goes on answering for a while.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,7 +15,7 @@ use super::world::{Event, World};
 pub type LinkId = usize;
 pub type Session = i64;
 
-/// The master's node.
+/// The content of the master's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MasterIs {
     pub server: usize,
@@ -23,35 +23,35 @@ pub struct MasterIs {
     pub created_ns: u64,
 }
 
-/// What is stored, after some writes.
+/// What the ensemble stores after some writes.
 #[derive(Clone, Debug)]
 pub struct State {
     pub master: Option<MasterIs>,
-    /// The write that changed it last.
+    /// The number of the write that last changed the master's node.
     pub master_at: usize,
     pub nodes: Nodes,
-    /// As it was last, if it is not there.
+    /// The bound; the last one, if its node is missing.
     pub bound: StoredBound,
     pub backups: BTreeMap<usize, Session>,
 }
 
-/// What a client asks.
+/// What a client can ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Open,
     Resume(Session),
     Ping,
     FindNodes,
-    /// What is missing.
+    /// Makes the nodes of the cluster that are missing.
     MakeCluster,
     CreateMaster,
     ReadMaster,
     CreateBackup,
     DeleteBackup,
     ReadBound,
-    /// Whoever's it is; only an original asks this.
+    /// Deletes the master's node, whichever server owns it. Only an original asks this.
     DeleteMaster,
-    /// -1 is every version.
+    /// Sets the bound if its version matches; -1 matches every version.
     SetBound {
         bound: Timestamp,
         version: i32,
@@ -65,7 +65,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// For traces.
+    /// Returns the name for traces.
     pub fn name(self) -> &'static str {
         match self {
             Op::Open => "open",
@@ -99,9 +99,9 @@ pub enum Reply {
     Nodes(Nodes),
     Bound(StoredBound),
     NoBound,
-    /// At this time, by the clock of the leader.
+    /// The bound was written at this time, by the clock of the leader.
     Written(u64),
-    /// To be read by the peer when this arrives there.
+    /// The peer reads its state when this reply arrives there.
     Synced,
     MasterChanged,
 }
@@ -113,7 +113,7 @@ pub struct Request {
     pub op: Op,
 }
 
-/// Between the leader and another.
+/// A message between the leader and another server.
 #[derive(Clone, Debug)]
 pub enum Message {
     Ask(Request),
@@ -123,7 +123,7 @@ pub enum Message {
     Reply { link: LinkId, xid: u64, reply: Reply },
 }
 
-/// One direction of a connection: keeps its order.
+/// One direction of a connection. It keeps its order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Way {
     pub floor_ns: u64,
@@ -131,7 +131,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// When what is sent now arrives.
+    /// Returns when a message that is sent now arrives.
     pub fn arrival(&mut self, now_ns: u64, latency_ns: u64) -> u64 {
         let at_ns = (now_ns + latency_ns).max(self.floor_ns).max(self.stuck_until_ns + 1);
         self.floor_ns = at_ns;
@@ -144,7 +144,8 @@ impl Way {
 pub struct Peer {
     pub is_up: bool,
     pub is_cut: bool,
-    /// Counts what separates it from the leader.
+    /// How often this server was cut off from the leader or came back. Events of an earlier count
+    /// are dropped.
     pub cut: u64,
     applied: usize,
     touched: BTreeSet<Session>,
@@ -158,7 +159,7 @@ struct Held {
     peer: usize,
 }
 
-/// The connection of a client with a peer.
+/// A connection of a client with a peer.
 #[derive(Debug)]
 pub struct Link {
     pub server: usize,
@@ -171,7 +172,7 @@ pub struct Link {
     pub to_client: Way,
 }
 
-/// What the leader has ordered: up to which state, at whose peer, and the reply.
+/// What the leader has ordered: up to which state, at which peer, and the reply.
 type Ordered = (usize, usize, Option<(LinkId, u64, Reply)>);
 
 pub struct Ensemble {
@@ -203,7 +204,7 @@ impl Ensemble {
         }
     }
 
-    /// What the leader knows.
+    /// Returns the state that the leader knows.
     pub fn head(&self) -> &State {
         self.history.last().expect("there is a first one")
     }
@@ -228,7 +229,7 @@ impl World {
         self.network.range(low, high)
     }
 
-    /// A message between the leader and a peer, which may be the leader itself.
+    /// Sends a message between the leader and a peer, which may be the leader itself.
     fn between(&mut self, peer: usize, is_to_leader: bool, message: Message) {
         let Some(leader) = self.zoo.leader else { return };
         let latency_ns = if leader == peer { 0 } else { self.latency() };
@@ -307,7 +308,7 @@ impl World {
         }
     }
 
-    /// A request of a client arrives at its peer.
+    /// Takes a request of a client at its peer.
     pub fn peer_takes(&mut self, request: Request) {
         let peer = self.links[request.link].peer;
         let is_leader = self.zoo.leader == Some(peer);
@@ -340,7 +341,8 @@ impl World {
         }
     }
 
-    /// A client watches again on a new connection: a change since it looked is told at once.
+    /// Watches again for a client on a new connection. A change since the client looked is told at
+    /// once.
     pub fn watch_again(&mut self, link: LinkId, seen: usize) {
         let peer = self.links[link].peer;
         if self.zoo.seen_by(peer).master_at > seen {
@@ -350,7 +352,7 @@ impl World {
         }
     }
 
-    /// The leader takes a request.
+    /// Takes a request at the leader.
     fn order(&mut self, peer: usize, request: Request) {
         let Request { link, xid, op } = request;
         let expires_ns = self.expiry_ns();
@@ -375,7 +377,7 @@ impl World {
         }
         let Some(session) = self.links[link].session else { return };
         match self.zoo.sessions.get(&session) {
-            // It has moved to another peer, for all that the leader knows.
+            // As far as the leader knows, the session has moved to another peer.
             Some(held) if held.peer != peer => self.break_link(link),
             Some(_) => {
                 let server = self.links[link].server;
@@ -475,7 +477,7 @@ impl World {
         }
     }
 
-    /// Twice in a tick.
+    /// Pings the followers. Runs twice in a tick.
     pub fn ping_peers(&mut self, epoch: u64) {
         if epoch != self.zoo.epoch {
             return;
@@ -491,7 +493,7 @@ impl World {
         self.schedule(self.now_ns + self.options.ping_ms() * MS, Event::PingPeers { epoch });
     }
 
-    /// Once in a tick.
+    /// Ends sessions that are over. Runs once in a tick.
     pub fn expire(&mut self, epoch: u64) {
         if epoch != self.zoo.epoch {
             return;
@@ -524,7 +526,7 @@ impl World {
         self.schedule(self.round_up_to_tick(self.now_ns), Event::Expire { epoch });
     }
 
-    /// Somebody deletes the master's node by hand. Returns whose it was.
+    /// Deletes the master's node, as a person does by hand. Returns the server that owned it.
     pub fn delete_master(&mut self) -> Option<usize> {
         self.zoo.leader?;
         let mut state = self.zoo.head().clone();
@@ -534,7 +536,7 @@ impl World {
         Some(server)
     }
 
-    /// Somebody writes the bound by hand, above what it was.
+    /// Writes the bound above its present value, as a person does by hand.
     pub fn write_bound_by_hand(&mut self, ahead_ms: u64) {
         let mut state = self.zoo.head().clone();
         if self.zoo.leader.is_none() || state.nodes != Nodes::Whole {
@@ -546,7 +548,7 @@ impl World {
         self.commit(Some(state), 0, None);
     }
 
-    /// Somebody deletes the bound's node. Returns whether it was there.
+    /// Deletes the bound's node, as a person does by hand. Returns whether it was there.
     pub fn delete_bound(&mut self) -> bool {
         let mut state = self.zoo.head().clone();
         if self.zoo.leader.is_none() || state.nodes != Nodes::Whole {
@@ -557,7 +559,7 @@ impl World {
         true
     }
 
-    /// An operator makes it anew, above all that was stored.
+    /// Makes the bound anew, above all that was stored, as an operator does.
     pub fn make_bound(&mut self) {
         let mut state = self.zoo.head().clone();
         if self.zoo.leader.is_none() {
@@ -570,8 +572,8 @@ impl World {
         }
     }
 
-    /// A peer loses the leader, and goes on answering for a while. The leader itself is followed by
-    /// another one.
+    /// Cuts a peer off from the leader. The peer goes on answering for a while. If the peer is the
+    /// leader, another leader is elected.
     pub fn cut_off(&mut self, peer: usize, answers_ms: u64, ms: u64) {
         if self.zoo.leader == Some(peer) {
             return self.change_leader(1_000, Some(answers_ms));
@@ -613,8 +615,8 @@ impl World {
         self.zoo.peers[peer] = Peer { is_up: true, cut, applied, ..Peer::default() };
     }
 
-    /// The leader is gone; another is elected. An old one that was only cut off may go on
-    /// answering.
+    /// Removes the leader, so that another is elected. An old leader that was only cut off may go
+    /// on answering.
     pub fn change_leader(&mut self, election_ms: u64, answers_ms: Option<u64>) {
         let Some(old) = self.zoo.leader.take() else { return };
         self.trace.add(self.now_ns, "election", [old as u64, election_ms, 0, 0]);
@@ -639,7 +641,7 @@ impl World {
         self.schedule(self.now_ns + election_ms * MS, Event::Elect { epoch: self.zoo.epoch });
     }
 
-    /// A leader begins: every session begins anew.
+    /// Makes a new leader. Every session begins anew.
     pub fn elect(&mut self, epoch: u64) {
         if epoch != self.zoo.epoch || self.zoo.leader.is_some() {
             return;
@@ -672,7 +674,7 @@ impl World {
 }
 
 impl Ensemble {
-    /// Takes away what a session owned. Returns whether there was anything.
+    /// Removes the nodes that a session owned. Returns whether there were any.
     fn without(&self, state: &mut State, session: Session) -> bool {
         let backups = state.backups.len();
         state.backups.retain(|_, owner| *owner != session);

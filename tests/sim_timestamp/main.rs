@@ -1,9 +1,9 @@
-//! The simulator of timestamps: up to four servers in virtual time, driven through their production
-//! code, against a model of a `ZooKeeper` ensemble (or a file), clocks and users that misbehave by
-//! a seed, and processes that stop or die anywhere.
+//! The simulator of timestamps: up to four servers, whose production code runs in virtual time,
+//! against a model of a `ZooKeeper` ensemble (or a file), clocks and users that misbehave by a
+//! seed. Processes stop or die anywhere.
 //!
-//! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`; others:
-//! `CHRONOS_SIM_FIRST=1000`; one seed: `CHRONOS_SIM_SEED=7`.
+//! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. Other seeds:
+//! `CHRONOS_SIM_FIRST=1000`. One seed: `CHRONOS_SIM_SEED=7`.
 
 mod client;
 mod clocks;
@@ -27,7 +27,7 @@ use options::Options;
 use story::{Fault, Operation, Story};
 use world::{Report, run};
 
-/// Seeds of a usual test run.
+/// How many seeds a usual test run has.
 const SEEDS: u64 = 300;
 
 /// This simulator, as the kit drives it.

@@ -1,4 +1,4 @@
-//! What users know of timestamps, and what follows from it.
+//! What users know of timestamps, and the rules that follow from that.
 
 use std::collections::BTreeMap;
 
@@ -29,21 +29,22 @@ impl Range {
 }
 
 pub struct Model {
-    /// Ranges that left a server, by their first value: the last one, and whose it was.
+    /// Ranges that left a server, by their first value: the last value, and the server.
     left: BTreeMap<u64, (u64, usize)>,
     /// The highest value that any user has received.
     pub received: u64,
     /// The highest bound that was ever stored.
     highest: Timestamp,
-    /// Masterships, counted: the last one of each server, and the last one that could serve.
+    /// How many masterships there were. `begun` has the last one of each server, `served` the last
+    /// one that could serve.
     masterships: u64,
     begun: BTreeMap<usize, u64>,
     served: u64,
-    /// A server whose node was deleted by hand serves on for a while: until then.
+    /// By server whose node was deleted by hand: until when it may go on serving.
     excused: BTreeMap<usize, u64>,
-    /// How far timestamps may be above the true time.
+    /// How far timestamps may be above the true time; `None` without a limit.
     pub ahead_ms_max: Option<u64>,
-    /// A server has made a bound anew that was lost.
+    /// Whether a server has made a lost bound anew.
     is_remade: bool,
     pub answers: u64,
     pub ahead_ms_seen: u64,
@@ -70,7 +71,7 @@ impl Model {
         self.highest = self.highest.max(bound);
     }
 
-    /// A server makes the nodes of a cluster.
+    /// Notes that a server makes the nodes of a cluster.
     pub fn makes_cluster(&mut self, is_new: bool) {
         self.is_remade |= !is_new;
     }
@@ -79,8 +80,8 @@ impl Model {
         self.highest
     }
 
-    /// A mastership begins. One whose lease is over already, because its server was frozen, does
-    /// not serve yet.
+    /// Notes that a mastership begins. A mastership whose lease is over already, because its server
+    /// was frozen, does not serve yet.
     pub fn begins(&mut self, server: usize, can_serve: bool) {
         self.masterships += 1;
         self.begun.insert(server, self.masterships);
@@ -97,7 +98,8 @@ impl Model {
         self.excused.get(&server).is_some_and(|&until_ns| now_ns < until_ns)
     }
 
-    /// S3, S4, S5, S8: one of our servers has looked a second time and lets values go.
+    /// Checks S3, S4, S5 and S8: a server of this service has looked at the clock a second time and
+    /// lets values go.
     pub fn leaves(
         &mut self,
         now_ns: u64,
@@ -123,7 +125,7 @@ impl Model {
         Ok(())
     }
 
-    /// S7: values are not behind the clock.
+    /// Checks S7: values are not behind the clock.
     pub fn is_not_behind(&self, server: usize, range: Range, least_ms: u64) -> Checked {
         let told_ms = range.first.unix_ms();
         if told_ms < least_ms {
@@ -134,7 +136,7 @@ impl Model {
         Ok(())
     }
 
-    /// S2: values are handed out once. Those of an original count, too.
+    /// Checks S2: values are handed out once. Values of an original count, too.
     pub fn hands_out(&mut self, server: usize, range: Range) -> Checked {
         let next = self.left.range(..=range.last()).next_back();
         if let Some((&first, &(last, other))) = next
@@ -147,7 +149,7 @@ impl Model {
         Ok(())
     }
 
-    /// S1: a user receives values that it asked for when `floor` had been received.
+    /// Checks S1: a user receives values that it asked for when `floor` had been received.
     pub fn receives(
         &mut self,
         now_ns: u64,

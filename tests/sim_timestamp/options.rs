@@ -1,33 +1,33 @@
-//! Swarm: what a run is like, drawn from its seed.
+//! The options of a run, drawn from its seed.
 
 use kit::simulator::random::{Purpose, Stream};
 
 /// How much goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing.
+    /// Nothing goes wrong.
     None,
     /// One thing at a time, with time to recover between.
     OneAtATime,
     /// Anything at any time.
     Storm,
-    /// A master loses its place and does not hear of it, while users ask everybody.
+    /// A master loses its place and does not learn of it, while users ask all servers.
     Plot,
 }
 
-/// What a run is like.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub seed: u64,
-    /// One server with a file, no ensemble.
+    /// Whether there is one server with a file, and no ensemble.
     pub is_standalone: bool,
     pub servers: usize,
-    /// How many of them are original ones.
+    /// How many of the servers are originals.
     pub originals: usize,
-    /// Servers of the ensemble.
+    /// How many servers the ensemble has.
     pub peers: usize,
     pub tick_ms: u64,
-    /// Length of a session, as granted.
+    /// The length of a session, as granted.
     pub session_ms: u64,
     pub window_ms: u64,
     pub clock_jump_max_ms: u64,
@@ -35,22 +35,22 @@ pub struct Options {
     pub original_advance_ms: u64,
     pub drift_ppm_max: i64,
     pub skew_ms_max: i64,
-    /// Wall clocks are set by an hour.
+    /// Whether wall clocks are set by an hour.
     pub has_clock_steps: bool,
-    /// Somebody deletes the master's node by hand.
+    /// Whether a person deletes the master's node by hand.
     pub has_deletions: bool,
-    /// Somebody writes the bound by hand, above what it was.
+    /// Whether a person writes the bound by hand, above its value.
     pub has_foreign_bounds: bool,
-    /// Somebody deletes the bound, and an operator makes it anew later.
+    /// Whether a person deletes the bound, and an operator makes it anew later.
     pub has_lost_bounds: bool,
-    /// There is no cluster when the first server comes.
+    /// Whether there is no cluster when the first server comes.
     pub is_fresh: bool,
-    /// What is asked without a connection waits for one, or is lost at once.
+    /// Whether a request without a connection waits for one. Otherwise it is lost at once.
     pub asks_wait: bool,
     pub latency_ns: (u64, u64),
     /// How long the news of a change of the master's node may take in the server.
     pub watch_delay_ms: u64,
-    /// What a write takes in the ensemble.
+    /// How long a write takes in the ensemble.
     pub quorum_ns: (u64, u64),
     pub lost_reply_percent: u64,
     pub range_max: u64,
@@ -73,10 +73,11 @@ impl Options {
         };
         let tick_ms = draw.pick(&[500, 1_000, 2_000]);
         let has_originals = !is_standalone && servers > 1 && draw.chance(20);
-        // An original that was deposed by hand goes on writing bounds: nothing is safe then.
+        // An original that was deposed by hand goes on writing bounds, and then nothing is safe.
         let has_deletions = !is_standalone && !has_originals && draw.chance(25);
         let has_ensemble_alone = !is_standalone && !has_originals;
-        // Servers far apart in time, and late to hear: then it shows who compares before writing.
+        // Here servers are far apart in time, and learn of changes late. This shows which server
+        // compares before it writes.
         let is_apart = has_deletions && trouble == Trouble::Plot;
         Self {
             seed,
@@ -108,7 +109,7 @@ impl Options {
         }
     }
 
-    /// The time between two pings of the ensemble's leader.
+    /// Returns the time between two pings of the ensemble's leader.
     pub fn ping_ms(&self) -> u64 {
         self.tick_ms / 2
     }

@@ -1,5 +1,6 @@
-//! An original server, as far as ours must live with it: it takes no second look at anything,
-//! writes the bound whatever its version is, and exits when it is disconnected as a master.
+//! An original server, as far as servers of this service must live with it. It takes no second look
+//! at anything, writes the bound whatever its version is, and exits when it is disconnected as a
+//! master.
 
 use chronos::timestamp::oracle::{Refusal, Term};
 use chronos::timestamp::{COUNTER_BITS, Timestamp};
@@ -10,7 +11,7 @@ use super::model::Checked;
 use super::servers::Keeper;
 use super::world::World;
 
-/// A supervisor starts it again so much later.
+/// How long after its exit a supervisor starts the server again.
 const RESTART_MS: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +37,7 @@ impl Original {
         self.stage == Stage::Serving
     }
 
-    /// Its `getTimestamps`.
+    /// Answers `getTimestamps`.
     pub fn take(
         &mut self,
         wall_ms: u64,
@@ -75,7 +76,7 @@ impl World {
         self.client_asks(server, op);
     }
 
-    /// Writes further ahead, on a thread of its own.
+    /// Stores a bound further ahead, on a thread of its own.
     pub fn original_writes(&mut self, server: usize) {
         let Keeper::Original(original) = &mut self.servers[server].keeper else { return };
         if original.asked.is_none()
@@ -87,7 +88,7 @@ impl World {
         }
     }
 
-    /// Whether it is what it believes to be.
+    /// Reports whether the server owns the master's node, as it believes.
     pub fn is_valid_master(&self, server: usize) -> bool {
         let session = self.servers[server].client.session;
         self.zoo.head().master.is_some_and(|master| Some(master.owner) == session)
@@ -135,7 +136,8 @@ impl World {
             }
             (Some(Op::CreateMaster), _) => self.original_asks(server, Op::CreateBackup),
             (Some(Op::CreateBackup), _) => self.original_asks(server, Op::ReadMaster),
-            // Its own, of an earlier life, or made by a request whose answer was lost.
+            // The node is the server's own: of an earlier life, or made by a request whose answer
+            // was lost.
             (Some(Op::ReadMaster), Reply::Master(Some(master), _)) if master.server == server => {
                 self.original_asks(server, Op::DeleteMaster);
             }

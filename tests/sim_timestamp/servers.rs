@@ -1,4 +1,5 @@
-//! The processes that serve timestamps: a keeper and a core, which stop wherever they are told to.
+//! The processes that serve timestamps. Each has a keeper and a core, which stop where the story
+//! says.
 
 use std::collections::VecDeque;
 
@@ -21,23 +22,23 @@ use super::story::Point;
 use super::users::Outcome;
 use super::world::{Event, World};
 
-/// A parked request is given up after this time.
+/// How long a request is parked until it is given up.
 const PARKED_MS_MAX: u64 = 200;
-/// A keeper that gets time has looked at its wall clock within this time.
+/// How often a keeper that gets time looks at its wall clock at least.
 const LOOK_MS: u64 = 1_500;
-/// Clocks differ in speed, and are rounded.
+/// How much values may differ because clocks differ in speed and are rounded.
 const SLACK_MS: u64 = 100;
-/// How often a user's request is looked at again while it is parked.
+/// Pause between two looks at a parked request.
 const PARKED_NS: u64 = MS;
 
-/// Who keeps the oracle.
+/// The state machine that decides over the oracle.
 pub enum Keeper {
     Zoo(Box<Coordinator>),
     File(Box<Standalone>),
     Original(Original),
 }
 
-/// What a keeper is told.
+/// An event for a keeper.
 #[derive(Clone, Debug)]
 pub enum News {
     Zoo(KeeperEvent),
@@ -45,7 +46,7 @@ pub enum News {
     Original(Told),
 }
 
-/// What a keeper has decided.
+/// The decisions of a keeper.
 #[derive(Clone, Debug)]
 pub enum Decided {
     Zoo(Vec<Effect>),
@@ -59,7 +60,7 @@ pub struct Call {
     pub count: u32,
 }
 
-/// Where a core is in its turn.
+/// The step of its turn that a core takes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     Clock,
@@ -73,7 +74,7 @@ pub struct Core {
     pub inbox: Vec<(Call, u64)>,
     is_turning: bool,
     now: MonoNs,
-    /// What values may not be below that are made with that reading of the clock.
+    /// The time that values made with that reading of the clock must not be below.
     least_ms: u64,
     made: Vec<(Call, Timestamp, Option<Term>)>,
     leaving: Vec<(Call, Timestamp)>,
@@ -82,7 +83,7 @@ pub struct Core {
 pub struct Server {
     pub life: u64,
     pub is_up: bool,
-    /// Its wall clock was far behind when this life began.
+    /// Whether the wall clock was far behind when this life began.
     pub began_behind: bool,
     pub is_original: bool,
     pub clocks: Clocks,
@@ -96,9 +97,9 @@ pub struct Server {
     pub isolated_until_ns: u64,
     pub freeze_at: Option<(Point, u64)>,
     pub ticks_at: Option<u64>,
-    /// When the last news of its client arrives: they keep their order.
+    /// When the last news of its session arrives. News keep their order.
     pub told_ns: u64,
-    /// What the keeper has not looked at yet, in order.
+    /// The news that the keeper has not looked at yet, in order.
     pub inbox: VecDeque<News>,
     pub keeper_turns: bool,
     pub is_stopping: bool,
@@ -121,7 +122,7 @@ impl World {
         self.servers[server].is_up && self.servers[server].life == life
     }
 
-    /// A process begins.
+    /// Starts a process.
     pub fn boot(&mut self, server: usize) {
         self.trace.add(self.now_ns, "boot", [server as u64, 0, 0, 0]);
         let options = self.options.clone();
@@ -163,7 +164,7 @@ impl World {
         self.news(server, 0, News::Zoo(KeeperEvent::Start));
     }
 
-    /// The process is gone, with all that it had not sent.
+    /// Ends a process, with all that it had not sent.
     pub fn die(&mut self, server: usize) {
         self.trace.add(self.now_ns, "dies", [server as u64, 0, 0, 0]);
         let one = &mut self.servers[server];
@@ -182,7 +183,7 @@ impl World {
         self.schedule(self.now_ns + for_ms * MS, Event::Restart { server, life });
     }
 
-    /// Something for the keeper, after a way through its process.
+    /// Sends an event to the keeper, which takes its way through the process.
     pub fn news(&mut self, server: usize, delay_ns: u64, news: News) {
         let life = self.servers[server].life;
         self.news.push(Some(news));
@@ -203,7 +204,7 @@ impl World {
                 News::Zoo(KeeperEvent::Answered { sent, answer: self.answer(reply) })
             }
         };
-        // Through the one channel to the keeper; changes may be late.
+        // News go through the one channel to the keeper. Changes may be late.
         let changes_ns = self.options.watch_delay_ms * MS;
         let most_ns = if matches!(told, Told::Changed) { changes_ns } else { 200_000 };
         let delay_ns = self.interleaving.range(1_000, most_ns);
@@ -244,7 +245,8 @@ impl World {
         }
     }
 
-    /// Whether the process stops at this point; all that it does comes later then.
+    /// Freezes the process if it should freeze at this point. Returns whether it froze. Then
+    /// everything that it does comes later.
     fn freezes_at(&mut self, server: usize, point: Point) -> bool {
         let one = &mut self.servers[server];
         let Some((_, ms)) = one.freeze_at.take_if(|(at, _)| *at == point) else { return false };
@@ -273,7 +275,7 @@ impl World {
         }
     }
 
-    /// The keeper takes what it was told; `read` is what it has read from the clock already.
+    /// Runs the keeper on its news. `read` is the clock's reading that the keeper has already.
     pub fn keeper_turns(&mut self, server: usize, life: u64, read: Option<Now>) -> Checked {
         if !self.is_alive(server, life) {
             return Ok(());
@@ -432,7 +434,7 @@ impl World {
         self.restart_later(server, for_ms);
     }
 
-    /// A request of a user has come in.
+    /// Takes a request of a user.
     pub fn call_arrives(&mut self, server: usize, call: Call) {
         if !self.servers[server].is_up {
             return self.reply(server, call, Outcome::Refused);
@@ -515,12 +517,12 @@ impl World {
         self.original_writes(server);
     }
 
-    /// The second look at the clock.
+    /// Takes the second look at the clock, and lets values go.
     fn check(&mut self, server: usize, now: Now) -> Checked {
         for (call, first, term) in std::mem::take(&mut self.servers[server].core.made) {
             let range = Range { first, count: call.count };
             if term.is_none() && !self.is_valid_master(server) {
-                // An original that does not know yet that it was replaced.
+                // This is an original that does not know yet that it was replaced.
                 self.servers[server].core.leaving.push((call, first));
                 continue;
             }
@@ -540,14 +542,14 @@ impl World {
         Ok(())
     }
 
-    /// S7: the time that values tell at least. They may be behind the true time as far as the wall
-    /// clock is, and not for long after it was set right.
+    /// Returns for S7 the least time that values may tell. Values may be behind the true time as
+    /// far as the wall clock is, and not for long after the clock was set right.
     fn least_ms(&self, server: usize) -> u64 {
         let one = &self.servers[server];
         let busy_until_ns = one.frozen_until_ns.max(one.starved_until_ns);
         let is_fresh = self.now_ns < busy_until_ns.max(one.clocks.stepped_ns) + LOOK_MS * MS;
-        // A server with a file has nobody who knows better than a clock that was wrong when it
-        // began, or is wrong now.
+        // A server with a file has no witness against a clock that was wrong when the server began,
+        // or is wrong now.
         let is_wrong = one.began_behind || one.clocks.far_ms != 0;
         if is_fresh || self.options.is_standalone && is_wrong {
             return 0;
@@ -557,17 +559,17 @@ impl World {
         one.clocks.now(self.now_ns).wall.0.min(true_ms - behind_ms + SLACK_MS) - SLACK_MS
     }
 
-    /// Where a successor would begin.
+    /// Returns the bound at which a successor would begin.
     fn stored_bound(&self, server: usize) -> Timestamp {
         match (self.options.is_standalone, self.options.originals) {
             (true, _) => self.servers[server].disk.least(),
             (false, 0) => self.zoo.head().bound.bound,
-            // An original writes whatever it wants, even as a master that was deposed.
+            // An original writes any bound, even as a master that was deposed.
             _ => self.model.highest(),
         }
     }
 
-    /// At the end, when all is well: somebody serves, and nobody else.
+    /// Checks at the end, when all is well, that exactly one server serves.
     pub fn one_serves(&self) -> Checked {
         let serving: Vec<usize> =
             (0..self.servers.len()).filter(|&at| self.servers[at].serves(self.now_ns)).collect();

@@ -1,45 +1,47 @@
-//! What users do and what goes wrong, as a list made before the run. The shrinker makes it shorter.
+//! A story: what users do and what goes wrong, as lists that are made before the run. The shrinker
+//! makes the lists shorter.
 
 use kit::simulator::random::{Purpose, Stream};
 
 use super::options::{Options, Trouble};
 
-/// Some calls of one user, one after the other.
+/// The calls of one user, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// Name within the story; stays when others are dropped.
+    /// The name within the story. It stays when other operations are dropped.
     pub name: usize,
     pub at_ns: u64,
-    /// Stays with this server, whatever it says; otherwise goes to who answered last.
+    /// The server that the user stays with, whatever it answers. `None`: the user goes to the
+    /// server that answered last.
     pub stays_with: Option<usize>,
     pub count: u32,
     pub calls: u32,
     pub gap_ns: u64,
 }
 
-/// Where a process stops for a while.
+/// A point at which a process stops for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// A core has read the clock, and has not looked for requests yet.
     ClockRead,
-    /// It has made values.
+    /// The core has made values.
     Made,
-    /// It has looked at the clock again.
+    /// The core has looked at the clock again.
     Checked,
     /// The keeper has read the clock.
     KeeperClockRead,
-    /// The keeper has decided, and nothing of it is done yet.
+    /// The keeper has decided, and none of its decisions is carried out yet.
     KeeperDecided,
 }
 
-/// Something that goes wrong.
+/// Something that goes wrong in a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     Kill {
         server: usize,
         for_ms: u64,
     },
-    /// Orderly stop.
+    /// The process stops in order.
     Stop {
         server: usize,
         for_ms: u64,
@@ -54,62 +56,63 @@ pub enum Fault {
         point: Point,
         ms: u64,
     },
-    /// Only its keeper gets no time.
+    /// Only the keeper of the process gets no time.
     Starve {
         server: usize,
         ms: u64,
     },
-    /// Its wall clock is set, and set right again later, if at all.
+    /// The server's wall clock is set. It may be set right again later.
     WallStep {
         server: usize,
         ms: i64,
         right_after_ms: Option<u64>,
     },
-    /// It does not reach the ensemble.
+    /// The server does not reach the ensemble.
     Isolate {
         server: usize,
         ms: u64,
     },
-    /// Its connection to the ensemble breaks.
+    /// The server's connection to the ensemble breaks.
     Break {
         server: usize,
     },
-    /// The ensemble's server that it is connected to is cut off from the leader, and goes on
-    /// answering for a while.
+    /// The peer that the server is connected to is cut off from the leader, and goes on answering
+    /// for a while.
     Cut {
         server: usize,
         answers_ms: u64,
         ms: u64,
     },
-    /// What the leader sends to that server is stuck (or the other way round); then it is cut off.
+    /// What the leader sends to that peer is stuck, or what the peer sends to the leader. Then the
+    /// peer is cut off.
     Stall {
         server: usize,
         is_from_leader: bool,
         ms: u64,
         answers_ms: Option<u64>,
     },
-    /// The leader gets no time; then that server is cut off.
+    /// The leader gets no time. Then that peer is cut off.
     LeaderFreeze {
         server: usize,
         ms: u64,
         answers_ms: Option<u64>,
     },
-    /// Another leader is elected; the old one may go on answering for a while.
+    /// Another leader is elected. The old one may go on answering for a while.
     LeaderChange {
         election_ms: u64,
         answers_ms: Option<u64>,
     },
-    /// Somebody deletes the master's node.
+    /// A person deletes the master's node.
     DeleteMaster,
-    /// Somebody writes the bound, so much above what it was.
+    /// A person writes the bound, `ahead_ms` above its value.
     WriteBound {
         ahead_ms: u64,
     },
-    /// Somebody deletes the bound; an operator makes it anew so much later.
+    /// A person deletes the bound. An operator makes it anew after `for_ms`.
     DeleteBound {
         for_ms: u64,
     },
-    /// The next stores of a file take so long, or fail.
+    /// The next stores of a file take this long, or fail.
     Disk {
         ms: u64,
         fails: bool,
@@ -117,7 +120,7 @@ pub enum Fault {
     },
 }
 
-/// Whoever is master when the fault comes.
+/// Stands for the server that is master when the fault comes.
 pub const MASTER: usize = usize::MAX;
 
 /// Everything that is done in a run.
@@ -142,7 +145,8 @@ impl Story {
     }
 }
 
-/// Each server has a user that asks nobody else, and the master loses its place again and again.
+/// Makes a plot: each server has a user that asks no other server, and the master loses its place
+/// again and again.
 fn plot(story: &mut Story) {
     let options = &story.options;
     let draw = &mut Stream::keyed(options.seed, Purpose::Faults, 1);
@@ -167,7 +171,8 @@ fn plot(story: &mut Story) {
         let (server, long_ms) = (MASTER, draw.range(session_ms / 2, 3 * session_ms));
         match draw.range(0, 6) {
             0 => add(0, Fault::Isolate { server, ms: long_ms }),
-            // Acknowledged, but it hears of that late, and says nothing any more.
+            // The request was acknowledged, but the server learns of that late and sends nothing
+            // any more.
             1 => {
                 let ms = draw.range(session_ms / 4, session_ms * 9 / 10);
                 add(0, Fault::Freeze { server, ms });
@@ -179,7 +184,7 @@ fn plot(story: &mut Story) {
                 add(0, Fault::FreezeAt { server, point: draw.pick(&points), ms: long_ms });
             }
             4 | 5 if options.has_deletions => add(0, Fault::DeleteMaster),
-            // The leader is heard late, and does not hear.
+            // What the leader sends comes late, and it receives nothing.
             _ => {
                 let ms = draw.range(session_ms / 4, session_ms * 9 / 10);
                 let answers_ms = Some(draw.range(0, 2 * session_ms));
@@ -219,7 +224,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
         let fault = fault(draw, options);
         faults.push((at_ms * MS + draw.range(0, MS), fault));
         if matches!(fault, Fault::DeleteBound { .. }) && draw.chance(50) {
-            // Who comes back does not know of a bound.
+            // The server that comes back does not know of a bound.
             let kill = Fault::Kill { server: MASTER, for_ms: 20 };
             faults.push(((at_ms + draw.range(0, 100)) * MS + MS, kill));
         }
@@ -244,18 +249,18 @@ fn fault(draw: &mut Stream, options: &Options) -> Fault {
     let session_ms = options.session_ms;
     let long_ms = draw.pick(&[session_ms / 4, session_ms / 2, session_ms, 2 * session_ms]);
     let ms = draw.range(1, long_ms + 1);
-    // A server of the ensemble gives its leader up within a few ticks.
+    // A peer gives its leader up within a few ticks.
     let answers_ms = draw.range(0, 5 * options.tick_ms);
     let maybe_answers_ms = draw.chance(60).then_some(answers_ms);
     let kinds = if options.is_standalone { 7 } else { 17 };
     if options.trouble == Trouble::OneAtATime && draw.chance(30) {
-        // What users of a quiet cluster see most.
+        // These are the faults that users of a quiet cluster see most.
         let for_ms = draw.pick(&[20, 1_000, 10_000]);
         let (kill, stop) = (Fault::Kill { server, for_ms }, Fault::Stop { server, for_ms });
         return draw.pick(&[kill, stop]);
     }
     if options.is_standalone && options.has_clock_steps && draw.chance(30) {
-        // Nobody else tells it the time.
+        // A standalone server learns the time from no other clock.
         return wall_step(draw, server);
     }
     match draw.range(0, kinds) {

@@ -1,4 +1,4 @@
-//! Users: each operation is a user who calls, waits for the answer or gives up, and calls again.
+//! Users. Each operation is a user that calls, waits for the answer or gives up, and calls again.
 
 use chronos::timestamp::Timestamp;
 
@@ -6,7 +6,7 @@ use super::model::{Checked, MS, Range};
 use super::servers::Call;
 use super::world::{Event, World};
 
-/// Who goes to whoever answers waits so long.
+/// How long a user that stays with no server waits for an answer.
 const PATIENCE_MS: u64 = 500;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub enum Outcome {
 pub struct Calling {
     operation: usize,
     server: usize,
-    /// The highest value that anybody had received when it was sent.
+    /// The highest value that any user had received when the call was sent.
     floor: u64,
     is_over: bool,
 }
@@ -52,7 +52,7 @@ impl World {
         if self.users.chance(self.options.lost_reply_percent) {
             return;
         }
-        // Whether it was valid is decided when it leaves, not when it arrives.
+        // Whether the answer was valid is decided when it leaves, not when it arrives.
         let is_original = self.servers[server].is_original;
         let counts = !is_original || self.is_valid_master(server);
         self.answers.push((server, call, outcome, counts));
@@ -96,7 +96,7 @@ impl World {
         if !is_given && asked.stays_with.is_none() && self.believed == server {
             self.believed = (server + 1) % self.servers.len();
         }
-        // Who was refused does not ask again at once.
+        // A user that was refused does not ask again at once.
         let gap_ns = asked.gap_ns.max(if is_given { 0 } else { 20 * MS });
         self.schedule(self.now_ns + gap_ns, Event::UserCalls(operation));
     }

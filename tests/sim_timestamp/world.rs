@@ -23,7 +23,7 @@ use super::servers::{Call, Core, Decided, Keeper, News, Server, Step};
 use super::story::{Fault, MASTER, Story};
 use super::users::{Calling, Outcome};
 
-/// Events after which a run is called endless.
+/// How many events make a run endless.
 const EVENTS_MAX: u64 = 3_000_000;
 
 /// Something that happens at a time.
@@ -37,7 +37,7 @@ pub enum Event {
     /// Faults end.
     Heal,
     End,
-    /// After a fault that nothing else disturbed, somebody serves.
+    /// Checks that a server serves again after a fault that no other fault disturbed.
     ServesAgain {
         since_ns: u64,
     },
@@ -114,7 +114,7 @@ pub enum Event {
     MakeBound,
 }
 
-/// In the order of time, and of scheduling.
+/// An event of the queue, in the order of time, then of scheduling.
 struct Queued {
     at: Reverse<(u64, u64)>,
     event: Event,
@@ -140,7 +140,7 @@ impl Ord for Queued {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 pub struct Report {
     pub trace: Trace,
     pub virtual_ns: u64,
@@ -177,7 +177,7 @@ pub struct World {
     pub refused: u64,
     pub alarms: u64,
     failovers_timed: u64,
-    /// Until when what went wrong is felt.
+    /// Until when the last fault is felt.
     disturbed_until_ns: u64,
     disturbances: u64,
     is_healed: bool,
@@ -367,7 +367,7 @@ impl World {
         Ok(())
     }
 
-    /// The peer that a server is connected to.
+    /// Returns the peer that a server is connected to, or any peer if it is connected to none.
     fn peer_of(&mut self, server: usize) -> usize {
         let life = self.servers[server].life;
         let open = |link: &&Link| link.server == server && link.life == life && link.is_open;
@@ -432,7 +432,7 @@ impl World {
         self.disturbed_until_ns = self.disturbed_until_ns.max(self.now_ns + ms * MS);
     }
 
-    /// The fault with the master in it, if it is for the master.
+    /// Returns the fault with the present master in place of [`MASTER`].
     fn aimed(&self, mut fault: Fault) -> Fault {
         use Fault::*;
         if let Kill { server, .. }
@@ -453,7 +453,7 @@ impl World {
         fault
     }
 
-    /// What goes wrong in the ensemble; returns for how long.
+    /// Carries out a fault of the ensemble. Returns for how long it lasts.
     fn ensemble_fault(&mut self, fault: Fault) -> u64 {
         if self.options.is_standalone {
             return 0;
@@ -515,7 +515,7 @@ impl World {
         if !self.servers[server].is_up {
             return 0;
         }
-        // The leader hears of a session half a tick late, and counts in whole ticks.
+        // The leader learns of a session half a tick late, and counts in whole ticks.
         let expiry_ms = self.options.session_ms + self.options.ping_ms() + self.options.tick_ms;
         let limit_ms = expiry_ms + 300;
         self.expect_service(server, limit_ms);
@@ -542,7 +542,7 @@ impl World {
         for_ms
     }
 
-    /// S6: when nothing else is wrong, another takes over in time.
+    /// Checks S6: when nothing else is wrong, another server takes over in time.
     fn expect_service(&mut self, leaving: usize, limit_ms: u64) {
         let calm_ns = self.disturbed_until_ns + 2 * self.options.session_ms * MS;
         let is_slow = self.options.quorum_ns.1 > 5 * MS || self.options.latency_ns.1 > MS;
@@ -559,7 +559,7 @@ impl World {
             && others.count() > 0;
         if is_expected {
             let limit_ms = limit_ms + if is_slow { 700 } else { 0 };
-            // This fault is counted after this.
+            // This fault itself is counted after this line.
             let since_ns = self.disturbances + 1;
             let at_ns = self.now_ns + limit_ms * MS;
             self.schedule(at_ns, Event::ServesAgain { since_ns });
@@ -577,7 +577,7 @@ impl World {
         }
     }
 
-    /// Faults end for good; what is under way ends by itself.
+    /// Ends all faults for good. What is under way ends by itself.
     fn heal(&mut self) {
         self.is_healed = true;
         for one in &mut self.servers {
@@ -592,8 +592,8 @@ impl World {
     }
 }
 
-/// How far timestamps may be above the true time; `None`: an original, or a clock that nobody can
-/// check, may take them anywhere.
+/// Returns how far timestamps may be above the true time. `None`: an original, or a clock that no
+/// server can check, may take them anywhere.
 fn ahead_ms_max(story: &Story, begins_ahead_ms: u64) -> Option<u64> {
     let options = &story.options;
     if options.originals > 0 || options.is_standalone && options.has_clock_steps {

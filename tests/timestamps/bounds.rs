@@ -19,7 +19,8 @@ pub const STORIES: &[Story] = &[
     ("a_new_cluster_may_be_made_by_hand", a_new_cluster_by_hand),
 ];
 
-/// No session ends here but with its server: the longest that the default window allows.
+/// The session timeout: the longest that the default window allows. No session ends before its
+/// server does.
 const SESSION_MS: u64 = 3_000;
 
 /// Runs a conversation with the shared `ZooKeeper`.
@@ -75,7 +76,7 @@ fn values_stay_at_the_clock() {
     until("the bound to be noticed", START, || {
         (server.count("foreign_bounds") == 1 && server.status()?["serving"] == true).then_some(())
     });
-    // The master goes on above its own bound, and slower until the clock has caught up.
+    // The master goes on above its own bound, and more slowly until the clock has caught up.
     until("values at the clock", START, || {
         let status = server.status()?;
         let is_near = |name: &str| Some(status[name].as_u64()? < 5);
@@ -169,7 +170,8 @@ fn a_backups_node_is_made_again() {
         let is_backup = |server: &Server| server.role().as_deref() == Some("backup");
         servers.all.iter().position(is_backup)
     };
-    // Where the machine is away for a session, the backup becomes master: then once more.
+    // If the machine is away for a session, the backup becomes master. Then the node is deleted
+    // once more.
     until("the node of a backup to be made again", START, || {
         let backup = find_backup()?;
         let name = servers.all[backup].address.to_string().replace(':', "_");

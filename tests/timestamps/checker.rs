@@ -21,10 +21,10 @@ pub const STORIES: &[Story] = &[
 
 /// How many connections the checker makes to each server.
 const CONNECTIONS: usize = 2;
-/// How long a reply is waited for: longer than a server is frozen, as it is the replies of a thawed
-/// one that must not be stale.
+/// Longest wait for a reply. It is longer than a server is frozen, because the replies of a thawed
+/// server must not be stale.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pause after each call: clients that leave the machine to the servers.
+/// Pause after each call, so that clients leave the machine to the servers.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Most timestamps of one call.
 const COUNT_MAX: u32 = 3;

@@ -25,7 +25,7 @@ fn three_servers_die_at_random() {
     let begin = Instant::now();
     let (mut killed, mut stopped, mut frozen) = (0, 0, 0);
     let changes = || checker.got().windows(2).filter(|two| two[0].server != two[1].server).count();
-    // A slow machine takes longer until somebody has taken over.
+    // A slow machine takes longer until another server has taken over.
     let goes_on = || begin.elapsed() < Duration::from_secs(long) || changes() == 0;
     while goes_on() && begin.elapsed() < Duration::from_secs(long) + START {
         let place = draw.below(3);

@@ -1,7 +1,8 @@
 //! The master dies, stops and is frozen while clients ask.
 //!
-//! How long a failover takes is told. It is held against what was measured only in a run that is
-//! asked for with `CHRONOS_TIMESTAMPS_LONG_S`, on a machine of one's own.
+//! Each story prints how long a failover takes. Only a run that is asked for with
+//! `CHRONOS_TIMESTAMPS_LONG_S`, on a machine without other work, compares it with what was
+//! measured.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -50,8 +51,8 @@ fn killed_with_the_default_tick() {
 fn kill_masters(mut servers: Servers, session_ms: u64, tick_ms: u64, rounds: usize) {
     let checker = Checker::of(&servers.addresses());
     checker.await_reply(Instant::now(), START);
-    // What a failover costs is told by the best round: a machine that others use makes one slow,
-    // never one fast.
+    // The best round shows what a failover costs: a machine that others use makes a round slow,
+    // never fast.
     let mut best = Duration::MAX;
     for round in 1..=rounds {
         let master = servers.master();
@@ -67,13 +68,13 @@ fn kill_masters(mut servers: Servers, session_ms: u64, tick_ms: u64, rounds: usi
     }
     let limit = Duration::from_millis(session_ms + tick_ms) + TAKE_OVER;
     assert!(!measures() || best <= limit, "{best:?} is more than {limit:?}");
-    // A window of 3 s, used in part at the first failover; the lead shrinks at half speed.
+    // A window of 3 s, used in part at the first failover. The lead shrinks at half speed.
     let ahead_ms = checker.ahead_ms_max();
     println!("{} replies, at most {ahead_ms} ms ahead of the clock", checker.finish());
     assert!(ahead_ms <= 3_500, "{ahead_ms} ms ahead");
 }
 
-/// Sessions are longer than anything is waited for: nobody waits for the end of one.
+/// Sessions are longer than any wait of this story, so no wait is for the end of a session.
 fn stopped_in_order() {
     let zookeeper = ZooKeeper::start(SHORT_TICK_MS);
     let arguments = ["--window-ms", "90000"];

@@ -25,12 +25,12 @@ mod outage;
 mod secure;
 mod tools;
 
-/// Whether this run measures: it was asked for, and what it takes is held against what was measured.
+/// Reports whether this run compares times with what was measured: a run that is asked for.
 fn measures() -> bool {
     std::env::var("CHRONOS_TIMESTAMPS_LONG_S").is_ok()
 }
 
-/// The longest first: they decide how long all take.
+/// The longest stories come first, because they decide how long all of them take.
 const STORIES: &[&[Story]] = &[
     endurance::STORIES,
     ensemble::STORIES,

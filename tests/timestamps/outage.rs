@@ -39,7 +39,7 @@ fn an_outage_longer_than_the_session() {
         });
         let stopped = Instant::now();
         sleep((begin + Duration::from_secs(outage_s)).saturating_duration_since(stopped));
-        // What was handed out before may have been read later.
+        // A value that was handed out before may have been read later.
         sleep(Duration::from_secs(1));
         let got = checker.got();
         sleep(Duration::from_secs(1));

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::processes::{Process, free_port, until};
 
-/// Longest wait for what must happen: a server that starts, another master, a value.
+/// Longest wait for something that must happen: a start, another master, a value.
 pub const START: Duration = Duration::from_secs(60);
 
 /// One server: its addresses, and its process if it runs.

@@ -21,7 +21,7 @@ pub const STORIES: &[Story] = &[
     ("servers_are_listed_as_by_the_original", servers_are_listed),
 ];
 
-/// The longest that the default window allows.
+/// The session timeout: the longest that the default window allows.
 const SESSION_MS: u64 = 3_000;
 
 fn chronos(line: &str) -> Command {

@@ -17,9 +17,10 @@ use super::processes::{Process, free_port, until};
 /// The jar of Debian's package `zookeeper`. Its manifest names the other jars.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
-/// A java virtual machine starts slowly where many share two cores.
+/// How long a server may take to start. A Java virtual machine starts slowly where many processes
+/// share two cores.
 const START: Duration = Duration::from_secs(120);
-/// A session that writes takes milliseconds where an ensemble serves.
+/// How long a session that writes may take. Where an ensemble serves it takes milliseconds.
 const PROBE_MAX: Duration = Duration::from_secs(20);
 
 /// One server of `ZooKeeper`. Dropping the value ends it.
@@ -32,7 +33,7 @@ pub struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Running, with this tick: sessions last 2 of them at least.
+    /// Starts a server with this tick. Sessions last at least 2 ticks.
     pub fn start(tick_ms: u64) -> ZooKeeper {
         let mut zookeeper = ZooKeeper::prepared(tick_ms, "");
         zookeeper.run();
@@ -63,9 +64,10 @@ impl ZooKeeper {
         let data = folder.path().join("data");
         writeln!(text, "dataDir={}", data.display()).expect("memory");
         text.push_str("clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n");
-        // Not 20 ticks: stories in which no session is to end have long ones.
+        // The limit is not the usual 20 ticks, because stories in which no session should end have
+        // long sessions.
         text.push_str("maxSessionTimeout=120000\n");
-        // A disk that others use must not decide how long a story takes.
+        // A disk that other processes use must not decide how long a story takes.
         text.push_str("forceSync=no\n");
         text.push_str(
             "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n",
@@ -198,7 +200,7 @@ impl Ensemble {
     }
 }
 
-/// Ticks of 100 ms: sessions of 200 ms and more.
+/// The tick of the shared server: 100 ms, so sessions of at least 200 ms.
 pub const SHORT_TICK_MS: u64 = 100;
 static SHARED: Mutex<Option<ZooKeeper>> = Mutex::new(None);
 

@@ -57,7 +57,7 @@ pub(crate) struct GetFlags {
     #[arg(long)]
     json: bool,
 
-    /// Number of tries
+    /// Number of tries until the command gives up
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     tries: u32,

@@ -39,10 +39,9 @@ pub(crate) struct Source {
     pub file: MembershipFile,
     /// Admin listeners of the other members, which `chronos cluster` asks.
     pub admin_addresses: Vec<String>,
-    /// Carries out SIGHUP.
+    /// Reads the configuration again, as on SIGHUP.
     pub reload: Reload,
-    /// Carries out the part of SIGUSR1 that is not the cores': reads the timers of original nodes,
-    /// which only answer.
+    /// Reads the timers of original nodes again. The cores do the rest of SIGUSR1.
     pub resynchronise: Box<dyn Fn() + Send + Sync>,
     /// Returns what was read from original nodes so far.
     pub originals: Box<dyn Fn() -> ReadingProgress + Send + Sync>,

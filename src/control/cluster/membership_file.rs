@@ -22,7 +22,7 @@ pub(crate) type Lists = [Vec<String>; 3];
 /// The file that names this node's members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MembershipFile {
-    /// The configuration file.
+    /// The TOML configuration file.
     Toml(PathBuf),
     /// The cluster file of an original node. A file that is missing is made.
     Ini(PathBuf),
@@ -44,7 +44,7 @@ pub(crate) enum MembershipFileError {
     Io {
         /// The path of the file.
         file: String,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         source: io::Error,
     },
     /// The file is not valid, although the node has read a valid one at its start.

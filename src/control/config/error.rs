@@ -66,7 +66,7 @@ pub enum Problem {
     /// The file's text is not the language that was expected.
     #[error("{origin}: not valid {language}: {reason}")]
     Syntax {
-        /// File and line.
+        /// The file and the line of the error.
         origin: Origin,
         /// The language that was expected: `TOML` or `INI`.
         language: &'static str,
@@ -90,7 +90,7 @@ pub enum Problem {
     Value {
         /// Where the name or value stands.
         origin: Origin,
-        /// `[section] name`.
+        /// The key, as `[section] name`.
         key: String,
         /// What the key accepts.
         expected: String,
@@ -121,8 +121,8 @@ impl Problem {
     }
 }
 
-/// Everything that is wrong with the configuration. `Display` writes one problem a line, at most
-/// 20.
+/// Everything that is wrong with the configuration. `Display` writes at most 20 problems, one a
+/// line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The problems, in the order in which they were found. Never empty.

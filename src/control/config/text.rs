@@ -86,8 +86,8 @@ mod tests {
     use crate::control::config::error::Origin;
     use crate::control::config::load::{Sources, load, parse_config};
 
-    /// Returns the reference with every `#key = value` line made active. Prose lines begin with `#
-    /// `.
+    /// Returns the reference with every `#key = value` line made active. Prose lines begin with `#`
+    /// and a space.
     fn uncommented(reference: &str) -> String {
         let active = reference.lines().map(|line| match line.strip_prefix('#') {
             Some(rest) if !rest.starts_with(' ') => rest,

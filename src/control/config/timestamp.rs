@@ -5,7 +5,8 @@ use crate::node::settings::TimestampSettings;
 /// Longest host name in an address, in bytes, as DNS limits it.
 const HOST_BYTES_MAX: usize = 253;
 
-/// Where the bound of timestamps is kept, and who decides which server answers.
+/// Where the bound of timestamps is kept. This also decides how a server becomes the one that
+/// answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordination {
     /// One server keeps the bound in a file.

@@ -24,8 +24,8 @@ pub(crate) struct Takeover<'a> {
 /// - tells the timer to the replicas behind it,
 /// - ends the timer at former replicas that are not on the new list.
 ///
-/// It tells and ends nothing at a node whose former rank is lower than its own new rank: that node
-/// acts until another node has taken its rank over.
+/// The replica tells and ends nothing at a node whose former rank is lower than the replica's new
+/// rank: that node acts until another node has taken its rank over.
 ///
 /// A timer that a node of this service held before (`is_moved_by_ours`) is moved by that node. The
 /// former holder acts until all new replicas have the timer, and ends it at originals. A new

@@ -68,7 +68,7 @@ pub(crate) enum TimestampError {
 pub(crate) enum Prepared {
     /// One server, with its file and the bound that the file held.
     File(TimestampFile, Timestamp, StandaloneSettings),
-    /// One of several servers.
+    /// One of several servers, which `ZooKeeper` coordinates.
     ZooKeeper(ZooKeeperSettings, CoordinatorSettings),
 }
 
@@ -150,7 +150,7 @@ impl Drop for LastWord {
     }
 }
 
-/// A running keeper.
+/// The handle of a running keeper.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     board: Arc<TimestampBoard>,

@@ -25,7 +25,7 @@ const PAUSE_LEAST: Duration = Duration::from_millis(1);
 /// Carries out the decisions of a driver.
 pub(super) struct Outlets {
     board: Arc<TimestampBoard>,
-    /// Tells the cores who is master.
+    /// Gives the cores `host:port` of the master; `None` while it is not known.
     tell_master: Box<dyn Fn(Option<Arc<str>>) + Send>,
     /// Sent once, at the first mastership.
     began: Option<oneshot::Sender<()>>,

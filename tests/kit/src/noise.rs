@@ -1,4 +1,5 @@
-//! How long this machine has stalled: what a suite has seen then says nothing of the program.
+//! Measures how long this machine stalls. What a suite sees during a stall proves nothing about the
+//! program.
 
 use std::sync::Mutex;
 use std::thread;
@@ -27,8 +28,8 @@ pub fn watch() {
     });
 }
 
-/// All stalls since then, added up: a chain of messages over several processes can meet more than
-/// one of them.
+/// Returns the sum of all stalls since `begin`. A chain of messages over several processes can meet
+/// more than one stall.
 pub fn since(begin: Instant) -> Duration {
     let stalls = STALLS.lock().expect("nobody panics with it");
     stalls.iter().filter(|one| one.0 >= begin).map(|one| one.1).sum()

@@ -18,25 +18,25 @@ pub type Story = (&'static str, fn());
 /// The payload of the panic of a story that cannot run here.
 struct CannotRun(String);
 
-/// Thrown by a story of which this machine has spoiled what the story takes for granted.
+/// The payload of the unwinding of a story whose conditions this machine has spoilt.
 struct Disturbed(String);
 
-/// How often a story is told that is disturbed each time.
+/// How often a story is told at most while the machine disturbs it.
 const TELLINGS_MAX: usize = 5;
 
-/// Ends the story: this machine lacks something. The reason is shown, and the story counted as
-/// ignored.
+/// Ends the story, because this machine lacks something. The reason is printed, and the story
+/// counts as ignored.
 pub fn cannot_run(reason: impl Into<String>) -> ! {
-    // Not a panic: nothing is wrong, and no panic is to be told.
+    // This is no panic: nothing is wrong, and no text of a panic is printed.
     resume_unwind(Box::new(CannotRun(reason.into())))
 }
 
-/// Ends this telling of the story: the machine was away for so long that what the story takes for
-/// granted was not so (no node was silent for a second; this was asked before that was due). The
-/// story is told again. One that is disturbed every time fails: a program that is slow disturbs its
-/// story as a slow machine does.
+/// Ends this telling of the story, because the machine was away for so long that a condition of the
+/// story did not hold (no node was silent for a second; a request came before a pop was due). The
+/// story is told again. A story that is disturbed every time fails, because a slow program disturbs
+/// its story as a slow machine does.
 ///
-/// Never for what the program did: only for what the clock of the suite has shown.
+/// Call this only for what the clock of the suite has shown, never for what the program did.
 pub fn disturbed(reason: impl Into<String>) -> ! {
     resume_unwind(Box::new(Disturbed(reason.into())))
 }
@@ -89,7 +89,8 @@ pub fn run(stories: &[Story]) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }
 
-/// Runs one story on a thread with the story's name, so that the text of a panic names the story.
+/// Tells a story until the machine does not disturb it, at most [`TELLINGS_MAX`] times. Prints and
+/// returns the verdict.
 fn tell(story: Story) -> Verdict {
     let began = Instant::now();
     let (mut verdict, mut word) = tell_once(story);
@@ -108,7 +109,8 @@ fn tell(story: Story) -> Verdict {
     verdict
 }
 
-/// One telling: the verdict and its words. No verdict: the machine has disturbed the story.
+/// Tells a story once, on a thread with the story's name, so that the text of a panic names the
+/// story. Returns the verdict and its text. `None`: the machine has disturbed the story.
 fn tell_once(story: Story) -> (Option<Verdict>, String) {
     let thread = thread::Builder::new().name(story.0.to_owned());
     let guarded = move || catch_unwind(AssertUnwindSafe(story.1));
@@ -125,7 +127,7 @@ fn tell_once(story: Story) -> (Option<Verdict>, String) {
     }
 }
 
-/// One write, so that lines of stories do not mix.
+/// Prints a line in one write, so that lines of stories do not mix.
 fn say(line: String) {
     std::io::stdout().write_all(line.as_bytes()).expect("standard output takes a line");
 }

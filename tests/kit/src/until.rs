@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest wait for what must happen, however slow the machine. Nothing waits for it to pass.
+/// Longest wait for something that must happen, however slow the machine is. No suite waits for the
+/// whole of it unless it fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

@@ -52,7 +52,8 @@ pub(crate) struct Breach {
 #[derive(Debug)]
 pub(crate) struct Disjoint {
     range: u64,
-    /// First values of answers. Sorted, but for those that were added since [`Disjoint::settle`].
+    /// First values of answers. They are sorted up to the values that were added since
+    /// [`Disjoint::settle`].
     firsts: Vec<u64>,
     /// How many answers were compared.
     pub compared: u64,

@@ -22,7 +22,7 @@ pub(crate) struct Run {
     pub source: String,
     pub connections: usize,
     pub threads: usize,
-    /// Values per call.
+    /// How many timestamps a call asks for.
     pub range: u32,
     /// Calls per second, in an open loop.
     pub rate: Option<f64>,

@@ -32,7 +32,7 @@ const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// What all threads of a run share.
 #[derive(Clone)]
 pub(crate) struct Load {
-    /// Values per call.
+    /// How many timestamps a call asks for.
     pub range: u32,
     /// Longest wait for a connection, and for an answer.
     pub limit: Duration,

@@ -10,7 +10,7 @@ pub enum Purpose {
     Options = 1,
     /// What clients ask for.
     Clients = 2,
-    /// What goes wrong.
+    /// Which faults happen, and when.
     Faults = 3,
     /// Whose step comes next.
     Interleaving = 4,
