@@ -8,7 +8,7 @@ use kit::runner::Story;
 use super::harness::Setup;
 use super::proxies::{Network, Way};
 use super::sink::Sink;
-use super::timers::{Judged, Judgement, Order, Timers};
+use super::timers::{Judged, Judgement, NEWS, Order, Timers};
 
 pub const STORIES: &[Story] = &[
     ("a_node_is_cut_off_and_comes_back", a_node_is_cut_off_and_comes_back),
@@ -135,7 +135,7 @@ fn connections_break_all_the_time() {
     // News of a pop is sent again on the next connection, which breaks as well: on a slow machine
     // so often that the second rank acts.
     let doubled = judgement.doubled();
-    let is_cut_off = |pop: &&Judged| pop.earlier == 1 && judgement.first_at(pop) < mended;
+    let is_cut_off = |pop: &&Judged| pop.earlier == 1 && judgement.first_at(pop) < mended + NEWS;
     let are_few = doubled.len() <= 16 && doubled.iter().all(is_cut_off);
     judgement.expect(are_few, format_args!("doubled {doubled:?}"));
     assert!(network.connections() > 60, "{} connections", network.connections());

@@ -25,6 +25,9 @@ pub const STALLED: Duration = Duration::from_millis(500);
 /// After this time, none of three ranks acts on a pop any more.
 pub const QUIET: Duration = Duration::from_millis(4_500);
 
+/// Unless the machine was away, the news of a pop leaves its node within this time.
+pub const NEWS: Duration = Duration::from_millis(500);
+
 /// The kind of timer that a story creates.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {

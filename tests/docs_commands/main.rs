@@ -4,8 +4,9 @@
 //! before a block in comments of Markdown, which no reader sees:
 //!
 //! - `<!-- not run: REASON -->`: the block needs what no gate has;
-//! - `<!-- keeps running: ADDRESS -->`: the block's last command goes on until the section ends,
-//!   and listens there;
+//! - `<!-- keeps running: ADDRESS -->`: the block's last command goes on until the section ends;
+//!   the next block is typed when somebody listens there;
+//! - `<!-- keeps running: WORDS -->`: the same, when the command has said these words;
 //! - `<!-- printed -->`: the block is what the commands before it print, but for ids of timers;
 //! - `<!-- file: NAME -->`: the block is a file of this name.
 //!

@@ -28,7 +28,7 @@ pub enum Kind {
     Text,
     /// Commands that end.
     Commands,
-    /// Commands, of which the last goes on and listens at this address.
+    /// Commands, of which the last goes on; ready when it listens at this address, or says this.
     KeepsRunning(String),
     /// Commands that need what no gate has.
     NotRun(String),

@@ -119,7 +119,9 @@ fn script(page: &str, blocks: &[Block]) -> String {
          trap 'failed $? \"$BASH_COMMAND\"' ERR\n\
          await() {\n\
          \x20   for look in $(seq $LOOKS); do\n\
-         \x20       if (exec 3<>\"/dev/tcp/${1/://}\") 2>/dev/null; then return 0; fi\n\
+         \x20       if [[ $1 =~ ^[0-9.]+:[0-9]+$ ]]; then\n\
+         \x20           if (exec 3<>\"/dev/tcp/${1/://}\") 2>/dev/null; then return 0; fi\n\
+         \x20       elif grep -qF \"$1\" \"said$block\"; then return 0; fi\n\
          \x20       kill -0 \"$2\" || return 1\n\
          \x20       sleep 0.1\n\
          \x20   done\n\
@@ -146,8 +148,8 @@ fn script(page: &str, blocks: &[Block]) -> String {
             _ => None,
         };
         writeln!(text, "{{\n{}\n:\n}} >said{number} 2>&1", lines.join("\n")).expect("memory");
-        if let (Some(last), Kind::KeepsRunning(address)) = (last, &block.kind) {
-            writeln!(text, "{last} >>said{number} 2>&1 &\nawait {address} $!").expect("memory");
+        if let (Some(last), Kind::KeepsRunning(ready)) = (last, &block.kind) {
+            writeln!(text, "{last} >>said{number} 2>&1 &\nawait '{ready}' $!").expect("memory");
         }
     }
     text.push_str("end_section\n");

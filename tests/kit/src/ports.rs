@@ -1,7 +1,6 @@
 //! Ports for the processes that a story starts.
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::Mutex;
 
 use super::random::Random;
@@ -11,17 +10,20 @@ use super::random::Random;
 const FIRST: u16 = 10_000;
 const COUNT: usize = 20_000;
 
-/// Returns a port that is free on all these hosts. No port is returned twice in this process.
+/// Returns a port that is free on all these hosts. No suite on this machine was given it before.
 pub fn free_port(hosts: &[IpAddr]) -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    // A port is given to whoever holds the UDP port of the same number, which nobody uses, until
+    // the process ends: suites that run at one time see each other's.
+    static GIVEN: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
     let mut given = GIVEN.lock().expect("nobody panics with it");
     let mut random = Random::of_this_moment();
     for _ in 0..1_000 {
         let port = FIRST + random.below(COUNT) as u16;
         // A port that was given is not tried again, because a try keeps it from its owner for a
         // moment.
-        let is_free = || hosts.iter().all(|host| TcpListener::bind((*host, port)).is_ok());
-        if given.insert(port) && is_free() {
+        let Ok(token) = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) else { continue };
+        if hosts.iter().all(|host| TcpListener::bind((*host, port)).is_ok()) {
+            given.push(token);
             return port;
         }
     }
