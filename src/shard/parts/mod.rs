@@ -1,6 +1,6 @@
 //! What a shard is made of beside its records. Each file holds one part: plain data with the
-//! methods and bounds that need nothing else. No part knows the shard, its records or its rules;
-//! the rules stand in the files of `shard/`, most of them under the name of their part.
+//! methods and bounds that need nothing else. No part knows the shard or its rules. The rules stand
+//! in the files of `shard/`, most of them under the name of their part.
 
 pub(super) mod collect;
 pub(super) mod minting;
