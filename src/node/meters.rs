@@ -301,7 +301,7 @@ meters! {
     peer_messages_malformed: Counter,
     /// Messages from peers answered busy, as the queue to the owning core was full.
     peer_messages_busy: Counter,
-    /// Connections to peers that stood.
+    /// Connections to peers that were established.
     peer_connects: Counter,
     /// Connections to peers that failed or broke.
     peer_losses: Counter,
@@ -325,7 +325,7 @@ meters! {
     peer_other_view: Counter,
     /// Timers told by original nodes and other sites over the internal HTTP API.
     internal_copies: Counter,
-    /// Statistics tags of these that were left out because they were malformed.
+    /// Malformed statistics tags that were left out of timers which other nodes told.
     internal_tags_dropped: Counter,
     /// Pages of timers asked for by other nodes.
     internal_pages: Counter,
@@ -341,7 +341,7 @@ meters! {
     timestamps: Counter,
     /// Requests answered with timestamps, over Thrift and HTTP.
     timestamp_calls: Counter,
-    /// Of these, those for more than one.
+    /// Requests that were answered with more than one timestamp.
     timestamp_ranges: Counter,
     /// Requests for timestamps that had to wait: for the next millisecond, as the present one's
     /// were used up, or for the bound to be stored.

@@ -351,7 +351,8 @@ fn byte(input: &mut &[u8]) -> Result<u8, PeerMessageError> {
 }
 
 fn number(input: &mut &[u8], max: u64, beyond: PeerMessageError) -> Result<u64, PeerMessageError> {
-    let number = read_leb128(input).ok_or(PeerMessageError("a number that is none"))?;
+    let number =
+        read_leb128(input).ok_or(PeerMessageError("expected a number of at most 10 bytes"))?;
     if number > max { Err(beyond) } else { Ok(number) }
 }
 
@@ -441,7 +442,7 @@ fn body<'a>(input: &mut &'a [u8]) -> Result<CopyBody<'a>, PeerMessageError> {
     let authority = std::str::from_utf8(authority)
         .ok()
         .filter(|text| is_authority(text))
-        .ok_or(PeerMessageError("an authority that is none"))?;
+        .ok_or(PeerMessageError("expected an authority host:port"))?;
     let content = bytes(input)?;
     check_content(authority, content)?;
     Ok(CopyBody { authority, content })

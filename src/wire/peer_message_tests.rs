@@ -185,13 +185,16 @@ fn kinds_that_are_none() {
     }
     let long_number = [&[1][..], &[0; 16], &[0x80, 0x00], &[0; 5]].concat();
     let refused = decode_message(&mut &long_number[..]).expect_err("two forms of a number");
-    assert_eq!(refused.0, "a number that is none");
+    assert_eq!(refused.0, "expected a number of at most 10 bytes");
 }
 
 #[test]
 fn authorities_and_targets_that_no_uri_has() {
     for authority in ["", "a b", "a\r\nX: y", "u@a", "a/b", "a:0", "1.2", "\u{e9}"] {
-        assert_eq!(refused_body(authority, &content("", &[], b"")), "an authority that is none");
+        assert_eq!(
+            refused_body(authority, &content("", &[], b"")),
+            "expected an authority host:port"
+        );
     }
     for target in ["x", "*", "/a b", "/\r\nHost: b", "/#f", "/\u{e9}", "/\0", "http://a/"] {
         let reason = refused_body("a", &content(target, &[], b""));

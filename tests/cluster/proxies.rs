@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -38,7 +38,15 @@ pub enum Way {
 #[derive(Default)]
 struct State {
     ways: HashMap<(usize, usize), Way>,
-    streams: Vec<(usize, usize, TcpStream)>,
+    live: Vec<Connection>,
+}
+
+/// A connection between two nodes.
+struct Connection {
+    /// The ends that the proxy holds.
+    ends: [TcpStream; 2],
+    /// Whether the node that was dialled has answered.
+    is_answered: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -96,12 +104,18 @@ impl Network {
         });
     }
 
-    /// Breaks every connection between nodes.
-    pub fn break_all(&self) {
-        for (_, _, stream) in self.shared.lock().streams.drain(..) {
-            // The connection may have ended by itself.
-            let _ = stream.shutdown(Shutdown::Both);
+    /// Breaks every connection between nodes. Returns how many of them were broken before the node
+    /// that was dialled had answered: such a connection has carried nothing.
+    pub fn break_all(&self) -> usize {
+        let mut unanswered = 0;
+        for Connection { ends, is_answered } in self.shared.lock().live.drain(..) {
+            unanswered += usize::from(!is_answered.load(SeqCst));
+            for end in ends {
+                // The connection may have ended by itself.
+                let _ = end.shutdown(Shutdown::Both);
+            }
         }
+        unanswered
     }
 
     /// Returns how many connections between nodes were made so far.
@@ -159,19 +173,26 @@ impl Route {
         }
         let twice = |stream: &TcpStream| stream.try_clone().expect("a second handle");
         let (back_from, back_to) = (twice(&target), twice(&dialled));
-        let kept = [(from, self.to, twice(&dialled)), (from, self.to, twice(&target))];
-        shared.lock().streams.extend(kept);
-        pump(shared, (from, self.to), dialled, target);
-        pump(shared, (self.to, from), back_from, back_to);
+        let is_answered = Arc::new(AtomicBool::new(false));
+        let ends = [twice(&dialled), twice(&target)];
+        shared.lock().live.push(Connection { ends, is_answered: is_answered.clone() });
+        pump(shared, (from, self.to), (dialled, target), Arc::default());
+        pump(shared, (self.to, from), (back_from, back_to), is_answered);
     }
 }
 
 /// Carries bytes one way, on two threads. The delay of a piece counts from when that piece was
-/// read, and not from when the piece before it had left.
-fn pump(shared: &Arc<Shared>, way: (usize, usize), mut from: TcpStream, to: TcpStream) {
+/// read, and not from when the piece before it had left. Sets `has_carried` when a piece is
+/// delivered.
+fn pump(
+    shared: &Arc<Shared>,
+    way: (usize, usize),
+    (mut from, to): (TcpStream, TcpStream),
+    has_carried: Arc<AtomicBool>,
+) {
     let (held, pieces) = sync_channel(PIECES_HELD);
     let shared = shared.clone();
-    thread::spawn(move || deliver(&shared, way, &pieces, to));
+    thread::spawn(move || deliver(&shared, way, &pieces, to, &has_carried));
     thread::spawn(move || collect(&mut from, &held));
 }
 
@@ -189,6 +210,7 @@ fn deliver(
     (from, to): (usize, usize),
     pieces: &Receiver<(Instant, Vec<u8>)>,
     mut stream: TcpStream,
+    has_carried: &AtomicBool,
 ) {
     let mut until_next = 0;
     while let Ok((at, mut piece)) = pieces.recv() {
@@ -211,6 +233,7 @@ fn deliver(
         if stream.write_all(&piece).is_err() {
             return;
         }
+        has_carried.store(true, SeqCst);
     }
     shared.open_way(from, to);
     // An error means that the other end is gone.

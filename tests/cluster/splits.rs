@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kit::runner::Story;
+use kit::runner::{Story, disturbed};
 
 use super::harness::Setup;
 use super::proxies::{Network, Way};
@@ -118,23 +118,26 @@ fn connections_break_all_the_time() {
     let (mut cluster, network) = Network::around(Setup::default());
     cluster.begin(&THREE);
     let sink = Sink::ok();
-    let (timers, mended) = thread::scope(|scope| {
+    let (timers, unanswered, mended) = thread::scope(|scope| {
         let breaking = scope.spawn(|| {
-            for _ in 0..60 {
+            let break_soon = |_| {
                 thread::sleep(Duration::from_millis(100));
-                network.break_all();
-            }
+                network.break_all()
+            };
+            (0..60).map(break_soon).sum::<usize>()
         });
         let order = Order::once(2_000).times(4).factor(2);
         let timers = Timers::hundred(&cluster, &THREE, order, &sink);
-        breaking.join().expect("no panic");
-        (timers, Instant::now())
+        (timers, breaking.join().expect("no panic"), Instant::now())
     });
     let judgement = timers.judge(&sink);
     judgement.assert_none_lost().assert_ranks(1);
-    // News of a pop is sent again on the next connection, which breaks as well: on a slow machine
-    // so often that the second rank acts.
+    // News of a pop is sent again on the next connection, which breaks as well, now and then so
+    // often that the second rank acts.
     let doubled = judgement.doubled();
+    if doubled.len() > 16 && unanswered > 0 {
+        disturbed(format!("{unanswered} connections were broken before they carried anything"));
+    }
     let is_cut_off = |pop: &&Judged| pop.earlier == 1 && judgement.first_at(pop) < mended + NEWS;
     let are_few = doubled.len() <= 16 && doubled.iter().all(is_cut_off);
     judgement.expect(are_few, format_args!("doubled {doubled:?}"));
@@ -152,7 +155,9 @@ fn bytes_between_nodes_are_slow() {
     let sink = Sink::ok();
     let order = Order::once(2_000).times(2).factor(3);
     let timers = Timers::some(&cluster, &THREE, order, &sink, 10);
-    let took = timers.begun.elapsed();
-    assert!(took > Duration::from_secs(3), "ten writes answered before they were held: {took:?}");
+    for timer in &timers.all {
+        let took = timer.answered - timer.asked;
+        assert!(took >= Duration::from_millis(300), "answered before it was held: {took:?}");
+    }
     timers.judge(&sink).assert_perfect();
 }

@@ -519,7 +519,7 @@ fn mistakes_are_told_and_change_nothing() {
     cluster.order(0, &["join", &third]).expect(1, &format!("not all nodes answer: {third}"));
     let everybody = cluster.names(&[0, 1]);
     let all = ["leave", &everybody[0], &everybody[1]];
-    cluster.order(0, &all).expect(1, "nobody would be left");
+    cluster.order(0, &all).expect(1, "no member left");
     let failed = cluster.order(0, &["join", &third, "--json"]);
     let document: Value = serde_json::from_str(&failed.expect(1, "").out).expect("JSON");
     assert_eq!(document["outcome"], "failed");

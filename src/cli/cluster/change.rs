@@ -274,8 +274,8 @@ fn refuse_other(plan: &ChangePlan, report: &NodeReport) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "another order has changed the members meanwhile: {name} has {lists}. This one ends here. \
-         See what there is with chronos cluster status, then run again the order that is wanted"
+        "another order has changed the members meanwhile: {name} has {lists}. This order ends \
+         here. Look at chronos cluster status, then give the order that you want once more"
     ))
 }
 

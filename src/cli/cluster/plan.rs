@@ -168,7 +168,8 @@ impl Procedure {
         let (_, stays) = stays.expect("there is evidence");
         if stays.is_empty() {
             return Err(format!(
-                "nobody would be left: {} are all members. Join others first, or stop them all",
+                "the cluster would have no member left: it consists of {}. Join other \
+                 nodes first; to end the cluster, stop its nodes",
                 procedure.nodes.join(" ")
             ));
         }
@@ -408,7 +409,7 @@ mod tests {
             ("join c", "a: a b; b: b; c: c", "members disagree about who stays"),
             ("join c", "a: a b; b: a b c; c: c", "members disagree: a has nodes a b;"),
             ("leave c", "a: a b; b: a b c; c: a b c", "members disagree: b has nodes a b c;"),
-            ("leave a b", "a: a b; b: a b", "nobody would be left"),
+            ("leave a b", "a: a b; b: a b", "no member left"),
             ("join c", "c: c", "give --admin of a node that is a member"),
             ("join c d", "a: a b; b: a b c; c: c; d: d", "only some are members for b"),
         ] {

@@ -26,8 +26,8 @@ struct CountAlarm {
 const ALARMS: [CountAlarm; 8] = [
     CountAlarm {
         count: |meters| meters.peer_twins.get(),
-        text: "two processes say that they are the same node; stop one of them or give it another \
-               address",
+        text: "two processes say that they are the same node; stop one of the two, or give one of \
+               them another address",
     },
     CountAlarm {
         count: |meters| meters.peer_same_instance.get(),

@@ -29,7 +29,9 @@ pub enum HelloRefusal {
     Stranger(String, String),
     /// Two live processes say that they are one node. The peer says that it is this node, or
     /// another process is the node that the peer says it is.
-    #[error("two processes say that they are {0}; stop one of them or give it another address")]
+    #[error(
+        "two processes say that they are {0}; stop one of the two, or give one another address"
+    )]
     Twins(String),
     /// The peer does not call from the address of the node that it says it is. The text says more.
     #[error("{0}")]

@@ -409,7 +409,7 @@ impl ClientConnection {
         let is_first = self.pending.is_empty() && self.out.is_empty() && is_sent;
         match handshake::parse_request(head) {
             Ok(asked) if is_first => self.upgrade = Some(Box::new(asked)),
-            Ok(_) => self.fail(service, 400, "an Upgrade waits for all answers before it"),
+            Ok(_) => self.fail(service, 400, "wait for all answers before an Upgrade"),
             Err((status, reason)) => self.fail(service, status, reason),
         }
         // Another head may follow: after a challenge, or after the Upgrade of another site.
