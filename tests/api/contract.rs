@@ -273,8 +273,11 @@ fn interval_zero_pops_once_at_once() {
 fn a_timer_is_gone_after_its_last_pop() {
     let node = Node::shared();
     let sink = Sink::ok();
+    let asked = std::time::Instant::now();
     let path = node.create(&document("0.05", Some("0.1"), &sink.uri("/"), ""));
-    assert_eq!(node.request("GET", &path, "").status, 200);
+    let is_held = node.request("GET", &path, "").status == 200;
+    // On a slow machine the last pop may be over before the question.
+    assert!(is_held || asked.elapsed() >= std::time::Duration::from_millis(100));
     sink.wait_for(2);
     until("the timer to end", || (node.request("GET", &path, "").status == 404).then_some(()));
     sink.assert_no_more(&node, 2, "0.1");
