@@ -351,8 +351,8 @@ fn byte(input: &mut &[u8]) -> Result<u8, PeerMessageError> {
 }
 
 fn number(input: &mut &[u8], max: u64, beyond: PeerMessageError) -> Result<u64, PeerMessageError> {
-    let number =
-        read_leb128(input).ok_or(PeerMessageError("expected a number of at most 10 bytes"))?;
+    let number = read_leb128(input)
+        .ok_or(PeerMessageError("expected a LEB128 number in its shortest form"))?;
     if number > max { Err(beyond) } else { Ok(number) }
 }
 

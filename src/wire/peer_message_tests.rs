@@ -185,7 +185,7 @@ fn kinds_that_are_none() {
     }
     let long_number = [&[1][..], &[0; 16], &[0x80, 0x00], &[0; 5]].concat();
     let refused = decode_message(&mut &long_number[..]).expect_err("two forms of a number");
-    assert_eq!(refused.0, "expected a number of at most 10 bytes");
+    assert_eq!(refused.0, "expected a LEB128 number in its shortest form");
 }
 
 #[test]

@@ -30,7 +30,8 @@ pub enum HelloRefusal {
     /// Two live processes say that they are one node. The peer says that it is this node, or
     /// another process is the node that the peer says it is.
     #[error(
-        "two processes say that they are {0}; stop one of the two, or give one another address"
+        "two processes say that they are {0}; stop one of the two, or give one of them another \
+         address"
     )]
     Twins(String),
     /// The peer does not call from the address of the node that it says it is. The text says more.
