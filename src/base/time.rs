@@ -78,3 +78,13 @@ pub struct Now {
     /// Wall time: ids, versions, people.
     pub wall: WallMs,
 }
+
+impl Now {
+    /// This time, or `mono` if that is later. Then the wall clock is taken to have gone on as
+    /// long, rounded up to a whole millisecond.
+    #[inline]
+    pub fn not_before(self, mono: MonoNs) -> Now {
+        let later_ms = mono.since_ns(self.mono).div_ceil(TICK_NS);
+        Now { mono: self.mono.max(mono), wall: WallMs(self.wall.0.saturating_add(later_ms)) }
+    }
+}

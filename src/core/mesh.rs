@@ -132,8 +132,9 @@ impl PeerBatch {
 #[derive(Debug)]
 pub enum Message {
     /// A request that this core serves and answers over the mesh. The time is the sibling's clock
-    /// when it sent the request. This core must serve the request at that time or later: this
-    /// core's turn may have begun earlier, and a timer counted from that turn would pop early.
+    /// when it sent the request. This core must serve the request at that time or later, although
+    /// this core's turn may have begun earlier: a timer counted from that turn would pop early, and
+    /// a write could get a version below that of an earlier write at another site.
     Request(Requester, Remote, MonoNs),
     /// An answer for a client of this core.
     Reply(Reply),

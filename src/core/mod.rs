@@ -197,7 +197,7 @@ impl Core {
         while budget > 0 {
             let messages = match self.mesh.receive() {
                 Some(Message::Request(from, request, sent)) => {
-                    let served = Now { mono: now.mono.max(sent), ..now };
+                    let served = now.not_before(sent);
                     match request {
                         Remote::Page(asked) => self.begin_page(served, from, asked),
                         request => self.serve(served, from, request.borrow()),
@@ -501,3 +501,7 @@ impl Core {
         (&mut self.peering, &mut self.inbounds, &mut self.mesh, behind)
     }
 }
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;

@@ -3,11 +3,12 @@
 //! answered.
 
 use crate::base::ids::{PeerSet, TimerId};
-use crate::base::limits::{REPLICATION_FACTOR_DEFAULT, TOMBSTONE_MS_MIN};
+use crate::base::limits::{CLOCK_LEAD_MS_MAX, REPLICATION_FACTOR_DEFAULT, TOMBSTONE_MS_MIN};
 use crate::base::ranked::Replicas;
-use crate::base::time::Now;
+use crate::base::time::{Now, WallMs};
 use crate::timer::definition::{Content, Definition};
-use crate::timer::version::StateKey;
+use crate::timer::identity::Minter;
+use crate::timer::version::{StateKey, Version};
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Refusal, Reply, Request, Requester, Target, TimerView};
@@ -127,7 +128,11 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
         let held = self.find(id).map(|slot| *self.records.get(slot));
-        let version = self.clock.assign(now.wall, held.map(|held| held.version));
+        let before = match plan.is_create {
+            true => None,
+            false => self.version_before(now, id, held.as_ref()),
+        };
+        let version = self.clock.assign(now.wall, before);
         let new = NewWrite {
             from: Some(from),
             asked_at: now.mono.tick_floor(),
@@ -160,7 +165,8 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
         let held = self.find(id).map(|slot| *self.records.get(slot));
-        let version = self.clock.assign(now.wall, held.map(|held| held.version));
+        let before = self.version_before(now, id, held.as_ref());
+        let version = self.clock.assign(now.wall, before);
         let new = NewWrite {
             from: Some(from),
             asked_at: now.mono.tick_floor(),
@@ -184,6 +190,19 @@ impl Shard {
             }
         }
         self.write(now, &new, plan, outbox)
+    }
+
+    /// The version that an update or a delete must lie above: that of the state held. A timer that
+    /// is not held may be on its way from another site whose clock is ahead of this one's. Its
+    /// client has the id, so the create is no later than the id. An id is at most
+    /// 2 x [`CLOCK_LEAD_MS_MAX`] ahead of the clock that made it; one further ahead tells nothing.
+    fn version_before(&self, now: Now, id: TimerId, held: Option<&Record>) -> Option<Version> {
+        if held.is_some() || self.peers.view.sites().is_empty() {
+            return held.map(|held| held.version);
+        }
+        let minted = Minter::minted_at(id);
+        let is_believed = minted.0 <= now.wall.0 + 2 * CLOCK_LEAD_MS_MAX;
+        is_believed.then(|| Version::of_start(WallMs(minted.0 + 1)))
     }
 
     /// The plan of a timer that no node holds yet: live nodes. Nodes without room are named only

@@ -31,6 +31,8 @@ struct Sites {
     /// Nodes that get no time.
     frozen: &'static [usize],
     now_ms: u64,
+    /// How far the wall clocks of the second site are behind.
+    behind_ms: u64,
     /// Each pop: milliseconds after the start, node, sequence number.
     pops: Vec<(u64, usize, u64)>,
     answers: Vec<Answer>,
@@ -70,6 +72,7 @@ impl Sites {
             is_apart: false,
             frozen: &[],
             now_ms: START_MS,
+            behind_ms: 0,
             pops: Vec::new(),
             answers: Vec::new(),
             outcome: |_, _| CallbackOutcome::Delivered,
@@ -82,8 +85,9 @@ impl Sites {
         sites
     }
 
-    fn now(&self) -> Now {
-        Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(self.now_ms) }
+    fn now(&self, node: usize) -> Now {
+        let behind_ms = if node < 2 { 0 } else { self.behind_ms };
+        Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(self.now_ms - behind_ms) }
     }
 
     fn believe(&mut self, at: usize, peer: PeerIndex, liveness: Liveness) {
@@ -111,7 +115,7 @@ impl Sites {
     }
 
     fn handle(&mut self, node: usize, event: Event<'_>) {
-        let (now, mut outbox) = (self.now(), Outbox::default());
+        let (now, mut outbox) = (self.now(node), Outbox::default());
         self.shards[node].handle(now, event, &mut outbox);
         self.deliver(node, outbox);
     }
@@ -145,7 +149,7 @@ impl Sites {
     fn tell_node(&mut self, node: usize, peer: PeerIndex, purpose: Purpose, bytes: &[u8]) {
         let to = node ^ 1;
         assert_eq!(self.views[node].name_of(peer), name(to), "there is one other");
-        let (now, from) = (self.now(), self.views[to].node_named(&name(node)));
+        let (now, from) = (self.now(to), self.views[to].node_named(&name(node)));
         let (result, replies) = tell(&mut self.shards[to], now, from, bytes);
         self.deliver(to, replies);
         let result = decode_result(&mut &result[..]).expect("encoded by a shard");
@@ -178,7 +182,7 @@ impl Sites {
         while self.now_ms < START_MS + second * 1_000 {
             self.now_ms += 100;
             for node in (0..NODES).filter(|node| !self.frozen.contains(node)) {
-                let (now, mut outbox) = (self.now(), Outbox::default());
+                let (now, mut outbox) = (self.now(node), Outbox::default());
                 self.shards[node].tick(now, &mut outbox);
                 self.deliver(node, outbox);
             }
@@ -293,6 +297,26 @@ fn a_delete_outlives_a_cut_between_sites() {
         sites.run_until(400);
         let is_gone = sites.shards.iter().all(|shard| shard.find(id).is_none());
         assert!(is_gone, "tombstones end");
+        sites.audit();
+    }
+}
+
+/// The client has its answer, and the copy for the other site is still on its way.
+#[test]
+fn a_delete_that_overtakes_the_create_on_its_way_to_a_site_ends_the_timer() {
+    for behind_ms in [0, 1, 500, 2_000] {
+        let mut sites = Sites::new();
+        sites.behind_ms = behind_ms;
+        // Ids run ahead of the clock at the start of a process.
+        sites.run_until(3);
+        [0, 1].iter().for_each(|node| sites.cut(*node, true));
+        let id = sites.create(0, (20, 20), 2);
+        sites.delete(2, id, 2);
+        (0..NODES).for_each(|node| sites.cut(node, false));
+        sites.run_until(5);
+        assert_eq!(sites.holders(id), [0_usize; 0], "{behind_ms} ms behind");
+        sites.run_until(60);
+        assert_eq!(sites.pops, []);
         sites.audit();
     }
 }

@@ -63,6 +63,12 @@ impl Minter {
         }
     }
 
+    /// The wall millisecond in which a node minted an id. Of an id that a client chose it says
+    /// nothing.
+    pub fn minted_at(id: TimerId) -> WallMs {
+        WallMs(id.0 >> (64 - WALL_BITS))
+    }
+
     fn compose(&self) -> TimerId {
         let ms = self.ms & ((1 << WALL_BITS) - 1);
         let instance = u64::from(self.instance.get());
@@ -91,6 +97,8 @@ mod tests {
             for i in 0..2_000 {
                 let id = minter.mint(WallMs(1_000_000 + i / 100)).expect("far below the limit");
                 assert_eq!(usize::from(ShardCount::new(16).owner(id).0), own);
+                assert!(Minter::minted_at(id) >= WallMs(1_000_000 + CLOCK_LEAD_MS_MAX));
+                assert!(Minter::minted_at(id) <= WallMs(1_000_020 + CLOCK_LEAD_MS_MAX));
                 assert!(seen.insert(id));
             }
         }

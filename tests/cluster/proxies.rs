@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -45,16 +45,14 @@ struct State {
 struct Connection {
     /// The ends that the proxy holds.
     ends: [TcpStream; 2],
-    /// Whether the node that was dialled has answered.
-    is_answered: Arc<AtomicBool>,
+    /// How many pieces the node that was dialled has sent.
+    answers: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    /// How many connections between nodes were made so far.
-    connections: AtomicU64,
     /// How many bits were turned so far.
     corrupted: AtomicU64,
 }
@@ -104,23 +102,17 @@ impl Network {
         });
     }
 
-    /// Breaks every connection between nodes. Returns how many of them were broken before the node
-    /// that was dialled had answered: such a connection has carried nothing.
-    pub fn break_all(&self) -> usize {
-        let mut unanswered = 0;
-        for Connection { ends, is_answered } in self.shared.lock().live.drain(..) {
-            unanswered += usize::from(!is_answered.load(SeqCst));
-            for end in ends {
-                // The connection may have ended by itself.
-                let _ = end.shutdown(Shutdown::Both);
-            }
+    /// Breaks every connection between nodes that has carried results. Returns how many those were.
+    /// On a slow machine the others would be broken before they are of any use.
+    pub fn break_used(&self) -> usize {
+        // The first piece is the answer to the request that dialled.
+        let is_used = |one: &mut Connection| one.answers.load(SeqCst) > 1;
+        let used: Vec<_> = self.shared.lock().live.extract_if(.., is_used).collect();
+        for end in used.iter().flat_map(|one| &one.ends) {
+            // The connection may have ended by itself.
+            let _ = end.shutdown(Shutdown::Both);
         }
-        unanswered
-    }
-
-    /// Returns how many connections between nodes were made so far.
-    pub fn connections(&self) -> u64 {
-        self.shared.connections.load(SeqCst)
+        used.len()
     }
 
     /// Returns how many bits were turned so far.
@@ -165,7 +157,6 @@ impl Route {
         // A SYN does not arrive over a way that is cut.
         shared.open_way(from, self.to);
         let Ok(mut target) = TcpStream::connect(self.bind) else { return };
-        shared.connections.fetch_add(1, SeqCst);
         let _ = dialled.set_nodelay(true);
         let _ = target.set_nodelay(true);
         if target.write_all(&head).is_err() {
@@ -173,26 +164,25 @@ impl Route {
         }
         let twice = |stream: &TcpStream| stream.try_clone().expect("a second handle");
         let (back_from, back_to) = (twice(&target), twice(&dialled));
-        let is_answered = Arc::new(AtomicBool::new(false));
+        let answers = Arc::new(AtomicU64::new(0));
         let ends = [twice(&dialled), twice(&target)];
-        shared.lock().live.push(Connection { ends, is_answered: is_answered.clone() });
+        shared.lock().live.push(Connection { ends, answers: answers.clone() });
         pump(shared, (from, self.to), (dialled, target), Arc::default());
-        pump(shared, (self.to, from), (back_from, back_to), is_answered);
+        pump(shared, (self.to, from), (back_from, back_to), answers);
     }
 }
 
 /// Carries bytes one way, on two threads. The delay of a piece counts from when that piece was
-/// read, and not from when the piece before it had left. Sets `has_carried` when a piece is
-/// delivered.
+/// read, and not from when the piece before it had left. Counts the pieces that are delivered.
 fn pump(
     shared: &Arc<Shared>,
     way: (usize, usize),
     (mut from, to): (TcpStream, TcpStream),
-    has_carried: Arc<AtomicBool>,
+    delivered: Arc<AtomicU64>,
 ) {
     let (held, pieces) = sync_channel(PIECES_HELD);
     let shared = shared.clone();
-    thread::spawn(move || deliver(&shared, way, &pieces, to, &has_carried));
+    thread::spawn(move || deliver(&shared, way, &pieces, to, &delivered));
     thread::spawn(move || collect(&mut from, &held));
 }
 
@@ -210,7 +200,7 @@ fn deliver(
     (from, to): (usize, usize),
     pieces: &Receiver<(Instant, Vec<u8>)>,
     mut stream: TcpStream,
-    has_carried: &AtomicBool,
+    delivered: &AtomicU64,
 ) {
     let mut until_next = 0;
     while let Ok((at, mut piece)) = pieces.recv() {
@@ -233,7 +223,7 @@ fn deliver(
         if stream.write_all(&piece).is_err() {
             return;
         }
-        has_carried.store(true, SeqCst);
+        delivered.fetch_add(1, SeqCst);
     }
     shared.open_way(from, to);
     // An error means that the other end is gone.

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use super::sink::{Pop, Sink};
 
 /// How many timers a story usually has.
 pub const HUNDRED: usize = 100;
+/// How many timers are asked for at one time.
+const CREATORS: usize = 8;
 /// Pause between two ranks.
 pub const RANK_DELAY: Duration = Duration::from_secs(2);
 /// If the machine was away for this long during a story, its failure proves nothing. A node that is
@@ -99,7 +102,8 @@ impl Timers {
         Timers::some(cluster, places, order, sink, HUNDRED)
     }
 
-    /// Creates `count` timers over these nodes in turn.
+    /// Creates `count` timers over these nodes in turn, several at one time. One after the other
+    /// they would take longer than their interval on a machine that is busy.
     pub fn some(
         cluster: &Cluster,
         places: &[usize],
@@ -117,7 +121,19 @@ impl Timers {
             let location = answer.location().to_owned();
             Timer { path, location, asked, answered: Instant::now() }
         };
-        Timers { order, all: (0..count).map(one).collect(), begun }
+        let numbers: Vec<usize> = (0..count).collect();
+        let all = thread::scope(|scope| {
+            let one = &one;
+            let create = |share: &[usize]| share.iter().map(|&number| one(number)).collect();
+            let shares = numbers.chunks(count.div_ceil(CREATORS));
+            let creators: Vec<_> =
+                shares.map(|share| scope.spawn(move || -> Vec<Timer> { create(share) })).collect();
+            let created = |creator: thread::ScopedJoinHandle<'_, Vec<Timer>>| {
+                creator.join().unwrap_or_else(|payload| resume_unwind(payload))
+            };
+            creators.into_iter().flat_map(created).collect()
+        });
+        Timers { order, all, begun }
     }
 
     /// Returns when pop `number` (from 1) of the last timer is due at the latest.

@@ -42,8 +42,7 @@ pub fn cannot_run(reason: impl Into<String>) -> ! {
 /// story is told again. A story that is disturbed every time fails, because a slow program disturbs
 /// its story as a slow machine does.
 ///
-/// Call this only for what the clock or the proxies of the suite have shown, never for what the
-/// program did.
+/// Call this only for what the clock of the suite has shown, never for what the program did.
 pub fn disturbed(reason: impl Into<String>) -> ! {
     resume_unwind(Box::new(Disturbed(reason.into())))
 }
