@@ -12,7 +12,8 @@ use super::zookeeper::{
 };
 use crate::timestamp::Timestamp;
 
-/// Longest time for the session and all that follows, together.
+/// Longest time for the session and all that follows, together. The session is not shorter: no
+/// failover waits for it, and a connection whose answer takes a third of a session is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why there is no new bound. The text says what to do.
@@ -66,6 +67,8 @@ pub(crate) async fn init(
     bound: Timestamp,
     is_said: bool,
 ) -> Result<String, InitError> {
+    let session_timeout = settings.session_timeout.max(PATIENCE);
+    let settings = &ZooKeeperSettings { session_timeout, ..settings.clone() };
     let layout = Layout::of(&settings.cluster);
     let failed = |why: String| InitError::ZooKeeper {
         quorum: settings.quorum.clone(),
