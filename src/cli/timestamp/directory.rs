@@ -13,7 +13,7 @@ use crate::timestamp::Timestamp;
 
 /// Session timeout of a tool. The session owns no nodes, so its length only decides how soon a dead
 /// connection is noticed.
-const SESSION: Duration = Duration::from_secs(6);
+const SESSION: Duration = Duration::from_secs(13);
 /// Longest wait for a session, and for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before another session is tried.

@@ -12,9 +12,11 @@ use super::zookeeper::{
 };
 use crate::timestamp::Timestamp;
 
-/// Longest time for the session and all that follows, together. The session is not shorter: no
-/// failover waits for it, and a connection whose answer takes a third of a session is given up.
+/// Longest time for the session and all that follows, together.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The shortest session. No failover waits for the end of this one, and the client gives a server
+/// up that takes 2/5 of a session to answer.
+const SESSION_MIN: Duration = Duration::from_secs(25);
 
 /// Why there is no new bound. The text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +69,7 @@ pub(crate) async fn init(
     bound: Timestamp,
     is_said: bool,
 ) -> Result<String, InitError> {
-    let session_timeout = settings.session_timeout.max(PATIENCE);
+    let session_timeout = settings.session_timeout.max(SESSION_MIN);
     let settings = &ZooKeeperSettings { session_timeout, ..settings.clone() };
     let layout = Layout::of(&settings.cluster);
     let failed = |why: String| InitError::ZooKeeper {
