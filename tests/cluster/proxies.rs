@@ -31,13 +31,15 @@ pub enum Way {
     Cut,
     /// The bytes arrive this much later.
     Slow(Duration),
-    /// One bit in this many bytes is turned.
+    /// One bit in this many bytes is turned, counted over all connections of the way.
     Corrupt(u64),
 }
 
 #[derive(Default)]
 struct State {
     ways: HashMap<(usize, usize), Way>,
+    /// How many bytes each way has carried while it corrupted them.
+    carried: HashMap<(usize, usize), u64>,
     live: Vec<Connection>,
 }
 
@@ -202,17 +204,17 @@ fn deliver(
     mut stream: TcpStream,
     delivered: &AtomicU64,
 ) {
-    let mut until_next = 0;
     while let Ok((at, mut piece)) = pieces.recv() {
         match shared.open_way(from, to) {
             Way::Slow(delay) => {
                 thread::sleep((at + delay).saturating_duration_since(Instant::now()));
             }
             Way::Corrupt(one_in) => {
+                let mut state = shared.lock();
+                let carried = state.carried.entry((from, to)).or_default();
                 for byte in &mut piece {
-                    until_next += 1;
-                    if until_next >= one_in {
-                        until_next = 0;
+                    *carried += 1;
+                    if carried.is_multiple_of(one_in) {
                         *byte ^= 0x10;
                         shared.corrupted.fetch_add(1, SeqCst);
                     }

@@ -97,12 +97,16 @@ fn bytes_are_corrupted_between_nodes() {
     let (mut cluster, network) = Network::around(Setup::default());
     cluster.begin(&THREE);
     let sink = Sink::ok();
-    // The news of a pop takes some 30 B, a heartbeat takes 24, so a connection lives for seconds.
+    let timers = Timers::hundred(&cluster, &THREE, order(), &sink);
+    // The news of a pop takes some 30 B, a heartbeat takes 36, so a connection lives for seconds.
+    // The copies of a hundred timers at once would be a frame that never passes.
     network.set_both(0, 1, Way::Corrupt(2_500));
     network.set(2, 0, Way::Corrupt(4_000));
-    let timers = Timers::hundred(&cluster, &THREE, order(), &sink);
+    let also = Sink::ok();
+    let meanwhile = Timers::some(&cluster, &THREE, order(), &also, 10);
     let judgement = timers.judge(&sink);
     judgement.assert_none_lost().assert_ranks(1);
+    meanwhile.judge(&also).assert_none_lost();
     // A message is lost with its connection and sent again on the next. Some messages are lost
     // again and again, until the second rank acts.
     let doubled = judgement.doubled();
