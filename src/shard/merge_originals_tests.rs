@@ -299,6 +299,17 @@ fn one_write_that_is_known_by_two_versions_pops_once() {
     }
 }
 
+#[test]
+fn what_an_original_changes_within_a_millisecond_is_a_later_write() {
+    let id = id_of(&[0, 1]);
+    let (mut node, told) = (Node::new(0), Told::at(id, START_MS, 0));
+    for (opaque, later_ms) in [("one", 0), ("two", 1)] {
+        node.hear(told, &[0, 1], Some(opaque));
+        assert_eq!(node.opaque(id), opaque.as_bytes());
+        assert_eq!(node.live(id).version, Version::of_start(WallMs(told.wall_ms + later_ms)));
+    }
+}
+
 /// The first version is of a start nearly as old, but the write is another one.
 #[test]
 fn another_write_of_nearly_the_same_start_is_done_from_its_beginning() {

@@ -3,9 +3,9 @@
 use super::super::effects::{Answer, Dialect, Event, Request};
 use super::super::harness_tests::{Cluster, START_MS, TICKET, content, definition};
 use super::super::parts::peers::Teller;
-use super::super::records::SUSPECT_FAILURES;
+use super::super::records::{Placement, SUSPECT_FAILURES};
 use super::*;
-use crate::base::ids::TimerId;
+use crate::base::ids::{SiteHash, TimerId};
 use crate::base::limits::CallbackLimits;
 use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
@@ -82,19 +82,26 @@ fn a_rank_behind_is_a_backup_while_it_lives() {
     assert!(!has_backup(&cluster, first));
 }
 
-/// The pop comes back after two ranks of two seconds each and as long as a callback may take.
+/// The pop comes back after two ranks of two seconds each, as many in each of the sites, and as
+/// long as a callback may take.
 #[test]
 fn a_pop_that_was_handed_over_comes_back_when_all_others_had_their_try() {
-    let (mut cluster, first, _) = cluster();
-    let shard = cluster.nodes[first].shard.as_mut().expect("it is up");
-    let slot = shard.find(ID).expect("it is held");
-    shard.records.take_out(slot);
-    let due = shard.records.get(slot).schedule().due(1);
-    shard.hand_over(due + 5, slot);
-    let back_at = due + 5 + 2 * RANK_DELAY_MS + shard.config.callbacks.timeout_ms;
-    assert_eq!(shard.records.filed_at(slot), back_at);
-    assert_eq!(shard.records.get(slot).state, State::HandedOver);
-    assert_eq!(shard.counters.handed_over, 1);
+    for sites in [0, 3] {
+        let (mut cluster, first, _) = cluster();
+        let shard = cluster.nodes[first].shard.as_mut().expect("it is up");
+        let slot = shard.find(ID).expect("it is held");
+        let held = *shard.records.placement_of(shard.records.get(slot));
+        let all = (0..sites).map(SiteHash).collect();
+        shard.place(slot, &Placement { sites: all, ..held });
+        shard.records.take_out(slot);
+        let due = shard.records.get(slot).schedule().due(1);
+        shard.hand_over(due + 5, slot);
+        let ranks = 2 + 2 * u64::from(sites);
+        let back_at = due + 5 + ranks * RANK_DELAY_MS + shard.config.callbacks.timeout_ms;
+        assert_eq!(shard.records.filed_at(slot), back_at);
+        assert_eq!(shard.records.get(slot).state, State::HandedOver);
+        assert_eq!(shard.counters.handed_over, 1);
+    }
 }
 
 /// A pop is left to the next rank in two cases: its host is in trouble, whenever that is; or it

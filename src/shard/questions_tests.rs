@@ -96,6 +96,26 @@ fn of_two_with_two_lists_the_node_of_the_lower_hash_goes_on() {
     }
 }
 
+/// An original cannot be asked. It tells its copies while this core holds its pops back.
+#[test]
+fn what_an_original_holds_too_waits_until_its_copies_must_have_come() {
+    for (left_ms, waits) in [(2, true), (1, true), (0, false)] {
+        let (mut cluster, first, second) = cluster();
+        let peer = cluster.peer(first, second).expect("a member");
+        let (liveness, dialect) = (Liveness::Alive, Dialect::Http);
+        cluster.handle(first, Event::Peer { peer, liveness, dialect, has_gaps: false });
+        let third = (0..3).find(|node| ![first, second].contains(node)).expect("three nodes");
+        cluster.believe(first, third, Liveness::Dead);
+        let shard = cluster.shard(first);
+        let (slot, record) = held(shard);
+        shard.records.take_out(slot);
+        shard.questions.walk = Some(Slot(0));
+        let tick = record.due();
+        shard.turns.held_until = tick + left_ms;
+        assert_eq!(shard.waits_for_others(tick, slot, &mut Outbox::default()), waits, "{left_ms}");
+    }
+}
+
 /// A rank that comes first goes on with what is due with it. No rank waits for one that has begun.
 #[test]
 fn only_a_pop_that_is_due_or_runs_is_waited_for() {

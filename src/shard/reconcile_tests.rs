@@ -462,6 +462,32 @@ fn moved_away(early_ms: u64, runs: bool) -> (bool, u64) {
     (shard.find(ID).is_none(), shard.reconcile.misplaced())
 }
 
+/// The nodes of the list hear from this node that they act, unless they have been on the list
+/// before.
+#[test]
+fn a_node_that_forgets_a_timer_tells_those_who_are_new_on_the_list() {
+    for was_listed in [true, false] {
+        let (mut cluster, own, _) = offered();
+        let others = (0..3).filter(|node| *node != own);
+        let peers: Vec<_> = others.map(|node| cluster.peer(own, node).expect("a member")).collect();
+        let shard = cluster.shard(own);
+        let list = peers.iter().map(|peer| shard.peers.view.hash_of(*peer)).collect();
+        let slot = shard.find(ID).expect("it is held");
+        let sites = shard.records.placement_of(shard.records.get(slot)).sites;
+        let placement = shard.placement(list, sites, 2);
+        if !was_listed {
+            shard.place(slot, &placement);
+        }
+        let record = *shard.records.get(slot);
+        let moving = Move { key: record.key(), placement, waiting: PeerSet::EMPTY };
+        shard.reconcile.moves.insert(ID.0, moving);
+        let (tick, mut outbox) = (Tick(record.due().0 - 2 * FINISH_GUARD_MS), Outbox::default());
+        shard.finish_move(tick, ID, &mut outbox);
+        assert!(shard.find(ID).is_none(), "{was_listed}");
+        assert_eq!(!outbox.to_peers.is_empty(), was_listed);
+    }
+}
+
 #[test]
 fn a_timer_that_is_due_soon_is_not_handed_over_but_looked_at_again() {
     assert_eq!(moved_away(FINISH_GUARD_MS, false), (false, 1));

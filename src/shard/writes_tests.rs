@@ -263,6 +263,22 @@ fn a_write_that_was_made_too_often_is_refused_and_counted() {
     }
 }
 
+/// No node has the write, and none is left that may have it.
+#[test]
+fn a_write_that_nobody_has_is_not_answered_as_done() {
+    let (mut cluster, [own, second, _]) = cluster();
+    let (now, replicas) = (cluster.now(), list(&cluster, &[second]));
+    let shard = cluster.shard(own);
+    let write = waiting(outline(shard.placement(replicas, Sites::new(), 1), 1 << 30, 0));
+    let write = Waiting { from: Some(FROM), tries: TRIES_MAX, ..write };
+    let key = shard.writes.waiting.insert(write);
+    let mut outbox = Outbox::default();
+    shard.settle_write(now, key, &mut outbox);
+    let answers: Vec<_> = outbox.replies.into_iter().map(|reply| reply.answer).collect();
+    assert_eq!(answers, [Answer::Refused(Refusal::NoReplica)]);
+    assert_eq!((shard.counters.refused, shard.writes.len()), (1, 0));
+}
+
 /// An original that is not to hold the timer may not know the timer at all.
 #[test]
 fn whoever_does_not_take_a_write_has_refused_it_but_for_originals_beside_the_list() {
@@ -363,6 +379,7 @@ fn what_no_clock_can_have_given_out_is_refused() {
         let answer = told(&mut cluster, 1, 0, &PeerMessage::Standing(standing));
         assert!(matches!(decode_result(&mut &answer[..]), Ok(PeerResult::Refused(_))));
     }
+    assert_eq!(cluster.shard(1).counters().refused, 2);
     let mut impossible = Vec::new();
     let mut copy = cluster.shard(0).copy_of(&record);
     copy.standing.version = u64::MAX;
