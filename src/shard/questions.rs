@@ -72,7 +72,7 @@ impl Shard {
             return false;
         }
         if known.is_some() || self.questions.open.len() < DUE_MAX {
-            self.ask(slot, &mut question, outbox);
+            self.ask(tick, slot, &mut question, outbox);
             self.questions.open.insert(record.id.0, question);
         }
         let again = tick + ASK_AGAIN_MS;
@@ -150,13 +150,15 @@ impl Shard {
             || question.absences >= ABSENCES_MAX
     }
 
-    /// Asks the peers that are alive and have not been asked.
-    fn ask(&self, slot: Slot, question: &mut Question, outbox: &mut Outbox) {
-        let able = question.waiting.intersection(self.peers.alive()).minus(question.asked);
+    /// Asks the peers that are alive and have not been asked, or not for a while.
+    fn ask(&self, tick: Tick, slot: Slot, question: &mut Question, outbox: &mut Outbox) {
+        let able =
+            question.waiting.intersection(self.peers.alive()).minus(question.not_asked(tick));
         if able.is_empty() {
             return;
         }
         question.asked = question.asked.union(able);
+        question.ahead = question.ahead.minus(able);
         let record = self.records.get(slot);
         let purpose = Purpose::Question { id: record.id, life: self.questions.life };
         let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(record)));
@@ -181,13 +183,16 @@ impl Shard {
             question.outdated = question.outdated.without(peer);
             return;
         }
-        // A peer that knows more tells it, and is asked again. A peer that refuses does not hold
-        // the timer.
-        if let Some(
-            PeerResult::Held | PeerResult::Wanted | PeerResult::Otherwise | PeerResult::Refused(_),
-        ) = result
-        {
-            question.waiting = question.waiting.without(peer);
+        match result {
+            // A peer that refuses does not hold the timer.
+            Some(
+                PeerResult::Held
+                | PeerResult::Wanted
+                | PeerResult::Otherwise
+                | PeerResult::Refused(_),
+            ) => question.waiting = question.waiting.without(peer),
+            Some(PeerResult::Ahead) => question.note_ahead(tick, peer),
+            _ => {}
         }
         if question.waiting.is_empty() {
             self.question_answered(tick, id);
@@ -293,7 +298,7 @@ impl Shard {
             self.questions.open.remove(&record.id.0);
             return;
         }
-        self.ask(slot, &mut question, outbox);
+        self.ask(tick, slot, &mut question, outbox);
         self.questions.open.insert(record.id.0, question);
     }
 
@@ -313,7 +318,7 @@ impl Shard {
             } else if self.is_answered(tick, &mut question) && !question.is_due {
                 self.questions.open.remove(&id);
             } else {
-                self.ask(slot, &mut question, outbox);
+                self.ask(tick, slot, &mut question, outbox);
                 self.questions.open.insert(id, question);
             }
         }

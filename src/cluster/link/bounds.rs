@@ -10,6 +10,10 @@ pub const WINDOW_BYTES_MAX: usize = 16 << 20;
 /// Most messages under way on one connection, whatever [`LinkLimits`] say. The other side keeps 40
 /// bytes for each message: 2.5 MiB.
 pub const WINDOW_MESSAGES_MAX: usize = 1 << 16;
+/// Bytes that a connection may have under way at first if the one before broke with all that it
+/// carried. Each frame of results doubles them. Otherwise a line that changes a bit in every few
+/// kilobytes would never carry what has gathered meanwhile.
+pub const WINDOW_BYTES_MIN: usize = 1 << 10;
 /// Pause in ms before a message that was answered `Busy` is sent again.
 pub const BUSY_PAUSE_MS: u64 = 20;
 

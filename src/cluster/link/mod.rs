@@ -26,7 +26,7 @@ use crate::wire::peer_message::{PeerResult, decode_result};
 
 pub use crate::cluster::link::bounds::{
     BUSY_PAUSE_MS, FRAME_CUT_BYTES, LinkError, LinkFull, LinkLimits, WINDOW_BYTES_MAX,
-    WINDOW_MESSAGES_MAX,
+    WINDOW_BYTES_MIN, WINDOW_MESSAGES_MAX,
 };
 pub use crate::cluster::link::inbound::Inbound;
 
@@ -51,6 +51,10 @@ pub struct Link<P> {
     /// The peer's wall clock as the peer said last, and this node's time at that moment.
     peer_wall: Option<(WallMs, MonoNs)>,
     is_open: bool,
+    /// Bytes that may be under way, within the bounds of the window.
+    allowed_bytes: usize,
+    /// Whether a result came on this connection.
+    has_results: bool,
     /// The number of the next message on this connection.
     next_number: u32,
     /// How many messages under way [`Link::clear`] forgot. Their results come before all others.
@@ -75,6 +79,8 @@ impl<P: Copy> Link<P> {
             peer_view: None,
             peer_wall: None,
             is_open: false,
+            allowed_bytes: WINDOW_BYTES_MAX,
+            has_results: false,
             next_number: 0,
             forgotten: 0,
             forgotten_bytes: 0,
@@ -127,6 +133,10 @@ impl<P: Copy> Link<P> {
 
     /// Tells that the connection is gone. Messages without a result wait for the next connection.
     pub fn closed(&mut self) {
+        if self.is_open && self.is_under_way() && !self.has_results {
+            self.allowed_bytes = WINDOW_BYTES_MIN;
+        }
+        self.has_results = false;
         self.is_open = false;
         self.next_number = 0;
         self.forgotten = 0;
@@ -263,7 +273,7 @@ impl<P: Copy> Link<P> {
     /// What the window still allows. A message longer than the window leaves when no other is under
     /// way.
     fn window(&self) -> Batch {
-        let window_bytes = self.limits.window_bytes.min(WINDOW_BYTES_MAX);
+        let window_bytes = self.limits.window_bytes.min(self.allowed_bytes);
         Batch {
             bytes_max: window_bytes.saturating_sub(self.queue.sent_bytes() + self.forgotten_bytes),
             messages_max: WINDOW_MESSAGES_MAX - self.queue.sent() - self.forgotten,
@@ -301,6 +311,10 @@ impl<P: Copy> Link<P> {
             return Err(LinkError::Protocol("results of messages that were not sent"));
         }
         let (mut left, mut body) = (u64::from(frame.count), frame.body);
+        if left > 0 {
+            self.has_results = true;
+            self.allowed_bytes = (2 * self.allowed_bytes).min(WINDOW_BYTES_MAX);
+        }
         while left > 0 {
             let held = read_leb128(&mut body).filter(|&held| held <= left).ok_or(MALFORMED)?;
             for _ in 0..held {

@@ -11,8 +11,10 @@ use crate::timer::version::StateKey;
 pub const ASKED_MAX: usize = 1_024;
 /// Timers that are due and wait for answers. Further ones wait until there is room.
 pub const DUE_MAX: usize = 16_384;
-/// Pause before a peer that knows more and has not told it yet is asked again.
+/// Pause before a peer that knows more and has not told it yet is asked again. The pause doubles
+/// up to [`ASK_AGAIN_MS_MAX`]: what the peer tells may be held up, and each question adds to it.
 pub const ASK_AGAIN_MS: u64 = 50;
+pub const ASK_AGAIN_MS_MAX: u64 = 400;
 
 /// What is asked about one timer.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,11 @@ pub struct Question {
     pub waiting: PeerSet,
     /// Peers of `waiting` whose answer is under way.
     pub asked: PeerSet,
+    /// Peers that know more, by their answer, and are asked again at `again_at`.
+    pub ahead: PeerSet,
+    pub again_at: Tick,
+    /// The pause before that.
+    pub pause_ms: u64,
     /// Peers of `asked` whose answer does not count: they have told since that they go on.
     pub outdated: PeerSet,
     /// Peers that have told that the timer is overdue with them, whatever this core believed of
@@ -45,6 +52,9 @@ impl Question {
             key,
             waiting,
             asked: PeerSet::EMPTY,
+            ahead: PeerSet::EMPTY,
+            again_at: Tick(0),
+            pause_ms: 0,
             outdated: PeerSet::EMPTY,
             told: PeerSet::EMPTY,
             since: tick,
@@ -52,6 +62,18 @@ impl Question {
             is_unheard: false,
             absences: 0,
         }
+    }
+
+    /// A peer knows more, by its answer, and will tell it.
+    pub fn note_ahead(&mut self, tick: Tick, peer: PeerIndex) {
+        self.pause_ms = (2 * self.pause_ms).clamp(ASK_AGAIN_MS, ASK_AGAIN_MS_MAX);
+        self.ahead = self.ahead.with(peer);
+        self.again_at = tick + self.pause_ms;
+    }
+
+    /// Peers that are not asked for now.
+    pub fn not_asked(&self, tick: Tick) -> PeerSet {
+        if tick < self.again_at { self.asked.union(self.ahead) } else { self.asked }
     }
 
     /// A peer tells that it goes on with the pop: what it does is waited for, and an answer to what

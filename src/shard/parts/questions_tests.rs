@@ -21,3 +21,19 @@ fn the_walk_pauses_while_as_much_as_allowed_is_asked_about() {
     questions.open.clear();
     assert_eq!(questions.next_wake(), None, "all have been answered meanwhile");
 }
+
+#[test]
+fn a_peer_that_knows_more_is_asked_again_ever_more_seldom() {
+    let (peer, other) = (PeerIndex(1), PeerIndex(2));
+    let only = |peer| PeerSet::EMPTY.with(peer);
+    let key = StateKey { version: Version(7), sequence: 0 };
+    let mut question = Question::new(key, only(peer).with(other), Tick(0));
+    question.asked = only(other);
+    let mut tick = Tick(1_000);
+    for pause_ms in [50, 100, 200, 400, 400] {
+        question.note_ahead(tick, peer);
+        assert_eq!(question.not_asked(tick + (pause_ms - 1)), only(peer).with(other));
+        assert_eq!(question.not_asked(tick + pause_ms), only(other));
+        tick = tick + pause_ms;
+    }
+}
