@@ -15,6 +15,8 @@ mod inbound;
 mod queue;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod window_tests;
 
 use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::link::queue::{Batch, Queue};

@@ -12,29 +12,29 @@ use crate::wire::peer_frame::{FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES, parse_fr
 use crate::wire::peer_message::{CopyBody, PeerMessage, PeerRefusal, Standing, TimerCopy};
 
 const LIMITS: LinkLimits = LinkLimits { bytes_max: 4_000, window_bytes: 600, heartbeat_ms: 250 };
-const WIDE: LinkLimits =
+pub(super) const WIDE: LinkLimits =
     LinkLimits { bytes_max: 16 << 20, window_bytes: 1 << 20, heartbeat_ms: 250 };
-const START: MonoNs = MonoNs(1_000_000_000);
+pub(super) const START: MonoNs = MonoNs(1_000_000_000);
 
 /// Both clocks at the time `mono`: the wall clock shows the same time in ms.
 fn at(mono: MonoNs) -> Now {
     Now { mono, wall: WallMs(mono.0 / TICK_NS) }
 }
 
-fn opened(limits: LinkLimits) -> Link<u32> {
+pub(super) fn opened(limits: LinkLimits) -> Link<u32> {
     let mut link = Link::new(limits);
     link.opened(START);
     link
 }
 
-fn written(link: &mut Link<u32>, now: MonoNs) -> Vec<u8> {
+pub(super) fn written(link: &mut Link<u32>, now: MonoNs) -> Vec<u8> {
     let mut out = Vec::new();
     link.write(at(now), &mut out);
     out
 }
 
 /// Numbers and bytes of the messages in `bytes`.
-fn arrived(inbound: &mut Inbound, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
+pub(super) fn arrived(inbound: &mut Inbound, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut messages = Vec::new();
     inbound
         .received(START, bytes, |number, _, message| messages.push((number, message.to_vec())))
@@ -42,14 +42,14 @@ fn arrived(inbound: &mut Inbound, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     messages
 }
 
-fn answered(inbound: &mut Inbound) -> Vec<u8> {
+pub(super) fn answered(inbound: &mut Inbound) -> Vec<u8> {
     let mut out = Vec::new();
     inbound.write(at(START), &mut out);
     out
 }
 
 /// The results in `bytes`, each with its purpose.
-fn told(link: &mut Link<u32>, now: MonoNs, bytes: &[u8]) -> Vec<(u32, String)> {
+pub(super) fn told(link: &mut Link<u32>, now: MonoNs, bytes: &[u8]) -> Vec<(u32, String)> {
     let mut results = Vec::new();
     link.received(now, bytes, |purpose, result| results.push((purpose, format!("{result:?}"))))
         .expect("results of an inbound");
@@ -319,36 +319,6 @@ fn what_has_no_result_goes_again_on_the_next_connection() {
     let mut inbound = Inbound::new();
     let again = arrived(&mut inbound, &written(&mut link, START));
     assert_eq!(again, [(0, vec![2]), (1, vec![3]), (2, vec![4])]);
-}
-
-/// A line that changes a bit in every few kilobytes: what has gathered passes in portions.
-#[test]
-fn after_a_connection_that_carried_nothing_the_next_one_begins_with_little() {
-    let mut link = opened(WIDE);
-    for number in 0..400 {
-        link.push(&[7; 100], number).expect("room");
-    }
-    let bytes_sent = |link: &mut Link<u32>| written(link, START).len();
-    assert!(bytes_sent(&mut link) > 400 * 100);
-    link.opened(START);
-    let mut inbound = Inbound::new();
-    let (mut window_bytes, mut left) = (WINDOW_BYTES_MIN, 400);
-    while left > 0 {
-        let bytes = written(&mut link, START);
-        assert!(bytes.len() <= window_bytes + 36, "{} of {window_bytes}", bytes.len());
-        let messages = arrived(&mut inbound, &bytes);
-        messages.iter().for_each(|(number, _)| inbound.answer(*number, PeerResult::Held));
-        let count = messages.len();
-        assert!(count >= left.min(window_bytes / 102), "{count} of {left}");
-        let results = answered(&mut inbound);
-        assert_eq!(told(&mut link, START, &results).len(), count);
-        (window_bytes, left) = (2 * window_bytes, left - count);
-    }
-    // A connection that carried something is no reason to begin with little.
-    (0..400).for_each(|number| link.push(&[7; 100], number).expect("room"));
-    written(&mut link, START);
-    link.opened(START);
-    assert!(bytes_sent(&mut link) > 400 * 100);
 }
 
 #[test]
