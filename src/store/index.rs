@@ -8,7 +8,6 @@
 //! table (except that neighbours share one) nor the bucket.
 
 use ahash::RandomState;
-use hashbrown::HashTable;
 
 use crate::base::ids::{Slot, mix};
 
@@ -19,25 +18,124 @@ const NEIGHBOURS_BITS: u32 = 9;
 const SEGMENTS_MAX: usize = 1 << 24;
 
 /// A slot, and the hash by which its table finds it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     hash: u32,
     slot: u32,
 }
 
 impl Entry {
-    /// The hash in the form that a table needs: a table takes buckets from the low bits and a tag
-    /// from the top seven.
+    /// A place without an entry. The slab never hands out this slot.
+    const NONE: Entry = Entry { hash: u32::MAX, slot: u32::MAX };
+}
+
+/// A hash table with linear probing: an entry stands at the place that its hash says, or at the
+/// first place after it that was free. So a lookup reads one cache line, seldom two. After a
+/// removal the entries behind the hole move up, so that no search ends too soon.
+#[derive(Default)]
+struct Table {
+    places: Vec<Entry>,
+    len: usize,
+}
+
+impl Table {
+    /// Places of the smallest table: a cache line.
+    const PLACES_MIN: usize = 8;
+
+    /// The place where an entry with this hash belongs. Of two hashes the greater one does not
+    /// belong before the other.
     #[inline]
-    fn spread(hash: u32) -> u64 {
-        u64::from(hash) << 32 | u64::from(hash)
+    fn home(&self, hash: u32) -> usize {
+        ((u64::from(hash) * self.places.len() as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn after(&self, place: usize) -> usize {
+        if place + 1 == self.places.len() { 0 } else { place + 1 }
+    }
+
+    /// The place of the entry with this hash that `is_it` accepts.
+    #[inline]
+    fn find(&self, hash: u32, is_it: impl Fn(Slot) -> bool) -> Option<usize> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let mut place = self.home(hash);
+        loop {
+            let entry = self.places[place];
+            if entry == Entry::NONE {
+                return None;
+            }
+            if entry.hash == hash && is_it(Slot(entry.slot)) {
+                return Some(place);
+            }
+            place = self.after(place);
+        }
+    }
+
+    /// Whether the table must grow before another entry. At most 4/5 of the places are taken.
+    #[inline]
+    fn is_full(&self) -> bool {
+        (self.len + 1) * 5 > self.places.len() * 4
+    }
+
+    /// Adds an entry to a table that is not full.
+    #[inline]
+    fn insert(&mut self, entry: Entry) {
+        let mut place = self.home(entry.hash);
+        while self.places[place] != Entry::NONE {
+            place = self.after(place);
+        }
+        self.places[place] = entry;
+        self.len += 1;
+    }
+
+    /// Grows to the next size: 8, 12, 16, 24, 32, 48 ... places. Cost: moves every entry.
+    #[cold]
+    fn grow(&mut self) {
+        let places = self.places.len();
+        let more = match places {
+            0 => Self::PLACES_MIN,
+            _ if places.is_power_of_two() => places + places / 2,
+            _ => places / 3 * 4,
+        };
+        let former = std::mem::replace(&mut self.places, vec![Entry::NONE; more]);
+        self.len = 0;
+        let entries = former.into_iter().filter(|entry| *entry != Entry::NONE);
+        entries.for_each(|entry| self.insert(entry));
+    }
+
+    /// Takes the entry at a place out. Moves the entries behind it up, as far as they belong.
+    #[inline]
+    fn remove(&mut self, place: usize) -> Entry {
+        let removed = self.places[place];
+        let (mut hole, mut next) = (place, self.after(place));
+        while self.places[next] != Entry::NONE {
+            let home = self.home(self.places[next].hash);
+            // How far the entry stands, and the hole lies, behind where the entry belongs.
+            let count = self.places.len();
+            let behind =
+                |place: usize| if place >= home { place - home } else { place + count - home };
+            if behind(hole) < behind(next) {
+                self.places[hole] = self.places[next];
+                hole = next;
+            }
+            next = self.after(next);
+        }
+        self.places[hole] = Entry::NONE;
+        self.len -= 1;
+        removed
+    }
+
+    fn bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Entry>()
     }
 }
 
 /// The index of one shard. The index stores no keys; calls read a slot's key back from its record
 /// through the closure `key_of`.
 pub struct Index {
-    segments: Box<[HashTable<Entry>]>,
+    segments: Box<[Table]>,
     segment_mask: usize,
     hasher: RandomState,
     len: u64,
@@ -54,7 +152,7 @@ impl Index {
         );
         let key = |number: u64| mix(seed ^ mix(number));
         Self {
-            segments: (0..segments).map(|_| HashTable::new()).collect(),
+            segments: (0..segments).map(|_| Table::default()).collect(),
             segment_mask: segments - 1,
             hasher: RandomState::with_seeds(key(1), key(2), key(3), key(4)),
             len: 0,
@@ -65,28 +163,26 @@ impl Index {
     /// The slot of `key`. Usually calls `key_of` for one slot.
     #[inline]
     pub fn get(&self, key: u64, key_of: impl Fn(Slot) -> u64) -> Option<Slot> {
-        let hash = self.hash(key);
-        let is_it = |entry: &Entry| entry.hash == hash && key_of(Slot(entry.slot)) == key;
-        let entry = self.segments[self.segment_of(key)].find(Entry::spread(hash), is_it);
-        entry.map(|entry| Slot(entry.slot))
+        let table = &self.segments[self.segment_of(key)];
+        let place = table.find(self.hash(key), |slot| key_of(slot) == key)?;
+        Some(Slot(table.places[place].slot))
     }
 
-    /// Adds a key. Panics if the key is in the index. Usually calls `key_of` for no slot.
+    /// Adds a key. Panics if the key is in the index. Usually calls `key_of` for no slot. Cost:
+    /// when the key's table is full, all of its entries are moved.
     #[inline]
     pub fn insert(&mut self, key: u64, slot: Slot, key_of: impl Fn(Slot) -> u64) {
         let hash = self.hash(key);
         let at = self.segment_of(key);
-        let segment = &mut self.segments[at];
-        let is_it = |entry: &Entry| entry.hash == hash && key_of(Slot(entry.slot)) == key;
-        let known = segment.find(Entry::spread(hash), is_it);
+        let table = &mut self.segments[at];
+        let known = table.find(hash, |slot| key_of(slot) == key);
         assert!(known.is_none(), "key {key:016x} is in the index already");
-        let is_full = segment.len() == segment.capacity();
-        let before = if is_full { segment.allocation_size() } else { 0 };
-        let entry = Entry { hash, slot: slot.0 };
-        segment.insert_unique(Entry::spread(hash), entry, |entry| Entry::spread(entry.hash));
-        if is_full {
-            self.table_bytes = self.table_bytes - before + segment.allocation_size();
+        if table.is_full() {
+            let before = table.bytes();
+            table.grow();
+            self.table_bytes = self.table_bytes - before + table.bytes();
         }
+        table.insert(Entry { hash, slot: slot.0 });
         self.len += 1;
     }
 
@@ -95,10 +191,10 @@ impl Index {
     pub fn remove(&mut self, key: u64, key_of: impl Fn(Slot) -> u64) -> Option<Slot> {
         let hash = self.hash(key);
         let at = self.segment_of(key);
-        let is_it = |entry: &Entry| entry.hash == hash && key_of(Slot(entry.slot)) == key;
-        let found = self.segments[at].find_entry(Entry::spread(hash), is_it).ok()?;
+        let table = &mut self.segments[at];
+        let place = table.find(hash, |slot| key_of(slot) == key)?;
         self.len -= 1;
-        Some(Slot(found.remove().0.slot))
+        Some(Slot(table.remove(place).slot))
     }
 
     /// How many keys the index has.
@@ -115,7 +211,7 @@ impl Index {
 
     /// Bytes of memory, as reserved.
     pub fn bytes(&self) -> usize {
-        self.segments.len() * size_of::<HashTable<Entry>>() + self.table_bytes
+        self.segments.len() * size_of::<Table>() + self.table_bytes
     }
 
     #[inline]
@@ -147,8 +243,36 @@ mod tests {
     }
 
     #[test]
-    fn bucket_and_tag_of_a_table_come_from_all_bits_of_a_hash() {
-        assert_eq!(Entry::spread(0x89ab_cdef), 0x89ab_cdef_89ab_cdef);
+    fn a_table_grows_by_halves_and_thirds_and_loses_nothing() {
+        let mut table = Table::default();
+        let mut sizes = Vec::new();
+        for slot in 0..40 {
+            if table.is_full() {
+                table.grow();
+                sizes.push(table.places.len());
+            }
+            table.insert(Entry { hash: slot << 26, slot });
+        }
+        assert_eq!(sizes, [8, 12, 16, 24, 32, 48, 64]);
+        assert!((0..40).all(|slot| table.find(slot << 26, |it| it == Slot(slot)).is_some()));
+    }
+
+    /// Entries that belong to the last place of a table, beyond its end and before its begin.
+    #[test]
+    fn a_hole_is_closed_across_the_end_of_a_table() {
+        for removed in 0..5_u32 {
+            let mut table = Table::default();
+            table.grow();
+            let hash = |slot: u32| if slot < 4 { u32::MAX - slot } else { 1 << 28 };
+            (0..5).for_each(|slot| table.insert(Entry { hash: hash(slot), slot }));
+            assert_eq!(table.places[7].slot, 0, "the last place, and then the first ones");
+            let place = table.find(hash(removed), |slot| slot.0 == removed).expect("inserted");
+            assert_eq!(table.remove(place).slot, removed);
+            for slot in 0..5 {
+                let found = table.find(hash(slot), |it| it.0 == slot);
+                assert_eq!(found.is_some(), slot != removed, "{slot} after {removed}");
+            }
+        }
     }
 
     #[test]
@@ -166,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_bounded_and_an_entry_costs_at_most_twenty_bytes() {
+    fn growth_is_bounded_and_an_entry_costs_at_most_sixteen_bytes() {
         let mut index = Index::new(512, 42);
         let asked = Cell::new(0_u64);
         let key_of = |slot: Slot| {
@@ -178,13 +302,13 @@ mod tests {
             index.insert(minted(number), Slot(number), key_of);
             assert!(asked.get() <= 2, "an insert read {} records", asked.get());
         }
-        let longest = index.segments.iter().map(HashTable::len).max();
+        let longest = index.segments.iter().map(|table| table.len).max();
         assert!(longest < Some(8 * 600), "tables are balanced: {longest:?}");
-        assert!(index.bytes() as u64 <= 20 * index.len(), "{} bytes", index.bytes());
+        assert!(index.bytes() as u64 <= 16 * index.len(), "{} bytes", index.bytes());
         for number in 0..512 * 600 {
             assert_eq!(index.get(minted(number), key_of), Some(Slot(number)));
         }
-        let recounted: usize = index.segments.iter().map(HashTable::allocation_size).sum();
+        let recounted: usize = index.segments.iter().map(Table::bytes).sum();
         assert_eq!(index.table_bytes, recounted);
     }
 
@@ -212,7 +336,7 @@ mod tests {
         let spacing = 1_u64 << NEIGHBOURS_BITS;
         let key_of = |slot: Slot| u64::from(slot.0) * spacing;
         (0..51_200).for_each(|number| index.insert(key_of(Slot(number)), Slot(number), key_of));
-        let longest = index.segments.iter().map(HashTable::len).max().expect("512 tables");
+        let longest = index.segments.iter().map(|table| table.len).max().expect("512 tables");
         assert!(longest < 200, "{longest} entries where 100 are the mean");
     }
 

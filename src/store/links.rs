@@ -6,9 +6,9 @@
 use super::directory::Directory;
 use crate::base::ids::Slot;
 
-/// Links of one chunk: 4096 x 16 B = 64 KiB. A chunk is one allocation, filled as slots are handed
-/// out.
-const CHUNK_SLOTS_LOG2: u32 = 12;
+/// Links of one chunk: 1024 x 16 B = 16 KiB. A chunk is one allocation, filled as slots are handed
+/// out. The allocator loses one block of each page of 512 KiB, so the blocks are small.
+const CHUNK_SLOTS_LOG2: u32 = 10;
 const CHUNK_SLOTS: usize = 1 << CHUNK_SLOTS_LOG2;
 
 /// Stands for no slot. The slab never hands out this number.

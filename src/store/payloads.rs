@@ -15,9 +15,10 @@ const CLASS_BYTES_MAX: usize = 64 * 1024;
 const CLASSES_PER_DOUBLING: usize = 8;
 const CLASSES: usize =
     FINE_CLASSES + CLASSES_PER_DOUBLING * (CLASS_BYTES_MAX / FINE_BYTES_MAX).ilog2() as usize;
-/// Most bytes of a chunk. A chunk holds the largest power of two of blocks that fits. A chunk is
-/// one allocation, and its bytes are initialised when they are first used.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// Most bytes of a chunk of small blocks. A chunk holds the largest power of two of blocks that
+/// fits, and at least one. A chunk is one allocation, and its bytes are initialised when they are
+/// first used. The allocator loses one block of each page of 512 KiB, so the chunks are small.
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Where a payload lies: 8 bytes, `Copy`. The owner of the payload must free it exactly once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,7 +178,7 @@ struct Class {
 
 impl Class {
     fn new(block_bytes: usize) -> Self {
-        let chunk_blocks_log2 = (CHUNK_BYTES / block_bytes).ilog2();
+        let chunk_blocks_log2 = (CHUNK_BYTES / block_bytes).max(1).ilog2();
         Self {
             block_bytes,
             chunk_blocks_log2,

@@ -5,8 +5,10 @@ use super::directory::Directory;
 use super::places::Places;
 use crate::base::ids::Slot;
 
-/// Records of one chunk, as a power of two. With records of 64 bytes a chunk has 256 KiB.
-const CHUNK_SLOTS_LOG2: u32 = 12;
+/// Records of one chunk, as a power of two. With records of 64 bytes a chunk has 128 KiB. The
+/// allocator takes blocks of this size from pages of 4 MiB and loses one block of a page: of 32
+/// blocks here, of 16 blocks with chunks twice as large.
+const CHUNK_SLOTS_LOG2: u32 = 11;
 const CHUNK_SLOTS: usize = 1 << CHUNK_SLOTS_LOG2;
 
 /// A slab of records of type `T`, with one bit of overhead a record.
