@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::base::ids::{NodeInstance, TimerId};
-use crate::base::limits::{CallbackLimits, ClusterLimits};
+use crate::base::ids::TimerId;
 use crate::base::time::{MonoNs, TICK_NS, WallMs};
 use crate::cluster::view::View;
 use crate::core::mesh::mesh;
 use crate::shard::effects::Target;
-use crate::store::wheel::Geometry;
+use crate::shard::harness_tests::config;
 
 fn at(ms: u64) -> Now {
     Now { mono: MonoNs(ms * TICK_NS), wall: WallMs(1_000_000 + ms) }
@@ -17,21 +16,8 @@ fn at(ms: u64) -> Now {
 
 fn two_cores() -> Vec<Core> {
     let shards = ShardCount::new(2);
-    let config = |own| ShardConfig {
-        own: ShardIndex(own),
-        shards,
-        instance: NodeInstance::new(1, 0),
-        geometry: Geometry::TINY,
-        index_segments: 4,
-        hash_seed: 5,
-        records_max: 1_000,
-        store_bytes_max: 1 << 30,
-        pops_per_turn_max: 256,
-        callbacks: CallbackLimits::default(),
-        cluster: ClusterLimits::default(),
-        view: Arc::new(View::alone("10.0.0.1:7253")),
-        tags_max: 16,
-    };
+    let view = Arc::new(View::alone("10.0.0.1:7253"));
+    let config = |own| ShardConfig { own: ShardIndex(own), shards, ..config(view.clone(), 1) };
     let ports = mesh(shards, 16).into_iter().zip(0..);
     ports.map(|(port, own)| Core::new(config(own), port, at(0))).collect()
 }

@@ -311,7 +311,7 @@ impl Shard {
 #[cfg(test)]
 mod cluster_tests;
 #[cfg(test)]
-mod harness_tests;
+pub(crate) mod harness_tests;
 #[cfg(test)]
 mod shard_tests;
 #[cfg(test)]

@@ -440,63 +440,54 @@ fn what_a_peer_says_to_an_offer_decides_what_it_gets() {
     }
 }
 
-/// Finishes a move to two other nodes, both of which have the timer. Returns whether the timer is
-/// forgotten here, and how many timers are misplaced.
-fn moved_away(early_ms: u64, runs: bool) -> (bool, u64) {
+/// Finishes a move to two other nodes, both of which have the timer, after `prepare` got the slot
+/// and the new placement. Returns whether the timer is forgotten here, how many timers are
+/// misplaced, and how many messages other nodes are told.
+fn moved_away(
+    early_ms: u64,
+    prepare: impl FnOnce(&mut Shard, Slot, &Placement),
+) -> (bool, u64, usize) {
     let (mut cluster, own, _) = offered();
     let others = (0..3).filter(|node| *node != own);
     let peers: Vec<_> = others.map(|node| cluster.peer(own, node).expect("a member")).collect();
     let shard = cluster.shard(own);
     let list = peers.iter().map(|peer| shard.peers.view.hash_of(*peer)).collect();
     let slot = shard.find(ID).expect("it is held");
-    let record = *shard.records.get(slot);
-    if runs {
-        shard.records.transition(slot, Next::InFlight);
-    }
-    let sites = shard.records.placement_of(&record).sites;
+    let sites = shard.records.placement_of(shard.records.get(slot)).sites;
     let placement = shard.placement(list, sites, 2);
+    prepare(shard, slot, &placement);
+    let record = *shard.records.get(slot);
     let moving = Move { key: record.key(), placement, waiting: PeerSet::EMPTY };
     shard.reconcile.moves.insert(ID.0, moving);
-    let tick = Tick(record.due().0 - early_ms);
-    shard.finish_move(tick, ID, &mut Outbox::default());
-    (shard.find(ID).is_none(), shard.reconcile.misplaced())
+    let (tick, mut outbox) = (Tick(record.due().0 - early_ms), Outbox::default());
+    shard.finish_move(tick, ID, &mut outbox);
+    (shard.find(ID).is_none(), shard.reconcile.misplaced(), outbox.to_peers.len())
 }
 
-/// The nodes of the list hear from this node that they act, unless they have been on the list
-/// before.
+/// Nodes that are new on the list hear from this node that they act. Nodes that have been on the
+/// list for a while do not.
 #[test]
 fn a_node_that_forgets_a_timer_tells_those_who_are_new_on_the_list() {
-    for was_listed in [true, false] {
-        let (mut cluster, own, _) = offered();
-        let others = (0..3).filter(|node| *node != own);
-        let peers: Vec<_> = others.map(|node| cluster.peer(own, node).expect("a member")).collect();
-        let shard = cluster.shard(own);
-        let list = peers.iter().map(|peer| shard.peers.view.hash_of(*peer)).collect();
-        let slot = shard.find(ID).expect("it is held");
-        let sites = shard.records.placement_of(shard.records.get(slot)).sites;
-        let placement = shard.placement(list, sites, 2);
-        if !was_listed {
-            shard.place(slot, &placement);
-        }
-        let record = *shard.records.get(slot);
-        let moving = Move { key: record.key(), placement, waiting: PeerSet::EMPTY };
-        shard.reconcile.moves.insert(ID.0, moving);
-        let (tick, mut outbox) = (Tick(record.due().0 - 2 * FINISH_GUARD_MS), Outbox::default());
-        shard.finish_move(tick, ID, &mut outbox);
-        assert!(shard.find(ID).is_none(), "{was_listed}");
-        assert_eq!(!outbox.to_peers.is_empty(), was_listed);
-    }
+    let (is_forgotten, _, told) = moved_away(2 * FINISH_GUARD_MS, |_, _, _| ());
+    assert!(is_forgotten && told > 0);
+    let listed_before =
+        |shard: &mut Shard, slot, placement: &Placement| shard.place(slot, placement);
+    let (is_forgotten, _, told) = moved_away(2 * FINISH_GUARD_MS, listed_before);
+    assert!(is_forgotten && told == 0);
 }
 
 #[test]
 fn a_timer_that_is_due_soon_is_not_handed_over_but_looked_at_again() {
-    assert_eq!(moved_away(FINISH_GUARD_MS, false), (false, 1));
-    assert_eq!(moved_away(FINISH_GUARD_MS + 1, false), (true, 0));
+    assert_eq!(moved_away(FINISH_GUARD_MS, |_, _, _| ()), (false, 1, 0));
+    let (is_forgotten, misplaced, _) = moved_away(FINISH_GUARD_MS + 1, |_, _, _| ());
+    assert_eq!((is_forgotten, misplaced), (true, 0));
 }
 
 #[test]
 fn a_timer_whose_callback_runs_is_not_handed_over_but_looked_at_again() {
-    assert_eq!(moved_away(2 * FINISH_GUARD_MS, true), (false, 1));
+    let runs =
+        |shard: &mut Shard, slot, _: &Placement| shard.records.transition(slot, Next::InFlight);
+    assert_eq!(moved_away(2 * FINISH_GUARD_MS, runs), (false, 1, 0));
 }
 
 #[test]

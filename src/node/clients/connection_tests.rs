@@ -1,8 +1,8 @@
 //! What a connection holds, however its requests are answered. It stands beside a shard of its own
 //! and a sibling that answers when the test says so.
 
-use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, TimerId};
-use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
+use crate::base::ids::{ShardCount, ShardIndex, TimerId};
+use crate::base::limits::Limits;
 use crate::base::slots::SlotKey;
 use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::view::View;
@@ -15,7 +15,7 @@ use crate::node::deadlines::Deadlines;
 use crate::ring::{Ring, RingConfig, SocketId};
 use crate::shard::ShardConfig;
 use crate::shard::effects::{Answer, Reply};
-use crate::store::wheel::Geometry;
+use crate::shard::harness_tests::config;
 use std::sync::Arc;
 
 const NOW: Now = Now { mono: MonoNs(50_000 * TICK_NS), wall: WallMs(1_700_000_000_000) };
@@ -36,21 +36,8 @@ impl Fixture {
     fn new() -> Self {
         let (shards, own) = (ShardCount::new(2), ShardIndex(0));
         let limits = Limits::default();
-        let config = ShardConfig {
-            own,
-            shards,
-            instance: NodeInstance::new(1, 0),
-            geometry: Geometry::TINY,
-            index_segments: 4,
-            hash_seed: 5,
-            records_max: 1_000,
-            store_bytes_max: 1 << 30,
-            pops_per_turn_max: 256,
-            callbacks: CallbackLimits::default(),
-            cluster: ClusterLimits::default(),
-            view: Arc::new(View::alone("10.0.0.1:7253")),
-            tags_max: 16,
-        };
+        let view = Arc::new(View::alone("10.0.0.1:7253"));
+        let config = ShardConfig { own, shards, ..config(view, 1) };
         let mut ports = mesh(shards, 1_024);
         let sibling = ports.pop().expect("two ports");
         let core = Core::new(config, ports.pop().expect("two ports"), NOW);

@@ -12,8 +12,9 @@ pub const ASKED_MAX: usize = 1_024;
 /// Timers that are due and wait for answers. Further ones wait until there is room.
 pub const DUE_MAX: usize = 16_384;
 /// Pause before a peer that knows more and has not told it yet is asked again. The pause doubles
-/// up to [`ASK_AGAIN_MS_MAX`]: what the peer tells may be held up, and each question adds to it.
+/// each time: what the peer tells may be held up, and each question adds to what waits there.
 pub const ASK_AGAIN_MS: u64 = 50;
+/// The longest such pause.
 pub const ASK_AGAIN_MS_MAX: u64 = 400;
 
 /// What is asked about one timer.
