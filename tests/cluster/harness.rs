@@ -363,7 +363,7 @@ impl Cluster {
     }
 
     /// Waits until each of these nodes has this belief of each of `others`: `alive` or `dead`.
-    fn await_belief(&self, places: &[usize], others: &[usize], belief: &str) {
+    pub fn await_belief(&self, places: &[usize], others: &[usize], belief: &str) {
         for (place, other) in places.iter().flat_map(|one| others.iter().map(move |two| (one, two)))
         {
             if place == other {

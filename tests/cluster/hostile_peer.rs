@@ -1,7 +1,7 @@
 //! A peer that speaks the protocol between nodes, and breaks its rules where a story wants that.
 
 use std::io::{ErrorKind, Read, Result, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -206,7 +206,7 @@ impl Forged {
 /// Starts a member that accepts connections of its peers, reads, and never says anything more.
 /// Returns the count of connections that it has accepted.
 pub fn silent_member(claim: Claim, address: SocketAddr) -> Arc<AtomicUsize> {
-    let listener = TcpListener::bind(address).expect("a free port");
+    let listener = kit::ports::listen(address);
     let accepted = Arc::new(AtomicUsize::new(0));
     let count = accepted.clone();
     thread::spawn(move || {

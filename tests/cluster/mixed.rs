@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use kit::runner::{Story, disturbed};
 use serde_json::{Value, json};
 
-use super::harness::{Cluster, PATIENCE, until};
+use super::harness::{Cluster, PATIENCE, Setup, until};
 use super::original::{Message, Original, ask_from, page_target};
 use super::placement;
 use super::sink::Sink;
@@ -26,10 +26,14 @@ pub const STORIES: &[Story] = &[
 const OURS: usize = 0;
 const ITS: usize = 1;
 
+/// A node that suspects nobody: the recorder shares this machine with all other stories, and a
+/// write does not wait for a peer that was silent for a second.
+const PATIENT: &str = "\n[cluster]\nsuspect_after_ms = 60000\ndead_after_ms = 120000\n";
+
 /// Starts a node of this service at place 0, and the recorder of an original at place 1. Both know
 /// each other.
 fn mixed() -> (Cluster, Original) {
-    let mut cluster = Cluster::new();
+    let mut cluster = Cluster::with(Setup { local: PATIENT.to_owned(), ..Setup::default() });
     let original = Original::start(cluster.address(ITS));
     let roles = super::files::Roles::staying(&[OURS, ITS]);
     cluster.start_with(&[OURS], &roles);
@@ -39,7 +43,7 @@ fn mixed() -> (Cluster, Original) {
         (original.messages("GET").iter().filter(|one| one.target == "/ping").count() >= 2)
             .then_some(())
     });
-    thread::sleep(Duration::from_millis(200));
+    cluster.await_belief(&[OURS], &[ITS], "alive");
     (cluster, original)
 }
 

@@ -2,7 +2,7 @@
 //! dials. It gets messages and answers them over connections that it accepts.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -110,7 +110,7 @@ fn tell_over(liar: &Liar, mut stream: TcpStream, random: &mut Random) -> std::io
 
 /// Accepts connections at this address until the end, and answers them.
 pub fn listen(liar: &Arc<Liar>, claim: Claim, at: SocketAddr, seed: u64) {
-    let (liar, listener) = (liar.clone(), TcpListener::bind(at).expect("a free port"));
+    let (liar, listener) = (liar.clone(), kit::ports::listen(at));
     thread::spawn(move || {
         let mut random = Random::new(seed);
         for stream in listener.incoming().map_while(Result::ok) {

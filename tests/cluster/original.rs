@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{Read, Result, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ pub struct Original {
 impl Original {
     /// Starts a node that listens at `address`.
     pub fn start(address: SocketAddr) -> Original {
-        let listener = TcpListener::bind(address).expect("a free port");
+        let listener = kit::ports::listen(address);
         let kept = Arc::new((Mutex::new(Kept::default()), Condvar::new()));
         let all = kept.clone();
         thread::spawn(move || {

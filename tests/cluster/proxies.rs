@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -70,7 +70,7 @@ impl Network {
         let cluster = Cluster::with(Setup { behind_proxies: true, ..setup });
         let shared = Arc::new(Shared::default());
         for place in 0..PLACES {
-            let listener = TcpListener::bind(&cluster.names[place]).expect("a free port");
+            let listener = kit::ports::listen(cluster.names[place].parse().expect("an address"));
             let route =
                 Route { names: cluster.names.clone(), to: place, bind: cluster.address(place) };
             let shared = shared.clone();

@@ -2,7 +2,7 @@
 //! signals (docs/compat/timer-service.md §2), as an existing deployment uses them.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -323,7 +323,7 @@ fn a_daemon_is_ready_when_its_launcher_ends() {
 fn a_daemon_that_cannot_start_says_why() {
     let node = Node::new(8);
     // A socket without SO_REUSEPORT keeps others out, whatever they ask for.
-    let taken = TcpListener::bind(node.bind).expect("a free port");
+    let taken = kit::ports::listen(node.bind);
     let errors = failure(&node.command().arg("--daemon").output_tied().expect("it runs"), 1);
     assert!(errors.contains(&format!("cannot listen on {}", node.bind)), "{errors}");
     assert!(node.pid().is_none());

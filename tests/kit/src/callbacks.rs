@@ -2,13 +2,14 @@
 //! with each callback.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::http::{Message, read_message};
+use super::ports::listen;
 
 /// A connection that brings no request for this long is closed. A node that was killed or frozen
 /// leaves connections without an end.
@@ -92,7 +93,7 @@ pub fn serve(
     address: SocketAddr,
     react: impl Fn(&Callback) -> Reaction + Send + Sync + 'static,
 ) -> (SocketAddr, Arc<Connections>) {
-    let listener = TcpListener::bind(address).expect("a free port");
+    let listener = listen(address);
     let address = listener.local_addr().expect("bound");
     let connections = Arc::new(Connections::default());
     let (all, react) = (connections.clone(), Arc::new(react));

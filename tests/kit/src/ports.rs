@@ -1,14 +1,26 @@
 //! Ports for the processes that a story starts.
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Mutex;
 
 use super::random::Random;
+use super::until::{PATIENCE, until};
 
 /// The first port that is tried. The ports lie below those that the kernel gives to outgoing
 /// connections.
 const FIRST: u16 = 10_000;
 const COUNT: usize = 20_000;
+
+/// Listens at an address with a port of [`free_port`]. The port may still be taken for a moment: a
+/// process that another thread starts holds all that this process had open, from its fork until it
+/// becomes another program.
+pub fn listen(address: SocketAddr) -> TcpListener {
+    until("a port to be free", PATIENCE, || match TcpListener::bind(address) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+        bound => Some(bound.unwrap_or_else(|error| panic!("{address}: {error}"))),
+    })
+}
 
 /// Returns a port that is free on all these hosts. No suite on this machine was given it before.
 pub fn free_port(hosts: &[IpAddr]) -> u16 {
