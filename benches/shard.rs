@@ -14,7 +14,7 @@ use chronos::cluster::view::View;
 use chronos::shard::effects::{
     Answer, CallbackOutcome, Event, Outbox, Reply, Request, Requester, Target,
 };
-use chronos::shard::{Shard, ShardConfig};
+use chronos::shard::{Shard, ShardConfig, Stock};
 use chronos::store::wheel::Geometry;
 use chronos::timer::definition::{Definition, encode_content};
 use counting::Asked;
@@ -93,7 +93,8 @@ impl Bench {
             shards: ShardCount::new(1),
             instance: NodeInstance::new(1, 0),
             geometry: Geometry::PRODUCTION,
-            index_segments: 2_048,
+            authority_tables: 2_048,
+            stock: Stock::none(),
             hash_seed: 42,
             records_max: 100_000_000,
             store_bytes_max: 1 << 40,

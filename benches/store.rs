@@ -12,12 +12,12 @@ use chronos::store::index::Index;
 use chronos::store::links::Links;
 use chronos::store::payloads::{PayloadRef, Payloads};
 use chronos::store::slab::Slab;
+use chronos::store::source::Source;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 /// How often growth is timed. Each insert counts with its best time: work of the structures comes
 /// again at the same insert, work of the kernel and of other programs comes elsewhere.
 const ROUNDS: u32 = 3;
-const SEGMENTS: usize = 2_048;
 /// A 42-byte URI and 40 bytes of opaque data.
 const PAYLOAD: [u8; 82] = [b'x'; 82];
 
@@ -51,7 +51,7 @@ impl Store {
     fn new() -> Self {
         Self {
             records: Slab::new(),
-            index: Index::new(SEGMENTS, 42),
+            index: Index::new(Source::none(Index::CHUNK_LEN), 42),
             payloads: Payloads::new(),
             links: Links::new(),
             asked: Cell::new(0),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use chronos::base::time::MonoNs;
-use chronos::ring::{Completion, Errno, Ring, RingConfig, Wait, pin_to_core, thread_cpu_ns};
+use chronos::ring::{Completion, Errno, Ring, RingConfig, Wait, pin_to_core, thread_usage};
 
 use crate::arrival::{Rate, Schedule};
 use crate::clock::clock_ns;
@@ -318,7 +318,7 @@ impl<W: Workload> Client<W> {
                 self.phase = Phase::Measured;
                 self.phase_ends_ns = self.recorder.to_ns;
                 self.server_cpu_ns = self.plan.server_pid.and_then(server_cpu::cpu_ns);
-                self.own_cpu_ns = thread_cpu_ns();
+                self.own_cpu_ns = thread_usage().cpu_ns;
                 self.workload.measuring(self.recorder.from_ns);
             }
             Phase::Measured if self.is_over(now_ns) || (self.finished && !in_flight) => {
@@ -328,7 +328,7 @@ impl<W: Workload> Client<W> {
                 let end_ns = self.plan.server_pid.and_then(server_cpu::cpu_ns);
                 let spent = end_ns.zip(self.server_cpu_ns).map(|(end, start)| end - start);
                 self.server_cpu_ns = spent;
-                self.own_cpu_ns = thread_cpu_ns() - self.own_cpu_ns;
+                self.own_cpu_ns = thread_usage().cpu_ns - self.own_cpu_ns;
             }
             Phase::Draining if !in_flight || now_ns >= self.phase_ends_ns => {
                 self.phase = Phase::Done;

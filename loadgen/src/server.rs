@@ -117,7 +117,7 @@ pub fn run<H: Handler>(
     while !stop.load(Ordering::Acquire) {
         server.turn(&mut completions)?;
     }
-    Ok((server.handler, chronos::ring::thread_cpu_ns()))
+    Ok((server.handler, chronos::ring::thread_usage().cpu_ns))
 }
 
 /// One accepted connection.

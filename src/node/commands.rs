@@ -1,7 +1,7 @@
 //! Orders of the control thread to running cores, over one bounded lock-free queue per core.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use crossbeam_queue::ArrayQueue;
 
@@ -41,6 +41,10 @@ pub struct Commands {
     queue: Arc<ArrayQueue<Command>>,
     given: Arc<AtomicU64>,
     taken: Arc<AtomicU64>,
+    /// How often a thread has asked for the present figures, and how many of these askings the core
+    /// has answered by publishing.
+    asked: Arc<AtomicU64>,
+    told: Arc<AtomicU64>,
 }
 
 impl Commands {
@@ -50,6 +54,8 @@ impl Commands {
             queue: Arc::new(ArrayQueue::new(WAITING_MAX)),
             given: Arc::default(),
             taken: Arc::default(),
+            asked: Arc::default(),
+            told: Arc::default(),
         }
     }
 
@@ -73,6 +79,22 @@ impl Commands {
         self.taken.load(Relaxed)
     }
 
+    /// How often a thread has asked for the present figures. Whoever publishes them after this call
+    /// tells so by [`Commands::tell`].
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Relaxed)
+    }
+
+    /// Whether somebody waits for the present figures.
+    pub fn is_asked(&self) -> bool {
+        self.asked() != self.told.load(Relaxed)
+    }
+
+    /// Tells that the figures published now are those that the first `asked` askings wait for.
+    pub fn tell(&self, asked: u64) {
+        self.told.store(asked, Release);
+    }
+
     /// Returns the next command. Cost when there is none: two loads.
     pub fn next(&self) -> Option<Command> {
         if self.queue.is_empty() {
@@ -85,7 +107,7 @@ impl Commands {
 }
 
 /// Gives commands to all cores of a node, from any thread.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Commander {
     cores: Arc<[(Commands, Waker)]>,
 }
@@ -102,6 +124,22 @@ impl Commander {
             commands.push(command.clone());
             waker.wake();
         }
+    }
+
+    /// Asks every core to publish its figures. Returns what [`Commander::have_told`] takes.
+    pub fn ask(&self) -> Vec<u64> {
+        let ask = |(commands, waker): &(Commands, Waker)| {
+            let asked = commands.asked.fetch_add(1, Relaxed) + 1;
+            waker.wake();
+            asked
+        };
+        self.cores.iter().map(ask).collect()
+    }
+
+    /// Whether every core has published figures of a time after this asking.
+    pub fn have_told(&self, asked: &[u64]) -> bool {
+        let mut cores = self.cores.iter().zip(asked);
+        cores.all(|((commands, _), &asked)| commands.told.load(Acquire) >= asked)
     }
 
     /// Returns whether every core has published figures (`commands_taken`) that follow from all

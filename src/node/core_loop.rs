@@ -7,14 +7,15 @@ use crate::base::time::{MonoNs, Now};
 use crate::core::turn::turn;
 use crate::node::engine::Engine;
 use crate::node::publish::publish;
-use crate::ring::{RingError, Wait, now};
+use crate::ring::{RingError, Wait, monotonic, now};
 
 /// How long in ms an orderly stop waits for running callbacks.
 const STOP_MS: u64 = 2_000;
 /// How long in ms an orderly stop waits for unsent answers after the last callback.
 const STOP_FLUSH_MS: u64 = 200;
-/// The shortest time in ns between two publications of meters while the core is busy.
-const PUBLISH_EVERY_NS: u64 = 10_000_000;
+/// The shortest time in ms between two publications of meters that nobody asked for, so that short
+/// turns do not pay for a publication each.
+const PUBLISH_EVERY_MS: u64 = 1;
 /// Pause in ms before the rest of the changes of statistics tags is told, even if nothing else
 /// happens, when the control thread has not taken all of them.
 const TAGS_BEHIND_MS: u64 = 100;
@@ -33,25 +34,29 @@ impl Engine {
         self.drain()
     }
 
-    /// Publishes what the turn counted. Returns how long the next enter may wait.
+    /// Publishes what the turns since the last publication have counted, if it is time. Returns how
+    /// long the next enter may wait.
     fn measure(&mut self, began: Now, published: &mut MonoNs) -> Wait {
-        let ended = now().mono;
+        let ended = monotonic();
         let meters = &self.meters[self.own];
         let turn_us = ended.since_ns(began.mono) / 1_000;
         meters.turns.add(1);
         meters.turn.record_us(turn_us);
         meters.turns_over_budget.add(u64::from(turn_us > self.limits.turn_budget_us));
-        let wait = self.next_wait();
-        if wait != Wait::Poll || ended.since_ns(*published) >= PUBLISH_EVERY_NS {
-            *published = ended;
-            if publish(self) {
-                return wait.at_most(ended.plus_ms(TAGS_BEHIND_MS));
-            }
+        let wait = self.next_wait(ended);
+        let next_publication = published.plus_ms(PUBLISH_EVERY_MS);
+        if ended < next_publication && !self.commands.is_asked() {
+            return wait.at_most(next_publication);
         }
-        wait
+        *published = ended;
+        let asked = self.commands.asked();
+        let is_behind = publish(self);
+        self.commands.tell(asked);
+        if is_behind { wait.at_most(ended.plus_ms(TAGS_BEHIND_MS)) } else { wait }
     }
 
-    fn next_wait(&mut self) -> Wait {
+    /// How long the next enter may wait, as far as work is concerned.
+    fn next_wait(&mut self, ended: MonoNs) -> Wait {
         let has_more =
             self.clients.has_more() || self.timestamps.has_more() || !self.core.mesh().may_sleep();
         if has_more {
@@ -62,7 +67,7 @@ impl Engine {
         let connections = [self.clients.next_wake(), self.timestamps.next_wake()];
         let deadlines = [due, self.callbacks.next_wake()].into_iter().chain(connections);
         match deadlines.flatten().min() {
-            Some(deadline) if deadline <= now().mono => Wait::Poll,
+            Some(deadline) if deadline <= ended => Wait::Poll,
             Some(deadline) => Wait::Until(deadline),
             None => Wait::Event,
         }

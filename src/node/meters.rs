@@ -379,6 +379,8 @@ meters! {
     wheel_moved: Counter,
     /// CPU time of this core's thread.
     cpu_ns: Counter,
+    /// Page faults of this core's thread: memory that was not ready when the core needed it.
+    page_faults: Counter,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::cluster::detector::Liveness;
 use crate::core::Core;
-use crate::ring::thread_cpu_ns;
+use crate::ring::thread_usage;
 
 use crate::node::clients::service::Service;
 use crate::node::engine::Engine;
@@ -12,7 +12,7 @@ use crate::node::timestamps::server::TimestampServer;
 
 /// Publishes the present state of a core. Returns `true` when there are more changes of statistics
 /// tags than the control thread has taken: publish again soon. Cost: some seventy relaxed stores,
-/// two per peer, and one clock read.
+/// two per peer, and one system call.
 pub fn publish(engine: &mut Engine) -> bool {
     let Engine { core, clients, callbacks, peers, timestamps, ring, commands, .. } = engine;
     let meters = &engine.meters[engine.own];
@@ -73,7 +73,9 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.mesh_depth_max.set(mesh.depth_max);
     meters.ring_enters.set(ring.enters());
     meters.ring_shortages.set(ring.shortages());
-    meters.cpu_ns.set(thread_cpu_ns());
+    let usage = thread_usage();
+    meters.cpu_ns.set(usage.cpu_ns);
+    meters.page_faults.set(usage.page_faults);
     // Last, so that a reader who sees this number also sees what followed from the commands.
     meters.commands_taken.set(commands.taken());
     is_behind

@@ -27,6 +27,9 @@ pub struct NodeSettings {
     /// Bytes of memory that are taken and touched at the start, so that the first timers pay no
     /// page faults. The shards share them.
     pub prefault_bytes: u64,
+    /// Most bytes of memory that are taken and touched ahead of the growth of timers. The shards
+    /// share them. Not used beside `prefault_bytes`.
+    pub memory_ahead_bytes: u64,
     /// Tells the nodes of a deployment apart in ids: 0..=127.
     pub instance_id: u8,
     /// Tells deployments apart in ids: 0..=7.
@@ -88,6 +91,7 @@ impl Default for NodeSettings {
             pin: true,
             spin_us: 0,
             prefault_bytes: 0,
+            memory_ahead_bytes: 64 << 20,
             instance_id: 0,
             deployment_id: 0,
             name: "127.0.0.1:7253".into(),

@@ -14,7 +14,7 @@ use crate::ring::{
     KernelSupport, Listener, Mailbox, Ring, RingConfig, RingError, Waker, available_cores, now,
     pin_to_core, prefault, probe, raise_open_files_limit, set_timer_slack_ns,
 };
-use crate::shard::ShardConfig;
+use crate::shard::{ShardConfig, Stock};
 use crate::store::wheel::Geometry;
 use crate::timestamp::oracle::Oracle;
 
@@ -28,6 +28,7 @@ use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commander, Commands};
 use crate::node::engine::Engine;
 use crate::node::files::FileShares;
+use crate::node::memory_ahead;
 use crate::node::meters::CoreMeters;
 use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
@@ -41,10 +42,8 @@ const BACKLOG: u32 = 4_096;
 /// How often a port in use is tried again; below it the pause between two tries.
 const PORT_TRIES: u32 = 60;
 const PORT_PAUSE: Duration = Duration::from_millis(25);
-/// Number of tables in a shard's index. At 10 million timers each table holds about 4 900 entries,
-/// and its growth moves some 5 700 of 8 bytes, which takes tens of microseconds. They are few
-/// enough that the caches of a small node keep all of them.
-const INDEX_SEGMENTS: usize = 2_048;
+/// Number of tables of a shard's authorities. With a million authorities each table holds 488.
+const AUTHORITY_TABLES: usize = 2_048;
 
 /// Why a node does not start. The text says what to change.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +97,8 @@ pub struct NodeHandle {
     stop: Arc<AtomicBool>,
     wakers: Vec<Waker>,
     threads: Vec<JoinHandle<Result<(), RingError>>>,
+    /// The thread that takes memory ahead, if the node has one.
+    memory: Option<JoinHandle<()>>,
 }
 
 impl NodeHandle {
@@ -127,6 +128,10 @@ impl NodeHandle {
                 Ok(Err(error)) => failures.push(format!("core of shard {shard}: {error}")),
                 Err(panic) => failures.push(format!("core of shard {shard}: {}", message(&*panic))),
             }
+        }
+        self.stop.store(true, Relaxed);
+        if let Some(Err(panic)) = self.memory.map(JoinHandle::join) {
+            failures.push(format!("the thread that takes memory ahead: {}", message(&*panic)));
         }
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
@@ -173,6 +178,7 @@ struct Seat {
     stop: Arc<AtomicBool>,
     view: Arc<View>,
     identity: Identity,
+    stock: Stock,
     commands: Commands,
     ready: Sender<Ready>,
     go: Receiver<Go>,
@@ -201,6 +207,9 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let commands: Vec<_> = placement.iter().map(|_| Commands::empty()).collect();
     // Another incarnation for each process, even for one that starts within the same millisecond.
     let incarnation = unguessable() | 1;
+    let is_ahead = settings.memory_ahead_bytes > 0 && settings.prefault_bytes == 0;
+    let ahead_bytes = if is_ahead { settings.memory_ahead_bytes } else { 0 };
+    let (stocks, share_bytes) = memory_ahead::stocks(placement.len(), ahead_bytes);
     let identity = Identity { incarnation, accepts_strangers: settings.accept_strangers };
     for (own, (listeners, mesh)) in listeners.into_iter().zip(ports).enumerate() {
         let (go, wait_for_go) = channel();
@@ -218,6 +227,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             stop: stop.clone(),
             view: view.clone(),
             identity,
+            stock: stocks[own].clone(),
             commands: commands[own].clone(),
             ready: ready.clone(),
             go: wait_for_go,
@@ -232,6 +242,10 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         // `has_failed` tells of a thread that is gone.
         let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver, listen: address });
     }
+    let memory = is_ahead.then(|| memory_ahead::start(stocks, share_bytes, stop.clone()));
+    let memory = memory.transpose().map_err(|error| {
+        StartError::Cores(format!("cannot start the thread that takes memory ahead: {error}"))
+    })?;
     let cores = placement.into_iter().flatten().collect();
     Ok(NodeHandle {
         address,
@@ -246,6 +260,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         stop,
         wakers,
         threads,
+        memory,
     })
 }
 
@@ -450,7 +465,8 @@ impl Seat {
             shards: self.shards,
             instance: NodeInstance::new(settings.instance_id, settings.deployment_id),
             geometry: Geometry::PRODUCTION,
-            index_segments: INDEX_SEGMENTS,
+            authority_tables: AUTHORITY_TABLES,
+            stock: self.stock.clone(),
             // A seed that nobody outside knows, so that nobody outside knows how ids and hosts
             // hash.
             hash_seed: unguessable(),

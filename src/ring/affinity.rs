@@ -44,9 +44,27 @@ pub fn set_timer_slack_ns(ns: u64) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// CPU time (user + system) of the calling thread, in nanoseconds.
-pub fn thread_cpu_ns() -> u64 {
-    clock::read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+/// What a thread has used since it began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadUsage {
+    /// CPU time, user and system, in nanoseconds (the kernel tells microseconds).
+    pub cpu_ns: u64,
+    /// Page faults, with and without input.
+    pub page_faults: u64,
+}
+
+/// What the calling thread has used. Cost: one system call.
+pub fn thread_usage() -> ThreadUsage {
+    // SAFETY: `rusage` is numbers only, for which zeros are values.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes to `usage`, which outlives the call.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    assert!(result == 0, "a thread may ask for its own usage");
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    ThreadUsage {
+        cpu_ns: ns(usage.ru_utime) + ns(usage.ru_stime),
+        page_faults: (usage.ru_minflt + usage.ru_majflt) as u64,
+    }
 }
 
 /// CPU time (user + system) of the whole process, in nanoseconds.
@@ -93,9 +111,9 @@ mod tests {
         // The process is read first, so that the work between the two readings counts for the
         // process, too.
         let process = process_cpu_ns();
-        let thread = thread_cpu_ns();
+        let thread = thread_usage().cpu_ns;
         let mut sum = 0_u64;
-        while thread_cpu_ns() < thread + 1_000_000 {
+        while thread_usage().cpu_ns < thread + 1_000_000 {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(process_cpu_ns() >= process + 1_000_000);

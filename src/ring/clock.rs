@@ -15,7 +15,7 @@ pub fn now() -> Now {
 
 /// The monotonic clock now. It goes on while the machine is suspended, so that a suspension makes
 /// no timer due later and no lease end later. Cost: one vDSO call, about 20 ns.
-pub(super) fn monotonic() -> MonoNs {
+pub fn monotonic() -> MonoNs {
     MonoNs(BASE_NS + read_ns(libc::CLOCK_BOOTTIME))
 }
 

@@ -1,6 +1,6 @@
 //! The memory of the process, taken and touched before the first request, and kept.
 
-use std::ffi::c_long;
+use std::ffi::{c_int, c_long};
 
 /// `mi_option_purge_delay` of mimalloc 3. The sys crate exposes the call but not the number. The
 /// test below checks it.
@@ -8,6 +8,8 @@ const PURGE_DELAY: i32 = 15;
 const NEVER: c_long = -1;
 /// Size of the pieces in which [`prefault`] takes memory.
 const PIECE_BYTES: usize = 1 << 20;
+/// Bytes of the smallest page of memory.
+const PAGE_BYTES: usize = 4096;
 
 /// Makes the allocator keep freed memory for the next use instead of giving it back to the kernel.
 /// Giving memory back is a system call, and taking it again is a page fault; both would come inside
@@ -28,11 +30,40 @@ pub fn prefault(bytes: u64) {
     drop(std::hint::black_box(touched));
 }
 
+/// Brings the memory of an empty chunk into the process, so that the first use of it pays no page
+/// fault. If the kernel has no memory, the first use pays, or the kernel's OOM killer decides. Cost:
+/// the kernel clears the memory.
+pub fn populate<T>(chunk: &mut Vec<T>) {
+    // The pages at the ends belong to neighbours as well; to populate them does no harm.
+    advise(chunk, 0, libc::MADV_POPULATE_WRITE);
+}
+
+/// Gives the memory of an empty chunk back to the kernel. The next use pays page faults again.
+pub fn discard<T>(chunk: &mut Vec<T>) {
+    advise(chunk, PAGE_BYTES - 1, libc::MADV_DONTNEED);
+}
+
+/// Advises the kernel of the pages of an empty chunk: of those that the chunk shares with others as
+/// well (`inwards` 0), or of those that are the chunk's alone (`inwards` a page less one).
+fn advise<T>(chunk: &mut Vec<T>, inwards: usize, advice: c_int) {
+    assert!(chunk.is_empty(), "advice is given of memory without contents");
+    let room = chunk.spare_capacity_mut().as_mut_ptr_range();
+    let (begin, end) = (room.start.addr() + inwards, room.end.addr() + PAGE_BYTES - 1 - inwards);
+    let (first, end) = (begin / PAGE_BYTES * PAGE_BYTES, end / PAGE_BYTES * PAGE_BYTES);
+    let Some(bytes) = end.checked_sub(first).filter(|&bytes| bytes > 0) else { return };
+    let first = room.start.cast::<u8>().wrapping_sub(room.start.addr()).wrapping_add(first);
+    // SAFETY: populating changes no contents. Pages that are given up read as zeros afterwards, and
+    // they hold nothing but room of `chunk`, which this call borrows and which has no contents. The
+    // kernel checks that the pages are this process's.
+    let _ = unsafe { libc::madvise(first.cast(), bytes, advice) };
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::ring::thread_usage;
 
     #[global_allocator]
     static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -67,5 +98,35 @@ mod tests {
         }
         let kept = resident_bytes().saturating_sub(before);
         assert!(kept >= BYTES * 9 / 10, "{kept} bytes of {BYTES} kept");
+    }
+
+    #[test]
+    fn a_populated_chunk_is_used_without_page_faults_and_a_discarded_one_with_some() {
+        const LEN: usize = 8 << 20;
+        let faults_of_use = |chunk: &mut Vec<u64>| {
+            let before = thread_usage().page_faults;
+            chunk.resize(LEN, 7);
+            assert!(chunk.iter().all(|&number| number == 7));
+            chunk.clear();
+            thread_usage().page_faults - before
+        };
+        let mut chunk = Vec::with_capacity(LEN);
+        populate(&mut chunk);
+        let populated = faults_of_use(&mut chunk);
+        discard(&mut chunk);
+        let discarded = faults_of_use(&mut chunk);
+        // Pages may be huge: the 64 MiB are 32 of them at least. The test's stack may grow.
+        assert!(populated <= 8 && discarded >= 16, "{populated} faults, then {discarded}");
+    }
+
+    #[test]
+    fn a_chunk_within_one_page_loses_nothing_when_it_is_discarded() {
+        let mut held = vec![9_u8; 100];
+        let mut chunk = Vec::<u8>::with_capacity(100);
+        populate(&mut chunk);
+        discard(&mut chunk);
+        discard(&mut Vec::<u8>::new());
+        held.push(9);
+        assert!(held.iter().all(|&byte| byte == 9));
     }
 }

@@ -25,13 +25,13 @@ mod uring;
 mod waker;
 
 pub use affinity::{
-    available_cores, pin_to_core, process_cpu_ns, set_timer_slack_ns, thread_cpu_ns,
+    available_cores, pin_to_core, process_cpu_ns, set_timer_slack_ns, thread_usage,
 };
-pub use clock::now;
+pub use clock::{monotonic, now};
 pub use completion::{Completion, Errno, Received, SocketId, Wait};
 pub use error::RingError;
 pub use listen::{Listener, raise_open_files_limit};
-pub use memory::{keep_freed_memory, prefault};
+pub use memory::{discard, keep_freed_memory, populate, prefault};
 pub use probe::{KernelSupport, probe};
 pub use process::{Daemon, Launcher, daemonise, lock_file, redirect_standard_error, user_id};
 pub use random::unpredictable;

@@ -7,6 +7,8 @@ use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::cluster::view::View;
 use crate::store::wheel::Geometry;
 
+use super::records::Stock;
+
 /// The configuration of one shard. Limits are this shard's share of the node's.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
@@ -18,8 +20,10 @@ pub struct ShardConfig {
     pub instance: NodeInstance,
     /// Shape of the wheel.
     pub geometry: Geometry,
-    /// Small tables in the index, a power of two.
-    pub index_segments: usize,
+    /// Small tables of the authorities of callback hosts, a power of two.
+    pub authority_tables: usize,
+    /// Where the memory of timers comes from.
+    pub stock: Stock,
     /// Keys the hashes, so that clients cannot choose collisions.
     pub hash_seed: u64,
     /// Most records: timers and tombstones.

@@ -8,7 +8,7 @@ use super::effects::{
     Target, Ticket,
 };
 use super::parts::questions::Questions;
-use super::{Shard, ShardConfig};
+use super::{Shard, ShardConfig, Stock};
 use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
 use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
@@ -36,7 +36,8 @@ pub fn config(view: Arc<View>, node: u8) -> ShardConfig {
         shards: ShardCount::new(1),
         instance: NodeInstance::new(node, 0),
         geometry: Geometry::TINY,
-        index_segments: 4,
+        authority_tables: 4,
+        stock: Stock::none(),
         hash_seed: 5,
         records_max: 1_000_000,
         store_bytes_max: 1 << 40,

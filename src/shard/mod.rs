@@ -70,6 +70,7 @@ use parts::reconcile::Reconcile;
 use parts::turns::{HOLD_MS, Turns};
 use parts::writes::Writes;
 use records::Records;
+pub use records::Stock;
 use tag_counts::TagCounts;
 
 /// The timers of one core, and the state machine over them.

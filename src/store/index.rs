@@ -1,25 +1,37 @@
-//! The index leads from a 64-bit key to a slot. It has many small hash tables that grow one at a
-//! time. One table of ten million entries would stall one insert for more than a second when it
-//! doubles; of 2 048 tables each holds about 4 900.
+//! The index leads from a 64-bit key to a slot. It is a hash table of pages of 4 KiB that split one
+//! at a time (extendible hashing): so no insert moves more than the entries of one page, and memory
+//! is taken in pieces of one size, none of which is outgrown.
 //!
-//! An entry is a slot and 32 bits of its key's hash, so that growth reads no record. Neighbouring
-//! keys, such as the ids that are minted in one millisecond, share a table, so a burst of creates
-//! touches few tables. The hash is keyed. So clients that choose their ids can choose neither the
-//! table (except that neighbours share one) nor the bucket.
+//! An entry is a slot and 32 bits of its key's hash, so that a split reads no record. Keys that
+//! differ in their last six bits only are a *block*: such as ids that are minted in one
+//! millisecond. The keys of a block share a page, each on a cache line of its own, so a burst of
+//! creates touches few pages and compares few entries. The hash of a block is keyed. So clients
+//! that choose their ids can choose neither page nor line.
+
+use std::sync::Arc;
 
 use ahash::RandomState;
 
+use super::directory::Directory;
+use super::source::Source;
 use crate::base::ids::{Slot, mix};
 
-/// How many low bits of a key neighbours may differ in: 512 of the 4096 ids of a millisecond share
-/// a table.
-const NEIGHBOURS_BITS: u32 = 9;
-/// Most tables of an index. More tables are never useful.
-const SEGMENTS_MAX: usize = 1 << 24;
+/// Entries of a cache line.
+const LINE: usize = 8;
+/// The low bits of a key by which the keys of a block differ; as many as name a line of a page.
+const LINE_BITS: u32 = 6;
+/// Entries of a page: 64 lines, 4 KiB.
+const PAGE: usize = LINE << LINE_BITS;
+/// Most entries in a page that can still be split.
+const PAGE_LEN_MAX: usize = PAGE / 16 * 15;
+/// Pages of a chunk.
+const CHUNK_PAGES: usize = 4;
+/// Most bits of a prefix, by which a page is found: those that an entry keeps.
+const DEPTH_MAX: u32 = u32::BITS - LINE_BITS;
 
-/// A slot, and the hash by which its table finds it.
+/// A slot, and of its key's hash the bits by which the page splits, above, and the line, below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
+pub struct Entry {
     hash: u32,
     slot: u32,
 }
@@ -29,160 +41,131 @@ impl Entry {
     const NONE: Entry = Entry { hash: u32::MAX, slot: u32::MAX };
 }
 
-/// A hash table with linear probing: an entry stands at the place that its hash says, or at the
-/// first place after it that was free. So a lookup reads one cache line, seldom two. After a
-/// removal the entries behind the hole move up, so that no search ends too soon.
-#[derive(Default)]
-struct Table {
-    places: Vec<Entry>,
-    len: usize,
+/// What is known of a page beside its entries.
+#[derive(Clone, Copy)]
+struct Page {
+    len: u16,
+    /// How many bits all hashes of the page have in common.
+    depth: u8,
 }
 
-impl Table {
-    /// Places of the smallest table: a cache line.
-    const PLACES_MIN: usize = 8;
+/// The place where the line of an entry with this hash begins.
+#[inline]
+fn home(hash: u32) -> usize {
+    (hash as usize % (1 << LINE_BITS)) * LINE
+}
 
-    /// The place where an entry with this hash belongs. Of two hashes the greater one does not
-    /// belong before the other.
-    #[inline]
-    fn home(&self, hash: u32) -> usize {
-        ((u64::from(hash) * self.places.len() as u64) >> 32) as usize
-    }
+/// The places of one page, with linear probing: an entry stands on its line, or at the first place
+/// after the line that was free. After a removal the entries behind the hole move up, so that no
+/// search ends too soon. A page has a free place always.
+type Places = [Entry; PAGE];
 
-    #[inline]
-    fn after(&self, place: usize) -> usize {
-        if place + 1 == self.places.len() { 0 } else { place + 1 }
-    }
-
-    /// The place of the entry with this hash that `is_it` accepts.
-    #[inline]
-    fn find(&self, hash: u32, is_it: impl Fn(Slot) -> bool) -> Option<usize> {
-        if self.places.is_empty() {
-            return None;
+/// The place of the entry with this hash that `is_it` accepts, or else the free place where such an
+/// entry would stand.
+#[inline]
+fn find(places: &Places, hash: u32, is_it: impl Fn(Slot) -> bool) -> Result<usize, usize> {
+    let mut place = home(hash);
+    loop {
+        let entry = places[place % PAGE];
+        if entry == Entry::NONE {
+            return Err(place % PAGE);
         }
-        let mut place = self.home(hash);
-        loop {
-            let entry = self.places[place];
-            if entry == Entry::NONE {
-                return None;
-            }
-            if entry.hash == hash && is_it(Slot(entry.slot)) {
-                return Some(place);
-            }
-            place = self.after(place);
+        if entry.hash == hash && is_it(Slot(entry.slot)) {
+            return Ok(place % PAGE);
         }
+        place += 1;
     }
+}
 
-    /// Whether the table must grow before another entry. At most 4/5 of the places are taken.
-    #[inline]
-    fn is_full(&self) -> bool {
-        (self.len + 1) * 5 > self.places.len() * 4
+/// The free place where an entry with this hash would stand.
+#[inline]
+fn free_place(places: &Places, hash: u32) -> usize {
+    let mut place = home(hash);
+    while places[place % PAGE] != Entry::NONE {
+        place += 1;
     }
+    place % PAGE
+}
 
-    /// Adds an entry to a table that is not full.
-    #[inline]
-    fn insert(&mut self, entry: Entry) {
-        let mut place = self.home(entry.hash);
-        while self.places[place] != Entry::NONE {
-            place = self.after(place);
+/// Takes the entry at a place out. Moves the entries behind it up, as far as they belong.
+#[inline]
+fn take_out(places: &mut Places, place: usize) -> Entry {
+    let removed = places[place];
+    let (mut hole, mut next) = (place, (place + 1) % PAGE);
+    while places[next] != Entry::NONE {
+        // How far the entry stands, and the hole lies, behind where the entry belongs.
+        let home = home(places[next].hash);
+        let behind = |place: usize| (place + PAGE - home) % PAGE;
+        if behind(hole) < behind(next) {
+            places[hole] = places[next];
+            hole = next;
         }
-        self.places[place] = entry;
-        self.len += 1;
+        next = (next + 1) % PAGE;
     }
-
-    /// Grows to the next size: 8, 12, 16, 24, 32, 48 ... places. Cost: moves every entry.
-    #[cold]
-    fn grow(&mut self) {
-        let places = self.places.len();
-        let more = match places {
-            0 => Self::PLACES_MIN,
-            _ if places.is_power_of_two() => places + places / 2,
-            _ => places / 3 * 4,
-        };
-        let former = std::mem::replace(&mut self.places, vec![Entry::NONE; more]);
-        self.len = 0;
-        let entries = former.into_iter().filter(|entry| *entry != Entry::NONE);
-        entries.for_each(|entry| self.insert(entry));
-    }
-
-    /// Takes the entry at a place out. Moves the entries behind it up, as far as they belong.
-    #[inline]
-    fn remove(&mut self, place: usize) -> Entry {
-        let removed = self.places[place];
-        let (mut hole, mut next) = (place, self.after(place));
-        while self.places[next] != Entry::NONE {
-            let home = self.home(self.places[next].hash);
-            // How far the entry stands, and the hole lies, behind where the entry belongs.
-            let count = self.places.len();
-            let behind =
-                |place: usize| if place >= home { place - home } else { place + count - home };
-            if behind(hole) < behind(next) {
-                self.places[hole] = self.places[next];
-                hole = next;
-            }
-            next = self.after(next);
-        }
-        self.places[hole] = Entry::NONE;
-        self.len -= 1;
-        removed
-    }
-
-    fn bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Entry>()
-    }
+    places[hole] = Entry::NONE;
+    removed
 }
 
 /// The index of one shard. The index stores no keys; calls read a slot's key back from its record
 /// through the closure `key_of`.
 pub struct Index {
-    segments: Box<[Table]>,
-    segment_mask: usize,
+    /// The page of each prefix of `depth` bits.
+    prefixes: Vec<u32>,
+    depth: u32,
+    pages: Vec<Page>,
+    chunks: Directory<Vec<Entry>>,
+    source: Arc<Source<Entry>>,
     hasher: RandomState,
     len: u64,
-    table_bytes: usize,
 }
 
 impl Index {
-    /// An empty index of `segments` tables (a power of two; a node uses 2 048: 64 KiB). The keys of
-    /// the hash are made from `seed`.
-    pub fn new(segments: usize, seed: u64) -> Self {
-        assert!(
-            segments.is_power_of_two() && segments <= SEGMENTS_MAX,
-            "an index has a power of two of tables, at most {SEGMENTS_MAX}, not {segments}"
-        );
+    /// Entries of a chunk.
+    pub const CHUNK_LEN: usize = CHUNK_PAGES * PAGE;
+
+    /// An empty index: one page. The keys of the hash are made from `seed`.
+    pub fn new(source: Arc<Source<Entry>>, seed: u64) -> Self {
         let key = |number: u64| mix(seed ^ mix(number));
-        Self {
-            segments: (0..segments).map(|_| Table::default()).collect(),
-            segment_mask: segments - 1,
+        let mut index = Self {
+            prefixes: vec![0],
+            depth: 0,
+            pages: Vec::new(),
+            chunks: Directory::new(),
+            source,
             hasher: RandomState::with_seeds(key(1), key(2), key(3), key(4)),
             len: 0,
-            table_bytes: 0,
-        }
+        };
+        index.new_page(0);
+        index
     }
 
     /// The slot of `key`. Usually calls `key_of` for one slot.
     #[inline]
     pub fn get(&self, key: u64, key_of: impl Fn(Slot) -> u64) -> Option<Slot> {
-        let table = &self.segments[self.segment_of(key)];
-        let place = table.find(self.hash(key), |slot| key_of(slot) == key)?;
-        Some(Slot(table.places[place].slot))
+        let hash = self.hash(key);
+        let places = self.places(self.page_of(hash));
+        let place = find(places, hash, |slot| key_of(slot) == key).ok()?;
+        Some(Slot(places[place].slot))
     }
 
     /// Adds a key. Panics if the key is in the index. Usually calls `key_of` for no slot. Cost:
-    /// when the key's table is full, all of its entries are moved.
+    /// when the key's page is full, its 480 entries are moved, and of 2^n pages about one split
+    /// doubles the list of prefixes: 4 bytes a page.
     #[inline]
     pub fn insert(&mut self, key: u64, slot: Slot, key_of: impl Fn(Slot) -> u64) {
         let hash = self.hash(key);
-        let at = self.segment_of(key);
-        let table = &mut self.segments[at];
-        let known = table.find(hash, |slot| key_of(slot) == key);
-        assert!(known.is_none(), "key {key:016x} is in the index already");
-        if table.is_full() {
-            let before = table.bytes();
-            table.grow();
-            self.table_bytes = self.table_bytes - before + table.bytes();
+        let mut page = self.page_of(hash);
+        let Err(mut place) = find(self.places(page), hash, |slot| key_of(slot) == key) else {
+            panic!("key {key:016x} is in the index already")
+        };
+        while usize::from(self.pages[page].len) >= PAGE_LEN_MAX && self.split(page) {
+            page = self.page_of(hash);
+            place = free_place(self.places(page), hash);
         }
-        table.insert(Entry { hash, slot: slot.0 });
+        let len = &mut self.pages[page].len;
+        *len += 1;
+        assert!(usize::from(*len) < PAGE, "a page keeps a free place");
+        self.places_mut(page)[place] = Entry { hash, slot: slot.0 };
         self.len += 1;
     }
 
@@ -190,11 +173,13 @@ impl Index {
     #[inline]
     pub fn remove(&mut self, key: u64, key_of: impl Fn(Slot) -> u64) -> Option<Slot> {
         let hash = self.hash(key);
-        let at = self.segment_of(key);
-        let table = &mut self.segments[at];
-        let place = table.find(hash, |slot| key_of(slot) == key)?;
+        let page = self.page_of(hash);
+        let places = self.places_mut(page);
+        let place = find(places, hash, |slot| key_of(slot) == key).ok()?;
+        let removed = take_out(places, place);
+        self.pages[page].len -= 1;
         self.len -= 1;
-        Some(Slot(table.remove(place).slot))
+        Some(Slot(removed.slot))
     }
 
     /// How many keys the index has.
@@ -211,18 +196,91 @@ impl Index {
 
     /// Bytes of memory, as reserved.
     pub fn bytes(&self) -> usize {
-        self.segments.len() * size_of::<Table>() + self.table_bytes
+        self.chunks.bytes()
+            + self.chunks.len() * CHUNK_PAGES * size_of::<Places>()
+            + self.pages.capacity() * size_of::<Page>()
+            + self.prefixes.capacity() * size_of::<u32>()
     }
 
+    /// Gives the upper half of a page's hashes a page of their own. False: the page's hashes have
+    /// no bit more to differ in.
+    #[cold]
+    fn split(&mut self, page: usize) -> bool {
+        let depth = u32::from(self.pages[page].depth);
+        if depth == DEPTH_MAX {
+            return false;
+        }
+        if depth == self.depth {
+            self.prefixes = self.prefixes.iter().flat_map(|&page| [page, page]).collect();
+            self.depth += 1;
+        }
+        let former = std::mem::replace(self.places_mut(page), [Entry::NONE; PAGE]);
+        self.pages[page] = Page { len: 0, depth: depth as u8 + 1 };
+        let upper = self.new_page(depth as u8 + 1);
+        let mut prefix = None;
+        for entry in former.into_iter().filter(|&entry| entry != Entry::NONE) {
+            prefix = Some(entry.hash);
+            let is_upper = entry.hash << depth >> (u32::BITS - 1) == 1;
+            let to = if is_upper { upper } else { page };
+            self.pages[to].len += 1;
+            let places = self.places_mut(to);
+            places[free_place(places, entry.hash)] = entry;
+        }
+        // The prefixes that led to the page: a run, of which the upper half leads to the new page.
+        let prefix = prefix.expect("a page that splits is full") >> (u32::BITS - self.depth);
+        let run = 1 << (self.depth - depth);
+        let begin = prefix as usize & !(run - 1);
+        self.prefixes[begin + run / 2..begin + run].fill(upper as u32);
+        true
+    }
+
+    /// Adds a page without entries and returns its number.
+    fn new_page(&mut self, depth: u8) -> usize {
+        let page = self.pages.len();
+        if page.is_multiple_of(CHUNK_PAGES) {
+            self.chunks.push(self.source.take());
+        }
+        self.pages.push(Page { len: 0, depth });
+        let chunk = self.chunks.last_mut().expect("a chunk holds page 0 onwards");
+        chunk.resize(chunk.len() + PAGE, Entry::NONE);
+        page
+    }
+
+    /// The number of the page to which entries with this hash belong.
+    #[inline]
+    fn page_of(&self, hash: u32) -> usize {
+        // At depth 0 the shift is by all 32 bits.
+        self.prefixes[(u64::from(hash) >> (u32::BITS - self.depth)) as usize] as usize
+    }
+
+    #[inline]
+    fn places(&self, page: usize) -> &Places {
+        let (pages, _) = self.chunks[page / CHUNK_PAGES].as_chunks();
+        &pages[page % CHUNK_PAGES]
+    }
+
+    #[inline]
+    fn places_mut(&mut self, page: usize) -> &mut Places {
+        let (pages, _) = self.chunks[page / CHUNK_PAGES].as_chunks_mut();
+        &mut pages[page % CHUNK_PAGES]
+    }
+
+    /// Of the key's block the bits by which pages split, and the key's line.
     #[inline]
     fn hash(&self, key: u64) -> u32 {
-        self.hasher.hash_one(key) as u32
+        let block = self.hasher.hash_one(key >> LINE_BITS);
+        let line = (key ^ block) as u32 % (1 << LINE_BITS);
+        uneven((block >> u32::BITS) as u32) & !((1 << LINE_BITS) - 1) | line
     }
+}
 
-    #[inline]
-    fn segment_of(&self, key: u64) -> usize {
-        (self.hasher.hash_one(key >> NEIGHBOURS_BITS) >> 32) as usize & self.segment_mask
-    }
+/// Maps numbers that are spread evenly so that about twice as many lie at the lower end as at the
+/// upper end: u -> (2 u + u^2) / 3, all of them fractions of 2^32. So pages fill up one after the
+/// other. Spread evenly they would all split at the same time, and be half empty after that.
+#[inline]
+fn uneven(number: u32) -> u32 {
+    let u = u64::from(number);
+    ((2 * u + (u * u >> u32::BITS)) / 3) as u32
 }
 
 #[cfg(test)]
@@ -234,54 +292,54 @@ mod tests {
 
     use super::*;
 
+    fn index(seed: u64) -> Index {
+        Index::new(Source::none(Index::CHUNK_LEN), seed)
+    }
+
+    fn longest(index: &Index) -> usize {
+        index.pages.iter().map(|page| usize::from(page.len)).max().expect("page 0")
+    }
+
     #[test]
     #[should_panic(expected = "in the index already")]
     fn a_key_enters_once() {
-        let mut index = Index::new(4, 7);
+        let mut index = index(7);
         index.insert(5, Slot(0), |_| 5);
         index.insert(5, Slot(1), |_| 5);
     }
 
+    /// Entries that belong to the last line of a page, beyond its end and before its begin.
     #[test]
-    fn a_table_grows_by_halves_and_thirds_and_loses_nothing() {
-        let mut table = Table::default();
-        let mut sizes = Vec::new();
-        for slot in 0..40 {
-            if table.is_full() {
-                table.grow();
-                sizes.push(table.places.len());
+    fn a_hole_is_closed_across_the_end_of_a_page() {
+        for removed in 0..12_u32 {
+            let mut places = [Entry::NONE; PAGE];
+            let hash =
+                |slot: u32| if slot < 10 { slot << LINE_BITS | 63 } else { slot << LINE_BITS };
+            for slot in 0..12 {
+                places[free_place(&places, hash(slot))] = Entry { hash: hash(slot), slot };
             }
-            table.insert(Entry { hash: slot << 26, slot });
-        }
-        assert_eq!(sizes, [8, 12, 16, 24, 32, 48, 64]);
-        assert!((0..40).all(|slot| table.find(slot << 26, |it| it == Slot(slot)).is_some()));
-    }
-
-    /// Entries that belong to the last place of a table, beyond its end and before its begin.
-    #[test]
-    fn a_hole_is_closed_across_the_end_of_a_table() {
-        for removed in 0..5_u32 {
-            let mut table = Table::default();
-            table.grow();
-            let hash = |slot: u32| if slot < 4 { u32::MAX - slot } else { 1 << 28 };
-            (0..5).for_each(|slot| table.insert(Entry { hash: hash(slot), slot }));
-            assert_eq!(table.places[7].slot, 0, "the last place, and then the first ones");
-            let place = table.find(hash(removed), |slot| slot.0 == removed).expect("inserted");
-            assert_eq!(table.remove(place).slot, removed);
-            for slot in 0..5 {
-                let found = table.find(hash(slot), |it| it.0 == slot);
-                assert_eq!(found.is_some(), slot != removed, "{slot} after {removed}");
+            let stands = |place: usize| places[place % PAGE].slot;
+            assert_eq!((stands(PAGE - 8), stands(PAGE + 1), stands(PAGE + 3)), (0, 9, 11));
+            let find = |places: &Places, slot: u32| find(places, hash(slot), |it| it.0 == slot);
+            let place = find(&places, removed).expect("inserted");
+            assert_eq!(take_out(&mut places, place).slot, removed);
+            for slot in 0..12 {
+                assert_eq!(find(&places, slot).is_ok(), slot != removed, "{slot} after {removed}");
             }
+            assert_eq!(places.iter().filter(|&&entry| entry != Entry::NONE).count(), 11);
         }
     }
 
     #[test]
-    fn an_empty_index_holds_the_heads_of_its_tables() {
-        let mut index = Index::new(512, 7);
-        assert!(index.is_empty() && index.bytes() == 512 * 32);
-        index.insert(5, Slot(0), |_| 5);
-        assert!(!index.is_empty() && index.bytes() == 512 * 32 + index.table_bytes);
-        assert!(index.table_bytes > 0);
+    fn memory_is_chunks_of_pages_and_eight_bytes_a_page() {
+        let mut index = index(7);
+        let chunk = CHUNK_PAGES * 4096;
+        assert!(index.is_empty());
+        assert!((chunk..chunk + 200).contains(&index.bytes()), "{}", index.bytes());
+        (0..10_000).for_each(|key| index.insert(key, Slot(key as u32), |slot| slot.0.into()));
+        let chunks = index.pages.len().div_ceil(CHUNK_PAGES);
+        let beside = index.bytes() - chunks * chunk;
+        assert!(beside <= 16 * index.pages.len() + 200, "{beside} for {}", index.pages.len());
     }
 
     /// Ids as a node mints them: bursts of neighbours, here 100 of the 4096 in each millisecond.
@@ -289,38 +347,38 @@ mod tests {
         u64::from(number / 100) << 22 | u64::from(number % 100)
     }
 
+    /// At every length alike, because pages fill up one after the other.
     #[test]
-    fn growth_is_bounded_and_an_entry_costs_at_most_sixteen_bytes() {
-        let mut index = Index::new(512, 42);
+    fn an_entry_costs_less_than_fourteen_bytes_and_an_insert_reads_no_record() {
+        let mut index = index(42);
         let asked = Cell::new(0_u64);
         let key_of = |slot: Slot| {
             asked.set(asked.get() + 1);
             minted(slot.0)
         };
         for number in 0..512 * 600 {
-            asked.set(0);
             index.insert(minted(number), Slot(number), key_of);
-            assert!(asked.get() <= 2, "an insert read {} records", asked.get());
+            if number > 30_000 {
+                let bytes = index.bytes() as f64 / index.len() as f64;
+                assert!((11.0..14.5).contains(&bytes), "{bytes} bytes an entry at {number}");
+            }
         }
-        let longest = index.segments.iter().map(|table| table.len).max();
-        assert!(longest < Some(8 * 600), "tables are balanced: {longest:?}");
-        assert!(index.bytes() as u64 <= 16 * index.len(), "{} bytes", index.bytes());
+        assert!(asked.get() < 300, "inserts read {} records", asked.get());
+        assert!(longest(&index) <= PAGE_LEN_MAX, "{}", longest(&index));
         for number in 0..512 * 600 {
             assert_eq!(index.get(minted(number), key_of), Some(Slot(number)));
         }
-        let recounted: usize = index.segments.iter().map(Table::bytes).sum();
-        assert_eq!(index.table_bytes, recounted);
     }
 
     #[test]
     fn a_key_of_the_same_hash_is_another_key() {
-        let index = Index::new(1, 44);
+        let mut index = index(44);
         let mut seen = HashMap::new();
-        // Of 2^19 keys some 30 pairs share their 32 bits.
-        let pair = (0..1 << 19).find_map(|key| Some((seen.insert(index.hash(key), key)?, key)));
+        // Of 2^19 blocks some thousand pairs share their 26 bits.
+        let keys = (0..1 << 19).map(|block| block << LINE_BITS);
+        let pair = { keys }.find_map(|key| Some((seen.insert(index.hash(key), key)?, key)));
         let keys = pair.expect("two keys of one hash");
         let key_of = |slot: Slot| if slot == Slot(0) { keys.0 } else { keys.1 };
-        let mut index = Index::new(1, 44);
         index.insert(keys.0, Slot(0), key_of);
         assert_eq!(index.get(keys.1, key_of), None);
         assert_eq!(index.remove(keys.1, key_of), None);
@@ -330,42 +388,72 @@ mod tests {
         assert_eq!(index.len(), 1);
     }
 
+    /// Blocks with one key each, all of the same last bits.
     #[test]
-    fn neighbours_chosen_by_a_client_fill_no_table() {
-        let mut index = Index::new(512, 43);
-        let spacing = 1_u64 << NEIGHBOURS_BITS;
-        let key_of = |slot: Slot| u64::from(slot.0) * spacing;
+    fn keys_chosen_by_a_client_fill_no_line() {
+        let mut index = index(43);
+        let key_of = |slot: Slot| u64::from(slot.0) << LINE_BITS;
         (0..51_200).for_each(|number| index.insert(key_of(Slot(number)), Slot(number), key_of));
-        let longest = index.segments.iter().map(|table| table.len).max().expect("512 tables");
-        assert!(longest < 200, "{longest} entries where 100 are the mean");
+        assert!(index.pages.len() < 51_200 / 240, "{} pages", index.pages.len());
+        let first = index.places(0);
+        let behind = |(place, entry): (usize, &Entry)| (place + PAGE - home(entry.hash)) % PAGE;
+        let entries = || first.iter().enumerate().filter(|(_, entry)| **entry != Entry::NONE);
+        let sum: usize = entries().map(behind).sum();
+        assert!(sum < entries().count() * 16, "an entry stands {sum} places behind its line");
     }
 
     #[test]
-    fn neighbours_share_a_table() {
-        let index = Index::new(512, 43);
-        let block = |number: u64, at: u64| index.segment_of(number << NEIGHBOURS_BITS | at);
-        let last = (1 << NEIGHBOURS_BITS) - 1;
-        assert!((0..100).all(|number| block(number, 0) == block(number, last)));
-        assert!((0..100).any(|number| block(number, last) != block(number + 1, 0)));
+    fn neighbours_share_a_page_and_no_line() {
+        let mut index = index(43);
+        let key_of = |slot: Slot| u64::from(slot.0) << 20;
+        (0..51_200).for_each(|number| index.insert(key_of(Slot(number)), Slot(number), key_of));
+        for block in 0..100_u64 {
+            let hashes = (0..64).map(|at| index.hash(block << LINE_BITS | at));
+            let mut lines = hashes.clone().map(home).collect::<Vec<_>>();
+            lines.sort_unstable();
+            assert!(lines.into_iter().eq((0..64).map(|line| line * LINE)));
+            let pages = hashes.map(|hash| index.page_of(hash)).collect::<Vec<_>>();
+            assert!(pages.iter().all(|page| *page == pages[0]));
+        }
     }
 
     #[test]
     fn the_seed_changes_the_order() {
-        let (one, other) = (Index::new(1024, 1), Index::new(1024, 2));
-        let keys = (0..1000_u64).map(|number| number << NEIGHBOURS_BITS);
-        let same = keys.filter(|&key| one.segment_of(key) == other.segment_of(key));
+        let (one, other) = (index(1), index(2));
+        let same =
+            (0..1000_u64).filter(|&key| one.hash(key << 6) >> 22 == other.hash(key << 6) >> 22);
         assert!(same.count() < 50);
+    }
+
+    /// 480 keys whose hashes differ in the last of their 26 bits only: the page splits 26 times.
+    #[test]
+    fn a_page_splits_as_often_as_its_entries_ask_for() {
+        let mut index = index(5);
+        let mut of_prefix = HashMap::<u32, Vec<u64>>::new();
+        for block in 0..1 << 20 {
+            let key = block << LINE_BITS;
+            of_prefix.entry(index.hash(key) >> 17).or_default().push(key);
+        }
+        let keys = of_prefix.into_values().max_by_key(Vec::len).expect("some");
+        let key_of = |slot: Slot| keys[slot.index() / 64] | (slot.index() % 64) as u64;
+        let slots = || (0..64 * keys.len() as u32).map(Slot);
+        slots().for_each(|slot| index.insert(key_of(slot), slot, key_of));
+        assert!(slots().all(|slot| index.get(key_of(slot), key_of) == Some(slot)));
+        assert!(index.depth > 15, "{} bits", index.depth);
+        assert!(slots().all(|slot| index.remove(key_of(slot), key_of) == Some(slot)));
+        assert!(index.is_empty() && longest(&index) == 0);
     }
 
     proptest! {
         #[test]
         fn behaves_like_a_map(
-            segments_log2 in 0_u32..5,
-            steps in prop::collection::vec((0_u8..3, 0_u64..64), 1..500)
+            spread in 0_u32..20,
+            steps in prop::collection::vec((0_u8..3, 0_u64..2000), 1..5000)
         ) {
-            let mut index = Index::new(1 << segments_log2, 9);
+            let mut index = index(9);
             let (mut keys, mut model) = (Vec::new(), HashMap::new());
             for (step, key) in steps {
+                let key = key << spread;
                 let known = model.get(&key).copied();
                 let key_of = |slot: Slot| keys[slot.index()];
                 prop_assert_eq!(index.get(key, key_of), known);

@@ -3,7 +3,10 @@
 //! the place that it is in; every move asserts that name. This file does not know what a slot
 //! stands for.
 
+use std::sync::Arc;
+
 use super::directory::Directory;
+use super::source::Source;
 use crate::base::ids::Slot;
 
 /// Links of one chunk: 1024 x 16 B = 16 KiB. A chunk is one allocation, filled as slots are handed
@@ -25,8 +28,9 @@ const DUE_BITS: u32 = 48;
 /// The latest due tick that a link can hold. A later tick counts as this tick.
 pub(super) const DUE_MAX: u64 = (1 << DUE_BITS) - 1;
 
-#[derive(Clone, Copy)]
-struct Link {
+/// The links of one slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
     /// The due tick in the low 48 bits, the place in the high 16.
     due_and_place: u64,
     next: u32,
@@ -51,17 +55,28 @@ impl Link {
 /// next 32, prev 32). One wheel and any number of [`Fifo`]s share it.
 pub struct Links {
     chunks: Directory<Vec<Link>>,
+    source: Arc<Source<Link>>,
+}
+
+impl From<Arc<Source<Link>>> for Links {
+    /// Links without any slot that take their chunks from `source`.
+    fn from(source: Arc<Source<Link>>) -> Self {
+        Self { chunks: Directory::new(), source }
+    }
 }
 
 impl Links {
+    /// Links of a chunk.
+    pub const CHUNK_LEN: usize = CHUNK_SLOTS;
+
     /// Links without any slot.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self { chunks: Directory::new() }
+        Self::from(Source::none(CHUNK_SLOTS))
     }
 
     /// Makes room for `slot`, which starts in no list. Call this when the slab hands out a slot.
-    /// Cost: one comparison if there is room; one chunk allocation at most if the call comes for
+    /// Cost: one comparison if there is room; one chunk at most if the call comes for
     /// every slot in turn.
     #[inline]
     pub fn ensure(&mut self, slot: Slot) {
@@ -102,7 +117,7 @@ impl Links {
             let last = match self.chunks.last_mut() {
                 Some(last) if last.len() < CHUNK_SLOTS => last,
                 _ => {
-                    self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
+                    self.chunks.push(self.source.take());
                     continue;
                 }
             };

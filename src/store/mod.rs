@@ -5,6 +5,7 @@ pub mod index;
 pub mod links;
 pub mod payloads;
 pub mod slab;
+pub mod source;
 pub mod wheel;
 
 pub(crate) mod directory;

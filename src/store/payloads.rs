@@ -2,8 +2,11 @@
 //! at most an eighth. Each large payload has an allocation of its own. Freed memory serves the same
 //! class again. Equal payloads are not shared.
 
+use std::sync::Arc;
+
 use super::directory::Directory;
 use super::places::Places;
+use super::source::Source;
 
 /// Longest payload that is rounded up to a multiple of [`FINE_STEP`].
 const FINE_BYTES_MAX: usize = 1024;
@@ -15,10 +18,13 @@ const CLASS_BYTES_MAX: usize = 64 * 1024;
 const CLASSES_PER_DOUBLING: usize = 8;
 const CLASSES: usize =
     FINE_CLASSES + CLASSES_PER_DOUBLING * (CLASS_BYTES_MAX / FINE_BYTES_MAX).ilog2() as usize;
-/// Most bytes of a chunk of small blocks. A chunk holds the largest power of two of blocks that
-/// fits, and at least one. A chunk is one allocation, and its bytes are initialised when they are
-/// first used. The allocator loses one block of each page of 512 KiB, so the chunks are small.
+/// Most bytes of a chunk of blocks, except that a chunk holds at least one block. A chunk's bytes are
+/// initialised when they are first used. The allocator loses one chunk of each page of 512 KiB, so
+/// the chunks are small.
 const CHUNK_BYTES: usize = 16 * 1024;
+/// Longest block of which chunks have [`CHUNK_BYTES`], filled up to an eighth or better: these come
+/// from the source. A chunk of longer blocks is an allocation of its own size.
+const SOURCE_BLOCK_BYTES_MAX: usize = CHUNK_BYTES / 8;
 
 /// Where a payload lies: 8 bytes, `Copy`. The owner of the payload must free it exactly once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +56,7 @@ impl PayloadRef {
 /// The payload arena of one shard.
 pub struct Payloads {
     classes: Box<[Class]>,
+    source: Arc<Source<u8>>,
     large: Vec<Box<[u8]>>,
     large_places: Places,
     large_bytes: usize,
@@ -58,17 +65,13 @@ pub struct Payloads {
 }
 
 impl Payloads {
+    /// Bytes of a chunk of small blocks.
+    pub const CHUNK_LEN: usize = CHUNK_BYTES;
+
     /// An arena without payloads.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self {
-            classes: (0..CLASSES).map(|class| Class::new(class_bytes(class))).collect(),
-            large: Vec::new(),
-            large_places: Places::new(),
-            large_bytes: 0,
-            used_bytes: 0,
-            chunk_bytes: 0,
-        }
+        Self::from(Source::none(CHUNK_BYTES))
     }
 
     /// How many bytes a payload of `len` bytes adds to [`used_bytes`](Self::used_bytes).
@@ -94,9 +97,9 @@ impl Payloads {
         }
         let class = &mut self.classes[class_of(bytes.len())];
         let chunks_before = class.chunks.len();
-        let place = class.insert(bytes);
+        let place = class.insert(bytes, &self.source);
         if class.chunks.len() > chunks_before {
-            self.chunk_bytes += class.block_bytes << class.chunk_blocks_log2;
+            self.chunk_bytes += class.chunk_bytes();
         }
         PayloadRef { len, place }
     }
@@ -166,10 +169,25 @@ impl Payloads {
     }
 }
 
+impl From<Arc<Source<u8>>> for Payloads {
+    /// An arena without payloads that takes its chunks of small blocks from `source`.
+    fn from(source: Arc<Source<u8>>) -> Self {
+        Self {
+            classes: (0..CLASSES).map(|class| Class::new(class_bytes(class))).collect(),
+            source,
+            large: Vec::new(),
+            large_places: Places::new(),
+            large_bytes: 0,
+            used_bytes: 0,
+            chunk_bytes: 0,
+        }
+    }
+}
+
 /// The blocks of one size.
 struct Class {
     block_bytes: usize,
-    chunk_blocks_log2: u32,
+    chunk_blocks: u32,
     chunks: Directory<Vec<u8>>,
     /// How many blocks were ever given out.
     fresh: u32,
@@ -178,10 +196,9 @@ struct Class {
 
 impl Class {
     fn new(block_bytes: usize) -> Self {
-        let chunk_blocks_log2 = (CHUNK_BYTES / block_bytes).max(1).ilog2();
         Self {
             block_bytes,
-            chunk_blocks_log2,
+            chunk_blocks: (CHUNK_BYTES / block_bytes).max(1) as u32,
             chunks: Directory::new(),
             fresh: 0,
             places: Places::new(),
@@ -191,12 +208,12 @@ impl Class {
     /// The chunk of a block, and the offset of the block in the chunk.
     #[inline]
     fn locate(&self, place: u32) -> (usize, usize) {
-        let in_chunk = place & ((1 << self.chunk_blocks_log2) - 1);
-        ((place >> self.chunk_blocks_log2) as usize, in_chunk as usize * self.block_bytes)
+        let (chunk, in_chunk) = (place / self.chunk_blocks, place % self.chunk_blocks);
+        (chunk as usize, in_chunk as usize * self.block_bytes)
     }
 
     #[inline]
-    fn insert(&mut self, bytes: &[u8]) -> u32 {
+    fn insert(&mut self, bytes: &[u8], source: &Source<u8>) -> u32 {
         let place = self.places.take();
         let (chunk, start) = self.locate(place);
         if place < self.fresh {
@@ -205,13 +222,24 @@ impl Class {
         }
         assert!(place == self.fresh, "fresh places come in order");
         if start == 0 {
-            self.chunks.push(Vec::with_capacity(self.block_bytes << self.chunk_blocks_log2));
+            self.chunks.push(match self.block_bytes {
+                1..=SOURCE_BLOCK_BYTES_MAX => source.take(),
+                _ => Vec::with_capacity(self.chunk_bytes()),
+            });
         }
         let chunk = &mut self.chunks[chunk];
         chunk.extend_from_slice(bytes);
         chunk.resize(start + self.block_bytes, 0);
         self.fresh += 1;
         place
+    }
+
+    /// Bytes of a chunk, as reserved.
+    fn chunk_bytes(&self) -> usize {
+        match self.block_bytes {
+            1..=SOURCE_BLOCK_BYTES_MAX => CHUNK_BYTES,
+            _ => self.block_bytes * self.chunk_blocks as usize,
+        }
     }
 
     fn overhead_bytes(&self) -> usize {

@@ -1,8 +1,11 @@
 //! Records of one size in chunks. A record never moves. Growth allocates one chunk and initialises
 //! nothing. A slab never holds a value that owns memory, and never hands out an occupied slot.
 
+use std::sync::Arc;
+
 use super::directory::Directory;
 use super::places::Places;
+use super::source::Source;
 use crate::base::ids::Slot;
 
 /// Records of one chunk, as a power of two. With records of 64 bytes a chunk has 128 KiB. The
@@ -14,20 +17,24 @@ const CHUNK_SLOTS: usize = 1 << CHUNK_SLOTS_LOG2;
 /// A slab of records of type `T`, with one bit of overhead a record.
 pub struct Slab<T> {
     chunks: Directory<Vec<T>>,
+    source: Arc<Source<T>>,
     /// How many slots were ever given out. Every slot below has a record, occupied or freed.
     fresh: u32,
     places: Places,
 }
 
 impl<T: Copy> Slab<T> {
+    /// Records of a chunk.
+    pub const CHUNK_LEN: usize = CHUNK_SLOTS;
+
     /// A slab without records.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self { chunks: Directory::new(), fresh: 0, places: Places::new() }
+        Self::from(Source::none(CHUNK_SLOTS))
     }
 
     /// Stores `value`, in a freed slot if there is one, and returns its slot. Slots that were never
-    /// given out come in the order 0, 1, 2 ... Cost: at most one chunk allocation.
+    /// given out come in the order 0, 1, 2 ... Cost: at most one chunk.
     #[inline]
     pub fn insert(&mut self, value: T) -> Slot {
         let slot = Slot(self.places.take());
@@ -37,7 +44,7 @@ impl<T: Copy> Slab<T> {
         }
         assert!(slot.0 == self.fresh, "fresh places come in order");
         if slot.index().is_multiple_of(CHUNK_SLOTS) {
-            self.chunks.push(Vec::with_capacity(CHUNK_SLOTS));
+            self.chunks.push(self.source.take());
         }
         self.chunks.last_mut().expect("a chunk holds slot 0 onwards").push(value);
         self.fresh += 1;
@@ -95,6 +102,13 @@ impl<T: Copy> Slab<T> {
     /// Bytes of memory, as reserved.
     pub fn bytes(&self) -> usize {
         self.chunks.bytes() + self.chunks.len() * CHUNK_SLOTS * size_of::<T>() + self.places.bytes()
+    }
+}
+
+impl<T> From<Arc<Source<T>>> for Slab<T> {
+    /// A slab without records that takes its chunks from `source`.
+    fn from(source: Arc<Source<T>>) -> Self {
+        Self { chunks: Directory::new(), source, fresh: 0, places: Places::new() }
     }
 }
 

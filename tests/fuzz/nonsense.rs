@@ -18,7 +18,7 @@ use chronos::shard::effects::{
     CallbackOutcome, Dialect, Event, Outbox, PageAsk, PeerTicket, Purpose, Request, Requester,
     Target,
 };
-use chronos::shard::{Shard, ShardConfig};
+use chronos::shard::{Shard, ShardConfig, Stock};
 use chronos::store::wheel::Geometry;
 use chronos::timer::definition::{Definition, encode_content};
 use chronos::timer::version::Version;
@@ -73,7 +73,8 @@ impl World {
             shards: ShardCount::new(1),
             instance: NodeInstance::new(1, 0),
             geometry: Geometry::TINY,
-            index_segments: 4,
+            authority_tables: 4,
+            stock: Stock::none(),
             hash_seed: 5,
             records_max: 20,
             store_bytes_max: 1 << 30,

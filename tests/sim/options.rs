@@ -6,7 +6,7 @@ use chronos::base::ids::{NodeInstance, ShardCount, ShardIndex};
 use chronos::base::limits::{CallbackLimits, ClusterLimits};
 use chronos::base::time::Now;
 use chronos::cluster::view::View;
-use chronos::shard::{Shard, ShardConfig};
+use chronos::shard::{Shard, ShardConfig, Stock};
 use chronos::store::wheel::Geometry;
 use kit::simulator::random::{Purpose, Stream};
 
@@ -16,7 +16,7 @@ pub struct Options {
     pub seed: u64,
     pub shards: u16,
     pub is_tiny: bool,
-    pub index_segments: usize,
+    pub authority_tables: usize,
     pub mesh_queue_max: u32,
     pub records_max: u64,
     /// How many bytes the store may take above what an empty shard takes.
@@ -61,7 +61,7 @@ impl Options {
             seed,
             shards: draw.pick(&[1, 2, 2]),
             is_tiny: draw.chance(85),
-            index_segments: draw.pick(&[1, 4, 4, 64]),
+            authority_tables: draw.pick(&[1, 4, 4, 64]),
             mesh_queue_max: draw.pick(&[1, 2, 2, 3]) as u32,
             records_max: draw.pick(&[4, 20, 1_000, 1_000, 1_000]),
             store_bytes_extra: if is_tight { draw.range(5_000, 60_000) } else { 1 << 30 },
@@ -91,7 +91,7 @@ impl Options {
         Self {
             shards: 2,
             is_tiny: false,
-            index_segments: 1_024,
+            authority_tables: 1_024,
             mesh_queue_max: 1_024,
             records_max: 10 * timers as u64,
             store_bytes_extra: 1 << 30,
@@ -134,7 +134,8 @@ impl Options {
             shards: ShardCount::new(self.shards),
             instance: NodeInstance::new(5, 2),
             geometry: if self.is_tiny { Geometry::TINY } else { Geometry::PRODUCTION },
-            index_segments: self.index_segments,
+            authority_tables: self.authority_tables,
+            stock: Stock::none(),
             hash_seed: self.seed ^ u64::from(own),
             records_max: self.records_max,
             store_bytes_max: u64::MAX,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chronos::base::ids::{NodeInstance, ShardCount, ShardIndex};
 use chronos::base::limits::{Acknowledge, CallbackLimits, ClusterLimits};
 use chronos::cluster::view::View;
-use chronos::shard::ShardConfig;
+use chronos::shard::{ShardConfig, Stock};
 use chronos::store::wheel::Geometry;
 use kit::simulator::random::{Purpose, Stream};
 
@@ -201,7 +201,8 @@ impl Options {
             shards: ShardCount::new(self.shards[node]),
             instance: NodeInstance::new(member as u8 + 1, 0),
             geometry: Geometry::PRODUCTION,
-            index_segments: 4,
+            authority_tables: 4,
+            stock: Stock::none(),
             hash_seed: self.seed ^ u64::from(own) ^ (node as u64) << 8,
             records_max: self.room_of(node).unwrap_or(100_000),
             store_bytes_max: 1 << 32,

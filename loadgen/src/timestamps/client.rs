@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow, bail};
 use chronos::base::time::MonoNs;
-use chronos::ring::{Completion, Ring, RingConfig, SocketId, Wait, pin_to_core, thread_cpu_ns};
+use chronos::ring::{Completion, Ring, RingConfig, SocketId, Wait, pin_to_core, thread_usage};
 use chronos::wire::thrift::{Outcome, parse_reply, write_get_timestamps};
 use hdrhistogram::Histogram;
 
@@ -58,7 +58,7 @@ impl Counts {
         Ok(Counts {
             began_ns: clock_ns(),
             server_cpu_ns: server_cpu_of(pid)?,
-            client_cpu_ns: thread_cpu_ns(),
+            client_cpu_ns: thread_usage().cpu_ns,
             calls: 0,
             latency: new_histogram(),
         })
@@ -79,7 +79,7 @@ impl Counts {
             latency_us_p50: percentile(0.5),
             latency_us_p99: percentile(0.99),
             latency_us_p999: percentile(0.999),
-            client_core_share: (thread_cpu_ns() - self.client_cpu_ns) as f64 / passed_ns,
+            client_core_share: (thread_usage().cpu_ns - self.client_cpu_ns) as f64 / passed_ns,
         })
     }
 }

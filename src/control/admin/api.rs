@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode, Uri};
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
@@ -93,7 +93,14 @@ fn router(state: AdminState) -> Router {
         .fallback(async || (StatusCode::NOT_FOUND, NOT_FOUND))
         .layer(from_fn_with_state(Arc::clone(&state.guard), guard))
         .layer(map_response(close_after))
+        .layer(from_fn_with_state(state.clone(), after_refresh))
         .with_state(state)
+}
+
+/// Has the cores publish their figures before a request is served.
+async fn after_refresh(State(state): State<AdminState>, request: Request, next: Next) -> Response {
+    state.view.refresh().await;
+    next.run(request).await
 }
 
 /// Makes an answer the last one of its connection, and forbids caches to keep it.

@@ -4,14 +4,20 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[cfg(test)]
 use crate::cluster::view::View;
 use crate::control::cluster::desk::ClusterDesk;
 use crate::control::timestamp::board::TimestampBoard;
 use crate::node::NodeHandle;
+use crate::node::commands::Commander;
 use crate::node::meters::CoreMeters;
+
+/// Longest wait for figures of cores that hang.
+const FIGURES_WAIT: Duration = Duration::from_millis(100);
+/// How often the wait looks again. A core publishes within some tens of microseconds.
+const FIGURES_PAUSE: Duration = Duration::from_millis(1);
 
 /// The state of a node's life as the admin API shows it. A higher number is never taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +55,8 @@ pub(crate) struct NodeView {
     pub kernel_features: Vec<&'static str>,
     /// The meters of each core. Only that core writes them.
     pub meters: Arc<[CoreMeters]>,
+    /// Asks the cores for their figures; `None` in a view without a node.
+    commander: Option<Commander>,
     /// When the start was complete.
     pub started: Instant,
     /// The cluster, and the orders that it takes.
@@ -67,6 +75,7 @@ impl NodeView {
             kernel_release: node.kernel.release.clone(),
             kernel_features: node.kernel.features.clone(),
             meters: Arc::clone(&node.meters),
+            commander: Some(node.commander()),
             started: Instant::now(),
             cluster: Arc::new(ClusterDesk::of(node.view.clone(), Some(node.commander()))),
             timestamps: None,
@@ -83,10 +92,22 @@ impl NodeView {
             kernel_release: "6.1.0".into(),
             kernel_features: vec!["buffer rings"],
             meters: (0..shards).map(|_| CoreMeters::default()).collect(),
+            commander: None,
             started: Instant::now(),
             cluster: Arc::new(ClusterDesk::of(Arc::new(View::alone("127.0.0.1:7253")), None)),
             timestamps: Some(Arc::new(TimestampBoard::new(Arc::default(), "file"))),
             state: Arc::default(),
+        }
+    }
+
+    /// Waits until the meters show the present, so that whoever was answered finds his request
+    /// counted. Figures of cores that hang stay old.
+    pub(crate) async fn refresh(&self) {
+        let Some(commander) = &self.commander else { return };
+        let asked = commander.ask();
+        let deadline = Instant::now() + FIGURES_WAIT;
+        while !commander.have_told(&asked) && Instant::now() < deadline {
+            tokio::time::sleep(FIGURES_PAUSE).await;
         }
     }
 

@@ -11,8 +11,8 @@ use crate::core::Core;
 use crate::core::mesh::mesh;
 use crate::core::peers::actions::{InboundId, PeerAction};
 use crate::core::peers::hello::{Connected, Hello, HelloRefusal, Identity};
-use crate::shard::ShardConfig;
 use crate::shard::effects::{Answer, Dialect, Refusal, Reply, Request, Requester, Target};
+use crate::shard::{ShardConfig, Stock};
 use crate::store::wheel::Geometry;
 use crate::timer::definition::{Definition, encode_content};
 use crate::wire::peer_frame::{FrameKind, PROTOCOL_VERSION, begin_frame, end_frame};
@@ -101,7 +101,8 @@ impl Network {
                 shards,
                 instance: NodeInstance::new(node as u8, 0),
                 geometry: Geometry::TINY,
-                index_segments: 4,
+                authority_tables: 4,
+                stock: Stock::none(),
                 hash_seed: 5,
                 records_max: 1_000_000,
                 store_bytes_max: 1 << 40,

@@ -25,6 +25,7 @@ mod outline;
 mod placements;
 mod record;
 mod room;
+mod stock;
 mod tags;
 
 pub use authorities::AuthorityId;
@@ -34,6 +35,7 @@ pub use hosts::{Host, Hosts};
 pub use outline::Outline;
 pub use placements::{Placement, PlacementId};
 pub use record::{Record, State};
+pub use stock::Stock;
 
 use crate::base::ids::{HostId, Slot, TimerId};
 use crate::base::limits::RANK_DELAY_MS;
@@ -105,13 +107,13 @@ pub struct Records {
 impl Records {
     /// No record yet; the wheel stands at `tick`.
     pub fn new(config: &ShardConfig, tick: Tick) -> Self {
-        let authorities = Authorities::new(config.index_segments, config.hash_seed);
+        let authorities = Authorities::new(config.authority_tables, config.hash_seed);
         Self {
-            slab: Slab::new(),
-            links: Links::new(),
+            slab: config.stock.records.clone().into(),
+            links: config.stock.links.clone().into(),
             wheel: Wheel::new(config.geometry, tick),
-            index: Index::new(config.index_segments, config.hash_seed),
-            payloads: Payloads::new(),
+            index: Index::new(config.stock.entries.clone(), config.hash_seed),
+            payloads: config.stock.payloads.clone().into(),
             placements: Placements::new(config.hash_seed),
             hosts: Hosts::new(authorities, &config.callbacks),
             tags: TagCounts::new(config.tags_max, config.hash_seed),

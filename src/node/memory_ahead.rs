@@ -1,0 +1,233 @@
+//! The thread that takes memory from the kernel before the cores need it. It fills the sources of
+//! each shard: the faster a shard takes chunks, the more are kept ready. A core never waits for this
+//! thread; where no chunk is ready the core takes memory itself and pays the page faults.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::ring::{discard, populate};
+use crate::shard::Stock;
+use crate::store::source::Source;
+
+/// Bytes kept ready of each kind of chunk of an idle shard: what 50 ms at 300 000 creates a second
+/// take.
+const IDLE_BYTES: usize = 1 << 20;
+/// Most bytes brought into memory for one source before the next pause, or else one chunk. Where
+/// this thread shares its CPU with a core it holds the core up that long: some 0.1 ms for all four
+/// sources. With the shortest pause it is enough for 600 000 creates a second.
+const ROUND_BYTES_MAX: usize = 64 << 10;
+/// The pause after a round: while a source has too few chunks, while shards grow, and else.
+const SHORT_PAUSE: Duration = Duration::from_millis(1);
+const GROWING_PAUSE: Duration = Duration::from_millis(5);
+const IDLE_PAUSE: Duration = Duration::from_millis(50);
+/// For how many rounds what is ready must last.
+const ROUNDS_AHEAD: usize = 8;
+/// Rounds without growth after which half of what is ready beyond [`IDLE_BYTES`] is given back.
+const IDLE_ROUNDS: u32 = 20;
+
+/// The number of chunks to keep ready in one source.
+struct Level {
+    chunk_bytes: usize,
+    /// Chunks to keep ready, at least and at most.
+    least: usize,
+    most: usize,
+    wanted: usize,
+    /// Chunks ready when the last round ended.
+    left: usize,
+    idle_rounds: u32,
+}
+
+/// What a round has to do for one source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Task {
+    /// Add this many chunks.
+    Add(usize),
+    /// Take this many chunks back.
+    TakeBack(usize),
+}
+
+impl Level {
+    fn new(chunk_bytes: usize, bytes_max: usize) -> Self {
+        let most = bytes_max / chunk_bytes;
+        let least = (IDLE_BYTES / chunk_bytes).min(most);
+        Self { chunk_bytes, least, most, wanted: least, left: 0, idle_rounds: 0 }
+    }
+
+    /// Whether the shard has taken chunks of late.
+    fn is_growing(&self) -> bool {
+        self.idle_rounds < IDLE_ROUNDS
+    }
+
+    /// Sets how many chunks are wanted, from how many are ready still.
+    fn judge(&mut self, ready: usize) -> Task {
+        let taken = self.left.saturating_sub(ready);
+        self.idle_rounds = if taken == 0 { self.idle_rounds.saturating_add(1) } else { 0 };
+        let asked = taken.saturating_mul(ROUNDS_AHEAD);
+        if asked > self.wanted || (taken > 0 && ready == 0) {
+            self.wanted = asked.max(2 * self.wanted).min(self.most);
+        } else if self.idle_rounds > 0 && self.idle_rounds.is_multiple_of(IDLE_ROUNDS) {
+            self.wanted = (self.wanted / 2).max(self.least);
+        }
+        match self.wanted.checked_sub(ready) {
+            Some(missing) => Task::Add(missing.min((ROUND_BYTES_MAX / self.chunk_bytes).max(1))),
+            None => Task::TakeBack(ready - self.wanted),
+        }
+    }
+
+    /// Does what a round has to do for a source. Returns whether the source has enough.
+    fn tend<T>(&mut self, source: &Source<T>) -> bool {
+        match self.judge(source.ready()) {
+            Task::Add(chunks) => {
+                let _ = (0..chunks).all(|_| source.add(populate));
+            }
+            Task::TakeBack(chunks) => {
+                for mut chunk in (0..chunks).map_while(|_| source.take_back()) {
+                    discard(&mut chunk);
+                }
+            }
+        }
+        self.left = source.ready();
+        self.left >= self.wanted
+    }
+}
+
+/// The sources of one shard, and how much is kept ready in each.
+struct Ahead {
+    stock: Stock,
+    levels: [Level; 4],
+}
+
+impl Ahead {
+    fn new(stock: Stock, bytes_max: usize) -> Self {
+        let sources = [
+            stock.records.chunk_bytes(),
+            stock.links.chunk_bytes(),
+            stock.entries.chunk_bytes(),
+            stock.payloads.chunk_bytes(),
+        ];
+        Self { levels: sources.map(|chunk| Level::new(chunk, bytes_max)), stock }
+    }
+
+    /// One round. Returns whether every source has enough, and whether none is growing.
+    fn round(&mut self) -> (bool, bool) {
+        let [records, links, entries, payloads] = &mut self.levels;
+        let has_enough = [
+            records.tend(&self.stock.records),
+            links.tend(&self.stock.links),
+            entries.tend(&self.stock.entries),
+            payloads.tend(&self.stock.payloads),
+        ];
+        (has_enough.into_iter().all(|it| it), !self.levels.iter().any(Level::is_growing))
+    }
+}
+
+/// The sources of `shards` shards in which together at most `bytes_max` bytes are ready. A quarter
+/// of a shard's share is for each kind of chunk.
+pub fn stocks(shards: usize, bytes_max: u64) -> (Vec<Stock>, usize) {
+    let share = usize::try_from(bytes_max / 4 / shards as u64).unwrap_or(usize::MAX);
+    ((0..shards).map(|_| Stock::new(share)).collect(), share)
+}
+
+/// Starts the thread. It ends within 50 ms after `stop` is set.
+pub fn start(
+    stocks: Vec<Stock>,
+    share_bytes: usize,
+    stop: Arc<AtomicBool>,
+) -> std::io::Result<JoinHandle<()>> {
+    let mut shards: Vec<_> =
+        stocks.into_iter().map(|stock| Ahead::new(stock, share_bytes)).collect();
+    thread::Builder::new().name("chronos-memory".into()).spawn(move || {
+        while !stop.load(Relaxed) {
+            let rounds = shards.iter_mut().map(Ahead::round);
+            let all = |one: (bool, bool), other: (bool, bool)| (one.0 && other.0, one.1 && other.1);
+            thread::sleep(match rounds.fold((true, true), all) {
+                (false, _) => SHORT_PAUSE,
+                (true, false) => GROWING_PAUSE,
+                (true, true) => IDLE_PAUSE,
+            });
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: usize = 16 << 10;
+    const MOST: usize = 1024;
+
+    /// A level that has reached what an idle shard keeps: 64 chunks.
+    fn idle() -> Level {
+        let mut level = Level::new(CHUNK, MOST * CHUNK);
+        let mut ready = 0;
+        while let Task::Add(chunks @ 1..) = level.judge(ready) {
+            assert_eq!(chunks, ROUND_BYTES_MAX / CHUNK, "a round is bounded");
+            ready += chunks;
+            level.left = ready;
+        }
+        assert_eq!((ready, level.wanted), (64, 64));
+        level
+    }
+
+    #[test]
+    fn what_is_ready_lasts_for_eight_rounds() {
+        let mut level = idle();
+        level.judge(64 - 20);
+        assert_eq!((level.wanted, level.is_growing()), (160, true));
+    }
+
+    #[test]
+    fn a_source_that_ran_dry_gets_twice_as_much_up_to_its_bound() {
+        let mut level = idle();
+        let wanted = [128, 256, 512, MOST, MOST].map(|_| {
+            level.left = 7;
+            level.judge(0);
+            level.wanted
+        });
+        assert_eq!(wanted, [128, 256, 512, MOST, MOST]);
+    }
+
+    #[test]
+    fn an_idle_shard_gives_back_half_again_and_again() {
+        let mut level = idle();
+        level.left = 64;
+        level.judge(0);
+        let mut ready = 512;
+        for _ in 0..10 * IDLE_ROUNDS {
+            level.left = ready;
+            match level.judge(ready) {
+                Task::TakeBack(chunks) => ready -= chunks,
+                Task::Add(chunks) => assert_eq!(chunks, 0),
+            }
+        }
+        assert_eq!((ready, level.is_growing()), (64, false));
+    }
+
+    #[test]
+    fn a_share_below_one_chunk_keeps_nothing_ready() {
+        let mut level = Level::new(CHUNK, CHUNK - 1);
+        assert_eq!((level.judge(0), level.most), (Task::Add(0), 0));
+    }
+
+    #[test]
+    fn the_thread_fills_every_source_and_ends() {
+        let (all, share_bytes) = stocks(2, 32 << 20);
+        let stop = Arc::<AtomicBool>::default();
+        let thread =
+            start(all.clone(), share_bytes, stop.clone()).expect("a thread can be started");
+        let ready_bytes = |stock: &Stock| {
+            stock.records.ready() * stock.records.chunk_bytes()
+                + stock.links.ready() * stock.links.chunk_bytes()
+                + stock.entries.ready() * stock.entries.chunk_bytes()
+                + stock.payloads.ready() * stock.payloads.chunk_bytes()
+        };
+        while all.iter().any(|stock| ready_bytes(stock) < 4 * IDLE_BYTES) {
+            thread::sleep(SHORT_PAUSE);
+        }
+        stop.store(true, Relaxed);
+        thread.join().expect("it ended");
+        assert!(all.iter().all(|stock| ready_bytes(stock) == 4 * IDLE_BYTES));
+    }
+}
