@@ -58,6 +58,12 @@ impl Child {
         bail!("no answer to GET /ping at {address} in {READY:?}:\n{}", self.log_text())
     }
 
+    /// How the child has ended, with what it said; `None`: it runs.
+    pub fn ended(&mut self) -> Result<Option<String>> {
+        let status = self.process.try_wait()?;
+        Ok(status.map(|status| format!("{status}\n{}", self.log_text())))
+    }
+
     /// Ends the child with SIGTERM, and after 4 s with SIGKILL.
     pub fn stop(mut self) -> Result<()> {
         self.end()

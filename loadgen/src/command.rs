@@ -4,7 +4,8 @@
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::flags::{
-    ClusterFlags, RatioFlags, ReferenceFlags, ScenarioFlags, SinkFlags, TimestampFlags,
+    AgainstFlags, ClusterFlags, RatioFlags, ReferenceFlags, ScenarioFlags, SinkFlags,
+    TimestampFlags,
 };
 use crate::scenario::kind::Scenario;
 
@@ -21,6 +22,8 @@ Examples (start a node first: `chronos`):
       chronos-loadgen herd --timers 1000000
   What does it cost beside the bare ring? Runs both by itself, nothing to start:
       chronos-loadgen ratio --pipeline 1,16
+  How does it stand beside what one would use instead? Those that are installed, in turn:
+      chronos-loadgen against beanstalkd,redis,nginx
   What do replication, a dead node and a new one cost? Starts clusters by itself:
       chronos-loadgen cluster --measure post,kill
   How fast are timestamps, beside the bare ring? Runs both by itself:
@@ -44,6 +47,8 @@ pub enum Job {
     Cluster(ClusterFlags),
     /// Ask for timestamps over Thrift.
     Timestamps(TimestampFlags),
+    /// Compare servers under one ordinary client.
+    Against(AgainstFlags),
 }
 
 /// The whole command line, with the defaults of every scenario.
@@ -75,7 +80,12 @@ pub fn command() -> Command {
         "Asks for timestamps over Thrift, in a closed loop, and checks their order; against a \
          server that runs, or against the node and the bare ring in turn",
     );
+    let against = AgainstFlags::augment_args(Command::new("against")).about(
+        "Runs this service, the bare ring and other servers in turn under the same closed loop of \
+         one ordinary client (epoll); prints CPU, rate, latency and memory of each",
+    );
     root.subcommand(sink)
+        .subcommand(against)
         .subcommand(reference)
         .subcommand(ratio)
         .subcommand(cluster)
@@ -103,6 +113,7 @@ pub fn job(matches: &ArgMatches) -> Result<Job, clap::Error> {
         "reference" => ReferenceFlags::from_arg_matches(matches).map(Job::Reference),
         "ratio" => RatioFlags::from_arg_matches(matches).map(Job::Ratio),
         "cluster" => ClusterFlags::from_arg_matches(matches).map(Job::Cluster),
+        "against" => AgainstFlags::from_arg_matches(matches).map(Job::Against),
         "timestamps" => TimestampFlags::from_arg_matches(matches).map(Job::Timestamps),
         _ => {
             let scenario = Scenario::ALL.into_iter().find(|each| each.name() == name);
@@ -169,6 +180,7 @@ mod tests {
             "x reference",
             "x sink --sink-mode loud",
             "x ratio --scenario ralf",
+            "x against postgres",
             "x timestamps --range 0",
             "x timestamps --serve node",
         ] {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::against::peers::Peer;
 use crate::arrival::Rate;
 use crate::sink::SinkMode;
 
@@ -170,6 +171,52 @@ pub struct RatioFlags {
     /// Memory that the node takes and touches before it is measured (its node.prefault_bytes), so
     /// that page faults of fresh memory, which the reference never has, are not measured with it
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub prefault_bytes: u64,
+    /// Print JSON in place of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of the comparison with other servers.
+#[derive(Args, Clone, Debug)]
+pub struct AgainstFlags {
+    /// The servers beside this one; those that are not installed are left out
+    #[arg(
+        value_name = "SERVER,SERVER",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "ring,nginx,beanstalkd,redis"
+    )]
+    pub servers: Vec<Peer>,
+    /// Rounds; each runs every server once, with fresh processes
+    #[arg(long, value_name = "N", value_parser = count(1, 1000), default_value = "5")]
+    pub rounds: u32,
+    /// Connections; several numbers are measured one after the other
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = count(1, 20_000),
+        default_value = "1,8,64")]
+    pub connections: Vec<u32>,
+    /// Requests in flight on each connection; several depths are measured one after the other
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = count(1, 4096),
+        default_value = "1")]
+    pub pipeline: Vec<u32>,
+    /// Measured seconds of each run
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "4")]
+    pub duration_s: Duration,
+    /// Seconds of load before the measured time
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "1")]
+    pub warm_up_s: Duration,
+    /// Core for the servers
+    #[arg(long, value_name = "CORE", default_value = "0")]
+    pub server_core: usize,
+    /// Core for the client [default: 1, or the server's where there is only one]
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+    /// The node's binary [default: `chronos` beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub node_binary: Option<PathBuf>,
+    /// Memory that the node takes and touches at its start (its node.prefault_bytes). 0: as a node
+    /// does by default
+    #[arg(long, value_name = "BYTES", default_value = "0")]
     pub prefault_bytes: u64,
     /// Print JSON in place of text
     #[arg(long)]

@@ -7,9 +7,11 @@
 //! - `ratio` compares node and reference.
 //! - `cluster` starts whole clusters and measures them.
 //! - `timestamps` asks for timestamps.
+//! - `ordinary` is a client on epoll; `against` compares servers with it.
 
 #![forbid(unsafe_code)]
 
+mod against;
 mod arrival;
 mod chart;
 mod child;
@@ -24,6 +26,7 @@ mod histogram;
 mod html;
 mod ledger;
 mod machine;
+mod ordinary;
 mod progress;
 mod random;
 mod ratio;
@@ -76,6 +79,15 @@ fn run(job: Job) -> Result<bool> {
         Job::Reference(flags) => run_reference(&flags).map(|()| true),
         Job::Ratio(flags) => {
             let report = ratio::run(&flags)?;
+            if flags.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.text());
+            }
+            Ok(true)
+        }
+        Job::Against(flags) => {
+            let report = against::run(&flags)?;
             if flags.json {
                 println!("{}", serde_json::to_string_pretty(&report)?);
             } else {

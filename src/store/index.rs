@@ -280,7 +280,7 @@ impl Index {
 #[inline]
 fn uneven(number: u32) -> u32 {
     let u = u64::from(number);
-    ((2 * u + (u * u >> u32::BITS)) / 3) as u32
+    ((2 * u + ((u * u) >> u32::BITS)) / 3) as u32
 }
 
 #[cfg(test)]

@@ -1,0 +1,203 @@
+//! A node under callgrind, and what callgrind has counted.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use kit::children::{Tied, command};
+use kit::client::request;
+use kit::ports::free_port;
+use kit::until::until;
+use tempfile::TempDir;
+
+/// Longest start of a node under callgrind.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    pub instructions: u64,
+    branches: u64,
+    mispredicted: u64,
+    level1_misses: u64,
+    last_level_misses: u64,
+}
+
+impl Counts {
+    pub const HEADINGS: &str = "operation                    instructions  branches  mispredicted  \
+                                L1 misses  LL misses";
+
+    /// One of `count` operations.
+    pub fn of_one(self, count: u64) -> Counts {
+        Counts {
+            instructions: self.instructions / count,
+            branches: self.branches / count,
+            mispredicted: self.mispredicted / count,
+            level1_misses: self.level1_misses / count,
+            last_level_misses: self.last_level_misses / count,
+        }
+    }
+
+    pub fn line(&self, name: &str) -> String {
+        let Counts { instructions, branches, mispredicted, level1_misses, last_level_misses } =
+            self;
+        format!(
+            "{name:<28} {instructions:>12} {branches:>9} {mispredicted:>13} {level1_misses:>10} \
+             {last_level_misses:>10}"
+        )
+    }
+
+    /// Reads the totals of callgrind's output.
+    fn read(text: &str) -> Counts {
+        let after = |word: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(word));
+            line.unwrap_or_else(|| panic!("callgrind's output has no line {word}"))
+        };
+        let events: Vec<&str> = after("events: ").split_whitespace().collect();
+        let sums: Vec<u64> = after("totals: ")
+            .split_whitespace()
+            .map(|sum| sum.parse().expect("callgrind writes numbers"))
+            .collect();
+        let sum = |wanted: &[&str]| {
+            let all = events.iter().zip(&sums).filter(|(event, _)| wanted.contains(event));
+            all.map(|(_, sum)| sum).sum()
+        };
+        Counts {
+            instructions: sum(&["Ir"]),
+            branches: sum(&["Bc", "Bi"]),
+            mispredicted: sum(&["Bcm", "Bim"]),
+            level1_misses: sum(&["I1mr", "D1mr", "D1mw"]),
+            last_level_misses: sum(&["ILmr", "DLmr", "DLmw"]),
+        }
+    }
+}
+
+/// A running node. Dropping the value kills it.
+pub struct Node {
+    pub address: SocketAddr,
+    process: Child,
+    folder: TempDir,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // An error means that the process has ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Node {
+    /// Starts a node with these further arguments at a free port, under callgrind.
+    pub fn start(arguments: &[&str]) -> Node {
+        let address = SocketAddr::new(LOCALHOST, free_port(&[LOCALHOST]));
+        Self::start_at(address, arguments, &[], true)
+    }
+
+    /// Starts a node of one shard with these further arguments and variables of the environment,
+    /// under callgrind or not. Waits until it listens.
+    pub fn start_at(
+        address: SocketAddr,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        is_counted: bool,
+    ) -> Node {
+        let folder = tempfile::tempdir().expect("room for files");
+        let binary = std::env::var_os("CHRONOS_INSTRUCTIONS_OF")
+            .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_chronos")), PathBuf::from);
+        let mut line = command(if is_counted { PathBuf::from("valgrind") } else { binary.clone() });
+        if is_counted {
+            let output = folder.path().join("counts");
+            line.args(["--tool=callgrind", "--cache-sim=yes", "--branch-sim=yes", "--quiet"])
+                .arg(format!("--callgrind-out-file={}", output.display()))
+                .arg(binary);
+        }
+        line.args(arguments).args(["--listen", &address.to_string(), "--no-pin", "--shards", "1"]);
+        line.args(["--log-level", "warn"]).envs(environment.iter().copied());
+        // Memory that comes ahead comes when the machine has time, which differs from run to run.
+        line.env("CHRONOS_NODE_MEMORY_AHEAD_BYTES", "0").current_dir(folder.path());
+        let log = std::fs::File::create(folder.path().join("log")).expect("room for a file");
+        line.stdin(Stdio::null()).stdout(log.try_clone().expect("a second handle")).stderr(log);
+        let process = line.spawn_tied().expect("setpriv of util-linux starts processes");
+        let mut node = Node { address, process, folder };
+        until("a node to listen", PATIENCE, || {
+            if let Some(status) = node.process.try_wait().expect("a child can be asked for") {
+                panic!("the node ended with {status}: {}", node.log());
+            }
+            TcpStream::connect(address).ok()
+        });
+        node
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).expect("it was made")
+    }
+
+    /// Waits until the node serves timers.
+    pub fn serving(self) -> Node {
+        until("a node to serve", PATIENCE, || {
+            request(self.address, "GET", "/ping", "").ok().filter(|answer| answer.status == 200)
+        });
+        self
+    }
+
+    /// Counts what the node computes while `work` is done.
+    pub fn count(&self, work: impl FnOnce()) -> Counts {
+        self.order("-z");
+        work();
+        self.order("-d");
+        let file = self.folder.path().join("counts.1");
+        let written =
+            || std::fs::read_to_string(&file).ok().filter(|text| text.contains("totals:"));
+        Counts::read(&until("callgrind to write its counts", PATIENCE, written))
+    }
+
+    /// Gives callgrind an order. A program under valgrind takes it between two steps, and a core that
+    /// waits for its ring takes none. So the node gets connections until the order is obeyed: some
+    /// ten thousand instructions, which are counted.
+    fn order(&self, order: &str) {
+        let pid = self.process.id().to_string();
+        let mut control = command("callgrind_control");
+        control.args([order, &pid]).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut control = control.stderr(Stdio::null()).spawn_tied().expect("valgrind brings it");
+        let status = until("callgrind to obey", PATIENCE, || {
+            drop(TcpStream::connect(self.address).expect("the node listens"));
+            std::thread::sleep(Duration::from_millis(20));
+            control.try_wait().expect("a child can be asked for")
+        });
+        assert!(status.success(), "callgrind_control {order} ended with {status}");
+    }
+}
+
+/// A connection that sends requests in batches, each batch with one send, and waits for all answers.
+pub struct Client {
+    stream: TcpStream,
+    answers: Vec<u8>,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("the node listens");
+        stream.set_nodelay(true).expect("a socket takes the option");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes the option");
+        Client { stream, answers: Vec::new() }
+    }
+
+    /// Sends a batch and returns the answers when `is_whole` has found them all.
+    pub fn exchange(&mut self, batch: &[u8], is_whole: impl Fn(&[u8]) -> bool) -> &[u8] {
+        self.stream.write_all(batch).expect("the node reads");
+        self.answers.clear();
+        while !is_whole(&self.answers) {
+            let mut piece = [0; 65_536];
+            let read = self.stream.read(&mut piece).expect("the node answers");
+            assert!(read > 0, "the node closed the connection: {:?}", self.answers);
+            self.answers.extend_from_slice(&piece[..read]);
+        }
+        &self.answers
+    }
+}
+
+/// The address of a node that is alone.
+pub const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
