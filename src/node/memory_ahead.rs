@@ -1,6 +1,6 @@
 //! The thread that takes memory from the kernel before the cores need it. It fills the sources of
-//! each shard: the faster a shard takes chunks, the more are kept ready. A core never waits for this
-//! thread; where no chunk is ready the core takes memory itself and pays the page faults.
+//! each shard: the faster a shard takes chunks, the more are kept ready. A core never waits for
+//! this thread; where no chunk is ready the core takes memory itself and pays the page faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -123,32 +123,42 @@ impl Ahead {
     }
 }
 
-/// The sources of `shards` shards in which together at most `bytes_max` bytes are ready. A quarter
-/// of a shard's share is for each kind of chunk.
-pub fn stocks(shards: usize, bytes_max: u64) -> (Vec<Stock>, usize) {
-    let share = usize::try_from(bytes_max / 4 / shards as u64).unwrap_or(usize::MAX);
-    ((0..shards).map(|_| Stock::new(share)).collect(), share)
+/// The sources of all shards, and how much may be ready in each.
+pub struct MemoryAhead {
+    /// The sources by shard.
+    pub stocks: Vec<Stock>,
+    /// Most bytes ready in one source.
+    share_bytes: usize,
 }
 
-/// Starts the thread. It ends within 50 ms after `stop` is set.
-pub fn start(
-    stocks: Vec<Stock>,
-    share_bytes: usize,
-    stop: Arc<AtomicBool>,
-) -> std::io::Result<JoinHandle<()>> {
-    let mut shards: Vec<_> =
-        stocks.into_iter().map(|stock| Ahead::new(stock, share_bytes)).collect();
-    thread::Builder::new().name("chronos-memory".into()).spawn(move || {
-        while !stop.load(Relaxed) {
-            let rounds = shards.iter_mut().map(Ahead::round);
-            let all = |one: (bool, bool), other: (bool, bool)| (one.0 && other.0, one.1 && other.1);
-            thread::sleep(match rounds.fold((true, true), all) {
-                (false, _) => SHORT_PAUSE,
-                (true, false) => GROWING_PAUSE,
-                (true, true) => IDLE_PAUSE,
-            });
+impl MemoryAhead {
+    /// Sources in which together at most `bytes_max` bytes are ready. A quarter of a shard's share
+    /// is for each kind of chunk.
+    pub fn new(shards: usize, bytes_max: u64) -> Self {
+        let share_bytes = usize::try_from(bytes_max / 4 / shards as u64).unwrap_or(usize::MAX);
+        Self { stocks: (0..shards).map(|_| Stock::new(share_bytes)).collect(), share_bytes }
+    }
+
+    /// Starts the thread, unless nothing is to be ready. It ends within 50 ms after `stop` is set.
+    pub fn start(self, stop: Arc<AtomicBool>) -> std::io::Result<Option<JoinHandle<()>>> {
+        if self.share_bytes == 0 {
+            return Ok(None);
         }
-    })
+        let ahead = |stock| Ahead::new(stock, self.share_bytes);
+        let mut shards: Vec<_> = self.stocks.into_iter().map(ahead).collect();
+        let thread = thread::Builder::new().name("chronos-memory".into()).spawn(move || {
+            while !stop.load(Relaxed) {
+                let rounds = shards.iter_mut().map(Ahead::round);
+                let both = |a: (bool, bool), b: (bool, bool)| (a.0 && b.0, a.1 && b.1);
+                thread::sleep(match rounds.fold((true, true), both) {
+                    (false, _) => SHORT_PAUSE,
+                    (true, false) => GROWING_PAUSE,
+                    (true, true) => IDLE_PAUSE,
+                });
+            }
+        })?;
+        Ok(Some(thread))
+    }
 }
 
 #[cfg(test)]
@@ -213,10 +223,10 @@ mod tests {
 
     #[test]
     fn the_thread_fills_every_source_and_ends() {
-        let (all, share_bytes) = stocks(2, 32 << 20);
+        let ahead = MemoryAhead::new(2, 32 << 20);
+        let all = ahead.stocks.clone();
         let stop = Arc::<AtomicBool>::default();
-        let thread =
-            start(all.clone(), share_bytes, stop.clone()).expect("a thread can be started");
+        let thread = ahead.start(stop.clone()).expect("a thread can be started").expect("one");
         let ready_bytes = |stock: &Stock| {
             stock.records.ready() * stock.records.chunk_bytes()
                 + stock.links.ready() * stock.links.chunk_bytes()

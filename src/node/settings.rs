@@ -57,6 +57,13 @@ pub struct NodeSettings {
     pub serves_timers: bool,
 }
 
+impl NodeSettings {
+    /// Most bytes of memory that are taken ahead of the growth of timers.
+    pub fn ahead_bytes(&self) -> u64 {
+        if self.prefault_bytes == 0 { self.memory_ahead_bytes } else { 0 }
+    }
+}
+
 /// How the same cores serve timestamps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimestampSettings {

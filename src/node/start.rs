@@ -28,7 +28,7 @@ use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commander, Commands};
 use crate::node::engine::Engine;
 use crate::node::files::FileShares;
-use crate::node::memory_ahead;
+use crate::node::memory_ahead::MemoryAhead;
 use crate::node::meters::CoreMeters;
 use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
@@ -205,12 +205,8 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let (mut threads, mut gos) = (Vec::new(), Vec::new());
     let ports = mesh(shards, settings.limits.mesh_queue_max);
     let commands: Vec<_> = placement.iter().map(|_| Commands::empty()).collect();
-    // Another incarnation for each process, even for one that starts within the same millisecond.
-    let incarnation = unguessable() | 1;
-    let is_ahead = settings.memory_ahead_bytes > 0 && settings.prefault_bytes == 0;
-    let ahead_bytes = if is_ahead { settings.memory_ahead_bytes } else { 0 };
-    let (stocks, share_bytes) = memory_ahead::stocks(placement.len(), ahead_bytes);
-    let identity = Identity { incarnation, accepts_strangers: settings.accept_strangers };
+    let ahead = MemoryAhead::new(placement.len(), settings.ahead_bytes());
+    let identity = identity(&settings);
     for (own, (listeners, mesh)) in listeners.into_iter().zip(ports).enumerate() {
         let (go, wait_for_go) = channel();
         gos.push(go);
@@ -227,7 +223,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             stop: stop.clone(),
             view: view.clone(),
             identity,
-            stock: stocks[own].clone(),
+            stock: ahead.stocks[own].clone(),
             commands: commands[own].clone(),
             ready: ready.clone(),
             go: wait_for_go,
@@ -236,16 +232,13 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     }
     drop(ready);
     let (mailboxes, wakers) = gather(placement.len(), &all_ready)?;
-    let resolvers = Resolver::start(wakers.clone(), files.lookups)
-        .map_err(|error| StartError::Cores(format!("cannot start the resolver: {error}")))?;
+    let resolvers = Resolver::start(wakers.clone(), files.lookups);
+    let resolvers = resolvers.map_err(not_started("the resolver"))?;
     for (go, resolver) in gos.iter().zip(resolvers) {
         // `has_failed` tells of a thread that is gone.
         let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver, listen: address });
     }
-    let memory = is_ahead.then(|| memory_ahead::start(stocks, share_bytes, stop.clone()));
-    let memory = memory.transpose().map_err(|error| {
-        StartError::Cores(format!("cannot start the thread that takes memory ahead: {error}"))
-    })?;
+    let memory = ahead.start(stop.clone()).map_err(not_started("the taker of memory"))?;
     let cores = placement.into_iter().flatten().collect();
     Ok(NodeHandle {
         address,
@@ -262,6 +255,15 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         threads,
         memory,
     })
+}
+
+fn not_started(what: &str) -> impl Fn(std::io::Error) -> StartError {
+    move |error| StartError::Cores(format!("cannot start {what}: {error}"))
+}
+
+/// Returns another identity for each process, even for one that starts within the same millisecond.
+fn identity(settings: &NodeSettings) -> Identity {
+    Identity { incarnation: unguessable() | 1, accepts_strangers: settings.accept_strangers }
 }
 
 /// Returns a number that differs between processes and that nobody outside knows.

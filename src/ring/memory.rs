@@ -31,8 +31,8 @@ pub fn prefault(bytes: u64) {
 }
 
 /// Brings the memory of an empty chunk into the process, so that the first use of it pays no page
-/// fault. If the kernel has no memory, the first use pays, or the kernel's OOM killer decides. Cost:
-/// the kernel clears the memory.
+/// fault. If the kernel has no memory, the first use pays, or the kernel's OOM killer decides.
+/// Cost: the kernel clears the memory.
 pub fn populate<T>(chunk: &mut Vec<T>) {
     // The pages at the ends belong to neighbours as well; to populate them does no harm.
     advise(chunk, 0, libc::MADV_POPULATE_WRITE);

@@ -18,9 +18,9 @@ const CLASS_BYTES_MAX: usize = 64 * 1024;
 const CLASSES_PER_DOUBLING: usize = 8;
 const CLASSES: usize =
     FINE_CLASSES + CLASSES_PER_DOUBLING * (CLASS_BYTES_MAX / FINE_BYTES_MAX).ilog2() as usize;
-/// Most bytes of a chunk of blocks, except that a chunk holds at least one block. A chunk's bytes are
-/// initialised when they are first used. The allocator loses one chunk of each page of 512 KiB, so
-/// the chunks are small.
+/// Most bytes of a chunk of blocks, except that a chunk holds at least one block. A chunk's bytes
+/// are initialised when they are first used. The allocator loses one chunk of each page of 512 KiB,
+/// so the chunks are small.
 const CHUNK_BYTES: usize = 16 * 1024;
 /// Longest block of which chunks have [`CHUNK_BYTES`], filled up to an eighth or better: these come
 /// from the source. A chunk of longer blocks is an allocation of its own size.

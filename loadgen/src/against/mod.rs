@@ -168,8 +168,8 @@ fn line(name: &str, figures: &Figures) -> String {
         bytes => format!("{bytes:6.0}"),
     };
     format!(
-        "{name:<11} {cpu_us:>8.2} us {per_second:>11}/s   {latency_us_p50:>8.0} {latency_us_p99:>8.0} \
-         {latency_us_max:>8.0} us  {bytes} B   {:.2}",
+        "{name:<11} {cpu_us:>8.2} us {per_second:>11}/s   {latency_us_p50:>8.0} \
+         {latency_us_p99:>8.0} {latency_us_max:>8.0} us  {bytes} B   {:.2}",
         figures.client_core_share
     )
 }

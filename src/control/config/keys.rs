@@ -201,9 +201,9 @@ pub static KEYS: [Key; 77] = [
         "Memory taken and touched at start, so that the first timers pay no page faults. 1 GiB is \
          good for about 6 million timers of a few dozen bytes. 0: taken as timers come."),
     integer!("node", memory_ahead_bytes in node: u64, 0, 1 << 40, "bytes",
-        "Most memory that a thread beside the cores takes and touches ahead of the growth of timers, \
-         so that cores pay no page faults. An idle node keeps 4 MiB a core of it. 0, or with \
-         prefault_bytes: none is taken ahead."),
+        "Most memory that a thread beside the cores takes and touches ahead of the growth of \
+         timers, so that cores pay no page faults. An idle node keeps 4 MiB a core of it. 0, or \
+         with prefault_bytes: none is taken ahead."),
     integer!("node", instance_id in node: u8, 0, 127, "",
         "Tells the nodes of a deployment apart in timer ids and versions: no two nodes of a \
          deployment may share one. Where it is not set and this node has a name or others, it is \
