@@ -10,6 +10,11 @@ use super::sink::{Reaction, Sink};
 const MIB: u64 = 1 << 20;
 const PING: &str = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
 
+/// A node that takes no memory ahead of timers, so that what grows has another reason.
+fn quiet_node(shards: u16, config: &str) -> Node {
+    Node::start(shards, &format!("[node]\nmemory_ahead_bytes = 0\n{config}"))
+}
+
 /// Asserts that memory has grown by at most `growth_max` bytes since it was `before`, and that a
 /// healthy client is served.
 fn assert_bounded(node: &Node, before: u64, growth_max: u64, what: &str) {
@@ -32,7 +37,7 @@ fn flood(client: &mut Client, piece: &[u8], bytes_max: usize) -> usize {
 
 #[test]
 fn clients_that_never_read() {
-    let node = Node::start(2, "");
+    let node = quiet_node(2, "");
     let before = node.resident_bytes();
     let pings = PING.repeat(2_000);
     let mut clients: Vec<_> = (0..200).map(|_| node.client()).collect();
@@ -67,7 +72,7 @@ fn reads(path: &str, count: usize) -> String {
 
 #[test]
 fn reads_of_a_large_timer_that_nobody_takes() {
-    let node = Node::start(2, "[limits]\nunsent_bytes_per_core_max = 4194304\n");
+    let node = quiet_node(2, "[limits]\nunsent_bytes_per_core_max = 4194304\n");
     let path = node.create(&large_document());
     let small = node.create(&far_document());
     let answer_bytes = node.request("GET", &path, "").body.len() as u64;
@@ -106,7 +111,7 @@ fn reads_of_a_large_timer_that_nobody_takes() {
 #[test]
 fn reads_of_large_timers_by_a_client_that_takes_them() {
     for shards in [1, 2] {
-        let node = Node::start(shards, "");
+        let node = quiet_node(shards, "");
         // Timers of both cores, wherever the clients were connected.
         let paths: Vec<_> = (0..6).map(|_| node.create(&large_document())).collect();
         let before = node.resident_bytes();
@@ -125,7 +130,7 @@ fn reads_of_large_timers_by_a_client_that_takes_them() {
 
 #[test]
 fn pipelined_garbage() {
-    let node = Node::start(2, "");
+    let node = quiet_node(2, "");
     let before = node.resident_bytes();
     let garbage: Vec<u8> =
         (0..1_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -143,7 +148,7 @@ fn pipelined_garbage() {
 
 #[test]
 fn clients_that_send_byte_by_byte() {
-    let node = Node::start(2, "");
+    let node = quiet_node(2, "");
     let before = node.resident_bytes();
     let mut clients: Vec<_> = (0..500).map(|_| node.client()).collect();
     for byte in PING.as_bytes() {
@@ -167,7 +172,7 @@ fn clients_that_send_byte_by_byte() {
 
 #[test]
 fn bodies_that_never_end() {
-    let node = Node::start(1, "");
+    let node = quiet_node(1, "");
     let before = node.resident_bytes();
     let length = MIB as usize - 1;
     let body = vec![b'x'; length - 1];
@@ -193,7 +198,7 @@ fn bodies_that_never_end() {
 
 #[test]
 fn documents_made_to_be_expensive() {
-    let node = Node::start(1, "");
+    let node = quiet_node(1, "");
     let before = node.resident_bytes();
     let mut client = node.client();
     for unit in ["[", "{\"\":", "0,", "\"\\u0000\","] {
@@ -208,7 +213,7 @@ fn documents_made_to_be_expensive() {
 
 #[test]
 fn callback_servers_that_answer_without_end() {
-    let node = Node::start(1, "[callbacks]\ntimeout_ms = 400\n");
+    let node = quiet_node(1, "[callbacks]\ntimeout_ms = 400\n");
     let before = node.resident_bytes();
     let long = vec![b'y'; 8 << 20];
     let begins = [
@@ -235,7 +240,7 @@ fn callback_servers_that_answer_without_end() {
 
 #[test]
 fn connections_that_come_and_go_leave_nothing() {
-    let node = Node::start(2, "");
+    let node = quiet_node(2, "");
     let open_files = || node.metric("chronos_process_open_files");
     node.assert_alive("the first connection");
     node.await_metric("chronos_connections", 0.0);
@@ -255,7 +260,7 @@ fn connections_that_come_and_go_leave_nothing() {
 
 #[test]
 fn timers_that_come_and_go_leave_little() {
-    let node = Node::start(1, "");
+    let node = quiet_node(1, "");
     let mut client = node.client();
     let body = document("3600", None, "http://127.0.0.1:9/", &"x".repeat(10_000));
     let path = client.create(&body);
