@@ -5,7 +5,7 @@
 //! ```text
 //! cargo bench --bench instructions                 all operations, compared with the table
 //! cargo bench --bench instructions -- --write      ... and written into the table
-//! cargo bench --bench instructions -- create       operations whose name contains the word
+//! cargo bench --bench instructions -- create       operations whose name begins so
 //! ```
 //!
 //! Needs valgrind. The node is real, and so are its ring and its sockets.
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let is_writing = words.iter().any(|word| word == "--write");
     let asked: Vec<_> = words.iter().filter(|word| !word.starts_with("--")).collect();
     let is_asked = |operation: &&Operation| {
-        asked.is_empty() || asked.iter().any(|word| operation.name.contains(word.as_str()))
+        asked.is_empty() || asked.iter().any(|word| operation.name.starts_with(word.as_str()))
     };
     let operations: Vec<&Operation> = OPERATIONS.iter().filter(is_asked).collect();
     let mut table = Table::read();

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use kit::children::{Tied, command};
@@ -74,6 +74,14 @@ impl Counts {
     }
 }
 
+/// The variable that names another binary to count.
+const BINARY: &str = "CHRONOS_INSTRUCTIONS_OF";
+
+fn binary() -> PathBuf {
+    let built = || PathBuf::from(env!("CARGO_BIN_EXE_chronos"));
+    std::env::var_os(BINARY).map_or_else(built, PathBuf::from)
+}
+
 /// A running node. Dropping the value kills it.
 pub struct Node {
     pub address: SocketAddr,
@@ -90,32 +98,18 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Starts a node with these further arguments at a free port, under callgrind.
+    /// Starts a node of one shard with these further arguments at a free port, under callgrind.
+    /// Waits until it listens.
     pub fn start(arguments: &[&str]) -> Node {
         let address = SocketAddr::new(LOCALHOST, free_port(&[LOCALHOST]));
-        Self::start_at(address, arguments, &[], true)
-    }
-
-    /// Starts a node of one shard with these further arguments and variables of the environment,
-    /// under callgrind or not. Waits until it listens.
-    pub fn start_at(
-        address: SocketAddr,
-        arguments: &[&str],
-        environment: &[(&str, &str)],
-        is_counted: bool,
-    ) -> Node {
         let folder = tempfile::tempdir().expect("room for files");
-        let binary = std::env::var_os("CHRONOS_INSTRUCTIONS_OF")
-            .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_chronos")), PathBuf::from);
-        let mut line = command(if is_counted { PathBuf::from("valgrind") } else { binary.clone() });
-        if is_counted {
-            let output = folder.path().join("counts");
-            line.args(["--tool=callgrind", "--cache-sim=yes", "--branch-sim=yes", "--quiet"])
-                .arg(format!("--callgrind-out-file={}", output.display()))
-                .arg(binary);
-        }
+        let output = folder.path().join("counts");
+        let mut line = command("valgrind");
+        line.args(["--tool=callgrind", "--cache-sim=yes", "--branch-sim=yes", "--quiet"])
+            .arg(format!("--callgrind-out-file={}", output.display()))
+            .arg(binary());
         line.args(arguments).args(["--listen", &address.to_string(), "--no-pin", "--shards", "1"]);
-        line.args(["--log-level", "warn"]).envs(environment.iter().copied());
+        line.env_remove(BINARY).args(["--log-level", "warn"]);
         // Memory that comes ahead comes when the machine has time, which differs from run to run.
         line.env("CHRONOS_NODE_MEMORY_AHEAD_BYTES", "0").current_dir(folder.path());
         let log = std::fs::File::create(folder.path().join("log")).expect("room for a file");
@@ -129,6 +123,13 @@ impl Node {
             TcpStream::connect(address).ok()
         });
         node
+    }
+
+    /// A command of the same binary.
+    pub fn command() -> Command {
+        let mut line = command(binary());
+        line.env_remove(BINARY);
+        line
     }
 
     fn log(&self) -> String {

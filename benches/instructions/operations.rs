@@ -1,14 +1,14 @@
 //! What is counted.
 
 use std::fmt::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use chronos::wire::thrift::{parse_reply, write_get_timestamps};
 use kit::callbacks::{self, Reaction};
-use kit::ports::free_port;
+use kit::children::Tied;
 use kit::until::until;
 
 use super::node::{Client, Counts, LOCALHOST, Node};
@@ -34,7 +34,6 @@ enum Kind {
     Update,
     Delete,
     CreateAndPop,
-    ReplicatedCreate,
     Timestamp,
 }
 
@@ -42,7 +41,7 @@ const fn operation(name: &'static str, kind: Kind, batch: usize) -> Operation {
     Operation { name, kind, batch }
 }
 
-pub static OPERATIONS: [Operation; 11] = [
+pub static OPERATIONS: [Operation; 9] = [
     operation("create x 1", Kind::Create, 1),
     operation("create x 16", Kind::Create, 16),
     operation("update x 1", Kind::Update, 1),
@@ -50,8 +49,6 @@ pub static OPERATIONS: [Operation; 11] = [
     operation("delete x 1", Kind::Delete, 1),
     operation("delete x 16", Kind::Delete, 16),
     operation("create and pop x 16", Kind::CreateAndPop, 16),
-    operation("replicated create x 1", Kind::ReplicatedCreate, 1),
-    operation("replicated create x 16", Kind::ReplicatedCreate, 16),
     operation("timestamp x 1", Kind::Timestamp, 1),
     operation("timestamp x 16", Kind::Timestamp, 16),
 ];
@@ -64,7 +61,6 @@ impl Operation {
             Kind::Update => update,
             Kind::Delete => delete,
             Kind::CreateAndPop => create_and_pop,
-            Kind::ReplicatedCreate => replicated_create,
             Kind::Timestamp => timestamp,
         };
         run(self.batch).of_one(COUNT as u64)
@@ -113,8 +109,8 @@ fn created(
         let sent: String = numbers.map(of).collect();
         let told = client.exchange(sent.as_bytes(), answers(batch)).to_vec();
         let told = String::from_utf8(told).expect("heads are text");
-        let places = told.lines().filter_map(|line| line.split_once("/timers/"));
-        resources.extend(places.map(|(_, id)| format!("/timers/{id}")));
+        let places = told.lines().filter_map(|line| line.strip_prefix("Location: /timers/"));
+        resources.extend(places.map(|id| format!("/timers/{id}")));
     }
     assert_eq!(resources.len(), count, "each create is answered with a place");
     resources
@@ -186,43 +182,14 @@ fn create_and_pop(batch: usize) -> Counts {
     node.count(|| work(COUNT))
 }
 
-fn replicated_create(batch: usize) -> Counts {
-    let hosts = [[127, 0, 0, 31], [127, 0, 0, 32]].map(IpAddr::from);
-    let port = free_port(&hosts);
-    let names = hosts.map(|host| SocketAddr::new(host, port).to_string());
-    let members = names.join(",");
-    let admin = SocketAddr::new(hosts[0], free_port(&hosts));
-    let at = |place: usize, admin: &str, is_counted| {
-        let address = SocketAddr::new(hosts[place], port);
-        let environment = [
-            ("CHRONOS_CLUSTER_NODES", &members[..]),
-            // Under callgrind a node is slow, and a write does not wait for a peer that is silent.
-            ("CHRONOS_CLUSTER_SUSPECT_AFTER_MS", "60000"),
-            ("CHRONOS_CLUSTER_DEAD_AFTER_MS", "120000"),
-        ];
-        Node::start_at(address, &["--admin", admin], &environment, is_counted).serving()
-    };
-    let other = at(1, "off", false);
-    let node = at(0, &admin.to_string(), true);
-    // Until the link is up a create does not wait for the other node.
-    until("the nodes to know each other", PATIENCE, || {
-        let told = kit::client::request(admin, "GET", "/cluster", "").ok()?;
-        told.body.contains("\"liveness\":\"alive\"").then_some(())
-    });
-    let mut client = Client::connect(node.address);
-    let mut work = || drop(created(&mut client, nobody(), HOUR_S, (COUNT, batch)));
-    work();
-    let counts = node.count(work);
-    drop(other);
-    counts
-}
-
 fn timestamp(batch: usize) -> Counts {
     let file = tempfile::tempdir().expect("room for files");
     let file = file.path().join("bound");
     let file = file.to_str().expect("a path of text");
     let arguments =
         ["timestamp", "serve", "--coordination", "file", "--file", file, "--admin", "off"];
+    let made = Node::command().args(["timestamp", "init", "--file", file]).output_tied();
+    assert!(made.expect("the binary runs").status.success(), "the file is made");
     let node = Node::start(&arguments);
     let mut client = Client::connect(node.address);
     let mut asked = Vec::new();

@@ -56,6 +56,11 @@ impl Peer {
         self.program().is_none_or(|program| find(program).is_some())
     }
 
+    /// Whether the server answers requests of HTTP.
+    fn speaks_http(self) -> bool {
+        matches!(self, Peer::Chronos | Peer::Ring | Peer::Nginx)
+    }
+
     /// Whether the server keeps what it is sent, so that it has a size for each.
     pub fn keeps(self) -> bool {
         !matches!(self, Peer::Ring | Peer::Nginx)
@@ -64,9 +69,9 @@ impl Peer {
     /// What the client says to it.
     pub fn protocol(self, target: SocketAddr) -> Box<dyn Protocol> {
         match self {
-            Peer::Chronos | Peer::Ring | Peer::Nginx => Box::new(Http::post(target)),
             Peer::Beanstalkd => Box::new(Beanstalkd),
             Peer::Redis => Box::new(Redis),
+            _ => Box::new(Http::post(target)),
         }
     }
 }
@@ -88,6 +93,11 @@ impl Seat<'_> {
     pub fn start(&self, peer: Peer) -> Result<(Child, SocketAddr)> {
         let address = free_address()?;
         let mut child = Child::start(self.command(peer, address)?)?;
+        if peer.speaks_http() {
+            // A node listens before it has touched its memory, and answers afterwards.
+            child.await_ready(address)?;
+            return Ok((child, address));
+        }
         let began = Instant::now();
         while TcpStream::connect(address).is_err() {
             if let Some(end) = child.ended()? {
