@@ -58,7 +58,8 @@ pub fn verdict(instructions: u64, limit: Option<u64>) -> String {
     let change = (instructions as f64 / limit as f64 - 1.0) * 100.0;
     if !is_within(instructions, limit) {
         format!(
-            "  {change:+.1} %: ABOVE THE TABLE ({limit}): make it cheaper, or say why it may cost more and write the table"
+            "  {change:+.1} %: ABOVE THE TABLE ({limit}): make it cheaper, or say why it may cost \
+             more and write the table"
         )
     } else if change < -SLACK * 100.0 {
         format!("  {change:+.1} %: below the table ({limit}): write the table")

@@ -90,10 +90,11 @@ fn router(state: AdminState) -> Router {
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        // Inside of the guard, so that what it refuses wakes no core.
+        .layer(from_fn_with_state(state.clone(), after_refresh))
         .fallback(async || (StatusCode::NOT_FOUND, NOT_FOUND))
         .layer(from_fn_with_state(Arc::clone(&state.guard), guard))
         .layer(map_response(close_after))
-        .layer(from_fn_with_state(state.clone(), after_refresh))
         .with_state(state)
 }
 
