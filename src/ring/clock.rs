@@ -19,6 +19,11 @@ pub fn monotonic() -> MonoNs {
     MonoNs(BASE_NS + read_ns(libc::CLOCK_BOOTTIME))
 }
 
+/// What the kernel's CLOCK_BOOTTIME shows at this instant, in nanoseconds; 0: before the boot.
+pub(super) fn kernels(instant: MonoNs) -> u64 {
+    instant.0.saturating_sub(BASE_NS)
+}
+
 /// Reads a clock of this process or thread, in nanoseconds. A clock before 1970 reads 0.
 pub(super) fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -16,6 +16,7 @@ use super::clock;
 use super::completion::Wait;
 use super::error::{RingError, Step};
 use super::token::{Kind, Token};
+use super::wait_area::{self, WaitArea, WaitArgument};
 use super::waker::Mailbox;
 
 /// Flag of io_uring_enter(2): look for completions and run deferred task work. Nothing else runs
@@ -31,9 +32,8 @@ const COMPLETIONS_PER_ENTRY: u32 = 4;
 /// far shorter, so the limit costs them nothing, and every test with a longer answer tests partial
 /// sends.
 const SEND_BYTES_MAX: usize = 1 << 20;
-/// Longest wait for an instant, in nanoseconds: 1 s. The kernel's waits stand still while the
-/// machine is suspended, but the clock does not. Events that came due meanwhile are seen within
-/// this time.
+/// Longest wait for an instant, in nanoseconds: 1 s, where the kernel waits by a clock that stands
+/// still while the machine is suspended. Events that came due meanwhile are seen within this time.
 const WAIT_NS_MAX: u64 = 1_000_000_000;
 /// Pause after a call for which the kernel had no memory.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
@@ -65,6 +65,8 @@ impl Event {
 /// An io_uring and the requests that wait for room in it.
 pub(super) struct Kernel {
     uring: IoUring,
+    /// Where waits have their arguments, if the kernel can read them there. It outlives the ring.
+    waits: Option<WaitArea>,
     /// Requests that found the submission queue full. They are submitted first, in order.
     backlog: VecDeque<Entry>,
     /// How many operations have begun without a last completion that the ring has seen.
@@ -76,8 +78,9 @@ pub(super) struct Kernel {
 
 impl Kernel {
     /// Makes an io_uring for the calling thread alone. If `entries` is more than the kernel allows,
-    /// the ring gets as many as the kernel allows.
-    pub(super) fn new(entries: u32) -> Result<Kernel, RingError> {
+    /// the ring gets as many as the kernel allows. `shares_waits`: see
+    /// [`RingConfig`](super::RingConfig).
+    pub(super) fn new(entries: u32, shares_waits: bool) -> Result<Kernel, RingError> {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -85,11 +88,24 @@ impl Kernel {
             .setup_taskrun_flag()
             .setup_submit_all()
             .setup_clamp()
+            .setup_r_disabled()
             .setup_cqsize(entries.saturating_mul(COMPLETIONS_PER_ENTRY))
             .build(entries)
             .map_err(|error| RingError::new(Step::Setup, error))?;
-        let backlog = VecDeque::new();
-        Ok(Kernel { uring, backlog, operations: 0, enters: 0, shortages: 0, early_submits: 0 })
+        let waits = if shares_waits { WaitArea::register(&uring) } else { None };
+        uring
+            .submitter()
+            .register_enable_rings()
+            .map_err(|error| RingError::new(Step::Setup, error))?;
+        Ok(Kernel {
+            uring,
+            waits,
+            backlog: VecDeque::new(),
+            operations: 0,
+            enters: 0,
+            shortages: 0,
+            early_submits: 0,
+        })
     }
 
     /// Registers receive buffers with the kernel.
@@ -241,10 +257,17 @@ impl Kernel {
         drop(submission);
         let outcome = match wait {
             Wait::Event => self.call(to_submit, 1, None),
-            Wait::Until(instant) => match instant.since_ns(clock::monotonic()) {
-                0 if to_submit == 0 && !flagged => Ok(()),
-                0 => self.call(to_submit, 0, None),
-                ns => self.call(to_submit, 1, Some(ns.min(WAIT_NS_MAX))),
+            Wait::Until(instant) => match &mut self.waits {
+                Some(_) if to_submit == 0 && !flagged && instant <= clock::monotonic() => Ok(()),
+                Some(waits) => {
+                    waits.set(instant);
+                    self.call_until(to_submit)
+                }
+                None => match instant.since_ns(clock::monotonic()) {
+                    0 if to_submit == 0 && !flagged => Ok(()),
+                    0 => self.call(to_submit, 0, None),
+                    ns => self.call(to_submit, 1, Some(ns.min(WAIT_NS_MAX))),
+                },
             },
             Wait::Poll if to_submit == 0 && !flagged => Ok(()),
             Wait::Poll => self.call(to_submit, 0, None),
@@ -313,6 +336,15 @@ impl Kernel {
         // send and a connect promise that the memory stays until the completion, and the accept
         // pause is static.
         unsafe { self.uring.submission().push(entry) }.is_ok()
+    }
+
+    /// Waits for an event until the instant that stands in the registered area.
+    fn call_until(&mut self, to_submit: u32) -> io::Result<()> {
+        self.enters += 1;
+        let flags = ENTER_GETEVENTS | ENTER_EXT_ARG | wait_area::ENTER_FLAGS;
+        // SAFETY: `to_submit` entries stand in the queue. No argument is passed: its place is the
+        // offset 0 of the registered area, which holds a `WaitArgument`.
+        unsafe { self.uring.submitter().enter::<WaitArgument>(to_submit, 1, flags, None) }.map(drop)
     }
 
     fn call(&mut self, to_submit: u32, minimum: u32, timeout_ns: Option<u64>) -> io::Result<()> {

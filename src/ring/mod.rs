@@ -22,6 +22,7 @@ mod sockets;
 mod token;
 mod traffic;
 mod uring;
+mod wait_area;
 mod waker;
 
 pub use affinity::{

@@ -32,11 +32,13 @@ pub struct RingConfig {
     pub buffers: u16,
     /// Bytes of one receive buffer, at least 1.
     pub buffer_bytes: u32,
+    /// Whether waits have their arguments in memory that the kernel shares, if it can (Linux 6.13).
+    pub shares_waits: bool,
 }
 
 impl Default for RingConfig {
     fn default() -> Self {
-        Self { entries: 4096, buffers: 256, buffer_bytes: 16 << 10 }
+        Self { entries: 4096, buffers: 256, buffer_bytes: 16 << 10, shares_waits: true }
     }
 }
 
@@ -77,7 +79,7 @@ impl FarEnds<'_> {
 impl Ring {
     /// Makes a ring on the calling thread (SINGLE_ISSUER, DEFER_TASKRUN, COOP_TASKRUN, SUBMIT_ALL).
     pub fn new(config: &RingConfig) -> Result<Ring, RingError> {
-        let kernel = Kernel::new(config.entries)?;
+        let kernel = Kernel::new(config.entries, config.shares_waits)?;
         let buffers = BufferRing::new(config.buffers, config.buffer_bytes)
             .map_err(|error| RingError::new(Step::MapBuffers, error))?;
         // SAFETY: this ring owns both. Its drop ends every receive before it frees the buffers, or

@@ -13,7 +13,8 @@ use chronos::ring::{Completion, Listener, Ring, RingConfig, SocketId, Wait, now}
 /// reaches it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-pub const SMALL: RingConfig = RingConfig { entries: 64, buffers: 64, buffer_bytes: 4096 };
+pub const SMALL: RingConfig =
+    RingConfig { entries: 64, buffers: 64, buffer_bytes: 4096, shares_waits: true };
 
 pub fn make_ring(config: &RingConfig) -> Ring {
     Ring::new(config).expect("these tests need Linux 6.1 or later with io_uring enabled")

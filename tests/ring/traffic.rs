@@ -30,13 +30,13 @@ fn byte_by_byte_arrives_whole() {
 
 #[test]
 fn two_tiny_buffers_lose_nothing() {
-    let config = RingConfig { entries: 64, buffers: 2, buffer_bytes: 16 };
+    let config = RingConfig { entries: 64, buffers: 2, buffer_bytes: 16, ..SMALL };
     serve_echo(&config, 40, |address| exchange(address, 40, |seed| 3_000 + seed));
 }
 
 #[test]
 fn queues_that_are_too_small_only_cost_enters() {
-    let config = RingConfig { entries: 2, buffers: 64, buffer_bytes: 256 };
+    let config = RingConfig { entries: 2, buffers: 64, buffer_bytes: 256, ..SMALL };
     let ring = serve_echo(&config, 100, |address| exchange(address, 100, |seed| 2_000 + seed));
     assert!(ring.early_submits() > 0, "a queue of 2 entries was never full");
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use chronos::base::time::MonoNs;
-use chronos::ring::{Completion, Wait, now, set_timer_slack_ns};
+use chronos::ring::{Completion, RingConfig, Wait, now, set_timer_slack_ns};
 
 use super::harness::*;
 
@@ -79,15 +79,17 @@ fn a_single_wake_from_each_side_suffices() {
 #[test]
 fn a_wait_is_never_early() {
     set_timer_slack_ns(1).expect("one's own slack can be set");
-    let mut ring = make_ring(&SMALL);
-    let mut completions = Vec::new();
-    ring.turn(Wait::Poll, &mut completions).expect("a turn does not fail");
-    for _ in 0..100 {
-        let due = MonoNs(now().mono.0 + 1_500_000);
-        ring.turn(Wait::Until(due), &mut completions).expect("a turn does not fail");
-        let woken = now().mono;
-        assert!(woken >= due, "{} ns early", due.since_ns(woken));
-        assert!(completions.is_empty());
+    for shares_waits in [true, false] {
+        let mut ring = make_ring(&RingConfig { shares_waits, ..SMALL });
+        let mut completions = Vec::new();
+        ring.turn(Wait::Poll, &mut completions).expect("a turn does not fail");
+        for _ in 0..100 {
+            let due = MonoNs(now().mono.0 + 1_500_000);
+            ring.turn(Wait::Until(due), &mut completions).expect("a turn does not fail");
+            let woken = now().mono;
+            assert!(woken >= due, "{} ns early", due.since_ns(woken));
+            assert!(completions.is_empty());
+        }
     }
 }
 

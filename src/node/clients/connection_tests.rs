@@ -45,8 +45,13 @@ impl Fixture {
         let home = Home { socket, shard: own, key: SlotKey { index: 0, generation: 1 } };
         let deadline = Deadlines::new(NOW.mono).begin(0, NOW.mono);
         Self {
-            ring: Ring::new(&RingConfig { entries: 8, buffers: 1, buffer_bytes: 64 })
-                .expect("io_uring"),
+            ring: Ring::new(&RingConfig {
+                entries: 8,
+                buffers: 1,
+                buffer_bytes: 64,
+                ..RingConfig::default()
+            })
+            .expect("io_uring"),
             core,
             service: Service::new(&limits, false),
             connection: ClientConnection::new(home, deadline),
