@@ -164,6 +164,15 @@ impl MemoryAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ids::{NodeInstance, ShardCount, ShardIndex};
+    use crate::base::limits::{CallbackLimits, ClusterLimits};
+    use crate::base::time::{MonoNs, Now, WallMs};
+    use crate::cluster::view::View;
+    use crate::ring::thread_usage;
+    use crate::shard::effects::{Answer, Event, Outbox, Request, Requester};
+    use crate::shard::{Shard, ShardConfig};
+    use crate::store::wheel::Geometry;
+    use crate::timer::definition::{Definition, encode_content};
 
     const CHUNK: usize = 16 << 10;
     const MOST: usize = 1024;
@@ -239,5 +248,69 @@ mod tests {
         stop.store(true, Relaxed);
         thread.join().expect("it ended");
         assert!(all.iter().all(|stock| ready_bytes(stock) == 4 * IDLE_BYTES));
+    }
+
+    /// The budget of page faults of docs/operations.md. The test takes a round where the thread of a
+    /// node takes one a millisecond.
+    #[test]
+    fn a_shard_that_grows_pays_for_one_page_in_two_thousand_creates() {
+        const WARM: u64 = 20_000;
+        const CREATES: u64 = 200_000;
+        const PER_ROUND: u64 = 200;
+        let ahead = MemoryAhead::new(1, 64 << 20);
+        let stock = ahead.stocks[0].clone();
+        let mut ahead = Ahead::new(stock.clone(), ahead.share_bytes);
+        while !ahead.round().0 {}
+        let at = |number: u64| Now {
+            mono: MonoNs(1_000_000 * (1_000 + number / PER_ROUND)),
+            wall: WallMs(1_700_000_000_000 + number / PER_ROUND),
+        };
+        let mut shard = Shard::new(config(stock), at(0));
+        let (mut outbox, mut content, mut faults) = (Outbox::default(), Vec::new(), 0);
+        encode_content("/calls/0000000000", &[], &[b'o'; 40], &mut content);
+        for first in (0..WARM + CREATES).step_by(PER_ROUND as usize) {
+            let before = thread_usage().page_faults;
+            for number in first..first + PER_ROUND {
+                let definition = Definition {
+                    interval_ms: 3_600_000,
+                    repeat_for_ms: 3_600_000,
+                    factor: None,
+                    authority: "127.0.0.1:80",
+                    content: &content,
+                };
+                let request = Request::Create(definition);
+                let event = Event::Request { from: FROM, request };
+                shard.handle(at(number), event, &mut outbox);
+                let reply = outbox.replies.pop().expect("a create is answered");
+                assert!(matches!(reply.answer, Answer::Done { .. }), "{:?}", reply.answer);
+            }
+            if first >= WARM {
+                faults += thread_usage().page_faults - before;
+            }
+            while !ahead.round().0 {}
+        }
+        assert!(faults <= CREATES / 2_000, "{faults} faults in {CREATES} creates");
+    }
+
+    const FROM: Requester =
+        Requester { shard: ShardIndex(0), connection: 1, generation: 1, request: 1 };
+
+    fn config(stock: Stock) -> ShardConfig {
+        ShardConfig {
+            own: ShardIndex(0),
+            shards: ShardCount::new(1),
+            instance: NodeInstance::new(1, 0),
+            geometry: Geometry::PRODUCTION,
+            authority_tables: 2_048,
+            stock,
+            hash_seed: 42,
+            records_max: 10_000_000,
+            store_bytes_max: 1 << 40,
+            pops_per_turn_max: 256,
+            tags_max: 8,
+            callbacks: CallbackLimits::default(),
+            cluster: ClusterLimits::default(),
+            view: Arc::new(View::alone("127.0.0.1:7253")),
+        }
     }
 }
