@@ -19,13 +19,12 @@ use super::pair::Pair;
 const HELD: usize = 4_352;
 /// How often an operation is done before it is counted.
 const WARM_UP: usize = 256;
-/// How often an operation is done while it is counted. Sixteen timers of one send share a page of
-/// the index, which is searched fast or slowly as the page is just split or almost full. It takes
-/// some hundred pages for chance to make little of that.
-const fn count_of(batch: usize) -> usize {
-    if batch == 1 { 1_024 } else { 4_096 }
-}
-
+/// How often an operation is done while it is counted.
+const COUNT: usize = 2_048;
+/// The same for timestamps, which are cheap, and for creates of sixteen in one send. Those share a
+/// page of the index, which is searched fast or slowly as the page is just split or almost full. It
+/// takes many pages for chance to make little of that.
+const COUNT_OF_MANY: usize = 8_192;
 /// A timer of an hour: none pops while others are counted.
 const HOUR_S: u32 = 3_600;
 /// Longest wait for all pops.
@@ -73,16 +72,17 @@ pub static OPERATIONS: [Operation; 13] = [
 impl Operation {
     /// Counts one operation.
     pub fn count(&self) -> Counts {
-        let run = match self.kind {
-            Kind::Create => create,
-            Kind::Update => update,
-            Kind::Delete => delete,
-            Kind::CreateAndPop => create_and_pop,
-            Kind::Timestamp => timestamp,
-            Kind::ReplicatedCreate => replicated_create,
-            Kind::ReplicasCreate => replicas_create,
+        let (run, is_of_many): (fn(usize, usize) -> Counts, _) = match self.kind {
+            Kind::Create => (create, true),
+            Kind::Update => (update, false),
+            Kind::Delete => (delete, false),
+            Kind::CreateAndPop => (create_and_pop, true),
+            Kind::Timestamp => (timestamp, true),
+            Kind::ReplicatedCreate => (replicated_create, true),
+            Kind::ReplicasCreate => (replicas_create, true),
         };
-        run(self.batch).of_one(count_of(self.batch) as u64)
+        let count = if is_of_many && self.batch > 1 { COUNT_OF_MANY } else { COUNT };
+        run(self.batch, count).of_one(count as u64)
     }
 }
 
@@ -147,27 +147,27 @@ fn hold(client: &mut Client) -> Vec<String> {
     (0..HELD).map(resource).collect()
 }
 
-fn create(batch: usize) -> Counts {
+fn create(batch: usize, count: usize) -> Counts {
     let (node, mut client, _) = holding();
-    let mut work = |count| post(&mut client, nobody(), HOUR_S, count, batch);
+    let mut work = |times| post(&mut client, nobody(), HOUR_S, times, batch);
     work(WARM_UP);
-    node.count(|| work(count_of(batch)))
+    node.count(|| work(count))
 }
 
-fn update(batch: usize) -> Counts {
+fn update(batch: usize, count: usize) -> Counts {
     let (node, mut client, resources) = holding();
-    let mut work = |count| {
-        for numbers in batches(count, batch) {
+    let mut work = |times| {
+        for numbers in batches(times, batch) {
             let of = |at: usize| request("PUT", &resources[at % 16], nobody(), HOUR_S, at);
             let sent: String = numbers.map(of).collect();
             client.exchange(sent.as_bytes(), answers(batch));
         }
     };
     work(WARM_UP);
-    node.count(|| work(count_of(batch)))
+    node.count(|| work(count))
 }
 
-fn delete(batch: usize) -> Counts {
+fn delete(batch: usize, count: usize) -> Counts {
     let (node, mut client, resources) = holding();
     let (before, rest) = resources.split_at(WARM_UP);
     let mut work = |resources: &[String]| {
@@ -182,10 +182,10 @@ fn delete(batch: usize) -> Counts {
         }
     };
     work(before);
-    node.count(|| work(&rest[..count_of(batch)]))
+    node.count(|| work(&rest[..count]))
 }
 
-fn create_and_pop(batch: usize) -> Counts {
+fn create_and_pop(batch: usize, count: usize) -> Counts {
     let popped = Arc::new(AtomicUsize::new(0));
     let counter = popped.clone();
     let free = SocketAddr::new(LOCALHOST, 0);
@@ -194,40 +194,40 @@ fn create_and_pop(batch: usize) -> Counts {
         Reaction::OK
     });
     let (node, mut client, _) = holding();
-    let mut work = |count, popped_then: usize| {
-        post(&mut client, sink, 2, count, batch);
+    let mut work = |times, popped_then: usize| {
+        post(&mut client, sink, 2, times, batch);
         let all = || (popped.load(SeqCst) >= popped_then).then_some(());
         until("all timers to pop", PATIENCE, all);
     };
     work(WARM_UP, WARM_UP);
-    node.count(|| work(count_of(batch), WARM_UP + count_of(batch)))
+    node.count(|| work(count, WARM_UP + count))
 }
 
 /// What the node computes that takes a create from the client and gives it to the other replica.
-fn replicated_create(batch: usize) -> Counts {
+fn replicated_create(batch: usize, count: usize) -> Counts {
     let pair = Pair::start();
-    create_in_pair(&pair, &pair.counted, batch)
+    create_in_pair(&pair, &pair.counted, batch, count)
 }
 
 /// What the other replica computes for a create.
-fn replicas_create(batch: usize) -> Counts {
+fn replicas_create(batch: usize, count: usize) -> Counts {
     let pair = Pair::start();
-    create_in_pair(&pair, &pair.plain, batch)
+    create_in_pair(&pair, &pair.plain, batch, count)
 }
 
 /// Creates timers at one node of a pair.
-fn create_in_pair(pair: &Pair, at: &Node, batch: usize) -> Counts {
+fn create_in_pair(pair: &Pair, at: &Node, batch: usize, count: usize) -> Counts {
     let mut client = Client::connect(at.address);
     hold(&mut client);
-    let mut work = |count| post(&mut client, nobody(), HOUR_S, count, batch);
+    let mut work = |times| post(&mut client, nobody(), HOUR_S, times, batch);
     work(WARM_UP);
     pair.await_timers(HELD + WARM_UP);
-    let counts = pair.counted.count(|| work(count_of(batch)));
-    pair.await_timers(HELD + WARM_UP + count_of(batch));
+    let counts = pair.counted.count(|| work(count));
+    pair.await_timers(HELD + WARM_UP + count);
     counts
 }
 
-fn timestamp(batch: usize) -> Counts {
+fn timestamp(batch: usize, count: usize) -> Counts {
     let file = tempfile::tempdir().expect("room for files");
     let file = file.path().join("bound");
     let file = file.to_str().expect("a path of text");
@@ -246,8 +246,8 @@ fn timestamp(batch: usize) -> Counts {
     let mut client = Client::connect(at);
     let mut asked = Vec::new();
     (0..batch).for_each(|_| write_get_timestamps(&mut asked, 1, 1));
-    let mut work = |count| {
-        for _ in 0..count / batch {
+    let mut work = |times| {
+        for _ in 0..times / batch {
             client.exchange(&asked, |mut bytes| {
                 let mut replies = 0;
                 while let Some((_, length)) = parse_reply(bytes).expect("a reply of Thrift") {
@@ -258,5 +258,5 @@ fn timestamp(batch: usize) -> Counts {
         }
     };
     work(WARM_UP);
-    node.count(|| work(count_of(batch)))
+    node.count(|| work(count))
 }
