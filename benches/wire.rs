@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use chronos::base::ids::TimerId;
 use chronos::timer::admission::admit;
+use chronos::wire::callback_uri::AuthorityMemory;
+use chronos::wire::internal_json::parse_any;
 use chronos::wire::request_head::{Framing, parse_request_head};
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 use chronos::wire::timer_path::{TimerPath, parse_path, write_public_id};
@@ -43,6 +45,7 @@ fn request() -> Vec<u8> {
 struct Buffers {
     body: Vec<u8>,
     json: JsonScratch,
+    authorities: AuthorityMemory,
     content: Vec<u8>,
     out: Vec<u8>,
 }
@@ -55,9 +58,10 @@ impl Buffers {
         let Framing::Length(length) = head.framing else { unreachable!("it has a length") };
         let body = &request[head.head_bytes..head.head_bytes + length as usize];
         self.take(body);
-        let document = parse_timer(&mut self.body, &mut self.json).expect("a timer");
-        let definition =
-            admit(&document, None, OPAQUE_BYTES_MAX, &mut self.content).expect("admitted");
+        let document = parse_any(&mut self.body, &mut self.json).expect("a timer").timer;
+        let (limits, authorities) = ((None, OPAQUE_BYTES_MAX), &mut self.authorities);
+        let definition = admit(&document, limits, authorities, &mut self.content);
+        let definition = definition.expect("admitted");
         black_box(definition);
         self.out.clear();
         write_public_id(TimerId(0x0004_d9f5_4810_0000), 2, 0x1234, &mut self.out);
@@ -133,8 +137,9 @@ fn steps(criterion: &mut Criterion) {
     let (mut body, mut json, mut content) =
         (BODY.as_bytes().to_vec(), JsonScratch::default(), vec![]);
     let document = parse_timer(&mut body, &mut json).expect("a timer");
+    let (limits, mut authorities) = ((None, OPAQUE_BYTES_MAX), AuthorityMemory::default());
     group.bench_function("admission", |b| {
-        b.iter(|| admit(black_box(&document), None, OPAQUE_BYTES_MAX, &mut content).is_ok());
+        b.iter(|| admit(black_box(&document), limits, &mut authorities, &mut content).is_ok());
     });
     let mut out = Vec::new();
     group.bench_function("id_write", |b| {

@@ -28,8 +28,10 @@ impl Engine {
         while !self.stop.load(Relaxed) {
             self.ring.turn(wait, &mut self.completions)?;
             let now = now();
-            turn(&mut self, now);
-            wait = self.measure(now, &mut published);
+            if wait.is_over(now.mono) || !self.stays_at_rest(now) {
+                turn(&mut self, now);
+                wait = self.measure(now, &mut published);
+            }
         }
         self.drain()
     }

@@ -134,6 +134,28 @@ impl Engine {
         timestamps.flush(&mut self.ring, may_leave);
     }
 
+    /// Takes the completions of a core that waits, if they tell nothing but that what it sent has
+    /// left. Returns whether nothing follows from them, so that the core goes on waiting without a
+    /// turn. That is the usual case after answers: the kernel tells at once that they have left.
+    pub fn stays_at_rest(&mut self, now: Now) -> bool {
+        if !self.completions.iter().all(Engine::tells_only_that_bytes_left) {
+            return false;
+        }
+        let mut completions = std::mem::take(&mut self.completions);
+        for completion in completions.drain(..) {
+            self.complete(now, completion);
+        }
+        self.completions = completions;
+        self.clients.is_at_rest() && self.timestamps.is_at_rest()
+    }
+
+    /// Whether a completion tells that a whole send has left, on a connection whose next step does
+    /// not depend on it. A link to a peer sends its next frames when the ones before have left.
+    fn tells_only_that_bytes_left(completion: &Completion) -> bool {
+        let Completion::Sent { owner, result: Ok(()), .. } = completion else { return false };
+        !matches!(Owner::from_bits(*owner), Owner::Peer(_) | Owner::Inbound(_))
+    }
+
     /// Gives a completion to the part that owns the socket.
     fn complete(&mut self, now: Now, completion: Completion) {
         let Some(owner) = completion.owner() else {

@@ -136,6 +136,15 @@ pub enum Wait {
 }
 
 impl Wait {
+    /// Whether there is nothing left to wait for at `now`, if nothing happens.
+    pub fn is_over(self, now: MonoNs) -> bool {
+        match self {
+            Wait::Poll => true,
+            Wait::Until(instant) => instant <= now,
+            Wait::Event => false,
+        }
+    }
+
     /// The shorter of this wait and a wait until `deadline`.
     #[must_use]
     pub fn at_most(self, deadline: MonoNs) -> Self {

@@ -284,7 +284,8 @@ impl Shard {
         let Placement { sites, factor, .. } = outline.placement;
         let placement = self.placement(others, sites, factor);
         let key = StateKey { version, sequence: held.sequence };
-        self.records.bury(tick, &Outline { key, placement, ..*outline });
+        let slot = self.find(outline.id);
+        self.records.bury(tick, &Outline { key, placement, ..*outline }, slot);
     }
 
     /// Whether a write with the version held is another write. A node gives a version out twice if
@@ -429,7 +430,7 @@ impl Shard {
             return if is_write { Err(refusal) } else { Ok(()) };
         }
         if is_held || is_wanted && !is_planted(Bug::DropTombstonesAtRestart) {
-            let slot = self.records.bury(tick, outline);
+            let slot = self.records.bury(tick, outline, self.records.find(outline.id));
             self.look_later_if_misplaced(tick, slot);
         }
         Ok(())
@@ -499,7 +500,9 @@ impl Shard {
                 }
                 room?;
                 let authority = self.records.enter_authority(body.authority);
-                let slot = self.records.hold(&self.peers, tick, &outline, authority, body.content);
+                let slot = held.and_then(|_| self.find(outline.id));
+                let (records, peers) = (&mut self.records, &self.peers);
+                let slot = records.hold(peers, tick, (&outline, slot), authority, body.content);
                 self.look_later_if_misplaced(tick, slot);
             }
             Some(_) => self.leave_to_others(outline.id, &outline.placement),

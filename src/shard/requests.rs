@@ -2,7 +2,7 @@
 //! what the timer becomes here. [`super::writes`] brings it to the other nodes before the client is
 //! answered.
 
-use crate::base::ids::{PeerSet, TimerId};
+use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::limits::{CLOCK_LEAD_MS_MAX, REPLICATION_FACTOR_DEFAULT, TOMBSTONE_MS_MIN};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, WallMs};
@@ -66,7 +66,8 @@ impl Shard {
             self.counters.never_firing += 1;
             return Ok(Some(self.done(id, &plan.placement)));
         }
-        self.store(now, from, id, &plan, definition, outbox)
+        let slot = self.find(id);
+        self.store(now, from, (id, slot), &plan, definition, outbox)
     }
 
     /// Replaces a timer. A PUT on an id that is not held creates the timer
@@ -79,7 +80,8 @@ impl Shard {
         definition: &Definition<'_>,
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
-        let held = self.find(target.id).map(|slot| *self.records.get(slot));
+        let slot = self.find(target.id);
+        let held = slot.map(|slot| *self.records.get(slot));
         let live = held.filter(Record::is_live);
         let asked = definition.factor.or(target.factor);
         let held_factor = held.map(|held| self.records.placement_of(&held).factor);
@@ -89,13 +91,13 @@ impl Shard {
         };
         let plan = self.plan_known(target, factor.unwrap_or(FACTOR_DEFAULT), held.as_ref());
         if fires(definition) {
-            return self.store(now, from, target.id, &plan, definition, outbox);
+            return self.store(now, from, (target.id, slot), &plan, definition, outbox);
         }
         self.counters.never_firing += 1;
         if live.is_none() && self.peers.is_alone() {
             return Ok(Some(self.done(target.id, &plan.placement)));
         }
-        self.end(now, from, target.id, &plan, outbox)
+        self.end(now, from, (target.id, slot), &plan, outbox)
     }
 
     fn delete(
@@ -106,7 +108,8 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
         self.counters.deletes += 1;
-        let held = self.find(target.id).map(|slot| *self.records.get(slot));
+        let slot = self.find(target.id);
+        let held = slot.map(|slot| *self.records.get(slot));
         let held_factor = held.map(|held| self.records.placement_of(&held).factor);
         let factor = held_factor.or(target.factor).unwrap_or(FACTOR_DEFAULT);
         let plan = self.plan_known(target, factor, held.as_ref());
@@ -114,20 +117,20 @@ impl Shard {
         if is_over && self.peers.is_alone() {
             return Ok(Some(self.done(target.id, &plan.placement)));
         }
-        self.end(now, from, target.id, &plan, outbox)
+        self.end(now, from, (target.id, slot), &plan, outbox)
     }
 
-    /// Writes a new definition.
+    /// Writes a new definition. `slot` is where the timer is held.
     fn store(
         &mut self,
         now: Now,
         from: Requester,
-        id: TimerId,
+        (id, slot): (TimerId, Option<Slot>),
         plan: &Plan,
         definition: &Definition<'_>,
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
-        let held = self.find(id).map(|slot| *self.records.get(slot));
+        let held = slot.map(|slot| *self.records.get(slot));
         let before = match plan.is_create {
             true => None,
             false => self.version_before(now, id, held.as_ref()),
@@ -137,6 +140,7 @@ impl Shard {
             from: Some(from),
             asked_at: now.mono.tick_floor(),
             id,
+            slot,
             key: StateKey { version, sequence: 0 },
             start: now.mono.tick_ceil(),
             interval_ms: definition.interval_ms,
@@ -160,17 +164,18 @@ impl Shard {
         &mut self,
         now: Now,
         from: Requester,
-        id: TimerId,
+        (id, slot): (TimerId, Option<Slot>),
         plan: &Plan,
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
-        let held = self.find(id).map(|slot| *self.records.get(slot));
+        let held = slot.map(|slot| *self.records.get(slot));
         let before = self.version_before(now, id, held.as_ref());
         let version = self.clock.assign(now.wall, before);
         let new = NewWrite {
             from: Some(from),
             asked_at: now.mono.tick_floor(),
             id,
+            slot,
             key: StateKey { version, sequence: held.map_or(0, |held| held.sequence) },
             start: now.mono.tick_floor(),
             interval_ms: held.map_or(TOMBSTONE_MS_MIN, |held| held.interval_ms),

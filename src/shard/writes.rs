@@ -46,7 +46,7 @@ impl Shard {
     ) -> Result<Option<Answer>, Refusal> {
         self.room_for_a_write(plan)?;
         let tick = now.mono.tick_floor();
-        let held = self.find(new.id).map(|slot| *self.records.get(slot));
+        let held = new.slot.map(|slot| *self.records.get(slot));
         let is_own = plan.placement.own.is_some();
         match new.body {
             Some((authority, content)) if is_own || held.is_some_and(|held| held.is_live()) => {
@@ -56,13 +56,14 @@ impl Shard {
                 }
                 let authority = self.records.admit_authority(authority)?;
                 let outline = new.outline(plan.placement);
-                let slot = self.records.hold(&self.peers, tick, &outline, authority, content);
+                let (records, peers) = (&mut self.records, &self.peers);
+                let slot = records.hold(peers, tick, (&outline, new.slot), authority, content);
                 self.look_later_if_misplaced(tick, slot);
             }
             None if held.is_some()
                 || is_own && self.records.room(0).is_ok() && !is_planted(Bug::DropTombstone) =>
             {
-                let slot = self.records.bury(tick, &new.outline(plan.placement));
+                let slot = self.records.bury(tick, &new.outline(plan.placement), new.slot);
                 self.look_later_if_misplaced(tick, slot);
             }
             Some(_) => self.leave_to_others(new.id, &plan.placement),
@@ -323,9 +324,9 @@ impl Shard {
         let key = StateKey { version, ..made.key };
         let Placement { replicas, sites, factor, .. } = made.placement;
         let placement = self.placement(replicas, sites, factor);
-        if self.find(id).is_some() {
+        if let Some(slot) = self.find(id) {
             let ended = Outline { key, placement, ..*made };
-            self.records.bury(now.mono.tick_floor(), &ended);
+            self.records.bury(now.mono.tick_floor(), &ended, Some(slot));
         }
         let ended = Outline { key, ..*made };
         let bytes = outbox.encode(&PeerMessage::Copy(bare_copy(&ended)));
@@ -403,7 +404,8 @@ impl Shard {
         let Some(mut write) = self.writes.waiting.remove(key) else { return };
         let body = write.body.take();
         let Outline { id, key: made, start, interval_ms, repeat_for_ms, .. } = write.outline;
-        let held = self.find(id).map(|slot| *self.records.get(slot));
+        let slot = self.find(id);
+        let held = slot.map(|slot| *self.records.get(slot));
         let newest = held.map_or(made.version, |held| held.version.max(made.version));
         let version = match seen {
             None if newest == made.version => made.version,
@@ -414,6 +416,7 @@ impl Shard {
             from: write.from,
             asked_at: write.asked_at,
             id,
+            slot,
             key: StateKey { version, sequence: made.sequence.max(done) },
             start,
             interval_ms,
@@ -435,7 +438,7 @@ impl Shard {
         let is_over = new.body.is_some()
             && held.is_some_and(|held| held.version == version && !held.is_live());
         // A timer that is held already may be popping.
-        let made_here = held.filter(|held| held.version == version).and(self.find(id));
+        let made_here = held.filter(|held| held.version == version).and(slot);
         let answer = match (write.tries, made_here) {
             _ if is_over => Ok(Some(self.done(id, &plan.placement))),
             (TRIES_MAX.., _) if seen.is_none() => Err(Refusal::Unanswered),

@@ -160,7 +160,8 @@ fn a_create_that_was_not_taken_is_ended_wherever_it_may_be() {
         };
         if is_held {
             let authority = shard.records.enter_authority("host:80");
-            shard.records.hold(&shard.peers, Tick(START_MS), &made, authority, &content());
+            let at = Tick(START_MS);
+            shard.records.hold(&shard.peers, at, (&made, None), authority, &content());
         }
         let mut outbox = Outbox::default();
         shard.undo(now, told, &made, &mut outbox);
@@ -214,7 +215,7 @@ fn a_write_that_is_made_again_keeps_the_pops_of_its_own_version() {
         let placement = shard.placement(replicas, Sites::new(), 2);
         let authority = shard.records.enter_authority("host:80");
         let held = outline(placement, version, 4);
-        shard.records.hold(&shard.peers, Tick(START_MS), &held, authority, &content());
+        shard.records.hold(&shard.peers, Tick(START_MS), (&held, None), authority, &content());
         let write = waiting(outline(placement, version, 0));
         let key = shard.writes.waiting.insert(Waiting { body: body(), ..write });
         let seen = seen_above.map(|more: u64| Version(version + more));

@@ -55,36 +55,49 @@ fn home(hash: u32) -> usize {
     (hash as usize % (1 << LINE_BITS)) * LINE
 }
 
-/// The places of one page, with linear probing: an entry stands on its line, or at the first place
-/// after the line that was free. After a removal the entries behind the hole move up, so that no
-/// search ends too soon. A page has a free place always.
+/// The places of one page, with linear probing. The entries between two free places stand in the
+/// order of their lines (Robin Hood hashing), so that a search for a key that is not there ends
+/// where the next line's entries begin, however full the page is. A page has a free place always.
 type Places = [Entry; PAGE];
 
-/// The place of the entry with this hash that `is_it` accepts, or else the free place where such an
-/// entry would stand.
+/// How far `place` lies behind the line of the entry that stands there.
 #[inline]
-fn find(places: &Places, hash: u32, is_it: impl Fn(Slot) -> bool) -> Result<usize, usize> {
-    let mut place = home(hash);
-    loop {
-        let entry = places[place % PAGE];
-        if entry == Entry::NONE {
-            return Err(place % PAGE);
-        }
-        if entry.hash == hash && is_it(Slot(entry.slot)) {
-            return Ok(place % PAGE);
-        }
-        place += 1;
-    }
+fn behind(place: usize, entry: Entry) -> usize {
+    place.wrapping_sub(home(entry.hash)) % PAGE
 }
 
-/// The free place where an entry with this hash would stand.
+/// The place of the entry with this hash that `is_it` accepts, or else the place where such an
+/// entry belongs.
 #[inline]
-fn free_place(places: &Places, hash: u32) -> usize {
-    let mut place = home(hash);
-    while places[place % PAGE] != Entry::NONE {
-        place += 1;
+fn find(places: &Places, hash: u32, is_it: impl Fn(Slot) -> bool) -> Result<usize, usize> {
+    let home = home(hash);
+    for step in 0.. {
+        let place = (home + step) % PAGE;
+        let entry = places[place];
+        if entry == Entry::NONE || behind(place, entry) < step {
+            return Err(place);
+        }
+        if entry.hash == hash && is_it(Slot(entry.slot)) {
+            return Ok(place);
+        }
     }
-    place % PAGE
+    unreachable!("a page has a free place")
+}
+
+/// The place where another entry with this hash belongs.
+#[inline]
+fn place_of_new(places: &Places, hash: u32) -> usize {
+    find(places, hash, |_| false).map_or_else(|place| place, |place| place)
+}
+
+/// Puts an entry at the place where it belongs. Entries from there on move to the next free place.
+#[inline]
+fn put_in(places: &mut Places, place: usize, entry: Entry) {
+    let (mut place, mut moved) = (place, entry);
+    while moved != Entry::NONE {
+        moved = std::mem::replace(&mut places[place], moved);
+        place = (place + 1) % PAGE;
+    }
 }
 
 /// Takes the entry at a place out. Moves the entries behind it up, as far as they belong.
@@ -92,15 +105,9 @@ fn free_place(places: &Places, hash: u32) -> usize {
 fn take_out(places: &mut Places, place: usize) -> Entry {
     let removed = places[place];
     let (mut hole, mut next) = (place, (place + 1) % PAGE);
-    while places[next] != Entry::NONE {
-        // How far the entry stands, and the hole lies, behind where the entry belongs.
-        let home = home(places[next].hash);
-        let behind = |place: usize| (place + PAGE - home) % PAGE;
-        if behind(hole) < behind(next) {
-            places[hole] = places[next];
-            hole = next;
-        }
-        next = (next + 1) % PAGE;
+    while places[next] != Entry::NONE && behind(next, places[next]) > 0 {
+        places[hole] = places[next];
+        (hole, next) = (next, (next + 1) % PAGE);
     }
     places[hole] = Entry::NONE;
     removed
@@ -160,12 +167,12 @@ impl Index {
         };
         while usize::from(self.pages[page].len) >= PAGE_LEN_MAX && self.split(page) {
             page = self.page_of(hash);
-            place = free_place(self.places(page), hash);
+            place = place_of_new(self.places(page), hash);
         }
         let len = &mut self.pages[page].len;
         *len += 1;
         assert!(usize::from(*len) < PAGE, "a page keeps a free place");
-        self.places_mut(page)[place] = Entry { hash, slot: slot.0 };
+        put_in(self.places_mut(page), place, Entry { hash, slot: slot.0 });
         self.len += 1;
     }
 
@@ -224,7 +231,7 @@ impl Index {
             let to = if is_upper { upper } else { page };
             self.pages[to].len += 1;
             let places = self.places_mut(to);
-            places[free_place(places, entry.hash)] = entry;
+            put_in(places, place_of_new(places, entry.hash), entry);
         }
         // The prefixes that led to the page: a run, of which the upper half leads to the new page.
         let prefix = prefix.expect("a page that splits is full") >> (u32::BITS - self.depth);
@@ -311,22 +318,42 @@ mod tests {
     /// Entries that belong to the last line of a page, beyond its end and before its begin.
     #[test]
     fn a_hole_is_closed_across_the_end_of_a_page() {
-        for removed in 0..12_u32 {
+        let hash = |slot: u32| if slot < 10 { slot << LINE_BITS | 63 } else { slot << LINE_BITS };
+        let orders: [Vec<u32>; 2] = [(0..12).collect(), (0..12).rev().collect()];
+        for (removed, order) in (0..12_u32).zip(orders.iter().cycle()) {
             let mut places = [Entry::NONE; PAGE];
-            let hash =
-                |slot: u32| if slot < 10 { slot << LINE_BITS | 63 } else { slot << LINE_BITS };
-            for slot in 0..12 {
-                places[free_place(&places, hash(slot))] = Entry { hash: hash(slot), slot };
+            for &slot in order {
+                let place = place_of_new(&places, hash(slot));
+                put_in(&mut places, place, Entry { hash: hash(slot), slot });
             }
-            let stands = |place: usize| places[place % PAGE].slot;
-            assert_eq!((stands(PAGE - 8), stands(PAGE + 1), stands(PAGE + 3)), (0, 9, 11));
+            let lines = |places: &Places| {
+                let stand = (PAGE - 8..PAGE + 4).map(|place| places[place % PAGE]);
+                stand.filter(|&entry| entry != Entry::NONE).map(|entry| home(entry.hash)).collect()
+            };
+            let last_line = PAGE - LINE;
+            assert_eq!(lines(&places), [vec![last_line; 10], vec![0; 2]].concat(), "{order:?}");
             let find = |places: &Places, slot: u32| find(places, hash(slot), |it| it.0 == slot);
             let place = find(&places, removed).expect("inserted");
             assert_eq!(take_out(&mut places, place).slot, removed);
             for slot in 0..12 {
                 assert_eq!(find(&places, slot).is_ok(), slot != removed, "{slot} after {removed}");
             }
+            let left: Vec<usize> = lines(&places);
+            assert!(left.len() == 11 && left.is_sorted_by_key(|&home| home == 0), "{left:?}");
             assert_eq!(places.iter().filter(|&&entry| entry != Entry::NONE).count(), 11);
+        }
+    }
+
+    #[test]
+    fn a_search_for_a_key_that_is_not_there_ends_with_its_line() {
+        let mut places = [Entry::NONE; PAGE];
+        for slot in 0..PAGE as u32 - 1 {
+            let hash = slot << LINE_BITS | slot / LINE as u32;
+            let place = place_of_new(&places, hash);
+            put_in(&mut places, place, Entry { hash, slot });
+        }
+        for line in 0..PAGE / LINE - 1 {
+            assert_eq!(place_of_new(&places, line as u32), (line + 1) * LINE, "a full page");
         }
     }
 
@@ -396,9 +423,8 @@ mod tests {
         (0..51_200).for_each(|number| index.insert(key_of(Slot(number)), Slot(number), key_of));
         assert!(index.pages.len() < 51_200 / 240, "{} pages", index.pages.len());
         let first = index.places(0);
-        let behind = |(place, entry): (usize, &Entry)| (place + PAGE - home(entry.hash)) % PAGE;
         let entries = || first.iter().enumerate().filter(|(_, entry)| **entry != Entry::NONE);
-        let sum: usize = entries().map(behind).sum();
+        let sum: usize = entries().map(|(place, entry)| behind(place, *entry)).sum();
         assert!(sum < entries().count() * 16, "an entry stands {sum} places behind its line");
     }
 

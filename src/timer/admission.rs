@@ -4,7 +4,7 @@
 use super::definition::{Definition, encode_content};
 use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX};
 use crate::base::time::{Now, Tick, WallMs};
-use crate::wire::callback_uri::{escaped, parse_callback_uri, parse_told_uri};
+use crate::wire::callback_uri::{AuthorityMemory, escaped, parse_told_uri};
 use crate::wire::internal_json::InternalPart;
 use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
 use crate::wire::peer_message::{CopyBody, START_MS_MAX};
@@ -81,13 +81,13 @@ fn milliseconds(seconds: f64) -> Option<u64> {
 /// content into `content`, which is cleared first. No allocation if `content` has room.
 pub fn admit<'a>(
     document: &TimerDocument<'a>,
-    factor_in_path: Option<u8>,
-    opaque_bytes_max: u32,
+    (factor_in_path, opaque_bytes_max): (Option<u8>, u32),
+    authorities: &mut AuthorityMemory,
     content: &'a mut Vec<u8>,
 ) -> Result<Definition<'a>, Rejection> {
     let (interval_ms, repeat_for_ms) = timing(document)?;
     let factor = factor(document.replication_factor, factor_in_path)?;
-    let uri = parse_callback_uri(document.uri).map_err(|error| Rejection::Uri(error.0))?;
+    let uri = authorities.split(document.uri).map_err(|error| Rejection::Uri(error.0))?;
     if document.opaque.len() > opaque_bytes_max as usize {
         return Err(Rejection::OpaqueTooLong { max: opaque_bytes_max, got: document.opaque.len() });
     }
@@ -240,7 +240,8 @@ mod tests {
             let document = TimerDocument { uri, opaque, ..document(2.0, None) };
             let told = admit_told(&document, &mut content)
                 .map(|told| told.body.map_or(0, |body| body.authority.len() + body.content.len()));
-            let client = admit(&document, None, 256 << 10, &mut Vec::new()).is_ok();
+            let (limits, memory) = ((None, 256 << 10), &mut AuthorityMemory::default());
+            let client = admit(&document, limits, memory, &mut Vec::new()).is_ok();
             (told, client)
         };
         let uri = |bytes: usize| format!("HTTP://h:1/{}", "u".repeat(bytes - 11));
@@ -300,8 +301,10 @@ mod tests {
 
     #[test]
     fn opaque_data_of_the_limit_is_admitted_and_a_byte_more_is_not() {
-        let admitted =
-            |bytes_max| admit(&document(1.0, None), None, bytes_max, &mut Vec::new()).map(|_| ());
+        let admitted = |bytes_max| {
+            let (document, memory) = (document(1.0, None), &mut AuthorityMemory::default());
+            admit(&document, (None, bytes_max), memory, &mut Vec::new()).map(|_| ())
+        };
         assert_eq!(admitted(4), Ok(()));
         assert_eq!(admitted(3), Err(Rejection::OpaqueTooLong { max: 3, got: 4 }));
     }

@@ -11,6 +11,7 @@ pub(crate) mod json;
 pub mod leb128;
 pub mod peer_frame;
 pub mod peer_message;
+mod plain_timer;
 pub mod request_head;
 pub mod resync_json;
 pub(crate) mod text;

@@ -8,6 +8,7 @@ use std::path::Path;
 use chronos::control::config::keys::KEYS;
 use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
+use chronos::wire::callback_uri::AuthorityMemory;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 use kit::documents::{Program, commands, documents, expect_none, files_below, read, unknown_flags};
 
@@ -173,7 +174,9 @@ fn accept(example: &str) -> Result<(), String> {
     let (mut scratch, mut content) = (JsonScratch::default(), Vec::new());
     let mut body = example.as_bytes().to_vec();
     let document = parse_timer(&mut body, &mut scratch).map_err(|error| error.to_string())?;
-    admit(&document, None, 1 << 20, &mut content).map_err(|error| error.to_string())?;
+    let authorities = &mut AuthorityMemory::default();
+    admit(&document, (None, 1 << 20), authorities, &mut content)
+        .map_err(|error| error.to_string())?;
     Ok(())
 }
 

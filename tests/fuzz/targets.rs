@@ -17,7 +17,7 @@ use chronos::control::config::text::print_effective;
 use chronos::timer::admission::{Rejection, admit};
 use chronos::timer::definition::{Content, OwnedDefinition};
 use chronos::wire::answer_head::parse_answer_head;
-use chronos::wire::callback_uri::{Host, parse_callback_uri};
+use chronos::wire::callback_uri::{AuthorityMemory, Host, parse_callback_uri};
 use chronos::wire::chunked::{ChunkError, ChunkedDecoder};
 use chronos::wire::request_head::{
     Framing, HeadError, HeadProgress, RequestHead, parse_request_head,
@@ -297,10 +297,11 @@ fn check_document(document: &TimerDocument<'_>) {
     assert!(!document.uri.is_empty());
     let tags = document.tags.as_slice();
     assert!(tags.iter().all(|tag| tag.count >= 1 && (1..=64).contains(&tag.kind.len())));
-    let mut content = vec![0xee; 3];
+    let (mut content, mut authorities) = (vec![0xee; 3], AuthorityMemory::default());
     for factor_in_path in [None, Some(2)] {
         let (opaque, uri) = (document.opaque, parse_callback_uri(document.uri));
-        match admit(document, factor_in_path, OPAQUE_BYTES_MAX, &mut content) {
+        let limits = (factor_in_path, OPAQUE_BYTES_MAX);
+        match admit(document, limits, &mut authorities, &mut content) {
             Ok(definition) => {
                 let exact_ms = document.interval_s * 1000.0;
                 let slack_ms = exact_ms * 4.0 * f64::EPSILON;

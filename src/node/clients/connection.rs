@@ -6,6 +6,7 @@
 //! answers to reads on this connection had.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 
 use crate::base::ids::ShardIndex;
 use crate::base::limits::Limits;
@@ -120,6 +121,8 @@ pub struct ClientConnection {
     own: ShardIndex,
     key: SlotKey,
     stage: RequestPart,
+    /// Where the core remembers the last head of a create.
+    last_head: u8,
     /// Bytes received and not yet taken: part of a request, or requests beyond a turn's share.
     partial: Vec<u8>,
     pending: VecDeque<Pending>,
@@ -162,6 +165,7 @@ impl ClientConnection {
             own: home.shard,
             key: home.key,
             stage: RequestPart::Head(HeadProgress::default()),
+            last_head: 0,
             partial: Vec::new(),
             pending: VecDeque::new(),
             first_pending: 0,
@@ -339,31 +343,13 @@ impl ClientConnection {
         while *budget > 0 && !self.is_closing && !self.is_backed_up(limits) {
             let rest = &mut input[at..];
             match &mut self.stage {
-                RequestPart::Head(progress) => {
-                    let bytes_max = limits.header_bytes_max as usize;
-                    if rest.is_empty() || !progress.is_worth_parsing(rest, bytes_max) {
+                RequestPart::Head(_) => match self.take_head(api, caller, rest) {
+                    ControlFlow::Continue(used) => at += used,
+                    ControlFlow::Break(used) => {
+                        at += used;
                         break;
                     }
-                    match parse_request_head(rest, bytes_max) {
-                        Ok(Some(head)) => {
-                            let (line, used) = (RequestLine::of(&head), head.head_bytes);
-                            let (framing, waits) = (head.framing, head.expects_continue);
-                            let is_upgrade = head.path == handshake::PATH;
-                            if is_upgrade && line.path == TimerPath::Unknown {
-                                at += self.begin_upgrade(api.service, &rest[..used]);
-                                break;
-                            }
-                            self.page = page_head(&line, head.query, &rest[..used]);
-                            at += used;
-                            self.begin_body(api, caller, line, framing);
-                            if waits && !self.is_closing && input.len() == at {
-                                self.in_order(write_continue);
-                            }
-                        }
-                        Ok(None) => break,
-                        Err(error) => self.fail(api.service, error.status, error.reason),
-                    }
-                }
+                },
                 RequestPart::Body { line, length } => {
                     let (line, length) = (*line, *length);
                     self.is_deferred = line.is_read() && !api.service.room.may_read();
@@ -394,6 +380,47 @@ impl ClientConnection {
             }
         }
         at
+    }
+
+    /// Takes a head from the front of `rest`. Returns how many bytes were used, and whether to go on
+    /// with what follows them.
+    fn take_head(
+        &mut self,
+        api: &mut Api<'_>,
+        caller: Caller<'_>,
+        rest: &[u8],
+    ) -> ControlFlow<usize, usize> {
+        let bytes_max = api.limits.header_bytes_max as usize;
+        let recalled = api.service.heads.recall(self.last_head, rest, bytes_max);
+        if let Some((line, framing, used)) = recalled {
+            self.begin_body(api, caller, line, framing);
+            return ControlFlow::Continue(used);
+        }
+        let RequestPart::Head(progress) = &mut self.stage else { return ControlFlow::Break(0) };
+        if rest.is_empty() || !progress.is_worth_parsing(rest, bytes_max) {
+            return ControlFlow::Break(0);
+        }
+        let head = match parse_request_head(rest, bytes_max) {
+            Ok(Some(head)) => head,
+            Ok(None) => return ControlFlow::Break(0),
+            Err(error) => {
+                self.fail(api.service, error.status, error.reason);
+                return ControlFlow::Break(0);
+            }
+        };
+        let (line, used) = (RequestLine::of(&head), head.head_bytes);
+        if head.path == handshake::PATH && line.path == TimerPath::Unknown {
+            return ControlFlow::Break(self.begin_upgrade(api.service, &rest[..used]));
+        }
+        if let Some(place) = api.service.heads.remember(&head, &line, &rest[..used]) {
+            self.last_head = place;
+        }
+        self.page = page_head(&line, head.query, &rest[..used]);
+        self.begin_body(api, caller, line, head.framing);
+        if head.expects_continue && !self.is_closing && rest.len() == used {
+            self.in_order(write_continue);
+        }
+        ControlFlow::Continue(used)
     }
 
     fn fail_chunk(&mut self, service: &mut Service, error: ChunkError) {

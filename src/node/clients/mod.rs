@@ -5,5 +5,6 @@ pub(crate) mod answers;
 pub(crate) mod connection;
 #[cfg(test)]
 mod connection_tests;
+mod head_memory;
 pub(crate) mod table;
 pub(crate) mod service;

@@ -9,6 +9,7 @@ use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Request, Requester, Target};
 use crate::timer::admission::{Rejection, admit, admit_told};
 use crate::timestamp::RANGE_MAX;
+use crate::wire::callback_uri::AuthorityMemory;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
 use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::resync_json::{Reference, parse_references};
@@ -28,6 +29,7 @@ use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
     Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
 };
+use crate::node::clients::head_memory::HeadMemory;
 
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
@@ -131,6 +133,9 @@ pub struct Service {
     /// Requests for timestamps, which the server takes from here in this turn. `None`: timestamps
     /// are not served.
     pub timestamp_asks: Option<Vec<(Requester, u32)>>,
+    /// Heads of requests that came before.
+    pub heads: HeadMemory,
+    authorities: AuthorityMemory,
     limits: Limits,
     json: JsonScratch,
     content: Vec<u8>,
@@ -162,6 +167,8 @@ impl Service {
             listeners: Arc::default(),
             internal: InternalCounters::default(),
             timestamp_asks: None,
+            heads: HeadMemory::default(),
+            authorities: AuthorityMemory::default(),
             limits: limits.clone(),
             json: JsonScratch::default(),
             content: Vec::new(),
@@ -297,7 +304,8 @@ impl Service {
             return self.settle(Err((413, reason)), line.persistence, out);
         }
         let opaque_bytes_max = self.limits.opaque_bytes_max;
-        match admit(&document.timer, factor_in_path, opaque_bytes_max, &mut self.content) {
+        let limits = (factor_in_path, opaque_bytes_max);
+        match admit(&document.timer, limits, &mut self.authorities, &mut self.content) {
             Ok(definition) if self.listeners.has_authority(definition.authority) => {
                 let authority = definition.authority;
                 let reason = format!(

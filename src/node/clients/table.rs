@@ -189,9 +189,12 @@ impl Clients {
         if !connection.is_mid_request() {
             connection.deadline.extend(io.now.mono.plus_ms(self.limits.idle_timeout_ms));
         }
+        let has_more = !connection.out.is_empty() || connection.is_closing;
         self.recount(place);
         self.resume_if_paused(place);
-        self.mark_dirty(place);
+        if has_more {
+            self.mark_dirty(place);
+        }
     }
 
     /// Feeds the connections that had more than their share in the last turn, or whose answers have
@@ -268,6 +271,11 @@ impl Clients {
     /// Returns whether connections wait for the next turn, so that the core must not sleep.
     pub fn has_more(&self) -> bool {
         !self.resume.is_empty()
+    }
+
+    /// Returns whether no connection wants anything of this turn.
+    pub fn is_at_rest(&self) -> bool {
+        self.dirty.is_empty() && self.resume.is_empty() && self.upgrading.is_empty()
     }
 
     /// Writes the answers of shards to the connections that wait for them.

@@ -238,6 +238,11 @@ impl TimestampServer {
         !self.resume.is_empty()
     }
 
+    /// Returns whether no connection wants anything of this turn.
+    pub fn is_at_rest(&self) -> bool {
+        self.dirty.is_empty() && self.resume.is_empty()
+    }
+
     /// How many connections have a first request that waits.
     pub fn waiting(&self) -> usize {
         self.waiting.len()

@@ -1,7 +1,7 @@
 //! Writes of clients: a new one, the nodes that it concerns, and the table of those that wait for
 //! replicas.
 
-use crate::base::ids::{PeerIndex, PeerSet, TimerId};
+use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::Tick;
 use crate::shard::effects::{Refusal, Requester};
@@ -20,6 +20,8 @@ pub struct NewWrite<'a> {
     /// When the client asked.
     pub asked_at: Tick,
     pub id: TimerId,
+    /// Where the timer is held already.
+    pub slot: Option<Slot>,
     pub key: StateKey,
     pub start: Tick,
     pub interval_ms: u64,

@@ -11,19 +11,18 @@ use crate::store::payloads::PayloadRef;
 use crate::timer::schedule::tombstone_ms;
 
 impl Records {
-    /// Holds a live state in place of whatever is held under the id. The caller has asked for room
-    /// before ([`Records::room`]) and has entered the authority for the state
+    /// Holds a live state in place of what is held at `slot`, which is what is held under the id;
+    /// `None`: nothing is. The caller has asked for room before ([`Records::room`]) and has entered the authority for the state
     /// ([`Records::enter_authority`]).
     pub fn hold(
         &mut self,
         peers: &Peers,
         tick: Tick,
-        outline: &Outline,
+        (outline, slot): (&Outline, Option<Slot>),
         authority: AuthorityId,
         content: &[u8],
     ) -> Slot {
-        let found = self.find(outline.id);
-        let held = found.map(|slot| *self.slab.get(slot));
+        let held = slot.map(|slot| *self.slab.get(slot));
         if let Some(held) = &held {
             self.release(tick, held);
         }
@@ -43,14 +42,13 @@ impl Records {
         self.counts.timers += 1;
         self.enter_tags(peers, tick, &record);
         let pops_at = self.takes_over_at(&record, tick);
-        self.put(found.zip(held), record, pops_at)
+        self.put(slot.zip(held), record, pops_at)
     }
 
-    /// Holds a tombstone in place of whatever is held under the id. The tombstone stays for at
+    /// Holds a tombstone in place of what is held at `slot`, as [`Records::hold`] does. The tombstone stays for at
     /// least the longer of both intervals.
-    pub fn bury(&mut self, tick: Tick, outline: &Outline) -> Slot {
-        let found = self.find(outline.id);
-        let held = found.map(|slot| *self.slab.get(slot));
+    pub fn bury(&mut self, tick: Tick, outline: &Outline, slot: Option<Slot>) -> Slot {
+        let held = slot.map(|slot| *self.slab.get(slot));
         let interval_ms = held.map_or(0, |held| held.interval_ms).max(outline.interval_ms);
         if let Some(held) = &held {
             self.release(tick, held);
@@ -70,7 +68,7 @@ impl Records {
         };
         self.counts.tombstones += 1;
         let stays_ms = self.tombstone_ms(interval_ms);
-        self.put(found.zip(held), record, tick + stays_ms)
+        self.put(slot.zip(held), record, tick + stays_ms)
     }
 
     /// Makes a tombstone of a timer. The numbers of the timer have been brought up to date.
@@ -205,6 +203,7 @@ impl Records {
 
     fn put(&mut self, held: Option<(Slot, Record)>, record: Record, due: Tick) -> Slot {
         if let Some((slot, held)) = held {
+            assert!(held.id == record.id, "a state takes the place of the same timer's");
             *self.slab.get_mut(slot) = record;
             if !is_planted(Bug::KeepOldSchedule) || held.state != State::Armed {
                 self.file(slot, Former::of(&held), due);

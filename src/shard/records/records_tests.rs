@@ -54,7 +54,12 @@ impl Fixture {
     fn hold(&mut self, id: TimerId) -> Slot {
         let outline = self.outline(id, 0, 1);
         let authority = self.records.enter_authority("host:80");
-        self.records.hold(&self.peers, AT, &outline, authority, &content())
+        let slot = self.records.find(outline.id);
+        self.records.hold(&self.peers, AT, (&outline, slot), authority, &content())
+    }
+
+    fn bury(&mut self, outline: &Outline) -> Slot {
+        self.records.bury(AT, outline, self.records.find(outline.id))
     }
 
     fn host(&mut self, slot: Slot) -> HostId {
@@ -162,7 +167,7 @@ fn no_transition_makes_a_tombstone_of_a_timer() {
 fn no_transition_makes_a_timer_of_a_tombstone() {
     let mut fixture = Fixture::new();
     let outline = fixture.outline(ID, 0, 1);
-    let slot = fixture.records.bury(AT, &outline);
+    let slot = fixture.bury(&outline);
     fixture.records.transition(slot, Next::Armed(LATER));
 }
 
@@ -177,7 +182,7 @@ fn a_record_is_replaced_buried_and_forgotten_from_whichever_list_it_is_in() {
             let outline = fixture.outline(ID, 0, 1);
             match end {
                 0 => assert_eq!(fixture.hold(ID), slot),
-                1 => assert_eq!(fixture.records.bury(AT, &outline), slot),
+                1 => assert_eq!(fixture.bury(&outline), slot),
                 2 => fixture.records.entomb(AT, slot),
                 _ => fixture.records.forget(AT, slot),
             }
@@ -215,9 +220,9 @@ fn a_tombstone_stays_for_the_longer_of_two_intervals() {
         let mut fixture = Fixture::new();
         let authority = fixture.records.enter_authority("host:80");
         let held = Outline { interval_ms: held_ms, ..fixture.outline(ID, 0, 1) };
-        fixture.records.hold(&fixture.peers, AT, &held, authority, &content());
+        fixture.records.hold(&fixture.peers, AT, (&held, None), authority, &content());
         let told = Outline { interval_ms: told_ms, ..held };
-        let slot = fixture.records.bury(AT, &told);
+        let slot = fixture.bury(&told);
         assert_eq!(fixture.records.get(slot).interval_ms, 70_000);
         let until = AT + fixture.records.tombstone_ms(70_000);
         assert_eq!(fixture.records.filed_at(slot), until);
@@ -309,7 +314,7 @@ proptest! {
             let live = found.filter(|slot| fixture.records.get(*slot).is_live());
             match (step, found, live) {
                 (0, ..) => _ = fixture.hold(id),
-                (1, ..) => _ = fixture.records.bury(AT, &outline),
+                (1, ..) => _ = fixture.bury(&outline),
                 (2, Some(slot), _) => fixture.records.forget(AT, slot),
                 (3, _, Some(slot)) => fixture.records.entomb(AT, slot),
                 (4, Some(slot), _) => {
