@@ -27,13 +27,14 @@ const UNHURRIED: [(&str, &str); 3] = [
 pub struct Pair {
     pub counted: Node,
     pub plain: Node,
-    /// Where the ordinary node tells of itself. The counted node is not asked: its core seldom lets
-    /// its other threads run (see `Node::count`).
+    /// Where the ordinary node tells of itself. The counted node's admin API does not answer: a
+    /// core that sleeps in its ring holds valgrind's lock, so other threads of the process do not
+    /// run.
     admin: SocketAddr,
 }
 
 impl Pair {
-    /// Starts both nodes. Waits until each believes the other alive.
+    /// Starts both nodes. Waits until the ordinary one believes the counted one alive.
     pub fn start() -> Pair {
         let port = free_port(&HOSTS);
         let [counted, plain] = HOSTS.map(|host| SocketAddr::new(host, port));
