@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let at_one_time = if has("--test-threads=1") { 1 } else { AT_ONE_TIME };
     let compiler = table::compiler_of(&node::binary());
     let mut table = Table::read();
-    println!("{}", Counts::HEADINGS);
+    println!("{}", Counts::headings());
     if has("--write") {
         write(&mut table, &compiler, &operations, at_one_time);
         return ExitCode::SUCCESS;

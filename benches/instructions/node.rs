@@ -28,8 +28,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub const HEADINGS: &str = "operation                    instructions  branches  mispredicted  \
-                                L1 misses  LL misses";
+    /// The heads of the columns of [`Counts::line`].
+    pub fn headings() -> String {
+        let simulated = "  branches  mispredicted  L1 misses  LL misses";
+        let simulated = WITH_CACHES.get().map_or("", |_| simulated);
+        format!("{:<28} instructions{simulated}", "operation")
+    }
 
     /// One of `count` operations.
     pub fn of_one(self, count: u64) -> Counts {
@@ -45,10 +49,11 @@ impl Counts {
     pub fn line(&self, name: &str) -> String {
         let Counts { instructions, branches, mispredicted, level1_misses, last_level_misses } =
             self;
-        format!(
-            "{name:<28} {instructions:>12} {branches:>9} {mispredicted:>13} {level1_misses:>10} \
-             {last_level_misses:>10}"
-        )
+        let simulated = format!(
+            " {branches:>9} {mispredicted:>13} {level1_misses:>10} {last_level_misses:>10}"
+        );
+        let simulated = WITH_CACHES.get().map_or("", |_| &simulated);
+        format!("{name:<28} {instructions:>12}{simulated}")
     }
 
     /// Reads the totals of callgrind's output.
@@ -112,11 +117,11 @@ fn under_callgrind(folder: &Path) -> Command {
     line.args(["--tool=callgrind", "--quiet"])
         .args(["--vgdb=no", "--separate-threads=yes"])
         .arg(format!("--dump-before={WRITES_AT}"))
-        .arg(format!("--callgrind-out-file={}", folder.join("counts").display()))
-        .args(
-            WITH_CACHES.get().map_or(&[] as &[&str], |_| &["--cache-sim=yes", "--branch-sim=yes"]),
-        )
-        .arg(binary());
+        .arg(format!("--callgrind-out-file={}", folder.join("counts").display()));
+    if WITH_CACHES.get().is_some() {
+        line.args(["--cache-sim=yes", "--branch-sim=yes"]);
+    }
+    line.arg(binary());
     line
 }
 
