@@ -70,8 +70,8 @@ fn behind(place: usize, entry: Entry) -> usize {
 /// entry belongs.
 #[inline]
 fn find(places: &Places, hash: u32, is_it: impl Fn(Slot) -> bool) -> Result<usize, usize> {
-    let home = home(hash);
-    for step in 0.. {
+    let (home, mut step) = (home(hash), 0);
+    loop {
         let place = (home + step) % PAGE;
         let entry = places[place];
         if entry == Entry::NONE || behind(place, entry) < step {
@@ -80,8 +80,8 @@ fn find(places: &Places, hash: u32, is_it: impl Fn(Slot) -> bool) -> Result<usiz
         if entry.hash == hash && is_it(Slot(entry.slot)) {
             return Ok(place);
         }
+        step += 1;
     }
-    unreachable!("a page has a free place")
 }
 
 /// The place where another entry with this hash belongs.

@@ -89,9 +89,10 @@ pub fn parse_any<'a>(
     body: &'a mut [u8],
     scratch: &mut JsonScratch,
 ) -> Result<AnyDocument<'a>, DocumentError> {
-    match PlainTimer::read(body) {
-        Some(plain) => Ok(AnyDocument { timer: plain.document(body), internal: None }),
-        None => scratch.parse(body, read_any),
+    let mut plain = PlainTimer::default();
+    match plain.read(body) {
+        true => Ok(AnyDocument { timer: plain.document(body), internal: None }),
+        false => scratch.parse(body, read_any),
     }
 }
 

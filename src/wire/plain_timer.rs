@@ -2,10 +2,10 @@
 //! third of the instructions of the general way.
 //!
 //! A document is *plain* if it has only members that clients write, each once, of the right types,
-//! if its strings are printable ASCII with no escapes but those of two characters, such as `\"`, and
-//! if its numbers are whole and have at most 15 digits. All others are left to simd-json (`timer_json`), which also says what is wrong
-//! with a document. Of a plain document both read the same; the fuzz target `internal_json` and
-//! the tests below compare them.
+//! if its strings are printable ASCII with no escapes but those of two characters, such as `\"`,
+//! and if its numbers are whole and have at most 15 digits. All others are left to simd-json
+//! (`timer_json`), which also says what is wrong with a document. Of a plain document both read the
+//! same; the fuzz target `internal_json` and the tests below compare them.
 
 use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
 use crate::wire::timer_json::{Tag, Tags, TimerDocument};
@@ -14,8 +14,6 @@ use crate::wire::timer_json::{Tag, Tags, TimerDocument};
 const BODY_BYTES_MAX: usize = 64 << 10;
 /// Most digits of a number: a `f64` holds each such number.
 const DIGITS_MAX: usize = 15;
-/// Bytes that are looked at together.
-const CHUNK: usize = 16;
 
 /// Where a string lies in the body.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -62,26 +60,29 @@ pub(super) struct PlainTimer {
 }
 
 impl PlainTimer {
-    /// Reads a document; `None`: it is not plain.
-    pub(super) fn read(body: &[u8]) -> Option<Self> {
-        if body.len() > BODY_BYTES_MAX {
-            return None;
-        }
-        let mut timer = Self::default();
+    /// Reads a document into an empty value. False: the document is not plain, and the value is of
+    /// no use.
+    pub(super) fn read(&mut self, body: &[u8]) -> bool {
         let mut reader = Reader { body, at: 0 };
+        body.len() <= BODY_BYTES_MAX
+            && self.read_members(&mut reader).is_some()
+            && reader.is_at_end()
+    }
+
+    fn read_members(&mut self, reader: &mut Reader<'_>) -> Option<()> {
         reader.object(&mut Known::default(), |reader, known, key| match key {
-            b"timing" => known.once(0, timer.read_timing(reader)),
-            b"callback" => known.once(1, timer.read_callback(reader)),
-            b"reliability" => known.once(2, timer.read_reliability(reader)),
-            b"statistics" => known.once(3, timer.read_statistics(reader)),
+            b"timing" => known.once(0, self.read_timing(reader)),
+            b"callback" => known.once(1, self.read_callback(reader)),
+            b"reliability" => known.once(2, self.read_reliability(reader)),
+            b"statistics" => known.once(3, self.read_statistics(reader)),
             _ => None,
         })?;
-        let is_whole = timer.interval_s.is_some() && timer.uri.is_some() && timer.opaque.is_some();
-        (is_whole && reader.is_at_end()).then_some(timer)
+        let _ = (self.interval_s?, self.uri?, self.opaque?);
+        Some(())
     }
 
     /// The document. `body` is what it was read from. The escapes in it are resolved in place.
-    pub(super) fn document(mut self, body: &mut [u8]) -> TimerDocument<'_> {
+    pub(super) fn document<'a>(&mut self, body: &'a mut [u8]) -> TimerDocument<'a> {
         let strings = [&mut self.uri, &mut self.opaque].into_iter().flatten();
         strings.filter(|span| span.has_escapes).for_each(|span| span.unescape(body));
         let body = &*body;
@@ -290,16 +291,30 @@ fn unescaped(byte: u8) -> Option<u8> {
     })
 }
 
-/// How many bytes at the beginning can stand in a plain string. Whole chunks are compared as
-/// vectors.
+/// How many bytes at the beginning can stand in a plain string. Eight are looked at together.
 #[inline]
 fn plain_bytes(bytes: &[u8]) -> usize {
-    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) & (byte != b'"') & (byte != b'\\');
-    let (chunks, _) = bytes.as_chunks::<CHUNK>();
-    let is_whole =
-        |chunk: &&[u8; CHUNK]| chunk.iter().fold(true, |plain, &byte| plain & is_plain(byte));
-    let length = CHUNK * chunks.iter().take_while(is_whole).count();
-    length + bytes[length..].iter().take_while(|&&byte| is_plain(byte)).count()
+    let (words, rest) = bytes.as_chunks();
+    for (at, word) in words.iter().enumerate() {
+        let stops = stops(u64::from_le_bytes(*word));
+        if stops != 0 {
+            return 8 * at + stops.trailing_zeros() as usize / 8;
+        }
+    }
+    let is_plain = |byte: &u8| stops(u64::from(*byte) | u64::MAX << 8) & 0x80 == 0;
+    8 * words.len() + rest.iter().take_while(|byte| is_plain(byte)).count()
+}
+
+/// The top bit of the first byte that cannot stand in a plain string, and perhaps of others behind
+/// it; 0: all can.
+#[inline]
+fn stops(bytes: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    // A byte that is 0 or less than 0x20 borrows from the next: what lies behind it may be wrong.
+    let is_zero = |bytes: u64| bytes.wrapping_sub(EACH) & !bytes;
+    let is = |byte: u8| is_zero(bytes ^ EACH * u64::from(byte));
+    let is_control = bytes.wrapping_sub(EACH * 0x20) & !bytes;
+    (is(b'"') | is(b'\\') | is(0x7f) | is_control | bytes) & (EACH << 7)
 }
 
 #[cfg(test)]
@@ -315,9 +330,9 @@ mod tests {
         let mut scratch = JsonScratch::default();
         let mut body = text.as_bytes().to_vec();
         let general = parse_timer(&mut body, &mut scratch);
-        let plain = PlainTimer::read(text.as_bytes());
-        let is_plain = plain.is_some();
-        if let Some(plain) = plain {
+        let mut plain = PlainTimer::default();
+        let is_plain = plain.read(text.as_bytes());
+        if is_plain {
             let mut body = text.as_bytes().to_vec();
             let document = plain.document(&mut body);
             let general = general.as_ref().unwrap_or_else(|error| panic!("{text}: {error}"));

@@ -24,7 +24,8 @@ use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::secret::Word;
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{Persistence, write_continue};
-use crate::node::clients::service::{Api, Caller, RequestLine, Served, Service, too_long};
+use crate::node::clients::request_line::RequestLine;
+use crate::node::clients::service::{Api, Caller, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
 
 /// Requests under way on one connection above which no further request is taken from it.
@@ -382,8 +383,8 @@ impl ClientConnection {
         at
     }
 
-    /// Takes a head from the front of `rest`. Returns how many bytes were used, and whether to go on
-    /// with what follows them.
+    /// Takes a head from the front of `rest`. Returns how many bytes were used, and whether to go
+    /// on with what follows them.
     fn take_head(
         &mut self,
         api: &mut Api<'_>,

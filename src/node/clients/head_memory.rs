@@ -1,7 +1,7 @@
 //! Heads of creates as clients sent them before. Clients send the same head again and again, and to
 //! compare it costs a tenth of parsing it.
 
-use crate::node::clients::service::RequestLine;
+use crate::node::clients::request_line::RequestLine;
 use crate::wire::request_head::{Framing, Method, RequestHead};
 use crate::wire::timer_path::TimerPath;
 

@@ -6,5 +6,6 @@ pub(crate) mod connection;
 #[cfg(test)]
 mod connection_tests;
 mod head_memory;
+mod request_line;
 pub(crate) mod table;
 pub(crate) mod service;

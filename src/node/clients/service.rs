@@ -11,10 +11,10 @@ use crate::timer::admission::{Rejection, admit, admit_told};
 use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
-use crate::wire::request_head::{Method, RequestHead};
+use crate::wire::request_head::Method;
 use crate::wire::resync_json::{Reference, parse_references};
 use crate::wire::timer_json::JsonScratch;
-use crate::wire::timer_path::{PublicId, TimerPath, parse_path};
+use crate::wire::timer_path::{PublicId, TimerPath};
 
 use crate::core::Core;
 use crate::core::gate::Gate;
@@ -30,46 +30,12 @@ use crate::node::clients::answers::{
     Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
 };
 use crate::node::clients::head_memory::HeadMemory;
+use crate::node::clients::request_line::RequestLine;
 
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// Number of references whose memory is kept.
 const REFERENCES_KEPT: usize = 1_024;
-
-/// What the server keeps of a request's head when the bytes of the head are gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RequestLine {
-    /// The method of the request.
-    pub method: Method,
-    /// What the path names.
-    pub path: TimerPath,
-    /// How the connection goes on after the answer.
-    pub persistence: Persistence,
-    /// How many timestamps are asked for; 0 if the query cannot be understood.
-    pub count: u32,
-    /// Whether another site asks for the members of this site.
-    pub asks_members: bool,
-}
-
-impl RequestLine {
-    /// Takes from a head what the rest of the request needs.
-    pub fn of(head: &RequestHead<'_>) -> Self {
-        let persistence = Persistence { keep_alive: head.keep_alive, is_http10: head.is_http10 };
-        let path = parse_path(head.path);
-        let count = match head.query {
-            Some(query) if path == TimerPath::Timestamps => count_in(query),
-            _ => 1,
-        };
-        let asks_members = path == TimerPath::Ping && head.query == Some(site_members::QUERY);
-        Self { method: head.method, path, persistence, count, asks_members }
-    }
-
-    /// Returns whether the answer may be long: a timer, or a page of timers.
-    pub fn is_read(&self) -> bool {
-        let has_content = matches!(self.path, TimerPath::Timer(_) | TimerPath::Collection);
-        self.method == Method::Get && has_content
-    }
-}
 
 /// Where a request comes from. It is looked at only when another node may be the sender.
 #[derive(Clone, Copy)]
@@ -285,10 +251,11 @@ impl Service {
             _ => None,
         };
         let body_bytes = body.len();
-        let document = match parse_any(body, &mut self.json) {
+        let parsed = parse_any(body, &mut self.json);
+        let document = match &parsed {
             Ok(document) => document,
             Err(error) => {
-                return self.settle(Err((400, error.0.into_owned())), line.persistence, out);
+                return self.settle(Err((400, error.to_string())), line.persistence, out);
             }
         };
         let factor_in_path = target.and_then(|target| target.factor);
@@ -296,7 +263,7 @@ impl Service {
             self.content = Vec::new();
         }
         if let (Some(named), Some(part)) = (target, &document.internal) {
-            let merged = self.merge((now, core), (from, caller), named, &document, part);
+            let merged = self.merge((now, core), (from, caller), named, document, part);
             return self.settle(merged, line.persistence, out);
         }
         let (bytes, bytes_max) = (body_bytes as u64, self.limits.body_bytes_max);
@@ -526,12 +493,6 @@ pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
     is_too_long.then(|| {
         format!("body: expected at most {bytes_max} bytes (limits.body_bytes_max), got {bytes}")
     })
-}
-
-/// Returns the number in `count=n`, or 0 for any other query.
-fn count_in(query: &str) -> u32 {
-    let count = query.strip_prefix("count=").filter(|count| !count.starts_with('+'));
-    count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// Returns status and reason for a document that is no timer.

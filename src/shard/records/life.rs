@@ -12,8 +12,8 @@ use crate::timer::schedule::tombstone_ms;
 
 impl Records {
     /// Holds a live state in place of what is held at `slot`, which is what is held under the id;
-    /// `None`: nothing is. The caller has asked for room before ([`Records::room`]) and has entered the authority for the state
-    /// ([`Records::enter_authority`]).
+    /// `None`: nothing is. The caller has asked for room before ([`Records::room`]) and has entered
+    /// the authority for the state ([`Records::enter_authority`]).
     pub fn hold(
         &mut self,
         peers: &Peers,
@@ -45,8 +45,8 @@ impl Records {
         self.put(slot.zip(held), record, pops_at)
     }
 
-    /// Holds a tombstone in place of what is held at `slot`, as [`Records::hold`] does. The tombstone stays for at
-    /// least the longer of both intervals.
+    /// Holds a tombstone in place of what is held at `slot`, as [`Records::hold`] does. The
+    /// tombstone stays for at least the longer of both intervals.
     pub fn bury(&mut self, tick: Tick, outline: &Outline, slot: Option<Slot>) -> Slot {
         let held = slot.map(|slot| *self.slab.get(slot));
         let interval_ms = held.map_or(0, |held| held.interval_ms).max(outline.interval_ms);

@@ -1,0 +1,47 @@
+//! What a request's head asks for.
+
+use crate::core::peers::site_members;
+use crate::node::clients::answers::Persistence;
+use crate::wire::request_head::{Method, RequestHead};
+use crate::wire::timer_path::{TimerPath, parse_path};
+
+/// What the server keeps of a request's head when the bytes of the head are gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestLine {
+    /// The method of the request.
+    pub method: Method,
+    /// What the path names.
+    pub path: TimerPath,
+    /// How the connection goes on after the answer.
+    pub persistence: Persistence,
+    /// How many timestamps are asked for; 0 if the query cannot be understood.
+    pub count: u32,
+    /// Whether another site asks for the members of this site.
+    pub asks_members: bool,
+}
+
+impl RequestLine {
+    /// Takes from a head what the rest of the request needs.
+    pub fn of(head: &RequestHead<'_>) -> Self {
+        let persistence = Persistence { keep_alive: head.keep_alive, is_http10: head.is_http10 };
+        let path = parse_path(head.path);
+        let count = match head.query {
+            Some(query) if path == TimerPath::Timestamps => count_in(query),
+            _ => 1,
+        };
+        let asks_members = path == TimerPath::Ping && head.query == Some(site_members::QUERY);
+        Self { method: head.method, path, persistence, count, asks_members }
+    }
+
+    /// Returns whether the answer may be long: a timer, or a page of timers.
+    pub fn is_read(&self) -> bool {
+        let has_content = matches!(self.path, TimerPath::Timer(_) | TimerPath::Collection);
+        self.method == Method::Get && has_content
+    }
+}
+
+/// Returns the number in `count=n`, or 0 for any other query.
+fn count_in(query: &str) -> u32 {
+    let count = query.strip_prefix("count=").filter(|count| !count.starts_with('+'));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
