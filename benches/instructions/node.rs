@@ -2,8 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::ops::Add;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use kit::children::{Tied, command};
@@ -16,7 +18,7 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What was counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Counts {
     pub instructions: u64,
     branches: u64,
@@ -26,8 +28,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub const HEADINGS: &str = "operation                    instructions  branches  mispredicted  \
-                                L1 misses  LL misses";
+    /// The heads of the columns of [`Counts::line`].
+    pub fn headings() -> String {
+        let simulated = "  branches  mispredicted  L1 misses  LL misses";
+        let simulated = WITH_CACHES.get().map_or("", |_| simulated);
+        format!("{:<28} instructions{simulated}", "operation")
+    }
 
     /// One of `count` operations.
     pub fn of_one(self, count: u64) -> Counts {
@@ -43,10 +49,11 @@ impl Counts {
     pub fn line(&self, name: &str) -> String {
         let Counts { instructions, branches, mispredicted, level1_misses, last_level_misses } =
             self;
-        format!(
-            "{name:<28} {instructions:>12} {branches:>9} {mispredicted:>13} {level1_misses:>10} \
-             {last_level_misses:>10}"
-        )
+        let simulated = format!(
+            " {branches:>9} {mispredicted:>13} {level1_misses:>10} {last_level_misses:>10}"
+        );
+        let simulated = WITH_CACHES.get().map_or("", |_| &simulated);
+        format!("{name:<28} {instructions:>12}{simulated}")
     }
 
     /// Reads the totals of callgrind's output.
@@ -74,12 +81,48 @@ impl Counts {
     }
 }
 
+impl Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        Counts {
+            instructions: self.instructions + other.instructions,
+            branches: self.branches + other.branches,
+            mispredicted: self.mispredicted + other.mispredicted,
+            level1_misses: self.level1_misses + other.level1_misses,
+            last_level_misses: self.last_level_misses + other.last_level_misses,
+        }
+    }
+}
+
+/// Set if caches and branches are simulated: then a node takes three times as long.
+pub static WITH_CACHES: OnceLock<()> = OnceLock::new();
+/// The function of the C library before which callgrind writes its counts. A node calls it to end a
+/// connection of a client, and at no other time.
+const WRITES_AT: &str = "shutdown";
+/// More threads than a node of one shard has.
+const THREADS_MAX: usize = 50;
 /// The variable that names another binary to count.
 const BINARY: &str = "CHRONOS_INSTRUCTIONS_OF";
 
-fn binary() -> PathBuf {
+/// The binary that is counted.
+pub fn binary() -> PathBuf {
     let built = || PathBuf::from(env!("CARGO_BIN_EXE_chronos"));
     std::env::var_os(BINARY).map_or_else(built, PathBuf::from)
+}
+
+/// The beginning of a command line that counts the binary and writes the counts into this folder.
+fn under_callgrind(folder: &Path) -> Command {
+    let mut line = command("valgrind");
+    line.args(["--tool=callgrind", "--quiet"])
+        .args(["--vgdb=no", "--separate-threads=yes"])
+        .arg(format!("--dump-before={WRITES_AT}"))
+        .arg(format!("--callgrind-out-file={}", folder.join("counts").display()));
+    if WITH_CACHES.get().is_some() {
+        line.args(["--cache-sim=yes", "--branch-sim=yes"]);
+    }
+    line.arg(binary());
+    line
 }
 
 /// A running node. Dropping the value kills it.
@@ -102,14 +145,21 @@ impl Node {
     /// Waits until it listens.
     pub fn start(arguments: &[&str]) -> Node {
         let address = SocketAddr::new(LOCALHOST, free_port(&[LOCALHOST]));
+        Node::start_at(address, true, arguments, &[])
+    }
+
+    /// Starts a node of one shard at this address, with these further arguments and variables:
+    /// under callgrind if it is counted. Waits until it listens.
+    pub fn start_at(
+        address: SocketAddr,
+        is_counted: bool,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Node {
         let folder = tempfile::tempdir().expect("room for files");
-        let output = folder.path().join("counts");
-        let mut line = command("valgrind");
-        line.args(["--tool=callgrind", "--cache-sim=yes", "--branch-sim=yes", "--quiet"])
-            .arg(format!("--callgrind-out-file={}", output.display()))
-            .arg(binary());
+        let mut line = if is_counted { under_callgrind(folder.path()) } else { command(binary()) };
         line.args(arguments).args(["--listen", &address.to_string(), "--no-pin", "--shards", "1"]);
-        line.env_remove(BINARY).args(["--log-level", "warn"]);
+        line.env_remove(BINARY).args(["--log-level", "warn"]).envs(variables.iter().copied());
         // Memory that comes ahead comes when the machine has time, which differs from run to run.
         line.env("CHRONOS_NODE_MEMORY_AHEAD_BYTES", "0").current_dir(folder.path());
         let log = std::fs::File::create(folder.path().join("log")).expect("room for a file");
@@ -144,31 +194,38 @@ impl Node {
         self
     }
 
-    /// Counts what the node computes while `work` is done.
+    /// Counts what the node's core computes while `work` is done.
     pub fn count(&self, work: impl FnOnce()) -> Counts {
-        self.order("-z");
+        self.write_counts();
+        let before = self.written().len();
         work();
-        self.order("-d");
-        let file = self.folder.path().join("counts.1");
-        let written =
-            || std::fs::read_to_string(&file).ok().filter(|text| text.contains("totals:"));
-        Counts::read(&until("callgrind to write its counts", PATIENCE, written))
+        self.write_counts();
+        let written = self.written();
+        assert!(written.len() > before && before > 0, "callgrind has written counts twice");
+        written[before..].iter().fold(Counts::default(), |sum, counts| sum + *counts)
     }
 
-    /// Gives callgrind an order. A program under valgrind takes it between two steps, and a core that
-    /// waits for its ring takes none. So the node gets connections until the order is obeyed: some
-    /// ten thousand instructions, which are counted.
-    fn order(&self, order: &str) {
-        let pid = self.process.id().to_string();
-        let mut control = command("callgrind_control");
-        control.args([order, &pid]).stdin(Stdio::null()).stdout(Stdio::null());
-        let mut control = control.stderr(Stdio::null()).spawn_tied().expect("valgrind brings it");
-        let status = until("callgrind to obey", PATIENCE, || {
-            drop(TcpStream::connect(self.address).expect("the node listens"));
-            std::thread::sleep(Duration::from_millis(20));
-            control.try_wait().expect("a child can be asked for")
-        });
-        assert!(status.success(), "callgrind_control {order} ended with {status}");
+    /// Has callgrind write what was counted since it did so last. A request that asks for the end
+    /// of its connection makes the node call [`WRITES_AT`], and the end is seen afterwards. (An
+    /// order by `callgrind_control` would need a poor guess: a program under valgrind takes it
+    /// between two steps, and a core that waits for its ring takes none.)
+    fn write_counts(&self) {
+        let mut stream = TcpStream::connect(self.address).expect("the node listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes the option");
+        let asked = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(asked).expect("the node reads");
+        stream.read_to_end(&mut Vec::new()).expect("the node ends the connection");
+    }
+
+    /// What callgrind has written, the oldest first. It writes the counts of the thread that called
+    /// the function, which is the core: other threads work as time passes.
+    fn written(&self) -> Vec<Counts> {
+        let of_thread = |time: usize, thread: usize| {
+            let file = self.folder.path().join(format!("counts.{time}-{thread:02}"));
+            std::fs::read_to_string(file).ok()
+        };
+        let text = |time| (1..=THREADS_MAX).find_map(|thread| of_thread(time, thread));
+        (1..).map_while(text).map(|text| Counts::read(&text)).collect()
     }
 }
 

@@ -9,12 +9,22 @@ use std::time::Duration;
 use chronos::wire::thrift::{parse_reply, write_get_timestamps};
 use kit::callbacks::{self, Reaction};
 use kit::children::Tied;
+use kit::ports::free_port;
 use kit::until::until;
 
 use super::node::{Client, Counts, LOCALHOST, Node};
+use super::pair::Pair;
 
-/// How often an operation is done before it is counted, and how often while it is counted.
+/// Timers that a node holds before an operation is counted.
+const HELD: usize = 4_352;
+/// How often an operation is done before it is counted.
+const WARM_UP: usize = 256;
+/// How often an operation is done while it is counted.
 const COUNT: usize = 2_048;
+/// The same for timestamps, which are cheap, and for creates of sixteen in one send. Those share a
+/// page of the index, which is searched fast or slowly as the page is just split or almost full. It
+/// takes many pages for chance to make little of that.
+const COUNT_OF_MANY: usize = 8_192;
 /// A timer of an hour: none pops while others are counted.
 const HOUR_S: u32 = 3_600;
 /// Longest wait for all pops.
@@ -35,13 +45,15 @@ enum Kind {
     Delete,
     CreateAndPop,
     Timestamp,
+    ReplicatedCreate,
+    ReplicasCreate,
 }
 
 const fn operation(name: &'static str, kind: Kind, batch: usize) -> Operation {
     Operation { name, kind, batch }
 }
 
-pub static OPERATIONS: [Operation; 9] = [
+pub static OPERATIONS: [Operation; 13] = [
     operation("create x 1", Kind::Create, 1),
     operation("create x 16", Kind::Create, 16),
     operation("update x 1", Kind::Update, 1),
@@ -51,19 +63,26 @@ pub static OPERATIONS: [Operation; 9] = [
     operation("create and pop x 16", Kind::CreateAndPop, 16),
     operation("timestamp x 1", Kind::Timestamp, 1),
     operation("timestamp x 16", Kind::Timestamp, 16),
+    operation("replicated create x 1", Kind::ReplicatedCreate, 1),
+    operation("replicated create x 16", Kind::ReplicatedCreate, 16),
+    operation("replica's create x 1", Kind::ReplicasCreate, 1),
+    operation("replica's create x 16", Kind::ReplicasCreate, 16),
 ];
 
 impl Operation {
     /// Counts one operation.
     pub fn count(&self) -> Counts {
-        let run = match self.kind {
-            Kind::Create => create,
-            Kind::Update => update,
-            Kind::Delete => delete,
-            Kind::CreateAndPop => create_and_pop,
-            Kind::Timestamp => timestamp,
+        let (run, is_of_many): (fn(usize, usize) -> Counts, _) = match self.kind {
+            Kind::Create => (create, true),
+            Kind::Update => (update, false),
+            Kind::Delete => (delete, false),
+            Kind::CreateAndPop => (create_and_pop, true),
+            Kind::Timestamp => (timestamp, true),
+            Kind::ReplicatedCreate => (replicated_create, true),
+            Kind::ReplicasCreate => (replicas_create, true),
         };
-        run(self.batch).of_one(COUNT as u64)
+        let count = if is_of_many && self.batch > 1 { COUNT_OF_MANY } else { COUNT };
+        run(self.batch, count).of_one(count as u64)
     }
 }
 
@@ -96,60 +115,63 @@ fn answers(count: usize) -> impl Fn(&[u8]) -> bool {
     }
 }
 
-/// Creates timers in batches. Returns their resources.
-fn created(
-    client: &mut Client,
-    callback: SocketAddr,
-    delay_s: u32,
-    (count, batch): (usize, usize),
-) -> Vec<String> {
-    let mut resources = Vec::new();
+/// Creates `count` timers in batches.
+fn post(client: &mut Client, callback: SocketAddr, delay_s: u32, count: usize, batch: usize) {
     for numbers in batches(count, batch) {
         let of = |at| request("POST", "/timers", callback, delay_s, at);
         let sent: String = numbers.map(of).collect();
-        let told = client.exchange(sent.as_bytes(), answers(batch)).to_vec();
-        let told = String::from_utf8(told).expect("heads are text");
-        let places = told.lines().filter_map(|line| line.strip_prefix("Location: /timers/"));
-        resources.extend(places.map(|id| format!("/timers/{id}")));
+        client.exchange(sent.as_bytes(), answers(batch));
     }
-    assert_eq!(resources.len(), count, "each create is answered with a place");
-    resources
 }
 
 fn nobody() -> SocketAddr {
     SocketAddr::new(LOCALHOST, 9)
 }
 
-fn create(batch: usize) -> Counts {
+/// A node alone that holds timers, a client of it, and the timers' resources.
+fn holding() -> (Node, Client, Vec<String>) {
     let node = Node::start(&["--admin", "off"]).serving();
     let mut client = Client::connect(node.address);
-    let mut work = || drop(created(&mut client, nobody(), HOUR_S, (COUNT, batch)));
-    work();
-    node.count(work)
+    let resources = hold(&mut client);
+    (node, client, resources)
 }
 
-fn update(batch: usize) -> Counts {
-    let node = Node::start(&["--admin", "off"]).serving();
-    let mut client = Client::connect(node.address);
-    let resources = created(&mut client, nobody(), HOUR_S, (16, 16));
-    let mut work = || {
-        for numbers in batches(COUNT, batch) {
+/// Makes [`HELD`] timers and returns their resources. The client chooses their ids, each of another
+/// page of the index.
+fn hold(client: &mut Client) -> Vec<String> {
+    let resource = |at: usize| format!("/timers/{:016x}-2", at << 6);
+    for numbers in batches(HELD, 16) {
+        let of = |at| request("PUT", &resource(at), nobody(), HOUR_S, at);
+        client.exchange(numbers.map(of).collect::<String>().as_bytes(), answers(16));
+    }
+    (0..HELD).map(resource).collect()
+}
+
+fn create(batch: usize, count: usize) -> Counts {
+    let (node, mut client, _) = holding();
+    let mut work = |times| post(&mut client, nobody(), HOUR_S, times, batch);
+    work(WARM_UP);
+    node.count(|| work(count))
+}
+
+fn update(batch: usize, count: usize) -> Counts {
+    let (node, mut client, resources) = holding();
+    let mut work = |times| {
+        for numbers in batches(times, batch) {
             let of = |at: usize| request("PUT", &resources[at % 16], nobody(), HOUR_S, at);
             let sent: String = numbers.map(of).collect();
             client.exchange(sent.as_bytes(), answers(batch));
         }
     };
-    work();
-    node.count(work)
+    work(WARM_UP);
+    node.count(|| work(count))
 }
 
-fn delete(batch: usize) -> Counts {
-    let node = Node::start(&["--admin", "off"]).serving();
-    let mut client = Client::connect(node.address);
-    let resources = created(&mut client, nobody(), HOUR_S, (2 * COUNT, 16));
-    let (first, second) = resources.split_at(COUNT);
+fn delete(batch: usize, count: usize) -> Counts {
+    let (node, mut client, resources) = holding();
+    let (before, rest) = resources.split_at(WARM_UP);
     let mut work = |resources: &[String]| {
-        for numbers in batches(COUNT, batch) {
+        for numbers in batches(resources.len(), batch) {
             let sent = numbers.fold(String::new(), |mut sent, at| {
                 let resource = &resources[at];
                 write!(sent, "DELETE {resource} HTTP/1.1\r\nHost: 127.0.0.1:7253\r\n\r\n")
@@ -159,11 +181,11 @@ fn delete(batch: usize) -> Counts {
             client.exchange(sent.as_bytes(), answers(batch));
         }
     };
-    work(first);
-    node.count(|| work(second))
+    work(before);
+    node.count(|| work(&rest[..count]))
 }
 
-fn create_and_pop(batch: usize) -> Counts {
+fn create_and_pop(batch: usize, count: usize) -> Counts {
     let popped = Arc::new(AtomicUsize::new(0));
     let counter = popped.clone();
     let free = SocketAddr::new(LOCALHOST, 0);
@@ -171,31 +193,61 @@ fn create_and_pop(batch: usize) -> Counts {
         counter.fetch_add(1, SeqCst);
         Reaction::OK
     });
-    let node = Node::start(&["--admin", "off"]).serving();
-    let mut client = Client::connect(node.address);
-    let mut work = |popped_by_now: usize| {
-        created(&mut client, sink, 2, (COUNT, batch));
-        let all = || (popped.load(SeqCst) >= popped_by_now + COUNT).then_some(());
+    let (node, mut client, _) = holding();
+    let mut work = |times, popped_then: usize| {
+        post(&mut client, sink, 2, times, batch);
+        let all = || (popped.load(SeqCst) >= popped_then).then_some(());
         until("all timers to pop", PATIENCE, all);
     };
-    work(0);
-    node.count(|| work(COUNT))
+    work(WARM_UP, WARM_UP);
+    node.count(|| work(count, WARM_UP + count))
 }
 
-fn timestamp(batch: usize) -> Counts {
+/// What the node computes that takes a create from the client and gives it to the other replica.
+fn replicated_create(batch: usize, count: usize) -> Counts {
+    let pair = Pair::start();
+    create_in_pair(&pair, &pair.counted, batch, count)
+}
+
+/// What the other replica computes for a create.
+fn replicas_create(batch: usize, count: usize) -> Counts {
+    let pair = Pair::start();
+    create_in_pair(&pair, &pair.plain, batch, count)
+}
+
+/// Creates timers at one node of a pair.
+fn create_in_pair(pair: &Pair, at: &Node, batch: usize, count: usize) -> Counts {
+    let mut client = Client::connect(at.address);
+    hold(&mut client);
+    let mut work = |times| post(&mut client, nobody(), HOUR_S, times, batch);
+    work(WARM_UP);
+    pair.await_timers(HELD + WARM_UP);
+    let counts = pair.counted.count(|| work(count));
+    pair.await_timers(HELD + WARM_UP + count);
+    counts
+}
+
+fn timestamp(batch: usize, count: usize) -> Counts {
     let file = tempfile::tempdir().expect("room for files");
     let file = file.path().join("bound");
     let file = file.to_str().expect("a path of text");
-    let arguments =
-        ["timestamp", "serve", "--coordination", "file", "--file", file, "--admin", "off"];
     let made = Node::command().args(["timestamp", "init", "--file", file]).output_tied();
     assert!(made.expect("the binary runs").status.success(), "the file is made");
-    let node = Node::start(&arguments);
-    let mut client = Client::connect(node.address);
+    // The node serves timers as well, so that it can be told to write its counts.
+    let address = SocketAddr::new(LOCALHOST, free_port(&[LOCALHOST]));
+    let at = SocketAddr::new(LOCALHOST, free_port(&[LOCALHOST]));
+    let variables = [
+        ("CHRONOS_TIMESTAMP_ENABLED", "true"),
+        ("CHRONOS_TIMESTAMP_LISTEN", &at.to_string()),
+        ("CHRONOS_TIMESTAMP_COORDINATION", "file"),
+        ("CHRONOS_TIMESTAMP_FILE", file),
+    ];
+    let node = Node::start_at(address, true, &["--admin", "off"], &variables).serving();
+    let mut client = Client::connect(at);
     let mut asked = Vec::new();
     (0..batch).for_each(|_| write_get_timestamps(&mut asked, 1, 1));
-    let mut work = || {
-        for _ in 0..COUNT / batch {
+    let mut work = |times| {
+        for _ in 0..times / batch {
             client.exchange(&asked, |mut bytes| {
                 let mut replies = 0;
                 while let Some((_, length)) = parse_reply(bytes).expect("a reply of Thrift") {
@@ -205,6 +257,6 @@ fn timestamp(batch: usize) -> Counts {
             });
         }
     };
-    work();
-    node.count(work)
+    work(WARM_UP);
+    node.count(|| work(count))
 }

@@ -1,17 +1,47 @@
 //! The table of what operations may cost: `benches/instructions/table.txt`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// By how much a count may be above the table. Above it the bench fails; further below it the table
-/// should be written anew.
+/// By how much a count may differ from its row. Above it the bench fails. Below it the bench says
+/// that the row may be lowered.
 const SLACK: f64 = 0.02;
+/// A row that is higher than its count by more than this share of itself says nothing any more, and
+/// the bench fails.
+const LOOSE: f64 = 0.10;
 
-/// The build whose counts these are.
-const BUILD: &str = if cfg!(debug_assertions) { "tests" } else { "release" };
+/// The build whose counts these are; `None`: a build of which the table has no rows. `tests` is the
+/// build of the simulators in `tests/run`: somewhat optimised, with assertions, planted bugs
+/// compiled in and switched off.
+const BUILD: Option<&str> = match (cfg!(debug_assertions), cfg!(feature = "planted")) {
+    (false, false) => Some("release"),
+    (true, true) => Some("tests"),
+    _ => None,
+};
 
-/// Instructions by build and operation.
-pub struct Table(BTreeMap<(String, String), u64>);
+const HEAD: &str = "# Instructions of one operation, the kernel left out: build, compiler, \
+                    operation, count.\n\
+                    # Written by the bench with `--write` (docs/performance.md, \"Instructions\").\n\
+                    # A count may be 2 % above its row, and 10 % below. A row of another compiler \
+                    is not compared.\n";
+
+/// What was counted once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Row {
+    compiler: String,
+    instructions: u64,
+}
+
+/// Rows by build and operation.
+pub struct Table(BTreeMap<(String, String), Row>);
+
+/// How a count and its row stand to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    Passed,
+    Failed,
+    NotCompared,
+}
 
 impl Table {
     pub fn read() -> Self {
@@ -19,53 +49,77 @@ impl Table {
         let rows = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
         let row = |line: &str| {
             let (build, rest) = line.split_once(' ')?;
+            let (compiler, rest) = rest.trim().split_once(' ')?;
             let (name, count) = rest.trim().rsplit_once(' ')?;
-            Some(((build.to_owned(), name.trim().to_owned()), count.parse().ok()?))
+            let row = Row { compiler: compiler.to_owned(), instructions: count.parse().ok()? };
+            Some(((build.to_owned(), name.trim().to_owned()), row))
         };
         let read = |line| row(line).unwrap_or_else(|| panic!("no row of the table: {line}"));
         Self(rows.map(read).collect())
     }
 
-    /// The instructions that an operation may take; `None`: the table does not know it.
-    pub fn limit(&self, operation: &str) -> Option<u64> {
-        self.0.get(&(BUILD.to_owned(), operation.to_owned())).copied()
+    /// Compares a count of what this compiler has built with its row. The text says what to do.
+    pub fn compare(&self, operation: &str, compiler: &str, instructions: u64) -> (Outcome, String) {
+        let Some(build) = BUILD else {
+            return (Outcome::NotCompared, "not compared: the table has no such build".to_owned());
+        };
+        let Some(row) = self.0.get(&(build.to_owned(), operation.to_owned())) else {
+            return (Outcome::Failed, "NOT IN THE TABLE: write it".to_owned());
+        };
+        let limit = row.instructions;
+        if row.compiler != compiler {
+            let (theirs, change) = (&row.compiler, percent(instructions, limit));
+            let text = format!("{change}, not compared: {limit} by {theirs}, this is {compiler}");
+            return (Outcome::NotCompared, text);
+        }
+        judge(instructions, limit)
     }
 
-    pub fn set(&mut self, operation: &str, instructions: u64) {
-        self.0.insert((BUILD.to_owned(), operation.to_owned()), instructions);
+    pub fn set(&mut self, operation: &str, compiler: &str, instructions: u64) {
+        let build = BUILD.expect("rows are written of a release build or of the simulators' build");
+        let row = Row { compiler: compiler.to_owned(), instructions };
+        self.0.insert((build.to_owned(), operation.to_owned()), row);
     }
 
     pub fn write(&self) {
-        let mut text = String::from(
-            "# Instructions of one operation, the kernel left out.\n\
-             # Written by `cargo bench --bench instructions -- --write`.\n\
-             # A count may be 2 % above its row.\n",
-        );
-        for ((build, operation), count) in &self.0 {
-            text += &format!("{build:<8} {operation:<28} {count:>7}\n");
+        let mut text = HEAD.to_owned();
+        for ((build, operation), Row { compiler, instructions }) in &self.0 {
+            text += &format!("{build:<8} {compiler:<14} {operation:<28} {instructions:>7}\n");
         }
         std::fs::write(path(), text).expect("the table can be written");
     }
 }
 
-pub fn is_within(instructions: u64, limit: u64) -> bool {
-    instructions as f64 <= limit as f64 * (1.0 + SLACK)
+fn judge(instructions: u64, limit: u64) -> (Outcome, String) {
+    let share = instructions as f64 / limit as f64;
+    let change = percent(instructions, limit);
+    if share > 1.0 + SLACK {
+        let text = format!(
+            "{change}: ABOVE THE TABLE ({limit}): make it cheaper, or say why it may cost more and \
+             write the table"
+        );
+        (Outcome::Failed, text)
+    } else if share < 1.0 - LOOSE {
+        (Outcome::Failed, format!("{change}: FAR BELOW THE TABLE ({limit}): write the table"))
+    } else if share < 1.0 - SLACK {
+        (Outcome::Passed, format!("{change}: below the table ({limit}): write the table"))
+    } else {
+        (Outcome::Passed, change)
+    }
 }
 
-/// What a line says of a count and its row.
-pub fn verdict(instructions: u64, limit: Option<u64>) -> String {
-    let Some(limit) = limit else { return "  not in the table".to_owned() };
-    let change = (instructions as f64 / limit as f64 - 1.0) * 100.0;
-    if !is_within(instructions, limit) {
-        format!(
-            "  {change:+.1} %: ABOVE THE TABLE ({limit}): make it cheaper, or say why it may cost \
-             more and write the table"
-        )
-    } else if change < -SLACK * 100.0 {
-        format!("  {change:+.1} %: below the table ({limit}): write the table")
-    } else {
-        format!("  {change:+.1} %")
-    }
+fn percent(instructions: u64, limit: u64) -> String {
+    format!("{:+.1} %", (instructions as f64 / limit as f64 - 1.0) * 100.0)
+}
+
+/// The compiler of a binary, and the kind of machine: rustc writes its version into what it makes.
+pub fn compiler_of(binary: &Path) -> String {
+    const MARK: &[u8] = b"rustc version ";
+    let bytes = std::fs::read(binary).expect("the binary is there");
+    let at = bytes.windows(MARK.len()).position(|window| window == MARK);
+    let rest = &bytes[at.expect("a binary of rustc names it") + MARK.len()..];
+    let end = rest.iter().position(|byte| !b"0123456789.".contains(byte)).unwrap_or(rest.len());
+    format!("{}-{}", String::from_utf8_lossy(&rest[..end]), std::env::consts::ARCH)
 }
 
 fn path() -> PathBuf {
