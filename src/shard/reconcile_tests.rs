@@ -222,7 +222,7 @@ fn a_rank_that_is_found_to_hold_a_timer_acts_after_the_next_pop() {
     }
 }
 
-/// Each offer costs sixteen looks beside its own: of 192 at first, of 208 and 224 in the next ticks,
+/// Each offer costs sixteen looks beside its own: of 192 at first, of 208 and 224 in the next two,
 /// and of 192 again in a tick that comes late.
 #[test]
 fn so_many_timers_are_offered_in_a_tick_and_no_more() {
