@@ -25,10 +25,8 @@ use super::parts::peers::FULL_MS;
 use super::parts::reconcile::Move;
 use super::records::{Placement, Record, State};
 
-/// Records looked at per tick, some 150 ns each.
-const LOOKS_PER_TICK: u32 = 384;
-/// What an offer costs, in looks: some 5 us of the cluster's CPU for each timer that a peer lacks.
-/// A core whose shard walks alone leaves seven eighths of its time to requests and pops.
+/// What an offer costs, in looks of some 150 ns each: some 5 us of the cluster's CPU for each timer
+/// that a peer lacks, about half of it here.
 const LOOKS_PER_OFFER: u32 = 16;
 /// A timer that is due sooner is copied to its new holders and not handed over. The messages must
 /// arrive before the pop, or old and new holders would both pop. The next pop moves the timer.
@@ -65,9 +63,9 @@ impl Shard {
         }
         if !self.questions.is_idle() {
             // What is held here may be outdated. The core asks about it before it gives it away.
-            return;
+            return self.reconcile.pace.pause();
         }
-        let mut looks = LOOKS_PER_TICK;
+        let mut looks = self.reconcile.pace.begin(tick, self.pops.is_behind);
         while looks > 0 {
             if self.reconcile.is_full() {
                 return;
@@ -83,6 +81,7 @@ impl Shard {
             let offered = self.reconcile.offers - offers;
             looks = looks.saturating_sub(1 + offered * LOOKS_PER_OFFER);
         }
+        self.reconcile.pace.used_up(tick);
     }
 
     fn walk_on(&mut self, tick: Tick, outbox: &mut Outbox) -> bool {

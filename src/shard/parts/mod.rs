@@ -4,6 +4,7 @@
 
 pub(super) mod collect;
 pub(super) mod minting;
+pub(super) mod pace;
 pub(super) mod peers;
 pub(super) mod pops;
 pub(super) mod questions;

@@ -7,13 +7,17 @@ use ahash::{AHashMap, AHashSet};
 
 use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::time::Tick;
+use crate::shard::parts::pace::Pace;
 use crate::shard::records::Placement;
 use crate::timer::version::StateKey;
 
-/// Offers without a result.
-pub const OFFERS_MAX: u32 = 1_024;
-/// Timers being moved at a time.
-pub const MOVES_MAX: usize = 512;
+/// Offers without a result. All of them may reach a peer in one of its turns, so they bound how
+/// long that turn takes. Over a line with a round trip of 40 ms they still allow the least pace,
+/// 12 offers a millisecond.
+pub const OFFERS_MAX: u32 = 512;
+/// Timers being moved at a time. The new holder stores each of them, which takes longer than an
+/// answer to an offer.
+pub const MOVES_MAX: usize = 128;
 /// Pause before a timer that could not be moved is looked at again.
 pub const LOOK_AGAIN_MS: u64 = 1_000;
 
@@ -45,6 +49,8 @@ pub struct Reconcile {
     pub walk: Option<Walk>,
     /// The tick of the last portion.
     portion_at: Tick,
+    /// How much of the work is done per tick.
+    pub pace: Pace,
     /// The next walk, asked for during another one.
     again: Option<PeerSet>,
     /// By the ids of their timers.
