@@ -87,7 +87,7 @@ fn find(places: &Places, hash: u32, is_it: impl Fn(Slot) -> bool) -> Result<usiz
 /// The place where another entry with this hash belongs.
 #[inline]
 fn place_of_new(places: &Places, hash: u32) -> usize {
-    find(places, hash, |_| false).map_or_else(|place| place, |place| place)
+    find(places, hash, |_| false).unwrap_or_else(|place| place)
 }
 
 /// Puts an entry at the place where it belongs. Entries from there on move to the next free place.
@@ -348,7 +348,7 @@ mod tests {
     fn a_search_for_a_key_that_is_not_there_ends_with_its_line() {
         let mut places = [Entry::NONE; PAGE];
         for slot in 0..PAGE as u32 - 1 {
-            let hash = slot << LINE_BITS | slot / LINE as u32;
+            let hash = (slot << LINE_BITS) | (slot / LINE as u32);
             let place = place_of_new(&places, hash);
             put_in(&mut places, place, Entry { hash, slot });
         }

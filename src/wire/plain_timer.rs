@@ -312,7 +312,7 @@ fn stops(bytes: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     // A byte that is 0 or less than 0x20 borrows from the next: what lies behind it may be wrong.
     let is_zero = |bytes: u64| bytes.wrapping_sub(EACH) & !bytes;
-    let is = |byte: u8| is_zero(bytes ^ EACH * u64::from(byte));
+    let is = |byte: u8| is_zero(bytes ^ (EACH * u64::from(byte)));
     let is_control = bytes.wrapping_sub(EACH * 0x20) & !bytes;
     (is(b'"') | is(b'\\') | is(0x7f) | is_control | bytes) & (EACH << 7)
 }

@@ -23,7 +23,6 @@ use crate::core::peers::actions::InboundId;
 use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
 use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
-use crate::core::peers::site_members;
 use crate::node::callbacks::listeners::ClusterListeners;
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
