@@ -16,6 +16,10 @@ const STOP_FLUSH_MS: u64 = 200;
 /// The shortest time in ms between two publications of meters that nobody asked for, so that short
 /// turns do not pay for a publication each.
 const PUBLISH_EVERY_MS: u64 = 1;
+/// How late in ms a core that has nothing to do publishes what its last turns have counted. A
+/// reader that cannot wait asks. A timer that ends soon is a cost of its own: in a virtual machine
+/// each sleep would leave the machine to set it.
+const PUBLISH_LATEST_MS: u64 = 50;
 /// Pause in ms before the rest of the changes of statistics tags is told, even if nothing else
 /// happens, when the control thread has not taken all of them.
 const TAGS_BEHIND_MS: u64 = 100;
@@ -46,9 +50,8 @@ impl Engine {
         meters.turn.record_us(turn_us);
         meters.turns_over_budget.add(u64::from(turn_us > self.limits.turn_budget_us));
         let wait = self.next_wait(ended);
-        let next_publication = published.plus_ms(PUBLISH_EVERY_MS);
-        if ended < next_publication && !self.commands.is_asked() {
-            return wait.at_most(next_publication);
+        if ended < published.plus_ms(PUBLISH_EVERY_MS) && !self.commands.is_asked() {
+            return wait.at_most(published.plus_ms(PUBLISH_LATEST_MS));
         }
         *published = ended;
         let asked = self.commands.asked();
