@@ -32,7 +32,7 @@ pub use clock::{monotonic, now};
 pub use completion::{Completion, Errno, Received, SocketId, Wait};
 pub use error::RingError;
 pub use listen::{Listener, raise_open_files_limit};
-pub use memory::{discard, keep_freed_memory, populate, prefault};
+pub use memory::{discard, keep_freed_memory, populate, prefault, refuse_huge_pages};
 pub use probe::{KernelSupport, probe};
 pub use process::{Daemon, Launcher, daemonise, lock_file, redirect_standard_error, user_id};
 pub use random::unpredictable;
