@@ -10,12 +10,12 @@ use crate::base::time::Tick;
 /// Looks per tick that are always allowed, so that every walk ends: a sixteenth of a core.
 pub const LOOKS_MIN: u32 = 192;
 /// Looks per tick that are never exceeded: a third of a core, because what is offered costs the
-/// peer as much. With 150 ns for a look a portion takes at most 0.15 ms, so a pop that comes due
+/// peer as much. With 150 ns for a look a portion takes at most 0.2 ms, so a pop that comes due
 /// meanwhile is not delayed by a whole tick. Twice as many moved a million timers in 6 s in place
 /// of 9, and pops were twice as late meanwhile.
-pub const LOOKS_MAX: u32 = 1_024;
+pub const LOOKS_MAX: u32 = 1_152;
 /// What a portion that came on time adds to the pace: one offer. A free core reaches the highest
-/// pace within 52 ms.
+/// pace within 60 ms.
 const RAISE: u32 = 16;
 
 /// The pace of a shard's background work.
