@@ -13,10 +13,11 @@ use crate::ring::{RingError, Wait, monotonic, now};
 const STOP_MS: u64 = 2_000;
 /// How long in ms an orderly stop waits for unsent answers after the last callback.
 const STOP_FLUSH_MS: u64 = 200;
-/// The shortest time in ms between two publications of meters that nobody asked for, so that short
-/// turns do not pay for a publication each.
+/// The shortest time in ms between two publications of meters that nobody asked for, and the fewest
+/// turns, so that short turns hardly pay for publications.
 const PUBLISH_EVERY_MS: u64 = 1;
-/// How late in ms a core that has nothing to do publishes what its last turns have counted. A
+const PUBLISH_EVERY_TURNS: u32 = 64;
+/// How late in ms a core with few turns publishes what they have counted. A
 /// reader that cannot wait asks. A timer that ends soon is a cost of its own: in a virtual machine
 /// each sleep would leave the machine to set it.
 const PUBLISH_LATEST_MS: u64 = 50;
@@ -24,11 +25,24 @@ const PUBLISH_LATEST_MS: u64 = 50;
 /// happens, when the control thread has not taken all of them.
 const TAGS_BEHIND_MS: u64 = 100;
 
+/// The last publication of meters.
+#[derive(Default)]
+struct Published {
+    at: MonoNs,
+    turns_since: u32,
+}
+
+impl Published {
+    fn may_come_again(&self, now: MonoNs) -> bool {
+        self.turns_since >= PUBLISH_EVERY_TURNS && now >= self.at.plus_ms(PUBLISH_EVERY_MS)
+    }
+}
+
 impl Engine {
     /// Runs until told to stop and done, or until the ring fails.
     pub fn run(mut self) -> Result<(), RingError> {
         let mut wait = Wait::Poll;
-        let mut published = MonoNs(0);
+        let mut published = Published::default();
         while !self.stop.load(Relaxed) {
             self.ring.turn(wait, &mut self.completions)?;
             let now = now();
@@ -42,7 +56,7 @@ impl Engine {
 
     /// Publishes what the turns since the last publication have counted, if it is time. Returns how
     /// long the next enter may wait.
-    fn measure(&mut self, began: Now, published: &mut MonoNs) -> Wait {
+    fn measure(&mut self, began: Now, published: &mut Published) -> Wait {
         let ended = monotonic();
         let meters = &self.meters[self.own];
         let turn_us = ended.since_ns(began.mono) / 1_000;
@@ -50,10 +64,12 @@ impl Engine {
         meters.turn.record_us(turn_us);
         meters.turns_over_budget.add(u64::from(turn_us > self.limits.turn_budget_us));
         let wait = self.next_wait(ended);
-        if ended < published.plus_ms(PUBLISH_EVERY_MS) && !self.commands.is_asked() {
-            return wait.at_most(published.plus_ms(PUBLISH_LATEST_MS));
+        published.turns_since += 1;
+        let latest = published.at.plus_ms(PUBLISH_LATEST_MS);
+        if ended < latest && !published.may_come_again(ended) && !self.commands.is_asked() {
+            return wait.at_most(latest);
         }
-        *published = ended;
+        *published = Published { at: ended, turns_since: 0 };
         let asked = self.commands.asked();
         let is_behind = publish(self);
         self.commands.tell(asked);

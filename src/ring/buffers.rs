@@ -48,7 +48,7 @@ pub(super) struct BufferRing {
 impl BufferRing {
     /// Maps memory and publishes every buffer in it. The caller registers [`BufferRing::address`]
     /// with the kernel. `buffers` must be a power of two up to 32768, and `buffer_bytes` at least 1
-    /// (asserted). Cost: memory is touched only when bytes are received into it.
+    /// (asserted). Cost: all of the memory is taken from the kernel now, and no turn pays for it.
     pub(super) fn new(buffers: u16, buffer_bytes: u32) -> io::Result<BufferRing> {
         assert!(
             buffers.is_power_of_two() && buffers <= BUFFERS_MAX,
@@ -65,7 +65,7 @@ impl BufferRing {
                 ptr::null_mut(),
                 mapping_bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
                 -1,
                 0,
             )
