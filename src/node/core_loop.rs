@@ -66,7 +66,11 @@ impl Engine {
         let wait = self.next_wait(ended);
         published.turns_since += 1;
         let latest = published.at.plus_ms(PUBLISH_LATEST_MS);
-        if ended < latest && !published.may_come_again(ended) && !self.commands.is_asked() {
+        // Whoever gives a command waits until the figures tell that it was obeyed.
+        let told = self.meters[self.own].commands_taken.get();
+        let has_obeyed = told != self.commands.taken();
+        let is_awaited = has_obeyed || self.commands.is_asked();
+        if ended < latest && !is_awaited && !published.may_come_again(ended) {
             return wait.at_most(latest);
         }
         *published = Published { at: ended, turns_since: 0 };

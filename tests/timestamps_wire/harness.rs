@@ -79,8 +79,11 @@ impl Node {
         });
     }
 
-    /// A meter, summed over the cores.
+    /// A meter at present, summed over the cores.
     pub fn sum(&self, meter: &str) -> u64 {
+        let commander = self.handle().commander();
+        let asked = commander.ask();
+        until("the cores to tell their figures", || commander.have_told(&asked).then_some(()));
         let of_core = |list: Vec<(&str, bool, &str, u64)>| {
             list.iter().find(|entry| entry.0 == meter).expect("a meter").3
         };
