@@ -29,8 +29,8 @@ use table::{Outcome, Table};
 /// Operations that are counted at the same time, if the command line says nothing.
 const AT_ONE_TIME: usize = 2;
 /// How often an operation is counted before it is too dear, or before it is written into the table.
-/// Ids are made by chance and figures are published as time passes: a count may come out 2 % above
-/// others once in a hundred runs.
+/// Ids are made by chance, so pages of the index differ in how full they are: a count may come out 1
+/// to 2 % above others.
 const TIMES: usize = 3;
 
 fn main() -> ExitCode {

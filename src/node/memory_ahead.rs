@@ -250,7 +250,7 @@ mod tests {
         assert!(all.iter().all(|stock| ready_bytes(stock) == 4 * IDLE_BYTES));
     }
 
-    /// The budget of page faults of docs/operations.md. Large pages make few faults of much memory,
+    /// The budget of page faults of docs/metrics.md. Large pages make few faults of much memory,
     /// so the faults without memory ahead are counted, too.
     #[test]
     fn a_shard_that_grows_pays_for_one_page_in_two_thousand_creates() {

@@ -22,8 +22,8 @@ pub fn keep_freed_memory() {
 
 /// Lets this process have no huge pages. The kernel clears a huge page of 2 MiB at its first touch,
 /// in the middle of a turn, and gives it whole although the allocator uses a part: a timer took 188
-/// bytes in place of 163, and two million creates a third more time (docs/performance.md). Where
-/// the kernel does not know the call, all stays as it was. Call this before memory is taken.
+/// bytes in place of 160, and a create twice the time while timers grow (docs/performance.md).
+/// Where the kernel does not know the call, all stays as it was. Call this before memory is taken.
 pub fn refuse_huge_pages() {
     // SAFETY: the call changes a flag of this process and takes numbers only.
     let _ = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };

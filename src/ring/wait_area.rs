@@ -77,7 +77,7 @@ impl WaitArea {
         let clock = Clock { id: libc::CLOCK_BOOTTIME as u32, reserved: [0; 3] };
         // SAFETY: the kernel reads the structure that this operation takes, during the call.
         let is_clock_set = unsafe { register(uring.as_raw_fd(), REGISTER_CLOCK, &clock, 0) };
-        let region = Region {
+        let mut region = Region {
             address: area.page.as_ptr() as u64,
             bytes: REGION_BYTES as u64,
             flags: REGION_OF_USER,
@@ -86,10 +86,10 @@ impl WaitArea {
             reserved: [0; 4],
         };
         let flags = REGION_OF_WAITS;
-        let registration =
-            Registration { region: &raw const region as u64, flags, reserved: [0; 2] };
-        // SAFETY: the kernel reads the structure that this operation takes and the one that it
-        // names, during the call. It pins the page, and reads it in waits only.
+        let registration = Registration { region: &raw mut region as u64, flags, reserved: [0; 2] };
+        // SAFETY: the kernel reads the structure that this operation takes, and reads and writes the
+        // one that it names, during the call: both outlive it, the second is mutable. It pins the
+        // page, and reads it in waits only.
         let is_shared = is_clock_set.is_ok()
             && unsafe { register(uring.as_raw_fd(), REGISTER_MEM_REGION, &registration, 1) }
                 .is_ok();

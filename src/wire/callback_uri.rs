@@ -54,7 +54,7 @@ const KNOWN_MAX: usize = 64;
 const KNOWN_BYTES_MAX: usize = 64;
 
 /// Authorities that were parsed lately. Timers name the same hosts again and again, and to compare
-/// an authority costs less than a tenth of parsing it.
+/// an authority costs less than a fifth of parsing it.
 #[derive(Debug)]
 pub struct AuthorityMemory {
     /// Each at the place that [`place_of`] gives it, or empty.

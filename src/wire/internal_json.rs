@@ -83,7 +83,7 @@ pub struct InternalPart<'a> {
 /// Parses a timer document of a client, of a node of this site, or of another site, in place. A
 /// client's document has the errors, the cost and the memory of
 /// [`parse_timer`](crate::wire::timer_json::parse_timer); the documents that nearly all clients
-/// write cost a third of that (`plain_timer.rs`). A node's document costs another pass over its
+/// write cost two thirds of that (`plain_timer.rs`). A node's document costs another pass over its
 /// tokens.
 pub fn parse_any<'a>(
     body: &'a mut [u8],

@@ -1,5 +1,5 @@
-//! Timer documents as nearly all clients write them, read in one pass without a parser's tape: a
-//! third of the instructions of the general way.
+//! Timer documents as nearly all clients write them, read in one pass without a parser's tape:
+//! two thirds of the instructions of the general way.
 //!
 //! A document is *plain* if it has only members that clients write, each once, of the right types,
 //! if its strings are printable ASCII with no escapes but those of two characters, such as `\"`,
