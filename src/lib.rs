@@ -10,6 +10,7 @@ pub mod store;
 pub mod timer;
 pub mod cluster;
 pub mod timestamp;
+pub mod journal;
 pub mod shard;
 pub mod core;
 #[allow(unsafe_code)]

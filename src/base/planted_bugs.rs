@@ -88,6 +88,26 @@ pub enum Bug {
     IdleHostKeepsLane = 63,
     /// A replica that refuses a write counts as a replica that has it.
     RefusalCountsAsAnswered = 41,
+    /// A journal counts a write as durable when it begins.
+    JournalAcknowledgesEarly = 64,
+    /// A page of a journal is taken whatever its checksum says.
+    JournalWithoutChecksum = 65,
+    /// A page from a segment file's former life counts as a page of this one.
+    JournalWithoutEpoch = 66,
+    /// A journal that cannot be read in its middle is cut there, as if the write had been torn.
+    JournalTakesDamageForTail = 67,
+    /// What was forgotten is applied after everything else that a journal says.
+    JournalForgetsOutOfOrder = 68,
+    /// Tombstones are left behind when a segment is emptied.
+    JournalDropsTombstones = 69,
+    /// A segment is used again although timers stand in it.
+    JournalReusesLiveSegment = 70,
+    /// Pops that are done are not written to the journal.
+    JournalSkipsProgress = 71,
+    /// A new segment is used before its name is on the disk.
+    JournalDirectoryNotSynced = 72,
+    /// Times of an earlier boot are taken for times of this boot.
+    JournalKeepsOldBoot = 73,
 }
 
 impl Bug {
@@ -131,6 +151,20 @@ impl Bug {
         Bug::WokenCorePopsUnheard,
         Bug::LearnFutureVersion,
         Bug::RefusalCountsAsAnswered,
+    ];
+
+    /// The bugs of the journal. The simulators with a disk must find each.
+    pub const JOURNAL: [Bug; 10] = [
+        Bug::JournalAcknowledgesEarly,
+        Bug::JournalWithoutChecksum,
+        Bug::JournalWithoutEpoch,
+        Bug::JournalTakesDamageForTail,
+        Bug::JournalForgetsOutOfOrder,
+        Bug::JournalDropsTombstones,
+        Bug::JournalReusesLiveSegment,
+        Bug::JournalSkipsProgress,
+        Bug::JournalDirectoryNotSynced,
+        Bug::JournalKeepsOldBoot,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

@@ -26,6 +26,7 @@ const ROOMS: [(&str, u32); 12] = [
     ("base", 0),
     ("wire", 1),
     ("store", 1),
+    ("journal", 2),
     ("timer", 2),
     ("cluster", 2),
     ("timestamp", 2),
@@ -39,7 +40,7 @@ const ROOMS: [(&str, u32); 12] = [
 
 /// Rooms that name no clock, socket, file, thread or random source: these come in as arguments.
 const PURE_ROOMS: [&str; 8] =
-    ["base", "wire", "store", "timer", "cluster", "timestamp", "shard", "core"];
+    ["base", "wire", "store", "timer", "cluster", "timestamp", "journal", "shard", "core"];
 
 /// The door to the kernel: no pure room sees it, whatever its order.
 const DOOR: &str = "ring";
