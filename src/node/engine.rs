@@ -110,6 +110,10 @@ impl Driver for Engine {
         self.peers.act(&mut Io { now, ring: &mut self.ring }, &mut self.core, action);
     }
 
+    fn store(&mut self, now: Now) {
+        todo!("{now:?}");
+    }
+
     fn answer(&mut self, now: Now) {
         self.clients.deliver_replies(&mut self.core);
         self.issue(now);
