@@ -14,6 +14,7 @@ mod completion;
 mod error;
 mod kernel;
 mod listen;
+mod mapping;
 mod memory;
 mod probe;
 mod process;
