@@ -161,6 +161,7 @@ impl Engine {
         let Some(owner) = completion.owner() else {
             return match completion {
                 Completion::Woken => self.resolved(now),
+                Completion::Written { .. } => {}
                 _ => self.clients.refused += 1,
             };
         };

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ptr::{self, NonNull};
+use std::slice;
 
 /// Anonymous memory, initialised to zeros. It begins on a page.
 pub(super) struct Mapping {
@@ -54,5 +55,35 @@ impl Drop for Mapping {
         // SAFETY: `new` made the mapping, and this drop unmaps it once. Whoever gave the memory to
         // the kernel keeps this value until the kernel has done with it, or leaks the memory.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Pages that this process alone writes to. The kernel reads them at most.
+pub(super) struct PageBytes {
+    mapping: Mapping,
+}
+
+impl PageBytes {
+    /// Maps `bytes` zeros, at least 1, and takes their memory now. Error: as [`Mapping::new`].
+    pub(super) fn new(bytes: usize) -> io::Result<PageBytes> {
+        Mapping::new(bytes, Pages::Now).map(|mapping| PageBytes { mapping })
+    }
+
+    /// All of the bytes; none after [`PageBytes::leak`].
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: the memory is mapped as long as this value lives, and initialised. Only
+        // `bytes_mut` lets it be changed, which needs this value to be borrowed by nobody else.
+        unsafe { slice::from_raw_parts(self.mapping.address.as_ptr(), self.mapping.bytes) }
+    }
+
+    /// Like [`PageBytes::bytes`], to be changed.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and this value is borrowed by the caller alone.
+        unsafe { slice::from_raw_parts_mut(self.mapping.address.as_ptr(), self.mapping.bytes) }
+    }
+
+    /// Gives the memory up without unmapping it, because the kernel may still read it.
+    pub(super) fn leak(&mut self) {
+        self.mapping.leak();
     }
 }
