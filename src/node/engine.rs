@@ -165,6 +165,7 @@ impl Engine {
         let Some(owner) = completion.owner() else {
             return match completion {
                 Completion::Woken => self.resolved(now),
+                Completion::Written { .. } => {}
                 _ => self.clients.refused += 1,
             };
         };
