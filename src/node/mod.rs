@@ -10,6 +10,7 @@ pub(crate) mod deadlines;
 mod engine;
 mod files;
 pub(crate) mod io;
+pub mod journal;
 mod memory_ahead;
 pub(crate) mod meters;
 pub(crate) mod owner;
