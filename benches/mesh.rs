@@ -60,7 +60,7 @@ fn serve(server: &mut MeshPort) -> bool {
     match server.receive() {
         Some(Message::Request(to, request, _)) => {
             drop(request);
-            server.send_reply(Reply { to, answer: Answer::NotFound });
+            server.send_reply(Reply::at_once(to, Answer::NotFound));
             true
         }
         Some(_) => unreachable!("the server asks nothing, and there are no peers"),
@@ -92,10 +92,7 @@ impl Channels {
         self.requests.0.try_send((FROM, request)).expect("the queue is empty");
         let (to, request) = self.requests.1.try_recv().expect("just sent");
         drop(request);
-        self.replies
-            .0
-            .try_send(Reply { to, answer: Answer::NotFound })
-            .expect("the queue is empty");
+        self.replies.0.try_send(Reply::at_once(to, Answer::NotFound)).expect("the queue is empty");
         black_box(self.replies.1.try_recv().expect("just sent"));
     }
 }
@@ -180,7 +177,7 @@ fn channels_between_threads(places: Places) -> f64 {
             while served < TRIPS {
                 match asked.try_recv() {
                     Ok((to, _)) => {
-                        let reply = Reply { to, answer: Answer::NotFound };
+                        let reply = Reply::at_once(to, Answer::NotFound);
                         answer.try_send(reply).expect("the window is smaller");
                         served += 1;
                     }

@@ -247,7 +247,7 @@ impl<W: Workload> Client<W> {
                 }
             }
             Completion::Accepted { socket, .. } => self.ring.close(socket),
-            Completion::AcceptFailed(_) | Completion::Woken => {}
+            Completion::AcceptFailed(_) | Completion::Written { .. } | Completion::Woken => {}
         }
     }
 

@@ -202,7 +202,10 @@ impl<H: Handler> Server<H> {
                     self.close(owner as usize);
                 }
             }
-            Completion::Connected { .. } | Completion::AcceptFailed(_) | Completion::Woken => {}
+            Completion::Connected { .. }
+            | Completion::AcceptFailed(_)
+            | Completion::Written { .. }
+            | Completion::Woken => {}
         }
     }
 

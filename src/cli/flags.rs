@@ -17,6 +17,7 @@ Examples:
   chronos timestamp --help                   strictly increasing timestamps
   chronos demo                               see two timers pop, nothing to set up
   chronos --listen 0.0.0.0:7253 --cores 2-5  serve a network on four cores
+  chronos --data-dir /var/lib/chronos        timers survive the restart of everything
   chronos --config chronos.toml              keys as in tuning/reference.toml, all optional
   chronos --config chronos.toml --check-config && systemctl restart chronos
   chronos --print-config                     effective values and where each came from
@@ -119,6 +120,12 @@ struct KeyFlags {
     #[arg(long, action = ArgAction::SetTrue)]
     no_pin: bool,
 
+    #[arg(long, value_name = "DIR", help = help("journal", "data_dir"))]
+    data_dir: Option<String>,
+
+    #[arg(long, value_name = "off|interval|sync", help = help("journal", "mode"))]
+    journal: Option<String>,
+
     #[arg(long, value_name = "ADDRESS|off", help = help("admin", "listen"))]
     admin: Option<String>,
 
@@ -175,6 +182,8 @@ impl Flags {
             (("node", "listen"), &keys.listen),
             (("node", "cores"), &keys.cores),
             (("node", "shards"), &keys.shards),
+            (("journal", "data_dir"), &keys.data_dir),
+            (("journal", "mode"), &keys.journal),
             (("log", "level"), &keys.log_level),
             (("log", "format"), &keys.log_format),
         ];

@@ -149,7 +149,7 @@ impl Gathers {
                 Answer::Internal(Box::new(written(now, view, &page)))
             }
         };
-        Some(Reply { to: from, answer })
+        Some(Reply::at_once(from, answer))
     }
 
     fn insert(&mut self, own: ShardIndex, gather: Gather) -> Requester {
@@ -331,18 +331,18 @@ mod tests {
             let part = PagePart { timers: Vec::new(), has_more };
             Answer::Internal(Box::new(Internal::Part(part)))
         };
-        assert_eq!(gathers.take(now, &view, Reply { to, answer: part(false) }), None);
+        assert_eq!(gathers.take(now, &view, Reply::at_once(to, part(false))), None);
         let accepted = Answer::Internal(Box::new(Internal::Accepted));
-        let noted = Reply { to: references, answer: accepted.clone() };
+        let noted = Reply::at_once(references, accepted.clone());
         let whole = gathers.take(now, &view, noted).expect("the only one");
-        assert_eq!(whole, Reply { to: client, answer: accepted });
-        let whole = gathers.take(now, &view, Reply { to, answer: part(true) }).expect("the last");
+        assert_eq!(whole, Reply::at_once(client, accepted));
+        let whole = gathers.take(now, &view, Reply::at_once(to, part(true))).expect("the last");
         let body = b"{\"Timers\":[]}".to_vec();
         let page = Internal::Page { body, count: 0, has_more: true };
-        assert_eq!(whole, Reply { to: client, answer: Answer::Internal(Box::new(page)) });
+        assert_eq!(whole, Reply::at_once(client, Answer::Internal(Box::new(page))));
         let (to, _) = gathers.begin_page(now, shards, client, asked(None));
-        gathers.take(now, &view, Reply { to, answer: Answer::Refused(Refusal::CoreBusy) });
-        let whole = gathers.take(now, &view, Reply { to, answer: part(false) }).expect("the last");
+        gathers.take(now, &view, Reply::at_once(to, Answer::Refused(Refusal::CoreBusy)));
+        let whole = gathers.take(now, &view, Reply::at_once(to, part(false))).expect("the last");
         assert_eq!(whole.answer, Answer::Refused(Refusal::CoreBusy));
     }
 }

@@ -420,7 +420,7 @@ mod tests {
         let third = first.send_request(MonoNs(0), ShardIndex(1), requester(0), read());
         assert_eq!(third, Err(QueueFull));
         while let Some(Message::Request(from, ..)) = second.receive() {
-            second.send_reply(Reply { to: from, answer: Answer::NotFound });
+            second.send_reply(Reply::at_once(from, Answer::NotFound));
             let still_under_way =
                 first.send_request(MonoNs(0), ShardIndex(1), requester(0), read());
             assert_eq!(still_under_way, Err(QueueFull), "until the reply is taken");
@@ -443,7 +443,7 @@ mod tests {
         let serve = |second: &mut MeshPort| {
             let mut served = 0;
             while let Some(Message::Request(from, ..)) = second.receive() {
-                second.send_reply(Reply { to: from, answer: answer.clone() });
+                second.send_reply(Reply::at_once(from, answer.clone()));
                 served += 1;
             }
             served
@@ -504,7 +504,7 @@ mod tests {
             while served < ROUNDS {
                 match server.receive() {
                     Some(Message::Request(to, ..)) => {
-                        server.send_reply(Reply { to, answer: Answer::NotFound });
+                        server.send_reply(Reply::at_once(to, Answer::NotFound));
                         served += 1;
                     }
                     Some(_) => unreachable!("the server asks nothing, and there are no peers"),

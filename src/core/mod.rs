@@ -6,6 +6,7 @@ pub mod gate;
 pub(crate) mod gather;
 pub mod internal_api;
 pub(crate) mod internal_document;
+pub mod journal;
 pub mod mesh;
 pub mod peers;
 pub mod turn;
@@ -18,15 +19,17 @@ use crate::base::time::{MonoNs, Now, Tick};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::cluster::wall_clocks::ClockVerdict;
+use crate::journal::Position;
 use crate::shard::effects::{
-    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, Outbox, Refusal, Reply, Request,
-    Requester, Ticket,
+    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, Outbox, PeerReply, Refusal, Reply,
+    Request, Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
 use crate::wire::resync_json::Reference;
 
 use crate::core::copies::Copies;
 use crate::core::gather::{GATHERED, Gathers, PageAsked};
+use crate::core::journal::{CoreJournal, WaitingResult};
 use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
 use crate::core::peers::behind::Behind;
@@ -52,6 +55,7 @@ pub struct Core {
     peering: Peering,
     inbounds: Inbounds,
     gathers: Gathers,
+    journal: Option<Box<CoreJournal>>,
     /// Kept for their memory between turns.
     attempts: Vec<Attempt>,
     actions: Vec<PeerAction>,
@@ -90,6 +94,7 @@ impl Core {
             inbounds: Inbounds::new(own, shards, identity.accepts_strangers),
             shard: Shard::new(config, now),
             gathers: Gathers::default(),
+            journal: None,
             attempts: Vec::new(),
             actions: Vec::new(),
             withheld: 0,
@@ -97,6 +102,30 @@ impl Core {
             mesh,
             outbox: Outbox::default(),
         }
+    }
+
+    /// From now on everything that this core holds goes into a journal, and answers wait for the
+    /// disk as the journal's rules say.
+    pub fn begin_journal(&mut self, journal: CoreJournal) {
+        self.shard.begin_journal();
+        self.journal = Some(Box::new(journal));
+    }
+
+    /// The journal; `None`: the core has none.
+    pub fn journal(&mut self) -> Option<&mut CoreJournal> {
+        self.journal.as_deref_mut()
+    }
+
+    /// Does the journal's part of a turn. Returns whether there is a journal.
+    fn journal_turn(&mut self, now: Now) -> bool {
+        let Some(journal) = &mut self.journal else { return false };
+        journal.turn(now, &mut self.shard);
+        true
+    }
+
+    /// Whether the disk has all that this core holds, as far as a journal is to have it.
+    pub fn is_stored(&self) -> bool {
+        self.journal.as_ref().is_none_or(|journal| journal.is_settled(&self.shard))
     }
 
     /// Serves a client's request here, or sends it to the core that owns the timer.
@@ -120,7 +149,7 @@ impl Core {
         };
         if let Some(refusal) = refusal {
             let answer = Answer::Refused(refusal);
-            return self.outbox.replies.push(Reply { to: from, answer });
+            return self.outbox.reply(from, answer);
         }
         self.ask(now, owner, from, &request);
     }
@@ -136,7 +165,7 @@ impl Core {
         let sent = self.mesh.send_request(now.mono, keeper, from, Remote::Page(asked));
         if sent.is_err() {
             let answer = Answer::Refused(Refusal::CoreBusy);
-            self.outbox.replies.push(Reply { to: from, answer });
+            self.outbox.reply(from, answer);
         }
     }
 
@@ -150,7 +179,7 @@ impl Core {
         let to = self.gathers.begin_forget(self.own, from, parts.len());
         if parts.is_empty() {
             let answer = Answer::Internal(Box::new(Internal::Accepted));
-            return self.outbox.replies.push(Reply { to: from, answer });
+            return self.outbox.reply(from, answer);
         }
         for part in parts {
             self.ask(now, shards.owner(part[0].id), to, &Request::Forget(part));
@@ -187,7 +216,7 @@ impl Core {
         let sent = self.mesh.send_request(now.mono, owner, from, Remote::copy(request));
         if sent.is_err() {
             let answer = Answer::Refused(Refusal::CoreBusy);
-            self.outbox.replies.push(Reply { to: from, answer });
+            self.outbox.reply(from, answer);
         }
     }
 
@@ -205,7 +234,8 @@ impl Core {
                     1
                 }
                 Some(Message::Reply(reply)) => {
-                    self.outbox.replies.push(reply);
+                    // The sibling has waited for its disk.
+                    self.outbox.reply(reply.to, reply.answer);
                     1
                 }
                 Some(Message::PeerMessages(from, batch)) => {
@@ -239,12 +269,22 @@ impl Core {
 
     /// Returns the answer to the request just made, if it was answered at once.
     pub fn take_answer(&mut self, from: Requester) -> Option<Answer> {
-        self.outbox.replies.pop_if(|reply| reply.to == from).map(|reply| reply.answer)
+        let journal = self.journal.as_ref();
+        let may_leave = |after| journal.is_none_or(|journal| journal.may_leave(after));
+        let is_it = |reply: &mut Reply| reply.to == from && may_leave(reply.after);
+        self.outbox.replies.pop_if(is_it).map(|reply| reply.answer)
     }
 
     /// Moves the answers for clients of this core into `replies`, and sends the other answers over
     /// the mesh.
     pub fn replies(&mut self, replies: &mut Vec<Reply>) {
+        if let Some(journal) = &mut self.journal {
+            let replies = &mut self.outbox.replies;
+            let is_held = |reply: &mut Reply| !journal.may_leave(reply.after);
+            let held: Vec<Reply> = replies.extract_if(.., is_held).collect();
+            held.into_iter().for_each(|reply| journal.hold_reply(reply));
+            replies.extend(std::iter::from_fn(|| journal.next_reply()));
+        }
         for reply in self.outbox.replies.drain(..) {
             let reply = if reply.to.connection == GATHERED && reply.to.shard == self.own {
                 match self.gathers.take(self.now, self.peering.view(), reply) {
@@ -282,7 +322,9 @@ impl Core {
     pub fn next_wake(&self) -> Option<Tick> {
         let peers = self.peering.wake_at().min(self.inbounds.wake_at());
         let peers = (peers != MonoNs(u64::MAX)).then(|| peers.tick_ceil());
-        [self.shard.next_wake(), peers].into_iter().flatten().min()
+        let journal = self.journal.as_ref().and_then(|journal| journal.next_wake(self.now.mono));
+        let journal = journal.map(MonoNs::tick_ceil);
+        [self.shard.next_wake(), peers, journal].into_iter().flatten().min()
     }
 
     /// This core's shard.
@@ -413,10 +455,12 @@ impl Core {
     /// shard, because answers to clients may follow from it. Appends the actions for the driver.
     /// Cost without peers: a few loads.
     fn peers(&mut self, now: Now, actions: &mut Vec<PeerAction>) {
+        self.release_results();
         let is_silent = self.outbox.to_peers.is_empty() && self.outbox.peer_replies.is_empty();
         if is_silent && self.peering.is_idle() && self.inbounds.is_idle() {
             return;
         }
+        let mut journal = self.journal.take();
         let (peering, inbounds, mesh, mut behind) = self.parts(now);
         if peering.wake_at() <= now.mono {
             peering.tick(&mut behind);
@@ -433,6 +477,9 @@ impl Core {
             let mut messages = std::mem::take(&mut outbox.to_peers);
             let mut replies = std::mem::take(&mut outbox.peer_replies);
             let mut bytes = std::mem::take(&mut outbox.peer_bytes);
+            if let Some(journal) = &mut journal {
+                journal.hold_results(&mut replies, &bytes);
+            }
             inbounds.answer(&mut replies, &bytes, mesh);
             peering.send(&mut behind, &mut messages, &bytes);
             bytes.clear();
@@ -447,6 +494,7 @@ impl Core {
         }
         peering.take_actions(actions);
         inbounds.take_actions(actions);
+        self.journal = journal;
     }
 
     /// Returns whether every message that can reach its peer has been acknowledged. An orderly stop
@@ -489,6 +537,18 @@ impl Core {
     /// Bytes of memory that peers have caused on connections that they dialled.
     pub fn inbounds_held_bytes(&self) -> usize {
         self.inbounds.held_bytes()
+    }
+
+    /// Lets peers' results go that the disk has.
+    fn release_results(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        while let Some(WaitingResult { ticket, bytes, .. }) = journal.next_result() {
+            let begins = self.outbox.peer_bytes.len();
+            self.outbox.peer_bytes.extend_from_slice(&bytes);
+            let bytes = begins..self.outbox.peer_bytes.len();
+            let after = Position::default();
+            self.outbox.peer_replies.push(PeerReply { ticket, bytes, after });
+        }
     }
 
     fn serve(&mut self, now: Now, from: Requester, request: Request<'_>) {

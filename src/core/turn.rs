@@ -38,6 +38,10 @@ pub trait Driver {
     /// Does what the core asks for a peer.
     fn act(&mut self, now: Now, action: PeerAction);
 
+    /// Does what the core's journal asks for: its pieces and its orders. Called only for a core with
+    /// a journal.
+    fn store(&mut self, now: Now);
+
     /// Sends what the turn has produced. Answers to clients leave here: the messages for peers on
     /// which the answers rest have been handed to their links.
     fn answer(&mut self, now: Now);
@@ -61,6 +65,8 @@ pub enum Step {
     Overdue,
     /// Messages for peers go to their links, and peers are dialled and watched.
     Peers,
+    /// What has changed goes to the journal, if there is one.
+    Journal,
     /// Answers leave.
     Answers,
     /// Siblings are woken.
@@ -68,13 +74,14 @@ pub enum Step {
 }
 
 /// The steps of a turn, in order.
-pub const STEPS: [Step; 8] = [
+pub const STEPS: [Step; 9] = [
     Step::Arrivals,
     Step::Siblings,
     Step::Ended,
     Step::Wheel,
     Step::Overdue,
     Step::Peers,
+    Step::Journal,
     Step::Answers,
     Step::Wakes,
 ];
@@ -117,6 +124,11 @@ pub fn take(step: Step, driver: &mut impl Driver, now: Now) {
                 driver.act(now, action);
             }
             driver.core().actions = actions;
+        }
+        Step::Journal => {
+            if driver.core().journal_turn(now) {
+                driver.store(now);
+            }
         }
         Step::Answers => driver.answer(now),
         Step::Wakes => {

@@ -34,12 +34,20 @@ pub struct Compaction {
     oldest: SegmentNumber,
     segment_bytes: u64,
     phase: Phase,
+    /// Whether records stand in segments of an earlier layout. These are appended first.
+    is_moving: bool,
 }
 
 impl Compaction {
-    /// The compaction of a journal whose oldest segment is given.
-    pub fn new(oldest: SegmentNumber, segment_bytes: u64) -> Self {
-        Self { oldest, segment_bytes, phase: Phase::Idle }
+    /// The compaction of a journal whose oldest segment is given. `is_moving`: records stand in
+    /// segments of an earlier layout, which have the number 0 here.
+    pub fn new(oldest: SegmentNumber, segment_bytes: u64, is_moving: bool) -> Self {
+        Self { oldest, segment_bytes, phase: Phase::Idle, is_moving }
+    }
+
+    /// The segment that is emptied, when one is.
+    pub fn emptied(&self) -> SegmentNumber {
+        if self.is_moving { SegmentNumber(0) } else { self.oldest }
     }
 
     /// The oldest segment that is needed.
@@ -55,17 +63,13 @@ impl Compaction {
     /// Begins to empty the oldest segment if the journal has become too long: longer than twice its
     /// live bytes and two segments. `present` is the segment that is filled; it is never emptied.
     pub fn begin(&mut self, present: SegmentNumber, live_bytes: u64) {
+        if self.is_moving && self.phase == Phase::Idle {
+            self.phase = Phase::Looking(Slot(0));
+            return;
+        }
         let used = (present.0 + 1).saturating_sub(self.oldest.0) * self.segment_bytes;
         let most = 2 * live_bytes + SEGMENTS_FREE * self.segment_bytes;
         if self.phase == Phase::Idle && used > most && self.oldest < present {
-            self.phase = Phase::Looking(Slot(0));
-        }
-    }
-
-    /// Begins to empty the oldest segment however long the journal is: it is of a restart with
-    /// another number of cores, or the disk is full.
-    pub fn begin_anyway(&mut self, present: SegmentNumber) {
-        if self.phase == Phase::Idle && self.oldest < present {
             self.phase = Phase::Looking(Slot(0));
         }
     }
@@ -83,13 +87,21 @@ impl Compaction {
         self.phase = Phase::Stated(write);
     }
 
-    /// Ends the emptying. Returns the segment whose file is free.
-    pub fn end(&mut self) -> SegmentNumber {
+    /// The oldest segment that will be needed when the present one is emptied.
+    pub fn oldest_after(&self) -> SegmentNumber {
+        if self.is_moving { self.oldest } else { self.oldest.next() }
+    }
+
+    /// Ends the emptying. Returns the segment whose file is free; `None`: the earlier layout is.
+    pub fn end(&mut self) -> Option<SegmentNumber> {
         assert!(matches!(self.phase, Phase::Stated(_)), "a state without it was appended");
+        self.phase = Phase::Idle;
+        if std::mem::take(&mut self.is_moving) {
+            return None;
+        }
         let emptied = self.oldest;
         self.oldest = emptied.next();
-        self.phase = Phase::Idle;
-        emptied
+        Some(emptied)
     }
 }
 
@@ -99,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_oldest_segment_is_emptied_when_the_journal_is_too_long() {
-        let mut compaction = Compaction::new(SegmentNumber(3), 100);
+        let mut compaction = Compaction::new(SegmentNumber(3), 100, false);
         compaction.begin(SegmentNumber(7), 150);
         assert_eq!(compaction.phase(), Phase::Idle, "500 bytes of 150 live");
         compaction.begin(SegmentNumber(8), 150);
@@ -110,17 +122,29 @@ mod tests {
         assert_eq!(compaction.phase(), Phase::Noted(Position(10)));
         compaction.stated(77);
         assert_eq!(compaction.phase(), Phase::Stated(77));
-        assert_eq!(compaction.end(), SegmentNumber(3));
+        assert_eq!(compaction.end(), Some(SegmentNumber(3)));
         assert_eq!((compaction.oldest(), compaction.phase()), (SegmentNumber(4), Phase::Idle));
     }
 
     #[test]
     fn the_segment_that_is_filled_is_never_emptied() {
-        let mut compaction = Compaction::new(SegmentNumber(1), 100);
+        let mut compaction = Compaction::new(SegmentNumber(1), 100, false);
         compaction.begin(SegmentNumber(1), 0);
-        compaction.begin_anyway(SegmentNumber(1));
         assert_eq!(compaction.phase(), Phase::Idle);
-        compaction.begin_anyway(SegmentNumber(2));
+        compaction.begin(SegmentNumber(3), 0);
         assert_eq!(compaction.phase(), Phase::Looking(Slot(0)));
+    }
+
+    #[test]
+    fn an_earlier_layout_is_emptied_first() {
+        let mut compaction = Compaction::new(SegmentNumber(1), 100, true);
+        compaction.begin(SegmentNumber(0), 1_000);
+        assert_eq!(compaction.phase(), Phase::Looking(Slot(0)));
+        assert_eq!(compaction.emptied(), SegmentNumber(0));
+        compaction.looked(None, Position(1));
+        assert_eq!(compaction.oldest_after(), SegmentNumber(1));
+        compaction.stated(1);
+        assert_eq!(compaction.end(), None);
+        assert_eq!(compaction.emptied(), SegmentNumber(1));
     }
 }

@@ -110,6 +110,10 @@ impl Driver for Engine {
         self.peers.act(&mut Io { now, ring: &mut self.ring }, &mut self.core, action);
     }
 
+    fn store(&mut self, now: Now) {
+        todo!("{now:?}");
+    }
+
     fn answer(&mut self, now: Now) {
         self.clients.deliver_replies(&mut self.core);
         self.issue(now);
@@ -161,6 +165,7 @@ impl Engine {
         let Some(owner) = completion.owner() else {
             return match completion {
                 Completion::Woken => self.resolved(now),
+                Completion::Written { .. } => {}
                 _ => self.clients.refused += 1,
             };
         };

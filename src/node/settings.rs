@@ -2,6 +2,7 @@
 //! flags.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
 use crate::cluster::view::Membership;
@@ -55,6 +56,58 @@ pub struct NodeSettings {
     pub timestamp: Option<TimestampSettings>,
     /// Whether timers are served. Otherwise `listen` is not opened.
     pub serves_timers: bool,
+    /// How timers survive the restart of all nodes.
+    pub journal: JournalSettings,
+}
+
+/// When an acknowledged write is on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JournalMode {
+    /// Never: timers live as long as one node that holds them.
+    Off,
+    /// Some time after it is acknowledged.
+    Interval,
+    /// Before it is acknowledged.
+    Sync,
+}
+
+/// How timers survive the restart of all nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalSettings {
+    /// The data directory; `None`: there is no journal.
+    pub data_dir: Option<PathBuf>,
+    /// When an acknowledged write is on the disk.
+    pub mode: JournalMode,
+    /// Most ms between the acknowledgement of a write and the disk, in the mode
+    /// [`JournalMode::Interval`].
+    pub interval_ms: u64,
+    /// After a write of the journal has taken so many ms, clients' writes are refused.
+    pub stall_ms: u64,
+    /// Most overdue pops of the node a second after a restart.
+    pub catch_up_per_s: u64,
+    /// Whether each pop of a repeating timer that came due while the node was down is made.
+    /// Otherwise only the last one is.
+    pub makes_each_missed: bool,
+}
+
+impl JournalSettings {
+    /// The data directory, if there is to be a journal in it.
+    pub fn directory(&self) -> Option<&PathBuf> {
+        self.data_dir.as_ref().filter(|_| self.mode != JournalMode::Off)
+    }
+}
+
+impl Default for JournalSettings {
+    fn default() -> Self {
+        Self {
+            data_dir: None,
+            mode: JournalMode::Sync,
+            interval_ms: 50,
+            stall_ms: 2_000,
+            catch_up_per_s: 10_000,
+            makes_each_missed: false,
+        }
+    }
 }
 
 impl NodeSettings {
@@ -111,6 +164,7 @@ impl Default for NodeSettings {
             reserved: Reserved::default(),
             timestamp: None,
             serves_timers: true,
+            journal: JournalSettings::default(),
         }
     }
 }

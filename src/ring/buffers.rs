@@ -7,8 +7,9 @@
 //! and writes lent buffers only.
 
 use std::io;
-use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, Ordering};
+
+use super::mapping::{Mapping, Pages};
 
 /// Number of a ring's only buffer group.
 pub(super) const GROUP: u16 = 0;
@@ -32,8 +33,7 @@ const _: () = assert!(size_of::<Entry>() == 16);
 
 /// The mapping, and the owner of each buffer in it.
 pub(super) struct BufferRing {
-    mapping: NonNull<u8>,
-    mapping_bytes: usize,
+    mapping: Mapping,
     entries_bytes: usize,
     buffer_bytes: u32,
     buffers: u16,
@@ -58,25 +58,9 @@ impl BufferRing {
         let entries_bytes =
             (usize::from(buffers) * size_of::<Entry>()).next_multiple_of(ALIGNMENT_BYTES);
         let mapping_bytes = entries_bytes + usize::from(buffers) * buffer_bytes as usize;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps nothing.
-        // The value made below owns the mapping, and its drop unmaps it.
-        let mapping = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                mapping_bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-                -1,
-                0,
-            )
-        };
-        if mapping == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let mapping = NonNull::new(mapping.cast()).expect("mmap never maps address 0 unasked");
+        let mapping = Mapping::new(mapping_bytes, Pages::Now)?;
         let mut ring = BufferRing {
             mapping,
-            mapping_bytes,
             entries_bytes,
             buffer_bytes,
             buffers,
@@ -93,7 +77,7 @@ impl BufferRing {
 
     /// Address of the ring of entries, to register for group [`GROUP`].
     pub(super) fn address(&self) -> u64 {
-        self.mapping.as_ptr() as u64
+        self.mapping.address().as_ptr() as u64
     }
 
     /// How many buffers the ring has.
@@ -137,7 +121,7 @@ impl BufferRing {
 
     /// Gives the mapping up without unmapping it, because the kernel may still write to it.
     pub(super) fn leak(&mut self) {
-        self.mapping_bytes = 0;
+        self.mapping.leak();
     }
 
     fn buffer_address(&self, buffer: u16) -> *mut u8 {
@@ -145,7 +129,7 @@ impl BufferRing {
         let offset = self.entries_bytes + usize::from(buffer) * self.buffer_bytes as usize;
         // SAFETY: `offset` lies within the mapping, because `buffer` is below the count for which
         // the mapping was sized.
-        unsafe { self.mapping.as_ptr().add(offset) }
+        unsafe { self.mapping.address().as_ptr().add(offset) }
     }
 
     /// Writes the entry of `buffer` behind the last entry. The kernel sees the entry after
@@ -153,7 +137,7 @@ impl BufferRing {
     fn publish(&mut self, buffer: u16) {
         let address = self.buffer_address(buffer) as u64;
         let place = usize::from(self.tail & (self.buffers - 1));
-        let entry = self.mapping.as_ptr().cast::<Entry>();
+        let entry = self.mapping.address().as_ptr().cast::<Entry>();
         // SAFETY: `place` is below the number of entries with which the mapping begins. The kernel
         // does not read this entry before the tail passes it. At most `buffers` entries are
         // published at once, because a buffer is published only when it is new or lent. The tail
@@ -168,22 +152,11 @@ impl BufferRing {
     }
 
     fn store_tail(&self) {
+        let first = self.mapping.address().as_ptr().cast::<Entry>();
         // SAFETY: the tail lies in entry 0 at the start of the mapping, aligned to 2 bytes. Only
         // this thread (atomically, here) and the kernel access it.
-        let tail =
-            unsafe { AtomicU16::from_ptr(&raw mut (*self.mapping.as_ptr().cast::<Entry>()).tail) };
+        let tail = unsafe { AtomicU16::from_ptr(&raw mut (*first).tail) };
         tail.store(self.tail, Ordering::Release);
-    }
-}
-
-impl Drop for BufferRing {
-    fn drop(&mut self) {
-        if self.mapping_bytes == 0 {
-            return;
-        }
-        // SAFETY: `new` made the mapping, and this drop unmaps it once. The ring drops the mapping
-        // only when no operation is left that could receive into it, and leaks it otherwise.
-        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
     }
 }
 

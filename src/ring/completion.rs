@@ -105,6 +105,14 @@ pub enum Completion {
         /// `Err`: the connection broke before every byte was sent.
         result: Result<(), Errno>,
     },
+    /// A durable write ended. Every [`Ring::write_durably`](super::Ring::write_durably) brings
+    /// exactly one.
+    Written {
+        /// The place of the file that was written to.
+        place: u32,
+        /// `Ok`: the disk has every byte. `Err`: it may have any part of the bytes.
+        result: Result<(), Errno>,
+    },
     /// A sibling ring or a [`Waker`](super::Waker) woke this ring. Comes once per turn, however
     /// many woke the ring.
     Woken,
@@ -119,7 +127,7 @@ impl Completion {
             | Completion::Received { owner, .. }
             | Completion::Ended { owner, .. }
             | Completion::Sent { owner, .. } => Some(*owner),
-            Completion::AcceptFailed(_) | Completion::Woken => None,
+            Completion::AcceptFailed(_) | Completion::Written { .. } | Completion::Woken => None,
         }
     }
 }

@@ -31,6 +31,8 @@ pub(super) enum Step {
     MapBuffers,
     /// Registering the receive buffers.
     RegisterBuffers,
+    /// Mapping the buffer of durable writes.
+    MapWriteBuffer,
     /// Making the waker's eventfd.
     MakeWaker,
     /// Making two connected sockets on which features are tried.
@@ -54,6 +56,7 @@ impl Step {
             }
             Step::MapBuffers => "cannot map receive buffers (mmap)",
             Step::RegisterBuffers => "cannot register receive buffers (IORING_REGISTER_PBUF_RING)",
+            Step::MapWriteBuffer => "cannot map the buffer of durable writes (mmap)",
             Step::MakeWaker => "cannot make an eventfd",
             Step::MakeSockets => "cannot make a socket pair",
             Step::MultishotReceive => "multishot receive does not work (IORING_OP_RECV)",

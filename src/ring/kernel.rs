@@ -1,5 +1,5 @@
 //! The submission and completion queues. Only this file writes requests for the kernel and calls
-//! io_uring_enter. This file does not know the state of sockets.
+//! io_uring_enter. This file does not know the state of sockets and files.
 
 use std::collections::VecDeque;
 use std::io;
@@ -40,6 +40,30 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
 /// Pause after a failed accept, 100 ms, so that a process without free descriptors does not spin on
 /// its backlog.
 static ACCEPT_PAUSE: Timespec = Timespec::new().nsec(100_000_000);
+
+/// Stands for no file in the table of registered files.
+const NO_FILE: RawFd = -1;
+/// Place of the only registered buffer, which holds the bytes of durable writes.
+const WRITE_BUFFER: u16 = 0;
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WriteTarget {
+    pub(super) file: WriteFile,
+    /// Where in the file the first byte goes.
+    pub(super) offset: u64,
+    /// Whether the bytes lie in the buffer that was given to [`Kernel::register_write_buffer`].
+    pub(super) is_buffer_registered: bool,
+}
+
+/// How a write names its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WriteFile {
+    /// By its descriptor.
+    Descriptor(RawFd),
+    /// By its place in the table of registered files.
+    Place(u32),
+}
 
 /// One completion, copied out of the completion queue.
 #[derive(Clone, Copy)]
@@ -127,7 +151,32 @@ impl Kernel {
         .map_err(|error| RingError::new(Step::RegisterBuffers, error))
     }
 
-    /// Whether the kernel has every operation that this file uses.
+    /// Registers a table for `places` files, which are put in later.
+    pub(super) fn register_files(&self, places: u32) -> io::Result<()> {
+        self.uring.submitter().register_files_sparse(places)
+    }
+
+    /// Puts a file at a place of the registered table, or takes the file that is there out. The
+    /// table keeps a file open of its own, so the caller may close `fd`. Cost: one system call.
+    pub(super) fn put_file(&self, place: u32, fd: Option<RawFd>) -> io::Result<()> {
+        self.uring.submitter().register_files_update(place, &[fd.unwrap_or(NO_FILE)]).map(drop)
+    }
+
+    /// Registers the buffer of durable writes: the kernel pins its pages once, and no write pays
+    /// for it. Error: too much memory would be locked (RLIMIT_MEMLOCK).
+    ///
+    /// # Safety
+    ///
+    /// `buffer` must stay mapped as long as this kernel has a write, or be leaked.
+    pub(super) unsafe fn register_write_buffer(&self, buffer: &[u8]) -> io::Result<()> {
+        let start = buffer.as_ptr().cast_mut().cast();
+        let buffer = libc::iovec { iov_base: start, iov_len: buffer.len() };
+        // SAFETY: the caller promises that the memory stays.
+        unsafe { self.uring.submitter().register_buffers(&[buffer]) }
+    }
+
+    /// Whether the kernel has every operation that each ring uses. The writes of rings with a disk
+    /// are older than what [`Kernel::new`] asks for.
     pub(super) fn has_operations(&self) -> Result<bool, RingError> {
         let mut probe = Probe::new();
         self.uring
@@ -163,6 +212,27 @@ impl Kernel {
         let length = bytes.len().min(SEND_BYTES_MAX) as u32;
         let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         self.begin(opcode::Send::new(Fd(fd), bytes.as_ptr(), length).flags(flags).build(), token);
+    }
+
+    /// Begins to write `bytes`, at most 1 GiB. The kernel may write fewer.
+    ///
+    /// # Safety
+    ///
+    /// `bytes` must stay in place, unchanged, until the completion with `token` has been seen. They
+    /// lie in the registered buffer if `target` says so.
+    pub(super) unsafe fn write(&mut self, target: WriteTarget, bytes: &[u8], token: Token) {
+        let (fd, flags) = match target.file {
+            WriteFile::Descriptor(fd) => (Fd(fd), Flags::empty()),
+            WriteFile::Place(place) => (Fd(place as RawFd), Flags::FIXED_FILE),
+        };
+        let (start, length) = (bytes.as_ptr(), bytes.len() as u32);
+        let entry = if target.is_buffer_registered {
+            let write = opcode::WriteFixed::new(fd, start, length, WRITE_BUFFER);
+            write.offset(target.offset).build()
+        } else {
+            opcode::Write::new(fd, start, length).offset(target.offset).build()
+        };
+        self.begin(entry.flags(flags), token);
     }
 
     /// Begins to connect `fd` to `address`.
@@ -333,8 +403,8 @@ impl Kernel {
 
     fn try_push(&mut self, entry: &Entry) -> bool {
         // SAFETY: only this file builds entries. Of the entries that name memory, the callers of a
-        // send and a connect promise that the memory stays until the completion, and the accept
-        // pause is static.
+        // send, a connect and a write promise that the memory stays until the completion, and the
+        // accept pause is static.
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 

@@ -1,19 +1,23 @@
-//! The one door to the kernel: io_uring, buffers, sockets, clocks, affinity. The only room with
-//! `unsafe`.
+//! The one door to the kernel: io_uring, buffers, sockets, durable files, clocks, affinity. The
+//! only room with `unsafe`.
 //!
 //! A [`Ring`] belongs to the thread that made it. [`Ring::turn`] is the one place that enters the
 //! kernel, and everything that happens on the ring comes back from it as [`Completion`]s. The ring
-//! owns the sockets and every byte that the kernel may still touch. Callers hold [`SocketId`]s and
-//! hand over `Vec<u8>`s, so no caller can free memory under a running operation.
+//! owns the sockets, the files that it writes to, and every byte that the kernel may still touch.
+//! Callers hold [`SocketId`]s and places of files, hand over `Vec<u8>`s, and have what goes to a
+//! file copied. So no caller can free memory under a running operation.
 
 mod accepting;
 mod affinity;
 mod buffers;
 mod clock;
 mod completion;
+mod disk;
 mod error;
+mod files;
 mod kernel;
 mod listen;
+mod mapping;
 mod memory;
 mod probe;
 mod process;
@@ -24,13 +28,16 @@ mod traffic;
 mod uring;
 mod wait_area;
 mod waker;
+mod writing;
 
 pub use affinity::{
     available_cores, pin_to_core, process_cpu_ns, set_timer_slack_ns, thread_usage,
 };
 pub use clock::{monotonic, now};
 pub use completion::{Completion, Errno, Received, SocketId, Wait};
+pub use disk::{DiskRegistrations, DurableFile};
 pub use error::RingError;
+pub use files::{DirectoryLock, boot_id, create_zeroed, measure_sync, sync_directory};
 pub use listen::{Listener, raise_open_files_limit};
 pub use memory::{discard, keep_freed_memory, populate, prefault, refuse_huge_pages};
 pub use probe::{KernelSupport, probe};

@@ -1,5 +1,5 @@
 //! The word that travels through the kernel as `user_data`. It tells which operation of which
-//! socket has completed.
+//! socket, or of which file, has completed.
 //!
 //! A slot is reused only after the last completion of its last operation, so a token never names a
 //! wrong socket. The generation travels along so that every completion asserts this.
@@ -26,9 +26,11 @@ pub(super) enum Kind {
     WakerPoll = 6,
     /// A MSG_RING from a sibling.
     Message = 7,
+    /// Write of the buffer for durable writes.
+    Write = 8,
     /// Cancel, close and wake requests. They complete only if they fail, and a failure has no
     /// consequence.
-    Ignored = 8,
+    Ignored = 9,
 }
 
 impl Kind {
@@ -41,7 +43,8 @@ impl Kind {
             5 => Kind::AcceptPause,
             6 => Kind::WakerPoll,
             7 => Kind::Message,
-            8 => Kind::Ignored,
+            8 => Kind::Write,
+            9 => Kind::Ignored,
             other => panic!("completion of kind {other}, which no operation was given"),
         }
     }
@@ -93,7 +96,7 @@ mod tests {
 
     #[test]
     fn every_part_survives_the_round_trip() {
-        for kind in 1..=8 {
+        for kind in 1..=9 {
             let kind = Kind::from_bits(kind);
             for index in [0, 1, u32::MAX] {
                 for generation in [0, 1, GENERATION_MASK, GENERATION_MASK + 1, u32::MAX] {

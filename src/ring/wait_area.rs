@@ -4,11 +4,12 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use io_uring::IoUring;
 
 use super::clock;
+use super::mapping::{Mapping, Pages};
 use crate::base::time::MonoNs;
 
 /// Flags of io_uring_enter(2): the argument is an offset in the registered region, and its time is
@@ -67,18 +68,18 @@ struct Clock {
 
 /// The page. It must outlive its ring.
 pub(super) struct WaitArea {
-    page: NonNull<WaitArgument>,
+    page: Mapping,
 }
 
 impl WaitArea {
     /// Shares a page with a ring that was made disabled. `None`: the kernel does not have it.
     pub(super) fn register(uring: &IoUring) -> Option<WaitArea> {
-        let area = WaitArea::map()?;
+        let area = WaitArea { page: Mapping::new(REGION_BYTES, Pages::AtFirstUse).ok()? };
         let clock = Clock { id: libc::CLOCK_BOOTTIME as u32, reserved: [0; 3] };
         // SAFETY: the kernel reads the structure that this operation takes, during the call.
         let is_clock_set = unsafe { register(uring.as_raw_fd(), REGISTER_CLOCK, &clock, 0) };
         let mut region = Region {
-            address: area.page.as_ptr() as u64,
+            address: area.page.address().as_ptr() as u64,
             bytes: REGION_BYTES as u64,
             flags: REGION_OF_USER,
             id: 0,
@@ -87,9 +88,9 @@ impl WaitArea {
         };
         let flags = REGION_OF_WAITS;
         let registration = Registration { region: &raw mut region as u64, flags, reserved: [0; 2] };
-        // SAFETY: the kernel reads the structure that this operation takes, and reads and writes the
-        // one that it names, during the call: both outlive it, the second is mutable. It pins the
-        // page, and reads it in waits only.
+        // SAFETY: the kernel reads the structure that this operation takes, and reads and writes
+        // the one that it names, during the call: both outlive it, the second is mutable. It pins
+        // the page, and reads it in waits only.
         let is_shared = is_clock_set.is_ok()
             && unsafe { register(uring.as_raw_fd(), REGISTER_MEM_REGION, &registration, 1) }
                 .is_ok();
@@ -107,26 +108,10 @@ impl WaitArea {
             signals: [0; 2],
             reserved: [0; 3],
         };
+        let page = self.page.address().cast::<WaitArgument>();
         // SAFETY: the page is mapped, aligned and large enough, and this value alone writes to it.
         // The kernel reads it only while this thread is in io_uring_enter.
-        unsafe { self.page.write_volatile(argument) };
-    }
-
-    fn map() -> Option<WaitArea> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, which touches no other memory.
-        let page = unsafe { libc::mmap(ptr::null_mut(), REGION_BYTES, protection, flags, -1, 0) };
-        let page = (page != libc::MAP_FAILED).then_some(page)?;
-        NonNull::new(page.cast()).map(|page| WaitArea { page })
-    }
-}
-
-impl Drop for WaitArea {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and nothing refers to it. The kernel keeps the
-        // memory for as long as a ring has it.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), REGION_BYTES) };
+        unsafe { page.write_volatile(argument) };
     }
 }
 

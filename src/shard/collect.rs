@@ -19,8 +19,7 @@ use crate::wire::resync_json::Reference;
 
 use super::Shard;
 use super::effects::{
-    Answer, CollectedTimer, Internal, Outbox, PageAsk, PagePart, PagePlace, Refusal, Reply,
-    Requester,
+    Answer, CollectedTimer, Internal, Outbox, PageAsk, PagePart, PagePlace, Refusal, Requester,
 };
 use super::parts::collect::{ASKS_MAX, Asked, TAKEN_MAX, Taken, Window};
 use super::records::State;
@@ -62,7 +61,7 @@ impl Shard {
             if self.fill(tick, &mut asked, &mut looks) {
                 self.counters.collected += asked.part.timers.len() as u64;
                 let answer = Answer::Internal(Box::new(Internal::Part(asked.part)));
-                outbox.replies.push(Reply { to: asked.from, answer });
+                outbox.reply(asked.from, answer);
             } else {
                 self.collect.asked.push_front(asked);
             }

@@ -9,6 +9,7 @@ use crate::base::slots::SlotKey;
 use crate::base::time::Tick;
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
+use crate::journal::Position;
 use crate::timer::definition::Definition;
 use crate::timer::version::Version;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
@@ -298,6 +299,18 @@ pub enum Refusal {
          moment, or on another node"
     )]
     Joining,
+    /// The journal has no segment to write to.
+    #[error(
+        "the disk of this node's data directory has no room for its journal; free some, or retry \
+         on another node"
+    )]
+    JournalFull,
+    /// The disk has not taken the journal's last write for too long.
+    #[error(
+        "the disk of this node's data directory does not answer; retry in a moment, or on another \
+         node"
+    )]
+    JournalStalled,
     /// The queue to the core that owns the timer is full.
     #[error(
         "the core that owns this timer is overloaded (limits.mesh_queue_max); retry in a moment"
@@ -422,6 +435,15 @@ pub struct Reply {
     pub to: Requester,
     /// The answer itself.
     pub answer: Answer,
+    /// The answer may leave when the journal has all changes up to here on the disk.
+    pub after: Position,
+}
+
+impl Reply {
+    /// An answer that waits for no disk.
+    pub fn at_once(to: Requester, answer: Answer) -> Self {
+        Self { to, answer, after: Position::default() }
+    }
 }
 
 /// A message to a peer. Its bytes are in [`Outbox::peer_bytes`], where several messages may share
@@ -443,6 +465,8 @@ pub struct PeerReply {
     pub ticket: PeerTicket,
     /// The encoded result.
     pub bytes: Range<usize>,
+    /// The result may leave when the journal has all changes up to here on the disk.
+    pub after: Position,
 }
 
 /// What a shard asks its driver to do. The driver drains it every turn; its memory is kept.
@@ -478,10 +502,16 @@ impl Outbox {
         self.to_peers.push(ToPeer { peer, purpose, bytes });
     }
 
-    /// Answers a peer's message.
-    pub fn answer(&mut self, ticket: PeerTicket, result: &PeerResult<'_>) {
+    /// Answers a request at once.
+    pub fn reply(&mut self, to: Requester, answer: Answer) {
+        self.replies.push(Reply::at_once(to, answer));
+    }
+
+    /// Answers a peer's message when the journal has all changes up to `after` on the disk.
+    pub fn answer(&mut self, ticket: PeerTicket, result: &PeerResult<'_>, after: Position) {
         let begins = self.peer_bytes.len();
         result.encode(&mut self.peer_bytes);
-        self.peer_replies.push(PeerReply { ticket, bytes: begins..self.peer_bytes.len() });
+        let bytes = begins..self.peer_bytes.len();
+        self.peer_replies.push(PeerReply { ticket, bytes, after });
     }
 }

@@ -5,6 +5,7 @@ use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick, WallMs};
+use crate::journal::Position;
 use crate::timer::definition::Content;
 use crate::timer::schedule::Schedule;
 use crate::timer::version::{StateKey, Version, supersedes};
@@ -63,7 +64,9 @@ impl Shard {
                 PeerResult::Busy
             }
             PeerMessage::Fetch(id) => match self.fetched(now, id) {
-                Ok(copy) => return outbox.answer(ticket, &PeerResult::Found(&copy)),
+                Ok(copy) => {
+                    return outbox.answer(ticket, &PeerResult::Found(&copy), Position::default());
+                }
                 Err(result) => result,
             },
             PeerMessage::NoRoom { at, .. } => {
@@ -77,7 +80,7 @@ impl Shard {
                 PeerResult::Held
             }
         };
-        outbox.answer(ticket, &result);
+        outbox.answer(ticket, &result, self.position());
     }
 
     /// Merges a copy that came over the internal HTTP API.
@@ -192,6 +195,9 @@ impl Shard {
         copy: &TimerCopy<'_>,
         outbox: &mut Outbox,
     ) -> PeerResult<'static> {
+        if copy.is_write && self.write_refusal.is_some() {
+            return self.refuse_for_room(now, copy.standing.id, outbox);
+        }
         let found = self.find(copy.standing.id);
         let held = found.map(|slot| *self.records.get(slot));
         if let (Some(slot), Some(held)) = (found, &held)

@@ -33,6 +33,7 @@ mod config;
 pub mod counters;
 pub mod effects;
 pub mod inspect;
+pub mod journal;
 mod keep;
 mod merge;
 mod news;
@@ -59,7 +60,7 @@ use crate::timer::version::HybridClock;
 
 pub use config::ShardConfig;
 use counters::Counters;
-use effects::{Attempt, Dialect, Event, Outbox};
+use effects::{Attempt, Dialect, Event, Outbox, Refusal};
 use parts::collect::Collect;
 use parts::minting::Minting;
 use parts::peers::{FULL_MS, Peers, Teller};
@@ -90,6 +91,8 @@ pub struct Shard {
     counters: Counters,
     /// When a copy was last refused for lack of room.
     full_at: Option<Tick>,
+    /// Why clients' writes are refused although there is room: the journal cannot take them.
+    write_refusal: Option<Refusal>,
 }
 
 /// How often idle hosts are looked for and the oldest overdue pop is looked up.
@@ -115,6 +118,7 @@ impl Shard {
             turns: Turns::new(tick),
             counters: Counters::default(),
             full_at: None,
+            write_refusal: None,
             config,
         }
     }

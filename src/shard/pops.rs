@@ -89,10 +89,8 @@ impl Shard {
         };
         self.counters.without_lane += u64::from(host.is_none());
         if is_held_back || record.attempts > 0 {
-            let sequence = record.sequence + 1;
             self.pops.oldest_failing.see(record.due());
-            let give_up_at =
-                record.schedule().give_up_at(sequence, self.config.callbacks.give_up_ms);
+            let give_up_at = self.give_up_at(&record);
             // After a long turn even a new pop may be past this moment. A pop that may be tried is
             // not given up untried.
             if tick >= give_up_at && (record.attempts > 0 || !may_start) {
@@ -347,6 +345,14 @@ impl Shard {
             && behind & !self.ranks_of(&placement.replicas, self.peers.dead()) != 0
     }
 
+    /// When the present pop is given up. After a restart the last pop of a timer, which may be long
+    /// overdue, is tried for as long as any other.
+    fn give_up_at(&self, record: &Record) -> Tick {
+        let (schedule, sequence) = (record.schedule(), record.sequence + 1);
+        let at = schedule.give_up_at(sequence, self.config.callbacks.give_up_ms);
+        if schedule.is_last(sequence) { at.max(self.pops.none_given_up_before) } else { at }
+    }
+
     fn pop_failed(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {
         if is_planted(Bug::ForgetFailure) {
             return self.pop_over(tick, slot, true, outbox);
@@ -367,8 +373,7 @@ impl Shard {
         let sites = u64::from(placement.sites.len()) * u64::from(placement.factor);
         let others_ms = (ranks + sites) * RANK_DELAY_MS + self.config.callbacks.timeout_ms;
         let due = record.due();
-        let give_up_at =
-            record.schedule().give_up_at(record.sequence + 1, self.config.callbacks.give_up_ms);
+        let give_up_at = self.give_up_at(&record);
         let back_at = (due.max(tick) + others_ms).min(give_up_at).max(tick + 1);
         self.counters.handed_over += 1;
         self.records.transition(slot, Next::HandedOver(back_at));
@@ -376,10 +381,9 @@ impl Shard {
 
     /// Takes a pop back, because no other rank has told of it.
     fn take_back(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
-        let record = self.records.get(slot);
+        let record = *self.records.get(slot);
         let tick = now.mono.tick_floor();
-        let give_up_at =
-            record.schedule().give_up_at(record.sequence + 1, self.config.callbacks.give_up_ms);
+        let give_up_at = self.give_up_at(&record);
         // A pop that was left to others untried is tried first.
         if tick >= give_up_at && record.attempts > 0 {
             self.counters.given_up += 1;
@@ -405,7 +409,7 @@ impl Shard {
             pause_ms = pause_ms.max(probe_ms).max(DEFERRED_MS_MIN);
         }
         let spread_ms = mix(record.id.0 ^ tick.0) % (pause_ms / 2 + 1);
-        let give_up_at = record.schedule().give_up_at(record.sequence + 1, limits.give_up_ms);
+        let give_up_at = self.give_up_at(record);
         let again = (tick + pause_ms + spread_ms).min(give_up_at).max(tick + 1);
         self.records.transition(slot, Next::BackingOff(again));
     }

@@ -13,7 +13,7 @@ use crate::timer::version::{StateKey, Version};
 use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy, decode_message};
 
 use super::Shard;
-use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView};
+use super::effects::{Answer, Outbox, Purpose, Refusal, Requester, Target, TimerView};
 use super::parts::reads::{READS_MAX, Waiting};
 
 /// A peer that does not answer for this much longer than it takes to be suspected is passed over:
@@ -162,7 +162,7 @@ impl Shard {
             }
         };
         if let Some(answer) = answer {
-            outbox.replies.push(Reply { to: from, answer });
+            outbox.reply(from, answer);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::limits::{CLOCK_LEAD_MS_MAX, REPLICATION_FACTOR_DEFAULT, TOMBSTONE_MS_MIN};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, WallMs};
+use crate::journal::Position;
 use crate::timer::definition::{Content, Definition};
 use crate::timer::identity::Minter;
 use crate::timer::version::{StateKey, Version};
@@ -33,6 +34,11 @@ impl Shard {
         let answer = match request {
             // What this node took would be lost with it. What it does not hold, other nodes may.
             _ if is_clients && self.peers.view.has_left() => Err(Refusal::HasLeft),
+            Request::Create(_) | Request::Update(..) | Request::Delete(_)
+                if self.write_refusal.is_some() =>
+            {
+                Err(self.write_refusal.expect("looked at above"))
+            }
             Request::Create(definition) => self.create(now, from, &definition, outbox),
             Request::Update(target, definition) => {
                 self.update(now, from, target, &definition, outbox)
@@ -48,7 +54,10 @@ impl Shard {
             Some(Answer::Refused(refusal))
         });
         if let Some(answer) = answer {
-            outbox.replies.push(Reply { to: from, answer });
+            // What is read need not be on the disk. What is promised must be.
+            let is_promise = matches!(answer, Answer::Done { .. });
+            let after = if is_promise { self.position() } else { Position::default() };
+            outbox.replies.push(Reply { to: from, answer, after });
         }
     }
 

@@ -120,6 +120,7 @@ impl Shard {
             reason: Refusal::NoRoom,
             is_create: plan.is_create,
             tries: new.tries,
+            position: self.position(),
         };
         let key = self.writes.waiting.insert(waiting);
         for peer in targets.iter() {
@@ -206,7 +207,7 @@ impl Shard {
             let write = key.and_then(|key| self.writes.end(key)).expect("looked at above");
             if let Some(to) = write.from {
                 self.counters.refused += 1;
-                outbox.replies.push(Reply { to, answer: Answer::Refused(Refusal::Unanswered) });
+                outbox.reply(to, Answer::Refused(Refusal::Unanswered));
             }
         }
     }
@@ -257,6 +258,7 @@ impl Shard {
             }
         }
         let write = self.writes.end(key).expect("looked at above");
+        let after = write.position;
         let answer = if held.is_empty() && !is_planted(Bug::WriteAnsweredBeforeReplicas) {
             self.counters.refused += 1;
             Answer::Refused(Refusal::NoReplica)
@@ -266,7 +268,7 @@ impl Shard {
             self.done(write.outline.id, &write.outline.placement)
         };
         if let Some(to) = write.from {
-            outbox.replies.push(Reply { to, answer });
+            outbox.replies.push(Reply { to, answer, after });
         }
     }
 
@@ -302,7 +304,7 @@ impl Shard {
             full.for_each(|peer| self.refused_for_room(now.mono.tick_floor(), peer, id));
         }
         if let Some(to) = write.from {
-            outbox.replies.push(Reply { to, answer: Answer::Refused(write.reason) });
+            outbox.reply(to, Answer::Refused(write.reason));
         }
     }
 
@@ -313,7 +315,7 @@ impl Shard {
         self.counters.replicated += 1;
         let answer = self.done(write.outline.id, &write.outline.placement);
         if let Some(to) = write.from {
-            outbox.replies.push(Reply { to, answer });
+            outbox.replies.push(Reply { to, answer, after: write.position });
         }
     }
 
@@ -372,8 +374,9 @@ impl Shard {
         let Some(write) = self.writes.waiting.get_mut(key) else { return };
         let Some(to) = write.from.take() else { return };
         let Outline { id, placement, .. } = write.outline;
+        let after = write.position;
         let answer = self.done(id, &placement);
-        outbox.replies.push(Reply { to, answer });
+        outbox.replies.push(Reply { to, answer, after });
     }
 
     /// Refuses a write when this node has left its cluster. The nodes that were to hold the timer
@@ -381,8 +384,9 @@ impl Shard {
     fn leave_unwritten(&mut self, key: SlotKey, outbox: &mut Outbox) {
         let Some(write) = self.writes.end(key) else { return };
         self.counters.refused += u64::from(write.from.is_some());
-        let answer = Answer::Refused(Refusal::NoReplica);
-        outbox.replies.extend(write.from.map(|to| Reply { to, answer }));
+        if let Some(to) = write.from {
+            outbox.reply(to, Answer::Refused(Refusal::NoReplica));
+        }
     }
 
     /// Makes a write again, with the factor of the timer held.
@@ -457,7 +461,7 @@ impl Shard {
             Some(Answer::Refused(refusal.after_others()))
         });
         if let (Some(to), Some(answer)) = (write.from, answer) {
-            outbox.replies.push(Reply { to, answer });
+            outbox.replies.push(Reply { to, answer, after: self.position() });
         }
         self.writes.recycle(body);
     }

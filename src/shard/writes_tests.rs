@@ -11,6 +11,7 @@ use crate::base::ids::{NodeHash, TimerId};
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
+use crate::journal::Position;
 use crate::wire::peer_message::{decode_message, decode_result};
 
 const ID: TimerId = TimerId(7);
@@ -65,6 +66,7 @@ fn waiting(outline: Outline) -> Waiting {
         reason: Refusal::NoRoom,
         is_create: false,
         tries: 1,
+        position: Position::default(),
     }
 }
 

@@ -87,6 +87,11 @@ impl<T: Copy> Slab<T> {
         .map(Slot)
     }
 
+    /// How many slots were ever given out. Every occupied slot is below.
+    pub fn slots(&self) -> u32 {
+        self.fresh
+    }
+
     /// How many slots are occupied.
     #[inline]
     pub fn len(&self) -> u64 {

@@ -4,17 +4,27 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use chronos::ring::{Completion, Listener, Ring, RingConfig, SocketId, Wait, now};
+use kit::children::{Tied, command};
 
 /// The end of every wait in these tests. It is far more than a busy machine needs, so a test that
 /// reaches it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-pub const SMALL: RingConfig =
-    RingConfig { entries: 64, buffers: 64, buffer_bytes: 4096, shares_waits: true };
+/// The environment variable that names the one test that a child process runs.
+const CHILD: &str = "RING_TEST_CHILD";
+
+pub const SMALL: RingConfig = RingConfig {
+    entries: 64,
+    buffers: 64,
+    buffer_bytes: 4096,
+    shares_waits: true,
+    registers_disk: true,
+};
 
 pub fn make_ring(config: &RingConfig) -> Ring {
     Ring::new(config).expect("these tests need Linux 6.1 or later with io_uring enabled")
@@ -180,4 +190,50 @@ pub fn exchange(address: SocketAddr, count: usize, length: impl Fn(usize) -> usi
         stream.read_to_end(&mut answer).expect("the server answers");
         assert!(answer == pattern(seed, length(seed)), "connection {seed} got other bytes");
     }
+}
+
+/// Runs the named test alone in a process of its own, where the test counts or limits what belongs
+/// to the whole process. A shell prepares the process by `limits`.
+pub fn run_child(test: &str, limits: &str) {
+    let output = child_of("sh", &[], test, limits);
+    assert!(output.status.success(), "{test} alone: {}", told_by(&output));
+}
+
+/// Like [`run_child`], in a user and mount namespace of its own. `false`: this machine does not let
+/// this user have one, which is said.
+pub fn run_child_apart(test: &str, limits: &str) -> bool {
+    let apart = ["--user", "--map-root-user", "--mount"];
+    let first = command("unshare").args(apart).arg("true").output_tied();
+    if !first.is_ok_and(|output| output.status.success()) {
+        eprintln!("not tested, as this user may not have namespaces: {test}");
+        return false;
+    }
+    let shell = ["--user", "--map-root-user", "--mount", "sh"];
+    let output = child_of("unshare", &shell, test, limits);
+    assert!(output.status.success(), "{test} apart: {}", told_by(&output));
+    true
+}
+
+fn child_of(program: &str, arguments: &[&str], test: &str, limits: &str) -> Output {
+    let tests = std::env::current_exe().expect("a test knows its program");
+    let script = format!("{limits} && exec \"$1\" --exact \"$2\" --test-threads 1 --nocapture");
+    let output = command(program)
+        .args(arguments)
+        .args(["-c", &script, "sh"])
+        .arg(tests)
+        .arg(test)
+        .env(CHILD, test)
+        .output_tied()
+        .expect("there is a shell");
+    assert!(told_by(&output).contains("1 passed"), "{test} alone: {}", told_by(&output));
+    output
+}
+
+fn told_by(output: &Output) -> String {
+    let (out, error) = (&output.stdout, &output.stderr);
+    String::from_utf8_lossy(out).into_owned() + &String::from_utf8_lossy(error)
+}
+
+pub fn is_child(test: &str) -> bool {
+    std::env::var(CHILD).is_ok_and(|name| name == test)
 }

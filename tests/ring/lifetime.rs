@@ -7,12 +7,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use chronos::ring::{Completion, Errno, Listener, SocketId, Wait};
-use kit::children::{Tied, command};
 
 use super::harness::*;
-
-/// The environment variable that names the one test that a child process runs.
-const CHILD: &str = "RING_TEST_CHILD";
 
 #[test]
 fn an_ipv6_listener_takes_ipv4_too() {
@@ -248,26 +244,6 @@ fn a_second_send_is_a_bug_of_the_caller() {
     ring.send(socket, b"two".to_vec());
 }
 
-/// Runs the named test alone in a process of its own, where the test counts or limits the
-/// descriptors of the whole process.
-fn run_child(test: &str, open_files_max: u32) {
-    let program = std::env::current_exe().expect("a test knows its program");
-    let output = command("sh")
-        .args(["-c", "ulimit -n \"$1\" && exec \"$2\" --exact \"$3\" --test-threads 1", "sh"])
-        .arg(open_files_max.to_string())
-        .arg(program)
-        .arg(test)
-        .env(CHILD, test)
-        .output_tied()
-        .expect("there is a shell");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && told.contains("1 passed"), "{test} alone: {told}");
-}
-
-fn is_child(test: &str) -> bool {
-    std::env::var(CHILD).is_ok_and(|name| name == test)
-}
-
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("proc is mounted").count()
 }
@@ -276,7 +252,7 @@ fn open_files() -> usize {
 fn ten_thousand_short_connections_leave_no_descriptor_open() {
     const NAME: &str = "lifetime::ten_thousand_short_connections_leave_no_descriptor_open";
     if !is_child(NAME) {
-        return run_child(NAME, 256);
+        return run_child(NAME, "ulimit -n 256");
     }
     let before = open_files();
     let ring = serve_echo(&SMALL, 10_000, |address| {
@@ -301,7 +277,7 @@ fn ten_thousand_short_connections_leave_no_descriptor_open() {
 fn without_descriptors_accepting_pauses_and_goes_on() {
     const NAME: &str = "lifetime::without_descriptors_accepting_pauses_and_goes_on";
     if !is_child(NAME) {
-        return run_child(NAME, 64);
+        return run_child(NAME, "ulimit -n 64");
     }
     let (mut ring, address) = listening(&SMALL);
     let _clients: Vec<_> = (0..10).map(|_| connect(address)).collect();

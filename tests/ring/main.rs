@@ -1,6 +1,8 @@
-//! The ring against real sockets on the loopback interface: what its callers may rely on, edge by
-//! edge.
+//! The ring against real sockets on the loopback interface and real files: what its callers may rely
+//! on, edge by edge.
 
+mod disk;
+mod files;
 mod harness;
 mod lifetime;
 mod traffic;

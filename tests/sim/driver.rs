@@ -487,6 +487,10 @@ impl Driver for Turn<'_> {
         unreachable!("a node alone has no peer: {action:?}");
     }
 
+    fn store(&mut self, _now: Now) {
+        unreachable!("this world has no disk");
+    }
+
     fn answer(&mut self, _now: Now) {
         let mut replies = std::mem::take(&mut self.driver.replies);
         self.driver.core.replies(&mut replies);

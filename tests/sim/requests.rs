@@ -221,6 +221,8 @@ impl World {
             | Refusal::FutureVersion
             | Refusal::Clock
             | Refusal::Twin
+            | Refusal::JournalFull
+            | Refusal::JournalStalled
             | Refusal::WritesFull => None,
         };
         if met.is_none_or(|met| met < since) {

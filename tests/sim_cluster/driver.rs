@@ -399,6 +399,10 @@ impl Driver for Turn<'_> {
         self.driver.act(self.world, action);
     }
 
+    fn store(&mut self, _now: Now) {
+        unreachable!("this world has no disk");
+    }
+
     fn answer(&mut self, _now: Now) {
         let mut replies = std::mem::take(&mut self.driver.replies);
         self.driver.core.replies(&mut replies);

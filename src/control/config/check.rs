@@ -73,10 +73,12 @@ fn check_limits(config: &Config, conflicts: &mut Vec<String>) {
             config.describe("limits", "header_bytes_max")
         ));
     }
-    if limits.opaque_bytes_max > OPAQUE_TOLD_BYTES_MAX && !config.membership.nodes.is_empty() {
+    let is_told =
+        !config.membership.nodes.is_empty() || config.node.journal.directory().is_some();
+    if limits.opaque_bytes_max > OPAQUE_TOLD_BYTES_MAX && is_told {
         conflicts.push(format!(
             "{} is above {OPAQUE_TOLD_BYTES_MAX} bytes, the most that is told between the nodes of \
-             a cluster; lower it",
+             a cluster and written to a journal; lower it",
             config.describe("limits", "opaque_bytes_max")
         ));
     }

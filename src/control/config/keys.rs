@@ -10,6 +10,7 @@ use super::value::{Value, ValueKind};
 use crate::base::limits::{
     Acknowledge, HOSTS_PER_CORE_MAX, INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN,
 };
+use crate::node::settings::JournalMode;
 
 /// One section of the configuration file.
 #[derive(Debug)]
@@ -21,9 +22,13 @@ pub struct Section {
 }
 
 /// Every section, in the order of the reference file.
-pub const SECTIONS: [Section; 8] = [
+pub const SECTIONS: [Section; 9] = [
     Section { name: "node", help: "Where this node listens and what it runs on." },
     Section { name: "limits", help: "Bounds; at each, requests are refused with 503, 413 or 431." },
+    Section {
+        name: "journal",
+        help: "Timers on disk, so that they survive the restart of all nodes.",
+    },
     Section { name: "callbacks", help: "How callbacks are made, retried and given up." },
     Section {
         name: "cluster",
@@ -105,6 +110,12 @@ macro_rules! limit {
     };
 }
 
+macro_rules! journal {
+    ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
+        integer!("journal", $name in node.journal: $type, $min, $max, $unit, $help)
+    };
+}
+
 macro_rules! cluster {
     ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
         integer!("cluster", $name in node.cluster: $type, $min, $max, $unit, $help)
@@ -153,7 +164,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 77] = [
+pub static KEYS: [Key; 83] = [
     Key {
         section: "node",
         name: "listen",
@@ -248,6 +259,66 @@ pub static KEYS: [Key; 77] = [
         "A loop turn longer than this is counted in chronos_turns_over_budget_total."),
     limit!(tags_max: u32, 0, 100_000, "tags",
         "Statistics tags that have figures of their own; those beyond are counted together."),
+    Key {
+        section: "journal",
+        name: "data_dir",
+        kind: ValueKind::Text { bytes_max: 4_096 },
+        flag: Some("--data-dir"),
+        help: "The directory of this node's journal, made if it is not there. Empty: no journal, \
+               and a timer lives as long as one node that holds it.",
+        get: |config| {
+            let path = config.node.journal.data_dir.as_ref();
+            Value::Text(path.map_or_else(String::new, |path| path.display().to_string()))
+        },
+        set: |config, value| {
+            config.node.journal.data_dir =
+                Some(value.text().into()).filter(|_| !value.text().is_empty());
+        },
+    },
+    Key {
+        section: "journal",
+        name: "mode",
+        kind: ValueKind::Choice(&["off", "interval", "sync"]),
+        flag: Some("--journal"),
+        help: "When an acknowledged write is on the disk of each replica that acknowledged it: \
+               before it is acknowledged (sync), within interval_ms (interval), or never (off).",
+        get: |config| {
+            Value::Text(match config.node.journal.mode {
+                JournalMode::Off => "off".into(),
+                JournalMode::Interval => "interval".into(),
+                JournalMode::Sync => "sync".into(),
+            })
+        },
+        set: |config, value| {
+            config.node.journal.mode = match value.text() {
+                "off" => JournalMode::Off,
+                "interval" => JournalMode::Interval,
+                _ => JournalMode::Sync,
+            };
+        },
+    },
+    journal!(interval_ms: u64, 1, 60_000, "milliseconds",
+        "With mode = \"interval\": how long after its acknowledgement a write is on the disk. So \
+         much may be lost if all nodes that hold a timer lose power."),
+    journal!(stall_ms: u64, 100, HOUR_MS, "milliseconds",
+        "A write of the journal that takes longer means that the disk does not answer. Until it \
+         does, clients' writes: 503. Pops and reads go on."),
+    journal!(catch_up_per_s: u64, 1, 10_000_000, "pops a second",
+        "Pops that came due while the node was down are made at this pace, oldest first, beside \
+         those that come due."),
+    Key {
+        section: "journal",
+        name: "missed",
+        kind: ValueKind::Choice(&["last", "each"]),
+        flag: None,
+        help: "Which pops of a repeating timer are made that came due while the node was down: \
+               the last one, or each of them.",
+        get: |config| {
+            let is_each = config.node.journal.makes_each_missed;
+            Value::Text(if is_each { "each".into() } else { "last".into() })
+        },
+        set: |config, value| config.node.journal.makes_each_missed = value.text() == "each",
+    },
     callback!(timeout_ms: u64, 10, 60_000, "milliseconds",
         "Whole time of one attempt: name resolution, connection, request, status line."),
     callback!(connections_per_host_max: u32, 1, 65_535, "connections",

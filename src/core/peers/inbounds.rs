@@ -337,7 +337,7 @@ impl Inbounds {
 
     /// Gives the shard's results to the connections and siblings that wait for them.
     pub fn answer(&mut self, replies: &mut Vec<PeerReply>, bytes: &[u8], mesh: &mut MeshPort) {
-        for PeerReply { ticket, bytes: range } in replies.drain(..) {
+        for PeerReply { ticket, bytes: range, .. } in replies.drain(..) {
             let bytes = &bytes[range];
             if ticket.shard != self.own {
                 self.give_back(ticket, bytes, mesh);

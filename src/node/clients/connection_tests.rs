@@ -96,7 +96,7 @@ impl Fixture {
     fn answer_as_sibling(&mut self) -> usize {
         let mut count = 0;
         while let Some(Message::Request(from, ..)) = self.sibling.receive() {
-            self.sibling.send_reply(Reply { to: from, answer: Answer::NotFound });
+            self.sibling.send_reply(Reply::at_once(from, Answer::NotFound));
             count += 1;
         }
         self.core.inbox(NOW);

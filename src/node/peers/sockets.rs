@@ -169,7 +169,10 @@ impl PeerSockets {
             Completion::Sent { socket, buffer, result, .. } => {
                 self.sent(io, core, (peer, socket), (buffer, result.is_ok()));
             }
-            Completion::Accepted { .. } | Completion::AcceptFailed(_) | Completion::Woken => {}
+            Completion::Accepted { .. }
+            | Completion::AcceptFailed(_)
+            | Completion::Written { .. }
+            | Completion::Woken => {}
         }
     }
 

@@ -13,6 +13,8 @@ pub struct Pops {
     /// Whether the node stops: no further pop begins.
     pub is_stopping: bool,
     pub oldest_failing: OldestFailing,
+    /// No last pop is given up before this moment: a restart has made it late.
+    pub none_given_up_before: Tick,
 }
 
 /// Due time of the oldest pop seen failing in the last two windows. A pop that backs off is looked

@@ -4,6 +4,7 @@
 use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::Tick;
+use crate::journal::Position;
 use crate::shard::effects::{Refusal, Requester};
 use crate::shard::records::{Outline, Placement};
 use crate::timer::version::StateKey;
@@ -85,6 +86,8 @@ pub struct Waiting {
     pub is_create: bool,
     /// How often the write has been made.
     pub tries: u8,
+    /// The journal has the write on the disk at this position.
+    pub position: Position,
 }
 
 /// What a write gives a timer, kept to make the write again.

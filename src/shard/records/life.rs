@@ -2,7 +2,7 @@
 //! its payload, its placement, its host's authority, its tags, its entry in the index.
 
 use super::record::Ms48;
-use super::{AuthorityId, Former, Next, Outline, Placement, Record, Records, State};
+use super::{AuthorityId, Former, Next, Outline, Placement, PlacementId, Record, Records, State};
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
@@ -82,6 +82,7 @@ impl Records {
         record.payload = PayloadRef::EMPTY;
         record.authority = AuthorityId::NONE;
         let interval_ms = record.interval_ms;
+        self.changes.progress(slot);
         self.payloads.remove(payload);
         self.hosts.leave(former.authority, tick);
         self.counts.timers -= 1;
@@ -99,6 +100,9 @@ impl Records {
         let removed = self.index.remove(id.0, |slot| slab.get(slot).id.0);
         assert_eq!(removed, Some(slot), "the index names every record");
         let record = self.slab.remove(slot);
+        if record.is_live() {
+            self.changes.forgotten(record.id);
+        }
         self.release(tick, &record);
     }
 
@@ -129,6 +133,7 @@ impl Records {
         let record = self.slab.get_mut(slot);
         record.sequence = sequence;
         record.attempts = 0;
+        self.changes.progress(slot);
         *record
     }
 
@@ -153,6 +158,9 @@ impl Records {
         let record = self.slab.get_mut(slot);
         let former = std::mem::replace(&mut record.placement, entered);
         let record = *record;
+        if entered != former {
+            self.note_placement(slot, former, placement);
+        }
         self.move_tags(peers, tick, &record, former);
         self.placements.leave(former);
         record
@@ -170,6 +178,19 @@ impl Records {
         {
             let pops_at = self.takes_over_at(&record, tick);
             self.wheel.rearm(&mut self.links, slot, pops_at);
+        }
+    }
+
+    /// Notes for the journal what of a placement is another. Which ranks are known to hold the timer
+    /// is found out anew after a restart.
+    fn note_placement(&mut self, slot: Slot, former: PlacementId, placement: &Placement) {
+        let former = self.placements.get(former);
+        if (former.replicas, former.sites, former.factor)
+            != (placement.replicas, placement.sites, placement.factor)
+        {
+            self.changes.whole(slot);
+        } else if former.actives != placement.actives {
+            self.changes.progress(slot);
         }
     }
 
@@ -208,9 +229,11 @@ impl Records {
             if !is_planted(Bug::KeepOldSchedule) || held.state != State::Armed {
                 self.file(slot, Former::of(&held), due);
             }
+            self.changes.whole(slot);
             return slot;
         }
         let slot = self.slab.insert(record);
+        self.changes.whole(slot);
         self.links.ensure(slot);
         let slab = &self.slab;
         self.index.insert(record.id.0, slot, |slot| slab.get(slot).id.0);

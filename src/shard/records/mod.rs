@@ -19,6 +19,7 @@
 
 mod audit;
 mod authorities;
+mod changes;
 mod hosts;
 mod life;
 mod outline;
@@ -29,6 +30,7 @@ mod stock;
 mod tags;
 
 pub use authorities::AuthorityId;
+pub use changes::{Change, Changes};
 #[cfg(test)]
 pub use hosts::SUSPECT_FAILURES;
 pub use hosts::{Host, Hosts};
@@ -102,6 +104,7 @@ pub struct Records {
     tags: TagCounts,
     counts: Counts,
     limits: Limits,
+    changes: Changes,
 }
 
 impl Records {
@@ -125,6 +128,7 @@ impl Records {
                 tombstone_ms_max: config.callbacks.tombstone_ms_max,
                 promotion: config.cluster.promotion,
             },
+            changes: Changes::default(),
         }
     }
 
@@ -144,6 +148,16 @@ impl Records {
     #[inline]
     pub fn contains(&self, slot: Slot) -> bool {
         self.slab.contains(slot)
+    }
+
+    /// Every slot in use is below this number.
+    pub fn slots(&self) -> u32 {
+        self.slab.slots()
+    }
+
+    /// Bytes of the contents of all timers, as they cost in memory.
+    pub fn payload_bytes(&self) -> u64 {
+        self.payloads.used_bytes() as u64
     }
 
     /// Slots in use from `next` on, in their order.
@@ -181,6 +195,17 @@ impl Records {
         &mut self.hosts
     }
 
+    /// What the journal has not heard of.
+    #[inline]
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// What the journal has not heard of, to take it or to note more.
+    pub fn changes_mut(&mut self) -> &mut Changes {
+        &mut self.changes
+    }
+
     /// What the tags of timers count.
     pub fn tags_mut(&mut self) -> &mut TagCounts {
         &mut self.tags
@@ -196,7 +221,7 @@ impl Records {
     pub fn bytes(&self) -> u64 {
         let store = self.slab.bytes() + self.links.bytes() + self.wheel.bytes();
         let tables = self.index.bytes() + self.hosts.bytes() + self.placements.bytes();
-        (store + tables + self.payloads.used_bytes()) as u64
+        (store + tables + self.payloads.used_bytes() + self.changes.bytes()) as u64
     }
 
     /// When a slot next comes due, or the wheel has work; `None`: no slot is in the wheel.

@@ -1,0 +1,372 @@
+//! The journal of a core: when it writes, which answers wait for it, which files it wants. The
+//! shard says what has changed ([`crate::shard::journal`]), and whoever drives the core has the
+//! disk.
+
+use std::collections::VecDeque;
+
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::{MonoNs, Now};
+use crate::journal::compaction::{Compaction, Phase};
+use crate::journal::entry::State;
+use crate::journal::page::Stamp;
+use crate::journal::writer::{Piece, Writer, Written};
+use crate::journal::{Position, SegmentNumber};
+use crate::shard::Shard;
+use crate::shard::effects::{Answer, PeerReply, PeerTicket, Refusal, Reply};
+
+/// Pause before a segment that could not be made is tried again.
+const PREPARE_AGAIN_MS: u64 = 1_000;
+/// A journal that has nothing to write writes what time it is so often. After a reset of the wall
+/// clock the present is taken to be at least as late as the last page.
+const STAMP_EVERY_MS: u64 = 10_000;
+/// Slots looked at in one turn while a segment is emptied: some 10 us.
+const LOOKS_PER_TURN: u32 = 8_192;
+/// Records appended again in one turn while a segment is emptied, at least and at most: 0.3 ms.
+const COPIES_PER_TURN_MIN: u32 = 64;
+const COPIES_PER_TURN_MAX: u32 = 1_024;
+/// While a segment is emptied, records are appended again for so many appended entries.
+const COPIES_PER_ENTRY: u32 = 3;
+
+/// When an acknowledged write is on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// When it is acknowledged.
+    Sync,
+    /// At most so many ms after it is acknowledged.
+    Interval(u64),
+}
+
+/// How a core keeps its journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalRules {
+    /// When an acknowledged write is on the disk.
+    pub mode: Mode,
+    /// A write of the journal that takes longer, in ms, means that the disk does not answer.
+    pub stall_ms: u64,
+    /// A number that another boot of the machine does not have.
+    pub boot: u64,
+}
+
+/// What the driver is to do with files. None of it is urgent but the first segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Make a segment. Its name must be on the disk before [`CoreJournal::prepared`] is called.
+    Prepare {
+        /// Its number.
+        segment: SegmentNumber,
+        /// Whether the directory is synced. This is always so.
+        syncs_directory: bool,
+    },
+    /// The file of this segment is free.
+    Retire(SegmentNumber),
+    /// Nothing of this shard stands in an earlier layout any more.
+    Moved,
+}
+
+/// Why a segment could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoSegment {
+    /// The disk has no room.
+    Full,
+    /// Something else, which may pass.
+    Failed,
+}
+
+/// What the journal of a core counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct JournalCounters {
+    /// What was written.
+    pub written: Written,
+    /// Segments from the oldest that is needed to the one that is filled.
+    pub segments: u64,
+    /// Bytes that the journal would have if it held each timer once, about.
+    pub live_bytes: u64,
+    /// Changes noted and not on the disk.
+    pub lag: u64,
+    /// Answers and results that wait for the disk.
+    pub waiting: u64,
+    /// Segments that could not be made.
+    pub not_prepared: u64,
+    /// 1 while the disk has no room for another segment.
+    pub is_full: u64,
+    /// 1 while the disk does not answer.
+    pub is_stalled: u64,
+    /// Segments emptied.
+    pub emptied: u64,
+}
+
+/// A peer's result that waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WaitingResult {
+    /// Where it goes.
+    pub ticket: PeerTicket,
+    /// The encoded result.
+    pub bytes: Vec<u8>,
+    after: Position,
+}
+
+/// The journal of one core.
+#[derive(Debug)]
+pub struct CoreJournal {
+    rules: JournalRules,
+    writer: Writer,
+    compaction: Compaction,
+    replies: VecDeque<Reply>,
+    results: VecDeque<WaitingResult>,
+    orders: VecDeque<Order>,
+    /// When the last write began, or the journal was opened.
+    wrote_at: MonoNs,
+    /// Until when no segment is asked for, because one could not be made.
+    prepares_from: MonoNs,
+    no_segment: Option<NoSegment>,
+    /// Whether everything is written at once: the node stops.
+    is_stopping: bool,
+    entries_before: u64,
+    counters: JournalCounters,
+}
+
+impl CoreJournal {
+    /// A journal that goes on with `writer`. Its first turn asks for a segment.
+    pub fn new(rules: JournalRules, writer: Writer, compaction: Compaction, now: Now) -> Self {
+        Self {
+            rules,
+            writer,
+            compaction,
+            replies: VecDeque::new(),
+            results: VecDeque::new(),
+            orders: VecDeque::new(),
+            wrote_at: now.mono,
+            prepares_from: MonoNs(0),
+            no_segment: None,
+            is_stopping: false,
+            entries_before: 0,
+            counters: JournalCounters::default(),
+        }
+    }
+
+    /// Whether an answer that rests on changes up to `after` may leave.
+    #[inline]
+    pub fn may_leave(&self, after: Position) -> bool {
+        match self.rules.mode {
+            Mode::Sync => after <= self.writer.durable(),
+            Mode::Interval(_) => true,
+        }
+    }
+
+    /// Keeps an answer until the disk has what it promises.
+    pub fn hold_reply(&mut self, reply: Reply) {
+        self.replies.push_back(reply);
+    }
+
+    /// Takes those of the peers' results that promise what the disk does not have yet, and keeps
+    /// them. `bytes` has the encoded results.
+    pub fn hold_results(&mut self, replies: &mut Vec<PeerReply>, bytes: &[u8]) {
+        replies.retain(|reply| {
+            let PeerReply { ticket, bytes: range, after } = reply;
+            let may_leave = self.may_leave(*after);
+            if !may_leave {
+                let bytes = bytes[range.clone()].to_vec();
+                self.results.push_back(WaitingResult { ticket: *ticket, bytes, after: *after });
+            }
+            may_leave
+        });
+    }
+
+    /// The next answer that may leave now. An answer that has waited for a disk that does not
+    /// answer is a refusal.
+    pub fn next_reply(&mut self) -> Option<Reply> {
+        // A write that other nodes have may rest on an earlier change than those before it, and
+        // leaves a little later than it might.
+        let first = self.replies.front()?;
+        if self.may_leave(first.after) {
+            return self.replies.pop_front();
+        }
+        if self.counters.is_stalled == 0 {
+            return None;
+        }
+        let reply = self.replies.pop_front()?;
+        Some(Reply { answer: Answer::Refused(Refusal::JournalStalled), ..reply })
+    }
+
+    /// The next result that may leave now.
+    pub fn next_result(&mut self) -> Option<WaitingResult> {
+        let first = self.results.front()?;
+        if self.may_leave(first.after) { self.results.pop_front() } else { None }
+    }
+
+    /// Whether results may leave now.
+    pub fn has_results(&self) -> bool {
+        self.results.front().is_some_and(|result| self.may_leave(result.after))
+    }
+
+    /// Does the journal's part of a turn: appends what has changed, empties old segments, begins a
+    /// write. [`CoreJournal::next_piece`] and [`CoreJournal::next_order`] then say what the driver
+    /// is to do.
+    pub fn turn(&mut self, now: Now, shard: &mut Shard) {
+        shard.append_changes(&mut self.writer);
+        self.compact(shard);
+        if now.mono >= self.prepares_from
+            && let Some(segment) = self.writer.wants_segment()
+        {
+            let syncs_directory = !is_planted(Bug::JournalDirectoryNotSynced);
+            self.orders.push_back(Order::Prepare { segment, syncs_directory });
+        }
+        let is_idle = !self.writer.has_work() && !self.writer.is_writing();
+        if is_idle && now.mono >= self.wrote_at.plus_ms(STAMP_EVERY_MS) {
+            self.append_state(self.compaction.oldest());
+        }
+        if self.is_time(now) {
+            let before = self.writer.is_writing();
+            self.writer.begin_write(self.stamp(now));
+            if self.writer.is_writing() && !before {
+                self.wrote_at = now.mono;
+                shard.append_changes(&mut self.writer);
+            }
+        }
+        self.look_at_the_disk(now, shard);
+    }
+
+    /// The next piece for the disk. [`CoreJournal::written`] must follow, and nothing else is
+    /// written before. A write that fails is never tried again: the driver stops the node.
+    pub fn next_piece(&mut self) -> Option<Piece<'_>> {
+        self.writer.next_piece()
+    }
+
+    /// The disk has the piece.
+    pub fn written(&mut self) {
+        self.writer.piece_written();
+    }
+
+    /// What the driver is to do next with files.
+    pub fn next_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    /// A segment is there, with its name on the disk.
+    pub fn prepared(&mut self, segment: SegmentNumber) {
+        self.no_segment = None;
+        self.writer.prepared(segment);
+    }
+
+    /// A segment could not be made. It is asked for again later.
+    pub fn not_prepared(&mut self, now: Now, why: NoSegment) {
+        self.counters.not_prepared += 1;
+        self.no_segment = Some(why);
+        self.prepares_from = now.mono.plus_ms(PREPARE_AGAIN_MS);
+        self.writer.not_prepared();
+    }
+
+    /// From now on everything is written at once.
+    pub fn stop(&mut self) {
+        self.is_stopping = true;
+    }
+
+    /// Whether the disk has everything, and no answer waits.
+    pub fn is_settled(&self, shard: &Shard) -> bool {
+        !shard.has_changes()
+            && !self.writer.has_work()
+            && !self.writer.is_writing()
+            && self.replies.is_empty()
+            && self.results.is_empty()
+    }
+
+    /// When the journal has work although nothing happens.
+    pub fn next_wake(&self, ended: MonoNs) -> Option<MonoNs> {
+        if self.writer.is_writing() {
+            let since = self.writer.writing_since().map_or(MonoNs(0), |stamp| stamp.mono);
+            let stalls_at = since.plus_ms(self.rules.stall_ms);
+            return (self.counters.is_stalled == 0).then_some(stalls_at);
+        }
+        let next = match self.compaction.phase() {
+            Phase::Looking(_) => ended.plus_ms(1),
+            _ => self.wrote_at.plus_ms(STAMP_EVERY_MS).max(ended.plus_ms(1)),
+        };
+        let next = match self.rules.mode {
+            Mode::Interval(ms) if self.writer.has_work() => next.min(self.wrote_at.plus_ms(ms)),
+            _ => next,
+        };
+        let is_waiting = self.no_segment.is_some();
+        Some(if is_waiting { next.min(self.prepares_from) } else { next })
+    }
+
+    /// What was counted until the last turn.
+    pub fn counters(&self) -> &JournalCounters {
+        &self.counters
+    }
+
+    /// When the write that is under way began.
+    pub fn writing_since(&self) -> Option<MonoNs> {
+        self.writer.writing_since().map(|stamp| stamp.mono)
+    }
+
+    /// Both clocks and the boot, for pages.
+    fn stamp(&self, now: Now) -> Stamp {
+        Stamp { boot: self.rules.boot, mono: now.mono, wall: now.wall }
+    }
+
+    fn is_time(&self, now: Now) -> bool {
+        match self.rules.mode {
+            Mode::Interval(ms) if !self.is_stopping => {
+                now.mono >= self.wrote_at.plus_ms(ms) || !self.writer.has_room()
+            }
+            _ => true,
+        }
+    }
+
+    fn append_state(&mut self, oldest: SegmentNumber) -> u64 {
+        let state = State { oldest, ..self.writer.state().clone() };
+        self.writer.append_state(state)
+    }
+
+    /// Does a portion of the emptying of the oldest segment.
+    fn compact(&mut self, shard: &mut Shard) {
+        let written = self.writer.written().entries;
+        let appended = (written - self.entries_before) as u32;
+        self.entries_before = written;
+        match self.compaction.phase() {
+            Phase::Idle => {
+                self.compaction.begin(self.writer.segment(), shard.journal_bytes());
+            }
+            Phase::Looking(from) => {
+                let copies = appended.saturating_mul(COPIES_PER_ENTRY);
+                let copies = copies.clamp(COPIES_PER_TURN_MIN, COPIES_PER_TURN_MAX);
+                let segment = self.compaction.emptied();
+                let next = shard.free_segment(segment, from, LOOKS_PER_TURN, copies);
+                self.compaction.looked(next, shard.position());
+                shard.append_changes(&mut self.writer);
+            }
+            Phase::Noted(position) if self.writer.durable() >= position => {
+                let write = self.append_state(self.compaction.oldest_after());
+                self.compaction.stated(write);
+            }
+            Phase::Stated(write) if self.writer.durable_write() >= write => {
+                let order = self.compaction.end().map_or(Order::Moved, Order::Retire);
+                self.counters.emptied += u64::from(order != Order::Moved);
+                self.orders.push_back(order);
+            }
+            Phase::Noted(_) | Phase::Stated(_) => {}
+        }
+    }
+
+    /// Notes how the disk does, and refuses clients' writes while it takes none.
+    fn look_at_the_disk(&mut self, now: Now, shard: &mut Shard) {
+        let since = self.writer.writing_since().map(|stamp| stamp.mono);
+        let is_stalled = since.is_some_and(|since| now.mono >= since.plus_ms(self.rules.stall_ms));
+        let is_full = self.no_segment.is_some() && self.writer.spares() == 0;
+        let counters = &mut self.counters;
+        if (counters.is_stalled, counters.is_full) != (is_stalled.into(), is_full.into()) {
+            shard.refuse_writes(match (is_full, is_stalled) {
+                (true, _) => Some(Refusal::JournalFull),
+                (_, true) => Some(Refusal::JournalStalled),
+                _ => None,
+            });
+        }
+        (counters.is_stalled, counters.is_full) = (is_stalled.into(), is_full.into());
+        counters.written = self.writer.written();
+        counters.live_bytes = shard.journal_bytes();
+        counters.segments =
+            (self.writer.segment().0 + 1).saturating_sub(self.compaction.oldest().0);
+        counters.lag = shard.position().0 - self.writer.durable().0;
+        counters.waiting = (self.replies.len() + self.results.len()) as u64;
+    }
+}

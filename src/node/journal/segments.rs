@@ -1,0 +1,218 @@
+//! The thread that makes segments for the journals of all cores and takes those back that are
+//! empty. A new file takes tens of milliseconds, so segments are made ahead, and a file that is
+//! empty is used again: its blocks are there already.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use crossbeam_queue::SegQueue;
+use tracing::{error, info, warn};
+
+use crate::core::journal::{NoSegment, Order};
+use crate::journal::SegmentNumber;
+use crate::journal::writer::Sizes;
+use crate::node::journal::directory::{DataDirectory, Generation, ShardDirectory};
+use crate::ring::{DurableFile, Waker, create_zeroed, sync_directory};
+
+/// Most empty files of a shard that are kept to be used again.
+const KEPT_MAX: usize = 2;
+
+/// What became of a segment that a core asked for.
+#[derive(Debug)]
+pub enum Made {
+    /// It is there, and its name is on the disk.
+    Segment(SegmentNumber, DurableFile),
+    /// It could not be made.
+    None(NoSegment),
+}
+
+struct Asked {
+    core: usize,
+    order: Order,
+}
+
+/// What the cores and the thread share.
+struct Inbox {
+    made: SegQueue<Made>,
+    waker: Waker,
+}
+
+/// A core's end.
+pub struct Segments {
+    core: usize,
+    asked: Sender<Asked>,
+    inboxes: Arc<[Inbox]>,
+}
+
+impl Segments {
+    /// Gives an order. What is made comes later from [`Segments::next`], and the core is woken.
+    pub fn order(&self, order: Order) {
+        // The thread ends after the last core.
+        let _ = self.asked.send(Asked { core: self.core, order });
+    }
+
+    /// The next segment that was made for this core, or was not.
+    pub fn next(&self) -> Option<Made> {
+        self.inboxes[self.core].made.pop()
+    }
+}
+
+/// The files of one shard.
+struct Shard {
+    directory: ShardDirectory,
+    /// Empty files that can be used again.
+    kept: Vec<PathBuf>,
+    /// Numbers the names of files that are no segments yet.
+    files: u64,
+    /// Whether the last segment could not be made. It is told once.
+    is_failing: bool,
+}
+
+/// The thread.
+struct Maker {
+    data: DataDirectory,
+    older: Vec<Generation>,
+    shards: Vec<Shard>,
+    /// Cores that have nothing in older generations.
+    moved: usize,
+    inboxes: Arc<[Inbox]>,
+}
+
+/// Starts the thread. It ends when all ends of cores are gone; until then the directory is in use.
+/// `older`: generations that hold timers, until every core has appended what it took from them.
+pub fn start(
+    data: DataDirectory,
+    present: Generation,
+    older: Vec<Generation>,
+    wakers: Vec<Waker>,
+) -> io::Result<(Vec<Segments>, JoinHandle<()>)> {
+    let (asked, orders) = channel();
+    let inboxes: Arc<[Inbox]> =
+        wakers.into_iter().map(|waker| Inbox { made: SegQueue::new(), waker }).collect();
+    let shard = |directory| Shard { directory, kept: Vec::new(), files: 0, is_failing: false };
+    let shards = data.shards(present).map(shard).collect();
+    let ends = (0..inboxes.len())
+        .map(|core| Segments { core, asked: asked.clone(), inboxes: inboxes.clone() })
+        .collect();
+    let mut maker = Maker { data, older, shards, moved: 0, inboxes };
+    let thread = thread::Builder::new().name("chronos-segments".to_owned());
+    let thread = thread.spawn(move || maker.run(&orders))?;
+    Ok((ends, thread))
+}
+
+impl Maker {
+    fn run(&mut self, orders: &Receiver<Asked>) {
+        for shard in &self.shards {
+            shard.remove_leftovers();
+        }
+        while let Ok(Asked { core, order }) = orders.recv() {
+            match order {
+                Order::Prepare { segment, syncs_directory } => {
+                    let made = self.shards[core].prepare(segment, syncs_directory);
+                    let inbox = &self.inboxes[core];
+                    inbox.made.push(made);
+                    inbox.waker.wake();
+                }
+                Order::Retire(segment) => self.shards[core].retire(segment),
+                Order::Moved => self.moved(),
+            }
+        }
+    }
+
+    /// Removes older generations when no core needs them any more.
+    fn moved(&mut self) {
+        self.moved += 1;
+        if self.moved < self.shards.len() {
+            return;
+        }
+        for generation in self.older.drain(..) {
+            let name = generation.name();
+            match self.data.remove_generation(generation) {
+                Ok(()) => info!("journal: all timers are in the new layout; {name} is removed"),
+                Err(error) => warn!("journal: {name} is not needed any more and stays: {error}"),
+            }
+        }
+    }
+}
+
+impl Shard {
+    fn prepare(&mut self, segment: SegmentNumber, syncs_directory: bool) -> Made {
+        match self.make(segment, syncs_directory) {
+            Ok(file) => {
+                if std::mem::take(&mut self.is_failing) {
+                    info!("journal of shard {}: segments can be made again", self.directory.shard);
+                }
+                Made::Segment(segment, file)
+            }
+            Err(failure) => {
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    let path = self.directory.path.display();
+                    error!(
+                        "no segment can be made in {path}: {failure}. Clients' writes are refused \
+                         as soon as the present segment is full; pops and reads go on. Free some \
+                         room on that disk"
+                    );
+                }
+                let is_full = matches!(
+                    failure.kind(),
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+                );
+                Made::None(if is_full { NoSegment::Full } else { NoSegment::Failed })
+            }
+        }
+    }
+
+    fn make(&mut self, segment: SegmentNumber, syncs_directory: bool) -> io::Result<DurableFile> {
+        let path = self.directory.segment_path(segment);
+        let spare = match self.kept.pop() {
+            Some(kept) => kept,
+            None => {
+                let spare = self.spare_path();
+                create_zeroed(&spare, Sizes::PRODUCTION.segment_bytes())?;
+                spare
+            }
+        };
+        fs::rename(&spare, &path)?;
+        if syncs_directory {
+            sync_directory(&self.directory.path)?;
+        }
+        DurableFile::open(&path)
+    }
+
+    fn retire(&mut self, segment: SegmentNumber) {
+        let path = self.directory.segment_path(segment);
+        let done = if self.kept.len() < KEPT_MAX {
+            let spare = self.spare_path();
+            fs::rename(&path, &spare).map(|()| self.kept.push(spare))
+        } else {
+            fs::remove_file(&path)
+        };
+        if let Err(error) = done {
+            warn!("{} is empty and cannot be removed: {error}", path.display());
+        }
+    }
+
+    fn spare_path(&mut self) -> PathBuf {
+        self.files += 1;
+        self.directory.path.join(format!("spare-{}.tmp", self.files))
+    }
+
+    /// Removes files that an earlier process made ahead.
+    fn remove_leftovers(&self) {
+        let Ok(entries) = fs::read_dir(&self.directory.path) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if is_spare(&path) && let Err(error) = fs::remove_file(&path) {
+                warn!("{} is not needed and cannot be removed: {error}", path.display());
+            }
+        }
+    }
+}
+
+fn is_spare(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("spare-") && name.ends_with(".tmp"))
+}

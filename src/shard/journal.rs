@@ -1,0 +1,259 @@
+//! The shard's side of the journal: what it appends, what it takes back after a restart, and which
+//! records it appends again so that an old segment can go.
+
+use crate::base::ids::Slot;
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::{Now, Tick};
+use crate::journal::clocks::Clocks;
+use crate::journal::entry::Entry;
+use crate::journal::writer::Writer;
+use crate::journal::{Position, SegmentNumber};
+use crate::timer::version::{StateKey, Version};
+use crate::wire::peer_message::{Standing, TimerCopy};
+
+use super::Shard;
+use super::effects::Refusal;
+use super::records::{Change, Next, Outline, Record};
+
+/// Bytes of an entry beside authority and content, about.
+const ENTRY_BYTES: u64 = 64;
+
+/// What happens to pops that came due while nobody was there to make them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CatchUp {
+    /// Most overdue pops of this shard a second.
+    pub pops_per_s: u64,
+    /// Whether each missed pop of a repeating timer is made. Otherwise only the last one is.
+    pub is_each: bool,
+}
+
+/// Where entries come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The segment, if it is one of this journal; 0: it is of an earlier layout.
+    pub segment: SegmentNumber,
+    /// The boot that the times of the entries belong to.
+    pub boot: u64,
+    /// The clocks of the journal.
+    pub clocks: &'a Clocks,
+}
+
+/// What a restart found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Restored {
+    /// Timers held.
+    pub timers: u64,
+    /// Timers with a pop that is overdue.
+    pub overdue: u64,
+    /// Pops of repeating timers that are left out because a later one is overdue, too.
+    pub left_out: u64,
+    /// Entries that say how far a timer is that no entry has.
+    pub without_timer: u64,
+}
+
+impl Shard {
+    /// Everything that this shard has done up to now is durable at this position.
+    #[inline]
+    pub fn position(&self) -> Position {
+        self.records.changes().position()
+    }
+
+    /// From now on every change is noted for the journal.
+    pub fn begin_journal(&mut self) {
+        self.records.changes_mut().turn_on();
+    }
+
+    /// Refuses clients' writes for this reason, or takes them again.
+    pub fn refuse_writes(&mut self, refusal: Option<Refusal>) {
+        self.write_refusal = refusal;
+    }
+
+    /// Bytes that the journal would have if it held each timer once, about.
+    pub fn journal_bytes(&self) -> u64 {
+        let counts = self.records.counts();
+        (counts.timers + counts.tombstones) * ENTRY_BYTES + self.records.payload_bytes()
+    }
+
+    /// Appends changes to the journal, as far as it has room, in the state that the records have
+    /// now. Cost: one copy of the content of each changed timer.
+    pub fn append_changes(&mut self, writer: &mut Writer) {
+        while writer.has_room()
+            && let Some(change) = self.records.changes_mut().take()
+        {
+            match change {
+                Change::Whole(slot) if self.records.contains(slot) => {
+                    let record = self.records.get(slot);
+                    writer.append(&Entry::Timer(self.copy_of(record)));
+                    self.records.changes_mut().stands_in(slot, writer.segment());
+                }
+                Change::Progress(slot) if self.records.contains(slot) => {
+                    let record = self.records.get(slot);
+                    if !is_planted(Bug::JournalSkipsProgress) {
+                        writer.append(&Entry::Progress(self.standing_of(record)));
+                    }
+                }
+                Change::Whole(_) | Change::Progress(_) => {}
+                // A timer that has come back since is told of on its own.
+                Change::Forgotten(id) if self.find(id).is_none() => {
+                    writer.append(&Entry::Forgotten(id));
+                }
+                Change::Forgotten(_) => {}
+            }
+        }
+        writer.cover(self.records.changes().taken());
+    }
+
+    /// Whether changes wait to be appended.
+    pub fn has_changes(&self) -> bool {
+        !self.records.changes().is_empty()
+    }
+
+    /// Notes the records that need a segment, or an older one, as changed: at most `copies` of
+    /// them, looking at `looks` slots from `from` on. Returns the slot to go on at; `None`: all
+    /// slots have been looked at. Cost: 1 to 2 ns a look.
+    pub fn free_segment(
+        &mut self,
+        segment: SegmentNumber,
+        from: Slot,
+        looks: u32,
+        copies: u32,
+    ) -> Option<Slot> {
+        let end = self.records.slots();
+        let mut left = copies;
+        for slot in from.0..end.min(from.0.saturating_add(looks)) {
+            let slot = Slot(slot);
+            if !self.records.changes().needs(slot, segment) || !self.records.contains(slot) {
+                continue;
+            }
+            if left == 0 {
+                return Some(slot);
+            }
+            left -= 1;
+            let is_live = self.records.get(slot).is_live();
+            if (is_live || !is_planted(Bug::JournalDropsTombstones))
+                && !is_planted(Bug::JournalReusesLiveSegment)
+            {
+                self.records.changes_mut().whole(slot);
+            }
+        }
+        let next = from.0.saturating_add(looks);
+        (next < end).then_some(Slot(next))
+    }
+
+    /// Takes an entry back. Entries come in their order; what is older than the state held changes
+    /// nothing. The wheel does not turn meanwhile.
+    pub fn restore(
+        &mut self,
+        now: Now,
+        origin: &Origin<'_>,
+        entry: &Entry<'_>,
+        restored: &mut Restored,
+    ) {
+        match entry {
+            Entry::Timer(copy) => self.restore_timer(now, origin, copy),
+            Entry::Progress(standing) => {
+                let is_known = self.restore_progress(now, standing);
+                restored.without_timer += u64::from(!is_known);
+            }
+            Entry::Forgotten(id) => {
+                if let Some(slot) = self.find(*id) {
+                    self.records.forget(now.mono.tick_floor(), slot);
+                }
+            }
+            Entry::Head(_) | Entry::State(_) => {}
+        }
+    }
+
+    fn restore_timer(&mut self, now: Now, origin: &Origin<'_>, copy: &TimerCopy<'_>) {
+        let Some(start) = origin.clocks.translate(origin.boot, Tick(copy.start_ms)) else { return };
+        let Standing { id, version, sequence, actives, .. } = copy.standing;
+        let key = StateKey { version: Version(version), sequence };
+        let slot = self.find(id);
+        if slot.is_some_and(|slot| self.records.get(slot).key() > key) {
+            return;
+        }
+        self.clock.observe(now.wall, key.version);
+        let tick = now.mono.tick_floor();
+        let mut placement = self.placement(copy.replicas, copy.sites, copy.factor);
+        placement.actives = actives & copy.replicas.all_ranks();
+        let (interval_ms, repeat_for_ms) = (copy.interval_ms, copy.repeat_for_ms);
+        let outline = Outline { id, key, start, interval_ms, repeat_for_ms, placement };
+        let has_ended = sequence > 0 && outline.schedule().is_last(sequence);
+        let slot = match copy.body.filter(|_| !has_ended) {
+            Some(body) => {
+                let authority = self.records.enter_authority(body.authority);
+                let (records, peers) = (&mut self.records, &self.peers);
+                records.hold(peers, tick, (&outline, slot), authority, body.content)
+            }
+            None => self.records.bury(tick, &outline, slot),
+        };
+        self.records.changes_mut().stands_in(slot, origin.segment);
+    }
+
+    fn restore_progress(&mut self, now: Now, standing: &Standing) -> bool {
+        let Some(slot) = self.find(standing.id) else { return false };
+        let held = *self.records.get(slot);
+        let is_same = held.version == Version(standing.version) && held.is_live();
+        if !is_same || standing.sequence < held.sequence {
+            return true;
+        }
+        let mut placement = *self.records.placement_of(&held);
+        if placement.replicas.digest() == standing.list_digest {
+            placement.actives = standing.actives & placement.replicas.all_ranks();
+        }
+        let tick = now.mono.tick_floor();
+        self.records.catch_up(&self.peers, tick, slot, standing.sequence, &placement);
+        true
+    }
+
+    /// Ends the restart: pops that came due meanwhile are filed, oldest first, so many a second.
+    /// New pops come due on time beside them. Cost: a look at every record, and a sort of those
+    /// that are overdue.
+    pub fn end_restore(&mut self, now: Now, catch_up: &CatchUp, restored: &mut Restored) {
+        let tick = now.mono.tick_floor();
+        let mut overdue: Vec<(Tick, Slot)> = Vec::new();
+        let slots = self.records.slots();
+        for slot in (0..slots).map(Slot) {
+            if !self.records.contains(slot) {
+                continue;
+            }
+            let record = *self.records.get(slot);
+            if !record.is_live() || record.due() > tick {
+                continue;
+            }
+            let mut due = record.due();
+            if !catch_up.is_each {
+                let last = last_missed(&record, tick);
+                if last > record.sequence + 1 {
+                    restored.left_out += last - 1 - record.sequence;
+                    due = self.records.reach(slot, last - 1).due();
+                }
+            }
+            overdue.push((due, slot));
+        }
+        overdue.sort_unstable();
+        let per_s = catch_up.pops_per_s.max(1);
+        for (place, &(_, slot)) in overdue.iter().enumerate() {
+            let record = *self.records.get(slot);
+            let turn = tick + place as u64 * 1_000 / per_s;
+            let delay_ms = self.records.pops_at(&record) - record.due();
+            self.records.transition(slot, Next::Armed(turn + delay_ms));
+        }
+        let caught_up_at = tick + overdue.len() as u64 * 1_000 / per_s;
+        self.pops.none_given_up_before = caught_up_at + self.config.callbacks.give_up_ms;
+        restored.timers = self.records.counts().timers;
+        restored.overdue = overdue.len() as u64;
+        self.count_records();
+    }
+}
+
+/// The number of the last pop of a timer that is due at `tick`.
+fn last_missed(record: &Record, tick: Tick) -> u64 {
+    let schedule = record.schedule();
+    let due = (tick - schedule.start).checked_div(schedule.interval_ms).unwrap_or(1);
+    due.min(schedule.pops())
+}
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;
