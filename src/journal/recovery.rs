@@ -49,6 +49,10 @@ pub fn opening(bytes: &[u8], segment: SegmentNumber) -> Result<Option<Opening>, 
 /// Bytes of a segment that [`opening`] needs.
 pub const OPENING_BYTES: usize = BLOCK_BYTES;
 
+/// Missing segments before one that is there, of which each is told. A page that lies about its
+/// number must not cost more.
+const MISSING_TOLD_MAX: usize = 1_000;
+
 /// A file of a shard's directory that may be a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
@@ -114,10 +118,8 @@ pub fn plan(mut files: Vec<Candidate>, journal: JournalId, shard: (u16, u16), na
     }
     for at in 0..known.len() {
         let (number, opening) = &known[at];
-        while expected < *number {
-            plan.flaws.push(Flaw::Missing(expected));
-            expected = expected.next();
-        }
+        let missing = (expected.0..number.0).take(MISSING_TOLD_MAX);
+        plan.flaws.extend(missing.map(|number| Flaw::Missing(SegmentNumber(number))));
         expected = number.next();
         if opening.is_none() {
             plan.flaws.push(Flaw::Beheaded(*number));

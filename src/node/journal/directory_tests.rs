@@ -1,0 +1,174 @@
+//! Data directories as a start may find them.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn node(path: &Path) -> DataDirectory {
+    DataDirectory::create_or_open(path, "10.0.0.1:7253").expect("it can be used")
+}
+
+fn refused(path: &Path, node: &str) -> String {
+    DataDirectory::create_or_open(path, node).expect_err("it cannot be used").to_string()
+}
+
+fn refused_tool(path: &Path) -> String {
+    DataDirectory::open_existing(path).expect_err("it cannot be used").to_string()
+}
+
+#[test]
+fn a_directory_keeps_its_identity() {
+    let folder = folder();
+    let path = folder.path().join("new/data");
+    let identity = node(&path).identity().clone();
+    assert_eq!(identity.node, "10.0.0.1:7253");
+    assert_eq!(*node(&path).identity(), identity);
+    assert_eq!(*DataDirectory::open_existing(&path).expect("a tool").identity(), identity);
+    assert_ne!(node(&folder.path().join("other")).identity().journal, identity.journal);
+    let told = refused(&path, "10.0.0.2:7253");
+    assert!(told.contains("of node 10.0.0.1:7253, and this node is 10.0.0.2:7253"), "{told}");
+}
+
+#[test]
+fn generations_appear_and_disappear_in_their_order() {
+    let folder = folder();
+    let data = node(folder.path());
+    assert_eq!(data.generations().expect("listed"), []);
+    let first = data.begin_generation(2).expect("begun");
+    let second = data.begin_generation(3).expect("begun");
+    assert_eq!((first.name().as_str(), second.name().as_str()), ("0001-2", "0002-3"));
+    assert_eq!(data.generations().expect("listed"), [first, second]);
+    let shards: Vec<PathBuf> = data.shards(second).map(|shard| shard.path).collect();
+    assert_eq!(shards[2], folder.path().join("0002-3/2"));
+    assert!(shards.iter().all(|shard| shard.is_dir()));
+    data.remove_generation(first).expect("removed");
+    assert_eq!(data.generations().expect("listed"), [second]);
+    assert_eq!(data.begin_generation(2).expect("begun").name(), "0003-2");
+}
+
+#[test]
+fn what_was_cut_off_is_cleared_and_what_is_not_ours_stays() {
+    let folder = folder();
+    let kept =
+        ["1-2", "0001-0", "0001-257", "0000-1", "+001-2", "damaged-2026", "x.tmp", "a.removed"];
+    for name in kept.into_iter().chain(["0007-2.tmp", "0003-1.removed"]) {
+        fs::create_dir_all(folder.path().join(name).join("0")).expect("made");
+    }
+    fs::write(folder.path().join("0005-1"), "a file").expect("written");
+    let data = node(folder.path());
+    assert_eq!(data.generations().expect("listed"), []);
+    assert!(kept.iter().all(|name| folder.path().join(name).is_dir()));
+    assert!(!folder.path().join("0007-2.tmp").exists());
+    assert!(!folder.path().join("0003-1.removed").exists());
+}
+
+#[test]
+fn files_of_a_shard_are_told_by_their_names() {
+    let folder = folder();
+    let data = node(folder.path());
+    let generation = data.begin_generation(1).expect("begun");
+    let shard = data.shard(generation, 0);
+    let segment = |number: u64| segment_name(SegmentNumber(number));
+    for name in [&segment(0x1f), &segment(2), "1.segment", "spare-3.tmp", "x", "\u{e9}.segment"] {
+        fs::write(shard.path.join(name), [0; 5]).expect("written");
+    }
+    for number in [0, SEGMENT_NUMBER_MAX + 1, u64::MAX] {
+        fs::write(shard.path.join(segment(number)), "").expect("written");
+    }
+    fs::write(shard.path.join("000000000000001F.segment"), "").expect("written");
+    fs::create_dir(shard.path.join(segment(3))).expect("made");
+    std::os::unix::fs::symlink("nowhere", shard.path.join(segment(4))).expect("made");
+    let found = shard.segments().expect("listed").expect("there");
+    let numbers: Vec<u64> = found.iter().map(|file| file.number.0).collect();
+    assert_eq!(numbers, [2, 0x1f]);
+    assert_eq!((found[0].bytes, &found[0].path), (5, &shard.segment_path(SegmentNumber(2))));
+    fs::remove_dir_all(&shard.path).expect("removed");
+    assert_eq!(shard.segments().expect("nothing is wrong"), None);
+}
+
+#[test]
+fn one_process_uses_it_at_a_time() {
+    let folder = folder();
+    let held = node(folder.path());
+    let told = refused_tool(folder.path());
+    assert!(told.contains(&format!("in use by process {}", std::process::id())), "{told}");
+    assert!(told.contains("--data-dir"), "{told}");
+    drop(held);
+    DataDirectory::open_existing(folder.path()).expect("nobody has it");
+}
+
+#[test]
+fn what_is_no_data_directory_is_told() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("written");
+    assert!(refused(&file, "a").contains("is not a directory"));
+    assert!(refused(&file.join("below"), "a").contains("is not a directory"));
+    assert!(refused_tool(&file).contains("is not a directory"));
+    assert!(refused_tool(&folder.path().join("absent")).starts_with("there is no "));
+    assert!(refused_tool(folder.path()).contains("is no data directory"));
+    assert!(!folder.path().join(LOCK).exists(), "a tool leaves nothing behind");
+}
+
+#[test]
+fn a_damaged_identity_says_how_to_mend_it() {
+    let folder = folder();
+    let data = node(folder.path());
+    let identity = data.identity().clone();
+    let shard = data.shard(data.begin_generation(1).expect("begun"), 0);
+    drop(data);
+    let file = folder.path().join(NODE);
+    let good = fs::read_to_string(&file).expect("read");
+    fs::write(&file, good.replace("10.0.0.1", "10.0.0.3")).expect("written");
+    let told = refused(folder.path(), "10.0.0.1:7253");
+    assert!(told.contains("its checksum does not fit. Restore it from a backup"), "{told}");
+    fs::write(shard.segment_path(SegmentNumber(1)), first_page(&identity)).expect("written");
+    let told = refused(folder.path(), "10.0.0.1:7253");
+    let (_, remedy) = told.split_once("make this its text:\n").expect("a remedy");
+    fs::write(&file, remedy).expect("written");
+    assert_eq!(*node(folder.path()).identity(), identity, "as the remedy says");
+    fs::remove_file(&file).expect("removed");
+    assert!(refused(folder.path(), "10.0.0.1:7253").contains("it is missing, and segments"));
+    for (text, told) in [("format = 2", "has format 2"), ("\u{0}", "damaged"), ("", "damaged")] {
+        fs::write(&file, text).expect("written");
+        assert!(refused_tool(folder.path()).contains(told), "{text}");
+    }
+    fs::write(&file, vec![b'#'; 1 << 20]).expect("written");
+    assert!(refused_tool(folder.path()).contains("damaged"));
+}
+
+fn first_page(identity: &Identity) -> Vec<u8> {
+    use crate::journal::entry::State;
+    use crate::journal::page::Stamp;
+    use crate::journal::writer::{Continuation, Owner, Sizes, Writer};
+    let owner =
+        Owner { journal: identity.journal, name: identity.node.clone(), shard: 0, shards: 1 };
+    let sizes = Sizes { segment_blocks: 4, batch_bytes: 4_096 };
+    let mut writer = Writer::new(owner, sizes, State::default(), Continuation::default());
+    let segment = writer.wants_segment().expect("it has none");
+    writer.prepared(segment);
+    writer.append_state(State::default());
+    writer.begin_write(Stamp::default());
+    writer.next_piece().expect("a write is under way").bytes.to_vec()
+}
+
+#[test]
+fn a_directory_of_another_user_says_so() {
+    let folder = folder();
+    let path = folder.path().join("data");
+    drop(node(&path));
+    let locked = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode));
+    locked(0o000).expect("it is ours");
+    let told = DataDirectory::open_existing(&path).err().map(|error| error.to_string());
+    locked(0o700).expect("it is ours");
+    // The superuser may do everything.
+    if let Some(told) = told {
+        assert!(told.contains("Permission denied") && told.contains("its owner"), "{told}");
+    }
+    let told = unusable("write", &path)(io::Error::from(ErrorKind::ReadOnlyFilesystem));
+    assert!(told.to_string().contains("mounted read-only"));
+}
