@@ -206,6 +206,9 @@ impl CoreJournal {
     /// is to do.
     pub fn turn(&mut self, now: Now, shard: &mut Shard) {
         shard.append_changes(&mut self.writer);
+        if let Some(state) = shard.other_state(self.writer.state()) {
+            self.writer.append_state(state);
+        }
         self.compact(shard);
         if now.mono >= self.prepares_from
             && let Some(segment) = self.writer.wants_segment()
