@@ -91,6 +91,8 @@ pub struct JournalCounters {
     pub is_full: u64,
     /// 1 while the disk does not answer.
     pub is_stalled: u64,
+    /// Times that the disk stopped answering.
+    pub stalls: u64,
     /// Segments emptied.
     pub emptied: u64,
 }
@@ -204,6 +206,9 @@ impl CoreJournal {
     /// is to do.
     pub fn turn(&mut self, now: Now, shard: &mut Shard) {
         shard.append_changes(&mut self.writer);
+        if let Some(state) = shard.other_state(self.writer.state()) {
+            self.writer.append_state(state);
+        }
         self.compact(shard);
         if now.mono >= self.prepares_from
             && let Some(segment) = self.writer.wants_segment()
@@ -361,6 +366,7 @@ impl CoreJournal {
                 _ => None,
             });
         }
+        counters.stalls += u64::from(is_stalled && counters.is_stalled == 0);
         (counters.is_stalled, counters.is_full) = (is_stalled.into(), is_full.into());
         counters.written = self.writer.written();
         counters.live_bytes = shard.journal_bytes();

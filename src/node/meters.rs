@@ -260,6 +260,8 @@ meters! {
     walks: Gauge,
     /// Records that the present walk has looked at.
     walk_seen: Gauge,
+    /// Timers that ended while this node was away, for longer than tombstones live.
+    timers_ended_unknown: Counter,
     /// Offers of timers to peers that have no answer yet.
     offers_waiting: Gauge,
     /// Commands of the control thread that the core has taken: new configurations and
@@ -405,6 +407,8 @@ meters! {
     journal_full: Gauge,
     /// Whether the disk does not answer: 1 or 0.
     journal_stalled: Gauge,
+    /// Times that the disk stopped answering.
+    journal_stalls: Counter,
     /// Whether the journal is being read after a start: 1 or 0.
     journal_recovering: Gauge,
     /// Bytes of the journal that the start has read.

@@ -26,7 +26,7 @@ use crate::timestamp::oracle::Oracle;
 
 use crate::core::Core;
 use crate::core::mesh::{MeshPort, mesh};
-use crate::core::peers::hello::Identity;
+use crate::core::peers::hello::{CompleteSince, Identity};
 use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::listeners::ClusterListeners;
 use crate::node::clients::service::Service;
@@ -242,6 +242,10 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let (address, timestamp_address) = addresses;
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
+    if opened.is_some() {
+        // Nobody may find the node ready before the cores have begun.
+        meters.iter().for_each(|core| core.journal_recovering.set(1));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let settings = Arc::new(files.restricted(settings));
     let (ready, all_ready) = channel();
@@ -265,7 +269,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             meters: meters.clone(),
             stop: stop.clone(),
             view: view.clone(),
-            identity,
+            identity: identity.clone(),
             stock: ahead.stocks[own].clone(),
             journal: journal.clone(),
             commands: commands[own].clone(),
@@ -333,7 +337,11 @@ fn not_started(what: &str) -> impl Fn(std::io::Error) -> StartError {
 
 /// Returns another identity for each process, even for one that starts within the same millisecond.
 fn identity(settings: &NodeSettings) -> Identity {
-    Identity { incarnation: unguessable() | 1, accepts_strangers: settings.accept_strangers }
+    Identity {
+        incarnation: unguessable() | 1,
+        accepts_strangers: settings.accept_strangers,
+        complete_since: CompleteSince::default(),
+    }
 }
 
 /// Returns a number that differs between processes and that nobody outside knows.
@@ -446,6 +454,7 @@ impl SeatJournal {
         segments: &Segments,
     ) -> Result<(), JournalError> {
         let recovered = self.plan.recover(core, ShardIndex(own as u16), began, meters);
+        core.note_complete();
         // A core that fails must not keep the others waiting.
         self.all_read.wait();
         meters.journal_recovering.set(0);
