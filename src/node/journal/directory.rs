@@ -23,11 +23,10 @@ use super::identity::{FORMAT, NoIdentity, identity_of, text_of};
 use crate::base::limits::SHARDS_MAX;
 use crate::journal::recovery::{OPENING_BYTES, opening};
 use crate::journal::{JournalId, SegmentNumber};
-use crate::ring::{lock_file, unpredictable};
+use crate::ring::{DirectoryLock, sync_directory, unpredictable};
 
 pub use super::identity::Identity;
 
-const LOCK: &str = "lock";
 const NODE: &str = "node.toml";
 const NODE_ASIDE: &str = "node.toml.tmp";
 const SEGMENT: &str = ".segment";
@@ -144,8 +143,8 @@ pub enum DataDirectoryError {
     },
     /// Another process has the lock.
     #[error(
-        "{path} is in use by {holder}. Stop that one first, or give this one another directory with \
-         --data-dir"
+        "{path} is in use by {holder}. Stop that one first, or give this one another directory \
+         with --data-dir"
     )]
     InUse {
         /// The directory as the operator named it.
@@ -194,7 +193,7 @@ pub struct DataDirectory {
     path: PathBuf,
     identity: Identity,
     /// `None`: the file system is read-only, so no node can use the directory.
-    _lock: Option<File>,
+    _lock: Option<DirectoryLock>,
 }
 
 impl DataDirectory {
@@ -383,27 +382,21 @@ fn segment_number(name: &str) -> Option<SegmentNumber> {
 }
 
 /// Locks the directory for this process. Waits at most `patience` for another process.
-fn lock_directory(path: &Path, patience: Duration) -> Result<File, DataDirectoryError> {
-    let lock = path.join(LOCK);
+fn lock_directory(path: &Path, patience: Duration) -> Result<DirectoryLock, DataDirectoryError> {
     let began = Instant::now();
-    let mut file = loop {
-        if let Some(file) = lock_file(&lock).map_err(unusable("lock", &lock))? {
-            break file;
+    loop {
+        if let Some(lock) = DirectoryLock::take(path).map_err(unusable("lock", path))? {
+            return Ok(lock);
         }
         if began.elapsed() >= patience {
-            let text = fs::read_to_string(&lock).unwrap_or_default();
-            let holder = match text.trim().parse::<u32>() {
-                Ok(process) => format!("process {process}"),
-                Err(_) => "another process".to_owned(),
+            let holder = match DirectoryLock::holder(path) {
+                Some(process) => format!("process {process}"),
+                None => "another process".to_owned(),
             };
             return Err(DataDirectoryError::InUse { path: name(path), holder });
         }
         thread::sleep(LOCK_LOOK);
-    };
-    let number = format!("{}\n", std::process::id());
-    let written = file.set_len(0).and_then(|()| file.write_all(number.as_bytes()));
-    written.map_err(unusable("write", &lock))?;
-    Ok(file)
+    }
 }
 
 /// Reads whose directory it is.
@@ -508,7 +501,7 @@ fn remove(path: &Path) -> Result<(), DataDirectoryError> {
 
 /// Makes the names in a directory survive a loss of power.
 fn sync(path: &Path) -> Result<(), DataDirectoryError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(unusable("sync", path))
+    sync_directory(path).map_err(unusable("sync", path))
 }
 
 /// The error of an operation, with a remedy that fits the kernel's reason.
