@@ -29,7 +29,7 @@ use crate::wire::resync_json::Reference;
 
 use crate::core::copies::Copies;
 use crate::core::gather::{GATHERED, Gathers, PageAsked};
-use crate::core::journal::{CoreJournal, WaitingResult};
+use crate::core::journal::{CoreJournal, JournalCounters, WaitingResult};
 use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
 use crate::core::peers::behind::Behind;
@@ -114,6 +114,11 @@ impl Core {
     /// The journal; `None`: the core has none.
     pub fn journal(&mut self) -> Option<&mut CoreJournal> {
         self.journal.as_deref_mut()
+    }
+
+    /// What the journal has counted; `None`: there is none.
+    pub fn journal_counters(&self) -> Option<&JournalCounters> {
+        self.journal.as_ref().map(|journal| journal.counters())
     }
 
     /// Does the journal's part of a turn. Returns whether there is a journal.

@@ -7,7 +7,7 @@ use crate::base::time::{MonoNs, Now};
 use crate::core::turn::turn;
 use crate::node::engine::Engine;
 use crate::node::publish::publish;
-use crate::ring::{RingError, Wait, monotonic, now};
+use crate::ring::{RingError, Wait, monotonic};
 
 /// How long in ms an orderly stop waits for running callbacks.
 const STOP_MS: u64 = 2_000;
@@ -45,10 +45,13 @@ impl Engine {
         let mut published = Published::default();
         while !self.stop.load(Relaxed) {
             self.ring.turn(wait, &mut self.completions)?;
-            let now = now();
+            let now = self.now();
             if wait.is_over(now.mono) || !self.stays_at_rest(now) {
                 turn(&mut self, now);
                 wait = self.measure(now, &mut published);
+                if let Some(failure) = self.failed.take() {
+                    return Err(failure);
+                }
             }
         }
         self.drain()
@@ -100,14 +103,17 @@ impl Engine {
 
     /// Stops in order: no new connection, no new pop; running callbacks finish, answers leave.
     fn drain(&mut self) -> Result<(), RingError> {
-        let began = now().mono;
+        let began = self.now().mono;
         self.ring.stop_listening();
         self.core.shard_mut().stop_popping();
         self.clients.stop();
         self.timestamps.stop();
+        if let Some(journal) = self.core.journal() {
+            journal.stop();
+        }
         let mut idle_since = None;
         loop {
-            let at = now();
+            let at = self.now();
             let is_running = self.core.shard().in_flight() > 0;
             if is_running && at.mono < began.plus_ms(STOP_MS) {
                 idle_since = None;
@@ -116,8 +122,10 @@ impl Engine {
                 // What the last pops told other ranks must leave, or the other ranks would pop as
                 // well.
                 let is_closed = self.clients.open() == 0 && self.timestamps.open() == 0;
-                let is_done = is_closed && self.core.peers_settled();
-                if is_done || at.mono >= since.plus_ms(STOP_FLUSH_MS) {
+                let is_stored = self.core.is_stored();
+                let is_done = is_closed && is_stored && self.core.peers_settled();
+                let may_end = is_stored || at.mono >= began.plus_ms(STOP_MS);
+                if is_done || may_end && at.mono >= since.plus_ms(STOP_FLUSH_MS) {
                     // No thread reads what is left to tell of tags.
                     let _ = publish(self);
                     return Ok(());

@@ -9,7 +9,7 @@ use crate::base::time::Now;
 use crate::core::Core;
 use crate::core::peers::actions::PeerAction;
 use crate::core::turn::Driver;
-use crate::ring::{Completion, Mailbox, Ring, now};
+use crate::ring::{Completion, Errno, Mailbox, Ring, RingError, now};
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
 
 use crate::node::callbacks::lanes::Lanes;
@@ -17,6 +17,7 @@ use crate::node::callbacks::listeners::ClusterListeners;
 use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commands};
 use crate::node::io::Io;
+use crate::node::journal::disk::Disk;
 use crate::node::meters::CoreMeters;
 use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
@@ -54,6 +55,10 @@ pub struct Engine {
     pub stop: Arc<AtomicBool>,
     /// The limits for clients and turns.
     pub limits: Limits,
+    /// The disk of the core's journal, if it has one.
+    pub disk: Option<Disk>,
+    /// Why the core cannot go on.
+    pub failed: Option<RingError>,
     /// How long in ns before a due tick the core wakes and spins.
     pub spin_ns: u64,
 }
@@ -83,7 +88,7 @@ impl Driver for Engine {
     }
 
     fn present(&self, _began: Now) -> Now {
-        crate::ring::now()
+        self.now()
     }
 
     fn call(&mut self, now: Now, attempt: &Attempt) {
@@ -111,7 +116,9 @@ impl Driver for Engine {
     }
 
     fn store(&mut self, now: Now) {
-        todo!("{now:?}");
+        if let (Some(disk), Some(journal)) = (&mut self.disk, self.core.journal()) {
+            disk.obey(now, &mut self.ring, journal);
+        }
     }
 
     fn answer(&mut self, now: Now) {
@@ -127,6 +134,21 @@ impl Driver for Engine {
 }
 
 impl Engine {
+    /// Both clocks now.
+    pub fn now(&self) -> Now {
+        let now = now();
+        self.disk.as_ref().map_or(now, |disk| disk.now(now))
+    }
+
+    /// Takes what became of a piece of the journal.
+    fn written(&mut self, now: Now, result: Result<(), Errno>) {
+        let (Some(disk), Some(journal)) = (&mut self.disk, self.core.journal()) else { return };
+        match disk.written(now, result, journal) {
+            Ok(us) => self.meters[self.own].journal_sync.record_us(us),
+            Err(failure) => self.failed = Some(failure),
+        }
+    }
+
     /// Serves the requests for timestamps that came over HTTP. Then lets all timestamps of this
     /// turn leave, if the clock, read again, still allows it.
     fn issue(&mut self, turn_began: Now) {
@@ -164,8 +186,8 @@ impl Engine {
     fn complete(&mut self, now: Now, completion: Completion) {
         let Some(owner) = completion.owner() else {
             return match completion {
-                Completion::Woken => self.resolved(now),
-                Completion::Written { .. } => {}
+                Completion::Woken => self.woken(now),
+                Completion::Written { result, .. } => self.written(now, result),
                 _ => self.clients.refused += 1,
             };
         };
@@ -179,6 +201,14 @@ impl Engine {
             Owner::Inbound(place) => self.peers.on_inbound(&mut io, core, place, completion),
             Owner::Timestamp(place) => self.timestamps.on(&mut io, place, completion),
         }
+    }
+
+    /// Takes what other threads have for this core.
+    fn woken(&mut self, now: Now) {
+        if let (Some(disk), Some(journal)) = (&mut self.disk, self.core.journal()) {
+            disk.take_made(now, &mut self.ring, journal);
+        }
+        self.resolved(now);
     }
 
     /// Gives the resolver's answers to the parts that asked.

@@ -139,6 +139,8 @@ macro_rules! meters {
             pub lateness: Histogram,
             /// The length of turns, without the wait.
             pub turn: Histogram,
+            /// The time from giving a piece of the journal to the ring until the disk has it.
+            pub journal_sync: Histogram,
             /// Changes of statistics tags for the control thread.
             pub tags: TagFeed,
             /// What the core believes of each peer.
@@ -381,6 +383,42 @@ meters! {
     cpu_ns: Counter,
     /// Page faults of this core's thread: memory that was not ready when the core needed it.
     page_faults: Counter,
+    /// Writes of the journal that the disk has.
+    journal_writes: Counter,
+    /// Entries in these writes.
+    journal_entries: Counter,
+    /// Bytes of these writes, with padding.
+    journal_written_bytes: Counter,
+    /// Segments of the journal that are needed.
+    journal_segments: Gauge,
+    /// Bytes that the journal would have if it held each timer once, about.
+    journal_live_bytes: Gauge,
+    /// Changes that the disk does not have yet.
+    journal_lag: Gauge,
+    /// Answers and results that wait for the disk.
+    journal_waiting: Gauge,
+    /// Segments emptied to be used again.
+    journal_emptied: Counter,
+    /// Segments that could not be made.
+    journal_segment_failures: Counter,
+    /// Whether the disk has no room for another segment: 1 or 0.
+    journal_full: Gauge,
+    /// Whether the disk does not answer: 1 or 0.
+    journal_stalled: Gauge,
+    /// Whether the journal is being read after a start: 1 or 0.
+    journal_recovering: Gauge,
+    /// Bytes of the journal that the start has read.
+    journal_recovered_bytes: Gauge,
+    /// Bytes of the journal that the start reads.
+    journal_recovery_bytes: Gauge,
+    /// Timers that the start has taken from the journal.
+    journal_recovered_timers: Gauge,
+    /// Pops of these timers that were overdue.
+    journal_overdue: Gauge,
+    /// Places of the journal that could not be read at the start: blocks, segments and entries.
+    journal_damaged: Gauge,
+    /// How far the wall clock showed less than the newest page of the journal at the start.
+    journal_clock_behind_ms: Gauge,
 }
 
 #[cfg(test)]

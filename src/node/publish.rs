@@ -2,6 +2,7 @@
 
 use crate::cluster::detector::Liveness;
 use crate::core::Core;
+use crate::core::journal::JournalCounters;
 use crate::ring::thread_usage;
 
 use crate::node::clients::service::Service;
@@ -49,6 +50,8 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.offers_waiting.set(counted.offers_waiting);
     meters.peer_messages_refused.set(counted.refused_by_peers);
     meters.future_versions.set(counted.future_versions);
+    publish_journal(core.journal_counters(), meters);
+    let shard = core.shard();
     meters.store_bytes.set(shard.bytes());
     meters.callback_hosts.set(shard.hosts_known());
     meters.callback_lanes.set(shard.lanes());
@@ -149,4 +152,20 @@ fn publish_timestamps(meters: &CoreMeters, timestamps: &TimestampServer) {
     meters.timestamp_connections_accepted.set(timestamps.accepted);
     meters.timestamp_connections_refused.set(timestamps.refused);
     meters.timestamp_protocol_errors.set(timestamps.protocol_errors);
+}
+
+/// Publishes what the journal has counted.
+fn publish_journal(counted: Option<&JournalCounters>, meters: &CoreMeters) {
+    let Some(counted) = counted else { return };
+    meters.journal_writes.set(counted.written.writes);
+    meters.journal_entries.set(counted.written.entries);
+    meters.journal_written_bytes.set(counted.written.bytes);
+    meters.journal_segments.set(counted.segments);
+    meters.journal_live_bytes.set(counted.live_bytes);
+    meters.journal_lag.set(counted.lag);
+    meters.journal_waiting.set(counted.waiting);
+    meters.journal_emptied.set(counted.emptied);
+    meters.journal_segment_failures.set(counted.not_prepared);
+    meters.journal_full.set(counted.is_full);
+    meters.journal_stalled.set(counted.is_stalled);
 }

@@ -1,20 +1,26 @@
 //! Starts and stops a node: listeners, threads, pinning.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tracing::{error, info};
+
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, mix};
 use crate::base::limits::SHARDS_MAX;
+use crate::base::time::Now;
 use crate::cluster::view::{MembershipError, View};
+use crate::journal::writer::PIECE_BYTES_MAX;
 use crate::ring::{
     KernelSupport, Listener, Mailbox, Ring, RingConfig, RingError, Waker, available_cores, now,
     pin_to_core, prefault, probe, raise_open_files_limit, set_timer_slack_ns,
 };
+use crate::shard::journal::Restored;
 use crate::shard::{ShardConfig, Stock};
+
 use crate::store::wheel::Geometry;
 use crate::timestamp::oracle::Oracle;
 
@@ -28,6 +34,9 @@ use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commander, Commands};
 use crate::node::engine::Engine;
 use crate::node::files::FileShares;
+use crate::node::journal::disk::{Disk, PLACES};
+use crate::node::journal::recovery::{self, DAMAGE_REMEDY, JournalError, Opened, Plan};
+use crate::node::journal::segments::{self, Segments};
 use crate::node::memory_ahead::MemoryAhead;
 use crate::node::meters::CoreMeters;
 use crate::node::owner::Owner;
@@ -67,9 +76,23 @@ pub enum StartError {
     /// The members make no cluster.
     #[error(transparent)]
     Membership(#[from] MembershipError),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// The machine does not have a core, or a thread cannot be started.
     #[error("{0}")]
     Cores(String),
+}
+
+/// Why a core has ended.
+#[derive(Debug, thiserror::Error)]
+pub enum CoreError {
+    /// Its ring failed, or the disk under its journal.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// Its journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
 }
 
 /// A running node. Dropping the handle without [`NodeHandle::stop`] leaves the threads running.
@@ -96,7 +119,9 @@ pub struct NodeHandle {
     commands: Vec<Commands>,
     stop: Arc<AtomicBool>,
     wakers: Vec<Waker>,
-    threads: Vec<JoinHandle<Result<(), RingError>>>,
+    threads: Vec<JoinHandle<Result<(), CoreError>>>,
+    /// The thread that makes segments, if the node has a journal.
+    segments: Option<JoinHandle<()>>,
     /// The thread that takes memory ahead, if the node has one.
     memory: Option<JoinHandle<()>>,
 }
@@ -133,6 +158,9 @@ impl NodeHandle {
         if let Some(Err(panic)) = self.memory.map(JoinHandle::join) {
             failures.push(format!("the thread that takes memory ahead: {}", message(&*panic)));
         }
+        if let Some(Err(panic)) = self.segments.map(JoinHandle::join) {
+            failures.push(format!("the thread that makes segments: {}", message(&*panic)));
+        }
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
 
@@ -154,6 +182,7 @@ type Ready = (usize, Result<(Mailbox, Waker), RingError>);
 struct Go {
     mailboxes: Arc<[Mailbox]>,
     resolver: Resolver,
+    segments: Option<Segments>,
     listen: SocketAddr,
 }
 
@@ -179,9 +208,18 @@ struct Seat {
     view: Arc<View>,
     identity: Identity,
     stock: Stock,
+    journal: Option<SeatJournal>,
     commands: Commands,
     ready: Sender<Ready>,
     go: Receiver<Go>,
+}
+
+/// What a core needs for its journal.
+#[derive(Clone)]
+struct SeatJournal {
+    plan: Arc<Plan>,
+    /// Where the cores wait until each has read its journal.
+    all_read: Arc<Barrier>,
 }
 
 /// Starts a node: probes the kernel, opens the listeners, starts and pins one thread per shard.
@@ -195,6 +233,11 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let placement = placement(settings)?;
     let files = FileShares::of(raise_open_files_limit(), placement.len(), settings);
     let shards = ShardCount::new(placement.len() as u16);
+    let opened = open_journal(settings, shards)?;
+    let journal = opened.as_ref().map(|opened| SeatJournal {
+        plan: opened.plan.clone(),
+        all_read: Arc::new(Barrier::new(placement.len())),
+    });
     let (addresses, listeners) = listen_all(settings, placement.len())?;
     let (address, timestamp_address) = addresses;
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
@@ -224,6 +267,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             view: view.clone(),
             identity,
             stock: ahead.stocks[own].clone(),
+            journal: journal.clone(),
             commands: commands[own].clone(),
             ready: ready.clone(),
             go: wait_for_go,
@@ -234,9 +278,11 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let (mailboxes, wakers) = gather(placement.len(), &all_ready)?;
     let resolvers = Resolver::start(wakers.clone(), files.lookups);
     let resolvers = resolvers.map_err(not_started("the resolver"))?;
-    for (go, resolver) in gos.iter().zip(resolvers) {
+    let (ends, maker) = start_segments(opened, &wakers)?;
+    for ((go, resolver), segments) in gos.iter().zip(resolvers).zip(ends) {
+        let mailboxes = mailboxes.clone();
         // `has_failed` tells of a thread that is gone.
-        let _ = go.send(Go { mailboxes: mailboxes.clone(), resolver, listen: address });
+        let _ = go.send(Go { mailboxes, resolver, segments, listen: address });
     }
     let memory = ahead.start(stop.clone()).map_err(not_started("the taker of memory"))?;
     let cores = placement.into_iter().flatten().collect();
@@ -253,8 +299,32 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         stop,
         wakers,
         threads,
+        segments: maker,
         memory,
     })
+}
+
+fn open_journal(
+    settings: &NodeSettings,
+    shards: ShardCount,
+) -> Result<Option<Opened>, JournalError> {
+    let Some(path) = settings.journal.directory().filter(|_| settings.serves_timers) else {
+        return Ok(None);
+    };
+    recovery::open(path, &settings.journal, &settings.name, shards.get(), now()).map(Some)
+}
+
+/// The cores' ends of the thread that makes segments, one for each core, and the thread.
+type SegmentMaker = (Vec<Option<Segments>>, Option<JoinHandle<()>>);
+
+/// Starts the thread that makes segments, if there is a journal.
+fn start_segments(opened: Option<Opened>, wakers: &[Waker]) -> Result<SegmentMaker, StartError> {
+    let Some(Opened { data, present, older, .. }) = opened else {
+        return Ok((wakers.iter().map(|_| None).collect(), None));
+    };
+    let started = segments::start(data, present, older, wakers.to_vec());
+    let (ends, maker) = started.map_err(not_started("the maker of segments"))?;
+    Ok((ends.into_iter().map(Some).collect(), Some(maker)))
 }
 
 fn not_started(what: &str) -> impl Fn(std::io::Error) -> StartError {
@@ -365,9 +435,43 @@ fn gather(
     Ok((mailboxes, rings.into_iter().map(|(_, waker)| waker).collect()))
 }
 
+impl SeatJournal {
+    /// Reads the journal of a core, and waits until all cores have read theirs.
+    fn read(
+        &self,
+        own: usize,
+        core: &mut Core,
+        began: Now,
+        meters: &CoreMeters,
+        segments: &Segments,
+    ) -> Result<(), JournalError> {
+        let recovered = self.plan.recover(core, ShardIndex(own as u16), began, meters);
+        // A core that fails must not keep the others waiting.
+        self.all_read.wait();
+        meters.journal_recovering.set(0);
+        let recovered = recovered?;
+        let (oldest, last) = recovered.used;
+        segments.keep_only(oldest, last);
+        let seconds = f64::from((now().mono.since_ns(began.mono) / 1_000_000) as u32) / 1e3;
+        let Restored { timers, overdue, left_out, .. } = recovered.restored;
+        let bytes = recovered.bytes;
+        info!(
+            shard = own,
+            timers, overdue, left_out, bytes, seconds, "journal: the timers of this shard are back"
+        );
+        for what in &recovered.damage {
+            error!("journal of shard {own}: {what}");
+        }
+        if !recovered.damage.is_empty() {
+            error!("journal of shard {own} is damaged. {DAMAGE_REMEDY}");
+        }
+        Ok(())
+    }
+}
+
 impl Seat {
     /// Starts the core's thread.
-    fn start(self) -> Result<JoinHandle<Result<(), RingError>>, StartError> {
+    fn start(self) -> Result<JoinHandle<Result<(), CoreError>>, StartError> {
         let own = self.own;
         let thread = thread::Builder::new().name(format!("chronos-{own}"));
         thread.spawn(move || self.run()).map_err(|error| {
@@ -376,7 +480,7 @@ impl Seat {
     }
 
     /// Runs the core on its thread until the core stops.
-    fn run(self) -> Result<(), RingError> {
+    fn run(self) -> Result<(), CoreError> {
         let mut ring = match self.make_ring() {
             Ok(ring) => ring,
             Err(error) => {
@@ -387,10 +491,18 @@ impl Seat {
             }
         };
         let _ = self.ready.send((self.own, Ok((ring.mailbox(), ring.waker()))));
-        let Ok(Go { mailboxes, resolver, listen }) = self.go.recv() else { return Ok(()) };
+        let Ok(Go { mailboxes, resolver, segments, listen }) = self.go.recv() else {
+            return Ok(());
+        };
         let settings = &self.settings;
-        let began = now();
-        let core = Core::with_identity(self.shard_config(), self.mesh, self.identity, began);
+        let wall = self.journal.as_ref().map(|journal| journal.plan.wall);
+        let began = wall.map_or_else(now, |wall| wall.raise(now()));
+        let config = self.shard_config();
+        let mut core = Core::with_identity(config, self.mesh, self.identity, began);
+        if let (Some(journal), Some(segments)) = (&self.journal, &segments) {
+            journal.read(self.own, &mut core, began, &self.meters[self.own], segments)?;
+        }
+        let disk = segments.zip(wall).map(|(segments, wall)| Disk::new(segments, wall));
         let mut service = Service::new(&settings.limits, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
         service.guard = settings.guard.clone();
@@ -426,10 +538,12 @@ impl Seat {
             own: self.own,
             stop: self.stop,
             limits: settings.limits.clone(),
+            disk,
+            failed: None,
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };
         engine.set_listeners(listeners);
-        engine.run()
+        Ok(engine.run()?)
     }
 
     /// Pins this thread, then makes the ring. The thread that will use a ring must make it.
@@ -456,7 +570,11 @@ impl Seat {
             )
         })?;
         prefault(self.settings.prefault_bytes / u64::from(self.shards.get()));
-        Ring::new(&RingConfig::default())
+        let mut ring = Ring::new(&RingConfig::default())?;
+        if self.journal.is_some() {
+            ring.prepare_disk(PLACES, PIECE_BYTES_MAX)?;
+        }
+        Ok(ring)
     }
 
     fn shard_config(&self) -> ShardConfig {

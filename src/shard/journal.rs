@@ -13,6 +13,7 @@ use crate::wire::peer_message::{Standing, TimerCopy};
 
 use super::Shard;
 use super::effects::Refusal;
+use super::parts::turns::HOLD_MS;
 use super::records::{Change, Next, Outline, Record};
 
 /// Bytes of an entry beside authority and content, about.
@@ -241,6 +242,14 @@ impl Shard {
         }
         let caught_up_at = tick + overdue.len() as u64 * 1_000 / per_s;
         self.pops.none_given_up_before = caught_up_at + self.config.callbacks.give_up_ms;
+        if !self.peers.is_alone() {
+            // Other nodes may have changed, popped and ended what is held here, as if this core had
+            // got no time since its last page.
+            self.questions.was_away(tick, true);
+            self.turns.held_until = tick + HOLD_MS;
+            self.questions.be_fresh(self.turns.held_until);
+        }
+        self.turns.ticked_at = tick;
         restored.timers = self.records.counts().timers;
         restored.overdue = overdue.len() as u64;
         self.count_records();

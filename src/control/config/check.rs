@@ -73,8 +73,7 @@ fn check_limits(config: &Config, conflicts: &mut Vec<String>) {
             config.describe("limits", "header_bytes_max")
         ));
     }
-    let is_told =
-        !config.membership.nodes.is_empty() || config.node.journal.directory().is_some();
+    let is_told = !config.membership.nodes.is_empty() || config.node.journal.directory().is_some();
     if limits.opaque_bytes_max > OPAQUE_TOLD_BYTES_MAX && is_told {
         conflicts.push(format!(
             "{} is above {OPAQUE_TOLD_BYTES_MAX} bytes, the most that is told between the nodes of \

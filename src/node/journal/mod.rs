@@ -1,7 +1,10 @@
-//! The journal's files: the directory of a node, and the reading of what a shard wrote there. What
-//! the bytes mean is `crate::journal`'s.
+//! The journal of a node on its disk: the data directory, the files of each shard, what a start
+//! reads from them, and the thread that makes new ones. What the bytes mean is `crate::journal`'s.
 
 pub mod directory;
+pub mod disk;
 mod identity;
 mod pieces;
 pub mod reading;
+pub mod recovery;
+pub mod segments;

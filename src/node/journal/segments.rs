@@ -30,9 +30,10 @@ pub enum Made {
     None(NoSegment),
 }
 
-struct Asked {
-    core: usize,
-    order: Order,
+enum Asked {
+    Order(usize, Order),
+    /// Segments of this core outside of these are not needed.
+    Keep(usize, SegmentNumber, SegmentNumber),
 }
 
 /// What the cores and the thread share.
@@ -52,7 +53,13 @@ impl Segments {
     /// Gives an order. What is made comes later from [`Segments::next`], and the core is woken.
     pub fn order(&self, order: Order) {
         // The thread ends after the last core.
-        let _ = self.asked.send(Asked { core: self.core, order });
+        let _ = self.asked.send(Asked::Order(self.core, order));
+    }
+
+    /// Tells which segments hold something, from the oldest to the last. All others are removed:
+    /// they were emptied, or made ahead by an earlier process.
+    pub fn keep_only(&self, oldest: SegmentNumber, last: SegmentNumber) {
+        let _ = self.asked.send(Asked::Keep(self.core, oldest, last));
     }
 
     /// The next segment that was made for this core, or was not.
@@ -106,19 +113,19 @@ pub fn start(
 
 impl Maker {
     fn run(&mut self, orders: &Receiver<Asked>) {
-        for shard in &self.shards {
-            shard.remove_leftovers();
-        }
-        while let Ok(Asked { core, order }) = orders.recv() {
-            match order {
-                Order::Prepare { segment, syncs_directory } => {
+        while let Ok(asked) = orders.recv() {
+            match asked {
+                Asked::Order(core, Order::Prepare { segment, syncs_directory }) => {
                     let made = self.shards[core].prepare(segment, syncs_directory);
                     let inbox = &self.inboxes[core];
                     inbox.made.push(made);
                     inbox.waker.wake();
                 }
-                Order::Retire(segment) => self.shards[core].retire(segment),
-                Order::Moved => self.moved(),
+                Asked::Order(core, Order::Retire(segment)) => self.shards[core].retire(segment),
+                Asked::Order(_, Order::Moved) => self.moved(),
+                Asked::Keep(core, oldest, last) => {
+                    self.shards[core].remove_leftovers(oldest, last);
+                }
             }
         }
     }
@@ -201,11 +208,15 @@ impl Shard {
         self.directory.path.join(format!("spare-{}.tmp", self.files))
     }
 
-    /// Removes files that an earlier process made ahead.
-    fn remove_leftovers(&self) {
+    /// Removes files that an earlier process made ahead, and segments that it had emptied.
+    fn remove_leftovers(&self, oldest: SegmentNumber, last: SegmentNumber) {
         let Ok(entries) = fs::read_dir(&self.directory.path) else { return };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            if is_spare(&path) && let Err(error) = fs::remove_file(&path) {
+        let spares = entries.flatten().map(|entry| entry.path()).filter(|path| is_spare(path));
+        let segments = self.directory.segments().ok().flatten().unwrap_or_default();
+        let is_unneeded = |number| number < oldest || number > last;
+        let unneeded = segments.into_iter().filter(|file| is_unneeded(file.number));
+        for path in spares.chain(unneeded.map(|file| file.path)) {
+            if let Err(error) = fs::remove_file(&path) {
                 warn!("{} is not needed and cannot be removed: {error}", path.display());
             }
         }

@@ -1,0 +1,325 @@
+//! The start of a node with a journal: whose directory it is, what time it is, and what each core
+//! takes from which files.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::ids::{ShardCount, ShardIndex, TimerId};
+use crate::base::time::{Now, WallMs};
+use crate::core::Core;
+use crate::core::journal::{CoreJournal, JournalRules, Mode};
+use crate::journal::clocks::Clocks;
+use crate::journal::compaction::Compaction;
+use crate::journal::entry::{Entry, State};
+use crate::journal::recovery::Flaw;
+use crate::journal::writer::{Owner, Sizes, Writer};
+use crate::journal::{JournalId, SegmentNumber};
+use crate::node::journal::directory::{DataDirectory, DataDirectoryError, Generation};
+use crate::node::journal::directory::ShardDirectory;
+use crate::node::journal::disk::WallFloor;
+use crate::node::journal::reading::{
+    PagePlace, ReadError, ShardReport, Visitor, read_shard, stamps,
+};
+use crate::node::meters::CoreMeters;
+use crate::node::settings::{JournalMode, JournalSettings};
+use crate::ring::boot_id;
+use crate::shard::Shard;
+use crate::shard::journal::{CatchUp, Origin, Restored};
+
+/// Why a journal cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DataDirectoryError),
+    /// A file cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A segment is not this node's.
+    #[error(
+        "{path} is not a segment of this journal: {why}. Move it out of the data directory, or \
+         give this node the directory that is its own with --data-dir"
+    )]
+    Foreign {
+        /// The file.
+        path: String,
+        /// What it is instead.
+        why: String,
+    },
+}
+
+/// A journal that was opened and not read yet.
+#[derive(Debug)]
+pub struct Opened {
+    /// The directory, which nobody else uses meanwhile.
+    pub data: DataDirectory,
+    /// The layout that is written to.
+    pub present: Generation,
+    /// Layouts of other numbers of cores, and of starts that were cut off, oldest first.
+    pub older: Vec<Generation>,
+    /// What the cores need to know.
+    pub plan: Arc<Plan>,
+}
+
+/// What the cores need to know of the journal.
+#[derive(Debug)]
+pub struct Plan {
+    /// The clocks of the journal.
+    clocks: Clocks,
+    /// The present, with a wall clock that is not behind.
+    pub wall: WallFloor,
+    rules: JournalRules,
+    catch_up: CatchUp,
+    /// For each shard the directories that it reads, in their order.
+    sources: Vec<Vec<ShardDirectory>>,
+    journal: JournalId,
+    name: String,
+    shards: u16,
+    is_moving: bool,
+}
+
+/// Opens the journal for a node with this many shards.
+pub fn open(
+    path: &Path,
+    settings: &JournalSettings,
+    name: &str,
+    shards: u16,
+    now: Now,
+) -> Result<Opened, JournalError> {
+    let data = DataDirectory::create_or_open(path, name)?;
+    let mut older = data.generations()?;
+    let present = match older.pop_if(|last| last.shards == shards) {
+        Some(present) => present,
+        None => data.begin_generation(shards)?,
+    };
+    let mut all_stamps = Vec::new();
+    for generation in older.iter().chain([&present]) {
+        for shard in data.shards(*generation) {
+            all_stamps.extend(stamps(&shard)?);
+        }
+    }
+    let boot = boot_id();
+    let clocks = Clocks::new(boot, now, all_stamps);
+    let wall = now.wall.0 + clocks.behind_ms();
+    let floor = WallFloor { began: Now { wall: WallMs(wall), ..now } };
+    let sources = |own: u16| {
+        let mut sources = Vec::new();
+        for &generation in &older {
+            match generation.shards == shards {
+                true => sources.push(data.shard(generation, own)),
+                false => sources.extend(data.shards(generation)),
+            }
+        }
+        sources.push(data.shard(present, own));
+        sources
+    };
+    let mode = match settings.mode {
+        JournalMode::Interval => Mode::Interval(settings.interval_ms),
+        JournalMode::Sync | JournalMode::Off => Mode::Sync,
+    };
+    let plan = Plan {
+        clocks,
+        wall: floor,
+        rules: JournalRules { mode, stall_ms: settings.stall_ms, boot },
+        catch_up: CatchUp {
+            pops_per_s: settings.catch_up_per_s.div_ceil(shards.into()),
+            is_each: settings.makes_each_missed,
+        },
+        sources: (0..shards).map(sources).collect(),
+        journal: data.identity().journal,
+        name: name.to_owned(),
+        shards,
+        is_moving: !older.is_empty(),
+    };
+    Ok(Opened { data, present, older, plan: Arc::new(plan) })
+}
+
+/// What a core found in its journal.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recovered {
+    /// What the shard took.
+    pub restored: Restored,
+    /// One sentence for each thing that is wrong.
+    pub damage: Vec<String>,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// The first and the last segment in which something stands. Files with other numbers were
+    /// emptied, or made ahead.
+    pub used: (SegmentNumber, SegmentNumber),
+}
+
+impl Plan {
+    /// How far the wall clock shows less than the newest page, in ms.
+    pub fn clock_behind_ms(&self) -> u64 {
+        self.clocks.behind_ms()
+    }
+
+    /// Reads what a shard owns into its core, and begins its journal. The core's meters tell how
+    /// far it is. Cost: some 1 us a timer.
+    pub fn recover(
+        &self,
+        core: &mut Core,
+        own: ShardIndex,
+        now: Now,
+        meters: &CoreMeters,
+    ) -> Result<Recovered, JournalError> {
+        let sources = &self.sources[usize::from(own.0)];
+        meters.journal_recovering.set(1);
+        meters.journal_clock_behind_ms.set(self.clocks.behind_ms());
+        for source in sources {
+            let files = source.segments()?.unwrap_or_default();
+            meters.journal_recovery_bytes.add(files.iter().map(|file| file.bytes).sum());
+        }
+        let mut recovered = Recovered::default();
+        let mut last = ShardReport::default();
+        let shards = ShardCount::new(self.shards);
+        for (at, source) in sources.iter().enumerate() {
+            let is_present = at + 1 == sources.len();
+            let mut taker = Taker {
+                shard: core.shard_mut(),
+                clocks: &self.clocks,
+                now,
+                meters,
+                owned: (source.shards != self.shards).then_some((shards, own)),
+                is_present,
+                restored: &mut recovered.restored,
+                in_page: 0,
+                without_clock: 0,
+            };
+            let report = read_shard(source, &mut taker)?;
+            if taker.without_clock > 0 {
+                let pages = taker.without_clock;
+                recovered.damage.push(format!("{pages} pages tell no time that can be used"));
+            }
+            told_damage(source, &report, &mut recovered)?;
+            recovered.bytes += report.segments.iter().map(|read| read.file.bytes).sum::<u64>();
+            if is_present {
+                last = report;
+            }
+        }
+        let damaged = recovered.damage.len() as u64;
+        meters.journal_damaged.set(damaged);
+        core.shard_mut().end_restore(now, &self.catch_up, &mut recovered.restored);
+        meters.journal_recovered_timers.set(recovered.restored.timers);
+        meters.journal_overdue.set(recovered.restored.overdue);
+        let last_used = last.segments.last().map_or(SegmentNumber(0), |read| read.file.number);
+        let oldest = self.begin(core, own, now, (last, damaged > 0));
+        recovered.used = (oldest, last_used);
+        Ok(recovered)
+    }
+
+    /// Begins the journal of a core whose shard has been read. Returns its oldest segment.
+    fn begin(
+        &self,
+        core: &mut Core,
+        own: ShardIndex,
+        now: Now,
+        found: (ShardReport, bool),
+    ) -> SegmentNumber {
+        let (report, is_damaged) = found;
+        let mut state = report.newest.state.unwrap_or_default();
+        if state.complete_since.0 == 0 || is_damaged {
+            state = State { complete_since: now.wall, ..state };
+        }
+        let first = report.segments.first().map(|read| read.file.number);
+        let next = report.continuation.last.next();
+        state.oldest = state.oldest.max(first.unwrap_or(next));
+        let owner = Owner {
+            journal: self.journal,
+            name: self.name.clone(),
+            shard: own.0,
+            shards: self.shards,
+        };
+        let (sizes, oldest) = (Sizes::PRODUCTION, state.oldest);
+        let compaction = Compaction::new(state.oldest, sizes.segment_bytes(), self.is_moving);
+        let writer = Writer::new(owner, sizes, state, report.continuation);
+        core.begin_journal(CoreJournal::new(self.rules, writer, compaction, now));
+        oldest
+    }
+}
+
+/// Gives entries to the shard that owns them.
+struct Taker<'a> {
+    shard: &'a mut Shard,
+    clocks: &'a Clocks,
+    now: Now,
+    meters: &'a CoreMeters,
+    /// The owner to compare with, if the directory has timers of other shards.
+    owned: Option<(ShardCount, ShardIndex)>,
+    is_present: bool,
+    restored: &'a mut Restored,
+    in_page: u64,
+    without_clock: u64,
+}
+
+impl Taker<'_> {
+    fn is_owned(&self, id: TimerId) -> bool {
+        self.owned.is_none_or(|(shards, own)| shards.owner(id) == own)
+    }
+}
+
+impl Visitor for Taker<'_> {
+    fn page(&mut self, place: &PagePlace, _bytes: &[u8]) {
+        self.in_page += 1;
+        self.meters.journal_recovered_bytes.add(u64::from(place.blocks) * 4_096);
+        self.meters.journal_recovered_timers.set(self.shard.counters().timers);
+        let is_known =
+            self.clocks.translate(place.stamp.boot, place.stamp.mono.tick_floor()).is_some();
+        self.without_clock += u64::from(!is_known);
+    }
+
+    fn entry(&mut self, place: &PagePlace, entry: &Entry<'_>) {
+        if !entry.id().is_some_and(|id| self.is_owned(id)) {
+            return;
+        }
+        let segment = if self.is_present { place.segment } else { SegmentNumber(0) };
+        let origin = Origin { segment, boot: place.stamp.boot, clocks: self.clocks };
+        self.shard.restore(self.now, &origin, entry, self.restored);
+    }
+}
+
+/// Adds a sentence for each thing that is wrong with a shard's directory. `Err`: the node must not
+/// run on it.
+fn told_damage(
+    source: &ShardDirectory,
+    report: &ShardReport,
+    recovered: &mut Recovered,
+) -> Result<(), JournalError> {
+    for flaw in &report.flaws {
+        let told = match flaw {
+            Flaw::Missing(number) => {
+                format!("{} is missing", source.segment_path(*number).display())
+            }
+            Flaw::Beheaded(number) => {
+                format!("{} has no readable beginning", source.segment_path(*number).display())
+            }
+            Flaw::Foreign(number, why) => {
+                let path = source.segment_path(*number).display().to_string();
+                return Err(JournalError::Foreign { path, why: why.clone() });
+            }
+        };
+        recovered.damage.push(told);
+    }
+    for read in &report.segments {
+        let path = read.file.path.display();
+        for blocks in &read.report.damaged {
+            let bytes = u64::from(blocks.end - blocks.start) * 4_096;
+            let at = u64::from(blocks.start) * 4_096;
+            recovered.damage.push(format!("{path}: {bytes} bytes at {at} cannot be read"));
+        }
+        if read.lacks_bytes > 0 {
+            recovered.damage.push(format!("{path} is {} bytes too short", read.lacks_bytes));
+        }
+    }
+    for place in &report.undecodable {
+        let path = source.segment_path(place.segment);
+        let at = u64::from(place.blocks.start) * 4_096;
+        recovered.damage.push(format!("{}: the page at {at}: {}", path.display(), place.why));
+    }
+    Ok(())
+}
+
+/// The remedy for damage, for the log.
+pub const DAMAGE_REMEDY: &str = "What other replicas hold comes back from them; what this node \
+     alone held is lost. `chronos journal check` tells more. Look at the disk (dmesg, smartctl)";
+
