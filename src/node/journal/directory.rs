@@ -270,18 +270,56 @@ impl DataDirectory {
 
     /// Begins a generation behind all that are there, with an empty directory for each shard.
     pub fn begin_generation(&self, shards: u16) -> Result<Generation, DataDirectoryError> {
+        self.make_generation(shards, |_| Ok(()))
+    }
+
+    /// Makes a generation behind all that are there. `fill` writes to the directories of its shards
+    /// and syncs what it writes. If it fails, no generation is there.
+    pub fn make_generation<E: From<DataDirectoryError>>(
+        &self,
+        shards: u16,
+        fill: impl FnOnce(&[ShardDirectory]) -> Result<(), E>,
+    ) -> Result<Generation, E> {
         let last = self.generations()?.last().map_or(0, |generation| generation.number);
         let generation = Generation { number: last.saturating_add(1), shards };
-        let made = self.path.join(generation.name() + BEGUN);
-        remove(&made)?;
-        for shard in 0..shards {
-            let path = made.join(shard.to_string());
-            fs::create_dir_all(&path).map_err(unusable("make", &path))?;
+        let begun = self.path.join(generation.name() + BEGUN);
+        remove(&begun)?;
+        let path = |shard: u16| begun.join(shard.to_string());
+        let directory =
+            |shard| ShardDirectory { path: path(shard), ..self.shard(generation, shard) };
+        let directories: Vec<ShardDirectory> = (0..shards).map(directory).collect();
+        for ShardDirectory { path, .. } in &directories {
+            fs::create_dir_all(path).map_err(unusable("make", path))?;
         }
-        sync(&made)?;
-        rename(&made, &self.path.join(generation.name()))?;
+        if let Err(error) = fill(&directories) {
+            // A full disk gets its bytes back. The first error says more than one of this.
+            let _ = remove(&begun);
+            return Err(error);
+        }
+        for ShardDirectory { path, .. } in &directories {
+            sync(path)?;
+        }
+        sync(&begun)?;
+        rename(&begun, &self.path.join(generation.name()))?;
         sync(&self.path)?;
         Ok(generation)
+    }
+
+    /// Moves generations, the newest first, into a new directory with this name, out of the way of
+    /// every reader. Returns its path.
+    pub fn move_aside(
+        &self,
+        generations: &[Generation],
+        name: &str,
+    ) -> Result<PathBuf, DataDirectoryError> {
+        let aside = self.path.join(name);
+        fs::create_dir(&aside).map_err(unusable("make", &aside))?;
+        for generation in generations.iter().rev().map(Generation::name) {
+            rename(&self.path.join(&generation), &aside.join(&generation))?;
+        }
+        sync(&aside)?;
+        sync(&self.path)?;
+        Ok(aside)
     }
 
     /// Removes a generation with all that is in it.
