@@ -11,6 +11,7 @@ pub(crate) mod launch;
 pub(crate) mod log;
 mod originals;
 mod pid_file;
+mod recovery_progress;
 mod serve;
 mod tags;
 pub(crate) mod timestamp;

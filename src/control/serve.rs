@@ -22,6 +22,7 @@ use crate::control::config::reload::{self, Reloader};
 use crate::control::config::settings::Config;
 use crate::control::config::timestamp::Coordination;
 use crate::control::originals::reader::Originals;
+use crate::control::recovery_progress;
 use crate::control::timestamp::keeper::{Keeper, Prepared, TimestampError};
 use crate::node::callbacks::listeners::Reserved;
 use crate::node::commands::Command;
@@ -139,6 +140,7 @@ async fn live(
         tokio::spawn(api::serve(listener, state));
     }
     tokio::spawn(alarms::watch(view.meters.clone()));
+    tokio::spawn(recovery_progress::tell(view.meters.clone()));
     if let Some(keeper) = &mut keeper {
         keeper.begun().await;
     }

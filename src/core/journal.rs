@@ -91,6 +91,8 @@ pub struct JournalCounters {
     pub is_full: u64,
     /// 1 while the disk does not answer.
     pub is_stalled: u64,
+    /// Times that the disk stopped answering.
+    pub stalls: u64,
     /// Segments emptied.
     pub emptied: u64,
 }
@@ -361,6 +363,7 @@ impl CoreJournal {
                 _ => None,
             });
         }
+        counters.stalls += u64::from(is_stalled && counters.is_stalled == 0);
         (counters.is_stalled, counters.is_full) = (is_stalled.into(), is_full.into());
         counters.written = self.writer.written();
         counters.live_bytes = shard.journal_bytes();

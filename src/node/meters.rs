@@ -405,6 +405,8 @@ meters! {
     journal_full: Gauge,
     /// Whether the disk does not answer: 1 or 0.
     journal_stalled: Gauge,
+    /// Times that the disk stopped answering.
+    journal_stalls: Counter,
     /// Whether the journal is being read after a start: 1 or 0.
     journal_recovering: Gauge,
     /// Bytes of the journal that the start has read.

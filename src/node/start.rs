@@ -242,6 +242,10 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let (address, timestamp_address) = addresses;
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
+    if opened.is_some() {
+        // Nobody may find the node ready before the cores have begun.
+        meters.iter().for_each(|core| core.journal_recovering.set(1));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let settings = Arc::new(files.restricted(settings));
     let (ready, all_ready) = channel();

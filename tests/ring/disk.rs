@@ -56,6 +56,11 @@ fn stalling() -> (PipeReader, DurableFile) {
     (reader, DurableFile::open(Path::new(&path)).expect("the kernel opens it again"))
 }
 
+/// Bytes of which every 8 differ from all others, as a pipe takes 64 KiB at a time.
+fn numbered(length: usize) -> Vec<u8> {
+    (0..length as u64 / 8).flat_map(u64::to_be_bytes).collect()
+}
+
 /// Waits for the end of the write in flight, which must be all that completes.
 fn written(ring: &mut Ring, place: u32) -> Result<(), Errno> {
     let mut told = None;
@@ -271,7 +276,7 @@ fn while_the_disk_stalls_sockets_work_and_then_every_byte_arrives() {
         let (mut ring, address) = listening(&RingConfig { registers_disk, ..SMALL });
         ring.prepare_disk(FILES, BUFFER_BYTES).expect("1 MiB can be mapped");
         ring.keep_file(0, file);
-        let bytes = pattern(5, BUFFER_BYTES);
+        let bytes = numbered(BUFFER_BYTES);
         ring.write_durably(0, 0, &bytes);
         let mut echo = Echo::default();
         std::thread::scope(|scope| {
@@ -322,7 +327,7 @@ fn a_disk_that_stalls_does_not_keep_a_ring_from_being_dropped() {
         let (mut reader, file) = stalling();
         let mut ring = prepared(&RingConfig { registers_disk, ..SMALL });
         ring.keep_file(0, file);
-        let bytes = pattern(7, BUFFER_BYTES);
+        let bytes = numbered(BUFFER_BYTES);
         ring.write_durably(0, 0, &bytes);
         ring.turn(Wait::Poll, &mut Vec::new()).expect("a turn does not fail");
         let begun = Instant::now();
@@ -339,6 +344,36 @@ fn a_disk_that_stalls_does_not_keep_a_ring_from_being_dropped() {
             found += count;
         }
         assert!(found < BUFFER_BYTES, "the disk did not stall");
+    }
+}
+
+/// Bytes of addresses that this process has mapped.
+fn mapped_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("proc is mounted");
+    let pages: usize = statm.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    pages * 4096
+}
+
+/// The kernel may read the buffer of a write that has not completed, whoever gets the memory next.
+#[test]
+fn the_buffer_of_a_write_that_stalls_is_never_freed() {
+    const NAME: &str = "disk::the_buffer_of_a_write_that_stalls_is_never_freed";
+    const LARGE_BYTES: usize = 32 << 20;
+    if !is_child(NAME) {
+        return run_child(NAME, "true");
+    }
+    for stalls in [false, true] {
+        let before = mapped_bytes();
+        let (reader, file) = stalling();
+        let mut ring = make_ring(&SMALL);
+        ring.prepare_disk(1, LARGE_BYTES).expect("32 MiB can be mapped");
+        ring.keep_file(0, file);
+        // 4 KiB fit into any pipe.
+        ring.write_durably(0, 0, &numbered(if stalls { BUFFER_BYTES } else { BLOCK }));
+        drop(ring);
+        drop(reader);
+        let after = mapped_bytes();
+        assert_eq!(after >= before + LARGE_BYTES, stalls, "{before} bytes, then {after}");
     }
 }
 

@@ -23,7 +23,7 @@ struct CountAlarm {
     text: &'static str,
 }
 
-const ALARMS: [CountAlarm; 8] = [
+const ALARMS: [CountAlarm; 10] = [
     CountAlarm {
         count: |meters| meters.peer_twins.get(),
         text: "two processes say that they are the same node; stop one of the two, or give one of \
@@ -65,6 +65,17 @@ const ALARMS: [CountAlarm; 8] = [
         count: |meters| meters.ring_shortages.get(),
         text: "the kernel has no memory for a core's input and output and is asked again; free \
                some, or give the process more",
+    },
+    CountAlarm {
+        count: |meters| meters.journal_stalls.get(),
+        text: "the disk under the journal does not answer: clients' writes are refused until it \
+               does; pops and reads go on. Look at the disk (dmesg, iostat)",
+    },
+    CountAlarm {
+        count: |meters| meters.journal_clock_behind_ms.get(),
+        text: "the wall clock shows less than the journal's newest page: the time of that page \
+               counts as the present, and timers may pop late by as much. Set the clock (NTP) and \
+               restart the node",
     },
 ];
 
@@ -124,7 +135,7 @@ mod tests {
     fn each_alarm_counts_its_own() {
         let meters = CoreMeters::default();
         let counts = |meters: &CoreMeters| ALARMS.map(|alarm| (alarm.count)(meters));
-        assert_eq!(counts(&meters), [0; 8]);
+        assert_eq!(counts(&meters), [0; 10]);
         meters.peer_twins.set(1);
         meters.peer_same_instance.set(2);
         meters.peer_refusals.set(3);
@@ -133,6 +144,8 @@ mod tests {
         meters.clock_alarms.set(6);
         meters.clock_refusals.set(7);
         meters.ring_shortages.set(8);
-        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7, 8]);
+        meters.journal_stalls.set(9);
+        meters.journal_clock_behind_ms.set(10);
+        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     }
 }

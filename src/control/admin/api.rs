@@ -24,6 +24,7 @@ use super::node_view::{NodeState, NodeView};
 use super::process::{self, ProcessUse};
 use super::status;
 use crate::control::cluster::desk::OrderError;
+use crate::control::recovery_progress::progress;
 use crate::control::tags::board::TagBoard;
 
 /// A client sends its request as soon as it is connected, and a scrape takes milliseconds. A client
@@ -124,7 +125,12 @@ async fn healthz(State(state): State<AdminState>) -> Response {
 
 /// Answers 200 while requests are served. A load balancer routes by this answer.
 async fn readyz(State(state): State<AdminState>) -> Response {
+    let reading = progress(&state.view.meters);
     match state.view.state() {
+        NodeState::Serving if reading.is_some() => {
+            let told = reading.map(|progress| progress.text() + "\n").unwrap_or_default();
+            (StatusCode::SERVICE_UNAVAILABLE, told).into_response()
+        }
         NodeState::Serving if state.view.cluster.has_left() => {
             (StatusCode::SERVICE_UNAVAILABLE, "left its cluster\n").into_response()
         }

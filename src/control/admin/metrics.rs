@@ -81,6 +81,12 @@ impl Collector for Snapshot {
             "Length of loop turns, waiting not counted",
             |shard| &self.view.meters[shard].turn,
         )?;
+        self.encode_histogram(
+            &mut encoder,
+            "journal_sync_seconds",
+            "From giving a piece of the journal to the kernel until the disk has it",
+            |shard| &self.view.meters[shard].journal_sync,
+        )?;
         self.encode_cluster(&mut encoder)?;
         self.encode_tags(&mut encoder)?;
         if let Some(board) = &self.view.timestamps {

@@ -14,8 +14,8 @@ use crate::journal::entry::{Entry, State};
 use crate::journal::recovery::Flaw;
 use crate::journal::writer::{Owner, Sizes, Writer};
 use crate::journal::{JournalId, SegmentNumber};
-use crate::node::journal::directory::{DataDirectory, DataDirectoryError, Generation};
 use crate::node::journal::directory::ShardDirectory;
+use crate::node::journal::directory::{DataDirectory, DataDirectoryError, Generation};
 use crate::node::journal::disk::WallFloor;
 use crate::node::journal::reading::{
     PagePlace, ReadError, ShardReport, Visitor, read_shard, stamps,
@@ -322,4 +322,3 @@ fn told_damage(
 /// The remedy for damage, for the log.
 pub const DAMAGE_REMEDY: &str = "What other replicas hold comes back from them; what this node \
      alone held is lost. `chronos journal check` tells more. Look at the disk (dmesg, smartctl)";
-

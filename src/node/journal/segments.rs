@@ -164,10 +164,8 @@ impl Shard {
                          room on that disk"
                     );
                 }
-                let is_full = matches!(
-                    failure.kind(),
-                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-                );
+                let is_full =
+                    matches!(failure.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
                 Made::None(if is_full { NoSegment::Full } else { NoSegment::Failed })
             }
         }

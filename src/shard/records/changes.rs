@@ -182,6 +182,6 @@ mod tests {
         changes.stands_in(Slot(70), SegmentNumber(5));
         assert!(changes.needs(Slot(70), SegmentNumber(5)));
         assert!(!changes.needs(Slot(70), SegmentNumber(4)));
-        assert!(!changes.needs(Slot(900), SegmentNumber(4)), "no record was there");
+        assert!(!changes.needs(Slot(90_000), SegmentNumber(4)), "no record was there");
     }
 }

@@ -1,0 +1,89 @@
+//! How far a start is with its journal, for `/readyz` and the log.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::interval;
+use tracing::info;
+
+use crate::node::meters::CoreMeters;
+
+/// Pause between two lines in the log.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
+/// How far all cores are together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Progress {
+    /// Bytes that were read.
+    read: u64,
+    /// Bytes of all files. The last segment of each shard is seldom full.
+    bytes: u64,
+    /// Timers that were taken.
+    timers: u64,
+}
+
+/// How far the cores are; `None`: all of them have read their journals, or there is none.
+pub(crate) fn progress(meters: &[CoreMeters]) -> Option<Progress> {
+    let sum = |meter: fn(&CoreMeters) -> u64| meters.iter().map(meter).sum::<u64>();
+    (sum(|core| core.journal_recovering.get()) > 0).then(|| Progress {
+        read: sum(|core| core.journal_recovered_bytes.get()),
+        bytes: sum(|core| core.journal_recovery_bytes.get()),
+        timers: sum(|core| core.journal_recovered_timers.get()),
+    })
+}
+
+impl Progress {
+    fn percent(&self) -> u64 {
+        (self.read * 100).checked_div(self.bytes).unwrap_or(0).min(99)
+    }
+
+    /// A sentence without an end: how far it is.
+    pub(crate) fn text(&self) -> String {
+        let (percent, timers) = (self.percent(), self.timers);
+        format!("reading the journal: {percent} %, {timers} timers so far")
+    }
+
+    /// Seconds that are left if it goes on as it did for `since`.
+    fn left_s(&self, since: Duration) -> Option<u64> {
+        let left = self.bytes.saturating_sub(self.read) as f64;
+        (self.read > 0).then(|| (since.as_secs_f64() * left / self.read as f64).ceil() as u64)
+    }
+}
+
+/// Logs how far the start is, until it is done.
+pub(crate) async fn tell(meters: Arc<[CoreMeters]>) {
+    let began = Instant::now();
+    let mut look = interval(TELL_EVERY);
+    // The first look is at once; nobody waits for a start that is done in less than the pause.
+    look.tick().await;
+    loop {
+        look.tick().await;
+        let Some(progress) = progress(&meters) else { return };
+        let text = progress.text();
+        match progress.left_s(began.elapsed()) {
+            Some(left_s) => info!(left_s, "{text}; no request is answered meanwhile"),
+            None => info!("{text}; no request is answered meanwhile"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_until_all_cores_are_done() {
+        let meters = [CoreMeters::default(), CoreMeters::default()];
+        assert_eq!(progress(&meters), None, "there is no journal");
+        meters[0].journal_recovering.set(1);
+        meters[1].journal_recovered_bytes.set(300);
+        meters[0].journal_recovery_bytes.set(400);
+        meters[1].journal_recovery_bytes.set(600);
+        meters[1].journal_recovered_timers.set(7);
+        let found = progress(&meters).expect("one core reads");
+        assert_eq!(found.text(), "reading the journal: 30 %, 7 timers so far");
+        assert_eq!(found.left_s(Duration::from_secs(3)), Some(7));
+        meters[0].journal_recovering.set(0);
+        assert_eq!(progress(&meters), None);
+    }
+}
