@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use super::cluster::ClusterFlags;
+use super::journal::JournalFlags;
 use super::key_flags::{admin_settings, help};
 use super::timestamp::TimestampFlags;
 use crate::control::config::files::IniFiles;
@@ -143,6 +144,7 @@ pub(super) enum Tool {
     /// them pop
     Demo,
     Cluster(ClusterFlags),
+    Journal(Box<JournalFlags>),
     Timestamp(Box<TimestampFlags>),
 }
 

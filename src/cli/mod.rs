@@ -7,6 +7,7 @@ mod cluster;
 mod demo;
 mod exit;
 mod flags;
+mod journal;
 mod key_flags;
 mod node;
 mod runtime;
@@ -32,6 +33,7 @@ pub fn run() -> ExitCode {
     ExitCode::from(match &flags.command {
         Some(Tool::Demo) => demo::run(),
         Some(Tool::Cluster(flags)) => cluster::run(flags),
+        Some(Tool::Journal(flags)) => journal::run(flags),
         Some(Tool::Timestamp(flags)) => timestamp::run(flags),
         None => run_node(&flags),
     })
