@@ -43,17 +43,20 @@ enum Asked {
 /// A backup that is asked for.
 struct BackupRequest {
     directory: PathBuf,
-    answer: Sender<Result<BackedUp, BackupError>>,
+    answer: Sender<BackupNews>,
 }
+
+/// What is told of a backup: `None` once it has begun, then what was made.
+pub type BackupNews = Result<Option<BackedUp>, BackupError>;
 
 /// Asks for backups, from any thread.
 #[derive(Clone, Debug)]
 pub struct Backups(Sender<Asked>);
 
 impl Backups {
-    /// Announces a backup to `directory`. The caller then has every core begin it
-    /// ([`Command::BackUp`](crate::node::commands::Command::BackUp)), and waits for the result.
-    pub fn announce(&self, directory: PathBuf) -> Receiver<Result<BackedUp, BackupError>> {
+    /// Announces a backup to `directory`. When it has begun, the caller has every core begin it,
+    /// too ([`Command::BackUp`](crate::node::commands::Command::BackUp)).
+    pub fn announce(&self, directory: PathBuf) -> Receiver<BackupNews> {
         let (answer, result) = channel();
         // Without the thread, `answer` is dropped, and so the receiver sees the end.
         let _ = self.0.send(Asked::BackUp(BackupRequest { directory, answer }));
@@ -171,7 +174,10 @@ impl Maker {
             return;
         }
         match Backup::begin(&request.directory, &self.data, self.present) {
-            Ok(backup) => self.backup = Some((backup, request)),
+            Ok(backup) => {
+                let _ = request.answer.send(Ok(None));
+                self.backup = Some((backup, request));
+            }
             Err(error) => {
                 let _ = request.answer.send(Err(error));
             }
@@ -186,7 +192,7 @@ impl Maker {
                 self.backup = Some((backup, request));
                 return;
             }
-            Ok(()) => backup.end(),
+            Ok(()) => backup.end().map(Some),
             Err(error) => Err(error),
         };
         let _ = request.answer.send(result);
