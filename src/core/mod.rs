@@ -122,6 +122,13 @@ impl Core {
         self.journal.as_deref_mut()
     }
 
+    /// Begins a backup of the journal, if there is one.
+    pub fn back_up(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.back_up(&self.shard);
+        }
+    }
+
     /// What the journal has counted; `None`: there is none.
     pub fn journal_counters(&self) -> Option<&JournalCounters> {
         self.journal.as_ref().map(|journal| journal.counters())

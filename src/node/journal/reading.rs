@@ -478,6 +478,16 @@ impl EntryCounts {
         *count += 1;
     }
 
+    /// Adds other counts.
+    pub fn add(&mut self, other: &Self) {
+        self.timers += other.timers;
+        self.tombstones += other.tombstones;
+        self.progress += other.progress;
+        self.forgotten += other.forgotten;
+        self.heads += other.heads;
+        self.states += other.states;
+    }
+
     /// All of them.
     pub fn sum(&self) -> u64 {
         let Self { timers, tombstones, progress, forgotten, heads, states } = self;
