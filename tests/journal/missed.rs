@@ -16,7 +16,7 @@ pub const STORIES: &[Story] = &[
 ];
 
 const INTERVAL_MS: u64 = 400;
-const POPS: u64 = 14;
+const POPS: u64 = 20;
 
 /// Waits until the clock shows this moment.
 fn wait_for(at: Instant) {
@@ -27,6 +27,8 @@ fn wait_for(at: Instant) {
 /// numbers that came.
 fn after_an_outage(node: &mut Node, sink: &Sink) -> Vec<u64> {
     node.start();
+    // The first write waits for the first segment.
+    node.create(&body(&sink.uri("/later"), 3_600_000, 1, "x", 1));
     node.create(&body(&sink.uri("/repeats"), INTERVAL_MS, POPS, "x", 1));
     node.create(&body(&sink.uri("/ends"), INTERVAL_MS, 4, "x", 1));
     node.create(&body(&sink.uri("/once"), INTERVAL_MS * 4, 1, "x", 1));
@@ -39,7 +41,9 @@ fn after_an_outage(node: &mut Node, sink: &Sink) -> Vec<u64> {
         until(path, PATIENCE, || sink.sequences(path).contains(&last).then_some(()));
     }
     wait_for(Instant::now() + Duration::from_millis(INTERVAL_MS * 2));
-    assert_eq!(sink.sequences("/once"), [1]);
+    // It may have been under way when the node was killed.
+    let once = sink.sequences("/once");
+    assert!(once.len() <= 2 && once.iter().all(|number| *number == 1), "{once:?}");
     let ends = sink.sequences("/ends");
     assert!(ends.is_sorted() && ends.last() == Some(&4), "{ends:?}");
     sink.sequences("/repeats")
@@ -51,10 +55,9 @@ fn missed_pops() {
     let came = after_an_outage(&mut node, &sink);
     assert!(came.is_sorted(), "numbers never fall: {came:?}");
     let left_out: Vec<u64> = (1..=POPS).filter(|number| !came.contains(number)).collect();
-    // Pop 3 came due at the earliest while no node ran, and of six that did the last was made.
-    assert!(left_out.len() >= 4 && left_out[0] == 3, "{came:?}");
-    let is_gap = left_out.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    assert!(is_gap && left_out.len() < 10, "{came:?}");
+    // Of the pops that came due while no node ran, at least five, the last was made.
+    assert!(left_out.len() >= 4 && left_out[0] > 2, "{came:?}");
+    assert!(left_out.windows(2).all(|pair| pair[1] == pair[0] + 1), "{came:?}");
 }
 
 fn each_missed_pop() {
@@ -73,6 +76,8 @@ fn paced() {
     let mut node = Node::alone();
     node.lines = "[journal]\ncatch_up_per_s = 50\n".to_owned();
     node.start();
+    // The first write waits for the first segment.
+    node.create(&body(&sink.uri("/later"), 3_600_000, 1, "x", 1));
     // The last that is created comes due first.
     for number in 0..OVERDUE {
         let due_ms = 6_000 - 20 * number as u64;

@@ -204,10 +204,10 @@ fn lost_identity() {
         assert_eq!(status.code(), Some(1), "{said}");
         assert!(said.contains("is damaged") && said.contains("make this its text"), "{said}");
         // The operator does as told.
-        let text = said.split("make this its text:").nth(1).expect("told").replace("\\n", "\n");
-        let is_line = |line: &&str| line.contains(" = ");
-        let lines: Vec<&str> = text.lines().filter(is_line).collect();
-        fs::write(&file, lines.join("\n").replace("\\\"", "\"")).expect("a file of the story");
+        let text = said.split("make this its text:").nth(1).expect("told");
+        let lines = text.lines().map(|line| line.trim_start_matches("error: "));
+        let lines: Vec<&str> = lines.filter(|line| line.contains(" = ")).collect();
+        fs::write(&file, lines.join("\n")).expect("a file of the story");
         node.start();
         look(&node, &paths, &[]);
         node.stop();
