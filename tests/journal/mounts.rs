@@ -33,6 +33,16 @@ impl Drop for Mount {
     }
 }
 
+/// A file system on which writes wait.
+pub struct Frozen<'a>(&'a Mount);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let thawed = output("fsfreeze", &["-u", text(&self.0.path)]);
+        assert!(thawed.is_ok_and(|done| done.status.success()), "it was frozen");
+    }
+}
+
 impl Mount {
     /// Mounts a tmpfs of so many MiB. The story cannot run where that is not allowed.
     pub fn tmpfs(mib: u64) -> Mount {
@@ -79,14 +89,11 @@ impl Mount {
         allowed(output("mount", &["-o", "remount,ro", text(&self.path)]), "mount");
     }
 
-    /// Writes to the file system wait from now on.
-    pub fn freeze(&self) {
+    /// Writes to the file system wait until the value is dropped. Drop the value before a node that
+    /// uses the file system: no process ends while a write of it waits.
+    pub fn freeze(&self) -> Frozen<'_> {
         allowed(output("fsfreeze", &["-f", text(&self.path)]), "fsfreeze");
-    }
-
-    /// Writes go on.
-    pub fn thaw(&self) {
-        allowed(output("fsfreeze", &["-u", text(&self.path)]), "fsfreeze");
+        Frozen(self)
     }
 
     /// The power goes: what was not synced is lost, and writes fail.
