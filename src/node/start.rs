@@ -26,7 +26,7 @@ use crate::timestamp::oracle::Oracle;
 
 use crate::core::Core;
 use crate::core::mesh::{MeshPort, mesh};
-use crate::core::peers::hello::Identity;
+use crate::core::peers::hello::{CompleteSince, Identity};
 use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::listeners::ClusterListeners;
 use crate::node::clients::service::Service;
@@ -36,7 +36,7 @@ use crate::node::engine::Engine;
 use crate::node::files::FileShares;
 use crate::node::journal::disk::{Disk, PLACES};
 use crate::node::journal::recovery::{self, DAMAGE_REMEDY, JournalError, Opened, Plan};
-use crate::node::journal::segments::{self, Segments};
+use crate::node::journal::segments::{self, Backups, Segments};
 use crate::node::memory_ahead::MemoryAhead;
 use crate::node::meters::CoreMeters;
 use crate::node::owner::Owner;
@@ -120,6 +120,8 @@ pub struct NodeHandle {
     stop: Arc<AtomicBool>,
     wakers: Vec<Waker>,
     threads: Vec<JoinHandle<Result<(), CoreError>>>,
+    /// Asks for backups of the journal, if the node has one.
+    pub backups: Option<Backups>,
     /// The thread that makes segments, if the node has a journal.
     segments: Option<JoinHandle<()>>,
     /// The thread that takes memory ahead, if the node has one.
@@ -269,7 +271,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             meters: meters.clone(),
             stop: stop.clone(),
             view: view.clone(),
-            identity,
+            identity: identity.clone(),
             stock: ahead.stocks[own].clone(),
             journal: journal.clone(),
             commands: commands[own].clone(),
@@ -288,6 +290,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         // `has_failed` tells of a thread that is gone.
         let _ = go.send(Go { mailboxes, resolver, segments, listen: address });
     }
+    let (backups, segments) = maker.unzip();
     let memory = ahead.start(stop.clone()).map_err(not_started("the taker of memory"))?;
     let cores = placement.into_iter().flatten().collect();
     Ok(NodeHandle {
@@ -303,7 +306,8 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         stop,
         wakers,
         threads,
-        segments: maker,
+        backups,
+        segments,
         memory,
     })
 }
@@ -319,7 +323,7 @@ fn open_journal(
 }
 
 /// The cores' ends of the thread that makes segments, one for each core, and the thread.
-type SegmentMaker = (Vec<Option<Segments>>, Option<JoinHandle<()>>);
+type SegmentMaker = (Vec<Option<Segments>>, Option<(Backups, JoinHandle<()>)>);
 
 /// Starts the thread that makes segments, if there is a journal.
 fn start_segments(opened: Option<Opened>, wakers: &[Waker]) -> Result<SegmentMaker, StartError> {
@@ -327,8 +331,8 @@ fn start_segments(opened: Option<Opened>, wakers: &[Waker]) -> Result<SegmentMak
         return Ok((wakers.iter().map(|_| None).collect(), None));
     };
     let started = segments::start(data, present, older, wakers.to_vec());
-    let (ends, maker) = started.map_err(not_started("the maker of segments"))?;
-    Ok((ends.into_iter().map(Some).collect(), Some(maker)))
+    let (ends, backups, maker) = started.map_err(not_started("the maker of segments"))?;
+    Ok((ends.into_iter().map(Some).collect(), Some((backups, maker))))
 }
 
 fn not_started(what: &str) -> impl Fn(std::io::Error) -> StartError {
@@ -337,7 +341,11 @@ fn not_started(what: &str) -> impl Fn(std::io::Error) -> StartError {
 
 /// Returns another identity for each process, even for one that starts within the same millisecond.
 fn identity(settings: &NodeSettings) -> Identity {
-    Identity { incarnation: unguessable() | 1, accepts_strangers: settings.accept_strangers }
+    Identity {
+        incarnation: unguessable() | 1,
+        accepts_strangers: settings.accept_strangers,
+        complete_since: CompleteSince::default(),
+    }
 }
 
 /// Returns a number that differs between processes and that nobody outside knows.
@@ -450,6 +458,7 @@ impl SeatJournal {
         segments: &Segments,
     ) -> Result<(), JournalError> {
         let recovered = self.plan.recover(core, ShardIndex(own as u16), began, meters);
+        core.note_complete();
         // A core that fails must not keep the others waiting.
         self.all_read.wait();
         meters.journal_recovering.set(0);

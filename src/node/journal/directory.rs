@@ -258,6 +258,11 @@ impl DataDirectory {
         &self.path
     }
 
+    /// The file that tells whose it is.
+    pub fn identity_path(&self) -> PathBuf {
+        self.path.join(NODE)
+    }
+
     /// Whose it is.
     pub fn identity(&self) -> &Identity {
         &self.identity

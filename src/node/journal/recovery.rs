@@ -218,9 +218,12 @@ impl Plan {
     ) -> SegmentNumber {
         let (report, is_damaged) = found;
         let mut state = report.newest.state.unwrap_or_default();
-        if state.complete_since.0 == 0 || is_damaged {
+        // In the mode `interval` the last writes that were acknowledged may be gone.
+        let may_lack = is_damaged || matches!(self.rules.mode, Mode::Interval(_));
+        if state.complete_since.0 == 0 || may_lack {
             state = State { complete_since: now.wall, ..state };
         }
+        core.shard_mut().restore_state(&state);
         let first = report.segments.first().map(|read| read.file.number);
         let next = report.continuation.last.next();
         state.oldest = state.oldest.max(first.unwrap_or(next));
