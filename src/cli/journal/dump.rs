@@ -5,7 +5,7 @@ use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Place;
+use super::place::Place;
 use super::stats::time;
 use super::survey::{Tool, ToolError, printable, survey};
 use crate::base::ids::TimerId;
