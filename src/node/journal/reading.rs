@@ -216,7 +216,8 @@ pub fn read_shard(
     report.continuation = Continuation { last: look.plan.last, writes: last_write };
     report.stamps = stamps.into_vec();
     report.flaws = look.plan.flaws;
-    report.flaws.retain(|flaw| is_loss(flaw, &writes, &report.segments));
+    let oldest = report.newest.state.as_ref().map_or(SegmentNumber(0), |state| state.oldest);
+    report.flaws.retain(|flaw| is_loss(flaw, oldest, &writes, &report.segments));
     report.segments.retain(|read| read.report != Report::default());
     Ok(report)
 }
@@ -339,13 +340,21 @@ impl Look {
 
 /// Whether something was lost with a segment that is missing, or whose first page is. A file that
 /// was made ahead and never written is none: the writes before it and behind it have numbers that
-/// follow each other.
-fn is_loss(flaw: &Flaw, writes: &[(SegmentNumber, (u64, u64))], reads: &[SegmentRead]) -> bool {
+/// follow each other. A file before `oldest` was emptied since the last segment was begun.
+fn is_loss(
+    flaw: &Flaw,
+    oldest: SegmentNumber,
+    writes: &[(SegmentNumber, (u64, u64))],
+    reads: &[SegmentRead],
+) -> bool {
     let (number, is_there) = match flaw {
         Flaw::Missing(number) => (*number, false),
         Flaw::Beheaded(number) => (*number, true),
         Flaw::Foreign(..) => return true,
     };
+    if number < oldest {
+        return false;
+    }
     let has_pages = |(_, writes): &&(SegmentNumber, (u64, u64))| writes.1 > 0;
     if writes.iter().filter(has_pages).any(|(other, _)| *other == number) {
         return true;

@@ -203,6 +203,9 @@ impl Plan {
         meters.journal_recovered_timers.set(recovered.restored.timers);
         meters.journal_overdue.set(recovered.restored.overdue);
         let last_used = last.segments.last().map_or(SegmentNumber(0), |read| read.file.number);
+        // Files behind it were made ahead and have no page. They are removed, and the journal has
+        // no gap: a number that is not there is a segment that was lost.
+        last.continuation.last = last_used;
         let oldest = self.begin(core, own, now, (last, damaged > 0));
         recovered.used = (oldest, last_used);
         Ok(recovered)

@@ -266,7 +266,10 @@ impl Shard {
         } else {
             fs::remove_file(&path)
         };
-        if let Err(error) = done {
+        // A number may have no file: it was made ahead by an earlier process and never written.
+        if let Err(error) = done
+            && error.kind() != ErrorKind::NotFound
+        {
             warn!("{} is empty and cannot be removed: {error}", path.display());
         }
     }
