@@ -227,17 +227,13 @@ struct SeatJournal {
 /// Starts a node: probes the kernel, opens the listeners, starts and pins one thread per shard.
 /// Returns when all cores serve.
 pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
-    let view = Arc::new(match &settings.membership {
-        Some(membership) => View::build(None, membership)?,
-        None => View::alone(&settings.name),
-    });
+    let view = Arc::new(view_of(settings)?);
     let kernel = probe()?;
     let placement = placement(settings)?;
     let files = FileShares::of(raise_open_files_limit(), placement.len(), settings);
     let shards = ShardCount::new(placement.len() as u16);
     let opened = open_journal(settings, shards)?;
-    let (addresses, listeners) = listen_all(settings, placement.len())?;
-    let (address, timestamp_address) = addresses;
+    let ((address, timestamp_address), listeners) = listen_all(settings, placement.len())?;
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
     let journal = opened.as_ref().map(|opened| SeatJournal::of(opened, &meters));
@@ -299,6 +295,14 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         segments,
         memory,
     })
+}
+
+/// The cluster that the node starts with.
+fn view_of(settings: &NodeSettings) -> Result<View, MembershipError> {
+    match &settings.membership {
+        Some(membership) => View::build(None, membership),
+        None => Ok(View::alone(&settings.name)),
+    }
 }
 
 /// Tells the cores' threads that all rings stand.
