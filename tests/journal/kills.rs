@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use kit::random::Random;
 use kit::runner::Story;
+use kit::until::{PATIENCE, until};
 
 use super::harness::{Node, turns};
 use super::judge::{Outage, judge, last_due};
@@ -15,12 +16,15 @@ use super::sink::Sink;
 pub const STORIES: &[Story] = &[
     ("kill_of_one_node_under_load", kill_of_one_node),
     ("kill_of_a_cluster_under_load", kill_of_three),
+    ("orderly_stop_under_load", stop_of_one_node),
 ];
 
 /// Turns in the gate.
 const TURNS: usize = 3;
 /// Clients of all nodes together.
 const CLIENTS: usize = 6;
+/// Requests acknowledged between two ends, at least.
+const REQUESTS: u64 = 300;
 /// Longest wait for pops that are late.
 const LATE: Duration = Duration::from_secs(30);
 /// How many broken promises are told.
@@ -36,6 +40,16 @@ fn kill_of_three() {
     end_again_and_again("three nodes", &mut Node::cluster(3), 2, Node::kill);
 }
 
+fn stop_of_one_node() {
+    end_again_and_again("one node, stopped in order", &mut Node::cluster(1), 1, Node::stop);
+}
+
+/// Waits until so many further requests were acknowledged that the next end meets some.
+fn await_load(load: &Load) {
+    let wanted = load.acknowledged() + REQUESTS;
+    until("acknowledged requests", PATIENCE, || (load.acknowledged() >= wanted).then_some(()));
+}
+
 /// Ends all nodes by `end` under load and starts them again, turn by turn. Then waits for the last
 /// pop and judges.
 fn end_again_and_again(what: &str, nodes: &mut [Node], factor: usize, end: fn(&mut Node)) {
@@ -47,7 +61,8 @@ fn end_again_and_again(what: &str, nodes: &mut [Node], factor: usize, end: fn(&m
     let mut draw = Random::of_this_moment();
     let mut outages = Vec::new();
     for _ in 0..turns(TURNS) {
-        thread::sleep(Duration::from_millis(700 + draw.below(700) as u64));
+        await_load(&load);
+        thread::sleep(Duration::from_millis(draw.below(300) as u64));
         let ended = Instant::now();
         nodes.iter_mut().for_each(end);
         let started = Instant::now();
@@ -55,7 +70,7 @@ fn end_again_and_again(what: &str, nodes: &mut [Node], factor: usize, end: fn(&m
         nodes.iter_mut().for_each(Node::await_ready);
         outages.push(Outage { ended, started, served: Instant::now() });
     }
-    thread::sleep(Duration::from_millis(500));
+    await_load(&load);
     let timers = load.end();
     let latest = last_due(&timers);
     // The last definition to be due may be one that must not pop.

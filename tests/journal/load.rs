@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,7 @@ pub struct Timer {
 /// Clients at work.
 pub struct Load {
     is_over: Arc<AtomicBool>,
+    acknowledged: Arc<AtomicU64>,
     clients: Vec<JoinHandle<Vec<Timer>>>,
 }
 
@@ -66,6 +67,7 @@ impl Load {
     /// Starts `count` clients, each at one of the nodes. `factor`: of all timers.
     pub fn start(nodes: &[SocketAddr], sink: &Sink, count: usize, factor: usize) -> Load {
         let is_over = Arc::new(AtomicBool::new(false));
+        let acknowledged = Arc::new(AtomicU64::new(0));
         let client = |number: usize| {
             let mut worker = Worker {
                 client: Client::new(nodes[number % nodes.len()]),
@@ -74,6 +76,7 @@ impl Load {
                 factor,
                 draw: Random::of_this_moment(),
                 timers: Vec::new(),
+                acknowledged: acknowledged.clone(),
             };
             worker.draw.turn_to(number as u64);
             let is_over = is_over.clone();
@@ -85,7 +88,12 @@ impl Load {
             })
         };
         let clients = (0..count).map(client).collect();
-        Load { is_over, clients }
+        Load { is_over, acknowledged, clients }
+    }
+
+    /// How many requests were acknowledged so far.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::SeqCst)
     }
 
     /// Ends the clients and returns the timers that they made.
@@ -103,6 +111,7 @@ struct Worker {
     factor: usize,
     draw: Random,
     timers: Vec<Timer>,
+    acknowledged: Arc<AtomicU64>,
 }
 
 impl Worker {
@@ -162,7 +171,10 @@ impl Worker {
         let acknowledged = location.is_some().then(Instant::now);
         timer.asked.push(Asked { wish, sent, acknowledged });
         match location {
-            Some(location) => timer.location = location,
+            Some(location) => {
+                timer.location = location;
+                self.acknowledged.fetch_add(1, Ordering::SeqCst);
+            }
             None => thread::sleep(PAUSE),
         }
     }

@@ -11,12 +11,27 @@ mod client;
 mod harness;
 mod judge;
 mod load;
+mod mounts;
 mod sink;
 
+mod clocks;
+mod damage;
+mod disks;
+mod growth;
 mod kills;
+mod missed;
+mod restarts;
 
 /// The longest stories come first, because they decide how long all of them take.
-const STORIES: &[&[Story]] = &[kills::STORIES];
+const STORIES: &[&[Story]] = &[
+    growth::STORIES,
+    kills::STORIES,
+    disks::STORIES,
+    damage::STORIES,
+    missed::STORIES,
+    clocks::STORIES,
+    restarts::STORIES,
+];
 
 fn main() -> std::process::ExitCode {
     let stories: Vec<Story> = STORIES.iter().copied().flatten().copied().collect();

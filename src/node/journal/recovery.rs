@@ -194,7 +194,9 @@ impl Plan {
         }
         let damaged = recovered.damage.len() as u64;
         meters.journal_damaged.set(damaged);
-        core.shard_mut().end_restore(now, &self.catch_up, &mut recovered.restored);
+        // To read may take long. What came due meanwhile is overdue like the rest.
+        let ended = self.wall.raise(crate::ring::now());
+        core.shard_mut().end_restore(ended, &self.catch_up, &mut recovered.restored);
         meters.journal_recovered_timers.set(recovered.restored.timers);
         meters.journal_overdue.set(recovered.restored.overdue);
         let last_used = last.segments.last().map_or(SegmentNumber(0), |read| read.file.number);

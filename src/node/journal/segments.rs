@@ -36,6 +36,8 @@ enum Asked {
     Order(usize, Order),
     /// Segments of this core outside of these are not needed.
     Keep(usize, SegmentNumber, SegmentNumber),
+    /// A core needs nothing any more.
+    Gone,
     /// The next [`Order::BackUp`] of each core is for this backup.
     BackUp(BackupRequest),
 }
@@ -96,6 +98,12 @@ impl Segments {
     }
 }
 
+impl Drop for Segments {
+    fn drop(&mut self) {
+        let _ = self.asked.send(Asked::Gone);
+    }
+}
+
 /// The files of one shard.
 struct Shard {
     directory: ShardDirectory,
@@ -143,8 +151,13 @@ pub fn start(
 
 impl Maker {
     fn run(&mut self, orders: &Receiver<Asked>) {
-        while let Ok(asked) = orders.recv() {
+        let mut gone = 0;
+        // Whoever may ask for a backup has an end, too, and keeps it after the last core.
+        while gone < self.shards.len()
+            && let Ok(asked) = orders.recv()
+        {
             match asked {
+                Asked::Gone => gone += 1,
                 Asked::Order(core, Order::Prepare { segment, syncs_directory }) => {
                     let made = self.shards[core].prepare(segment, syncs_directory);
                     let inbox = &self.inboxes[core];
