@@ -68,8 +68,15 @@ fn encoded(entries: &[Entry<'_>]) -> Vec<u8> {
 fn parts() -> [Vec<u8>; 2] {
     let name = "10.0.0.1:7253";
     let oldest = SegmentNumber(1);
-    let head =
-        Entry::Head(Head { format: 1, shard: 1, shards: 2, oldest, previous_blocks: 9, name });
+    let head = Entry::Head(Head {
+        format: 1,
+        shard: 1,
+        shards: 2,
+        oldest,
+        blocks: 64,
+        previous_blocks: 9,
+        name,
+    });
     let owed = vec![NodeHash(1), NodeHash(2)];
     let state = Entry::State(State { oldest, complete_since: WallMs(1 << 40), owed });
     let mut content = Vec::new();

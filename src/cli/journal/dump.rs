@@ -134,6 +134,7 @@ fn fields(place: &PagePlace, entry: &Entry<'_>, is_opaque: bool) -> (&'static st
                 ("node", json!(head.name)),
                 ("shard", json!(shard)),
                 ("oldest", json!(head.oldest.0)),
+                ("blocks", json!(head.blocks)),
                 ("previous_blocks", json!(head.previous_blocks)),
             ];
             ("head", fields)
