@@ -66,7 +66,7 @@ fn encoded(entries: &[Entry<'_>]) -> Vec<u8> {
 
 /// The beginning of a segment, and timers in all their states.
 fn parts() -> [Vec<u8>; 2] {
-    let name = "10.0.0.1:7253";
+    let name = "10.0.0.10:7253";
     let oldest = SegmentNumber(1);
     let head = Entry::Head(Head {
         format: 1,
