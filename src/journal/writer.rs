@@ -395,6 +395,7 @@ impl Writer {
             shard: self.owner.shard,
             shards: self.owner.shards,
             oldest: self.state.oldest,
+            blocks: self.sizes.segment_blocks,
             previous_blocks,
             name: &self.owner.name,
         };

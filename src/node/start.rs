@@ -227,27 +227,16 @@ struct SeatJournal {
 /// Starts a node: probes the kernel, opens the listeners, starts and pins one thread per shard.
 /// Returns when all cores serve.
 pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
-    let view = Arc::new(match &settings.membership {
-        Some(membership) => View::build(None, membership)?,
-        None => View::alone(&settings.name),
-    });
+    let view = Arc::new(view_of(settings)?);
     let kernel = probe()?;
     let placement = placement(settings)?;
     let files = FileShares::of(raise_open_files_limit(), placement.len(), settings);
     let shards = ShardCount::new(placement.len() as u16);
     let opened = open_journal(settings, shards)?;
-    let journal = opened.as_ref().map(|opened| SeatJournal {
-        plan: opened.plan.clone(),
-        all_read: Arc::new(Barrier::new(placement.len())),
-    });
-    let (addresses, listeners) = listen_all(settings, placement.len())?;
-    let (address, timestamp_address) = addresses;
+    let ((address, timestamp_address), listeners) = listen_all(settings, placement.len())?;
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
-    if opened.is_some() {
-        // Nobody may find the node ready before the cores have begun.
-        meters.iter().for_each(|core| core.journal_recovering.set(1));
-    }
+    let journal = opened.as_ref().map(|opened| SeatJournal::of(opened, &meters));
     let stop = Arc::new(AtomicBool::new(false));
     let settings = Arc::new(files.restricted(settings));
     let (ready, all_ready) = channel();
@@ -285,12 +274,8 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let resolvers = Resolver::start(wakers.clone(), files.lookups);
     let resolvers = resolvers.map_err(not_started("the resolver"))?;
     let (ends, maker) = start_segments(opened, &wakers)?;
-    for ((go, resolver), segments) in gos.iter().zip(resolvers).zip(ends) {
-        let mailboxes = mailboxes.clone();
-        // `has_failed` tells of a thread that is gone.
-        let _ = go.send(Go { mailboxes, resolver, segments, listen: address });
-    }
     let (backups, segments) = maker.unzip();
+    tell_to_go(&gos, &mailboxes, (resolvers, ends), address);
     let memory = ahead.start(stop.clone()).map_err(not_started("the taker of memory"))?;
     let cores = placement.into_iter().flatten().collect();
     Ok(NodeHandle {
@@ -310,6 +295,28 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         segments,
         memory,
     })
+}
+
+/// The cluster that the node starts with.
+fn view_of(settings: &NodeSettings) -> Result<View, MembershipError> {
+    match &settings.membership {
+        Some(membership) => View::build(None, membership),
+        None => Ok(View::alone(&settings.name)),
+    }
+}
+
+/// Tells the cores' threads that all rings stand.
+fn tell_to_go(
+    gos: &[Sender<Go>],
+    mailboxes: &Arc<[Mailbox]>,
+    (resolvers, ends): (Vec<Resolver>, Vec<Option<Segments>>),
+    listen: SocketAddr,
+) {
+    for ((go, resolver), segments) in gos.iter().zip(resolvers).zip(ends) {
+        let mailboxes = mailboxes.clone();
+        // `has_failed` tells of a thread that is gone.
+        let _ = go.send(Go { mailboxes, resolver, segments, listen });
+    }
 }
 
 fn open_journal(
@@ -448,6 +455,14 @@ fn gather(
 }
 
 impl SeatJournal {
+    /// What all cores need.
+    fn of(opened: &Opened, meters: &[CoreMeters]) -> Self {
+        // Nobody may find the node ready before the cores have begun.
+        meters.iter().for_each(|core| core.journal_recovering.set(1));
+        let all_read = Arc::new(Barrier::new(meters.len()));
+        Self { plan: opened.plan.clone(), all_read }
+    }
+
     /// Reads the journal of a core, and waits until all cores have read theirs.
     fn read(
         &self,

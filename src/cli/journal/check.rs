@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::Place;
 use super::ledger::{Ledger, Totals};
+use super::place::Place;
 use super::survey::{Finding, ShardRead, Survey, ToolError, printable, survey};
 use crate::cli::exit::EXIT_FAILURE;
 use crate::cli::terminal::{fail, print};

@@ -5,7 +5,7 @@ use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Place;
+use super::place::Place;
 use super::stats::time;
 use super::survey::{Tool, ToolError, printable, survey};
 use crate::base::ids::TimerId;
@@ -134,6 +134,7 @@ fn fields(place: &PagePlace, entry: &Entry<'_>, is_opaque: bool) -> (&'static st
                 ("node", json!(head.name)),
                 ("shard", json!(shard)),
                 ("oldest", json!(head.oldest.0)),
+                ("blocks", json!(head.blocks)),
                 ("previous_blocks", json!(head.previous_blocks)),
             ];
             ("head", fields)

@@ -4,21 +4,19 @@
 mod check;
 mod dump;
 mod ledger;
+mod place;
 mod repair;
 mod stats;
 mod survey;
-
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use self::dump::DumpFlags;
+use self::place::Place;
 use self::repair::RepairFlags;
-use self::survey::ToolError;
 use crate::cli::exit::EXIT_USAGE;
 use crate::cli::terminal::{fail, print};
-use crate::node::journal::directory::DataDirectory;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +38,7 @@ hold, and nothing is to be done. A node without a cluster runs on with what can 
 Exit codes:
     0  all can be read, or what was asked is done
     1  something is damaged, missing, or of another journal
-    2  wrong command line, or the directory cannot be read at all: in use, no rights, a newer format";
+    2  wrong command line, or the directory cannot be read: in use, no rights, a newer format";
 
 /// Check, measure, print and repair what a stopped node keeps on its disk
 #[derive(Debug, Args)]
@@ -59,24 +57,6 @@ enum JournalCommand {
     Stats(Place),
     Dump(DumpFlags),
     Repair(RepairFlags),
-}
-
-/// What all commands want to know.
-#[derive(Debug, Args)]
-struct Place {
-    /// The data directory of the node
-    #[arg(long, value_name = "DIR", env = "CHRONOS_JOURNAL_DATA_DIR")]
-    data_dir: PathBuf,
-
-    /// Print JSON instead of text
-    #[arg(long)]
-    json: bool,
-}
-
-impl Place {
-    fn open(&self) -> Result<DataDirectory, ToolError> {
-        Ok(DataDirectory::open_existing(&self.data_dir)?)
-    }
 }
 
 /// Runs one of the commands; returns the exit code.

@@ -12,9 +12,9 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Place;
 use super::check::heading;
 use super::ledger::Ledger;
+use super::place::Place;
 use super::survey::{Finding, Survey, Tool, ToolError, survey};
 use crate::base::ids::{NodeHash, ShardCount};
 use crate::base::time::WallMs;

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::Place;
 use super::check::heading;
 use super::ledger::{Ledger, Totals};
+use super::place::Place;
 use super::survey::{Finding, Survey, ToolError, survey};
 use crate::base::time::WallMs;
 use crate::cli::exit::EXIT_FAILURE;

@@ -42,6 +42,8 @@ const SEGMENT_NUMBER_MAX: u64 = 1 << 48;
 /// How long a start waits for the process that has the lock: the kernel closes the files of a
 /// killed process a moment after the process is gone.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a tool waits for it.
+const TOOL_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between two tries to get the lock.
 const LOCK_LOOK: Duration = Duration::from_millis(20);
 
@@ -245,7 +247,7 @@ impl DataDirectory {
             Err(error) => return Err(unusable("open", path)(error)),
         }
         let identity = identity_at(path)?;
-        let lock = match lock_directory(path, Duration::ZERO) {
+        let lock = match lock_directory(path, TOOL_PATIENCE) {
             Ok(lock) => Some(lock),
             Err(DataDirectoryError::ReadOnly { .. }) => None,
             Err(error) => return Err(error),

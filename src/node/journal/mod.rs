@@ -1,11 +1,11 @@
 //! The journal of a node on its disk: the data directory, the files of each shard, what a start
 //! reads from them, and the thread that makes new ones. What the bytes mean is `crate::journal`'s.
 
-pub mod backup;
+pub(crate) mod backup;
 pub mod directory;
-pub mod disk;
+pub(crate) mod disk;
 mod identity;
 mod pieces;
 pub mod reading;
-pub mod recovery;
-pub mod segments;
+pub(crate) mod recovery;
+pub(crate) mod segments;

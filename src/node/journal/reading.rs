@@ -119,7 +119,7 @@ pub struct SegmentRead {
     pub report: Report,
     /// Bytes of its entries.
     pub entry_bytes: u64,
-    /// How many bytes the file lacks beside the longest one of the shard; 0: none, or what it lacks
+    /// How many bytes the file lacks of the length that its head tells; 0: none, or what it lacks
     /// was never written.
     pub lacks_bytes: u64,
 }
@@ -316,7 +316,6 @@ impl Look {
         reads: Vec<PartRead>,
         last_write: u64,
     ) -> Vec<SegmentRead> {
-        let longest = self.files.iter().map(|file| file.bytes).max().unwrap_or(0);
         let mut may_be_torn = true;
         let finish = |(part, read): (&Part<'_>, PartRead)| {
             let last_write = if may_be_torn { read.writes.1 } else { last_write };
@@ -328,7 +327,7 @@ impl Look {
                 file: part.file.clone(),
                 report: read.reader.finish(part.blocks, last_write),
                 entry_bytes: read.entry_bytes,
-                lacks_bytes: if is_end_known { 0 } else { longest - part.file.bytes },
+                lacks_bytes: if is_end_known { 0 } else { part.lacks_bytes() },
             }
         };
         let reads: Vec<_> = parts.iter().zip(reads).collect();
@@ -391,6 +390,12 @@ fn read_parts(
 }
 
 impl Part<'_> {
+    /// How many bytes the file lacks of the length that its head tells.
+    fn lacks_bytes(&self) -> u64 {
+        let blocks = self.opening.map_or(0, |opening| opening.blocks);
+        (u64::from(blocks) * BLOCK_BYTES as u64).saturating_sub(self.file.bytes)
+    }
+
     /// Reads the pages of the segment and gives each to `page`, until that returns `false`.
     fn read(
         &self,

@@ -149,11 +149,6 @@ pub struct Recovered {
 }
 
 impl Plan {
-    /// How far the wall clock shows less than the newest page, in ms.
-    pub fn clock_behind_ms(&self) -> u64 {
-        self.clocks.behind_ms()
-    }
-
     /// Reads what a shard owns into its core, and begins its journal. The core's meters tell how
     /// far it is. Cost: some 1 us a timer.
     pub fn recover(
