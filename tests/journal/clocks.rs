@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use kit::children::{Tied, command};
 use kit::runner::{Story, cannot_run};
 use kit::until::{PATIENCE, until};
 
@@ -23,7 +23,7 @@ const DUE_MS: u64 = 6_000;
 fn shifted(by: &str) -> Vec<String> {
     let words = ["env", "DONT_FAKE_MONOTONIC=1", "faketime", "-f", by];
     let words = words.map(str::to_owned).to_vec();
-    let tried = Command::new(&words[0]).args(&words[1..]).args(["date", "+%s"]).output();
+    let tried = command(&words[0]).args(&words[1..]).args(["date", "+%s"]).output_tied();
     if !tried.is_ok_and(|done| done.status.success()) {
         cannot_run("not run on this machine: no faketime");
     }
@@ -68,7 +68,7 @@ fn ahead() {
 
 /// Seconds since the machine was booted, as a program that is started by these words sees them.
 fn uptime(words: &[String]) -> Option<i64> {
-    let done = Command::new(words.first()?).args(&words[1..]).arg("/proc/uptime").output().ok()?;
+    let done = command(words.first()?).args(&words[1..]).arg("/proc/uptime").output_tied().ok()?;
     String::from_utf8(done.stdout).ok()?.split('.').next()?.parse().ok()
 }
 

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
-use kit::children::Guard;
+use kit::children::{Guard, Tied, command};
 use kit::runner::cannot_run;
 use tempfile::TempDir;
 
@@ -115,7 +115,7 @@ fn text(path: &Path) -> &str {
 }
 
 fn output(program: &str, words: &[&str]) -> std::io::Result<Output> {
-    Command::new(program).args(words).output()
+    command(program).args(words).output_tied()
 }
 
 /// Ends the story if the machine does not let it do this.
