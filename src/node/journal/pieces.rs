@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
+use super::reading::Bytes;
 use crate::journal::reader::READ_BYTES;
 
 /// Buffers in use: one is read, one waits, one is filled.
@@ -56,25 +57,20 @@ pub(super) fn with_source<T, E>(
     })
 }
 
-impl Source {
-    /// The bytes that are there and were not skipped.
-    pub(super) fn bytes(&self) -> &[u8] {
+impl Bytes for Source {
+    fn bytes(&self) -> &[u8] {
         &self.window[self.begin..self.end]
     }
 
-    /// Whether the file ends with these bytes.
-    pub(super) fn is_end(&self) -> bool {
+    fn is_end(&self) -> bool {
         self.is_end
     }
 
-    /// Leaves out so many bytes, at most those that are there.
-    pub(super) fn skip(&mut self, bytes: usize) {
+    fn skip(&mut self, bytes: usize) {
         self.begin = self.end.min(self.begin + bytes);
     }
 
-    /// Gets the next piece of the file, or with `is_new` the first of the next file. The last
-    /// file must have been read to its end.
-    pub(super) fn fetch(&mut self, is_new: bool) -> io::Result<()> {
+    fn fetch(&mut self, is_new: bool) -> io::Result<()> {
         let gone =
             |_| io::Error::other("there is no thread to read it: raise the limit of threads");
         let Piece { mut buffer, length, is_end } = self.pieces.recv().map_err(gone)??;

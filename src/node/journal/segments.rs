@@ -196,7 +196,10 @@ impl Shard {
         } else {
             fs::remove_file(&path)
         };
-        if let Err(error) = done {
+        // A number whose file was made ahead by an earlier process, and removed, was never used.
+        if let Err(error) = done
+            && error.kind() != ErrorKind::NotFound
+        {
             warn!("{} is empty and cannot be removed: {error}", path.display());
         }
     }
