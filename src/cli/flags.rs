@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use super::backup::BackupFlags;
 use super::cluster::ClusterFlags;
+use super::journal::JournalFlags;
 use super::key_flags::{admin_settings, help};
 use super::timestamp::TimestampFlags;
 use crate::control::config::files::IniFiles;
@@ -142,7 +144,9 @@ pub(super) enum Tool {
     /// Start a node and a callback receiver in this process, create two timers over HTTP and watch
     /// them pop
     Demo,
+    Backup(BackupFlags),
     Cluster(ClusterFlags),
+    Journal(Box<JournalFlags>),
     Timestamp(Box<TimestampFlags>),
 }
 

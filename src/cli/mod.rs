@@ -3,10 +3,12 @@
 
 #![warn(unreachable_pub)]
 
+mod backup;
 mod cluster;
 mod demo;
 mod exit;
 mod flags;
+mod journal;
 mod key_flags;
 mod node;
 mod runtime;
@@ -31,7 +33,9 @@ pub fn run() -> ExitCode {
     let flags = Flags::parse();
     ExitCode::from(match &flags.command {
         Some(Tool::Demo) => demo::run(),
+        Some(Tool::Backup(flags)) => backup::run(&flags),
         Some(Tool::Cluster(flags)) => cluster::run(flags),
+        Some(Tool::Journal(flags)) => journal::run(flags),
         Some(Tool::Timestamp(flags)) => timestamp::run(flags),
         None => run_node(&flags),
     })

@@ -61,6 +61,15 @@ pub enum Order {
     Retire(SegmentNumber),
     /// Nothing of this shard stands in an earlier layout any more.
     Moved,
+    /// The files of these segments, the first and the last included, do not change any more and
+    /// have all that was acknowledged when the backup was asked for. If the last comes before the
+    /// first, there is none.
+    BackUp {
+        /// The oldest that is needed.
+        oldest: SegmentNumber,
+        /// The last.
+        last: SegmentNumber,
+    },
 }
 
 /// Why a segment could not be made.
@@ -123,6 +132,8 @@ pub struct CoreJournal {
     no_segment: Option<NoSegment>,
     /// Whether everything is written at once: the node stops.
     is_stopping: bool,
+    /// A backup is to have everything up to here.
+    backup: Option<Position>,
     entries_before: u64,
     counters: JournalCounters,
 }
@@ -141,6 +152,7 @@ impl CoreJournal {
             prepares_from: MonoNs(0),
             no_segment: None,
             is_stopping: false,
+            backup: None,
             entries_before: 0,
             counters: JournalCounters::default(),
         }
@@ -206,6 +218,9 @@ impl CoreJournal {
     /// is to do.
     pub fn turn(&mut self, now: Now, shard: &mut Shard) {
         shard.append_changes(&mut self.writer);
+        if let Some(state) = shard.other_state(self.writer.state()) {
+            self.writer.append_state(state);
+        }
         self.compact(shard);
         if now.mono >= self.prepares_from
             && let Some(segment) = self.writer.wants_segment()
@@ -217,6 +232,7 @@ impl CoreJournal {
         if is_idle && now.mono >= self.wrote_at.plus_ms(STAMP_EVERY_MS) {
             self.append_state(self.compaction.oldest());
         }
+        self.back_up_when_stored();
         if self.is_time(now) {
             let before = self.writer.is_writing();
             self.writer.begin_write(self.stamp(now));
@@ -256,6 +272,23 @@ impl CoreJournal {
         self.no_segment = Some(why);
         self.prepares_from = now.mono.plus_ms(PREPARE_AGAIN_MS);
         self.writer.not_prepared();
+    }
+
+    /// Begins a backup of everything that the shard has done up to now. [`Order::BackUp`] follows
+    /// when the disk has it.
+    pub fn back_up(&mut self, shard: &Shard) {
+        self.backup = Some(shard.position());
+    }
+
+    fn back_up_when_stored(&mut self) {
+        let is_stored = |position| self.writer.durable() >= position;
+        if !self.backup.is_some_and(is_stored) || self.writer.is_writing() {
+            return;
+        }
+        self.backup = None;
+        self.writer.close_segment();
+        let (oldest, last) = (self.compaction.oldest(), self.writer.segment());
+        self.orders.push_back(Order::BackUp { oldest, last });
     }
 
     /// From now on everything is written at once.
@@ -309,7 +342,7 @@ impl CoreJournal {
 
     fn is_time(&self, now: Now) -> bool {
         match self.rules.mode {
-            Mode::Interval(ms) if !self.is_stopping => {
+            Mode::Interval(ms) if !self.is_stopping && self.backup.is_none() => {
                 now.mono >= self.wrote_at.plus_ms(ms) || !self.writer.has_room()
             }
             _ => true,

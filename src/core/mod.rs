@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex, TimerId};
-use crate::base::time::{MonoNs, Now, Tick};
+use crate::base::time::{MonoNs, Now, Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::cluster::wall_clocks::ClockVerdict;
@@ -34,7 +34,7 @@ use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
 use crate::core::peers::behind::Behind;
 use crate::core::peers::counters::PeerCounters;
-use crate::core::peers::hello::{Connected, Hello, HelloRefusal, Identity};
+use crate::core::peers::hello::{CompleteSince, Connected, Hello, HelloRefusal, Identity};
 use crate::core::peers::inbounds::Inbounds;
 use crate::core::peers::peering::Peering;
 
@@ -56,6 +56,9 @@ pub struct Core {
     inbounds: Inbounds,
     gathers: Gathers,
     journal: Option<Box<CoreJournal>>,
+    /// Since when all shards of the node are complete, and since when this one told that it is.
+    complete_since: CompleteSince,
+    told_complete: WallMs,
     /// Kept for their memory between turns.
     attempts: Vec<Attempt>,
     actions: Vec<PeerAction>,
@@ -86,6 +89,7 @@ impl Core {
             view_id: view.id(),
             shard: own.0,
             shards: shards.get(),
+            complete_since: None,
         };
         Self {
             own,
@@ -95,6 +99,8 @@ impl Core {
             shard: Shard::new(config, now),
             gathers: Gathers::default(),
             journal: None,
+            complete_since: identity.complete_since,
+            told_complete: WallMs(0),
             attempts: Vec::new(),
             actions: Vec::new(),
             withheld: 0,
@@ -114,6 +120,13 @@ impl Core {
     /// The journal; `None`: the core has none.
     pub fn journal(&mut self) -> Option<&mut CoreJournal> {
         self.journal.as_deref_mut()
+    }
+
+    /// Begins a backup of the journal, if there is one.
+    pub fn back_up(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.back_up(&self.shard);
+        }
     }
 
     /// What the journal has counted; `None`: there is none.
@@ -265,6 +278,17 @@ impl Core {
     fn tick(&mut self, now: Now) {
         self.now = now;
         self.shard.tick(now, &mut self.outbox);
+        self.note_complete();
+    }
+
+    /// Tells the other cores, and peers that meet this node, since when this shard is complete.
+    /// Cost: a comparison, if nothing has changed.
+    pub fn note_complete(&mut self) {
+        let since = self.shard.complete_since();
+        if self.told_complete != since {
+            self.told_complete = since;
+            self.complete_since.note(since);
+        }
     }
 
     /// Tells the shard that a callback ended. The [`turn`] that calls this takes the effects.
@@ -365,6 +389,10 @@ impl Core {
     pub fn peer_connected(&mut self, now: Now, peer: PeerIndex, connected: &Connected) {
         let (peering, inbounds, _, mut behind) = self.parts(now);
         let is_used = peering.connected(&mut behind, peer, connected);
+        if is_used {
+            let since = connected.hello.as_ref().and_then(|hello| hello.complete_since);
+            behind.tell(Event::PeerComplete { peer, since });
+        }
         if let Some(hello) = connected.hello.as_ref().filter(|_| is_used) {
             inbounds.answered_at_its_address(hello);
         }
@@ -452,7 +480,7 @@ impl Core {
 
     /// What this core says of itself when it dials or is dialled.
     pub fn hello(&self) -> Hello {
-        self.peering.hello().clone()
+        Hello { complete_since: self.complete_since.get(), ..self.peering.hello().clone() }
     }
 
     /// Does the peers' part of a turn: heartbeats, suspicion, dialling, and handing this turn's

@@ -38,8 +38,8 @@ pub trait Driver {
     /// Does what the core asks for a peer.
     fn act(&mut self, now: Now, action: PeerAction);
 
-    /// Does what the core's journal asks for: its pieces and its orders. Called only for a core with
-    /// a journal.
+    /// Does what the core's journal asks for: its pieces and its orders. Called only for a core
+    /// with a journal.
     fn store(&mut self, now: Now);
 
     /// Sends what the turn has produced. Answers to clients leave here: the messages for peers on

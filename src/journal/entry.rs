@@ -5,8 +5,8 @@
 //! ```text
 //! timer, tombstone, progress   as in wire::peer_message: copy (kinds 2, 34), standing (kind 1)
 //! forgotten  kind u8 = 65, id u64
-//! head       kind u8 = 66, format u16, shard u16, shards u16, oldest u64, blocks of the previous
-//!            segment u32, name's length v, name
+//! head       kind u8 = 66, format u16, shard u16, shards u16, oldest u64, blocks of the segment u32,
+//!            blocks written of the previous segment u32, name's length v, name
 //! state      kind u8 = 67, oldest u64, complete since u64, count v, each node u32
 //! ```
 //!
@@ -53,6 +53,8 @@ pub struct Head<'a> {
     pub shards: u16,
     /// The oldest segment that was needed.
     pub oldest: SegmentNumber,
+    /// Blocks of the segment's file.
+    pub blocks: u32,
     /// Blocks of the segment before that were written; 0: there was none, or a restart lies
     /// between.
     pub previous_blocks: u32,
@@ -97,6 +99,7 @@ impl Entry<'_> {
                 out.extend_from_slice(&head.shard.to_le_bytes());
                 out.extend_from_slice(&head.shards.to_le_bytes());
                 out.extend_from_slice(&head.oldest.0.to_le_bytes());
+                out.extend_from_slice(&head.blocks.to_le_bytes());
                 out.extend_from_slice(&head.previous_blocks.to_le_bytes());
                 write_leb128(head.name.len() as u64, out);
                 out.extend_from_slice(head.name.as_bytes());
@@ -148,6 +151,7 @@ fn head<'a>(input: &mut &'a [u8]) -> Result<Head<'a>, EntryError> {
     let shard = u16::from_le_bytes(chunk(input)?);
     let shards = u16::from_le_bytes(chunk(input)?);
     let oldest = SegmentNumber(u64::from_le_bytes(chunk(input)?));
+    let blocks = u32::from_le_bytes(chunk(input)?);
     let previous_blocks = u32::from_le_bytes(chunk(input)?);
     let length = number(input)?;
     if length > NAME_BYTES_MAX as u64 {
@@ -159,7 +163,7 @@ fn head<'a>(input: &mut &'a [u8]) -> Result<Head<'a>, EntryError> {
     if shard >= shards {
         return Err(EntryError("a shard beyond the number of shards"));
     }
-    Ok(Head { format, shard, shards, oldest, previous_blocks, name })
+    Ok(Head { format, shard, shards, oldest, blocks, previous_blocks, name })
 }
 
 fn state(input: &mut &[u8]) -> Result<State, EntryError> {
@@ -230,6 +234,7 @@ pub(crate) mod tests {
                 shard: 3,
                 shards: 4,
                 oldest: SegmentNumber(17),
+                blocks: 16_384,
                 previous_blocks: 16_384,
                 name: "10.0.0.1:7253",
             }),
@@ -261,7 +266,7 @@ pub(crate) mod tests {
         PeerMessage::Fetch(TimerId(1)).encode(&mut fetch);
         assert_eq!(decode_entry(&mut &fetch[..]), Err(EntryError("a message that no journal has")));
         assert!(decode_entry(&mut &[0_u8; 40][..]).is_err());
-        let head = [66, 1, 0, 4, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let head = [66, 1, 0, 4, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(
             decode_entry(&mut &head[..]),
             Err(EntryError("a shard beyond the number of shards"))

@@ -21,6 +21,8 @@ pub struct Opening {
     pub name: String,
     /// The oldest segment that was needed then.
     pub oldest: SegmentNumber,
+    /// Blocks of the segment's file.
+    pub blocks: u32,
     /// Blocks of the segment before; 0: a restart lies between.
     pub previous_blocks: u32,
 }
@@ -34,7 +36,7 @@ pub fn opening(bytes: &[u8], segment: SegmentNumber) -> Result<Option<Opening>, 
         Err(_) => return Ok(None),
     };
     let Ok(Entry::Head(head)) = decode_entry(&mut &page.entries[..]) else { return Ok(None) };
-    let Head { shard, shards, oldest, previous_blocks, name, .. } = head;
+    let Head { shard, shards, oldest, blocks, previous_blocks, name, .. } = head;
     Ok(Some(Opening {
         segment: page.place.segment,
         journal: page.place.journal,
@@ -42,6 +44,7 @@ pub fn opening(bytes: &[u8], segment: SegmentNumber) -> Result<Option<Opening>, 
         shard: (shard, shards),
         name: name.to_owned(),
         oldest,
+        blocks,
         previous_blocks,
     }))
 }
@@ -109,7 +112,9 @@ pub fn plan(mut files: Vec<Candidate>, journal: JournalId, shard: (u16, u16), na
     }
     let begun = known.iter().rposition(|(_, opening)| opening.is_some());
     let Some(begun) = begun else { return plan };
-    plan.oldest = known[begun].1.as_ref().expect("found by it").oldest;
+    let newest = known[begun].1.as_ref().expect("found by it");
+    // A segment does not do without itself, whatever its head says.
+    plan.oldest = newest.oldest.min(newest.segment);
     known.truncate(begun + 1);
     known.retain(|(number, _)| *number >= plan.oldest);
     let mut expected = known.first().map_or(plan.oldest, |(number, _)| *number);

@@ -13,6 +13,7 @@ fn opening_of(number: u64, oldest: u64, previous_blocks: u32) -> Opening {
         shard: (1, 2),
         name: "here".to_owned(),
         oldest: SegmentNumber(oldest),
+        blocks: 16_384,
         previous_blocks,
     }
 }

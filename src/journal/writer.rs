@@ -119,6 +119,8 @@ pub struct Writer {
     segment: SegmentNumber,
     /// Its next free block.
     block: u32,
+    /// Whether nothing more goes into it although there is room.
+    is_closed: bool,
     /// The number of the last write that began.
     writes: u64,
     filling: Batch,
@@ -147,6 +149,7 @@ impl Writer {
             state,
             segment: SegmentNumber(0),
             block: 0,
+            is_closed: false,
             writes,
             filling: Batch::default(),
             under_way: None,
@@ -274,7 +277,7 @@ impl Writer {
         if is_first {
             let Some(next) = self.spares.pop_front() else { return };
             let previous_blocks = self.block;
-            (self.segment, self.block) = (next, 0);
+            (self.segment, self.block, self.is_closed) = (next, 0, false);
             self.put_head_first(previous_blocks);
         }
         let next = self.kept.pop().unwrap_or_default();
@@ -359,6 +362,13 @@ impl Writer {
         self.segment
     }
 
+    /// Closes the segment that is filled: its file does not change any more. No write may be under
+    /// way (asserted).
+    pub fn close_segment(&mut self) {
+        assert!(self.under_way.is_none(), "the write that is under way changes the segment");
+        self.is_closed = true;
+    }
+
     /// Segments made and not begun.
     pub fn spares(&self) -> usize {
         self.spares.len()
@@ -372,7 +382,7 @@ impl Writer {
     /// Whether what waits fits into the present segment.
     fn fits(&self) -> bool {
         let blocks = self.filling.bytes.len().div_ceil(BLOCK_BYTES) as u32;
-        self.segment.0 > 0 && self.block + blocks <= self.sizes.segment_blocks
+        self.segment.0 > 0 && !self.is_closed && self.block + blocks <= self.sizes.segment_blocks
     }
 
     /// Puts the page with the head of a segment before all that was appended.
@@ -385,6 +395,7 @@ impl Writer {
             shard: self.owner.shard,
             shards: self.owner.shards,
             oldest: self.state.oldest,
+            blocks: self.sizes.segment_blocks,
             previous_blocks,
             name: &self.owner.name,
         };

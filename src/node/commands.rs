@@ -21,6 +21,8 @@ const WAITING_MAX: usize = 64;
 pub enum Command {
     /// Take a new view of the cluster (SIGHUP).
     View(Arc<View>),
+    /// Close the present segment of the journal, so that the files up to it can be copied.
+    BackUp,
     /// Compare all timers with all nodes that are to hold them (SIGUSR1).
     Resynchronise,
     /// Merge timers that were read from an original node. Each core takes the timers that it owns.

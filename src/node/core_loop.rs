@@ -49,8 +49,8 @@ impl Engine {
             if wait.is_over(now.mono) || !self.stays_at_rest(now) {
                 turn(&mut self, now);
                 wait = self.measure(now, &mut published);
-                if let Some(failure) = self.failed.take() {
-                    return Err(failure);
+                if self.failed.is_some() {
+                    return self.failed.take().map_or(Ok(()), Err);
                 }
             }
         }

@@ -235,6 +235,7 @@ impl Engine {
                     core.set_view(now, view.clone());
                     self.change_listeners(|listeners| listeners.set_view(&view));
                 }
+                Command::BackUp => core.back_up(),
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),
                 Command::Members(addresses) => {

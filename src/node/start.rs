@@ -26,7 +26,7 @@ use crate::timestamp::oracle::Oracle;
 
 use crate::core::Core;
 use crate::core::mesh::{MeshPort, mesh};
-use crate::core::peers::hello::Identity;
+use crate::core::peers::hello::{CompleteSince, Identity};
 use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::listeners::ClusterListeners;
 use crate::node::clients::service::Service;
@@ -36,7 +36,7 @@ use crate::node::engine::Engine;
 use crate::node::files::FileShares;
 use crate::node::journal::disk::{Disk, PLACES};
 use crate::node::journal::recovery::{self, DAMAGE_REMEDY, JournalError, Opened, Plan};
-use crate::node::journal::segments::{self, Segments};
+use crate::node::journal::segments::{self, Backups, Segments};
 use crate::node::memory_ahead::MemoryAhead;
 use crate::node::meters::CoreMeters;
 use crate::node::owner::Owner;
@@ -120,6 +120,8 @@ pub struct NodeHandle {
     stop: Arc<AtomicBool>,
     wakers: Vec<Waker>,
     threads: Vec<JoinHandle<Result<(), CoreError>>>,
+    /// Asks for backups of the journal, if the node has one.
+    pub backups: Option<Backups>,
     /// The thread that makes segments, if the node has a journal.
     segments: Option<JoinHandle<()>>,
     /// The thread that takes memory ahead, if the node has one.
@@ -225,27 +227,16 @@ struct SeatJournal {
 /// Starts a node: probes the kernel, opens the listeners, starts and pins one thread per shard.
 /// Returns when all cores serve.
 pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
-    let view = Arc::new(match &settings.membership {
-        Some(membership) => View::build(None, membership)?,
-        None => View::alone(&settings.name),
-    });
+    let view = Arc::new(view_of(settings)?);
     let kernel = probe()?;
     let placement = placement(settings)?;
     let files = FileShares::of(raise_open_files_limit(), placement.len(), settings);
     let shards = ShardCount::new(placement.len() as u16);
     let opened = open_journal(settings, shards)?;
-    let journal = opened.as_ref().map(|opened| SeatJournal {
-        plan: opened.plan.clone(),
-        all_read: Arc::new(Barrier::new(placement.len())),
-    });
-    let (addresses, listeners) = listen_all(settings, placement.len())?;
-    let (address, timestamp_address) = addresses;
+    let ((address, timestamp_address), listeners) = listen_all(settings, placement.len())?;
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
-    if opened.is_some() {
-        // Nobody may find the node ready before the cores have begun.
-        meters.iter().for_each(|core| core.journal_recovering.set(1));
-    }
+    let journal = opened.as_ref().map(|opened| SeatJournal::of(opened, &meters));
     let stop = Arc::new(AtomicBool::new(false));
     let settings = Arc::new(files.restricted(settings));
     let (ready, all_ready) = channel();
@@ -269,7 +260,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             meters: meters.clone(),
             stop: stop.clone(),
             view: view.clone(),
-            identity,
+            identity: identity.clone(),
             stock: ahead.stocks[own].clone(),
             journal: journal.clone(),
             commands: commands[own].clone(),
@@ -283,11 +274,8 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let resolvers = Resolver::start(wakers.clone(), files.lookups);
     let resolvers = resolvers.map_err(not_started("the resolver"))?;
     let (ends, maker) = start_segments(opened, &wakers)?;
-    for ((go, resolver), segments) in gos.iter().zip(resolvers).zip(ends) {
-        let mailboxes = mailboxes.clone();
-        // `has_failed` tells of a thread that is gone.
-        let _ = go.send(Go { mailboxes, resolver, segments, listen: address });
-    }
+    let (backups, segments) = maker.unzip();
+    tell_to_go(&gos, &mailboxes, (resolvers, ends), address);
     let memory = ahead.start(stop.clone()).map_err(not_started("the taker of memory"))?;
     let cores = placement.into_iter().flatten().collect();
     Ok(NodeHandle {
@@ -303,9 +291,32 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
         stop,
         wakers,
         threads,
-        segments: maker,
+        backups,
+        segments,
         memory,
     })
+}
+
+/// The cluster that the node starts with.
+fn view_of(settings: &NodeSettings) -> Result<View, MembershipError> {
+    match &settings.membership {
+        Some(membership) => View::build(None, membership),
+        None => Ok(View::alone(&settings.name)),
+    }
+}
+
+/// Tells the cores' threads that all rings stand.
+fn tell_to_go(
+    gos: &[Sender<Go>],
+    mailboxes: &Arc<[Mailbox]>,
+    (resolvers, ends): (Vec<Resolver>, Vec<Option<Segments>>),
+    listen: SocketAddr,
+) {
+    for ((go, resolver), segments) in gos.iter().zip(resolvers).zip(ends) {
+        let mailboxes = mailboxes.clone();
+        // `has_failed` tells of a thread that is gone.
+        let _ = go.send(Go { mailboxes, resolver, segments, listen });
+    }
 }
 
 fn open_journal(
@@ -319,7 +330,7 @@ fn open_journal(
 }
 
 /// The cores' ends of the thread that makes segments, one for each core, and the thread.
-type SegmentMaker = (Vec<Option<Segments>>, Option<JoinHandle<()>>);
+type SegmentMaker = (Vec<Option<Segments>>, Option<(Backups, JoinHandle<()>)>);
 
 /// Starts the thread that makes segments, if there is a journal.
 fn start_segments(opened: Option<Opened>, wakers: &[Waker]) -> Result<SegmentMaker, StartError> {
@@ -327,8 +338,8 @@ fn start_segments(opened: Option<Opened>, wakers: &[Waker]) -> Result<SegmentMak
         return Ok((wakers.iter().map(|_| None).collect(), None));
     };
     let started = segments::start(data, present, older, wakers.to_vec());
-    let (ends, maker) = started.map_err(not_started("the maker of segments"))?;
-    Ok((ends.into_iter().map(Some).collect(), Some(maker)))
+    let (ends, backups, maker) = started.map_err(not_started("the maker of segments"))?;
+    Ok((ends.into_iter().map(Some).collect(), Some((backups, maker))))
 }
 
 fn not_started(what: &str) -> impl Fn(std::io::Error) -> StartError {
@@ -337,7 +348,11 @@ fn not_started(what: &str) -> impl Fn(std::io::Error) -> StartError {
 
 /// Returns another identity for each process, even for one that starts within the same millisecond.
 fn identity(settings: &NodeSettings) -> Identity {
-    Identity { incarnation: unguessable() | 1, accepts_strangers: settings.accept_strangers }
+    Identity {
+        incarnation: unguessable() | 1,
+        accepts_strangers: settings.accept_strangers,
+        complete_since: CompleteSince::default(),
+    }
 }
 
 /// Returns a number that differs between processes and that nobody outside knows.
@@ -440,6 +455,14 @@ fn gather(
 }
 
 impl SeatJournal {
+    /// What all cores need.
+    fn of(opened: &Opened, meters: &[CoreMeters]) -> Self {
+        // Nobody may find the node ready before the cores have begun.
+        meters.iter().for_each(|core| core.journal_recovering.set(1));
+        let all_read = Arc::new(Barrier::new(meters.len()));
+        Self { plan: opened.plan.clone(), all_read }
+    }
+
     /// Reads the journal of a core, and waits until all cores have read theirs.
     fn read(
         &self,
@@ -449,7 +472,8 @@ impl SeatJournal {
         meters: &CoreMeters,
         segments: &Segments,
     ) -> Result<(), JournalError> {
-        let recovered = self.plan.recover(core, ShardIndex(own as u16), began, meters);
+        let recovered = self.plan.recover(core, ShardIndex(own as u16), (began, &now), meters);
+        core.note_complete();
         // A core that fails must not keep the others waiting.
         self.all_read.wait();
         meters.journal_recovering.set(0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::ids::{HostId, NodeHash, PeerIndex, PeerSet, ShardIndex, Slot, TimerId};
 use crate::base::ranked::Replicas;
 use crate::base::slots::SlotKey;
-use crate::base::time::Tick;
+use crate::base::time::{Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::journal::Position;
@@ -154,6 +154,14 @@ pub enum Event<'a> {
         /// heard last, or messages to it were dropped. The peer is then offered everything that it
         /// is to hold.
         has_gaps: bool,
+    },
+    /// A peer told since when, by its wall clock, it holds everything that it acknowledged and that
+    /// has not ended.
+    PeerComplete {
+        /// The peer.
+        peer: PeerIndex,
+        /// `None`: it did not tell.
+        since: Option<WallMs>,
     },
     /// The peers that see other members than this node does, as their frames tell.
     OtherViews(PeerSet),

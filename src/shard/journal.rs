@@ -3,9 +3,9 @@
 
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::{Now, Tick};
+use crate::base::time::{Now, Tick, WallMs};
 use crate::journal::clocks::Clocks;
-use crate::journal::entry::Entry;
+use crate::journal::entry::{Entry, State};
 use crate::journal::writer::Writer;
 use crate::journal::{Position, SegmentNumber};
 use crate::timer::version::{StateKey, Version};
@@ -67,6 +67,36 @@ impl Shard {
     /// Refuses clients' writes for this reason, or takes them again.
     pub fn refuse_writes(&mut self, refusal: Option<Refusal>) {
         self.write_refusal = refusal;
+    }
+
+    /// Since when this shard holds everything that it acknowledged and that has not ended.
+    pub fn complete_since(&self) -> WallMs {
+        self.complete_since
+    }
+
+    /// What the journal is to know of this shard, if it is not what `state` says.
+    pub fn other_state(&self, state: &State) -> Option<State> {
+        let view = &self.peers.view;
+        let owed = self.peers.lacking().intersection(view.connected_nodes());
+        let is_known = state.complete_since == self.complete_since
+            && state.owed.len() == owed.len() as usize
+            && state
+                .owed
+                .iter()
+                .all(|&node| view.peer_of(node).is_some_and(|peer| owed.contains(peer)));
+        (!is_known).then(|| State {
+            oldest: state.oldest,
+            complete_since: self.complete_since,
+            owed: owed.iter().map(|peer| view.hash_of(peer)).collect(),
+        })
+    }
+
+    /// Takes back what the journal knew of this shard.
+    pub fn restore_state(&mut self, state: &State) {
+        self.complete_since = state.complete_since;
+        let view = self.peers.view.clone();
+        let owed = state.owed.iter().filter_map(|&node| view.peer_of(node));
+        owed.for_each(|peer| self.peers.may_lack(peer));
     }
 
     /// Bytes that the journal would have if it held each timer once, about.

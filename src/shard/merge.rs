@@ -266,6 +266,7 @@ impl Shard {
     ) -> PeerResult<'static> {
         let tick = now.mono.tick_floor();
         self.counters.copies_refused += 1;
+        self.complete_since = now.wall;
         if self.full_at.is_none_or(|at| tick - at >= FULL_TOLD_MS) {
             self.full_at = Some(tick);
             let others = self.peers.alive().without(self.peers.own()).minus(self.peers.http());

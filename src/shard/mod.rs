@@ -51,7 +51,7 @@ use std::sync::Arc;
 
 use crate::base::ids::{HostId, PeerIndex, PeerSet};
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::{Now, Tick};
+use crate::base::time::{Now, Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::timer::definition::Content;
@@ -93,6 +93,8 @@ pub struct Shard {
     full_at: Option<Tick>,
     /// Why clients' writes are refused although there is room: the journal cannot take them.
     write_refusal: Option<Refusal>,
+    /// Since when this shard holds everything that it acknowledged and that has not ended.
+    complete_since: WallMs,
 }
 
 /// How often idle hosts are looked for and the oldest overdue pop is looked up.
@@ -119,6 +121,7 @@ impl Shard {
             counters: Counters::default(),
             full_at: None,
             write_refusal: None,
+            complete_since: now.wall,
             config,
         }
     }
@@ -136,6 +139,7 @@ impl Shard {
             Event::Peer { peer, liveness, dialect, has_gaps } => {
                 self.believe(now, peer, (liveness, dialect), has_gaps, outbox);
             }
+            Event::PeerComplete { peer, since } => self.peers.note_complete(peer, since),
             Event::OtherViews(peers) => self.peers.other_view = peers,
             Event::PeerMessage { ticket, from, clock_offset_ns, message } => {
                 let teller = Teller { peer: from, clock_offset_ns };
@@ -170,6 +174,9 @@ impl Shard {
             self.settle_writes(now, outbox);
             self.settle_reads(now, outbox);
             self.reconcile.forget_settled();
+            if !self.reconcile.owes() {
+                self.peers.all_were_told();
+            }
         }
         self.ask_on(now, outbox);
         self.reconcile(now, outbox);
@@ -236,6 +243,9 @@ impl Shard {
         outbox: &mut Outbox,
     ) {
         let former = self.peers.believe(peer, liveness, dialect);
+        if liveness != Liveness::Alive {
+            self.peers.may_lack(peer);
+        }
         if liveness == Liveness::Alive && former != Liveness::Alive {
             self.peers.returned(now.mono.tick_floor(), peer, former);
         }

@@ -133,6 +133,7 @@ impl Shard {
     /// timer, another node stands in.
     pub(super) fn refused_for_room(&mut self, tick: Tick, peer: PeerIndex, id: TimerId) {
         self.peers.note_full(peer, tick + FULL_MS);
+        self.peers.may_lack(peer);
         let Some(slot) = self.find(id) else { return };
         let record = *self.records.get(slot);
         let replicas = self.records.placement_of(&record).replicas;
@@ -189,6 +190,7 @@ impl Shard {
         let Some(peer) = missing.filter(|peer| *peer != self.peers.own()) else { return };
         if !self.peers.alive().contains(peer) {
             self.peers.owed = self.peers.owed.with(peer);
+            self.peers.may_lack(peer);
         } else if let Some(slot) = self.find(id) {
             let record = *self.records.get(slot);
             let bytes = match self.peers.speaks_http(peer) {

@@ -31,14 +31,14 @@ impl Shard {
             request,
             Request::Create(_) | Request::Update(..) | Request::Delete(_) | Request::Read(_)
         );
+        let is_write = is_clients && !matches!(request, Request::Read(_));
+        if let Some(refusal) = self.write_refusal.filter(|_| is_write) {
+            self.counters.refused += 1;
+            return outbox.reply(from, Answer::Refused(refusal));
+        }
         let answer = match request {
             // What this node took would be lost with it. What it does not hold, other nodes may.
             _ if is_clients && self.peers.view.has_left() => Err(Refusal::HasLeft),
-            Request::Create(_) | Request::Update(..) | Request::Delete(_)
-                if self.write_refusal.is_some() =>
-            {
-                Err(self.write_refusal.expect("looked at above"))
-            }
             Request::Create(definition) => self.create(now, from, &definition, outbox),
             Request::Update(target, definition) => {
                 self.update(now, from, target, &definition, outbox)

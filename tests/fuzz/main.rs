@@ -2,6 +2,8 @@
 //! ones every time. `CHRONOS_FUZZ_ROUNDS` sets how many; `libfuzzer/` goes on for hours where this
 //! ends.
 
+mod journal;
+mod journal_targets;
 mod mutation;
 mod nonsense;
 mod peer_targets;

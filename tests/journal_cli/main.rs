@@ -3,3 +3,4 @@
 
 mod disk;
 mod reading;
+mod tools;

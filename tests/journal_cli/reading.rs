@@ -284,3 +284,19 @@ fn the_cheap_pass_finds_the_stamps_that_all_pages_have() {
     assert_eq!(report.stamps[report.stamps.len() - 2..], [back, stamp(2, 8)]);
     assert_eq!(stamps(&shard.directory).expect("read"), report.stamps);
 }
+
+#[test]
+fn a_segment_that_was_emptied_since_the_last_one_began_is_not_missing() {
+    let data = Data::new(1);
+    let mut shard = data.shard(0);
+    let next = shard.fill(4, 1);
+    shard.append_state(3);
+    shard.write(stamp(1, next));
+    fs::remove_file(shard.path(1)).expect("it was emptied");
+    fs::remove_file(shard.path(2)).expect("it was emptied");
+    let (_, report) = read(&shard);
+    assert!(!report.is_damaged(), "{:?}", report.flaws);
+    fs::remove_file(shard.path(3)).expect("it is needed");
+    let (_, report) = read(&shard);
+    assert_eq!(report.flaws, [Flaw::Missing(SegmentNumber(3))]);
+}

@@ -119,7 +119,7 @@ impl World {
         booted.view = view.clone();
         let shards = self.options.shards[node];
         let incarnation = (node as u64) << 32 | life;
-        let identity = Identity { incarnation, accepts_strangers: false };
+        let identity = Identity { incarnation, ..Identity::default() };
         let ports = mesh(ShardCount::new(shards), self.options.mesh_queue_max);
         booted.cores = ports
             .into_iter()
@@ -127,7 +127,7 @@ impl World {
             .map(|(own, port)| {
                 let own = own as u16;
                 let config = self.options.config((node, member), own, view.clone());
-                let core = Core::with_identity(config, port, identity, now);
+                let core = Core::with_identity(config, port, identity.clone(), now);
                 Some(CoreDriver::new(CoreAt { node, life, core: own }, core, now))
             })
             .collect();

@@ -337,8 +337,7 @@ impl Model {
     pub fn attempt(&mut self, begun: &Begun<'_>) -> Checked {
         let Begun { id, name, sequence, now_ns, story } = *begun;
         self.attempts += 1;
-        let (is_damaged, is_each) = (self.is_damaged, self.is_each);
-        let (life, began_ns) = (self.life.number, self.life.began_ns);
+        let (is_damaged, life) = (self.is_damaged, self.life.number);
         let timer = self.timers.entry(id).or_default();
         let Some(at) = timer.writes.iter().position(|write| write.name == name) else {
             if is_damaged {
@@ -348,9 +347,9 @@ impl Model {
             return broken("J1 back", what);
         };
         let write = &timer.writes[at];
-        let Some(wish) = write.wish else {
+        if write.wish.is_none() {
             return broken("T8", format!("{story}: never fires"));
-        };
+        }
         if write.is_replaced && !is_damaged {
             return broken("T7", format!("{story}: pops though it was replaced in this life"));
         }
@@ -364,37 +363,7 @@ impl Model {
         if sequence > write.pops() {
             return broken("T8", format!("{story}: only {} pops", write.pops()));
         }
-        if !is_damaged {
-            let since_ns = write.start().earliest;
-            let is_unwell = self.is_unwell(&wish, since_ns, now_ns);
-            let write = &self.timers[&id].writes[at];
-            let passed = write.due_by(now_ns, write.start().earliest);
-            let (least, most) = match write.next {
-                Some(next) => (next, if is_unwell { passed.max(next) } else { next }),
-                None => {
-                    let start = write.start();
-                    let last = |start_ns| write.due_by(began_ns, start_ns).min(write.pops());
-                    let (mut least, mut most) = (write.settled + 1, write.reached + 1);
-                    if !is_each {
-                        least = least.max(last(start.latest));
-                        most = most.max(last(start.earliest));
-                    }
-                    (least, if is_unwell { most.max(passed) } else { most })
-                }
-            };
-            if sequence < least {
-                return broken(
-                    "J4 falls",
-                    format!("{story}: {least} to {most} is next: {write:?}"),
-                );
-            }
-            if sequence > most {
-                return broken(
-                    "J1 skips",
-                    format!("{story}: {least} to {most} is next: {write:?}"),
-                );
-            }
-        }
+        self.is_next(begun, write)?;
         let write = &mut self.timers.get_mut(&id).expect("found above").writes[at];
         self.repeated += u64::from(write.next.is_none() && sequence <= write.reached);
         self.left_out += (sequence - 1).saturating_sub(write.next.unwrap_or(write.reached + 1));
@@ -404,6 +373,36 @@ impl Model {
             (write.is_acknowledged, write.is_settled, write.is_doubtful) = (true, true, false);
         }
         self.prune(id);
+        Ok(())
+    }
+
+    /// Checks that the number of a pop may come next.
+    fn is_next(&self, begun: &Begun<'_>, write: &Write) -> Checked {
+        let Begun { sequence, now_ns, story, .. } = *begun;
+        let (wish, start) = (write.wish.expect("it pops"), write.start());
+        if self.is_damaged {
+            return Ok(());
+        }
+        let is_unwell = self.is_unwell(&wish, start.earliest, now_ns);
+        let passed = write.due_by(now_ns, start.earliest);
+        let (mut least, mut most) = match write.next {
+            Some(next) => (next, next),
+            None => (write.settled + 1, write.reached + 1),
+        };
+        if write.next.is_none() && !self.is_each {
+            let last = |start_ns| write.due_by(self.life.began_ns, start_ns).min(write.pops());
+            least = least.max(last(start.latest));
+            most = most.max(last(start.earliest));
+        }
+        if is_unwell {
+            most = most.max(passed);
+        }
+        if sequence < least {
+            return broken("J4 falls", format!("{story}: {least} to {most} is next: {write:?}"));
+        }
+        if sequence > most {
+            return broken("J1 skips", format!("{story}: {least} to {most} is next: {write:?}"));
+        }
         Ok(())
     }
 

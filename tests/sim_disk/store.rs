@@ -11,7 +11,8 @@ use chronos::journal::page;
 use chronos::journal::writer::{Piece, Sizes};
 use chronos::journal::{JournalId, SegmentNumber};
 use chronos::node::journal::directory::SegmentFile;
-use chronos::node::journal::reading::{Bytes, Files, ReadError};
+use chronos::node::journal::pieces::Bytes;
+use chronos::node::journal::reading::{Files, ReadError};
 use kit::simulator::disk::{BLOCK_BYTES, Disk, FileId, WriteId};
 
 /// Most empty files of a shard that are kept to be used again, as in production.
@@ -104,9 +105,9 @@ impl Store {
         }
     }
 
-    /// Opens the directory for a process with this many shards. Returns the files of all layouts,
-    /// the oldest first.
-    pub fn open(&mut self, shards: u16) -> Vec<Vec<ShardFiles>> {
+    /// Opens the directory for a process with this many shards. Returns the files of older layouts,
+    /// the oldest first, and of the present one.
+    pub fn open(&mut self, shards: u16) -> (Vec<Vec<ShardFiles>>, Vec<ShardFiles>) {
         self.asked.clear();
         (self.is_busy, self.moved) = (false, 0);
         let mut older: Vec<Layout> =
@@ -123,8 +124,8 @@ impl Store {
         for shard in &self.shards {
             self.disk.make_directory(shard.directory.clone());
         }
-        let layouts = self.older.iter().chain([&self.present]);
-        layouts.map(|layout| (0..layout.1).map(|own| self.files(*layout, own)).collect()).collect()
+        let files = |layout: &Layout| (0..layout.1).map(|own| self.files(*layout, own)).collect();
+        (self.older.iter().map(files).collect(), files(&self.present))
     }
 
     fn files(&self, layout: Layout, shard: u16) -> ShardFiles {
@@ -191,6 +192,7 @@ impl Store {
                 return Some((core, Made::Segment(segment)));
             }
             Asked::Order(core, Order::Retire(segment)) => self.retire(core, segment),
+            Asked::Order(_, Order::BackUp { .. }) => unreachable!("nobody asks for a backup"),
             Asked::Order(_, Order::Moved) => {
                 self.moved += 1;
                 if self.moved == self.shards.len() {

@@ -333,7 +333,7 @@ impl World {
         let raw =
             Now { mono: MonoNs(self.boots.mono(self.now_ns)), wall: WallMs(self.true_wall()) };
         let shifts = self.boots.shifts(self.now_ns, raw.wall.0);
-        let layouts = self.store.open(shards);
+        let (older, present) = self.store.open(shards);
         let rules = JournalRules {
             mode: self.options.mode,
             stall_ms: self.options.stall_ms,
@@ -342,7 +342,7 @@ impl World {
         let pops_per_s = self.options.pops_per_s.div_ceil(shards.into());
         let catch_up = CatchUp { pops_per_s, is_each: self.options.is_each };
         let rules = (rules, catch_up, self.options.sizes);
-        let plan = Plan::new(layouts, rules, raw).expect("virtual files can be read");
+        let plan = Plan::new((&older, present), rules, raw).expect("virtual files can be read");
         self.floor = plan.wall;
         let now = self.now();
         let ports = mesh(ShardCount::new(shards), 64);
@@ -352,8 +352,9 @@ impl World {
             let own = own as u16;
             let mut core = Core::new(self.options.config(own, shards), port, now);
             let meters = CoreMeters::default();
-            let recovered = plan.recover(&mut core, ShardIndex(own), now, &meters);
+            let recovered = plan.recover(&mut core, ShardIndex(own), (now, &|| now), &meters);
             let recovered = recovered.expect("virtual files can be read");
+            core.note_complete();
             damage.extend(recovered.damage);
             let (oldest, last) = recovered.used;
             self.store.keep_only(own, oldest, last);

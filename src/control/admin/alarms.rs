@@ -144,6 +144,8 @@ mod tests {
         meters.clock_alarms.set(6);
         meters.clock_refusals.set(7);
         meters.ring_shortages.set(8);
+        meters.journal_stalls.set(9);
+        meters.journal_clock_behind_ms.set(10);
         assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     }
 }

@@ -88,6 +88,7 @@ fn router(state: AdminState) -> Router {
         .route("/cluster/reload", post(cluster_reload))
         .route("/cluster/resync", post(cluster_resync))
         .route("/cluster/membership", put(cluster_membership))
+        .route("/backup", post(backup))
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -174,6 +175,33 @@ async fn cluster_resync(State(state): State<AdminState>) -> Response {
 
 async fn cluster_membership(State(state): State<AdminState>, body: Bytes) -> Response {
     ordered(&state, state.view.cluster.change(&body))
+}
+
+/// What a backup is asked for with.
+#[derive(serde::Deserialize)]
+struct BackupOrder {
+    /// An absolute path on the node's machine.
+    directory: std::path::PathBuf,
+}
+
+/// Copies the journal while the node runs, and answers what was made.
+async fn backup(State(state): State<AdminState>, body: Bytes) -> Response {
+    let order: BackupOrder = match serde_json::from_slice(&body) {
+        Ok(order) => order,
+        Err(error) => {
+            let told = format!("expected {{\"directory\": \"/absolute/path\"}}: {error}\n");
+            return (StatusCode::BAD_REQUEST, told).into_response();
+        }
+    };
+    match state.view.back_up(order.directory).await {
+        Ok(made) => json_text(&serde_json::json!({
+            "directory": made.directory,
+            "segments": made.segments,
+            "bytes": made.bytes,
+            "linked": made.is_linked,
+        })),
+        Err(error) => (StatusCode::CONFLICT, format!("{error}\n")).into_response(),
+    }
 }
 
 /// Answers an order: with the cluster as it is now, or with the reason of the refusal.

@@ -2,6 +2,7 @@
 //! whether the node still serves. The admin API gets a clone, so it never needs the node's handle.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +12,9 @@ use crate::cluster::view::View;
 use crate::control::cluster::desk::ClusterDesk;
 use crate::control::timestamp::board::TimestampBoard;
 use crate::node::NodeHandle;
-use crate::node::commands::Commander;
+use crate::node::commands::{Command, Commander};
+use crate::node::journal::backup::{BackedUp, BackupError};
+use crate::node::journal::segments::Backups;
 use crate::node::meters::CoreMeters;
 
 /// Longest wait for figures of cores that hang.
@@ -63,6 +66,8 @@ pub(crate) struct NodeView {
     pub cluster: Arc<ClusterDesk>,
     /// What operators see of timestamps; `None` where they are not served.
     pub timestamps: Option<Arc<TimestampBoard>>,
+    /// Asks for backups of the journal; `None`: the node has none.
+    backups: Option<Backups>,
     state: Arc<AtomicU8>,
 }
 
@@ -79,6 +84,7 @@ impl NodeView {
             started: Instant::now(),
             cluster: Arc::new(ClusterDesk::of(node.view.clone(), Some(node.commander()))),
             timestamps: None,
+            backups: node.backups.clone(),
             state: Arc::default(),
         }
     }
@@ -96,6 +102,7 @@ impl NodeView {
             started: Instant::now(),
             cluster: Arc::new(ClusterDesk::of(Arc::new(View::alone("127.0.0.1:7253")), None)),
             timestamps: Some(Arc::new(TimestampBoard::new(Arc::default(), "file"))),
+            backups: None,
             state: Arc::default(),
         }
     }
@@ -109,6 +116,26 @@ impl NodeView {
         while !commander.have_told(&asked) && Instant::now() < deadline {
             tokio::time::sleep(FIGURES_PAUSE).await;
         }
+    }
+
+    /// Makes a backup of the journal in `directory`. Takes as long as the copy takes.
+    pub(crate) async fn back_up(&self, directory: PathBuf) -> Result<BackedUp, BackupError> {
+        let (Some(backups), Some(commander)) = (self.backups.clone(), self.commander.clone())
+        else {
+            return Err(BackupError::NoJournal);
+        };
+        let made = tokio::task::spawn_blocking(move || {
+            let news = backups.announce(directory);
+            loop {
+                match news.recv() {
+                    Ok(Ok(Some(backed_up))) => return Ok(backed_up),
+                    Ok(Ok(None)) => commander.command(&Command::BackUp),
+                    Ok(Err(error)) => return Err(error),
+                    Err(_) => return Err(BackupError::Stopped),
+                }
+            }
+        });
+        made.await.unwrap_or(Err(BackupError::Stopped))
     }
 
     /// Whether the node serves, stops or has failed.

@@ -12,6 +12,7 @@
 //! X-Chronos-View: 5030520784871784460
 //! X-Chronos-Shard: 0
 //! X-Chronos-Shards: 2
+//! X-Chronos-Complete-Since: 1795200000000
 //! ```
 //!
 //! An Upgrade is refused with a `Reason` and one of these statuses:
@@ -38,6 +39,7 @@ use std::mem::MaybeUninit;
 use httparse::{Header, Request, Response, Status};
 
 use crate::base::limits::HEADERS_MAX;
+use crate::base::time::WallMs;
 
 use crate::core::peers::hello::{Hello, HelloRefusal};
 use crate::core::peers::secret::{Offer, Word};
@@ -114,7 +116,7 @@ fn write_headers(out: &mut Vec<u8>, protocol: Protocol, hello: &Hello, proof: Op
         Text(out),
         "Connection: Upgrade\r\nUpgrade: {}\r\nX-Chronos-Name: {}\r\n\
          X-Chronos-Instance: {}\r\nX-Chronos-Incarnation: {:016x}\r\nX-Chronos-View: {}\r\n\
-         X-Chronos-Shard: {}\r\nX-Chronos-Shards: {}\r\n\r\n",
+         X-Chronos-Shard: {}\r\nX-Chronos-Shards: {}\r\n",
         protocol.name(),
         hello.name,
         hello.instance,
@@ -124,6 +126,10 @@ fn write_headers(out: &mut Vec<u8>, protocol: Protocol, hello: &Hello, proof: Op
         hello.shards
     )
     .expect("memory does not fail");
+    if let Some(since) = hello.complete_since {
+        write!(Text(out), "X-Chronos-Complete-Since: {}\r\n", since.0).expect("as above");
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Reads a whole request head for [`PATH`]. `Err` is the status and reason to refuse the request
@@ -264,6 +270,11 @@ fn asked_of(headers: &[Header<'_>]) -> Result<Asked, (u16, &'static str)> {
             view_id: value_of("X-Chronos-View")?.parse().ok()?,
             shard: number("X-Chronos-Shard")?,
             shards: number("X-Chronos-Shards")?,
+            // Releases before this header do not tell.
+            complete_since: match value_of("X-Chronos-Complete-Since") {
+                Some(since) => Some(WallMs(since.parse().ok()?)),
+                None => None,
+            },
         })
     };
     let reason = "expected X-Chronos-Name, -Instance, -Incarnation, -View, -Shard, -Shards";
@@ -288,6 +299,7 @@ mod tests {
             view_id: 5_030_520_784_871_784_460,
             shard: 3,
             shards: 4,
+            complete_since: Some(WallMs(1_795_200_000_000)),
         }
     }
 
@@ -360,6 +372,7 @@ mod tests {
             ("0123456789abcdef", "0123456789abcdefg"),
             ("X-Chronos-View: 5", "X-Chronos-View: -5"),
             ("X-Chronos-Shards: 4", "X-Shards: 4"),
+            ("Complete-Since: 1795200000000", "Complete-Since: yesterday"),
         ] {
             assert!(whole.contains(is), "{is}");
             assert_eq!(refused(&whole.replace(is, becomes)), Err(400), "{becomes}");

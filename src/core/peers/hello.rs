@@ -1,5 +1,9 @@
 //! What two nodes tell each other as they meet, and why one of them refuses the other.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::base::time::WallMs;
 use crate::shard::effects::Dialect;
 
 /// What the two ends of a connection tell each other in the headers of its HTTP Upgrade.
@@ -18,6 +22,9 @@ pub struct Hello {
     pub shard: u16,
     /// How many cores the node has.
     pub shards: u16,
+    /// Since when, by its wall clock, the node holds everything that it acknowledged and that has
+    /// not ended. `None`: the node does not tell.
+    pub complete_since: Option<WallMs>,
 }
 
 /// Why a peer's connection is refused: with 403, 409 or 426, or with 503 when the reason will pass.
@@ -63,11 +70,30 @@ pub struct Connected {
     pub hello: Option<Hello>,
 }
 
+/// Since when all shards of a node hold what they acknowledged: the latest of them counts. The
+/// cores of a node share one.
+#[derive(Clone, Debug, Default)]
+pub struct CompleteSince(Arc<AtomicU64>);
+
+impl CompleteSince {
+    /// Tells that a shard has been complete since a moment, and not before.
+    pub fn note(&self, since: WallMs) {
+        self.0.fetch_max(since.0, Relaxed);
+    }
+
+    /// Since when all of them are complete; `None`: nothing was told yet.
+    pub fn get(&self) -> Option<WallMs> {
+        Some(WallMs(self.0.load(Relaxed))).filter(|since| since.0 > 0)
+    }
+}
+
 /// What a core knows of its process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// A number drawn when the process starts. All cores of the process have the same.
     pub incarnation: u64,
     /// Whether nodes that are no members may connect (`cluster.accept_strangers`).
     pub accepts_strangers: bool,
+    /// Since when the shards of the process are complete.
+    pub complete_since: CompleteSince,
 }

@@ -113,7 +113,7 @@ impl Network {
                 view: view.clone(),
             };
             let incarnation = (node as u64) << 32 | self.incarnations[node];
-            let identity = Identity { incarnation, accepts_strangers: false };
+            let identity = Identity { incarnation, ..Identity::default() };
             Core::with_identity(config, port, identity, self.now())
         };
         let cores = mesh(shards, 64).into_iter().enumerate().map(core).collect();
@@ -317,7 +317,15 @@ impl Network {
 }
 
 fn hello(name: &str, incarnation: u64) -> Hello {
-    Hello { name: name.to_owned(), instance: 77, incarnation, view_id: 0, shard: 0, shards: 1 }
+    Hello {
+        name: name.to_owned(),
+        instance: 77,
+        incarnation,
+        view_id: 0,
+        shard: 0,
+        shards: 1,
+        complete_since: None,
+    }
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn hello(name: &str) -> Hello {
         view_id: 5_030_520_784_871_784_460,
         shard: 3,
         shards: 4,
+        complete_since: None,
     }
 }
 

@@ -23,11 +23,10 @@ use super::identity::{FORMAT, NoIdentity, identity_of, text_of};
 use crate::base::limits::SHARDS_MAX;
 use crate::journal::recovery::{OPENING_BYTES, opening};
 use crate::journal::{JournalId, SegmentNumber};
-use crate::ring::{lock_file, unpredictable};
+use crate::ring::{DirectoryLock, sync_directory, unpredictable};
 
 pub use super::identity::Identity;
 
-const LOCK: &str = "lock";
 const NODE: &str = "node.toml";
 const NODE_ASIDE: &str = "node.toml.tmp";
 const SEGMENT: &str = ".segment";
@@ -43,6 +42,8 @@ const SEGMENT_NUMBER_MAX: u64 = 1 << 48;
 /// How long a start waits for the process that has the lock: the kernel closes the files of a
 /// killed process a moment after the process is gone.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a tool waits for it.
+const TOOL_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between two tries to get the lock.
 const LOCK_LOOK: Duration = Duration::from_millis(20);
 
@@ -144,8 +145,8 @@ pub enum DataDirectoryError {
     },
     /// Another process has the lock.
     #[error(
-        "{path} is in use by {holder}. Stop that one first, or give this one another directory with \
-         --data-dir"
+        "{path} is in use by {holder}. Stop that one first, or give this one another directory \
+         with --data-dir"
     )]
     InUse {
         /// The directory as the operator named it.
@@ -194,7 +195,7 @@ pub struct DataDirectory {
     path: PathBuf,
     identity: Identity,
     /// `None`: the file system is read-only, so no node can use the directory.
-    _lock: Option<File>,
+    _lock: Option<DirectoryLock>,
 }
 
 impl DataDirectory {
@@ -246,7 +247,7 @@ impl DataDirectory {
             Err(error) => return Err(unusable("open", path)(error)),
         }
         let identity = identity_at(path)?;
-        let lock = match lock_directory(path, Duration::ZERO) {
+        let lock = match lock_directory(path, TOOL_PATIENCE) {
             Ok(lock) => Some(lock),
             Err(DataDirectoryError::ReadOnly { .. }) => None,
             Err(error) => return Err(error),
@@ -257,6 +258,11 @@ impl DataDirectory {
     /// Where the directory is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file that tells whose it is.
+    pub fn identity_path(&self) -> PathBuf {
+        self.path.join(NODE)
     }
 
     /// Whose it is.
@@ -271,18 +277,56 @@ impl DataDirectory {
 
     /// Begins a generation behind all that are there, with an empty directory for each shard.
     pub fn begin_generation(&self, shards: u16) -> Result<Generation, DataDirectoryError> {
+        self.make_generation(shards, |_| Ok(()))
+    }
+
+    /// Makes a generation behind all that are there. `fill` writes to the directories of its shards
+    /// and syncs what it writes. If it fails, no generation is there.
+    pub fn make_generation<E: From<DataDirectoryError>>(
+        &self,
+        shards: u16,
+        fill: impl FnOnce(&[ShardDirectory]) -> Result<(), E>,
+    ) -> Result<Generation, E> {
         let last = self.generations()?.last().map_or(0, |generation| generation.number);
         let generation = Generation { number: last.saturating_add(1), shards };
-        let made = self.path.join(generation.name() + BEGUN);
-        remove(&made)?;
-        for shard in 0..shards {
-            let path = made.join(shard.to_string());
-            fs::create_dir_all(&path).map_err(unusable("make", &path))?;
+        let begun = self.path.join(generation.name() + BEGUN);
+        remove(&begun)?;
+        let path = |shard: u16| begun.join(shard.to_string());
+        let directory =
+            |shard| ShardDirectory { path: path(shard), ..self.shard(generation, shard) };
+        let directories: Vec<ShardDirectory> = (0..shards).map(directory).collect();
+        for ShardDirectory { path, .. } in &directories {
+            fs::create_dir_all(path).map_err(unusable("make", path))?;
         }
-        sync(&made)?;
-        rename(&made, &self.path.join(generation.name()))?;
+        if let Err(error) = fill(&directories) {
+            // A full disk gets its bytes back. The first error says more than one of this.
+            let _ = remove(&begun);
+            return Err(error);
+        }
+        for ShardDirectory { path, .. } in &directories {
+            sync(path)?;
+        }
+        sync(&begun)?;
+        rename(&begun, &self.path.join(generation.name()))?;
         sync(&self.path)?;
         Ok(generation)
+    }
+
+    /// Moves generations, the newest first, into a new directory with this name, out of the way of
+    /// every reader. Returns its path.
+    pub fn move_aside(
+        &self,
+        generations: &[Generation],
+        name: &str,
+    ) -> Result<PathBuf, DataDirectoryError> {
+        let aside = self.path.join(name);
+        fs::create_dir(&aside).map_err(unusable("make", &aside))?;
+        for generation in generations.iter().rev().map(Generation::name) {
+            rename(&self.path.join(&generation), &aside.join(&generation))?;
+        }
+        sync(&aside)?;
+        sync(&self.path)?;
+        Ok(aside)
     }
 
     /// Removes a generation with all that is in it.
@@ -383,27 +427,21 @@ fn segment_number(name: &str) -> Option<SegmentNumber> {
 }
 
 /// Locks the directory for this process. Waits at most `patience` for another process.
-fn lock_directory(path: &Path, patience: Duration) -> Result<File, DataDirectoryError> {
-    let lock = path.join(LOCK);
+fn lock_directory(path: &Path, patience: Duration) -> Result<DirectoryLock, DataDirectoryError> {
     let began = Instant::now();
-    let mut file = loop {
-        if let Some(file) = lock_file(&lock).map_err(unusable("lock", &lock))? {
-            break file;
+    loop {
+        if let Some(lock) = DirectoryLock::take(path).map_err(unusable("lock", path))? {
+            return Ok(lock);
         }
         if began.elapsed() >= patience {
-            let text = fs::read_to_string(&lock).unwrap_or_default();
-            let holder = match text.trim().parse::<u32>() {
-                Ok(process) => format!("process {process}"),
-                Err(_) => "another process".to_owned(),
+            let holder = match DirectoryLock::holder(path) {
+                Some(process) => format!("process {process}"),
+                None => "another process".to_owned(),
             };
             return Err(DataDirectoryError::InUse { path: name(path), holder });
         }
         thread::sleep(LOCK_LOOK);
-    };
-    let number = format!("{}\n", std::process::id());
-    let written = file.set_len(0).and_then(|()| file.write_all(number.as_bytes()));
-    written.map_err(unusable("write", &lock))?;
-    Ok(file)
+    }
 }
 
 /// Reads whose directory it is.
@@ -508,7 +546,7 @@ fn remove(path: &Path) -> Result<(), DataDirectoryError> {
 
 /// Makes the names in a directory survive a loss of power.
 fn sync(path: &Path) -> Result<(), DataDirectoryError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(unusable("sync", path))
+    sync_directory(path).map_err(unusable("sync", path))
 }
 
 /// The error of an operation, with a remedy that fits the kernel's reason.

@@ -111,7 +111,7 @@ fn what_is_no_data_directory_is_told() {
     assert!(refused_tool(&file).contains("is not a directory"));
     assert!(refused_tool(&folder.path().join("absent")).starts_with("there is no "));
     assert!(refused_tool(folder.path()).contains("is no data directory"));
-    assert!(!folder.path().join(LOCK).exists(), "a tool leaves nothing behind");
+    assert!(!folder.path().join("lock").exists(), "a tool leaves nothing behind");
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use super::reading::Bytes;
 use crate::journal::reader::READ_BYTES;
 
 /// Buffers in use: one is read, one waits, one is filled.
@@ -22,6 +21,22 @@ struct Piece {
 }
 
 /// The bytes of one file after the other.
+pub trait Bytes {
+    /// The bytes that are there and were not skipped.
+    fn bytes(&self) -> &[u8];
+
+    /// Whether the file ends with these bytes.
+    fn is_end(&self) -> bool;
+
+    /// Leaves out so many bytes, at most those that are there.
+    fn skip(&mut self, bytes: usize);
+
+    /// Gets the next piece of the file, or with `is_new` the first of the next file. The last file
+    /// must have been read to its end.
+    fn fetch(&mut self, is_new: bool) -> io::Result<()>;
+}
+
+/// Bytes that a thread fetches.
 pub(super) struct Source {
     pieces: Receiver<io::Result<Piece>>,
     empty: Sender<Vec<u8>>,

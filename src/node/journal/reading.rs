@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use super::directory::{DataDirectoryError, SegmentFile, ShardDirectory};
-use super::pieces::with_source;
+use super::pieces::{Bytes, with_source};
 use crate::journal::entry::{Entry, EntryError, decode_entry};
 use crate::journal::page::{Page, Stamp};
 use crate::journal::reader::{Found, NewerFormat, Report, SegmentReader};
@@ -68,29 +68,13 @@ pub trait Files {
     /// The first [`OPENING_BYTES`] of a file, or less if it is shorter.
     fn beginning(&self, file: &SegmentFile) -> Result<Vec<u8>, ReadError>;
 
-    /// Runs `work` with the bytes of these files, one after the other, each with the number of bytes
-    /// to read at most.
+    /// Runs `work` with the bytes of these files, one after the other, each with the number of
+    /// bytes to read at most.
     fn with_bytes<T>(
         &self,
         files: &[(&SegmentFile, u64)],
         work: impl FnOnce(&mut dyn Bytes) -> Result<T, ReadError>,
     ) -> Result<T, ReadError>;
-}
-
-/// The bytes of one file after the other.
-pub trait Bytes {
-    /// The bytes that are there and were not skipped.
-    fn bytes(&self) -> &[u8];
-
-    /// Whether the file ends with these bytes.
-    fn is_end(&self) -> bool;
-
-    /// Leaves out so many bytes, at most those that are there.
-    fn skip(&mut self, bytes: usize);
-
-    /// Gets the next piece of the file, or with `is_new` the first of the next file. The last file
-    /// must have been read to its end.
-    fn fetch(&mut self, is_new: bool) -> io::Result<()>;
 }
 
 impl Files for ShardDirectory {
@@ -197,7 +181,7 @@ pub struct SegmentRead {
     pub report: Report,
     /// Bytes of its entries.
     pub entry_bytes: u64,
-    /// How many bytes the file lacks beside the longest one of the shard; 0: none, or what it lacks
+    /// How many bytes the file lacks of the length that its head tells; 0: none, or what it lacks
     /// was never written.
     pub lacks_bytes: u64,
 }
@@ -295,12 +279,8 @@ pub fn read_shard(
     report.continuation = Continuation { last: look.plan.last, writes: last_write };
     report.stamps = stamps.into_vec();
     report.flaws = look.plan.flaws;
-    // Segments that were emptied since the last one was begun are told by a state in it.
     let oldest = report.newest.state.as_ref().map_or(SegmentNumber(0), |state| state.oldest);
-    report.flaws.retain(|flaw| match flaw {
-        Flaw::Missing(number) | Flaw::Beheaded(number) if *number < oldest => false,
-        flaw => is_loss(flaw, &writes, &report.segments),
-    });
+    report.flaws.retain(|flaw| is_loss(flaw, oldest, &writes, &report.segments));
     report.segments.retain(|read| read.report != Report::default());
     Ok(report)
 }
@@ -396,7 +376,6 @@ impl Look {
         reads: Vec<PartRead>,
         last_write: u64,
     ) -> Vec<SegmentRead> {
-        let longest = self.files.iter().map(|file| file.bytes).max().unwrap_or(0);
         let mut may_be_torn = true;
         let finish = |(part, read): (&Part<'_>, PartRead)| {
             let last_write = if may_be_torn { read.writes.1 } else { last_write };
@@ -408,7 +387,7 @@ impl Look {
                 file: part.file.clone(),
                 report: read.reader.finish(part.blocks, last_write),
                 entry_bytes: read.entry_bytes,
-                lacks_bytes: if is_end_known { 0 } else { longest - part.file.bytes },
+                lacks_bytes: if is_end_known { 0 } else { part.lacks_bytes() },
             }
         };
         let reads: Vec<_> = parts.iter().zip(reads).collect();
@@ -420,13 +399,21 @@ impl Look {
 
 /// Whether something was lost with a segment that is missing, or whose first page is. A file that
 /// was made ahead and never written is none: the writes before it and behind it have numbers that
-/// follow each other.
-fn is_loss(flaw: &Flaw, writes: &[(SegmentNumber, (u64, u64))], reads: &[SegmentRead]) -> bool {
+/// follow each other. A file before `oldest` was emptied since the last segment was begun.
+fn is_loss(
+    flaw: &Flaw,
+    oldest: SegmentNumber,
+    writes: &[(SegmentNumber, (u64, u64))],
+    reads: &[SegmentRead],
+) -> bool {
     let (number, is_there) = match flaw {
         Flaw::Missing(number) => (*number, false),
         Flaw::Beheaded(number) => (*number, true),
         Flaw::Foreign(..) => return true,
     };
+    if number < oldest {
+        return false;
+    }
     let has_pages = |(_, writes): &&(SegmentNumber, (u64, u64))| writes.1 > 0;
     if writes.iter().filter(has_pages).any(|(other, _)| *other == number) {
         // Its first write may have been torn; nobody was told that it was done.
@@ -467,6 +454,12 @@ fn read_parts(
 }
 
 impl Part<'_> {
+    /// How many bytes the file lacks of the length that its head tells.
+    fn lacks_bytes(&self) -> u64 {
+        let blocks = self.opening.map_or(0, |opening| opening.blocks);
+        (u64::from(blocks) * BLOCK_BYTES as u64).saturating_sub(self.file.bytes)
+    }
+
     /// Reads the pages of the segment and gives each to `page`, until that returns `false`.
     fn read(
         &self,
@@ -552,6 +545,16 @@ impl EntryCounts {
             Entry::State(_) => &mut self.states,
         };
         *count += 1;
+    }
+
+    /// Adds other counts.
+    pub fn add(&mut self, other: &Self) {
+        self.timers += other.timers;
+        self.tombstones += other.tombstones;
+        self.progress += other.progress;
+        self.forgotten += other.forgotten;
+        self.heads += other.heads;
+        self.states += other.states;
     }
 
     /// All of them.

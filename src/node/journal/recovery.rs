@@ -12,7 +12,7 @@ use crate::journal::clocks::Clocks;
 use crate::journal::compaction::Compaction;
 use crate::journal::entry::{Entry, State};
 use crate::journal::recovery::Flaw;
-use crate::journal::writer::{Continuation, Owner, Sizes, Writer};
+use crate::journal::writer::{Owner, Sizes, Writer};
 use crate::journal::{JournalId, SegmentNumber};
 use crate::node::journal::directory::ShardDirectory;
 use crate::node::journal::directory::{DataDirectory, DataDirectoryError, Generation};
@@ -102,8 +102,9 @@ pub fn open(
         pops_per_s: settings.catch_up_per_s.div_ceil(shards.into()),
         is_each: settings.makes_each_missed,
     };
-    let layouts = older.iter().chain([&present]);
-    let layouts = layouts.map(|generation| data.shards(*generation).collect()).collect();
+    let held: Vec<Vec<ShardDirectory>> =
+        older.iter().map(|generation| data.shards(*generation).collect()).collect();
+    let layouts = (&held[..], data.shards(present).collect());
     let plan = Plan::new(layouts, (rules, catch_up, Sizes::PRODUCTION), now)?;
     Ok(Opened { data, present, older, plan: Arc::new(plan) })
 }
@@ -123,27 +124,27 @@ pub struct Recovered {
 }
 
 impl<F: Files + Clone> Plan<F> {
-    /// Plans the reading of layouts, the oldest first. Each has the files of all its shards. The
-    /// last one is written to. Cost: see [`stamps`].
+    /// Plans the reading of older layouts, the oldest first, and of the present one, which is
+    /// written to. A layout has the files of each of its shards, at least one. Cost: see
+    /// [`stamps`].
     pub fn new(
-        mut layouts: Vec<Vec<F>>,
+        (older, present): (&[Vec<F>], Vec<F>),
         (rules, catch_up, sizes): (JournalRules, CatchUp, Sizes),
         now: Now,
     ) -> Result<Self, ReadError> {
         let mut all_stamps = Vec::new();
-        for shard in layouts.iter().flatten() {
+        for shard in older.iter().flatten().chain(&present) {
             all_stamps.extend(stamps(shard)?);
         }
         let clocks = Clocks::new(rules.boot, now, all_stamps);
         let wall = now.wall.0 + clocks.behind_ms();
-        let present = layouts.pop().expect("a layout is written to");
         let shards = present.len();
         let (journal, name) = present[0].owner();
         let (journal, name) = (journal, name.to_owned());
-        let is_moving = !layouts.is_empty();
+        let is_moving = !older.is_empty();
         let source = |(own, present): (usize, F)| {
             let mut sources = Vec::new();
-            for layout in &layouts {
+            for layout in older {
                 match layout.len() == shards {
                     true => sources.push(layout[own].clone()),
                     false => sources.extend(layout.iter().cloned()),
@@ -166,18 +167,13 @@ impl<F: Files + Clone> Plan<F> {
         })
     }
 
-    /// How far the wall clock shows less than the newest page, in ms.
-    pub fn clock_behind_ms(&self) -> u64 {
-        self.clocks.behind_ms()
-    }
-
-    /// Reads what a shard owns into its core, and begins its journal. The core's meters tell how
-    /// far it is. Cost: some 1 us a timer.
+    /// Reads what a shard owns into its core, and begins its journal. `clock` tells the time when
+    /// all is read. The core's meters tell how far it is. Cost: some 1 us a timer.
     pub fn recover(
         &self,
         core: &mut Core,
         own: ShardIndex,
-        now: Now,
+        (now, clock): (Now, &dyn Fn() -> Now),
         meters: &CoreMeters,
     ) -> Result<Recovered, JournalError> {
         let sources = &self.sources[usize::from(own.0)];
@@ -216,10 +212,15 @@ impl<F: Files + Clone> Plan<F> {
         }
         let damaged = recovered.damage.len() as u64;
         meters.journal_damaged.set(damaged);
-        core.shard_mut().end_restore(now, &self.catch_up, &mut recovered.restored);
+        // To read may take long. What came due meanwhile is overdue like the rest.
+        let ended = self.wall.raise(clock());
+        core.shard_mut().end_restore(ended, &self.catch_up, &mut recovered.restored);
         meters.journal_recovered_timers.set(recovered.restored.timers);
         meters.journal_overdue.set(recovered.restored.overdue);
         let last_used = last.segments.last().map_or(SegmentNumber(0), |read| read.file.number);
+        // Files behind it were made ahead and have no page. They are removed, and the journal has
+        // no gap: a number that is not there is a segment that was lost.
+        last.continuation.last = last_used;
         let oldest = self.begin(core, own, now, (last, damaged > 0));
         recovered.used = (oldest, last_used);
         Ok(recovered)
@@ -235,15 +236,14 @@ impl<F: Files + Clone> Plan<F> {
     ) -> SegmentNumber {
         let (report, is_damaged) = found;
         let mut state = report.newest.state.unwrap_or_default();
-        if state.complete_since.0 == 0 || is_damaged {
+        // In the mode `interval` the last writes that were acknowledged may be gone.
+        let may_lack = is_damaged || matches!(self.rules.mode, Mode::Interval(_));
+        if state.complete_since.0 == 0 || may_lack {
             state = State { complete_since: now.wall, ..state };
         }
+        core.shard_mut().restore_state(&state);
         let first = report.segments.first().map(|read| read.file.number);
-        // Files that were made ahead and never written are removed. Their numbers come again, or
-        // they would be missed when all before them is emptied.
-        let last = report.segments.last().map_or(SegmentNumber(0), |read| read.file.number);
-        let found = Continuation { last, ..report.continuation };
-        let next = last.next();
+        let next = report.continuation.last.next();
         state.oldest = state.oldest.max(first.unwrap_or(next));
         let owner = Owner {
             journal: self.journal,
@@ -253,7 +253,7 @@ impl<F: Files + Clone> Plan<F> {
         };
         let (sizes, oldest) = (self.sizes, state.oldest);
         let compaction = Compaction::new(state.oldest, sizes.segment_bytes(), self.is_moving);
-        let writer = Writer::new(owner, sizes, state, found);
+        let writer = Writer::new(owner, sizes, state, report.continuation);
         core.begin_journal(CoreJournal::new(self.rules, writer, compaction, now));
         oldest
     }

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,6 +16,7 @@ use tracing::{error, info, warn};
 use crate::core::journal::{NoSegment, Order};
 use crate::journal::SegmentNumber;
 use crate::journal::writer::Sizes;
+use crate::node::journal::backup::{BackedUp, Backup, BackupError};
 use crate::node::journal::directory::{DataDirectory, Generation, ShardDirectory};
 use crate::ring::{DurableFile, Waker, create_zeroed, sync_directory};
 
@@ -34,6 +36,34 @@ enum Asked {
     Order(usize, Order),
     /// Segments of this core outside of these are not needed.
     Keep(usize, SegmentNumber, SegmentNumber),
+    /// A core needs nothing any more.
+    Gone,
+    /// The next [`Order::BackUp`] of each core is for this backup.
+    BackUp(BackupRequest),
+}
+
+/// A backup that is asked for.
+struct BackupRequest {
+    directory: PathBuf,
+    answer: Sender<BackupNews>,
+}
+
+/// What is told of a backup: `None` once it has begun, then what was made.
+pub type BackupNews = Result<Option<BackedUp>, BackupError>;
+
+/// Asks for backups, from any thread.
+#[derive(Clone, Debug)]
+pub struct Backups(Sender<Asked>);
+
+impl Backups {
+    /// Announces a backup to `directory`. When it has begun, the caller has every core begin it,
+    /// too ([`Command::BackUp`](crate::node::commands::Command::BackUp)).
+    pub fn announce(&self, directory: PathBuf) -> Receiver<BackupNews> {
+        let (answer, result) = channel();
+        // Without the thread, `answer` is dropped, and so the receiver sees the end.
+        let _ = self.0.send(Asked::BackUp(BackupRequest { directory, answer }));
+        result
+    }
 }
 
 /// What the cores and the thread share.
@@ -68,6 +98,12 @@ impl Segments {
     }
 }
 
+impl Drop for Segments {
+    fn drop(&mut self) {
+        let _ = self.asked.send(Asked::Gone);
+    }
+}
+
 /// The files of one shard.
 struct Shard {
     directory: ShardDirectory,
@@ -82,8 +118,10 @@ struct Shard {
 /// The thread.
 struct Maker {
     data: DataDirectory,
+    present: Generation,
     older: Vec<Generation>,
     shards: Vec<Shard>,
+    backup: Option<(Backup, BackupRequest)>,
     /// Cores that have nothing in older generations.
     moved: usize,
     inboxes: Arc<[Inbox]>,
@@ -96,7 +134,7 @@ pub fn start(
     present: Generation,
     older: Vec<Generation>,
     wakers: Vec<Waker>,
-) -> io::Result<(Vec<Segments>, JoinHandle<()>)> {
+) -> io::Result<(Vec<Segments>, Backups, JoinHandle<()>)> {
     let (asked, orders) = channel();
     let inboxes: Arc<[Inbox]> =
         wakers.into_iter().map(|waker| Inbox { made: SegQueue::new(), waker }).collect();
@@ -105,16 +143,21 @@ pub fn start(
     let ends = (0..inboxes.len())
         .map(|core| Segments { core, asked: asked.clone(), inboxes: inboxes.clone() })
         .collect();
-    let mut maker = Maker { data, older, shards, moved: 0, inboxes };
+    let mut maker = Maker { data, present, older, shards, moved: 0, inboxes, backup: None };
     let thread = thread::Builder::new().name("chronos-segments".to_owned());
     let thread = thread.spawn(move || maker.run(&orders))?;
-    Ok((ends, thread))
+    Ok((ends, Backups(asked), thread))
 }
 
 impl Maker {
     fn run(&mut self, orders: &Receiver<Asked>) {
-        while let Ok(asked) = orders.recv() {
+        let mut gone = 0;
+        // Whoever may ask for a backup has an end, too, and keeps it after the last core.
+        while gone < self.shards.len()
+            && let Ok(asked) = orders.recv()
+        {
             match asked {
+                Asked::Gone => gone += 1,
                 Asked::Order(core, Order::Prepare { segment, syncs_directory }) => {
                     let made = self.shards[core].prepare(segment, syncs_directory);
                     let inbox = &self.inboxes[core];
@@ -123,11 +166,49 @@ impl Maker {
                 }
                 Asked::Order(core, Order::Retire(segment)) => self.shards[core].retire(segment),
                 Asked::Order(_, Order::Moved) => self.moved(),
+                Asked::Order(core, Order::BackUp { oldest, last }) => {
+                    self.back_up(core, oldest, last);
+                }
+                Asked::BackUp(request) => self.begin_backup(request),
                 Asked::Keep(core, oldest, last) => {
                     self.shards[core].remove_leftovers(oldest, last);
                 }
             }
         }
+    }
+
+    fn begin_backup(&mut self, request: BackupRequest) {
+        if self.backup.is_some() {
+            let _ = request.answer.send(Err(BackupError::Busy));
+            return;
+        }
+        if !self.older.is_empty() {
+            let _ = request.answer.send(Err(BackupError::Moving));
+            return;
+        }
+        match Backup::begin(&request.directory, &self.data, self.present) {
+            Ok(backup) => {
+                let _ = request.answer.send(Ok(None));
+                self.backup = Some((backup, request));
+            }
+            Err(error) => {
+                let _ = request.answer.send(Err(error));
+            }
+        }
+    }
+
+    /// Copies the files of one core, and ends the backup with those of the last core.
+    fn back_up(&mut self, core: usize, oldest: SegmentNumber, last: SegmentNumber) {
+        let Some((mut backup, request)) = self.backup.take() else { return };
+        let result = match backup.add(&self.shards[core].directory, oldest, last) {
+            Ok(()) if backup.shards() < self.shards.len() => {
+                self.backup = Some((backup, request));
+                return;
+            }
+            Ok(()) => backup.end().map(Some),
+            Err(error) => Err(error),
+        };
+        let _ = request.answer.send(result);
     }
 
     /// Removes older generations when no core needs them any more.
@@ -190,13 +271,15 @@ impl Shard {
 
     fn retire(&mut self, segment: SegmentNumber) {
         let path = self.directory.segment_path(segment);
-        let done = if self.kept.len() < KEPT_MAX {
+        // A file that a backup shares is not written again.
+        let is_shared = fs::metadata(&path).is_ok_and(|found| found.nlink() > 1);
+        let done = if self.kept.len() < KEPT_MAX && !is_shared {
             let spare = self.spare_path();
             fs::rename(&path, &spare).map(|()| self.kept.push(spare))
         } else {
             fs::remove_file(&path)
         };
-        // A number whose file was made ahead by an earlier process, and removed, was never used.
+        // A number may have no file: it was made ahead by an earlier process and never written.
         if let Err(error) = done
             && error.kind() != ErrorKind::NotFound
         {

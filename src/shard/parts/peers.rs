@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet};
 use crate::base::ranked::Sites;
-use crate::base::time::{MonoNs, TICK_NS, Tick};
+use crate::base::time::{MonoNs, TICK_NS, Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::wire::peer_message::START_MS_MAX;
@@ -62,6 +62,11 @@ pub struct Peers {
     /// Peers that have refused a timer for lack of room, each with the tick until which that is
     /// believed.
     full: Vec<(PeerIndex, Tick)>,
+    /// Peers that may lack something that they were to be told, since they were last shown
+    /// everything. They outlive a restart in the journal.
+    lacking: PeerSet,
+    /// Since when each peer is complete, as it told.
+    complete_since: Vec<Option<WallMs>>,
 }
 
 impl Peers {
@@ -79,7 +84,37 @@ impl Peers {
             trial_at: Tick(0),
             site_returned_at: Tick(0),
             full: Vec::new(),
+            lacking: PeerSet::EMPTY,
+            complete_since: Vec::new(),
         }
+    }
+
+    /// Notes that a peer may lack something that it was to be told.
+    pub fn may_lack(&mut self, peer: PeerIndex) {
+        self.lacking = self.lacking.with(peer);
+    }
+
+    /// Notes that all peers that live have been shown everything.
+    pub fn all_were_told(&mut self) {
+        self.lacking = self.lacking.minus(self.alive.minus(self.owed));
+    }
+
+    /// Peers that may lack something that they were to be told.
+    pub fn lacking(&self) -> PeerSet {
+        self.lacking
+    }
+
+    /// Notes since when a peer is complete.
+    pub fn note_complete(&mut self, peer: PeerIndex, since: Option<WallMs>) {
+        if self.complete_since.len() <= peer.index() {
+            self.complete_since.resize(peer.index() + 1, None);
+        }
+        self.complete_since[peer.index()] = since;
+    }
+
+    /// Since when a peer is complete; `None`: it has not told.
+    pub fn complete_since(&self, peer: PeerIndex) -> Option<WallMs> {
+        self.complete_since.get(peer.index()).copied().flatten()
     }
 
     /// Notes what is believed of a peer. Returns what was believed before.

@@ -181,8 +181,8 @@ impl Records {
         }
     }
 
-    /// Notes for the journal what of a placement is another. Which ranks are known to hold the timer
-    /// is found out anew after a restart.
+    /// Notes for the journal what of a placement is another. Which ranks are known to hold the
+    /// timer is found out anew after a restart.
     fn note_placement(&mut self, slot: Slot, former: PlacementId, placement: &Placement) {
         let former = self.placements.get(former);
         if (former.replicas, former.sites, former.factor)

@@ -177,6 +177,8 @@ impl Asked {
                     let number = flag["--test-threads=".len()..].parse();
                     asked.threads = number.expect("--test-threads takes a number");
                 }
+                // The suite reads this option by itself.
+                "--turns" => drop(arguments.next()),
                 // The other flags of the standard runner change how it prints.
                 flag if flag.starts_with('-') => {}
                 filter => asked.filters.push(filter.to_owned()),

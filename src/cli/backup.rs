@@ -1,0 +1,79 @@
+//! `chronos backup`: copies the journal of a running node, over its admin API.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::exit::{EXIT_FAILURE, EXIT_USAGE};
+use super::runtime::block_on;
+use super::terminal::{fail, print};
+use crate::control::admin::guard::ORDER_HEADER;
+use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
+
+const EXAMPLES: &str = "\
+Examples:
+  chronos backup /backup/today                          of the node on this machine
+  chronos backup /backup/today --admin 127.0.0.2:7254   of another one on this machine
+  chronos --data-dir /backup/today                      start on it: that is all a restore needs
+
+The node runs on meanwhile. Everything that it had acknowledged when the backup began is in it. On
+the file system of the data directory a backup takes no room at first: its files are hard links,
+and their blocks are freed when the node does not need them and the backup is removed. On another
+file system the bytes are copied.
+
+A node starts on a backup only under the name that it had. A backup is of one node: in a cluster
+make one of each.
+
+Exit codes:
+    0  the backup is there, whole
+    1  there is none: the node does not run or has no journal, the directory exists, no room
+    2  wrong command line";
+/// How long a backup may take: it copies bytes to another file system.
+const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// Copy the journal of a running node to a new directory
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct BackupFlags {
+    /// The directory to make, on the node's machine
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// The node's admin API
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7254")]
+    admin: String,
+
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes the backup and returns the exit code.
+pub(super) fn run(flags: &BackupFlags) -> u8 {
+    let Ok(directory) = std::path::absolute(&flags.directory) else {
+        return fail(&"the directory has no name; give one", EXIT_USAGE);
+    };
+    match ask(&flags.admin, &directory) {
+        Ok(made) if flags.json => print(&format!("{made:#}\n")),
+        Ok(made) => {
+            let number = |name: &str| made[name].as_u64().unwrap_or(0);
+            let how = if made["linked"] == true { "linked" } else { "copied" };
+            let (segments, mb) = (number("segments"), number("bytes") >> 20);
+            let text = format!("{}: {segments} segments, {mb} MiB, {how}\n", directory.display());
+            print(&text)
+        }
+        Err(error) => fail(&format!("no backup of {}: {error}", flags.admin), EXIT_FAILURE),
+    }
+}
+
+fn ask(admin: &str, directory: &Path) -> Result<Value, HttpError> {
+    let body = json!({ "directory": directory }).to_string();
+    let headers = [("Content-Type", "application/json"), (ORDER_HEADER, "1")];
+    let (method, path) = ("POST", "/backup");
+    let request = HttpRequest { method, path, headers: &headers, body: body.as_bytes() };
+    let mut client = HttpClient::new(admin, PATIENCE, ANSWER_BYTES_MAX);
+    block_on(async { client.ask(request).await?.document() })?
+}

@@ -1,0 +1,39 @@
+//! Stories of nodes that keep a journal, told by real processes on loopback: killed all at once
+//! under load, started with other cores, on damaged files, and on disks that are full, fail and
+//! stall.
+//!
+//! `cargo test --test journal -- kill --turns 20` kills 20 times in a row and prints what was
+//! counted. A story that cannot run on this machine says why, and counts as ignored.
+
+use kit::runner::{self, Story};
+
+mod client;
+mod harness;
+mod judge;
+mod load;
+mod mounts;
+mod sink;
+
+mod clocks;
+mod damage;
+mod disks;
+mod growth;
+mod kills;
+mod missed;
+mod restarts;
+
+/// The longest stories come first, because they decide how long all of them take.
+const STORIES: &[&[Story]] = &[
+    growth::STORIES,
+    kills::STORIES,
+    disks::STORIES,
+    damage::STORIES,
+    missed::STORIES,
+    clocks::STORIES,
+    restarts::STORIES,
+];
+
+fn main() -> std::process::ExitCode {
+    let stories: Vec<Story> = STORIES.iter().copied().flatten().copied().collect();
+    runner::run(&stories)
+}
