@@ -12,7 +12,7 @@ use crate::base::ids::Slot;
 use super::{Position, SegmentNumber};
 
 /// Segments that a journal may have beyond its live bytes before it begins to empty one.
-const SEGMENTS_FREE: u64 = 2;
+const SEGMENTS_FREE: u64 = 1;
 
 /// How far the emptying of a segment is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,7 +61,7 @@ impl Compaction {
     }
 
     /// Begins to empty the oldest segment if the journal has become too long: longer than twice its
-    /// live bytes and two segments. `present` is the segment that is filled; it is never emptied.
+    /// live bytes and one segment. `present` is the segment that is filled; it is never emptied.
     pub fn begin(&mut self, present: SegmentNumber, live_bytes: u64) {
         if self.is_moving && self.phase == Phase::Idle {
             self.phase = Phase::Looking(Slot(0));
@@ -112,9 +112,9 @@ mod tests {
     #[test]
     fn the_oldest_segment_is_emptied_when_the_journal_is_too_long() {
         let mut compaction = Compaction::new(SegmentNumber(3), 100, false);
-        compaction.begin(SegmentNumber(7), 150);
-        assert_eq!(compaction.phase(), Phase::Idle, "500 bytes of 150 live");
-        compaction.begin(SegmentNumber(8), 150);
+        compaction.begin(SegmentNumber(7), 200);
+        assert_eq!(compaction.phase(), Phase::Idle, "500 bytes of 200 live");
+        compaction.begin(SegmentNumber(8), 200);
         assert_eq!(compaction.phase(), Phase::Looking(Slot(0)));
         compaction.looked(Some(Slot(40)), Position(9));
         assert_eq!(compaction.phase(), Phase::Looking(Slot(40)));

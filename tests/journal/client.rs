@@ -9,13 +9,11 @@ use kit::http::{Message, header, read_message};
 /// Longest wait for an answer. A node that runs refuses what it cannot do within 8 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An answer: its status, its head and its body.
+/// An answer.
 pub struct Answer {
     /// The status of the status line.
     pub status: u16,
     head: String,
-    /// The body as text.
-    pub body: String,
 }
 
 impl Answer {
@@ -49,12 +47,11 @@ impl Client {
             "{method} {path} HTTP/1.1\r\nHost: {node}\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(text.as_bytes())?;
-        let Message { head, body } = read_message(&mut stream, &mut Vec::new())?;
+        let Message { head, .. } = read_message(&mut stream, &mut Vec::new())?;
         self.connection = Some(stream);
         let wrong = || Error::new(ErrorKind::InvalidData, "no HTTP answer");
         let status = head.split(' ').nth(1).and_then(|text| text.parse().ok());
-        let body = String::from_utf8(body).map_err(|_| wrong())?;
-        Ok(Answer { status: status.ok_or_else(wrong)?, head, body })
+        Ok(Answer { status: status.ok_or_else(wrong)?, head })
     }
 }
 

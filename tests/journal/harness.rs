@@ -191,12 +191,6 @@ impl Node {
         fs::read_to_string(self.file("log")).unwrap_or_default()
     }
 
-    /// Waits until the log says this, behind its first `from` bytes.
-    pub fn await_log(&self, from: usize, what: &str) {
-        let says = || self.log().get(from..).is_some_and(|log| log.contains(what));
-        until(&format!("the log to say {what:?}"), PATIENCE, || says().then_some(()));
-    }
-
     /// Sends one request. Panics if the node does not answer.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Answer {
         request(self.address, method, path, body)

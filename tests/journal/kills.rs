@@ -10,7 +10,7 @@ use kit::until::{PATIENCE, until};
 
 use super::harness::{Node, turns};
 use super::judge::{Outage, judge, last_due};
-use super::load::Load;
+use super::load::{Load, Timer};
 use super::sink::Sink;
 
 pub const STORIES: &[Story] = &[
@@ -45,7 +45,7 @@ fn stop_of_one_node() {
 }
 
 /// Waits until so many further requests were acknowledged that the next end meets some.
-fn await_load(load: &Load) {
+pub fn await_load(load: &Load) {
     let wanted = load.acknowledged() + REQUESTS;
     until("acknowledged requests", PATIENCE, || (load.acknowledged() >= wanted).then_some(()));
 }
@@ -71,13 +71,26 @@ fn end_again_and_again(what: &str, nodes: &mut [Node], factor: usize, end: fn(&m
         outages.push(Outage { ended, started, served: Instant::now() });
     }
     await_load(&load);
-    let timers = load.end();
-    let latest = last_due(&timers);
-    // The last definition to be due may be one that must not pop.
-    let quiet = latest + Duration::from_secs(if nodes.len() > 1 { 3 } else { 1 });
-    thread::sleep(quiet.saturating_duration_since(Instant::now()));
+    let late = Duration::from_secs(if nodes.len() > 1 { 3 } else { 1 });
+    await_judgement(what, &load.end(), &sink, &outages, late);
+    for node in nodes {
+        assert_eq!(node.metric("chronos_journal_damaged"), Some(0), "{}", node.log());
+    }
+}
+
+/// Waits for the last pop, and so much longer for one that must not come. Prints what was counted,
+/// and panics if a promise was broken.
+pub fn await_judgement(
+    what: &str,
+    timers: &[Timer],
+    sink: &Sink,
+    outages: &[Outage],
+    late: Duration,
+) {
+    let latest = last_due(timers);
+    thread::sleep((latest + late).saturating_duration_since(Instant::now()));
     let (counts, broken) = loop {
-        let (counts, broken) = judge(&timers, &sink.pops(), &outages);
+        let (counts, broken) = judge(timers, &sink.pops(), outages);
         let lost: u64 = counts.iter().map(|one| one.lost + one.left_out).sum();
         if lost == 0 || Instant::now() > latest + LATE {
             break (counts, broken);
@@ -90,7 +103,4 @@ fn end_again_and_again(what: &str, nodes: &mut [Node], factor: usize, end: fn(&m
     let told = broken[..broken.len().min(TOLD)].join("\n");
     assert!(broken.is_empty(), "{} timers are wrong:\n{told}", broken.len());
     assert!(counts.iter().any(|one| one.kept > 0), "there was no load");
-    for node in nodes {
-        assert_eq!(node.metric("chronos_journal_damaged"), Some(0), "{}", node.log());
-    }
 }

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
-use kit::children::Guard;
+use kit::children::{Guard, Tied, command};
 use kit::runner::cannot_run;
 use tempfile::TempDir;
 
@@ -30,6 +30,16 @@ impl Drop for Mount {
             let _ = output("fsfreeze", &["-u", text(&self.path)]);
             let _ = output("umount", &["-l", text(&self.path)]);
         }
+    }
+}
+
+/// A file system on which writes wait.
+pub struct Frozen<'a>(&'a Mount);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let thawed = output("fsfreeze", &["-u", text(&self.0.path)]);
+        assert!(thawed.is_ok_and(|done| done.status.success()), "it was frozen");
     }
 }
 
@@ -79,14 +89,11 @@ impl Mount {
         allowed(output("mount", &["-o", "remount,ro", text(&self.path)]), "mount");
     }
 
-    /// Writes to the file system wait from now on.
-    pub fn freeze(&self) {
+    /// Writes to the file system wait until the value is dropped. Drop the value before a node that
+    /// uses the file system: no process ends while a write of it waits.
+    pub fn freeze(&self) -> Frozen<'_> {
         allowed(output("fsfreeze", &["-f", text(&self.path)]), "fsfreeze");
-    }
-
-    /// Writes go on.
-    pub fn thaw(&self) {
-        allowed(output("fsfreeze", &["-u", text(&self.path)]), "fsfreeze");
+        Frozen(self)
     }
 
     /// The power goes: what was not synced is lost, and writes fail.
@@ -108,7 +115,7 @@ fn text(path: &Path) -> &str {
 }
 
 fn output(program: &str, words: &[&str]) -> std::io::Result<Output> {
-    Command::new(program).args(words).output()
+    command(program).args(words).output_tied()
 }
 
 /// Ends the story if the machine does not let it do this.

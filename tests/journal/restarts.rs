@@ -4,10 +4,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use kit::children::{Tied, command};
 use kit::runner::{Story, cannot_run};
 use kit::until::{PATIENCE, until};
 
@@ -72,8 +72,8 @@ fn other_cores() {
         node.shards = shards;
         node.start();
         look(&node, &paths, &deleted);
-        for number in (turn * 10)..(turn * 10 + 5) {
-            assert_eq!(node.request("DELETE", &paths[number], "").status, 200);
+        for (number, path) in paths.iter().enumerate().skip(turn * 10).take(5) {
+            assert_eq!(node.request("DELETE", path, "").status, 200);
             deleted.push(number);
         }
         look(&node, &paths, &deleted);
@@ -98,8 +98,8 @@ fn other_cores() {
 
 /// Copies a directory.
 pub fn copy(from: &Path, to: &Path) {
-    let status = Command::new("cp").args(["-a", "--sparse=always"]).args([from, to]).status();
-    assert!(status.expect("cp runs").success());
+    let done = command("cp").args(["-a", "--sparse=always"]).args([from, to]).output_tied();
+    assert!(done.expect("cp runs").status.success());
 }
 
 fn copies() {
@@ -177,7 +177,7 @@ fn no_permission() {
     let binary = env!("CARGO_BIN_EXE_chronos");
     let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let nobody = nobody.map(str::to_owned).to_vec();
-    let tried = Command::new(&nobody[0]).args(&nobody[1..]).args([binary, "--version"]).output();
+    let tried = command(&nobody[0]).args(&nobody[1..]).args([binary, "--version"]).output_tied();
     if !tried.is_ok_and(|done| done.status.success()) {
         cannot_run("not run on this machine: the binary cannot be started as another user");
     }
