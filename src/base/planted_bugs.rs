@@ -115,7 +115,7 @@ impl Bug {
     /// name.
     pub fn named(name: &str) -> Option<Bug> {
         let all = Self::ONE_NODE.into_iter().chain(Self::CLUSTER).chain(Self::TIMESTAMP);
-        all.into_iter().find(|bug| format!("{bug:?}") == name)
+        all.chain(Self::JOURNAL).find(|bug| format!("{bug:?}") == name)
     }
 
     /// The bugs that the simulator of one node must find.

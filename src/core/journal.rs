@@ -312,16 +312,17 @@ impl CoreJournal {
             let stalls_at = since.plus_ms(self.rules.stall_ms);
             return (self.counters.is_stalled == 0).then_some(stalls_at);
         }
-        let next = match self.compaction.phase() {
-            Phase::Looking(_) => ended.plus_ms(1),
-            _ => self.wrote_at.plus_ms(STAMP_EVERY_MS).max(ended.plus_ms(1)),
+        // Without a segment there is nothing to write to. The driver tells of a new one.
+        let is_blocked = self.writer.lacks_segment();
+        let next = match (self.compaction.phase(), self.rules.mode) {
+            (Phase::Looking(_), _) => Some(ended.plus_ms(1)),
+            _ if is_blocked => None,
+            (_, Mode::Interval(ms)) if self.writer.has_work() => Some(self.wrote_at.plus_ms(ms)),
+            _ => Some(self.wrote_at.plus_ms(STAMP_EVERY_MS).max(ended.plus_ms(1))),
         };
-        let next = match self.rules.mode {
-            Mode::Interval(ms) if self.writer.has_work() => next.min(self.wrote_at.plus_ms(ms)),
-            _ => next,
-        };
-        let is_waiting = self.no_segment.is_some();
-        Some(if is_waiting { next.min(self.prepares_from) } else { next })
+        // Later than that, the last turn has asked for a segment.
+        let asks_at = self.no_segment.map(|_| self.prepares_from).filter(|&at| at > ended);
+        [next, asks_at].into_iter().flatten().min()
     }
 
     /// What was counted until the last turn.

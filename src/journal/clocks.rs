@@ -27,15 +27,16 @@ impl Clocks {
     /// present boot; 0: the machine does not tell, and every boot counts as an earlier one.
     pub fn new(boot: u64, now: Now, stamps: impl IntoIterator<Item = Stamp>) -> Self {
         let mut boots: Vec<Stamp> = Vec::new();
-        let mut newest = WallMs(0);
         for stamp in stamps {
-            newest = newest.max(stamp.wall);
             match boots.iter_mut().find(|known| known.boot == stamp.boot) {
                 Some(known) if known.mono < stamp.mono => *known = stamp,
                 Some(_) => {}
                 None => boots.push(stamp),
             }
         }
+        // Of a boot the newest page counts, because a wall clock that was ahead may have been set
+        // right since.
+        let newest = boots.iter().map(|stamp| stamp.wall).max().unwrap_or(WallMs(0));
         let behind_ms = newest.0.saturating_sub(now.wall.0);
         let wall = now.wall.max(newest);
         Self { present: Stamp { boot, mono: now.mono, wall }, behind_ms, boots }
@@ -112,11 +113,20 @@ mod tests {
 
     #[test]
     fn a_wall_clock_behind_the_newest_page_is_not_believed() {
-        let stamps = [stamp(1, 1_000, 50_000), stamp(1, 500, 90_000)];
+        let stamps = [stamp(1, 1_000, 90_000), stamp(1, 500, 50_000)];
         let clocks = Clocks::new(2, now(100, 20_000), stamps);
         assert_eq!(clocks.behind_ms(), 70_000);
-        // The present counts as 90 000, 40 s after the newest pair.
-        assert_eq!(clocks.translate(1, Tick(42_000)), Some(Tick(100 + 1_000 + 1)));
+        // The present counts as 90 000, the time of the newest pair.
+        assert_eq!(clocks.translate(1, Tick(42_000)), Some(Tick(100 + 41_000 + 1)));
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_ahead_and_was_set_right_leaves_nothing_behind() {
+        let hour = 3_600_000;
+        let stamps = [stamp(1, 1_000, 2 * hour), stamp(1, 2_000, hour + 1_000)];
+        let clocks = Clocks::new(2, now(500, hour + 2_000), stamps);
+        assert_eq!(clocks.behind_ms(), 0);
+        assert_eq!(clocks.translate(1, Tick(11_000)), Some(Tick(500 + 8_000 + 1)));
     }
 
     #[test]

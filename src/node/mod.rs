@@ -23,4 +23,5 @@ pub(crate) mod tag_feed;
 pub(crate) mod timestamps;
 
 pub use files::FileShares;
+pub use meters::CoreMeters;
 pub use start::{NodeHandle, StartError, start};

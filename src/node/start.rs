@@ -472,7 +472,7 @@ impl SeatJournal {
         meters: &CoreMeters,
         segments: &Segments,
     ) -> Result<(), JournalError> {
-        let recovered = self.plan.recover(core, ShardIndex(own as u16), began, meters);
+        let recovered = self.plan.recover(core, ShardIndex(own as u16), (began, &now), meters);
         core.note_complete();
         // A core that fails must not keep the others waiting.
         self.all_read.wait();

@@ -3,9 +3,9 @@
 
 pub(crate) mod backup;
 pub mod directory;
-pub(crate) mod disk;
+pub mod disk;
 mod identity;
-mod pieces;
+pub mod pieces;
 pub mod reading;
-pub(crate) mod recovery;
+pub mod recovery;
 pub(crate) mod segments;

@@ -21,6 +21,22 @@ struct Piece {
 }
 
 /// The bytes of one file after the other.
+pub trait Bytes {
+    /// The bytes that are there and were not skipped.
+    fn bytes(&self) -> &[u8];
+
+    /// Whether the file ends with these bytes.
+    fn is_end(&self) -> bool;
+
+    /// Leaves out so many bytes, at most those that are there.
+    fn skip(&mut self, bytes: usize);
+
+    /// Gets the next piece of the file, or with `is_new` the first of the next file. The last file
+    /// must have been read to its end.
+    fn fetch(&mut self, is_new: bool) -> io::Result<()>;
+}
+
+/// Bytes that a thread fetches.
 pub(super) struct Source {
     pieces: Receiver<io::Result<Piece>>,
     empty: Sender<Vec<u8>>,
@@ -56,25 +72,20 @@ pub(super) fn with_source<T, E>(
     })
 }
 
-impl Source {
-    /// The bytes that are there and were not skipped.
-    pub(super) fn bytes(&self) -> &[u8] {
+impl Bytes for Source {
+    fn bytes(&self) -> &[u8] {
         &self.window[self.begin..self.end]
     }
 
-    /// Whether the file ends with these bytes.
-    pub(super) fn is_end(&self) -> bool {
+    fn is_end(&self) -> bool {
         self.is_end
     }
 
-    /// Leaves out so many bytes, at most those that are there.
-    pub(super) fn skip(&mut self, bytes: usize) {
+    fn skip(&mut self, bytes: usize) {
         self.begin = self.end.min(self.begin + bytes);
     }
 
-    /// Gets the next piece of the file, or with `is_new` the first of the next file. The last
-    /// file must have been read to its end.
-    pub(super) fn fetch(&mut self, is_new: bool) -> io::Result<()> {
+    fn fetch(&mut self, is_new: bool) -> io::Result<()> {
         let gone =
             |_| io::Error::other("there is no thread to read it: raise the limit of threads");
         let Piece { mut buffer, length, is_end } = self.pieces.recv().map_err(gone)??;

@@ -5,9 +5,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::path::PathBuf;
 
 use super::directory::{DataDirectoryError, SegmentFile, ShardDirectory};
-use super::pieces::{Source, with_source};
+use super::pieces::{Bytes, with_source};
 use crate::journal::entry::{Entry, EntryError, decode_entry};
 use crate::journal::page::{Page, Stamp};
 use crate::journal::reader::{Found, NewerFormat, Report, SegmentReader};
@@ -48,6 +49,67 @@ pub enum ReadError {
         /// The segment, and its format.
         source: NewerFormat,
     },
+}
+
+/// The files of one shard: on a disk, or in a simulator's.
+pub trait Files {
+    /// The journal that the files are of, and its node's name.
+    fn owner(&self) -> (JournalId, &str);
+
+    /// The shard, and the number of shards.
+    fn shard(&self) -> (u16, u16);
+
+    /// The path of a segment.
+    fn path_of(&self, number: SegmentNumber) -> PathBuf;
+
+    /// The files that may be segments, by their numbers. `None`: there is no directory.
+    fn list(&self) -> Result<Option<Vec<SegmentFile>>, ReadError>;
+
+    /// The first [`OPENING_BYTES`] of a file, or less if it is shorter.
+    fn beginning(&self, file: &SegmentFile) -> Result<Vec<u8>, ReadError>;
+
+    /// Runs `work` with the bytes of these files, one after the other, each with the number of
+    /// bytes to read at most.
+    fn with_bytes<T>(
+        &self,
+        files: &[(&SegmentFile, u64)],
+        work: impl FnOnce(&mut dyn Bytes) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError>;
+}
+
+impl Files for ShardDirectory {
+    fn owner(&self) -> (JournalId, &str) {
+        (self.identity.journal, &self.identity.node)
+    }
+
+    fn shard(&self) -> (u16, u16) {
+        (self.shard, self.shards)
+    }
+
+    fn path_of(&self, number: SegmentNumber) -> PathBuf {
+        self.segment_path(number)
+    }
+
+    fn list(&self) -> Result<Option<Vec<SegmentFile>>, ReadError> {
+        Ok(self.segments()?)
+    }
+
+    fn beginning(&self, file: &SegmentFile) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = Vec::with_capacity(OPENING_BYTES);
+        File::open(&file.path)
+            .and_then(|open| open.take(OPENING_BYTES as u64).read_to_end(&mut bytes))
+            .map_err(|source| unreadable(file, source))?;
+        Ok(bytes)
+    }
+
+    fn with_bytes<T>(
+        &self,
+        files: &[(&SegmentFile, u64)],
+        work: impl FnOnce(&mut dyn Bytes) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let files = files.iter().map(|(file, bytes)| (file.path.as_path(), *bytes)).collect();
+        with_source(files, |source| work(source))
+    }
 }
 
 /// Where a page stands.
@@ -189,18 +251,19 @@ struct PartRead {
 
 /// Reads all segments of a shard. Cost: a checksum of every page and a look at every entry.
 pub fn read_shard(
-    directory: &ShardDirectory,
+    directory: &impl Files,
     visitor: &mut impl Visitor,
 ) -> Result<ShardReport, ReadError> {
     let Some(look) = Look::at(directory)? else {
         return Ok(ShardReport { is_absent: true, ..ShardReport::default() });
     };
     let parts = look.parts(directory)?;
+    let journal = directory.owner().0;
     let mut report = ShardReport::default();
     let mut stamps = Stamps::default();
     let mut reads = Vec::with_capacity(parts.len());
-    read_parts(&parts, |part, source| {
-        reads.push(part.read(directory.identity.journal, source, &mut |place, page| {
+    read_parts(directory, &parts, |part, source| {
+        reads.push(part.read(journal, source, &mut |place, page| {
             stamps.note(place.stamp);
             report.take(place, page, visitor);
             report.is_cut = visitor.is_over();
@@ -225,7 +288,7 @@ pub fn read_shard(
 /// The stamps that `journal::clocks::Clocks::new` needs: of the first page of each segment, and of
 /// all pages of the last segment of each boot. A boot ends only with a segment. Cost: a block of
 /// each segment, and a checksum of the pages of one segment for each boot.
-pub fn stamps(directory: &ShardDirectory) -> Result<Vec<Stamp>, ReadError> {
+pub fn stamps(directory: &impl Files) -> Result<Vec<Stamp>, ReadError> {
     let Some(look) = Look::at(directory)? else { return Ok(Vec::new()) };
     let mut stamps = Stamps::default();
     let boot = |part: &Part<'_>| part.opening.map(|opening| opening.stamp.boot);
@@ -239,26 +302,24 @@ pub fn stamps(directory: &ShardDirectory) -> Result<Vec<Stamp>, ReadError> {
             last_of_boots.push(part);
         }
     }
-    read_parts(&last_of_boots, |part, source| {
+    let journal = directory.owner().0;
+    read_parts(directory, &last_of_boots, |part, source| {
         let mut note = |place: &PagePlace, _: &Page<'_>| {
             stamps.note(place.stamp);
             true
         };
-        part.read(directory.identity.journal, source, &mut note).map(|_| true)
+        part.read(journal, source, &mut note).map(|_| true)
     })?;
     Ok(stamps.into_vec())
 }
 
 impl Look {
     /// Reads the first pages. `None`: there is no such directory.
-    fn at(directory: &ShardDirectory) -> Result<Option<Self>, ReadError> {
-        let Some(files) = directory.segments()? else { return Ok(None) };
+    fn at(directory: &impl Files) -> Result<Option<Self>, ReadError> {
+        let Some(files) = directory.list()? else { return Ok(None) };
         let mut openings = Vec::with_capacity(files.len());
         for file in &files {
-            let mut bytes = Vec::with_capacity(OPENING_BYTES);
-            File::open(&file.path)
-                .and_then(|open| open.take(OPENING_BYTES as u64).read_to_end(&mut bytes))
-                .map_err(|source| unreadable(file, source))?;
+            let bytes = directory.beginning(file)?;
             openings.push(opening(&bytes, file.number).map_err(|source| newer(file, source))?);
         }
         let candidate = |(file, opening): (&SegmentFile, &Option<Opening>)| Candidate {
@@ -266,16 +327,15 @@ impl Look {
             opening: opening.clone(),
         };
         let candidates = files.iter().zip(&openings).map(candidate).collect();
-        let identity = &directory.identity;
-        let shard = (directory.shard, directory.shards);
-        let plan = plan(candidates, identity.journal, shard, &identity.node);
+        let (journal, node) = directory.owner();
+        let plan = plan(candidates, journal, directory.shard(), node);
         Ok(Some(Self { files, openings, plan }))
     }
 
     /// The segments to read, in their order: those of the plan, and later ones that have pages
     /// although their first one cannot be read.
-    fn parts(&self, directory: &ShardDirectory) -> Result<Vec<Part<'_>>, ReadError> {
-        let journal = directory.identity.journal;
+    fn parts(&self, directory: &impl Files) -> Result<Vec<Part<'_>>, ReadError> {
+        let journal = directory.owner().0;
         let at = |number| self.files.binary_search_by_key(&number, |file| file.number).ok();
         let part = |at: usize, blocks| {
             let opening = self.openings.get(at)?.as_ref();
@@ -296,7 +356,7 @@ impl Look {
                 continue;
             };
             let mut has_page = false;
-            read_parts(&[first], |part, source| {
+            read_parts(directory, &[first], |part, source| {
                 let found = part.read(journal, source, &mut |_, _| false)?;
                 has_page = found.writes.1 > 0;
                 Ok(true)
@@ -356,7 +416,9 @@ fn is_loss(
     }
     let has_pages = |(_, writes): &&(SegmentNumber, (u64, u64))| writes.1 > 0;
     if writes.iter().filter(has_pages).any(|(other, _)| *other == number) {
-        return true;
+        // Its first write may have been torn; nobody was told that it was done.
+        let read = reads.iter().find(|read| read.file.number == number);
+        return read.is_none_or(|read| !read.report.damaged.is_empty());
     }
     let before = writes.iter().filter(has_pages).rfind(|(other, _)| *other < number);
     let behind = writes.iter().filter(has_pages).find(|(other, _)| *other > number);
@@ -372,14 +434,16 @@ fn is_loss(
 
 /// Calls `each` for every part with a source of its bytes, until one returns `false`.
 fn read_parts(
+    directory: &impl Files,
     parts: &[Part<'_>],
-    mut each: impl FnMut(&Part<'_>, &mut Source) -> Result<bool, ReadError>,
+    mut each: impl FnMut(&Part<'_>, &mut dyn Bytes) -> Result<bool, ReadError>,
 ) -> Result<(), ReadError> {
     let lengths = parts.iter().map(|part| {
         let bytes = part.blocks.map_or(u64::MAX, |blocks| u64::from(blocks) * BLOCK_BYTES as u64);
-        (part.file.path.as_path(), bytes)
+        (part.file, bytes)
     });
-    with_source(lengths.collect(), |source| {
+    let lengths: Vec<(&SegmentFile, u64)> = lengths.collect();
+    directory.with_bytes(&lengths, |source| {
         for part in parts {
             if !each(part, source)? {
                 break;
@@ -400,12 +464,12 @@ impl Part<'_> {
     fn read(
         &self,
         journal: JournalId,
-        source: &mut Source,
+        source: &mut dyn Bytes,
         page: &mut impl FnMut(&PagePlace, &Page<'_>) -> bool,
     ) -> Result<PartRead, ReadError> {
         let reader = SegmentReader::new(journal, self.file.number);
         let mut read = PartRead { reader, writes: (0, 0), entry_bytes: 0 };
-        let fetch = |source: &mut Source, is_new| {
+        let fetch = |source: &mut dyn Bytes, is_new| {
             source.fetch(is_new).map_err(|error| unreadable(self.file, error))
         };
         fetch(source, true)?;

@@ -18,7 +18,7 @@ use crate::node::journal::directory::ShardDirectory;
 use crate::node::journal::directory::{DataDirectory, DataDirectoryError, Generation};
 use crate::node::journal::disk::WallFloor;
 use crate::node::journal::reading::{
-    PagePlace, ReadError, ShardReport, Visitor, read_shard, stamps,
+    Files, PagePlace, ReadError, ShardReport, Visitor, read_shard, stamps,
 };
 use crate::node::meters::CoreMeters;
 use crate::node::settings::{JournalMode, JournalSettings};
@@ -61,17 +61,18 @@ pub struct Opened {
     pub plan: Arc<Plan>,
 }
 
-/// What the cores need to know of the journal.
+/// What the cores need to know of the journal, whose files are `F`.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Plan<F = ShardDirectory> {
     /// The clocks of the journal.
     clocks: Clocks,
     /// The present, with a wall clock that is not behind.
     pub wall: WallFloor,
     rules: JournalRules,
     catch_up: CatchUp,
+    sizes: Sizes,
     /// For each shard the directories that it reads, in their order.
-    sources: Vec<Vec<ShardDirectory>>,
+    sources: Vec<Vec<F>>,
     journal: JournalId,
     name: String,
     shards: u16,
@@ -92,45 +93,19 @@ pub fn open(
         Some(present) => present,
         None => data.begin_generation(shards)?,
     };
-    let mut all_stamps = Vec::new();
-    for generation in older.iter().chain([&present]) {
-        for shard in data.shards(*generation) {
-            all_stamps.extend(stamps(&shard)?);
-        }
-    }
-    let boot = boot_id();
-    let clocks = Clocks::new(boot, now, all_stamps);
-    let wall = now.wall.0 + clocks.behind_ms();
-    let floor = WallFloor { began: Now { wall: WallMs(wall), ..now } };
-    let sources = |own: u16| {
-        let mut sources = Vec::new();
-        for &generation in &older {
-            match generation.shards == shards {
-                true => sources.push(data.shard(generation, own)),
-                false => sources.extend(data.shards(generation)),
-            }
-        }
-        sources.push(data.shard(present, own));
-        sources
-    };
     let mode = match settings.mode {
         JournalMode::Interval => Mode::Interval(settings.interval_ms),
         JournalMode::Sync | JournalMode::Off => Mode::Sync,
     };
-    let plan = Plan {
-        clocks,
-        wall: floor,
-        rules: JournalRules { mode, stall_ms: settings.stall_ms, boot },
-        catch_up: CatchUp {
-            pops_per_s: settings.catch_up_per_s.div_ceil(shards.into()),
-            is_each: settings.makes_each_missed,
-        },
-        sources: (0..shards).map(sources).collect(),
-        journal: data.identity().journal,
-        name: name.to_owned(),
-        shards,
-        is_moving: !older.is_empty(),
+    let rules = JournalRules { mode, stall_ms: settings.stall_ms, boot: boot_id() };
+    let catch_up = CatchUp {
+        pops_per_s: settings.catch_up_per_s.div_ceil(shards.into()),
+        is_each: settings.makes_each_missed,
     };
+    let held: Vec<Vec<ShardDirectory>> =
+        older.iter().map(|generation| data.shards(*generation).collect()).collect();
+    let layouts = (&held[..], data.shards(present).collect());
+    let plan = Plan::new(layouts, (rules, catch_up, Sizes::PRODUCTION), now)?;
     Ok(Opened { data, present, older, plan: Arc::new(plan) })
 }
 
@@ -148,21 +123,64 @@ pub struct Recovered {
     pub used: (SegmentNumber, SegmentNumber),
 }
 
-impl Plan {
-    /// Reads what a shard owns into its core, and begins its journal. The core's meters tell how
-    /// far it is. Cost: some 1 us a timer.
+impl<F: Files + Clone> Plan<F> {
+    /// Plans the reading of older layouts, the oldest first, and of the present one, which is
+    /// written to. A layout has the files of each of its shards, at least one. Cost: see
+    /// [`stamps`].
+    pub fn new(
+        (older, present): (&[Vec<F>], Vec<F>),
+        (rules, catch_up, sizes): (JournalRules, CatchUp, Sizes),
+        now: Now,
+    ) -> Result<Self, ReadError> {
+        let mut all_stamps = Vec::new();
+        for shard in older.iter().flatten().chain(&present) {
+            all_stamps.extend(stamps(shard)?);
+        }
+        let clocks = Clocks::new(rules.boot, now, all_stamps);
+        let wall = now.wall.0 + clocks.behind_ms();
+        let shards = present.len();
+        let (journal, name) = present[0].owner();
+        let (journal, name) = (journal, name.to_owned());
+        let is_moving = !older.is_empty();
+        let source = |(own, present): (usize, F)| {
+            let mut sources = Vec::new();
+            for layout in older {
+                match layout.len() == shards {
+                    true => sources.push(layout[own].clone()),
+                    false => sources.extend(layout.iter().cloned()),
+                }
+            }
+            sources.push(present);
+            sources
+        };
+        Ok(Self {
+            clocks,
+            wall: WallFloor { began: Now { wall: WallMs(wall), ..now } },
+            rules,
+            catch_up,
+            sizes,
+            sources: present.into_iter().enumerate().map(source).collect(),
+            journal,
+            name,
+            shards: shards as u16,
+            is_moving,
+        })
+    }
+
+    /// Reads what a shard owns into its core, and begins its journal. `clock` tells the time when
+    /// all is read. The core's meters tell how far it is. Cost: some 1 us a timer.
     pub fn recover(
         &self,
         core: &mut Core,
         own: ShardIndex,
-        now: Now,
+        (now, clock): (Now, &dyn Fn() -> Now),
         meters: &CoreMeters,
     ) -> Result<Recovered, JournalError> {
         let sources = &self.sources[usize::from(own.0)];
         meters.journal_recovering.set(1);
         meters.journal_clock_behind_ms.set(self.clocks.behind_ms());
         for source in sources {
-            let files = source.segments()?.unwrap_or_default();
+            let files = source.list()?.unwrap_or_default();
             meters.journal_recovery_bytes.add(files.iter().map(|file| file.bytes).sum());
         }
         let mut recovered = Recovered::default();
@@ -175,7 +193,7 @@ impl Plan {
                 clocks: &self.clocks,
                 now,
                 meters,
-                owned: (source.shards != self.shards).then_some((shards, own)),
+                owned: (source.shard().1 != self.shards).then_some((shards, own)),
                 is_present,
                 restored: &mut recovered.restored,
                 in_page: 0,
@@ -195,7 +213,7 @@ impl Plan {
         let damaged = recovered.damage.len() as u64;
         meters.journal_damaged.set(damaged);
         // To read may take long. What came due meanwhile is overdue like the rest.
-        let ended = self.wall.raise(crate::ring::now());
+        let ended = self.wall.raise(clock());
         core.shard_mut().end_restore(ended, &self.catch_up, &mut recovered.restored);
         meters.journal_recovered_timers.set(recovered.restored.timers);
         meters.journal_overdue.set(recovered.restored.overdue);
@@ -233,7 +251,7 @@ impl Plan {
             shard: own.0,
             shards: self.shards,
         };
-        let (sizes, oldest) = (Sizes::PRODUCTION, state.oldest);
+        let (sizes, oldest) = (self.sizes, state.oldest);
         let compaction = Compaction::new(state.oldest, sizes.segment_bytes(), self.is_moving);
         let writer = Writer::new(owner, sizes, state, report.continuation);
         core.begin_journal(CoreJournal::new(self.rules, writer, compaction, now));
@@ -284,20 +302,20 @@ impl Visitor for Taker<'_> {
 /// Adds a sentence for each thing that is wrong with a shard's directory. `Err`: the node must not
 /// run on it.
 fn told_damage(
-    source: &ShardDirectory,
+    source: &impl Files,
     report: &ShardReport,
     recovered: &mut Recovered,
 ) -> Result<(), JournalError> {
     for flaw in &report.flaws {
         let told = match flaw {
             Flaw::Missing(number) => {
-                format!("{} is missing", source.segment_path(*number).display())
+                format!("{} is missing", source.path_of(*number).display())
             }
             Flaw::Beheaded(number) => {
-                format!("{} has no readable beginning", source.segment_path(*number).display())
+                format!("{} has no readable beginning", source.path_of(*number).display())
             }
             Flaw::Foreign(number, why) => {
-                let path = source.segment_path(*number).display().to_string();
+                let path = source.path_of(*number).display().to_string();
                 return Err(JournalError::Foreign { path, why: why.clone() });
             }
         };
@@ -315,7 +333,7 @@ fn told_damage(
         }
     }
     for place in &report.undecodable {
-        let path = source.segment_path(place.segment);
+        let path = source.path_of(place.segment);
         let at = u64::from(place.blocks.start) * 4_096;
         recovered.damage.push(format!("{}: the page at {at}: {}", path.display(), place.why));
     }

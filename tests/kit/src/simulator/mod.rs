@@ -3,6 +3,7 @@
 //! options, story and run.
 
 pub mod callback_world;
+pub mod disk;
 pub mod mono_clock;
 pub mod planted;
 pub mod random;

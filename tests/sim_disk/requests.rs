@@ -1,0 +1,225 @@
+//! Requests of clients: how they reach a core, and which answers they may get.
+
+use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
+use chronos::base::time::Now;
+use chronos::core::Core;
+use chronos::shard::effects::{self, Answer, Refusal, Reply, Request, Requester, TimerView};
+use chronos::timer::definition::{Content, Definition, encode_content};
+
+use super::driver::Input;
+use super::model::{Checked, Moment, broken};
+use super::story::{Kind, Operation, Target, Wish};
+use super::world::World;
+
+/// A request, and what became of it.
+pub struct Asked {
+    pub operation: Operation,
+    pub id: Option<u64>,
+    pub asked: Moment,
+    pub asked_ns: u64,
+    pub life: u64,
+    pub is_answered: bool,
+}
+
+/// Returns the content of a callback. It is made from the name of the write, so that any mix-up
+/// shows.
+fn opaque(name: usize, bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|at| b'a' + ((name as u32).wrapping_mul(31) + at) as u8 % 26).collect()
+}
+
+/// Returns the write that a path names.
+pub fn name_of(target: &[u8]) -> Option<usize> {
+    std::str::from_utf8(target).ok()?.strip_prefix('/')?.parse().ok()
+}
+
+fn authority(host: u32) -> String {
+    format!("host{host}:80")
+}
+
+fn wish_of(kind: Kind) -> Option<Wish> {
+    match kind {
+        Kind::Create(wish) | Kind::Update(_, wish) => Some(wish),
+        Kind::Delete(_) | Kind::Read(_) => None,
+    }
+}
+
+impl World {
+    /// Sends a client's request. A node that is down gets none.
+    pub fn operate(&mut self, operation: Operation) {
+        if !self.is_up {
+            return;
+        }
+        let id = match operation.kind {
+            Kind::Create(_) => None,
+            Kind::Update(target, _) | Kind::Delete(target) | Kind::Read(target) => {
+                let id = match target {
+                    Target::Chosen(id) => Some(id),
+                    Target::CreatedBy(name) => self.asked.get(&name).and_then(|asked| asked.id),
+                };
+                if id.is_none() {
+                    return;
+                }
+                id
+            }
+        };
+        let name = operation.name;
+        let core = operation.core % self.cores.len() as u16;
+        let (asked, asked_ns) = (self.model.next_moment(), self.now_ns);
+        self.trace.add(self.now_ns, "ask", [u64::from(core), name as u64, id.unwrap_or(0), 0]);
+        if !matches!(operation.kind, Kind::Read(_)) {
+            self.model.asked(id, name, wish_of(operation.kind), (asked, asked_ns));
+        }
+        self.unanswered.insert((asked_ns, name));
+        let life = self.life;
+        let entry = Asked { operation, id, asked, asked_ns, life, is_answered: false };
+        self.asked.insert(name, entry);
+        self.deliver(core, Input::Request(name));
+    }
+
+    /// Gives a request to its core.
+    pub fn hand_over(&mut self, core: &mut Core, own: u16, now: Now, name: usize) {
+        let asked = &self.asked[&name];
+        let id = TimerId(asked.id.unwrap_or(0));
+        let request = name as u32;
+        let from = Requester { shard: ShardIndex(own), connection: 1, generation: 2, request };
+        let target = effects::Target { id, factor: None, filter: None };
+        let mut content = Vec::new();
+        match asked.operation.kind {
+            Kind::Create(wish) | Kind::Update(_, wish) => {
+                let host = authority(wish.host);
+                let opaque = opaque(name, wish.opaque_bytes);
+                encode_content(&format!("/{name}"), &[], &opaque, &mut content);
+                let Wish { interval_ms, repeat_for_ms, .. } = wish;
+                let (factor, authority, content) = (None, &host[..], &content[..]);
+                let definition =
+                    Definition { interval_ms, repeat_for_ms, factor, authority, content };
+                let request = match asked.operation.kind {
+                    Kind::Create(_) => Request::Create(definition),
+                    _ => Request::Update(target, definition),
+                };
+                core.request(now, from, request);
+            }
+            Kind::Delete(_) => core.request(now, from, Request::Delete(target)),
+            Kind::Read(_) => core.request(now, from, Request::Read(target)),
+        }
+    }
+
+    /// Checks J4 and J5: the content of a callback is what was asked for. Returns its host.
+    pub fn same_content(
+        &self,
+        name: usize,
+        content: &Content<'_>,
+        host: &str,
+    ) -> Result<u32, kit::simulator::story::Violation> {
+        let wish = wish_of(self.asked[&name].operation.kind);
+        let is_same = wish.is_some_and(|wish| {
+            content.opaque == opaque(name, wish.opaque_bytes) && host == authority(wish.host)
+        });
+        match wish.filter(|_| is_same) {
+            Some(wish) => Ok(wish.host),
+            None => Err(kit::simulator::story::Violation {
+                invariant: "J5",
+                what: format!("write {name} carries other bytes than were asked for"),
+            }),
+        }
+    }
+
+    /// Notes the id of a create, from its answer or from its first pop.
+    pub fn created(&mut self, name: usize, id: u64) -> Checked {
+        let asked = self.asked.get_mut(&name).expect("asked before");
+        if !matches!(asked.operation.kind, Kind::Create(_)) {
+            return Ok(());
+        }
+        if asked.id.is_some_and(|known| known != id) {
+            return broken("R2", format!("create {name} made {:x?} and {id:x}", asked.id));
+        }
+        asked.id = Some(id);
+        self.model.named(name, id)
+    }
+
+    /// Checks an answer that reaches its client.
+    pub fn answered(&mut self, own: u16, reply: &Reply) -> Checked {
+        let name = reply.to.request as usize;
+        let asked = self.asked.get_mut(&name);
+        let life = self.life;
+        let Some(asked) = asked.filter(|asked| !asked.is_answered && asked.life == life) else {
+            return broken("R2", format!("a second answer, or one to no request: {reply:?}"));
+        };
+        asked.is_answered = true;
+        let (since, kind) = (asked.asked, asked.operation.kind);
+        let (id, asked_ns) = (asked.id, asked.asked_ns);
+        self.unanswered.remove(&(asked_ns, name));
+        let text = match &reply.answer {
+            Answer::Done { .. } => 1,
+            Answer::Found(view) => 1_000 + view.sequence,
+            Answer::NotFound => 2,
+            Answer::Refused(refusal) => 10 + *refusal as u64,
+            Answer::Internal(_) => unreachable!("no client asks for what nodes ask for"),
+        };
+        self.trace.add(self.now_ns, "answer", [name as u64, text, id.unwrap_or(0), own.into()]);
+        let shards = ShardCount::new(self.cores.len() as u16);
+        match (kind, &reply.answer) {
+            (_, Answer::Refused(refusal)) => return self.refused(name, id, asked_ns, *refusal),
+            (Kind::Read(_), Answer::Found(view)) => {
+                let found = self.shown(view)?;
+                self.model.read(id.expect("named"), since, self.now_ns as i64, Some(found))
+            }
+            (Kind::Read(_), Answer::NotFound) => {
+                self.model.read(id.expect("named"), since, self.now_ns as i64, None)
+            }
+            (
+                Kind::Create(_) | Kind::Update(..) | Kind::Delete(_),
+                Answer::Done { id: done, .. },
+            ) => {
+                if id.is_some_and(|id| id != done.0) {
+                    return broken("R2", format!("{kind:?} of {id:x?} answered {reply:?}"));
+                }
+                self.created(name, done.0)?;
+                let owner = shards.owner(*done).0;
+                self.model.answered(done.0, name, owner, self.now_ns, true);
+                Ok(())
+            }
+            (kind, answer) => broken("R2", format!("{kind:?} answered {answer:?}")),
+        }
+    }
+
+    fn shown(&self, view: &TimerView) -> Result<usize, kit::simulator::story::Violation> {
+        let name = view.uri.find("80/").and_then(|at| name_of(&view.uri.as_bytes()[at + 2..]));
+        let name = name.filter(|name| self.asked.contains_key(name));
+        let is_same = name.is_some_and(|name| {
+            let wish = wish_of(self.asked[&name].operation.kind);
+            wish.is_some_and(|wish| view.opaque.as_bytes() == opaque(name, wish.opaque_bytes))
+        });
+        name.filter(|_| is_same).ok_or_else(|| kit::simulator::story::Violation {
+            invariant: "J5",
+            what: format!("a read shows {view:?}"),
+        })
+    }
+
+    fn refused(
+        &mut self,
+        name: usize,
+        id: Option<u64>,
+        asked_ns: u64,
+        refusal: Refusal,
+    ) -> Checked {
+        *self.refusals.entry(format!("{refusal:?}")).or_default() += 1;
+        match refusal {
+            // It was refused at once, or the disk has not told whether it has it.
+            Refusal::JournalFull | Refusal::JournalStalled => {
+                if self.troubled_ns + 3_000_000_000 < asked_ns {
+                    return broken("R1", format!("{refusal:?} though the disk is well"));
+                }
+                if let Some(id) = id {
+                    self.model.answered(id, name, 0, self.now_ns, false);
+                }
+                Ok(())
+            }
+            Refusal::CoreBusy => {
+                self.model.refused(id, name);
+                Ok(())
+            }
+            other => broken("R1", format!("request {name} refused: {other:?}")),
+        }
+    }
+}
