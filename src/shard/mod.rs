@@ -33,7 +33,7 @@ mod config;
 pub mod counters;
 pub mod effects;
 pub mod inspect;
-pub(crate) mod journal;
+pub mod journal;
 mod keep;
 mod merge;
 mod news;

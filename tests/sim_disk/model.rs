@@ -261,9 +261,10 @@ impl Model {
 
     /// Notes that all that a core did up to a time is durable.
     pub fn settle(&mut self, core: u16, until_ns: u64) {
-        while let Some((_, promise)) =
-            self.promises[usize::from(core)].pop_front_if(|(at, _)| *at <= until_ns)
-        {
+        let promises = &mut self.promises[usize::from(core)];
+        let kept = promises.iter().position(|(at_ns, _)| *at_ns > until_ns);
+        let kept = promises.split_off(kept.unwrap_or(promises.len()));
+        for (_, promise) in std::mem::replace(promises, kept) {
             let (Promise::Write(id, name) | Promise::Pop(id, name, _)) = promise;
             let timer = self.timers.get_mut(&id).expect("asked before");
             let Some(write) = timer.writes.iter_mut().find(|write| write.name == name) else {
@@ -338,7 +339,8 @@ impl Model {
         let Begun { id, name, sequence, now_ns, story } = *begun;
         self.attempts += 1;
         let (is_damaged, life) = (self.is_damaged, self.life.number);
-        let timer = self.timers.entry(id).or_default();
+        self.timers.entry(id).or_default();
+        let timer = &self.timers[&id];
         let Some(at) = timer.writes.iter().position(|write| write.name == name) else {
             if is_damaged {
                 return Ok(());

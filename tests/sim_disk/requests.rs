@@ -159,7 +159,7 @@ impl World {
         self.trace.add(self.now_ns, "answer", [name as u64, text, id.unwrap_or(0), own.into()]);
         let shards = ShardCount::new(self.cores.len() as u16);
         match (kind, &reply.answer) {
-            (_, Answer::Refused(refusal)) => return self.refused(name, id, asked_ns, *refusal),
+            (_, Answer::Refused(refusal)) => self.refused(name, id, asked_ns, *refusal),
             (Kind::Read(_), Answer::Found(view)) => {
                 let found = self.shown(view)?;
                 self.model.read(id.expect("named"), since, self.now_ns as i64, Some(found))

@@ -263,15 +263,22 @@ impl Store {
                 }
             }
         }
-        let chosen = (key >> 8) as usize % blocks.len().max(1);
+        let any = (key >> 8) as usize;
+        // Most bits are of pages that count.
+        let chosen = match own.len() {
+            0 => any % blocks.len().max(1),
+            _ if key.is_multiple_of(8) => any % blocks.len(),
+            pages => own[any % pages].1,
+        };
         let &(index, file, at) = blocks.get(chosen)?;
-        let last = own.iter().map(|(write, _)| *write).max().unwrap_or(0);
         let write = own.iter().find(|(_, block)| *block == chosen).map(|(write, _)| *write);
         let is_later = write.is_some_and(|write| {
             // A write that a restart followed may have been torn.
             own.iter().any(|(other, block)| *other > write && blocks[*block].0 == index)
         });
-        let must_tell = is_later && index >= 2 && write.is_some_and(|write| write < last);
+        // The oldest segments may have been emptied, and the order is on its way.
+        let emptied = if self.asked.is_empty() { 1 } else { 3 };
+        let must_tell = is_later && index >= emptied;
         let bit = at * BLOCK_BYTES * 8 + (key >> 32) as usize % (BLOCK_BYTES * 8);
         Some((file, bit, must_tell))
     }

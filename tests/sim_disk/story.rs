@@ -174,7 +174,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
         }
     }
     if options.trouble == Trouble::Damage {
-        for _ in 0..draw.range(1, 2) {
+        for _ in 0..draw.range(1, 4) {
             let at_ns = draw.range(0, end_ns);
             made.push((at_ns, Fault::Flip { key: draw.next() }));
             made.push((at_ns + draw.range(1, 2_000_000_000), crash(draw, options)));
