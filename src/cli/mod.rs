@@ -33,7 +33,7 @@ pub fn run() -> ExitCode {
     let flags = Flags::parse();
     ExitCode::from(match &flags.command {
         Some(Tool::Demo) => demo::run(),
-        Some(Tool::Backup(flags)) => backup::run(&flags),
+        Some(Tool::Backup(flags)) => backup::run(flags),
         Some(Tool::Cluster(flags)) => cluster::run(flags),
         Some(Tool::Journal(flags)) => journal::run(flags),
         Some(Tool::Timestamp(flags)) => timestamp::run(flags),

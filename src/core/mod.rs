@@ -6,7 +6,7 @@ pub mod gate;
 pub(crate) mod gather;
 pub mod internal_api;
 pub(crate) mod internal_document;
-pub mod journal;
+pub(crate) mod journal;
 pub mod mesh;
 pub mod peers;
 pub mod turn;

@@ -5,8 +5,8 @@
 //! ```text
 //! timer, tombstone, progress   as in wire::peer_message: copy (kinds 2, 34), standing (kind 1)
 //! forgotten  kind u8 = 65, id u64
-//! head       kind u8 = 66, format u16, shard u16, shards u16, oldest u64, blocks of the segment u32,
-//!            blocks written of the previous segment u32, name's length v, name
+//! head       kind u8 = 66, format u16, shard u16, shards u16, oldest u64, blocks of the
+//!            segment u32, blocks written of the previous one u32, name's length v, name
 //! state      kind u8 = 67, oldest u64, complete since u64, count v, each node u32
 //! ```
 //!

@@ -14,8 +14,8 @@
 //!
 //! docs/design/journal.md has the format and the reasons.
 
-pub mod clocks;
-pub mod compaction;
+pub(crate) mod clocks;
+pub(crate) mod compaction;
 pub mod entry;
 pub mod page;
 pub mod reader;

@@ -33,7 +33,7 @@ mod config;
 pub mod counters;
 pub mod effects;
 pub mod inspect;
-pub mod journal;
+pub(crate) mod journal;
 mod keep;
 mod merge;
 mod news;
