@@ -28,6 +28,9 @@ pub enum BackupError {
     /// The target is not an absolute path.
     #[error("{0} is not an absolute path; the node runs in another directory than you")]
     NotAbsolute(String),
+    /// The target lies in the data directory, or nothing is there that it could lie in.
+    #[error("{0} cannot hold a backup: {1}; name a new directory in one that exists")]
+    Misplaced(String, &'static str),
     /// The node has no journal.
     #[error("this node has no journal; start it with --data-dir")]
     NoJournal,
@@ -78,9 +81,20 @@ impl Backup {
         data: &DataDirectory,
         generation: Generation,
     ) -> Result<Self, BackupError> {
+        // Without a slash at its end.
+        let directory: &Path = &directory.components().collect::<PathBuf>();
         let name = || directory.display().to_string();
         if !directory.is_absolute() {
             return Err(BackupError::NotAbsolute(name()));
+        }
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        match directory.parent().and_then(real) {
+            None => return Err(BackupError::Misplaced(name(), "no such directory is there")),
+            Some(parent) if real(data.path()).is_some_and(|data| parent.starts_with(data)) => {
+                let why = "it would lie in what it backs up";
+                return Err(BackupError::Misplaced(name(), why));
+            }
+            Some(_) => {}
         }
         let is_empty = match fs::read_dir(directory) {
             Ok(mut entries) => entries.next().is_none(),
