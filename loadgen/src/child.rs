@@ -69,6 +69,13 @@ impl Child {
         self.end()
     }
 
+    /// Ends the child at once, with SIGKILL.
+    pub fn kill(mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+
     fn end(&mut self) -> Result<()> {
         if self.process.try_wait()?.is_none() {
             // The standard library can only send SIGKILL; the shell's `kill` sends SIGTERM.

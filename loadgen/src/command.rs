@@ -4,7 +4,7 @@
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::flags::{
-    AgainstFlags, ClusterFlags, RatioFlags, ReferenceFlags, ScenarioFlags, SinkFlags,
+    AgainstFlags, ClusterFlags, JournalFlags, RatioFlags, ReferenceFlags, ScenarioFlags, SinkFlags,
     TimestampFlags,
 };
 use crate::scenario::kind::Scenario;
@@ -24,6 +24,9 @@ Examples (start a node first: `chronos`):
       chronos-loadgen ratio --pipeline 1,16
   How does it stand beside what one would use instead? Those that are installed, in turn:
       chronos-loadgen against beanstalkd,redis,nginx
+  What does it cost that timers survive a restart, and how long does the restart take?
+      chronos-loadgen journal --against beanstalkd,redis
+      chronos-loadgen journal --restart --timers 10000000
   What do replication, a dead node and a new one cost? Starts clusters by itself:
       chronos-loadgen cluster --measure post,kill
   How fast are timestamps, beside the bare ring? Runs both by itself:
@@ -49,6 +52,8 @@ pub enum Job {
     Timestamps(TimestampFlags),
     /// Compare servers under one ordinary client.
     Against(AgainstFlags),
+    /// Measure what a journal costs.
+    Journal(JournalFlags),
 }
 
 /// The whole command line, with the defaults of every scenario.
@@ -84,7 +89,12 @@ pub fn command() -> Command {
         "Runs this service, the bare ring and other servers in turn under the same closed loop of \
          one ordinary client (epoll); prints CPU, rate, latency and memory of each",
     );
+    let journal = JournalFlags::augment_args(Command::new("journal")).about(
+        "Runs the node without a journal and with one in turn under the same closed loop of one \
+         ordinary client; or fills a journal, kills the node and measures the start",
+    );
     root.subcommand(sink)
+        .subcommand(journal)
         .subcommand(against)
         .subcommand(reference)
         .subcommand(ratio)
@@ -114,6 +124,7 @@ pub fn job(matches: &ArgMatches) -> Result<Job, clap::Error> {
         "ratio" => RatioFlags::from_arg_matches(matches).map(Job::Ratio),
         "cluster" => ClusterFlags::from_arg_matches(matches).map(Job::Cluster),
         "against" => AgainstFlags::from_arg_matches(matches).map(Job::Against),
+        "journal" => JournalFlags::from_arg_matches(matches).map(Job::Journal),
         "timestamps" => TimestampFlags::from_arg_matches(matches).map(Job::Timestamps),
         _ => {
             let scenario = Scenario::ALL.into_iter().find(|each| each.name() == name);

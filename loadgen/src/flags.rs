@@ -223,6 +223,55 @@ pub struct AgainstFlags {
     pub json: bool,
 }
 
+/// Flags of the figures of a journal.
+#[derive(Args, Clone, Debug)]
+pub struct JournalFlags {
+    /// Measure how long a start takes that reads the journal, in place of creates
+    #[arg(long)]
+    pub restart: bool,
+    /// Timers to be read (with --restart)
+    #[arg(long, value_name = "N", value_parser = count(1, 100_000_000), default_value = "1000000")]
+    pub timers: u32,
+    /// Also measure these with their logs on the same disk: beanstalkd, redis. Those that are not
+    /// installed are left out
+    #[arg(long, value_name = "SERVER,SERVER", value_delimiter = ',', value_enum)]
+    pub against: Vec<Peer>,
+    /// Rounds; each runs every server once, with fresh processes
+    #[arg(long, value_name = "N", value_parser = count(1, 1000), default_value = "5")]
+    pub rounds: u32,
+    /// Connections
+    #[arg(long, value_name = "N", value_parser = count(1, 20_000), default_value = "64")]
+    pub connections: u32,
+    /// Requests in flight on each connection; several depths are measured one after the other
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = count(1, 4096),
+        default_value = "1,16")]
+    pub pipeline: Vec<u32>,
+    /// Measured seconds of each run
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "4")]
+    pub duration_s: Duration,
+    /// Seconds of load before the measured time
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "1")]
+    pub warm_up_s: Duration,
+    /// The folder whose disk is measured [default: that of temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+    /// Cores of the servers. Creates are measured on one
+    #[arg(long, value_name = "CORES", default_value = "0")]
+    pub server_cores: String,
+    /// Core for the client [default: the last one]
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+    /// The node's binary [default: `chronos` beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub node_binary: Option<PathBuf>,
+    /// Memory that the node takes and touches before it is measured (its node.prefault_bytes)
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub prefault_bytes: u64,
+    /// Print JSON in place of text
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Flags of the figures of a cluster.
 #[derive(Args, Clone, Debug)]
 pub struct ClusterFlags {

@@ -7,7 +7,8 @@
 //! - `ratio` compares node and reference.
 //! - `cluster` starts whole clusters and measures them.
 //! - `timestamps` asks for timestamps.
-//! - `ordinary` is a client on epoll; `against` compares servers with it.
+//! - `ordinary` is a client on epoll; `against` compares servers with it, and `journal` servers that
+//!   keep what they are sent on a disk.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod flags;
 mod frames;
 mod histogram;
 mod html;
+mod journal;
 mod ledger;
 mod machine;
 mod ordinary;
@@ -88,6 +90,15 @@ fn run(job: Job) -> Result<bool> {
         }
         Job::Against(flags) => {
             let report = against::run(&flags)?;
+            if flags.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.text());
+            }
+            Ok(true)
+        }
+        Job::Journal(flags) => {
+            let report = journal::run(&flags)?;
             if flags.json {
                 println!("{}", serde_json::to_string_pretty(&report)?);
             } else {

@@ -6,11 +6,13 @@
 pub mod peers;
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use crate::child::Child;
 use crate::flags::AgainstFlags;
 use crate::machine::Machine;
 use crate::ordinary::{self, Load};
@@ -51,6 +53,24 @@ pub struct Row {
     pub rounds: Vec<Figures>,
     /// The median of each figure over the rounds.
     pub median: Figures,
+}
+
+impl Row {
+    /// The rounds of a server under this load, with their medians.
+    pub fn new(server: &'static str, load: Load, rounds: Vec<Figures>) -> Self {
+        let of = |pick: fn(&Figures) -> f64| median(&rounds.iter().map(pick).collect::<Vec<f64>>());
+        let median = Figures {
+            per_second: of(|one| one.per_second),
+            cpu_us: of(|one| one.cpu_us),
+            latency_us_p50: of(|one| one.latency_us_p50),
+            latency_us_p99: of(|one| one.latency_us_p99),
+            latency_us_max: of(|one| one.latency_us_max),
+            bytes: of(|one| one.bytes),
+            client_core_share: of(|one| one.client_core_share),
+        };
+        let (connections, pipeline) = (load.connections, load.pipeline);
+        Row { server, connections, pipeline, rounds, median }
+    }
 }
 
 /// The report on all servers.
@@ -123,25 +143,23 @@ fn shape(seat: &Seat<'_>, servers: &[Peer], load: Load, rounds: u32) -> Result<V
             figures[at].push(one);
         }
     }
-    let rows = servers.iter().zip(figures).map(|(peer, rounds)| {
-        let of = |pick: fn(&Figures) -> f64| median(&rounds.iter().map(pick).collect::<Vec<f64>>());
-        let median = Figures {
-            per_second: of(|one| one.per_second),
-            cpu_us: of(|one| one.cpu_us),
-            latency_us_p50: of(|one| one.latency_us_p50),
-            latency_us_p99: of(|one| one.latency_us_p99),
-            latency_us_max: of(|one| one.latency_us_max),
-            bytes: of(|one| one.bytes),
-            client_core_share: of(|one| one.client_core_share),
-        };
-        let (connections, pipeline) = (load.connections, load.pipeline);
-        Row { server: peer.name(), connections, pipeline, rounds, median }
-    });
-    Ok(rows.collect())
+    let rows = servers.iter().zip(figures);
+    Ok(rows.map(|(peer, rounds)| Row::new(peer.name(), load, rounds)).collect())
 }
 
 fn measure(seat: &Seat<'_>, peer: Peer, load: Load) -> Result<Figures> {
     let (server, address) = seat.start(peer)?;
+    let figures = measure_running(server, peer, address, load)?;
+    Ok(Figures { bytes: if peer.keeps() { figures.bytes } else { 0.0 }, ..figures })
+}
+
+/// Puts the load on a server that runs, and stops the server.
+pub fn measure_running(
+    server: Child,
+    peer: Peer,
+    address: SocketAddr,
+    load: Load,
+) -> Result<Figures> {
     let before = server_cpu::resident_bytes(server.pid()).context("it has ended")?;
     let outcome = ordinary::run(&*peer.protocol(address), address, server.pid(), load)?;
     let after = server_cpu::resident_bytes(server.pid()).context("it has ended")?;
@@ -154,12 +172,13 @@ fn measure(seat: &Seat<'_>, peer: Peer, load: Load) -> Result<Figures> {
         latency_us_p50: us(0.5),
         latency_us_p99: us(0.99),
         latency_us_max: outcome.latency.max() as f64 / 1e3,
-        bytes: if peer.keeps() { bytes } else { 0.0 },
+        bytes,
         client_core_share: outcome.client_core_share,
     })
 }
 
-fn line(name: &str, figures: &Figures) -> String {
+/// The figures in one line, behind a name.
+pub fn line(name: &str, figures: &Figures) -> String {
     let Figures { per_second, cpu_us, latency_us_p50, latency_us_p99, latency_us_max, .. } =
         figures;
     let per_second = grouped(per_second.round() as u64);
@@ -168,7 +187,7 @@ fn line(name: &str, figures: &Figures) -> String {
         bytes => format!("{bytes:6.0}"),
     };
     format!(
-        "{name:<11} {cpu_us:>8.2} us {per_second:>11}/s   {latency_us_p50:>8.0} \
+        "{name:<18} {cpu_us:>8.2} us {per_second:>11}/s   {latency_us_p50:>8.0} \
          {latency_us_p99:>8.0} {latency_us_max:>8.0} us  {bytes} B   {:.2}",
         figures.client_core_share
     )
@@ -177,40 +196,49 @@ fn line(name: &str, figures: &Figures) -> String {
 impl AgainstReport {
     /// The report as text for a terminal.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        let mut shape = (0, 0);
-        // Writing to a String cannot fail.
-        for row in &self.rows {
-            if std::mem::replace(&mut shape, (row.connections, row.pipeline)) != shape {
-                let _ = writeln!(
-                    text,
-                    "\n{} connections x {} in flight, medians of {} rounds\n{:<11} {:>11} {:>13}   \
-                     {:>8} {:>8} {:>8}     {:>6}    client",
-                    row.connections,
-                    row.pipeline,
-                    row.rounds.len(),
-                    "",
-                    "CPU each",
-                    "rate",
-                    "p50",
-                    "p99",
-                    "max",
-                    "memory"
-                );
-            }
-            let _ = writeln!(text, "{}", line(row.server, &row.median));
-        }
-        text
+        table(&self.rows)
     }
 }
 
+/// The medians of all rows as text, shape by shape.
+pub fn table(rows: &[Row]) -> String {
+    let mut text = String::new();
+    let mut shape = (0, 0);
+    // Writing to a String cannot fail.
+    for row in rows {
+        if std::mem::replace(&mut shape, (row.connections, row.pipeline)) != shape {
+            let _ = writeln!(
+                text,
+                "\n{} connections x {} in flight, medians of {} rounds\n{:<18} {:>11} {:>13}   \
+                 {:>8} {:>8} {:>8}     {:>6}    client",
+                row.connections,
+                row.pipeline,
+                row.rounds.len(),
+                "",
+                "CPU each",
+                "rate",
+                "p50",
+                "p99",
+                "max",
+                "memory"
+            );
+        }
+        let _ = writeln!(text, "{}", line(row.server, &row.median));
+    }
+    text
+}
+
 /// A folder for files of servers. Dropping the value removes it.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
     fn new() -> Result<Self> {
-        let name = format!("chronos-loadgen-against-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// Makes the folder in another one.
+    pub fn below(folder: &Path) -> Result<Self> {
+        let folder = folder.join(format!("chronos-loadgen-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {folder:?}"))?;
         Ok(Self(folder))
     }

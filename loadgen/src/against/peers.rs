@@ -98,14 +98,7 @@ impl Seat<'_> {
             child.await_ready(address)?;
             return Ok((child, address));
         }
-        let began = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            if let Some(end) = child.ended()? {
-                bail!("{} ended before it listened: {end}", peer.name());
-            }
-            anyhow::ensure!(began.elapsed() < READY, "{} does not listen", peer.name());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        await_listening(&mut child, peer, address)?;
         Ok((child, address))
     }
 
@@ -142,13 +135,27 @@ impl Seat<'_> {
         })
     }
 
-    fn pinned(&self, peer: Peer, arguments: &[&str]) -> Result<Command> {
+    /// A command that runs a foreign server on the core.
+    pub fn pinned(&self, peer: Peer, arguments: &[&str]) -> Result<Command> {
         let program = peer.program().and_then(find);
         let program = program.with_context(|| format!("{} is not installed", peer.name()))?;
         let mut command = Command::new("taskset");
         command.args(["-c", &self.core.to_string()]).arg(program).args(arguments);
         Ok(command)
     }
+}
+
+/// Waits until a foreign server takes connections.
+pub fn await_listening(child: &mut Child, peer: Peer, address: SocketAddr) -> Result<()> {
+    let began = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        if let Some(end) = child.ended()? {
+            bail!("{} ended before it listened: {end}", peer.name());
+        }
+        anyhow::ensure!(began.elapsed() < READY, "{} does not listen", peer.name());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 /// Where a program is: in a folder of PATH, or where daemons are.
