@@ -7,8 +7,8 @@
 //! - `ratio` compares node and reference.
 //! - `cluster` starts whole clusters and measures them.
 //! - `timestamps` asks for timestamps.
-//! - `ordinary` is a client on epoll; `against` compares servers with it, and `journal` servers that
-//!   keep what they are sent on a disk.
+//! - `ordinary` is a client on epoll; `against` compares servers with it, and `journal` servers
+//!   that keep what they are sent on a disk.
 
 #![forbid(unsafe_code)]
 

@@ -183,10 +183,6 @@ impl Shard {
             question.outdated = question.outdated.without(peer);
             return;
         }
-        if result == Some(PeerResult::Wanted) && question.is_unheard && self.has_ended(peer, id) {
-            return self.end_unknown(tick, id);
-        }
-        let Some(question) = self.questions.open.get_mut(&id.0) else { return };
         match result {
             // A peer that refuses does not hold the timer.
             Some(
@@ -200,34 +196,6 @@ impl Shard {
         }
         if question.waiting.is_empty() {
             self.question_answered(tick, id);
-        }
-    }
-
-    /// Whether a timer has ended while this core was away, because a peer does not know it. The
-    /// peer had taken the timer: it is on the list, and is not known to have missed anything. It
-    /// was complete before that, so it would know the timer if the timer had not ended, or had not
-    /// been handed over to nodes that hold it. Tombstones live for a day at most; this holds for
-    /// however long the core was away.
-    fn has_ended(&self, peer: PeerIndex, id: TimerId) -> bool {
-        let (Some(slot), Some(since)) = (self.find(id), self.peers.complete_since(peer)) else {
-            return false;
-        };
-        let record = self.records.get(slot);
-        let replicas = self.records.placement_of(record).replicas;
-        let skew_ms = self.config.cluster.clock_skew_max_ms;
-        record.is_live()
-            && record.version.wall().0 > since.0.saturating_add(skew_ms)
-            && self.peers.view.peers_of(&replicas).contains(peer)
-            && !self.peers.lacking().contains(peer)
-            && !self.peers.lately_full(self.turns.at).contains(peer)
-    }
-
-    /// Forgets a timer that has ended while this core was away.
-    fn end_unknown(&mut self, tick: Tick, id: TimerId) {
-        self.questions.open.remove(&id.0);
-        if let Some(slot) = self.find(id) {
-            self.counters.ended_unknown += 1;
-            self.records.forget(tick, slot);
         }
     }
 

@@ -188,6 +188,7 @@ impl Shard {
         let view = &self.peers.view;
         let missing = view.peer_of(by).or_else(|| view.peer_of_site(SiteHash(by.0)));
         let Some(peer) = missing.filter(|peer| *peer != self.peers.own()) else { return };
+        self.peers.may_lack(peer);
         if !self.peers.alive().contains(peer) {
             self.peers.owed = self.peers.owed.with(peer);
             self.peers.may_lack(peer);

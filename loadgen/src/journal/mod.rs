@@ -8,7 +8,6 @@ mod restart;
 mod servers;
 
 use std::fmt::Write;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -17,13 +16,10 @@ use crate::against::{self, Folder, Row, measure_running, table};
 use crate::flags::JournalFlags;
 use crate::machine::Machine;
 use crate::ordinary::Load;
-use crate::report::{grouped, median};
+use crate::report::median;
 
-use restart::Restart;
-use servers::{Seat, Server};
-
-/// Durable writes that time the disk before each round.
-const TIMED_WRITES: u32 = 200;
+use restart::{Restart, restart_line};
+use servers::{Seat, Server, time_disk};
 
 /// The report on a journal.
 #[derive(Clone, Debug, Serialize)]
@@ -102,13 +98,6 @@ fn shape(
     Ok(rows.map(|(server, rounds)| Row::new(server.name(), load, rounds)).collect())
 }
 
-/// Microseconds of a durable write of 16 KiB in this folder; half of them took less.
-fn time_disk(folder: &Path) -> Result<f64> {
-    let times = chronos::ring::measure_sync(folder, TIMED_WRITES)
-        .with_context(|| format!("cannot write to {}", folder.display()))?;
-    Ok(median(&times.iter().map(|time| time.as_secs_f64() * 1e6).collect::<Vec<f64>>()))
-}
-
 impl JournalReport {
     /// The report as text for a terminal.
     pub fn text(&self) -> String {
@@ -146,19 +135,6 @@ impl JournalReport {
 
 fn is_same_shape(one: &Row, other: &Row) -> bool {
     (one.connections, one.pipeline) == (other.connections, other.pipeline)
-}
-
-/// A start in one line.
-fn restart_line(restart: &Restart) -> String {
-    format!(
-        "{} timers from {} MB: ready after {:.2} s, {}/s; resident {:.0} MiB before, {:.0} after",
-        grouped(restart.timers),
-        restart.bytes / 1_000_000,
-        restart.seconds,
-        grouped((restart.timers as f64 / restart.seconds) as u64),
-        restart.resident_mib_before,
-        restart.resident_mib_after
-    )
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
-use super::servers::{Seat, Server, bytes_below};
-use super::time_disk;
+use super::servers::{Seat, Server, bytes_below, time_disk};
 use crate::child::{Child, free_address};
 use crate::command::{Job, command, job};
+use crate::report::grouped;
 use crate::server_cpu::resident_bytes;
 
 /// How long a start may take.
@@ -63,7 +63,7 @@ pub fn run(seat: &Seat<'_>, sync_us: &mut Vec<f64>) -> Result<Vec<Restart>> {
             resident_mib_before: before,
             resident_mib_after: after,
         };
-        eprintln!("start {}: {}", round + 1, super::restart_line(&restart));
+        eprintln!("start {}: {}", round + 1, restart_line(&restart));
         restarts.push(restart);
         before = after;
         node.kill()?;
@@ -111,4 +111,17 @@ fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     stream.read_to_string(&mut text).ok()?;
     let status = text.split(' ').nth(1)?.parse().ok()?;
     Some((status, text))
+}
+
+/// A start in one line.
+pub fn restart_line(restart: &Restart) -> String {
+    format!(
+        "{} timers from {} MB: ready after {:.2} s, {}/s; resident {:.0} MiB before, {:.0} after",
+        grouped(restart.timers),
+        restart.bytes / 1_000_000,
+        restart.seconds,
+        grouped((restart.timers as f64 / restart.seconds) as u64),
+        restart.resident_mib_before,
+        restart.resident_mib_after
+    )
 }

@@ -10,6 +10,10 @@ use anyhow::{Context, Result, ensure};
 use crate::against::peers::{self, Peer, await_listening};
 use crate::child::{Child, free_address};
 use crate::flags::JournalFlags;
+use crate::report::median;
+
+/// Durable writes that time the disk before each round.
+const TIMED_WRITES: u32 = 200;
 
 /// How long a node may take to make its files.
 const FILES: Duration = Duration::from_secs(20);
@@ -190,6 +194,13 @@ fn files_below(folder: &Path) -> Vec<(PathBuf, u64)> {
 /// Bytes of all large files in a folder.
 pub fn bytes_below(folder: &Path) -> u64 {
     files_below(folder).iter().map(|(_, bytes)| bytes).sum()
+}
+
+/// Microseconds of a durable write of 16 KiB in this folder; half of them took less.
+pub fn time_disk(folder: &Path) -> Result<f64> {
+    let times = chronos::ring::measure_sync(folder, TIMED_WRITES)
+        .with_context(|| format!("cannot write to {}", folder.display()))?;
+    Ok(median(&times.iter().map(|time| time.as_secs_f64() * 1e6).collect::<Vec<f64>>()))
 }
 
 #[cfg(test)]
