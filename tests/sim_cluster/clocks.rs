@@ -1,6 +1,7 @@
 //! The clocks of one node: a monotonic clock, and a wall clock that is off and steps.
 
 use chronos::base::time::{MonoNs, Now, WallMs};
+use chronos::node::journal::disk::WallFloor;
 use kit::simulator::mono_clock::MonoClock;
 use kit::simulator::random::Stream;
 
@@ -19,6 +20,8 @@ pub struct Clocks {
     /// Since when the clock is right.
     right_since_ns: u64,
     highest_ms: i64,
+    /// What the wall clock shows at least, by the journal.
+    pub floor: Option<WallFloor>,
 }
 
 /// A step of more than this makes a clock wrong, or right again.
@@ -34,6 +37,7 @@ impl Clocks {
             wrong_ms: 0,
             right_since_ns: 0,
             highest_ms: 0,
+            floor: None,
         }
     }
 
@@ -42,7 +46,8 @@ impl Clocks {
         let wall_ms = WALL_MS + (world_ns / 1_000_000) as i64 + self.ahead_ms;
         self.highest_ms = self.highest_ms.max(wall_ms);
         let wall = WallMs((wall_ms + self.wrong_ms) as u64);
-        Now { mono: MonoNs(self.mono.at(world_ns)), wall }
+        let now = Now { mono: MonoNs(self.mono.at(world_ns)), wall };
+        self.floor.as_ref().map_or(now, |floor| floor.raise(now))
     }
 
     /// Steps the wall clock. All small steps together are at most 20 s, far below

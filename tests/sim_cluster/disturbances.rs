@@ -33,6 +33,8 @@ pub struct Disturbances {
     /// The sites of the run. Nodes of two sites that cannot talk lose nothing, because each site
     /// has its timers.
     sites: Option<Sites>,
+    /// Whether a node that dies keeps what it holds.
+    pub has_disks: bool,
     all: Vec<Disturbance>,
 }
 
@@ -135,6 +137,11 @@ impl Disturbances {
         })
     }
 
+    /// Reports whether a process died between the two times, and its memory with it.
+    pub fn has_loss(&self, from_ns: u64, to_ns: u64) -> bool {
+        !self.has_disks && self.has_death(from_ns, to_ns)
+    }
+
     /// Reports whether a process was dead between the two times.
     pub fn has_death(&self, from_ns: u64, to_ns: u64) -> bool {
         self.all.iter().any(|one| one.is_down && one.from_ns <= to_ns && one.to_ns >= from_ns)
@@ -186,12 +193,13 @@ impl Disturbances {
     }
 
     /// Returns the longest time within which something lasted without [`SYNC_NS`](Self::SYNC_NS) of
-    /// calm. The death of a process does not count, because it brings nothing old back.
+    /// calm. The death of a process counts only if it has a disk: otherwise it brings nothing old
+    /// back.
     pub fn longest_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         let mut spans: Vec<(u64, u64)> = self
             .all
             .iter()
-            .filter(|one| !one.is_down)
+            .filter(|one| self.has_disks || !one.is_down)
             .map(|one| (one.from_ns, one.to_ns.min(to_ns).saturating_add(Self::SYNC_NS)))
             .filter(|span| span.0 <= to_ns && span.1 >= from_ns)
             .collect();

@@ -21,8 +21,10 @@ use super::model::{Checked, broken};
 use super::network::{ConnectionId, CoreAt, End, Packet};
 use super::requests::Ask;
 use super::sites::FROM_SITE;
+use super::store::Made;
 use super::story_plan::Doom;
 use super::world::{Event, World};
+use kit::simulator::disk::WriteId;
 use kit::simulator::story::Violation;
 
 /// An event that waits for a core.
@@ -39,6 +41,10 @@ pub enum Input {
     View(Arc<View>),
     Resynchronise,
     StopPopping,
+    /// The disk has what was written.
+    Written,
+    /// What became of a segment.
+    Made(Made),
 }
 
 /// A callback under way.
@@ -68,6 +74,8 @@ pub struct CoreDriver {
     pub rests_until_ns: u64,
     /// The count of timers moved to other nodes, as of the last look.
     pub moved: u64,
+    /// A write under way.
+    pub writing: Option<WriteId>,
     dialled: BTreeMap<PeerIndex, ConnectionId>,
     inbounds: BTreeMap<(u32, u32), ConnectionId>,
     /// Callbacks that have ended, and that the core has not been told of.
@@ -87,6 +95,7 @@ impl CoreDriver {
             generation: 0,
             rests_until_ns: 0,
             moved: 0,
+            writing: None,
             now,
             dialled: BTreeMap::new(),
             inbounds: BTreeMap::new(),
@@ -163,7 +172,11 @@ impl CoreDriver {
             Input::Ended(attempt) => self.ended.push_back(attempt),
             Input::View(view) => self.core.set_view(self.now, view),
             Input::Resynchronise => self.core.resynchronise(self.now),
-            Input::StopPopping => self.core.shard_mut().stop_popping(),
+            Input::StopPopping => {
+                self.core.shard_mut().stop_popping();
+                self.core.journal().into_iter().for_each(|journal| journal.stop());
+            }
+            Input::Written | Input::Made(_) => self.disk_tells(&input),
         }
     }
 
@@ -400,7 +413,9 @@ impl Driver for Turn<'_> {
     }
 
     fn store(&mut self, _now: Now) {
-        unreachable!("this world has no disk");
+        let place = self.driver.place;
+        let writing = self.world.store(place, &mut self.driver.core);
+        self.driver.writing = writing.or(self.driver.writing);
     }
 
     fn answer(&mut self, _now: Now) {

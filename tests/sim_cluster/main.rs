@@ -8,6 +8,7 @@
 
 mod agreement;
 mod clocks;
+mod disks;
 mod disturbances;
 mod driver;
 mod model;
@@ -19,6 +20,8 @@ mod pauses;
 mod rarities;
 mod requests;
 mod sites;
+#[path = "../sim_disk/store.rs"]
+mod store;
 mod story;
 mod story_plan;
 mod twins;

@@ -332,7 +332,7 @@ impl Model {
             return true;
         }
         self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
-            && self.disturbances.has_death(from_ns, until_ns)
+            && self.disturbances.has_loss(from_ns, until_ns)
     }
 
     /// Reports whether a write was acknowledged by one replica that may have been the only one.

@@ -12,9 +12,10 @@ use kit::simulator::random::Stream;
 use super::clocks::Clocks;
 use super::disturbances::Whom;
 use super::driver::{CoreDriver, Input};
-use super::model::MS;
+use super::model::{Checked, MS};
 use super::network::{ConnectionId, CoreAt, End, Packet};
 use super::options::Options;
+use super::store::Store;
 use super::story_plan::{Death, Doom};
 use super::world::{Event, World};
 
@@ -62,12 +63,17 @@ pub struct Node {
     pub cores: Vec<Option<CoreDriver>>,
     /// How long after an orderly stop the node starts again; `None`: not by itself.
     pub restart_ms: Option<u64>,
+    /// The disk, if the node has one.
+    pub store: Option<Store>,
 }
 
 impl Node {
     pub fn new(node: usize, options: &Options, draw: &mut Stream) -> Self {
         let clocks = Clocks::new(draw, options.drift_ppm_max, options.skew_ms_max);
-        Self::with_clocks(node_name(node), clocks)
+        let name = node_name(node);
+        let disks = options.disks.as_ref();
+        let store = disks.map(|disks| disks.store(options.seed, (node, &name)));
+        Self { store, ..Self::with_clocks(name, clocks) }
     }
 
     /// Makes a node that was never started.
@@ -83,6 +89,7 @@ impl Node {
             view: Arc::new(View::alone(&name)),
             cores: Vec::new(),
             restart_ms: None,
+            store: None,
             name,
         }
     }
@@ -102,8 +109,8 @@ pub fn node_name(node: usize) -> String {
 }
 
 impl World {
-    /// Starts a node with nothing in memory.
-    pub fn boot(&mut self, node: usize) {
+    /// Starts a node with nothing in memory but what its disk has.
+    pub fn boot(&mut self, node: usize) -> Checked {
         let member = self.member_of(node);
         let view = self.members.view(member, None);
         let life = self.nodes[node].life + 1;
@@ -131,11 +138,13 @@ impl World {
                 Some(CoreDriver::new(CoreAt { node, life, core: own }, core, now))
             })
             .collect();
+        self.read_disk(node)?;
         self.model.disturbances.up(node, self.now_ns);
         self.trace.add(self.now_ns, "boot", [node as u64, life, 0, 0]);
         for core in 0..shards {
             self.wake(CoreAt { node, life, core });
         }
+        Ok(())
     }
 
     /// Ends the process of a node at once.
@@ -149,6 +158,7 @@ impl World {
         killed.power = if how == Death::Power { Power::Off } else { Power::Gone };
         killed.cores.clear();
         killed.doom = None;
+        self.leave_disk(node, how);
         if self.members.is_member(node) {
             self.model.disturbances.down(node, self.now_ns);
         }
@@ -214,10 +224,10 @@ impl World {
     pub fn stop_if_done(&mut self, node: usize) {
         let Power::Stopping(since_ns) = self.nodes[node].power else { return };
         let cores = self.nodes[node].cores.iter().flatten();
-        let is_done = cores
-            .clone()
-            .all(|core| core.core.shard().in_flight() == 0 && core.core.peers_settled())
-            && self.now_ns > since_ns + SETTLES_NS;
+        let is_done = cores.clone().all(|core| {
+            let is_settled = core.core.peers_settled() && core.core.is_stored();
+            core.core.shard().in_flight() == 0 && is_settled
+        }) && self.now_ns > since_ns + SETTLES_NS;
         if is_done || self.now_ns > since_ns + STOP_NS {
             let restart_ms = self.nodes[node].restart_ms;
             self.kill(node, Death::Process, restart_ms);

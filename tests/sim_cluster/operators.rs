@@ -158,7 +158,7 @@ impl World {
         self.trace.add(self.now_ns, "change", [u64::from(joining), u64::from(leaving), 0, 0]);
         for node in 0..self.nodes.len() {
             if joining >> node & 1 == 1 {
-                self.boot(node);
+                self.boot(node).expect("a node that joins has an empty disk");
             }
         }
         let members = self.members_min();

@@ -9,6 +9,7 @@ use chronos::shard::{ShardConfig, Stock};
 use chronos::store::wheel::Geometry;
 use kit::simulator::random::{Purpose, Stream};
 
+use super::disks::Disks;
 use super::rarities::Rarities;
 use super::sites::Sites;
 
@@ -66,6 +67,8 @@ pub struct Options {
     pub rarities: Rarities,
     /// The sites, if the nodes are two sites.
     pub sites: Option<Sites>,
+    /// What the disks are like, if the nodes have some.
+    pub disks: Option<Disks>,
 }
 
 impl Options {
@@ -127,8 +130,10 @@ impl Options {
             stays_dead,
             rarities: Rarities::draw(seed, trouble, has_operator),
             sites: None,
-        };
-        drawn.with_sites()
+            disks: None,
+        }
+        .with_sites();
+        Self { disks: Disks::draw(&drawn), ..drawn }
     }
 
     fn with_sites(self) -> Self {

@@ -63,7 +63,7 @@ impl World {
         self.twin = Some(Twin { process, member, mask, since_ns: self.now_ns });
         self.trace.add(self.now_ns, "twin", [member as u64, u64::from(mask), ms, 0]);
         self.model.disturbances.add(Whom::Node(member), self.now_ns, u64::MAX);
-        self.boot(process);
+        self.boot(process).expect("it has no disk");
         let life = self.nodes[process].life;
         self.schedule(self.now_ns + ms * MS, Event::TwinEnds(life));
         for other in (0..self.options.nodes).filter(|other| breaks && mask >> other & 1 == 1) {

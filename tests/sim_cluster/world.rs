@@ -65,6 +65,11 @@ pub enum Event {
     /// An orderly stop may be over.
     Stops(usize),
     TwinEnds(u64),
+    WriteEnds(CoreAt),
+    MakerEnds {
+        node: usize,
+        life: u64,
+    },
     Due(usize, u64),
     Check,
     Heal,
@@ -94,6 +99,8 @@ pub struct World {
     pub callbacks: CallbackWorld,
     pub trace: Trace,
     pub interleaving: Stream,
+    /// What disks do.
+    pub disk: Stream,
     pub network: Network,
     pub nodes: Vec<Node>,
     pub members: Members,
@@ -119,7 +126,7 @@ pub struct World {
 /// Runs a story to its end or to the first violation.
 pub fn run(story: &Story, keep_trace: bool) -> Report {
     let mut world = World::new(story.clone(), keep_trace);
-    let violation = world.play().err();
+    let violation = world.plan().and_then(|()| world.play()).err();
     Report {
         virtual_ns: world.now_ns,
         attempts: world.model.attempts,
@@ -151,6 +158,7 @@ impl World {
             ),
             trace: Trace::new(keep_trace),
             interleaving: draw.clone(),
+            disk: Stream::keyed(options.seed, Purpose::Disk, 100),
             network,
             nodes,
             members: Members { sites: options.sites, ..Members::new(options.nodes) },
@@ -172,14 +180,14 @@ impl World {
             options,
             story,
         };
+        world.model.disturbances.has_disks = world.options.disks.is_some();
         world.model.crowded_from = world.options.crowded_from();
-        world.plan();
         world
     }
 
-    fn plan(&mut self) {
+    fn plan(&mut self) -> Checked {
         for node in 0..self.options.nodes {
-            self.boot(node);
+            self.boot(node)?;
         }
         for at in 0..self.story.operations.len() {
             self.schedule(self.story.operations[at].at_ns, Event::Operation(at));
@@ -200,6 +208,7 @@ impl World {
         };
         self.schedule(heal_ns + (END_MS + held_ms) * MS, Event::End);
         self.schedule(CHECK_MS * MS, Event::Check);
+        Ok(())
     }
 
     pub fn schedule(&mut self, at_ns: u64, event: Event) {
@@ -241,9 +250,11 @@ impl World {
             Event::Restart { node, life } => {
                 let is_gone = self.nodes[node].life == life && !self.nodes[node].is_up();
                 if is_gone && self.members.is_member(node) {
-                    self.boot(node);
+                    self.boot(node)?;
                 }
             }
+            Event::WriteEnds(place) => self.write_ends(place),
+            Event::MakerEnds { node, life } => self.maker_ends(node, life),
             Event::Die { node, life } => {
                 if self.nodes[node].life == life {
                     self.die_of_doom(node);
@@ -519,7 +530,7 @@ impl World {
             }
             let is_member = self.members.is_member(node);
             if is_member && !self.nodes[node].is_up() && self.options.stays_dead != Some(node) {
-                self.boot(node);
+                self.boot(node)?;
             }
         }
         if let Some(node) = self.options.stays_dead

@@ -1,0 +1,199 @@
+//! Nodes with disks: each keeps a journal, in mode `sync`, on a virtual disk. A process that dies
+//! leaves its disk behind, and what was under way in any of its blocks. Now and then all nodes die
+//! at once.
+
+use chronos::base::ids::ShardIndex;
+use chronos::core::Core;
+use chronos::core::journal::{JournalRules, Mode};
+use chronos::journal::JournalId;
+use chronos::journal::writer::{Piece, Sizes};
+use chronos::node::CoreMeters;
+use chronos::node::journal::recovery::Plan;
+use chronos::shard::journal::CatchUp;
+
+use kit::simulator::disk::WriteId;
+use kit::simulator::random::{Purpose, Stream};
+
+use super::driver::{CoreDriver, Input};
+use super::model::{Checked, MS, broken};
+use super::network::CoreAt;
+use super::options::{Options, Trouble};
+use super::rarities::Rarity;
+use super::store::Store;
+use super::story_plan::{Death, Fault, Story};
+use super::world::{Event, World};
+
+/// How many seeds in a hundred have disks, of those that can.
+const PERCENT: u64 = 40;
+/// The machine is never started anew: `tests/sim_disk` does that.
+const BOOT: u64 = 7;
+
+/// What the disks of a run are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Disks {
+    sizes: Sizes,
+    write_ns_max: u64,
+    /// How often all nodes die at once.
+    all_at_once: u64,
+}
+
+impl Disks {
+    /// Draws the disks of a run; `None`: it has none. Where clocks are wrong by hours, operators
+    /// change the cluster, or two processes are one node, there are none.
+    pub fn draw(options: &Options) -> Option<Self> {
+        let draw = &mut Stream::new(options.seed, Purpose::Disk);
+        let is_drawn = draw.chance(PERCENT);
+        let has = |kind| options.rarities.kinds.contains(&kind);
+        let is_other = has(Rarity::WrongClock) || has(Rarity::Twins) || has(Rarity::NoRoom);
+        if !is_drawn || is_other || options.operator_changes > 0 || options.sites.is_some() {
+            return None;
+        }
+        let batch_bytes = draw.pick(&[4_096, 16_384]) as usize;
+        let segment_blocks = draw.pick(&[8, 12, 40]) as u32 + batch_bytes as u32 / 4_096;
+        let is_calm = options.trouble == Trouble::None;
+        Some(Self {
+            sizes: Sizes { segment_blocks, batch_bytes },
+            write_ns_max: draw.pick(&[200_000, 2_000_000, 10_000_000]),
+            all_at_once: if is_calm { 0 } else { draw.pick(&[0, 1, 1, 3]) },
+        })
+    }
+
+    /// An empty disk for a node.
+    pub fn store(&self, seed: u64, (node, name): (usize, &str)) -> Store {
+        let mut draw = Stream::keyed(seed, Purpose::Disk, 1 + node as u64);
+        Store::new(JournalId(draw.next().max(1)), name, self.sizes)
+    }
+}
+
+/// Adds moments at which all nodes die, within a few milliseconds of each other.
+pub fn all_at_once(story: &mut Story) {
+    let Some(disks) = story.options.disks else { return };
+    let options = &story.options;
+    let draw = &mut Stream::keyed(options.seed, Purpose::Disk, 99);
+    for _ in 0..disks.all_at_once {
+        let at_ms = draw.range(5_000, options.safety_ms);
+        let apart_ms = draw.pick(&[0, 1, 5, 300]);
+        let how = draw.pick(&[Death::Process, Death::Power]);
+        for node in 0..options.nodes {
+            let at_ns = (at_ms + draw.range(0, apart_ms)) * MS + draw.range(0, MS);
+            let for_ms = draw.pick(&[20, 400, 3_000, 12_000]);
+            story.faults.push((at_ns, Fault::Kill { node, for_ms, how }));
+        }
+    }
+    story.faults.sort_by_key(|(at_ns, _)| *at_ns);
+}
+
+impl World {
+    /// Reads what a node has on its disk into its cores.
+    pub fn read_disk(&mut self, node: usize) -> Checked {
+        let shards = self.options.shards[node];
+        let booted = &mut self.nodes[node];
+        let (Some(disks), Some(store)) = (self.options.disks, booted.store.as_mut()) else {
+            return Ok(());
+        };
+        let raw = booted.clocks.now(self.now_ns);
+        let (older, present) = store.open(shards);
+        let rules = JournalRules { mode: Mode::Sync, stall_ms: 3_000, boot: BOOT };
+        let catch_up = CatchUp { pops_per_s: 10_000, is_each: false };
+        let plan = Plan::new((&older, present), (rules, catch_up, disks.sizes), raw);
+        let plan = plan.expect("virtual files can be read");
+        booted.clocks.floor = Some(plan.wall);
+        let now = booted.clocks.now(self.now_ns);
+        let mut damage = Vec::new();
+        for driver in booted.cores.iter_mut().flatten() {
+            let own = driver.place.core;
+            let core = (&mut driver.core, ShardIndex(own));
+            let recovered = plan.recover(core.0, core.1, (now, &|| now), &CoreMeters::default());
+            let recovered = recovered.expect("virtual files can be read");
+            damage.extend(recovered.damage);
+            let (oldest, last) = recovered.used;
+            store.keep_only(own, oldest, last);
+        }
+        booted.cores.iter_mut().flatten().for_each(|driver| driver.core.note_complete());
+        if !damage.is_empty() {
+            return broken("J5 false", format!("nothing is damaged, and told is {damage:?}"));
+        }
+        self.run_maker(node);
+        Ok(())
+    }
+
+    /// Hands over what a core wants of its disk.
+    pub fn store(&mut self, place: CoreAt, core: &mut Core) -> Option<WriteId> {
+        let journal = core.journal().expect("only a core with a journal stores");
+        while let Some(order) = journal.next_order() {
+            self.store_of(place.node).order(place.core, order);
+        }
+        let writing = journal.next_piece().map(|piece| self.begin_write(place, &piece));
+        self.run_maker(place.node);
+        writing
+    }
+
+    fn store_of(&mut self, node: usize) -> &mut Store {
+        self.nodes[node].store.as_mut().expect("it has a disk")
+    }
+
+    fn begin_write(&mut self, place: CoreAt, piece: &Piece<'_>) -> WriteId {
+        let id = self.store_of(place.node).write(place.core, piece);
+        let most_ns = self.options.disks.expect("it has disks").write_ns_max;
+        let ends_ns = self.now_ns + self.disk.range(20_000, most_ns);
+        self.schedule(ends_ns, Event::WriteEnds(place));
+        let numbers =
+            [place.node as u64, place.core.into(), piece.segment.0, piece.bytes.len() as u64];
+        self.trace.add(self.now_ns, "write", numbers);
+        id
+    }
+
+    /// Ends the write of a core.
+    pub fn write_ends(&mut self, place: CoreAt) {
+        let node = &mut self.nodes[place.node];
+        if node.life != place.life || !node.is_up() {
+            return;
+        }
+        let driver = node.cores[usize::from(place.core)].as_mut().expect("no core steps");
+        let writing = driver.writing.take().expect("a write was begun");
+        self.store_of(place.node).disk.end_write(writing);
+        self.deliver(place, Input::Written);
+    }
+
+    /// Lets the thread of a node that makes segments take its next order.
+    fn run_maker(&mut self, node: usize) {
+        if self.store_of(node).begin() {
+            let ends_ns = self.now_ns + self.disk.range(10_000, 5_000_000);
+            let life = self.nodes[node].life;
+            self.schedule(ends_ns, Event::MakerEnds { node, life });
+        }
+    }
+
+    /// Ends the order that the thread of a node works at.
+    pub fn maker_ends(&mut self, node: usize, life: u64) {
+        if self.nodes[node].life != life || !self.nodes[node].is_up() {
+            return;
+        }
+        if let Some((core, made)) = self.store_of(node).finish() {
+            self.deliver(CoreAt { node, life, core }, Input::Made(made));
+        }
+        self.run_maker(node);
+    }
+
+    /// Takes from the disk of a node what a death takes.
+    pub fn leave_disk(&mut self, node: usize, how: Death) {
+        let Some(store) = self.nodes[node].store.as_mut() else { return };
+        match how {
+            Death::Process => store.disk.kill(&mut self.disk),
+            Death::Power => store.disk.lose_power(&mut self.disk),
+        }
+    }
+}
+
+impl CoreDriver {
+    /// Takes what became of a segment that the core asked for, or of a write.
+    pub fn disk_tells(&mut self, input: &Input) {
+        let now = self.now;
+        let journal = self.core.journal().expect("it has one");
+        match input {
+            Input::Made(super::store::Made::Segment(segment)) => journal.prepared(*segment),
+            Input::Made(super::store::Made::None(why)) => journal.not_prepared(now, *why),
+            _ => journal.written(),
+        }
+    }
+}
