@@ -47,6 +47,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.node_full.set(counted.is_full);
     meters.walks.set(counted.walks);
     meters.walk_seen.set(counted.walk_seen);
+    meters.timers_ended_away.set(counted.ended_away);
     meters.offers_waiting.set(counted.offers_waiting);
     meters.peer_messages_refused.set(counted.refused_by_peers);
     meters.future_versions.set(counted.future_versions);

@@ -71,6 +71,8 @@ pub struct Counters {
     pub collected: u64,
     /// Timers forgotten because all nodes that are to hold them have taken them over.
     pub released: u64,
+    /// Timers that ended while this node was away, for longer than tombstones stay.
+    pub ended_away: u64,
     /// Offers of timers to peers that have no answer yet.
     pub offers_waiting: u64,
     /// Milliseconds that the oldest undelivered pop was overdue when last looked at.

@@ -104,6 +104,13 @@ pub enum Purpose {
     Offer(TimerId),
     /// Word that a peer lacks something, or has no room. Nothing follows from its result.
     Hint,
+    /// Asks for a timer that may have ended while this core was away.
+    End {
+        /// The timer.
+        id: TimerId,
+        /// Of which life of the core the question is.
+        life: u8,
+    },
     /// Asks whether peers know more of a timer that is due, or that was held through an absence.
     Question {
         /// The timer.

@@ -2,6 +2,7 @@
 //! records it appends again so that an old segment can go.
 
 use crate::base::ids::Slot;
+use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick, WallMs};
 use crate::journal::clocks::Clocks;
@@ -13,6 +14,7 @@ use crate::wire::peer_message::{Standing, TimerCopy};
 
 use super::Shard;
 use super::effects::Refusal;
+use super::ended::Return;
 use super::parts::turns::HOLD_MS;
 use super::records::{Change, Next, Outline, Record};
 
@@ -91,12 +93,15 @@ impl Shard {
         })
     }
 
-    /// Takes back what the journal knew of this shard.
-    pub fn restore_state(&mut self, state: &State) {
+    /// Takes back what the journal knew of this shard. `is_all`: it knew all that the last process
+    /// knew.
+    pub fn restore_state(&mut self, now: Now, state: &State, is_all: bool) {
         self.complete_since = state.complete_since;
         let view = self.peers.view.clone();
         let owed = state.owed.iter().filter_map(|&node| view.peer_of(node));
         owed.for_each(|peer| self.peers.may_lack(peer));
+        let returned = Return { at: now.wall, lacking: self.peers.lacking() };
+        self.returned = is_all.then_some(returned);
     }
 
     /// Bytes that the journal would have if it held each timer once, about.
@@ -254,7 +259,8 @@ impl Shard {
             }
             let mut due = record.due();
             if !catch_up.is_each {
-                let last = last_missed(&record, tick);
+                let missed_ms = tick.0.saturating_sub(self.turns_of_others_ms(&record));
+                let last = last_missed(&record, Tick(missed_ms));
                 if last > record.sequence + 1 {
                     restored.left_out += last - 1 - record.sequence;
                     due = self.records.reach(slot, last - 1).due();
@@ -283,6 +289,18 @@ impl Shard {
         restored.timers = self.records.counts().timers;
         restored.overdue = overdue.len() as u64;
         self.count_records();
+    }
+}
+
+impl Shard {
+    /// For how many ms a pop that is due may wait for the turns of other holders, and so was not
+    /// missed for certain.
+    fn turns_of_others_ms(&self, record: &Record) -> u64 {
+        let holders = self.records.placement_of(record).replicas.len() as u64;
+        match self.peers.is_alone() {
+            true => 0,
+            false => (holders + 1) * RANK_DELAY_MS + self.config.cluster.dead_after_ms,
+        }
     }
 }
 

@@ -32,6 +32,7 @@ mod collect;
 mod config;
 pub mod counters;
 pub mod effects;
+mod ended;
 pub mod inspect;
 pub mod journal;
 mod keep;
@@ -95,6 +96,8 @@ pub struct Shard {
     write_refusal: Option<Refusal>,
     /// Since when this shard holds everything that it acknowledged and that has not ended.
     complete_since: WallMs,
+    /// `None`: this process did not begin with what a journal has.
+    returned: Option<ended::Return>,
 }
 
 /// How often idle hosts are looked for and the oldest overdue pop is looked up.
@@ -122,6 +125,7 @@ impl Shard {
             full_at: None,
             write_refusal: None,
             complete_since: now.wall,
+            returned: None,
             config,
         }
     }

@@ -104,6 +104,9 @@ impl Shard {
             (_, result) => result,
         };
         match (purpose, result) {
+            (Purpose::End { id, life }, result) => {
+                self.fetch_for_end(now.mono.tick_floor(), peer, (id, life), result);
+            }
             (Purpose::Question { id, life }, result) => {
                 self.question_result(now, peer, (id, life), result);
             }

@@ -160,8 +160,14 @@ impl Shard {
         question.asked = question.asked.union(able);
         question.ahead = question.ahead.minus(able);
         let record = self.records.get(slot);
-        let purpose = Purpose::Question { id: record.id, life: self.questions.life };
-        let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(record)));
+        let (id, life) = (record.id, self.questions.life);
+        let (purpose, bytes) = match question.fetches {
+            0 => {
+                let standing = PeerMessage::Standing(self.standing_of(record));
+                (Purpose::Question { id, life }, outbox.encode(&standing))
+            }
+            _ => (Purpose::End { id, life }, outbox.encode(&PeerMessage::Fetch(id))),
+        };
         able.iter().for_each(|peer| outbox.tell(peer, purpose, bytes.clone()));
     }
 
@@ -184,22 +190,24 @@ impl Shard {
             return;
         }
         match result {
-            // A peer that refuses does not hold the timer.
-            Some(
-                PeerResult::Held
-                | PeerResult::Wanted
-                | PeerResult::Otherwise
-                | PeerResult::Refused(_),
-            ) => question.waiting = question.waiting.without(peer),
+            Some(PeerResult::Wanted) => {
+                question.waiting = question.waiting.without(peer);
+                question.denied = question.denied.with(peer);
+            }
+            // A peer that refuses does not hold the timer, and may have had no room for it.
+            Some(PeerResult::Held | PeerResult::Otherwise | PeerResult::Refused(_)) => {
+                question.waiting = question.waiting.without(peer);
+                question.is_known = true;
+            }
             Some(PeerResult::Ahead) => question.note_ahead(tick, peer),
             _ => {}
         }
         if question.waiting.is_empty() {
-            self.question_answered(tick, id);
+            self.all_have_answered(tick, id);
         }
     }
 
-    fn question_answered(&mut self, tick: Tick, id: TimerId) {
+    pub(super) fn question_answered(&mut self, tick: Tick, id: TimerId) {
         let Some(question) = self.questions.open.get(&id.0).copied() else { return };
         if !question.is_due {
             self.questions.open.remove(&id.0);

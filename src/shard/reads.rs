@@ -103,8 +103,9 @@ impl Shard {
         let able_of =
             |left: PeerSet| left.intersection(self.peers.alive()).minus(self.peers.http());
         if able_of(waiting.left).is_empty()
-            && let Some((_, Some(peer))) = waiting.doubtful.take()
+            && let Some((_, Some(peer))) = waiting.doubtful
         {
+            waiting.doubtful = None;
             waiting.left = waiting.left.with(peer);
             waiting.takes_doubtful = true;
         }
@@ -128,8 +129,13 @@ impl Shard {
         let is_unsure = waiting.is_unsure || !waiting.left.is_empty();
         let slot = self.find(waiting.id);
         let is_live = slot.is_some_and(|slot| self.records.get(slot).is_live());
+        // Another node that may have missed something has told of a later end of the timer.
+        let is_older = |slot| {
+            let held = self.records.get(slot).key();
+            waiting.doubtful.is_some_and(|(newest, _)| newest > held)
+        };
         match slot {
-            Some(slot) if self.is_latest(slot) || is_live && !is_unsure => {
+            Some(slot) if !is_older(slot) && (self.is_latest(slot) || is_live && !is_unsure) => {
                 self.answer_of(now, slot)
             }
             _ if is_unsure => Answer::Refused(Refusal::NoReplica),

@@ -84,12 +84,15 @@ impl World {
         let lives = |held: &Held| held.is_live && Some(held.version) == newest;
         if write.wish.is_none() {
             let from_ns = write.sent_ns.saturating_sub(2 * RECOVERY_NS);
-            let was_away_ns = disturbances.longest_ns(from_ns, now_ns);
+            let earlier = self.model.timers[&id].iter().map(|name| &self.model.writes[name]);
+            let earlier = earlier.filter(|earlier| earlier.wish.is_some());
+            let may_return =
+                earlier.into_iter().any(|it| self.model.may_return(it, from_ns, now_ns));
             let steady_ns = now_ns.saturating_sub(RECOVERY_NS / 2);
             if !self.model.is_steady(steady_ns, now_ns) {
                 return Ok(());
             }
-            if was_away_ns < self.model.away_ns && holders.iter().any(|(_, held)| held.is_live) {
+            if !may_return && holders.iter().any(|(_, held)| held.is_live) {
                 return broken("T6", text());
             }
             return Ok(());

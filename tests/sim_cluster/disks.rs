@@ -20,7 +20,7 @@ use super::network::CoreAt;
 use super::options::{Options, Trouble};
 use super::rarities::Rarity;
 use super::store::Store;
-use super::story_plan::{Death, Fault, Story};
+use super::story_plan::{Death, Fault, Kind, Operation, Story, Target, Wish};
 use super::world::{Event, World};
 
 /// How many seeds in a hundred have disks, of those that can.
@@ -35,6 +35,8 @@ pub struct Disks {
     write_ns_max: u64,
     /// How often all nodes die at once.
     all_at_once: u64,
+    /// Whether one node is away for longer than tombstones stay, and nothing else is wrong.
+    is_long: bool,
 }
 
 impl Disks {
@@ -42,7 +44,7 @@ impl Disks {
     /// change the cluster, or two processes are one node, there are none.
     pub fn draw(options: &Options) -> Option<Self> {
         let draw = &mut Stream::new(options.seed, Purpose::Disk);
-        let is_drawn = draw.chance(PERCENT);
+        let is_drawn = draw.chance(PERCENT) && std::env::var("NODISK").is_err();
         let has = |kind| options.rarities.kinds.contains(&kind);
         let is_other = has(Rarity::WrongClock) || has(Rarity::Twins) || has(Rarity::NoRoom);
         if !is_drawn || is_other || options.operator_changes > 0 || options.sites.is_some() {
@@ -54,8 +56,21 @@ impl Disks {
         Some(Self {
             sizes: Sizes { segment_blocks, batch_bytes },
             write_ns_max: draw.pick(&[200_000, 2_000_000, 10_000_000]),
+            is_long: options.nodes > 1 && options.clocks_are_close() && draw.chance(30),
             all_at_once: if is_calm { 0 } else { draw.pick(&[0, 1, 1, 3]) },
         })
+    }
+
+    /// Clocks that are close let nodes tell that a timer ended while they were away.
+    pub fn limit(&self, options: &mut Options) {
+        if options.clocks_are_close() {
+            options.cluster.clock_skew_max_ms = 1_000;
+        }
+        if self.is_long {
+            options.cluster.tombstone_hold_ms = 10_000;
+            options.safety_ms = options.safety_ms.max(60_000);
+            options.stays_dead = None;
+        }
     }
 
     /// An empty disk for a node.
@@ -65,9 +80,44 @@ impl Disks {
     }
 }
 
+/// Replaces the faults of a story: one node is away for longer than tombstones stay. Timers are made
+/// before, and deleted meanwhile.
+pub fn long_absence(story: &mut Story) {
+    let options = story.options.clone();
+    if options.disks.is_none_or(|disks| !disks.is_long) {
+        return;
+    }
+    let draw = &mut Stream::keyed(options.seed, Purpose::Disk, 98);
+    let node = draw.range(0, options.nodes as u64 - 1) as usize;
+    let at_ms = draw.range(9_000, 12_000);
+    let for_ms = draw.range(28_000, 36_000);
+    let how = draw.pick(&[Death::Process, Death::Power]);
+    story.faults = vec![(at_ms * MS, Fault::Kill { node, for_ms, how })];
+    let mut operate = |draw: &mut Stream, at_ms: u64, kind: Kind| {
+        let another = (node as u64 + draw.range(1, options.nodes as u64 - 1)) as usize;
+        let name = options.operations + 100 + story.operations.len();
+        let (at_ns, node) = (at_ms * MS + draw.range(0, MS), another % options.nodes);
+        let (patience_ms, loses_reply) = (8_000, false);
+        story.operations.push(Operation { name, at_ns, node, kind, patience_ms, loses_reply });
+    };
+    for timer in 0..8 {
+        let target = Target::Chosen(0x9000 + timer);
+        let interval_ms = draw.pick(&[3_000, 40_000, 60_000]);
+        let wish = Wish { interval_ms, repeat_for_ms: interval_ms * 2, host: 0, factor: 0 };
+        let before_ms = draw.range(4_000, at_ms - 500);
+        operate(draw, before_ms, Kind::Update(target, wish));
+        if draw.chance(70) {
+            let during_ms = at_ms + draw.range(100, 3_000);
+            operate(draw, during_ms, Kind::Delete(target));
+        }
+    }
+    story.operations.sort_by_key(|operation| (operation.at_ns, operation.name));
+}
+
 /// Adds moments at which all nodes die, within a few milliseconds of each other.
 pub fn all_at_once(story: &mut Story) {
-    let Some(disks) = story.options.disks else { return };
+    let disks = story.options.disks.filter(|disks| !disks.is_long);
+    let Some(disks) = disks else { return };
     let options = &story.options;
     let draw = &mut Stream::keyed(options.seed, Purpose::Disk, 99);
     for _ in 0..disks.all_at_once {

@@ -62,6 +62,15 @@ impl Disturbances {
         self.all.iter().filter(is_meant).all(|one| one.is_down || one.is_pause)
     }
 
+    /// Reports whether nodes at most died and returned between the two times, one at a time, and
+    /// kept what they hold.
+    pub fn has_only_single_deaths(&self, from_ns: u64, to_ns: u64) -> bool {
+        let is_meant = |one: &&Disturbance| one.from_ns <= to_ns && one.to_ns >= from_ns;
+        self.has_disks
+            && self.all.iter().filter(is_meant).all(|one| one.is_down)
+            && self.impaired_max(from_ns, to_ns) <= 1
+    }
+
     /// Reports whether nothing was wrong with a node between the two times.
     pub fn is_well(&self, node: usize, from_ns: u64, to_ns: u64) -> bool {
         let is_meant = |one: &Disturbance| {
@@ -135,11 +144,6 @@ impl Disturbances {
                 one.from_ns > to_ns || one.to_ns < from_ns
             }
         })
-    }
-
-    /// Reports whether a process died between the two times, and its memory with it.
-    pub fn has_loss(&self, from_ns: u64, to_ns: u64) -> bool {
-        !self.has_disks && self.has_death(from_ns, to_ns)
     }
 
     /// Reports whether a process was dead between the two times.

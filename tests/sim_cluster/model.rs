@@ -140,6 +140,9 @@ pub struct Model {
     /// The entries of `last` whose timer the process has not held since.
     forgotten: BTreeSet<(usize, u64, usize)>,
     pub disturbances: Disturbances,
+    /// Whether nodes keep on disks what they hold, and all of them come back.
+    pub keeps_all: bool,
+    pub clocks_are_close: bool,
     /// When nodes read new files. Meanwhile they may not know each other. What a client does
     /// through one of them reaches the others as soon as they do.
     pub reloads: Vec<(u64, u64)>,
@@ -182,6 +185,8 @@ impl Model {
             highest: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             disturbances: Disturbances::of(sites),
+            keeps_all: false,
+            clocks_are_close: false,
             reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
@@ -321,9 +326,17 @@ impl Model {
             && !self.is_steady(from_ns, until_ns)
     }
 
-    /// Reports whether disturbances explain that no node has an acknowledged write, or that some
-    /// node has not heard of it.
+    /// Reports whether disturbances explain that no node has an acknowledged write for good.
     pub fn may_be_lost(&self, write: &Write, until_ns: u64) -> bool {
+        match self.keeps_all {
+            true => write.acknowledged_ns().is_none() || self.was_answered_early(write),
+            false => self.may_be_unknown(write, until_ns),
+        }
+    }
+
+    /// Reports whether disturbances explain that no node that lives has an acknowledged write, or
+    /// that some node has not heard of it.
+    pub fn may_be_unknown(&self, write: &Write, until_ns: u64) -> bool {
         if write.acknowledged_ns().is_none() {
             return true;
         }
@@ -332,7 +345,7 @@ impl Model {
             return true;
         }
         self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
-            && self.disturbances.has_loss(from_ns, until_ns)
+            && self.disturbances.has_death(from_ns, until_ns)
     }
 
     /// Reports whether a write was acknowledged by one replica that may have been the only one.
@@ -415,7 +428,7 @@ impl Model {
         // A process that moved a timer away may get an older copy back: when all nodes that had the
         // timer failed, or from a node that did not know those nodes as members.
         let is_older = self.forgotten.remove(&key)
-            && (self.may_be_lost(write, now_ns) || self.has_reload(now_ns));
+            && (self.may_be_unknown(write, now_ns) || self.has_reload(now_ns));
         if is_again && !is_rival && !is_older && was_away_ns < self.away_ns {
             return broken("T5", format!("{} after {last:?}", text()));
         }
@@ -437,7 +450,7 @@ impl Model {
         if sequence >= highest
             || !self.has_only_pauses(from_ns.min(at_ns), now_ns)
             || !self.host_is_well(wish.host, from_ns, now_ns)
-            || self.may_be_lost(write, now_ns)
+            || self.may_be_unknown(write, now_ns)
             || self.disturbances.longest_ns(write.sent_ns, now_ns) >= self.away_ns
         {
             return Ok(());
@@ -478,23 +491,41 @@ impl Model {
         let from_ns = later.sent_ns.saturating_sub(RECOVERY_NS).min(write.sent_ns);
         let is_quiet = self.is_steady(from_ns, now_ns);
         // After the tombstone is gone an old copy comes back only from a node that was away longer.
-        let was_away_ns = self.disturbances.longest_ns(from_ns, now_ns);
+        let may_return = self.may_return(write, from_ns, now_ns);
         let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < now_ns);
         let is_kept = is_healed
             && self.is_steady(now_ns - RECOVERY_NS, now_ns)
-            && self.disturbances.impaired_max(from_ns, now_ns) < write.replicas.min(later.replicas)
-            && was_away_ns < self.away_ns;
+            && !self.may_be_forgotten(write, later, (from_ns, now_ns))
+            && !may_return;
         // Nodes that froze or came back ask before they pop, and get the answer before they pop.
         let is_asked = !self.acknowledges_first
             && self.has_only_pauses(from_ns, now_ns)
-            && was_away_ns < self.away_ns
-            && !self.may_be_lost(later, now_ns)
+            && !may_return
+            && !self.may_be_unknown(later, now_ns)
             && !self.is_made_again(write, later);
         if is_quiet || is_kept || is_asked {
             let invariant = if later.wish.is_some() { "T7" } else { "T6" };
             return broken(invariant, format!("pop of {write:?} after {later:?}"));
         }
         Ok(())
+    }
+
+    /// Reports whether all nodes that had the later of two writes may have lost it.
+    fn may_be_forgotten(&self, write: &Write, later: &Write, (from, to): (u64, u64)) -> bool {
+        match self.keeps_all {
+            true => self.may_be_lost(later, to),
+            false => self.disturbances.impaired_max(from, to) >= write.replicas.min(later.replicas),
+        }
+    }
+
+    /// Reports whether an old copy of a write may come back: a node was away for longer than
+    /// tombstones stay, and cannot tell that the timer has ended (J3).
+    pub fn may_return(&self, write: &Write, from_ns: u64, now_ns: u64) -> bool {
+        let is_told = self.clocks_are_close
+            && !self.acknowledges_first
+            && write.replicas > 1
+            && self.disturbances.has_only_single_deaths(from_ns, now_ns);
+        self.disturbances.longest_ns(from_ns, now_ns) >= self.away_ns && !is_told
     }
 
     /// Reports whether the earlier of two writes may have been made again as the later one: it was
@@ -552,7 +583,7 @@ impl Model {
         if !self.has_only_pauses(from_ns, now_ns)
             || !self.host_is_well(wish.host, from_ns, now_ns)
             || write.acknowledged_ns().is_none_or(|done_ns| done_ns + self.talk_ns > now_ns)
-            || self.may_be_lost(write, now_ns)
+            || self.may_be_unknown(write, now_ns)
             || self.acknowledges_first
             || self.crowded_from.is_some()
         {
@@ -667,7 +698,7 @@ impl Model {
         let is_kept = !self.acknowledges_first
             && self.crowded_from.is_none()
             && self.has_only_pauses(from_ns, now_ns)
-            && !self.may_be_lost(write, now_ns)
+            && !self.may_be_unknown(write, now_ns)
             && self.disturbances.longest_ns(from_ns, now_ns) < self.away_ns;
         is_read_in_calm && (is_steady || is_kept)
     }

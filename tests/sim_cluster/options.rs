@@ -133,7 +133,12 @@ impl Options {
             disks: None,
         }
         .with_sites();
-        Self { disks: Disks::draw(&drawn), ..drawn }
+        let disks = Disks::draw(&drawn);
+        let mut drawn = Self { disks, ..drawn };
+        if let Some(disks) = disks {
+            disks.limit(&mut drawn);
+        }
+        drawn
     }
 
     fn with_sites(self) -> Self {
@@ -192,6 +197,11 @@ impl Options {
     /// `None` if all have room.
     pub fn crowded_from(&self) -> Option<u8> {
         (!self.has_room()).then_some(self.nodes as u8)
+    }
+
+    /// Reports whether wall clocks differ by less than two tenths of a second.
+    pub fn clocks_are_close(&self) -> bool {
+        self.skew_ms_max <= 100 && !self.has_clock_steps
     }
 
     /// Returns how many nodes the run has.

@@ -4,7 +4,7 @@
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
-use super::disks::all_at_once;
+use super::disks::{all_at_once, long_absence};
 use super::options::{Options, Trouble};
 use super::pauses::pauses;
 use super::rarities::{Rarity, rare_faults};
@@ -221,6 +221,7 @@ impl Story {
         if story.options.rarities.kinds.contains(&Rarity::Pauses) {
             pauses(&mut story);
         }
+        long_absence(&mut story);
         all_at_once(&mut story);
         story
     }

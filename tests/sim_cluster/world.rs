@@ -180,7 +180,10 @@ impl World {
             options,
             story,
         };
-        world.model.disturbances.has_disks = world.options.disks.is_some();
+        let has_disks = world.options.disks.is_some();
+        world.model.disturbances.has_disks = has_disks;
+        world.model.clocks_are_close = world.options.clocks_are_close();
+        world.model.keeps_all = has_disks && world.options.stays_dead.is_none();
         world.model.crowded_from = world.options.crowded_from();
         world
     }

@@ -112,6 +112,11 @@ impl Peers {
         self.complete_since[peer.index()] = since;
     }
 
+    /// Since when a peer is complete; `None`: it has not told.
+    pub fn complete_since(&self, peer: PeerIndex) -> Option<WallMs> {
+        self.complete_since.get(peer.index()).copied().flatten()
+    }
+
     /// Notes what is believed of a peer. Returns what was believed before.
     pub fn believe(&mut self, peer: PeerIndex, liveness: Liveness, dialect: Dialect) -> Liveness {
         let former = self.liveness(peer);

@@ -44,6 +44,13 @@ pub struct Question {
     pub is_unheard: bool,
     /// Absences of this core since it first asked.
     pub absences: u8,
+    /// Whether a peer holds the timer, by its answer.
+    pub is_known: bool,
+    /// Peers that want the timer, or do not hold it.
+    pub denied: PeerSet,
+    /// How often all other nodes have been asked for the timer: it may have ended
+    /// (`src/shard/ended.rs`).
+    pub fetches: u8,
 }
 
 impl Question {
@@ -62,6 +69,9 @@ impl Question {
             is_due: false,
             is_unheard: false,
             absences: 0,
+            is_known: false,
+            denied: PeerSet::EMPTY,
+            fetches: 0,
         }
     }
 
@@ -148,6 +158,7 @@ impl Questions {
         for question in self.open.values_mut() {
             question.asked = PeerSet::EMPTY;
             question.is_unheard = true;
+            (question.fetches, question.denied) = (0, PeerSet::EMPTY);
             question.absences = question.absences.saturating_add(1);
             question.since = tick;
         }

@@ -1,0 +1,117 @@
+//! Timers that ended while this node was away for longer than tombstones stay.
+//!
+//! A node that starts with a journal holds such a timer, and no other node knows it any more. The
+//! core finds out in two steps. Both are parts of a question ([`crate::shard::questions`]), so
+//! meanwhile the timer does not pop, answers no read, and is told to no node.
+//!
+//! 1. It tells the timer's other holders what it holds, as always. All of them want the copy: they
+//!    hold an older state, or none.
+//! 2. It fetches the timer from every other node, twice. If every one of them says twice that it
+//!    does not hold the timer, the timer has ended, and is forgotten.
+//!
+//! Why that is so: an acknowledged write was on this node and on another one at least. Every other
+//! node is complete: it holds all that it acknowledged since before the write, unless that has
+//! ended or has been handed over, which it is only to nodes that hold it. So one of them would hold
+//! the timer. They are asked twice because the timer may be handed over between two answers.
+//!
+//! Where this cannot be concluded the timer is kept, and may come back: one replica, answers of the
+//! first replica, other sites or original nodes, a node that is not alive or lost its disk, a write
+//! while this node knew no other to be alive, and writes that are younger, against clocks that may
+//! be apart, than another node's memory.
+
+use crate::base::ids::{PeerIndex, PeerSet, TimerId};
+use crate::base::limits::Acknowledge;
+use crate::base::time::{Tick, WallMs};
+use crate::wire::peer_message::PeerResult;
+
+use super::Shard;
+use super::parts::questions::Question;
+use super::records::Record;
+
+/// How often every other node must say that it does not hold the timer.
+const ROUNDS: u8 = 2;
+
+/// What this core knows of its last process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Return {
+    /// When this process had read the journal.
+    pub at: WallMs,
+    /// Nodes that may have missed something when the last process died.
+    pub lacking: PeerSet,
+}
+
+impl Shard {
+    /// All peers have answered a question about a timer: goes on with it, or ends it.
+    pub(super) fn all_have_answered(&mut self, tick: Tick, id: TimerId) {
+        let Some(question) = self.questions.open.get(&id.0).copied() else { return };
+        let others = self.others();
+        let next = match question.fetches {
+            0 if !question.is_known && !question.denied.is_empty() => 1,
+            fetches if fetches > 0 && others.minus(question.denied).is_empty() => fetches + 1,
+            _ => return self.question_answered(tick, id),
+        };
+        let slot = self.find(id).filter(|&slot| {
+            let record = self.records.get(slot);
+            record.key() == question.key && self.may_have_ended(record)
+        });
+        let Some(slot) = slot else { return self.question_answered(tick, id) };
+        if next > ROUNDS {
+            self.questions.open.remove(&id.0);
+            self.counters.ended_away += 1;
+            return self.records.forget(tick, slot);
+        }
+        let denied = PeerSet::EMPTY;
+        let question = Question { waiting: others, since: tick, fetches: next, denied, ..question };
+        self.questions.open.insert(id.0, question);
+    }
+
+    /// Takes a peer's answer to a fetch; `None`: the peer will not answer.
+    pub(super) fn fetch_for_end(
+        &mut self,
+        tick: Tick,
+        peer: PeerIndex,
+        (id, life): (TimerId, u8),
+        result: Option<PeerResult<'_>>,
+    ) {
+        let is_current = life == self.questions.life;
+        let question = self.questions.open.get_mut(&id.0).filter(|_| is_current);
+        let Some(question) = question.filter(|question| question.fetches > 0) else { return };
+        question.asked = question.asked.without(peer);
+        match result {
+            Some(PeerResult::NotFound) => question.denied = question.denied.with(peer),
+            None => return,
+            Some(_) => {}
+        }
+        question.waiting = question.waiting.without(peer);
+        if question.waiting.is_empty() {
+            self.all_have_answered(tick, id);
+        }
+    }
+
+    fn others(&self) -> PeerSet {
+        self.peers.view.connected_nodes().without(self.peers.own())
+    }
+
+    /// Whether a timer that no other node holds has ended for certain.
+    fn may_have_ended(&self, record: &Record) -> bool {
+        let Some(returned) = self.returned else { return false };
+        let limits = &self.config.cluster;
+        let placement = self.records.placement_of(record);
+        let others = self.others();
+        let wrote_ms = record.version.wall().0;
+        let is_before = |earlier: u64, later: u64| earlier + limits.clock_skew_max_ms < later;
+        let is_complete = |peer| {
+            let since = self.peers.complete_since(peer);
+            since.is_some_and(|since| is_before(since.0, wrote_ms))
+        };
+        record.is_live()
+            && limits.acknowledge == Acknowledge::Replicas
+            && placement.replicas.len() > 1
+            && self.peers.sites_of(&placement.sites).is_empty()
+            && is_before(wrote_ms, returned.at.0)
+            && !others.minus(returned.lacking).is_empty()
+            && others.minus(self.peers.alive()).is_empty()
+            && others.intersection(self.peers.http()).is_empty()
+            && others.iter().all(is_complete)
+    }
+}
