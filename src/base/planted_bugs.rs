@@ -108,6 +108,10 @@ pub enum Bug {
     JournalDirectoryNotSynced = 72,
     /// Times of an earlier boot are taken for times of this boot.
     JournalKeepsOldBoot = 73,
+    /// A node that returns with its journal does not ask whether its timers have ended.
+    ReturningNodeKeepsEnded = 74,
+    /// A returning node ends a timer although the nodes that do not know it may never have had it.
+    EndsWhatPeersMissed = 75,
 }
 
 impl Bug {
@@ -154,7 +158,7 @@ impl Bug {
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.
-    pub const JOURNAL: [Bug; 10] = [
+    pub const JOURNAL: [Bug; 12] = [
         Bug::JournalAcknowledgesEarly,
         Bug::JournalWithoutChecksum,
         Bug::JournalWithoutEpoch,
@@ -165,6 +169,8 @@ impl Bug {
         Bug::JournalSkipsProgress,
         Bug::JournalDirectoryNotSynced,
         Bug::JournalKeepsOldBoot,
+        Bug::ReturningNodeKeepsEnded,
+        Bug::EndsWhatPeersMissed,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

@@ -9,18 +9,22 @@
 //! 2. It fetches the timer from every other node, twice. If every one of them says twice that it
 //!    does not hold the timer, the timer has ended, and is forgotten.
 //!
-//! Why that is so: an acknowledged write was on this node and on another one at least. Every other
-//! node is complete: it holds all that it acknowledged since before the write, unless that has
+//! Why that is so: one of the other holders on the timer's list is not known to have missed
+//! anything, so it had the timer. Every other node is complete: it holds all that it acknowledged since before the write, unless that has
 //! ended or has been handed over, which it is only to nodes that hold it. So one of them would hold
 //! the timer. They are asked twice because the timer may be handed over between two answers.
+//! A timer that a node has told of since the start has not ended: that node held it.
 //!
 //! Where this cannot be concluded the timer is kept, and may come back: one replica, answers of the
-//! first replica, other sites or original nodes, a node that is not alive or lost its disk, a write
-//! while this node knew no other to be alive, and writes that are younger, against clocks that may
+//! first replica, other sites or original nodes, a node that is not alive or lost its disk, a timer
+//! all of whose other holders may have missed something when this node died, and writes that are younger, against clocks that may
 //! be apart, than another node's memory.
+
+use ahash::AHashSet;
 
 use crate::base::ids::{PeerIndex, PeerSet, TimerId};
 use crate::base::limits::Acknowledge;
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Tick, WallMs};
 use crate::wire::peer_message::PeerResult;
 
@@ -31,16 +35,36 @@ use super::records::Record;
 /// How often every other node must say that it does not hold the timer.
 const ROUNDS: u8 = 2;
 
-/// What this core knows of its last process.
-#[derive(Clone, Copy, Debug)]
+/// Timers that peers have told of since the start and that are remembered. Above this no timer is
+/// ended.
+const TOLD_MAX: usize = 100_000;
+
+/// What this core knows of its last process, and was told since.
+#[derive(Clone, Debug)]
 pub(super) struct Return {
     /// When this process had read the journal.
     pub at: WallMs,
     /// Nodes that may have missed something when the last process died.
     pub lacking: PeerSet,
+    /// Timers that a peer has told of: one that held the timer since, and may have handed it over
+    /// to this node.
+    pub told: AHashSet<u64>,
 }
 
 impl Shard {
+    /// A peer has told of a timer. Cost: a comparison, but for the first seconds after a start.
+    #[inline]
+    pub(super) fn note_told(&mut self, id: TimerId) {
+        if let Some(returned) = &mut self.returned {
+            let has_asked = self.questions.is_idle();
+            if has_asked || returned.told.len() >= TOLD_MAX {
+                self.returned = None;
+            } else {
+                returned.told.insert(id.0);
+            }
+        }
+    }
+
     /// All peers have answered a question about a timer: goes on with it, or ends it.
     pub(super) fn all_have_answered(&mut self, tick: Tick, id: TimerId) {
         let Some(question) = self.questions.open.get(&id.0).copied() else { return };
@@ -94,22 +118,27 @@ impl Shard {
 
     /// Whether a timer that no other node holds has ended for certain.
     fn may_have_ended(&self, record: &Record) -> bool {
-        let Some(returned) = self.returned else { return false };
+        let Some(returned) = &self.returned else { return false };
         let limits = &self.config.cluster;
         let placement = self.records.placement_of(record);
         let others = self.others();
+        let listed = self.peers.view.peers_of(&placement.replicas).intersection(others);
         let wrote_ms = record.version.wall().0;
         let is_before = |earlier: u64, later: u64| earlier + limits.clock_skew_max_ms < later;
         let is_complete = |peer| {
             let since = self.peers.complete_since(peer);
             since.is_some_and(|since| is_before(since.0, wrote_ms))
         };
+        let has_had =
+            is_planted(Bug::EndsWhatPeersMissed) || !listed.minus(returned.lacking).is_empty();
         record.is_live()
+            && has_had
+            && !is_planted(Bug::ReturningNodeKeepsEnded)
             && limits.acknowledge == Acknowledge::Replicas
             && placement.replicas.len() > 1
             && self.peers.sites_of(&placement.sites).is_empty()
             && is_before(wrote_ms, returned.at.0)
-            && !others.minus(returned.lacking).is_empty()
+            && !returned.told.contains(&record.id.0)
             && others.minus(self.peers.alive()).is_empty()
             && others.intersection(self.peers.http()).is_empty()
             && others.iter().all(is_complete)

@@ -1,7 +1,9 @@
 //! The shard's side of the journal: what it appends, what it takes back after a restart, and which
 //! records it appends again so that an old segment can go.
 
-use crate::base::ids::Slot;
+use ahash::AHashSet;
+
+use crate::base::ids::{Slot, TimerId};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick, WallMs};
@@ -42,7 +44,7 @@ pub struct Origin<'a> {
 }
 
 /// What a restart found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Restored {
     /// Timers held.
     pub timers: u64,
@@ -52,6 +54,8 @@ pub struct Restored {
     pub left_out: u64,
     /// Entries that say how far a timer is that no entry has.
     pub without_timer: u64,
+    /// Timers that are forgotten last. Only a planted bug does this.
+    forgotten_late: Vec<TimerId>,
 }
 
 impl Shard {
@@ -100,7 +104,8 @@ impl Shard {
         let view = self.peers.view.clone();
         let owed = state.owed.iter().filter_map(|&node| view.peer_of(node));
         owed.for_each(|peer| self.peers.may_lack(peer));
-        let returned = Return { at: now.wall, lacking: self.peers.lacking() };
+        let lacking = self.peers.lacking();
+        let returned = Return { at: now.wall, lacking, told: AHashSet::new() };
         self.returned = is_all.then_some(returned);
     }
 
@@ -191,6 +196,9 @@ impl Shard {
                 let is_known = self.restore_progress(now, standing);
                 restored.without_timer += u64::from(!is_known);
             }
+            Entry::Forgotten(id) if is_planted(Bug::JournalForgetsOutOfOrder) => {
+                restored.forgotten_late.push(*id);
+            }
             Entry::Forgotten(id) => {
                 if let Some(slot) = self.find(*id) {
                     self.records.forget(now.mono.tick_floor(), slot);
@@ -247,6 +255,9 @@ impl Shard {
     /// that are overdue.
     pub fn end_restore(&mut self, now: Now, catch_up: &CatchUp, restored: &mut Restored) {
         let tick = now.mono.tick_floor();
+        for id in restored.forgotten_late.drain(..) {
+            self.find(id).into_iter().for_each(|slot| self.records.forget(tick, slot));
+        }
         let mut overdue: Vec<(Tick, Slot)> = Vec::new();
         let slots = self.records.slots();
         for slot in (0..slots).map(Slot) {

@@ -58,8 +58,14 @@ impl Shard {
     ) {
         self.counters.peer_messages += 1;
         let result = match message {
-            PeerMessage::Standing(standing) => self.merge_standing(now, teller, &standing, outbox),
-            PeerMessage::Copy(copy) => self.merge_copy(now, teller, &copy, outbox),
+            PeerMessage::Standing(standing) => {
+                self.note_told(standing.id);
+                self.merge_standing(now, teller, &standing, outbox)
+            }
+            PeerMessage::Copy(copy) => {
+                self.note_told(copy.standing.id);
+                self.merge_copy(now, teller, &copy, outbox)
+            }
             PeerMessage::Fetch(_) if outbox.peer_bytes.len() > FETCHED_BYTES_PER_TURN_MAX => {
                 PeerResult::Busy
             }

@@ -37,6 +37,8 @@ pub struct Disks {
     all_at_once: u64,
     /// Whether one node is away for longer than tombstones stay, and nothing else is wrong.
     is_long: bool,
+    /// Whether bits flip on the disk of a node that died.
+    pub is_damaged: bool,
 }
 
 impl Disks {
@@ -44,7 +46,7 @@ impl Disks {
     /// change the cluster, or two processes are one node, there are none.
     pub fn draw(options: &Options) -> Option<Self> {
         let draw = &mut Stream::new(options.seed, Purpose::Disk);
-        let is_drawn = draw.chance(PERCENT) && std::env::var("NODISK").is_err();
+        let is_drawn = draw.chance(PERCENT);
         let has = |kind| options.rarities.kinds.contains(&kind);
         let is_other = has(Rarity::WrongClock) || has(Rarity::Twins) || has(Rarity::NoRoom);
         if !is_drawn || is_other || options.operator_changes > 0 || options.sites.is_some() {
@@ -57,6 +59,7 @@ impl Disks {
             sizes: Sizes { segment_blocks, batch_bytes },
             write_ns_max: draw.pick(&[200_000, 2_000_000, 10_000_000]),
             is_long: options.nodes > 1 && options.clocks_are_close() && draw.chance(30),
+            is_damaged: draw.chance(20),
             all_at_once: if is_calm { 0 } else { draw.pick(&[0, 1, 1, 3]) },
         })
     }
@@ -160,7 +163,11 @@ impl World {
             store.keep_only(own, oldest, last);
         }
         booted.cores.iter_mut().flatten().for_each(|driver| driver.core.note_complete());
-        if !damage.is_empty() {
+        let must_tell = std::mem::take(&mut booted.must_tell);
+        if must_tell && damage.is_empty() {
+            return broken("J5 told", "a bit was turned over, and nothing was told".into());
+        }
+        if !disks.is_damaged && !damage.is_empty() {
             return broken("J5 false", format!("nothing is damaged, and told is {damage:?}"));
         }
         self.run_maker(node);
@@ -231,6 +238,12 @@ impl World {
         match how {
             Death::Process => store.disk.kill(&mut self.disk),
             Death::Power => store.disk.lose_power(&mut self.disk),
+        }
+        if self.options.disks.is_some_and(|disks| disks.is_damaged) && self.disk.chance(30) {
+            let Some((file, bit, must_tell)) = store.bit(self.disk.next()) else { return };
+            store.disk.flip(file, bit);
+            self.nodes[node].must_tell |= must_tell;
+            self.trace.add(self.now_ns, "flip", [node as u64, bit as u64, must_tell.into(), 0]);
         }
     }
 }

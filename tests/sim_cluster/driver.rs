@@ -248,16 +248,10 @@ impl CoreDriver {
             return self.site_bytes(world, id, bytes);
         }
         let is_broken = match (end, inbound) {
-            (End::Dialler, _) => self
-                .core
-                .peer_received(self.now, peer, bytes)
-                .inspect_err(|e| eprintln!("DIALLER {e:?}"))
-                .is_err(),
-            (End::Acceptor, Some(inbound)) => self
-                .core
-                .inbound_received(self.now, inbound, bytes)
-                .inspect_err(|e| eprintln!("INBOUND {e:?}"))
-                .is_err(),
+            (End::Dialler, _) => self.core.peer_received(self.now, peer, bytes).is_err(),
+            (End::Acceptor, Some(inbound)) => {
+                self.core.inbound_received(self.now, inbound, bytes).is_err()
+            }
             (End::Acceptor, None) => false,
         };
         if is_broken {

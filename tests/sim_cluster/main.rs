@@ -42,6 +42,14 @@ use world::{Report, run};
 /// How many seeds a usual test run has.
 const SEEDS: u64 = 300;
 
+/// The bugs of the journal that need a second node.
+const JOURNAL_BUGS: [Bug; 4] = [
+    Bug::JournalForgetsOutOfOrder,
+    Bug::JournalDropsTombstones,
+    Bug::ReturningNodeKeepsEnded,
+    Bug::EndsWhatPeersMissed,
+];
+
 /// This simulator, as the kit drives it.
 struct Cluster;
 
@@ -136,4 +144,9 @@ fn replay() {
 #[test]
 fn every_planted_bug_is_found() {
     planted::find_all::<Cluster>(&Bug::CLUSTER);
+}
+
+#[test]
+fn bugs_of_journals_in_clusters_are_found() {
+    planted::find_all::<Cluster>(&JOURNAL_BUGS);
 }

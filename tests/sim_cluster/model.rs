@@ -142,7 +142,8 @@ pub struct Model {
     pub disturbances: Disturbances,
     /// Whether nodes keep on disks what they hold, and all of them come back.
     pub keeps_all: bool,
-    pub clocks_are_close: bool,
+    /// Whether a node that was away finds out which of its timers have ended.
+    pub tells_ends: bool,
     /// When nodes read new files. Meanwhile they may not know each other. What a client does
     /// through one of them reaches the others as soon as they do.
     pub reloads: Vec<(u64, u64)>,
@@ -186,7 +187,7 @@ impl Model {
             forgotten: BTreeSet::new(),
             disturbances: Disturbances::of(sites),
             keeps_all: false,
-            clocks_are_close: false,
+            tells_ends: false,
             reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
@@ -447,7 +448,10 @@ impl Model {
         let Some(&(highest, at_ns)) = self.highest.get(&write.name) else { return Ok(()) };
         let wish = write.wish.expect("a pop has one");
         let from_ns = now_ns.saturating_sub(RECOVERY_NS + wish.interval_ms * MS);
+        // A write that loses against another one is made again, and counted anew.
+        let is_early = write.acknowledged_ns().is_none() || self.acknowledges_first;
         if sequence >= highest
+            || is_early && !self.is_current(write, now_ns)
             || !self.has_only_pauses(from_ns.min(at_ns), now_ns)
             || !self.host_is_well(wish.host, from_ns, now_ns)
             || self.may_be_unknown(write, now_ns)
@@ -521,7 +525,7 @@ impl Model {
     /// Reports whether an old copy of a write may come back: a node was away for longer than
     /// tombstones stay, and cannot tell that the timer has ended (J3).
     pub fn may_return(&self, write: &Write, from_ns: u64, now_ns: u64) -> bool {
-        let is_told = self.clocks_are_close
+        let is_told = self.tells_ends
             && !self.acknowledges_first
             && write.replicas > 1
             && self.disturbances.has_only_single_deaths(from_ns, now_ns);

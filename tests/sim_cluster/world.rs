@@ -180,10 +180,11 @@ impl World {
             options,
             story,
         };
-        let has_disks = world.options.disks.is_some();
+        let disks = world.options.disks;
+        let (has_disks, is_whole) = (disks.is_some(), disks.is_some_and(|disks| !disks.is_damaged));
         world.model.disturbances.has_disks = has_disks;
-        world.model.clocks_are_close = world.options.clocks_are_close();
-        world.model.keeps_all = has_disks && world.options.stays_dead.is_none();
+        world.model.tells_ends = is_whole && world.options.clocks_are_close();
+        world.model.keeps_all = is_whole && world.options.stays_dead.is_none();
         world.model.crowded_from = world.options.crowded_from();
         world
     }
