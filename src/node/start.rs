@@ -479,7 +479,7 @@ impl SeatJournal {
         meters.journal_recovering.set(0);
         let recovered = recovered?;
         let (oldest, last) = recovered.used;
-        segments.keep_only(oldest, last);
+        segments.keep_only(oldest, last, recovered.damaged);
         let seconds = f64::from((now().mono.since_ns(began.mono) / 1_000_000) as u32) / 1e3;
         let Restored { timers, overdue, left_out, .. } = recovered.restored;
         let bytes = recovered.bytes;

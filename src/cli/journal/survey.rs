@@ -11,7 +11,9 @@ use crate::journal::recovery::Flaw;
 use crate::node::journal::directory::{
     DataDirectory, DataDirectoryError, Generation, Identity, ShardDirectory,
 };
-use crate::node::journal::reading::{ReadError, SegmentRead, ShardReport, Visitor, read_shard};
+use crate::node::journal::reading::{
+    ReadError, SegmentRead, ShardReport, Unreadable, Visitor, read_shard,
+};
 
 /// Why a command cannot do its work. The text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -53,8 +55,10 @@ pub(super) enum What {
     Missing,
     /// The first page cannot be read.
     Beheaded,
-    /// The file is of another journal, node, shard or number.
+    /// The file is of another journal, node, shard or number, or it is no file.
     Foreign,
+    /// The disk does not give the file to its end.
+    Unreadable,
     /// The checksum is right and an entry is not.
     Undecodable,
     /// The directory of a shard is not there.
@@ -143,7 +147,7 @@ impl ShardRead {
                 .flaws
                 .iter()
                 .any(|other| matches!(other, Flaw::Foreign(foreign, _) if foreign == number)),
-            Flaw::Foreign(..) => false,
+            Flaw::Foreign(..) | Flaw::NoFile(..) => false,
         };
         for flaw in self.report.flaws.iter().filter(|flaw| !is_told(flaw)) {
             findings.push(match flaw {
@@ -155,6 +159,13 @@ impl ShardRead {
                 }
                 Flaw::Foreign(number, why) => {
                     whole(What::Foreign, file(*number), 0, &format!("does not belong here: {why}"))
+                }
+                Flaw::NoFile(number, what) => {
+                    let detail = format!(
+                        "has the name of a segment and is {what}; a file was expected. A node \
+                         that starts moves it aside"
+                    );
+                    whole(What::Foreign, file(*number), 0, &detail)
                 }
             });
         }
@@ -169,8 +180,21 @@ impl ShardRead {
                 let finding = |blocks| Finding::of_blocks(what, path.clone(), blocks, detail);
                 findings.extend(list.iter().map(finding));
             }
+            if let Some(Unreadable { block, why }) = &read.unreadable {
+                let at = u64::from(*block) * BLOCK_BYTES as u64;
+                let bytes = read.file.bytes.saturating_sub(at);
+                let detail = format!(
+                    "cannot be read from byte {at} on: {why}. Look at the disk (dmesg, smartctl)"
+                );
+                findings.push(whole(What::Unreadable, path.clone(), bytes, &detail));
+            }
             if read.lacks_bytes > 0 {
-                let detail = format!("the file is {} bytes shorter than others", read.lacks_bytes);
+                let detail = match read.file.bytes {
+                    0 => "the file is empty, and a segment gets its name with its full length; \
+                          whatever stood in it is cut off"
+                        .to_owned(),
+                    _ => format!("the file is {} bytes shorter than others", read.lacks_bytes),
+                };
                 findings.push(whole(What::Short, path, read.lacks_bytes, &detail));
             }
         }

@@ -18,13 +18,16 @@ use crate::node::journal::directory::ShardDirectory;
 use crate::node::journal::directory::{DataDirectory, DataDirectoryError, Generation};
 use crate::node::journal::disk::WallFloor;
 use crate::node::journal::reading::{
-    Files, PagePlace, ReadError, ShardReport, Visitor, read_shard, stamps,
+    Files, PagePlace, ReadError, ShardReport, Unreadable, Visitor, read_shard, stamps,
 };
 use crate::node::meters::CoreMeters;
 use crate::node::settings::{JournalMode, JournalSettings};
-use crate::ring::boot_id;
+use crate::ring::{boot_id, unpredictable};
 use crate::shard::Shard;
 use crate::shard::journal::{CatchUp, Origin, Restored};
+
+/// How far behind the last segment that was read one that cannot be read may stand and be kept.
+const UNREADABLE_NEAR: u64 = 16;
 
 /// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +100,8 @@ pub fn open(
         JournalMode::Interval => Mode::Interval(settings.interval_ms),
         JournalMode::Sync | JournalMode::Off => Mode::Sync,
     };
-    let rules = JournalRules { mode, stall_ms: settings.stall_ms, boot: boot_id() };
+    let boot = boot_number(boot_id());
+    let rules = JournalRules { mode, stall_ms: settings.stall_ms, boot };
     let catch_up = CatchUp {
         pops_per_s: settings.catch_up_per_s.div_ceil(shards.into()),
         is_each: settings.makes_each_missed,
@@ -107,6 +111,16 @@ pub fn open(
     let layouts = (&held[..], data.shards(present).collect());
     let plan = Plan::new(layouts, (rules, catch_up, Sizes::PRODUCTION), now)?;
     Ok(Opened { data, present, older, plan: Arc::new(plan) })
+}
+
+/// The number of this boot for the pages. `told`: what the kernel tells; 0: nothing. Then this
+/// process has a boot of its own, because nobody can say whether the machine was booted since the
+/// last one: clocks of two boots must not be taken for one pair.
+fn boot_number(told: u64) -> u64 {
+    match told {
+        0 => u64::from_le_bytes(unpredictable()).max(1),
+        told => told,
+    }
 }
 
 /// What a core found in its journal.
@@ -121,6 +135,9 @@ pub struct Recovered {
     /// The first and the last segment in which something stands. Files with other numbers were
     /// emptied, or made ahead.
     pub used: (SegmentNumber, SegmentNumber),
+    /// Files of the present layout that hold something nobody understands. If they are not used,
+    /// they are moved aside and not deleted.
+    pub damaged: Vec<SegmentNumber>,
 }
 
 impl<F: Files + Clone> Plan<F> {
@@ -217,10 +234,14 @@ impl<F: Files + Clone> Plan<F> {
         core.shard_mut().end_restore(ended, &self.catch_up, &mut recovered.restored);
         meters.journal_recovered_timers.set(recovered.restored.timers);
         meters.journal_overdue.set(recovered.restored.overdue);
-        let last_used = last.segments.last().map_or(SegmentNumber(0), |read| read.file.number);
+        recovered.damaged = std::mem::take(&mut last.strange);
+        let reads = last.segments.iter().filter(|read| read.is_damaged());
+        recovered.damaged.extend(reads.map(|read| read.file.number));
+        let last_used = last_used(&last);
         // Files behind it were made ahead and have no page. They are removed, and the journal has
         // no gap: a number that is not there is a segment that was lost.
         last.continuation.last = last_used;
+        last.segments.retain(|read| read.file.number <= last_used);
         let oldest = self.begin(core, own, now, (last, damaged > 0));
         recovered.used = (oldest, last_used);
         Ok(recovered)
@@ -257,6 +278,20 @@ impl<F: Files + Clone> Plan<F> {
         core.begin_journal(CoreJournal::new(self.rules, writer, compaction, now));
         oldest
     }
+}
+
+/// The last segment that is kept: the last one with a page, and behind it what the disk does not
+/// give now, but may give to a later start. A name that is far from the others says nothing about
+/// where the journal ends, and must not decide how its segments are numbered.
+fn last_used(report: &ShardReport) -> SegmentNumber {
+    let mut last = SegmentNumber(0);
+    for read in &report.segments {
+        let is_near = read.file.number.0 <= last.0 + UNREADABLE_NEAR;
+        if read.report.pages > 0 || (read.unreadable.is_some() && is_near) {
+            last = read.file.number;
+        }
+    }
+    last
 }
 
 /// Gives entries to the shard that owns them.
@@ -318,6 +353,11 @@ fn told_damage(
                 let path = source.path_of(*number).display().to_string();
                 return Err(JournalError::Foreign { path, why: why.clone() });
             }
+            Flaw::NoFile(number, what) => format!(
+                "{} is {what}, and a file was expected. It is moved to damaged-<time> in the data \
+                 directory: delete it there if nobody misses it",
+                source.path_of(*number).display()
+            ),
         };
         recovered.damage.push(told);
     }
@@ -327,6 +367,10 @@ fn told_damage(
             let bytes = u64::from(blocks.end - blocks.start) * 4_096;
             let at = u64::from(blocks.start) * 4_096;
             recovered.damage.push(format!("{path}: {bytes} bytes at {at} cannot be read"));
+        }
+        if let Some(Unreadable { block, why }) = &read.unreadable {
+            let at = u64::from(*block) * 4_096;
+            recovered.damage.push(format!("{path} cannot be read from byte {at} on: {why}"));
         }
         if read.lacks_bytes > 0 {
             recovered.damage.push(format!("{path} is {} bytes too short", read.lacks_bytes));
@@ -343,3 +387,15 @@ fn told_damage(
 /// The remedy for damage, for the log.
 pub const DAMAGE_REMEDY: &str = "What other replicas hold comes back from them; what this node \
      alone held is lost. `chronos journal check` tells more. Look at the disk (dmesg, smartctl)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_are_not_told_their_boot_have_one_each() {
+        assert_eq!(boot_number(7), 7);
+        let (first, second) = (boot_number(0), boot_number(0));
+        assert!(first != 0 && second != 0 && first != second, "{first} {second}");
+    }
+}

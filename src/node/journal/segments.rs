@@ -2,7 +2,7 @@
 //! empty. A new file takes tens of milliseconds, so segments are made ahead, and a file that is
 //! empty is used again: its blocks are there already.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,10 @@ use tracing::{error, info, warn};
 use crate::core::journal::{NoSegment, Order};
 use crate::journal::SegmentNumber;
 use crate::journal::writer::Sizes;
+use crate::node::journal::aside::Aside;
 use crate::node::journal::backup::{BackedUp, Backup, BackupError};
 use crate::node::journal::directory::{DataDirectory, Generation, ShardDirectory};
-use crate::ring::{DurableFile, Waker, create_zeroed, sync_directory};
+use crate::ring::{DurableFile, Waker, create_zeroed, now, sync_directory};
 
 /// Most empty files of a shard that are kept to be used again.
 const KEPT_MAX: usize = 2;
@@ -34,8 +35,8 @@ pub enum Made {
 
 enum Asked {
     Order(usize, Order),
-    /// Segments of this core outside of these are not needed.
-    Keep(usize, SegmentNumber, SegmentNumber),
+    /// Segments of this core outside of these are not needed. Those of the list are damaged.
+    Keep(usize, (SegmentNumber, SegmentNumber), Vec<SegmentNumber>),
     /// A core needs nothing any more.
     Gone,
     /// The next [`Order::BackUp`] of each core is for this backup.
@@ -87,9 +88,15 @@ impl Segments {
     }
 
     /// Tells which segments hold something, from the oldest to the last. All others are removed:
-    /// they were emptied, or made ahead by an earlier process.
-    pub fn keep_only(&self, oldest: SegmentNumber, last: SegmentNumber) {
-        let _ = self.asked.send(Asked::Keep(self.core, oldest, last));
+    /// they were emptied, or made ahead by an earlier process. Those of them that are `damaged`,
+    /// and what has the name of a segment and is no file, are moved aside.
+    pub fn keep_only(
+        &self,
+        oldest: SegmentNumber,
+        last: SegmentNumber,
+        damaged: Vec<SegmentNumber>,
+    ) {
+        let _ = self.asked.send(Asked::Keep(self.core, (oldest, last), damaged));
     }
 
     /// The next segment that was made for this core, or was not.
@@ -118,6 +125,7 @@ struct Shard {
 /// The thread.
 struct Maker {
     data: DataDirectory,
+    aside: Aside,
     present: Generation,
     older: Vec<Generation>,
     shards: Vec<Shard>,
@@ -143,7 +151,8 @@ pub fn start(
     let ends = (0..inboxes.len())
         .map(|core| Segments { core, asked: asked.clone(), inboxes: inboxes.clone() })
         .collect();
-    let mut maker = Maker { data, present, older, shards, moved: 0, inboxes, backup: None };
+    let aside = Aside::new(data.path(), now().wall);
+    let mut maker = Maker { data, aside, present, older, shards, moved: 0, inboxes, backup: None };
     let thread = thread::Builder::new().name("chronos-segments".to_owned());
     let thread = thread.spawn(move || maker.run(&orders))?;
     Ok((ends, Backups(asked), thread))
@@ -159,19 +168,21 @@ impl Maker {
             match asked {
                 Asked::Gone => gone += 1,
                 Asked::Order(core, Order::Prepare { segment, syncs_directory }) => {
-                    let made = self.shards[core].prepare(segment, syncs_directory);
+                    let made = self.shards[core].prepare(segment, syncs_directory, &mut self.aside);
                     let inbox = &self.inboxes[core];
                     inbox.made.push(made);
                     inbox.waker.wake();
                 }
-                Asked::Order(core, Order::Retire(segment)) => self.shards[core].retire(segment),
+                Asked::Order(core, Order::Retire(segment)) => {
+                    self.shards[core].retire(segment, &mut self.aside);
+                }
                 Asked::Order(_, Order::Moved) => self.moved(),
                 Asked::Order(core, Order::BackUp { oldest, last }) => {
                     self.back_up(core, oldest, last);
                 }
                 Asked::BackUp(request) => self.begin_backup(request),
-                Asked::Keep(core, oldest, last) => {
-                    self.shards[core].remove_leftovers(oldest, last);
+                Asked::Keep(core, used, damaged) => {
+                    self.shards[core].remove_leftovers(used, &damaged, &mut self.aside);
                 }
             }
         }
@@ -228,8 +239,13 @@ impl Maker {
 }
 
 impl Shard {
-    fn prepare(&mut self, segment: SegmentNumber, syncs_directory: bool) -> Made {
-        match self.make(segment, syncs_directory) {
+    fn prepare(
+        &mut self,
+        segment: SegmentNumber,
+        syncs_directory: bool,
+        aside: &mut Aside,
+    ) -> Made {
+        match self.make(segment, syncs_directory, aside) {
             Ok(file) => {
                 if std::mem::take(&mut self.is_failing) {
                     info!("journal of shard {}: segments can be made again", self.directory.shard);
@@ -237,23 +253,36 @@ impl Shard {
                 Made::Segment(segment, file)
             }
             Err(failure) => {
-                if !std::mem::replace(&mut self.is_failing, true) {
-                    let path = self.directory.path.display();
-                    error!(
-                        "no segment can be made in {path}: {failure}. Clients' writes are refused \
-                         as soon as the present segment is full; pops and reads go on. Free some \
-                         room on that disk"
-                    );
-                }
                 let is_full =
                     matches!(failure.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    let path = self.directory.segment_path(segment);
+                    let path = path.display();
+                    let remedy = match is_full {
+                        true => "Free some room on that disk",
+                        false => "Look at that path and at the disk (ls -l, dmesg)",
+                    };
+                    error!(
+                        "{path} cannot be made: {failure}. Clients' writes are refused as soon as \
+                         the present segment is full; pops and reads go on. {remedy}"
+                    );
+                }
                 Made::None(if is_full { NoSegment::Full } else { NoSegment::Failed })
             }
         }
     }
 
-    fn make(&mut self, segment: SegmentNumber, syncs_directory: bool) -> io::Result<DurableFile> {
+    fn make(
+        &mut self,
+        segment: SegmentNumber,
+        syncs_directory: bool,
+        aside: &mut Aside,
+    ) -> io::Result<DurableFile> {
         let path = self.directory.segment_path(segment);
+        if fs::symlink_metadata(&path).is_ok() {
+            // Files that nobody needs were removed at the start: somebody else made this.
+            move_aside(&path, "stands where a segment is to be made", aside)?;
+        }
         let spare = match self.kept.pop() {
             Some(kept) => kept,
             None => {
@@ -269,11 +298,15 @@ impl Shard {
         DurableFile::open(&path)
     }
 
-    fn retire(&mut self, segment: SegmentNumber) {
+    fn retire(&mut self, segment: SegmentNumber, aside: &mut Aside) {
         let path = self.directory.segment_path(segment);
-        // A file that a backup shares is not written again.
-        let is_shared = fs::metadata(&path).is_ok_and(|found| found.nlink() > 1);
-        let done = if self.kept.len() < KEPT_MAX && !is_shared {
+        let found = fs::metadata(&path);
+        // A file that a backup shares is not written again, nor one that was cut.
+        let bytes = Sizes::PRODUCTION.segment_bytes();
+        let is_reusable = |found: &Metadata| found.nlink() == 1 && found.len() == bytes;
+        let done = if found.as_ref().is_ok_and(|found| !found.is_file()) {
+            move_aside(&path, "has the name of a segment and is no file", aside)
+        } else if self.kept.len() < KEPT_MAX && found.is_ok_and(|found| is_reusable(&found)) {
             let spare = self.spare_path();
             fs::rename(&path, &spare).map(|()| self.kept.push(spare))
         } else {
@@ -288,21 +321,60 @@ impl Shard {
     }
 
     fn spare_path(&mut self) -> PathBuf {
-        self.files += 1;
-        self.directory.path.join(format!("spare-{}.tmp", self.files))
+        loop {
+            self.files += 1;
+            let path = self.directory.path.join(format!("spare-{}.tmp", self.files));
+            // Something that could not be removed may have the name.
+            if fs::symlink_metadata(&path).is_err() {
+                return path;
+            }
+        }
     }
 
-    /// Removes files that an earlier process made ahead, and segments that it had emptied.
-    fn remove_leftovers(&self, oldest: SegmentNumber, last: SegmentNumber) {
+    /// Removes files that an earlier process made ahead, and segments that it had emptied. What may
+    /// be more than that is moved aside: files that are `damaged`, and what is no file.
+    fn remove_leftovers(
+        &self,
+        (oldest, last): (SegmentNumber, SegmentNumber),
+        damaged: &[SegmentNumber],
+        aside: &mut Aside,
+    ) {
+        let no_files = self.directory.no_files().unwrap_or_default();
+        let no_files = no_files.into_iter().map(|(number, _)| self.directory.segment_path(number));
+        for path in no_files {
+            // What goes wrong is told.
+            let _ = move_aside(&path, "has the name of a segment and is no file", aside);
+        }
         let Ok(entries) = fs::read_dir(&self.directory.path) else { return };
         let spares = entries.flatten().map(|entry| entry.path()).filter(|path| is_spare(path));
         let segments = self.directory.segments().ok().flatten().unwrap_or_default();
         let is_unneeded = |number| number < oldest || number > last;
         let unneeded = segments.into_iter().filter(|file| is_unneeded(file.number));
-        for path in spares.chain(unneeded.map(|file| file.path)) {
+        let (strange, unneeded): (Vec<_>, Vec<_>) =
+            unneeded.partition(|file| damaged.contains(&file.number));
+        for file in strange {
+            let _ = move_aside(&file.path, "is not needed and cannot be understood", aside);
+        }
+        for path in spares.chain(unneeded.into_iter().map(|file| file.path)) {
             if let Err(error) = fs::remove_file(&path) {
                 warn!("{} is not needed and cannot be removed: {error}", path.display());
             }
+        }
+    }
+}
+
+/// Moves something out of the way and says so.
+fn move_aside(path: &Path, why: &str, aside: &mut Aside) -> io::Result<()> {
+    let name = path.display();
+    match aside.take(path) {
+        Ok(to) => {
+            let to = to.display();
+            warn!("{name} {why}. It is {to} now: delete it there if nobody misses it");
+            Ok(())
+        }
+        Err(error) => {
+            warn!("{name} {why} and cannot be moved aside: {error}. Move it out of that directory");
+            Err(error)
         }
     }
 }
