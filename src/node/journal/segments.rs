@@ -383,3 +383,58 @@ fn is_spare(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with("spare-") && name.ends_with(".tmp"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_keeps_no_segment_from_being_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = DataDirectory::create_or_open(folder.path(), "10.0.0.1:7253").expect("new");
+        let directory = data.shard(data.begin_generation(1).expect("begun"), 0);
+        let segment = |number| directory.segment_path(SegmentNumber(number));
+        let mut aside = Aside::new(folder.path(), now().wall);
+        let mut shard =
+            Shard { directory: directory.clone(), kept: Vec::new(), files: 0, is_failing: false };
+        for taken in [segment(1), segment(2), directory.path.join("spare-1.tmp")] {
+            fs::create_dir(taken).expect("made");
+        }
+        let made = shard.prepare(SegmentNumber(1), true, &mut aside);
+        assert!(matches!(made, Made::Segment(SegmentNumber(1), _)), "{made:?}");
+        assert!(segment(1).is_file() && segment(2).is_dir());
+        // A folder is not used again as a file, nor is a file that was cut.
+        shard.retire(SegmentNumber(2), &mut aside);
+        assert!(!segment(2).exists() && shard.kept.is_empty());
+        fs::write(segment(3), "short").expect("written");
+        shard.retire(SegmentNumber(3), &mut aside);
+        assert!(!segment(3).exists() && shard.kept.is_empty());
+        shard.retire(SegmentNumber(1), &mut aside);
+        assert_eq!(shard.kept.len(), 1, "it has its length");
+        let place = aside.take(&shard.kept[0]).expect("moved");
+        let place = place.parent().expect("a folder");
+        assert!([1, 2].iter().all(|n| place.join(format!("{n:016x}.segment")).is_dir()));
+    }
+
+    #[test]
+    fn only_what_is_understood_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = DataDirectory::create_or_open(folder.path(), "10.0.0.1:7253").expect("new");
+        let directory = data.shard(data.begin_generation(1).expect("begun"), 0);
+        let segment = |number| directory.segment_path(SegmentNumber(number));
+        let mut aside = Aside::new(folder.path(), now().wall);
+        let shard =
+            Shard { directory: directory.clone(), kept: Vec::new(), files: 0, is_failing: false };
+        (1..=6).for_each(|number| fs::write(segment(number), "bytes").expect("written"));
+        fs::write(directory.path.join("spare-1.tmp"), "").expect("written");
+        fs::create_dir(segment(7)).expect("made");
+        let numbers = [1, 4, 6].map(SegmentNumber);
+        shard.remove_leftovers((SegmentNumber(3), SegmentNumber(4)), &numbers, &mut aside);
+        let left: Vec<u64> = (1..=7).filter(|&number| segment(number).exists()).collect();
+        assert_eq!(left, [3, 4], "damaged or not, what is used stays");
+        assert!(!directory.path.join("spare-1.tmp").exists());
+        let place = aside.take(&segment(3)).expect("moved");
+        let names = fs::read_dir(place.parent().expect("a folder")).expect("listed");
+        assert_eq!(names.count(), 4, "1, 6, 7, and 3 now");
+    }
+}
