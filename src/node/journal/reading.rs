@@ -32,8 +32,8 @@ pub enum ReadError {
     Directory(#[from] DataDirectoryError),
     /// A file cannot be read.
     #[error(
-        "cannot read {path}: {source}. If the disk has a fault, move the file aside: the other \
-         replicas have what it held; `chronos journal check` then tells what is missing"
+        "cannot read {path}: {source}. The disk tells no fault, so nothing is lost: mend what the \
+         error names (rights, limits) and start again"
     )]
     File {
         /// The file.
@@ -335,8 +335,9 @@ pub fn read_shard(
 }
 
 /// The stamps that `journal::clocks::Clocks::new` needs: of the first page of each segment, and of
-/// all pages of the last segment of each boot. A boot ends only with a segment. Cost: a block of
-/// each segment, and a checksum of the pages of one segment for each boot.
+/// all pages of the last segment of each boot. A boot ends only with a segment. A later wall time
+/// in between is missed, and `Clocks::new` wants none: a clock that was ahead was set right since.
+/// Cost: a block of each segment, and a checksum of the pages of one segment for each boot.
 pub fn stamps(directory: &impl Files) -> Result<Vec<Stamp>, ReadError> {
     let Some(look) = Look::at(directory)? else { return Ok(Vec::new()) };
     let mut stamps = Stamps::default();
