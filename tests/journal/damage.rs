@@ -278,6 +278,13 @@ fn strangers() {
     whole.go_on();
     let kept = aside(&whole.node, &name(1)).expect("it is not deleted");
     assert!(fs::read(kept).expect("a file").iter().all(|&byte| byte == 0xa5));
+    // A layout of another number of cores is kept, too, if not all of it could be read.
+    let segments = whole.restore();
+    flip(&segments[0], pages(&segments[0])[20].at + 90);
+    whole.node.shards = 2;
+    whole.node.start();
+    until("the former layout", PATIENCE, || aside(&whole.node, &name(1)));
+    assert!(!whole.node.data.join("0001-1").exists());
 }
 
 fn foreign_files() {

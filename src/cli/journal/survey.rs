@@ -122,17 +122,15 @@ impl Survey {
 }
 
 impl ShardRead {
-    fn findings(&self) -> Vec<Finding> {
+    /// What is wrong with the set of files.
+    fn flaws(&self) -> Vec<Finding> {
         let directory = &self.directory;
         let file = |number| directory.segment_path(number).display().to_string();
-        let whole = |what, file, bytes, detail: &str| {
-            let detail = detail.to_owned();
-            Finding { what, file, blocks: None, bytes, detail }
-        };
+        let whole = |what, file, detail: &str| Finding::of_file(what, file, 0, detail);
         let mut findings = Vec::new();
         if self.report.is_absent {
             let path = directory.path.display().to_string();
-            findings.push(whole(What::Absent, path, 0, "the directory of a shard is missing"));
+            findings.push(whole(What::Absent, path, "the directory of a shard is missing"));
         }
         // What is told in another way: a segment without its first page by the blocks that cannot
         // be read, a missing one by the file that stands in its place.
@@ -152,23 +150,29 @@ impl ShardRead {
         for flaw in self.report.flaws.iter().filter(|flaw| !is_told(flaw)) {
             findings.push(match flaw {
                 Flaw::Missing(number) => {
-                    whole(What::Missing, file(*number), 0, "the segment is missing")
+                    whole(What::Missing, file(*number), "the segment is missing")
                 }
                 Flaw::Beheaded(number) => {
-                    whole(What::Beheaded, file(*number), 0, "its first page cannot be read")
+                    whole(What::Beheaded, file(*number), "its first page cannot be read")
                 }
                 Flaw::Foreign(number, why) => {
-                    whole(What::Foreign, file(*number), 0, &format!("does not belong here: {why}"))
+                    whole(What::Foreign, file(*number), &format!("does not belong here: {why}"))
                 }
                 Flaw::NoFile(number, what) => {
                     let detail = format!(
                         "has the name of a segment and is {what}; a file was expected. A node \
                          that starts moves it aside"
                     );
-                    whole(What::Foreign, file(*number), 0, &detail)
+                    whole(What::Foreign, file(*number), &detail)
                 }
             });
         }
+        findings
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let file = |number| self.directory.segment_path(number).display().to_string();
+        let mut findings = self.flaws();
         for read in &self.report.segments {
             let path = read.file.path.display().to_string();
             let damaged = "was written and holds something else now";
@@ -186,7 +190,7 @@ impl ShardRead {
                 let detail = format!(
                     "cannot be read from byte {at} on: {why}. Look at the disk (dmesg, smartctl)"
                 );
-                findings.push(whole(What::Unreadable, path.clone(), bytes, &detail));
+                findings.push(Finding::of_file(What::Unreadable, path.clone(), bytes, &detail));
             }
             if read.lacks_bytes > 0 {
                 let detail = match read.file.bytes {
@@ -195,7 +199,7 @@ impl ShardRead {
                         .to_owned(),
                     _ => format!("the file is {} bytes shorter than others", read.lacks_bytes),
                 };
-                findings.push(whole(What::Short, path, read.lacks_bytes, &detail));
+                findings.push(Finding::of_file(What::Short, path, read.lacks_bytes, &detail));
             }
         }
         for page in &self.report.undecodable {
@@ -208,6 +212,10 @@ impl ShardRead {
 }
 
 impl Finding {
+    fn of_file(what: What, file: String, bytes: u64, detail: &str) -> Self {
+        Self { what, file, blocks: None, bytes, detail: detail.to_owned() }
+    }
+
     fn of_blocks(what: What, file: String, blocks: &Range<u32>, detail: &str) -> Self {
         let bytes = u64::from(blocks.end - blocks.start) * BLOCK_BYTES as u64;
         Self { what, file, blocks: Some(blocks.clone()), bytes, detail: detail.to_owned() }

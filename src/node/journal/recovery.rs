@@ -138,6 +138,8 @@ pub struct Recovered {
     /// Files of the present layout that hold something nobody understands. If they are not used,
     /// they are moved aside and not deleted.
     pub damaged: Vec<SegmentNumber>,
+    /// Whether such files are in older layouts.
+    pub is_older_damaged: bool,
 }
 
 impl<F: Files + Clone> Plan<F> {
@@ -223,8 +225,12 @@ impl<F: Files + Clone> Plan<F> {
             }
             told_damage(source, &report, &mut recovered)?;
             recovered.bytes += report.segments.iter().map(|read| read.file.bytes).sum::<u64>();
-            if is_present {
-                last = report;
+            match is_present {
+                true => last = report,
+                false => {
+                    let is_damaged = report.is_damaged() || !report.strange.is_empty();
+                    recovered.is_older_damaged |= is_damaged;
+                }
             }
         }
         let damaged = recovered.damage.len() as u64;

@@ -35,12 +35,24 @@ pub enum Made {
 
 enum Asked {
     Order(usize, Order),
-    /// Segments of this core outside of these are not needed. Those of the list are damaged.
-    Keep(usize, (SegmentNumber, SegmentNumber), Vec<SegmentNumber>),
+    /// Which segments this core needs.
+    Keep(usize, Needed),
     /// A core needs nothing any more.
     Gone,
     /// The next [`Order::BackUp`] of each core is for this backup.
     BackUp(BackupRequest),
+}
+
+/// Which files a core needs after it has read them.
+#[derive(Debug)]
+pub struct Needed {
+    /// The first and the last segment. All others were emptied, or made ahead by an earlier
+    /// process, and are removed.
+    pub used: (SegmentNumber, SegmentNumber),
+    /// Segments that are moved aside and not removed, if they are not needed, and not used again.
+    pub damaged: Vec<SegmentNumber>,
+    /// Whether older layouts are moved aside and not removed when no core needs them any more.
+    pub is_older_damaged: bool,
 }
 
 /// A backup that is asked for.
@@ -87,16 +99,10 @@ impl Segments {
         let _ = self.asked.send(Asked::Order(self.core, order));
     }
 
-    /// Tells which segments hold something, from the oldest to the last. All others are removed:
-    /// they were emptied, or made ahead by an earlier process. Those of them that are `damaged`,
-    /// and what has the name of a segment and is no file, are moved aside.
-    pub fn keep_only(
-        &self,
-        oldest: SegmentNumber,
-        last: SegmentNumber,
-        damaged: Vec<SegmentNumber>,
-    ) {
-        let _ = self.asked.send(Asked::Keep(self.core, (oldest, last), damaged));
+    /// Has all files removed that are not needed. What has the name of a segment and is no file is
+    /// moved aside, needed or not.
+    pub fn keep_only(&self, needed: Needed) {
+        let _ = self.asked.send(Asked::Keep(self.core, needed));
     }
 
     /// The next segment that was made for this core, or was not.
@@ -116,6 +122,8 @@ struct Shard {
     directory: ShardDirectory,
     /// Empty files that can be used again.
     kept: Vec<PathBuf>,
+    /// Files that are not used again.
+    damaged: Vec<SegmentNumber>,
     /// Numbers the names of files that are no segments yet.
     files: u64,
     /// Whether the last segment could not be made. It is told once.
@@ -130,6 +138,8 @@ struct Maker {
     older: Vec<Generation>,
     shards: Vec<Shard>,
     backup: Option<(Backup, BackupRequest)>,
+    /// Whether older generations are moved aside and not removed.
+    keeps_older: bool,
     /// Cores that have nothing in older generations.
     moved: usize,
     inboxes: Arc<[Inbox]>,
@@ -146,13 +156,22 @@ pub fn start(
     let (asked, orders) = channel();
     let inboxes: Arc<[Inbox]> =
         wakers.into_iter().map(|waker| Inbox { made: SegQueue::new(), waker }).collect();
-    let shard = |directory| Shard { directory, kept: Vec::new(), files: 0, is_failing: false };
-    let shards = data.shards(present).map(shard).collect();
+    let shards = data.shards(present).map(Shard::new).collect();
     let ends = (0..inboxes.len())
         .map(|core| Segments { core, asked: asked.clone(), inboxes: inboxes.clone() })
         .collect();
     let aside = Aside::new(data.path(), now().wall);
-    let mut maker = Maker { data, aside, present, older, shards, moved: 0, inboxes, backup: None };
+    let mut maker = Maker {
+        data,
+        aside,
+        present,
+        older,
+        shards,
+        backup: None,
+        keeps_older: false,
+        moved: 0,
+        inboxes,
+    };
     let thread = thread::Builder::new().name("chronos-segments".to_owned());
     let thread = thread.spawn(move || maker.run(&orders))?;
     Ok((ends, Backups(asked), thread))
@@ -181,8 +200,9 @@ impl Maker {
                     self.back_up(core, oldest, last);
                 }
                 Asked::BackUp(request) => self.begin_backup(request),
-                Asked::Keep(core, used, damaged) => {
-                    self.shards[core].remove_leftovers(used, &damaged, &mut self.aside);
+                Asked::Keep(core, needed) => {
+                    self.keeps_older |= needed.is_older_damaged;
+                    self.shards[core].remove_leftovers(needed, &mut self.aside);
                 }
             }
         }
@@ -230,6 +250,12 @@ impl Maker {
         }
         for generation in self.older.drain(..) {
             let name = generation.name();
+            if self.keeps_older {
+                let path = self.data.path().join(name);
+                // What goes wrong is told.
+                let _ = move_aside(&path, "is damaged and not needed any more", &mut self.aside);
+                continue;
+            }
             match self.data.remove_generation(generation) {
                 Ok(()) => info!("journal: all timers are in the new layout; {name} is removed"),
                 Err(error) => warn!("journal: {name} is not needed any more and stays: {error}"),
@@ -239,6 +265,11 @@ impl Maker {
 }
 
 impl Shard {
+    fn new(directory: ShardDirectory) -> Self {
+        let (kept, damaged) = (Vec::new(), Vec::new());
+        Self { directory, kept, damaged, files: 0, is_failing: false }
+    }
+
     fn prepare(
         &mut self,
         segment: SegmentNumber,
@@ -301,9 +332,11 @@ impl Shard {
     fn retire(&mut self, segment: SegmentNumber, aside: &mut Aside) {
         let path = self.directory.segment_path(segment);
         let found = fs::metadata(&path);
-        // A file that a backup shares is not written again, nor one that was cut.
+        // A file that a backup shares is not written again, nor one that was cut, or that the disk
+        // does not give.
         let bytes = Sizes::PRODUCTION.segment_bytes();
-        let is_reusable = |found: &Metadata| found.nlink() == 1 && found.len() == bytes;
+        let is_good = !self.damaged.contains(&segment);
+        let is_reusable = |found: &Metadata| is_good && found.nlink() == 1 && found.len() == bytes;
         let done = if found.as_ref().is_ok_and(|found| !found.is_file()) {
             move_aside(&path, "has the name of a segment and is no file", aside)
         } else if self.kept.len() < KEPT_MAX && found.is_ok_and(|found| is_reusable(&found)) {
@@ -333,12 +366,9 @@ impl Shard {
 
     /// Removes files that an earlier process made ahead, and segments that it had emptied. What may
     /// be more than that is moved aside: files that are `damaged`, and what is no file.
-    fn remove_leftovers(
-        &self,
-        (oldest, last): (SegmentNumber, SegmentNumber),
-        damaged: &[SegmentNumber],
-        aside: &mut Aside,
-    ) {
+    fn remove_leftovers(&mut self, needed: Needed, aside: &mut Aside) {
+        self.damaged = needed.damaged;
+        let (oldest, last) = needed.used;
         let no_files = self.directory.no_files().unwrap_or_default();
         let no_files = no_files.into_iter().map(|(number, _)| self.directory.segment_path(number));
         for path in no_files {
@@ -351,7 +381,7 @@ impl Shard {
         let is_unneeded = |number| number < oldest || number > last;
         let unneeded = segments.into_iter().filter(|file| is_unneeded(file.number));
         let (strange, unneeded): (Vec<_>, Vec<_>) =
-            unneeded.partition(|file| damaged.contains(&file.number));
+            unneeded.partition(|file| self.damaged.contains(&file.number));
         for file in strange {
             let _ = move_aside(&file.path, "is not needed and cannot be understood", aside);
         }
@@ -395,8 +425,7 @@ mod tests {
         let directory = data.shard(data.begin_generation(1).expect("begun"), 0);
         let segment = |number| directory.segment_path(SegmentNumber(number));
         let mut aside = Aside::new(folder.path(), now().wall);
-        let mut shard =
-            Shard { directory: directory.clone(), kept: Vec::new(), files: 0, is_failing: false };
+        let mut shard = Shard::new(directory.clone());
         for taken in [segment(1), segment(2), directory.path.join("spare-1.tmp")] {
             fs::create_dir(taken).expect("made");
         }
@@ -423,13 +452,16 @@ mod tests {
         let directory = data.shard(data.begin_generation(1).expect("begun"), 0);
         let segment = |number| directory.segment_path(SegmentNumber(number));
         let mut aside = Aside::new(folder.path(), now().wall);
-        let shard =
-            Shard { directory: directory.clone(), kept: Vec::new(), files: 0, is_failing: false };
+        let mut shard = Shard::new(directory.clone());
         (1..=6).for_each(|number| fs::write(segment(number), "bytes").expect("written"));
         fs::write(directory.path.join("spare-1.tmp"), "").expect("written");
         fs::create_dir(segment(7)).expect("made");
-        let numbers = [1, 4, 6].map(SegmentNumber);
-        shard.remove_leftovers((SegmentNumber(3), SegmentNumber(4)), &numbers, &mut aside);
+        let needed = Needed {
+            used: (SegmentNumber(3), SegmentNumber(4)),
+            damaged: [1, 4, 6].map(SegmentNumber).to_vec(),
+            is_older_damaged: false,
+        };
+        shard.remove_leftovers(needed, &mut aside);
         let left: Vec<u64> = (1..=7).filter(|&number| segment(number).exists()).collect();
         assert_eq!(left, [3, 4], "damaged or not, what is used stays");
         assert!(!directory.path.join("spare-1.tmp").exists());
