@@ -397,6 +397,48 @@ pub const DAMAGE_REMEDY: &str = "What other replicas hold comes back from them; 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::reader::Report;
+    use crate::node::journal::directory::SegmentFile;
+    use crate::node::journal::identity::Identity;
+    use crate::node::journal::reading::SegmentRead;
+
+    /// A segment with so many pages. `block`: the disk does not give it from there on.
+    fn read(number: u64, pages: u64, block: Option<u32>) -> SegmentRead {
+        let path = format!("/data/{number}").into();
+        let why = "Input/output error (os error 5)".to_owned();
+        SegmentRead {
+            file: SegmentFile { number: SegmentNumber(number), path, bytes: 1 << 20 },
+            report: Report { pages, ..Report::default() },
+            entry_bytes: 0,
+            lacks_bytes: 0,
+            unreadable: block.map(|block| Unreadable { block, why }),
+        }
+    }
+
+    #[test]
+    fn names_of_files_do_not_decide_where_the_journal_ends() {
+        let last = |segments| last_used(&ShardReport { segments, ..ShardReport::default() }).0;
+        assert_eq!(last(vec![]), 0);
+        assert_eq!(last(vec![read(3, 1, None), read(4, 0, None)]), 3);
+        assert_eq!(last(vec![read(3, 1, None), read(5, 0, Some(0))]), 5, "it may come back");
+        assert_eq!(last(vec![read(3, 1, None), read(1 << 48, 0, Some(0))]), 3);
+        assert_eq!(last(vec![read(3, 1, Some(7)), read(90, 1, None)]), 90, "pages tell numbers");
+    }
+
+    #[test]
+    fn a_file_that_the_disk_does_not_give_is_told() {
+        let identity = Identity { node: "here".to_owned(), journal: JournalId(1) };
+        let source = ShardDirectory { path: "/data".into(), identity, shard: 0, shards: 1 };
+        let flaws = vec![Flaw::NoFile(SegmentNumber(2), "a directory")];
+        let segments = vec![read(3, 1, Some(2))];
+        let report = ShardReport { segments, flaws, ..ShardReport::default() };
+        let mut recovered = Recovered::default();
+        told_damage(&source, &report, &mut recovered).expect("the node goes on");
+        let [folder, fault] = &recovered.damage[..] else { panic!("{:?}", recovered.damage) };
+        assert!(folder.contains("0000000000000002.segment is a directory, and a file was"));
+        let wanted = "/data/3 cannot be read from byte 8192 on: Input/output error (os error 5)";
+        assert_eq!(fault, wanted);
+    }
 
     #[test]
     fn processes_that_are_not_told_their_boot_have_one_each() {

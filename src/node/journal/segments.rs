@@ -312,7 +312,9 @@ impl Shard {
         let path = self.directory.segment_path(segment);
         if fs::symlink_metadata(&path).is_ok() {
             // Files that nobody needs were removed at the start: somebody else made this.
-            move_aside(&path, "stands where a segment is to be made", aside)?;
+            let to = aside.take(&path)?;
+            let (name, to) = (path.display(), to.display());
+            warn!("{name} stood where a segment is to be made. It is {to} now");
         }
         let spare = match self.kept.pop() {
             Some(kept) => kept,
