@@ -75,6 +75,8 @@ pub enum Flaw {
     /// The first page of a segment cannot be read, although a later segment tells that this one
     /// was begun.
     Beheaded(SegmentNumber),
+    /// What has the name of a segment is no file, but what the text says.
+    NoFile(SegmentNumber, &'static str),
 }
 
 /// The segments to read, in their order, and the flaws of the set.

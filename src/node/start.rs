@@ -36,7 +36,7 @@ use crate::node::engine::Engine;
 use crate::node::files::FileShares;
 use crate::node::journal::disk::{Disk, PLACES};
 use crate::node::journal::recovery::{self, DAMAGE_REMEDY, JournalError, Opened, Plan};
-use crate::node::journal::segments::{self, Backups, Segments};
+use crate::node::journal::segments::{self, Backups, Needed, Segments};
 use crate::node::memory_ahead::MemoryAhead;
 use crate::node::meters::CoreMeters;
 use crate::node::owner::Owner;
@@ -478,8 +478,11 @@ impl SeatJournal {
         self.all_read.wait();
         meters.journal_recovering.set(0);
         let recovered = recovered?;
-        let (oldest, last) = recovered.used;
-        segments.keep_only(oldest, last);
+        segments.keep_only(Needed {
+            used: recovered.used,
+            damaged: recovered.damaged,
+            is_older_damaged: recovered.is_older_damaged,
+        });
         let seconds = f64::from((now().mono.since_ns(began.mono) / 1_000_000) as u32) / 1e3;
         let Restored { timers, overdue, left_out, .. } = recovered.restored;
         let bytes = recovered.bytes;

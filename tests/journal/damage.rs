@@ -16,6 +16,7 @@ pub const STORIES: &[Story] = &[
     ("changed_bytes_are_told_and_never_served", changed_bytes),
     ("files_that_are_missing_or_short_are_told", missing_files),
     ("foreign_files_are_refused", foreign_files),
+    ("what_is_no_segment_is_told_and_moved_aside", strangers),
     ("a_replica_gives_back_what_damage_took", given_back),
 ];
 
@@ -237,15 +238,53 @@ fn missing_files() {
         assert!(missing.len() <= most, "{what} took {missing:?}");
     }
     whole.go_on();
-    // Files that no node made are none of its business.
+}
+
+/// Where the node moved what it did not understand.
+fn aside(node: &Node, name: &str) -> Option<PathBuf> {
+    let folders = fs::read_dir(&node.data).expect("listed").flatten().map(|entry| entry.path());
+    let is_aside = |path: &PathBuf| path.to_string_lossy().contains("/damaged-");
+    folders.filter(is_aside).map(|path| path.join("0001-1/0").join(name)).find(|path| path.exists())
+}
+
+fn strangers() {
+    let mut whole = Whole::small();
     let segments = whole.restore();
-    let folder = segments[0].parent().expect("a folder");
-    fs::write(folder.join("0000000000000019.segment"), vec![0xa5; 1 << 20]).expect("room");
-    fs::create_dir(folder.join("0000000000000020.segment")).expect("room");
+    let folder = segments[0].parent().expect("a folder").to_owned();
+    let name = |number: u64| format!("{number:016x}.segment");
+    // The last that a segment can have, a file of noise, and the names of what is made next.
+    fs::create_dir(folder.join(name(1 << 48))).expect("room");
+    fs::write(folder.join(name(0x19)), vec![0xa5; 1 << 20]).expect("room");
+    for taken in [2, 3] {
+        let _ = fs::remove_file(folder.join(name(taken)));
+        fs::create_dir(folder.join(name(taken))).expect("room");
+        fs::write(folder.join(name(taken)).join("within"), "kept").expect("room");
+    }
+    fs::create_dir(folder.join("spare-1.tmp")).expect("room");
     fs::write(folder.join("README"), "keep out").expect("room");
     fs::write(whole.node.data.join("0009-77"), "no folder").expect("room");
     let Served { missing, damaged, said } = whole.serve();
-    assert_eq!((missing.len(), damaged), (0, 0), "{said}");
+    assert_eq!((missing.len(), damaged), (0, 4), "{said}");
+    assert!(said.contains("is a directory, and a file was expected. It is moved to"), "{said}");
+    assert!(aside(&whole.node, &name(0x19)).is_some(), "{said}");
+    assert!(aside(&whole.node, &name(2)).is_some_and(|path| path.join("within").exists()));
+    assert!(folder.join("README").exists() && whole.node.data.join("0009-77").exists());
+    whole.go_on();
+    assert_eq!(whole.serve().damaged, 0, "{}", whole.node.log());
+    // Nothing of a shard can be read: it is kept for whoever can.
+    let segments = whole.restore();
+    let length = fs::metadata(&segments[0]).expect("it is there").len() as usize;
+    fs::write(&segments[0], vec![0xa5; length]).expect("room");
+    whole.go_on();
+    let kept = aside(&whole.node, &name(1)).expect("it is not deleted");
+    assert!(fs::read(kept).expect("a file").iter().all(|&byte| byte == 0xa5));
+    // A layout of another number of cores is kept, too, if not all of it could be read.
+    let segments = whole.restore();
+    flip(&segments[0], pages(&segments[0])[20].at + 90);
+    whole.node.shards = 2;
+    whole.node.start();
+    until("the former layout", PATIENCE, || aside(&whole.node, &name(1)));
+    assert!(!whole.node.data.join("0001-1").exists());
 }
 
 fn foreign_files() {

@@ -3,4 +3,5 @@
 
 mod disk;
 mod reading;
+mod strange;
 mod tools;

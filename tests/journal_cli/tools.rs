@@ -17,20 +17,20 @@ use crate::disk::{Data, NODE, Shard, content, cut, flip, stamp, timer};
 use crate::reading::make_newer;
 
 /// How a command ended.
-struct Ended {
-    code: i32,
-    out: String,
-    err: String,
+pub struct Ended {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
 }
 
 impl Ended {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("{}\n{}", self.out, self.err))
     }
 }
 
 /// Runs `chronos journal COMMAND --data-dir DATA WORDS...`.
-fn journal(command: &str, data: &Path, words: &[&str]) -> Ended {
+pub fn journal(command: &str, data: &Path, words: &[&str]) -> Ended {
     let output = children::command(env!("CARGO_BIN_EXE_chronos"))
         .args(["journal", command, "--data-dir"])
         .arg(data)

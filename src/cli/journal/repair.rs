@@ -9,7 +9,6 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use clap::Args;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::check::heading;
@@ -25,6 +24,7 @@ use crate::journal::SegmentNumber;
 use crate::journal::entry::{Entry, State};
 use crate::journal::page::Stamp;
 use crate::journal::writer::{Continuation, Owner, Sizes, Writer};
+use crate::node::journal::aside::new_place;
 use crate::node::journal::directory::{DataDirectory, Generation, ShardDirectory};
 use crate::node::journal::reading::{PagePlace, Visitor, read_shard};
 use crate::ring::create_zeroed;
@@ -120,16 +120,8 @@ fn repair(
         let entries = copier.end()?;
         verify(directories, entries, ledger)
     })?;
-    let time = Timestamp::from_millisecond(i64::try_from(wall_ms()).unwrap_or(i64::MAX));
-    let time = time.unwrap_or(Timestamp::MAX).strftime("%Y%m%dT%H%M%SZ").to_string();
-    let mut name = format!("damaged-{time}");
-    for again in 2.. {
-        if !data.path().join(&name).exists() {
-            break;
-        }
-        name = format!("damaged-{time}-{again}");
-    }
-    let aside = data.move_aside(&former, &name).inspect_err(|_| {
+    let aside = new_place(data.path(), WallMs(wall_ms()));
+    let aside = data.move_aside(&former, aside).inspect_err(|_| {
         tell("the repaired generation is there; the former ones are still beside it");
     })?;
     Ok(aside.display().to_string())

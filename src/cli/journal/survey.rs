@@ -11,7 +11,9 @@ use crate::journal::recovery::Flaw;
 use crate::node::journal::directory::{
     DataDirectory, DataDirectoryError, Generation, Identity, ShardDirectory,
 };
-use crate::node::journal::reading::{ReadError, SegmentRead, ShardReport, Visitor, read_shard};
+use crate::node::journal::reading::{
+    ReadError, SegmentRead, ShardReport, Unreadable, Visitor, read_shard,
+};
 
 /// Why a command cannot do its work. The text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -53,8 +55,10 @@ pub(super) enum What {
     Missing,
     /// The first page cannot be read.
     Beheaded,
-    /// The file is of another journal, node, shard or number.
+    /// The file is of another journal, node, shard or number, or it is no file.
     Foreign,
+    /// The disk does not give the file to its end.
+    Unreadable,
     /// The checksum is right and an entry is not.
     Undecodable,
     /// The directory of a shard is not there.
@@ -118,17 +122,15 @@ impl Survey {
 }
 
 impl ShardRead {
-    fn findings(&self) -> Vec<Finding> {
+    /// What is wrong with the set of files.
+    fn flaws(&self) -> Vec<Finding> {
         let directory = &self.directory;
         let file = |number| directory.segment_path(number).display().to_string();
-        let whole = |what, file, bytes, detail: &str| {
-            let detail = detail.to_owned();
-            Finding { what, file, blocks: None, bytes, detail }
-        };
+        let whole = |what, file, detail: &str| Finding::of_file(what, file, 0, detail);
         let mut findings = Vec::new();
         if self.report.is_absent {
             let path = directory.path.display().to_string();
-            findings.push(whole(What::Absent, path, 0, "the directory of a shard is missing"));
+            findings.push(whole(What::Absent, path, "the directory of a shard is missing"));
         }
         // What is told in another way: a segment without its first page by the blocks that cannot
         // be read, a missing one by the file that stands in its place.
@@ -143,21 +145,34 @@ impl ShardRead {
                 .flaws
                 .iter()
                 .any(|other| matches!(other, Flaw::Foreign(foreign, _) if foreign == number)),
-            Flaw::Foreign(..) => false,
+            Flaw::Foreign(..) | Flaw::NoFile(..) => false,
         };
         for flaw in self.report.flaws.iter().filter(|flaw| !is_told(flaw)) {
             findings.push(match flaw {
                 Flaw::Missing(number) => {
-                    whole(What::Missing, file(*number), 0, "the segment is missing")
+                    whole(What::Missing, file(*number), "the segment is missing")
                 }
                 Flaw::Beheaded(number) => {
-                    whole(What::Beheaded, file(*number), 0, "its first page cannot be read")
+                    whole(What::Beheaded, file(*number), "its first page cannot be read")
                 }
                 Flaw::Foreign(number, why) => {
-                    whole(What::Foreign, file(*number), 0, &format!("does not belong here: {why}"))
+                    whole(What::Foreign, file(*number), &format!("does not belong here: {why}"))
+                }
+                Flaw::NoFile(number, what) => {
+                    let detail = format!(
+                        "has the name of a segment and is {what}; a file was expected. A node \
+                         that starts moves it aside"
+                    );
+                    whole(What::Foreign, file(*number), &detail)
                 }
             });
         }
+        findings
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let file = |number| self.directory.segment_path(number).display().to_string();
+        let mut findings = self.flaws();
         for read in &self.report.segments {
             let path = read.file.path.display().to_string();
             let damaged = "was written and holds something else now";
@@ -169,9 +184,22 @@ impl ShardRead {
                 let finding = |blocks| Finding::of_blocks(what, path.clone(), blocks, detail);
                 findings.extend(list.iter().map(finding));
             }
+            if let Some(Unreadable { block, why }) = &read.unreadable {
+                let at = u64::from(*block) * BLOCK_BYTES as u64;
+                let bytes = read.file.bytes.saturating_sub(at);
+                let detail = format!(
+                    "cannot be read from byte {at} on: {why}. Look at the disk (dmesg, smartctl)"
+                );
+                findings.push(Finding::of_file(What::Unreadable, path.clone(), bytes, &detail));
+            }
             if read.lacks_bytes > 0 {
-                let detail = format!("the file is {} bytes shorter than others", read.lacks_bytes);
-                findings.push(whole(What::Short, path, read.lacks_bytes, &detail));
+                let detail = match read.file.bytes {
+                    0 => "the file is empty, and a segment gets its name with its full length; \
+                          whatever stood in it is cut off"
+                        .to_owned(),
+                    _ => format!("the file is {} bytes shorter than others", read.lacks_bytes),
+                };
+                findings.push(Finding::of_file(What::Short, path, read.lacks_bytes, &detail));
             }
         }
         for page in &self.report.undecodable {
@@ -184,6 +212,10 @@ impl ShardRead {
 }
 
 impl Finding {
+    fn of_file(what: What, file: String, bytes: u64, detail: &str) -> Self {
+        Self { what, file, blocks: None, bytes, detail: detail.to_owned() }
+    }
+
     fn of_blocks(what: What, file: String, blocks: &Range<u32>, detail: &str) -> Self {
         let bytes = u64::from(blocks.end - blocks.start) * BLOCK_BYTES as u64;
         Self { what, file, blocks: Some(blocks.clone()), bytes, detail: detail.to_owned() }

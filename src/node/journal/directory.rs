@@ -312,14 +312,13 @@ impl DataDirectory {
         Ok(generation)
     }
 
-    /// Moves generations, the newest first, into a new directory with this name, out of the way of
-    /// every reader. Returns its path.
+    /// Moves generations, the newest first, into a new directory `aside` in this one, out of the
+    /// way of every reader. Returns its path.
     pub fn move_aside(
         &self,
         generations: &[Generation],
-        name: &str,
+        aside: PathBuf,
     ) -> Result<PathBuf, DataDirectoryError> {
-        let aside = self.path.join(name);
         fs::create_dir(&aside).map_err(unusable("make", &aside))?;
         for generation in generations.iter().rev().map(Generation::name) {
             rename(&self.path.join(&generation), &aside.join(&generation))?;
@@ -388,6 +387,49 @@ impl ShardDirectory {
 
     /// The files that may be segments, by their numbers. `None`: there is no such directory.
     pub fn segments(&self) -> Result<Option<Vec<SegmentFile>>, DataDirectoryError> {
+        let Some(numbers) = self.numbers()? else { return Ok(None) };
+        let mut files = Vec::new();
+        for number in numbers {
+            let path = self.segment_path(number);
+            match fs::metadata(&path) {
+                Ok(found) if found.is_file() => {
+                    files.push(SegmentFile { number, path, bytes: found.len() });
+                }
+                Ok(_) => {}
+                // To read it fails, too, and that is told as damage.
+                Err(error) if is_disk_fault(&error) => {
+                    files.push(SegmentFile { number, path, bytes: 0 });
+                }
+                Err(error) if is_dead_end(&error) => {}
+                Err(error) => return Err(unusable("look at", &path)(error)),
+            }
+        }
+        Ok(Some(files))
+    }
+
+    /// What has the name of a segment and is no file, and what it is instead.
+    pub fn no_files(&self) -> Result<Vec<(SegmentNumber, &'static str)>, DataDirectoryError> {
+        let mut found = Vec::new();
+        for number in self.numbers()?.unwrap_or_default() {
+            let path = self.segment_path(number);
+            let kind = match fs::metadata(&path) {
+                Ok(found) if found.is_file() => continue,
+                Ok(found) if found.is_dir() => "a directory",
+                Ok(_) => "a pipe, a socket or a device",
+                Err(error) if is_dead_end(&error) => match fs::symlink_metadata(&path) {
+                    Ok(_) => "a link that leads nowhere",
+                    Err(_) => continue,
+                },
+                // [`ShardDirectory::segments`] tells it.
+                Err(_) => continue,
+            };
+            found.push((number, kind));
+        }
+        Ok(found)
+    }
+
+    /// The numbers of all names of segments, in their order. `None`: there is no such directory.
+    fn numbers(&self) -> Result<Option<Vec<SegmentNumber>>, DataDirectoryError> {
         let names = match names_in(&self.path) {
             Ok(names) => names,
             Err(DataDirectoryError::Unusable { source, .. })
@@ -397,21 +439,33 @@ impl ShardDirectory {
             }
             Err(error) => return Err(error),
         };
-        let mut files = Vec::new();
-        for number in names.iter().filter_map(|name| segment_number(name)) {
-            let path = self.segment_path(number);
-            match fs::metadata(&path) {
-                Ok(found) if found.is_file() => {
-                    files.push(SegmentFile { number, path, bytes: found.len() });
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(unusable("look at", &path)(error)),
-            }
-        }
-        files.sort_by_key(|file| file.number);
-        Ok(Some(files))
+        let mut numbers: Vec<_> = names.iter().filter_map(|name| segment_number(name)).collect();
+        numbers.sort_unstable();
+        Ok(Some(numbers))
     }
+}
+
+/// Whether the disk or the file system on it has a fault. Other errors, such as a right or memory
+/// that is lacking, say nothing about what is on the disk, and go away by themselves or by an
+/// operator's hand.
+pub(super) fn is_disk_fault(error: &io::Error) -> bool {
+    let faults = [
+        libc::EIO,
+        libc::ENXIO,
+        libc::EREMOTEIO,
+        // What file systems say whose own blocks do not fit their checksums.
+        libc::EUCLEAN,
+        libc::EBADMSG,
+        libc::EILSEQ,
+        // XFS and the block layer: the medium has no data there.
+        libc::ENODATA,
+    ];
+    error.raw_os_error().is_some_and(|errno| faults.contains(&errno))
+}
+
+/// Whether a path leads nowhere: to no file, or round in circles.
+fn is_dead_end(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ELOOP)
 }
 
 /// The name of a segment's file.

@@ -86,8 +86,12 @@ fn files_of_a_shard_are_told_by_their_names() {
     let numbers: Vec<u64> = found.iter().map(|file| file.number.0).collect();
     assert_eq!(numbers, [2, 0x1f]);
     assert_eq!((found[0].bytes, &found[0].path), (5, &shard.segment_path(SegmentNumber(2))));
+    let no_files = shard.no_files().expect("listed");
+    let numbered = |number, what| (SegmentNumber(number), what);
+    assert_eq!(no_files, [numbered(3, "a directory"), numbered(4, "a link that leads nowhere")]);
     fs::remove_dir_all(&shard.path).expect("removed");
     assert_eq!(shard.segments().expect("nothing is wrong"), None);
+    assert_eq!(shard.no_files().expect("nothing is wrong"), []);
 }
 
 #[test]

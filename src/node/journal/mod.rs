@@ -1,6 +1,7 @@
 //! The journal of a node on its disk: the data directory, the files of each shard, what a start
 //! reads from them, and the thread that makes new ones. What the bytes mean is `crate::journal`'s.
 
+pub(crate) mod aside;
 pub(crate) mod backup;
 pub mod directory;
 pub mod disk;

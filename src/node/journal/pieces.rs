@@ -32,7 +32,7 @@ pub trait Bytes {
     fn skip(&mut self, bytes: usize);
 
     /// Gets the next piece of the file, or with `is_new` the first of the next file. The last file
-    /// must have been read to its end.
+    /// must have been read to its end, or to an error.
     fn fetch(&mut self, is_new: bool) -> io::Result<()>;
 }
 
@@ -109,43 +109,116 @@ impl Bytes for Source {
     }
 }
 
-/// Fetches all files until they end, one cannot be read, or nobody wants the pieces any more.
+/// Fetches all files until they end, or nobody wants the pieces any more. A file that cannot be
+/// read ends with the error.
 fn fetch_all(
     files: &[(&Path, u64)],
     full: &SyncSender<io::Result<Piece>>,
     buffers: &Receiver<Vec<u8>>,
 ) {
     for (path, bytes) in files {
-        let mut file = match File::open(path) {
-            Ok(file) => file.take(*bytes),
-            Err(error) => return drop(full.send(Err(error))),
+        let fetched = match File::open(path) {
+            Ok(file) => fetch_file(&mut file.take(*bytes), full, buffers),
+            Err(error) => full.send(Err(error)).is_ok(),
         };
-        loop {
-            let Ok(mut buffer) = buffers.recv() else { return };
-            let piece = fill(&mut file, &mut buffer[..READ_BYTES]);
-            let piece = piece.map(|length| Piece { buffer, length, is_end: length < READ_BYTES });
-            let is_last = piece.as_ref().map_or(true, |piece| piece.is_end);
-            let is_error = piece.is_err();
-            if full.send(piece).is_err() || is_error {
-                return;
-            }
-            if is_last {
-                break;
-            }
+        if !fetched {
+            return;
         }
     }
 }
 
-/// Fills the buffer, or less if the file ends.
-fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+/// Fetches a file until it ends or cannot be read; what stands before the error comes first.
+/// Returns whether anybody wants more.
+fn fetch_file(
+    file: &mut impl Read,
+    full: &SyncSender<io::Result<Piece>>,
+    buffers: &Receiver<Vec<u8>>,
+) -> bool {
+    loop {
+        let Ok(mut buffer) = buffers.recv() else { return false };
+        let (length, error) = fill(file, &mut buffer[..READ_BYTES]);
+        let is_end = length < READ_BYTES && error.is_none();
+        if full.send(Ok(Piece { buffer, length, is_end })).is_err() {
+            return false;
+        }
+        match error {
+            Some(error) => return full.send(Err(error)).is_ok(),
+            None if is_end => return true,
+            None => {}
+        }
+    }
+}
+
+/// Fills the buffer, or less if the file ends or cannot be read.
+fn fill(file: &mut impl Read, buffer: &mut [u8]) -> (usize, Option<io::Error>) {
     let mut length = 0;
     while length < buffer.len() {
         match file.read(&mut buffer[length..]) {
             Ok(0) => break,
             Ok(read) => length += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return (length, Some(error)),
         }
     }
-    Ok(length)
+    (length, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives its bytes and then an error.
+    struct Faulty(usize);
+
+    impl Read for Faulty {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = buffer.len().min(self.0);
+            self.0 -= length;
+            match length {
+                0 => Err(io::Error::from_raw_os_error(libc::EIO)),
+                _ => Ok(length),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_gives_what_stands_before_and_the_next_one_follows() {
+        let (full, pieces) = sync_channel(8);
+        let (empty, buffers) = channel();
+        // More faults than there are buffers.
+        for bytes in [0, 5_000, READ_BYTES, READ_BYTES + 1, 0] {
+            let mut lengths = Vec::new();
+            for _ in 0..BUFFERS {
+                empty.send(vec![0; READ_BYTES]).expect("it is received here");
+            }
+            assert!(fetch_file(&mut Faulty(bytes), &full, &buffers));
+            while let Ok(piece) = pieces.try_recv() {
+                match piece {
+                    Ok(piece) => lengths.push((piece.length, piece.is_end)),
+                    Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EIO)),
+                }
+            }
+            assert_eq!(lengths.iter().map(|(length, _)| length).sum::<usize>(), bytes);
+            assert!(lengths.iter().all(|(_, is_end)| !is_end), "an error is no end");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let good = folder.path().join("good");
+        std::fs::write(&good, b"good").expect("written");
+        // To read a folder is an error of the kernel.
+        let bad = folder.path();
+        let files = [bad, bad, bad, bad, &folder.path().join("absent"), &good];
+        let files = files.into_iter().map(|path| (path, 9)).collect();
+        with_source(files, |source| {
+            for _ in 0..4 {
+                source.fetch(true).expect("nothing stands before the error");
+                assert!(source.bytes().is_empty() && !source.is_end());
+                source.fetch(false).expect_err("a folder has no bytes");
+            }
+            source.fetch(true).expect_err("it is absent");
+            source.fetch(true).expect("it is good");
+            assert_eq!((source.bytes(), source.is_end()), (&b"good"[..], true));
+            Ok::<_, io::Error>(())
+        })
+        .expect("it ends");
+    }
 }

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::directory::{DataDirectoryError, SegmentFile, ShardDirectory};
+use super::directory::{DataDirectoryError, SegmentFile, ShardDirectory, is_disk_fault};
 use super::pieces::{Bytes, with_source};
 use crate::journal::entry::{Entry, EntryError, decode_entry};
 use crate::journal::page::{Page, Stamp};
@@ -32,8 +32,8 @@ pub enum ReadError {
     Directory(#[from] DataDirectoryError),
     /// A file cannot be read.
     #[error(
-        "cannot read {path}: {source}. If the disk has a fault, move the file aside: the other \
-         replicas have what it held; `chronos journal check` then tells what is missing"
+        "cannot read {path}: {source}. The disk tells no fault, so nothing is lost: mend what the \
+         error names (rights, limits) and start again"
     )]
     File {
         /// The file.
@@ -65,6 +65,11 @@ pub trait Files {
     /// The files that may be segments, by their numbers. `None`: there is no directory.
     fn list(&self) -> Result<Option<Vec<SegmentFile>>, ReadError>;
 
+    /// What has the name of a segment and is no file, and what it is.
+    fn no_files(&self) -> Result<Vec<(SegmentNumber, &'static str)>, ReadError> {
+        Ok(Vec::new())
+    }
+
     /// The first [`OPENING_BYTES`] of a file, or less if it is shorter.
     fn beginning(&self, file: &SegmentFile) -> Result<Vec<u8>, ReadError>;
 
@@ -92,6 +97,10 @@ impl Files for ShardDirectory {
 
     fn list(&self) -> Result<Option<Vec<SegmentFile>>, ReadError> {
         Ok(self.segments()?)
+    }
+
+    fn no_files(&self) -> Result<Vec<(SegmentNumber, &'static str)>, ReadError> {
+        Ok(ShardDirectory::no_files(self)?)
     }
 
     fn beginning(&self, file: &SegmentFile) -> Result<Vec<u8>, ReadError> {
@@ -172,6 +181,15 @@ pub struct Undecodable {
     pub why: EntryError,
 }
 
+/// The rest of a segment whose file the disk does not give.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// The block from which on nothing was read.
+    pub block: u32,
+    /// What the kernel said.
+    pub why: String,
+}
+
 /// A segment that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SegmentRead {
@@ -181,9 +199,11 @@ pub struct SegmentRead {
     pub report: Report,
     /// Bytes of its entries.
     pub entry_bytes: u64,
-    /// How many bytes the file lacks of the length that its head tells; 0: none, or what it lacks
-    /// was never written.
+    /// How many bytes the file lacks of the length that its head tells, or of one block at least;
+    /// 0: none, or what it lacks was never written.
     pub lacks_bytes: u64,
+    /// Set if the disk did not give the file to its end.
+    pub unreadable: Option<Unreadable>,
 }
 
 /// What a shard's directory held.
@@ -212,17 +232,30 @@ pub struct ShardReport {
     pub newest: Newest,
     /// Whether the visitor had enough, so that not all was read.
     pub is_cut: bool,
+    /// Files that are not read, because nothing says that they are needed, and in which something
+    /// stands that nobody understands. They are not to be deleted.
+    pub strange: Vec<SegmentNumber>,
 }
 
 impl ShardReport {
     /// Whether something that was on the disk cannot be read.
     pub fn is_damaged(&self) -> bool {
-        let is_damaged =
-            |read: &SegmentRead| read.lacks_bytes > 0 || !read.report.damaged.is_empty();
         self.is_absent
             || !self.flaws.is_empty()
             || self.undecodable_pages > 0
-            || self.segments.iter().any(is_damaged)
+            || self.segments.iter().any(SegmentRead::is_damaged)
+    }
+}
+
+impl SegmentRead {
+    /// Whether something that was in the file cannot be read.
+    pub fn is_damaged(&self) -> bool {
+        self.lacks_bytes > 0 || !self.report.damaged.is_empty() || self.unreadable.is_some()
+    }
+
+    /// Whether nothing ever stood in the file, as far as can be told.
+    fn is_blank(&self) -> bool {
+        self.report == Report::default() && !self.is_damaged()
     }
 }
 
@@ -231,6 +264,8 @@ struct Look {
     files: Vec<SegmentFile>,
     openings: Vec<Option<Opening>>,
     plan: Plan,
+    /// Files whose first block is neither a page nor zeros.
+    strange: Vec<SegmentNumber>,
 }
 
 /// A segment that is to be read.
@@ -247,6 +282,7 @@ struct PartRead {
     /// The number of its first write, and of the last; 0: it has no page.
     writes: (u64, u64),
     entry_bytes: u64,
+    unreadable: Option<Unreadable>,
 }
 
 /// Reads all segments of a shard. Cost: a checksum of every page and a look at every entry.
@@ -257,9 +293,9 @@ pub fn read_shard(
     let Some(look) = Look::at(directory)? else {
         return Ok(ShardReport { is_absent: true, ..ShardReport::default() });
     };
-    let parts = look.parts(directory)?;
-    let journal = directory.owner().0;
     let mut report = ShardReport::default();
+    let parts = look.parts(directory, &mut report.strange)?;
+    let journal = directory.owner().0;
     let mut stamps = Stamps::default();
     let mut reads = Vec::with_capacity(parts.len());
     read_parts(directory, &parts, |part, source| {
@@ -280,19 +316,33 @@ pub fn read_shard(
     report.stamps = stamps.into_vec();
     report.flaws = look.plan.flaws;
     let oldest = report.newest.state.as_ref().map_or(SegmentNumber(0), |state| state.oldest);
+    for read in report.segments.iter_mut().filter(|read| read.lacks_bytes > 0) {
+        // A file without a page is whole, however short it is, if nothing can have stood in it.
+        let number = read.file.number;
+        let is_blank = read.report == Report::default();
+        if is_blank && (number < oldest || is_between_writes(number, &writes) == Some(true)) {
+            read.lacks_bytes = 0;
+        }
+    }
     report.flaws.retain(|flaw| is_loss(flaw, oldest, &writes, &report.segments));
-    report.segments.retain(|read| read.report != Report::default());
+    report.segments.retain(|read| !read.is_blank());
+    for (number, what) in directory.no_files()? {
+        // What stands in the segment's place says more than that it is missing.
+        report.flaws.retain(|flaw| *flaw != Flaw::Missing(number));
+        report.flaws.push(Flaw::NoFile(number, what));
+    }
     Ok(report)
 }
 
 /// The stamps that `journal::clocks::Clocks::new` needs: of the first page of each segment, and of
-/// all pages of the last segment of each boot. A boot ends only with a segment. Cost: a block of
-/// each segment, and a checksum of the pages of one segment for each boot.
+/// all pages of the last segment of each boot. A boot ends only with a segment. A later wall time
+/// in between is missed, and `Clocks::new` wants none: a clock that was ahead was set right since.
+/// Cost: a block of each segment, and a checksum of the pages of one segment for each boot.
 pub fn stamps(directory: &impl Files) -> Result<Vec<Stamp>, ReadError> {
     let Some(look) = Look::at(directory)? else { return Ok(Vec::new()) };
     let mut stamps = Stamps::default();
     let boot = |part: &Part<'_>| part.opening.map(|opening| opening.stamp.boot);
-    let parts = look.parts(directory)?;
+    let parts = look.parts(directory, &mut Vec::new())?;
     let mut last_of_boots = Vec::new();
     let mut parts = parts.into_iter().peekable();
     while let Some(part) = parts.next() {
@@ -318,9 +368,20 @@ impl Look {
     fn at(directory: &impl Files) -> Result<Option<Self>, ReadError> {
         let Some(files) = directory.list()? else { return Ok(None) };
         let mut openings = Vec::with_capacity(files.len());
+        let mut strange = Vec::new();
         for file in &files {
-            let bytes = directory.beginning(file)?;
-            openings.push(opening(&bytes, file.number).map_err(|source| newer(file, source))?);
+            let (bytes, is_given) = match directory.beginning(file) {
+                // It is told when the file is read.
+                Err(ReadError::File { source, .. }) if is_disk_fault(&source) => {
+                    (Vec::new(), false)
+                }
+                bytes => (bytes?, true),
+            };
+            let found = opening(&bytes, file.number).map_err(|source| newer(file, source))?;
+            if found.is_none() && (!is_given || bytes.iter().any(|&byte| byte != 0)) {
+                strange.push(file.number);
+            }
+            openings.push(found);
         }
         let candidate = |(file, opening): (&SegmentFile, &Option<Opening>)| Candidate {
             number: file.number,
@@ -329,12 +390,18 @@ impl Look {
         let candidates = files.iter().zip(&openings).map(candidate).collect();
         let (journal, node) = directory.owner();
         let plan = plan(candidates, journal, directory.shard(), node);
-        Ok(Some(Self { files, openings, plan }))
+        Ok(Some(Self { files, openings, plan, strange }))
     }
 
     /// The segments to read, in their order: those of the plan, and later ones that have pages
-    /// although their first one cannot be read.
-    fn parts(&self, directory: &impl Files) -> Result<Vec<Part<'_>>, ReadError> {
+    /// although their first one cannot be read, or that cannot be read at all. Adds those that are
+    /// not read and not empty to `strange`.
+    fn parts(
+        &self,
+        directory: &impl Files,
+        strange: &mut Vec<SegmentNumber>,
+    ) -> Result<Vec<Part<'_>>, ReadError> {
+        strange.extend(self.strange.iter().filter(|number| **number < self.plan.oldest));
         let journal = directory.owner().0;
         let at = |number| self.files.binary_search_by_key(&number, |file| file.number).ok();
         let part = |at: usize, blocks| {
@@ -355,17 +422,31 @@ impl Look {
             let Some(first) = first.filter(|_| !self.plan.flaws.iter().any(is_foreign)) else {
                 continue;
             };
-            let mut has_page = false;
+            let mut is_needed = self.lacks_bytes(file) > 0;
             read_parts(directory, &[first], |part, source| {
                 let found = part.read(journal, source, &mut |_, _| false)?;
-                has_page = found.writes.1 > 0;
+                is_needed |= found.writes.1 > 0 || found.unreadable.is_some();
+                // Behind pages of a former life the middle of a longer one may stand.
+                let is_reused = self.openings.get(index).is_some_and(Option::is_some);
+                let is_strange = !is_reused && !found.reader.finish(None, 0).torn.is_empty();
+                strange.extend((is_strange && !is_needed).then_some(file.number));
                 Ok(true)
             })?;
-            if has_page {
+            if is_needed {
                 parts.extend(part(index, None));
             }
         }
         Ok(parts)
+    }
+
+    /// How many bytes a file without a page lacks: of the length that the newest head tells for
+    /// its own file, or of one block. Files get their names when they have their length.
+    fn lacks_bytes(&self, file: &SegmentFile) -> u64 {
+        let newest = self.plan.segments.last().map(|(number, _)| *number);
+        let is_newest = |opening: &&Opening| Some(opening.segment) == newest;
+        let newest = self.openings.iter().flatten().find(is_newest);
+        let blocks = newest.map_or(1, |opening| opening.blocks);
+        (u64::from(blocks) * BLOCK_BYTES as u64).saturating_sub(file.bytes)
     }
 
     /// Judges the blocks that could not be read. The last write may be torn: that of the last
@@ -382,12 +463,18 @@ impl Look {
             if read.writes.1 > 0 {
                 may_be_torn = part.opening.is_some_and(|opening| opening.previous_blocks == 0);
             }
-            let is_end_known = part.blocks.is_some() || read.writes.1 == 0;
+            // What follows a block that cannot be read is told with it, and once.
+            let is_given = read.unreadable.is_none();
             SegmentRead {
                 file: part.file.clone(),
-                report: read.reader.finish(part.blocks, last_write),
+                report: read.reader.finish(part.blocks.filter(|_| is_given), last_write),
                 entry_bytes: read.entry_bytes,
-                lacks_bytes: if is_end_known { 0 } else { part.lacks_bytes() },
+                lacks_bytes: match read.writes.1 {
+                    _ if part.blocks.is_some() || !is_given => 0,
+                    0 => self.lacks_bytes(part.file),
+                    _ => part.lacks_bytes(),
+                },
+                unreadable: read.unreadable,
             }
         };
         let reads: Vec<_> = parts.iter().zip(reads).collect();
@@ -409,7 +496,7 @@ fn is_loss(
     let (number, is_there) = match flaw {
         Flaw::Missing(number) => (*number, false),
         Flaw::Beheaded(number) => (*number, true),
-        Flaw::Foreign(..) => return true,
+        Flaw::Foreign(..) | Flaw::NoFile(..) => return true,
     };
     if number < oldest {
         return false;
@@ -420,16 +507,28 @@ fn is_loss(
         let read = reads.iter().find(|read| read.file.number == number);
         return read.is_none_or(|read| !read.report.damaged.is_empty());
     }
-    let before = writes.iter().filter(has_pages).rfind(|(other, _)| *other < number);
-    let behind = writes.iter().filter(has_pages).find(|(other, _)| *other > number);
-    match (before, behind) {
-        (Some((_, (_, before))), Some((_, (behind, _)))) => before + 1 != *behind,
-        // It would be the oldest. Nothing stands before it to compare with.
-        _ => {
-            let read = reads.iter().find(|read| read.file.number == number);
-            !is_there || read.is_some_and(|read| read.report != Report::default())
-        }
+    let read = reads.iter().find(|read| read.file.number == number);
+    if read.is_some_and(|read| read.unreadable.is_some()) {
+        // That is told, and it says more.
+        return false;
     }
+    match is_between_writes(number, writes) {
+        Some(follow) => !follow,
+        // It would be the oldest. Nothing stands before it to compare with.
+        None => !is_there || read.is_some_and(|read| read.report != Report::default()),
+    }
+}
+
+/// Whether the writes before and behind a segment without a page follow each other, so that none
+/// was in it. `None`: no page stands before it, or none behind it.
+fn is_between_writes(
+    number: SegmentNumber,
+    writes: &[(SegmentNumber, (u64, u64))],
+) -> Option<bool> {
+    let mut written = writes.iter().filter(|(_, writes)| writes.1 > 0);
+    let (_, (_, before)) = written.clone().rfind(|(other, _)| *other < number)?;
+    let (_, (behind, _)) = written.find(|(other, _)| *other > number)?;
+    Some(before + 1 == *behind)
 }
 
 /// Calls `each` for every part with a source of its bytes, until one returns `false`.
@@ -468,17 +567,23 @@ impl Part<'_> {
         page: &mut impl FnMut(&PagePlace, &Page<'_>) -> bool,
     ) -> Result<PartRead, ReadError> {
         let reader = SegmentReader::new(journal, self.file.number);
-        let mut read = PartRead { reader, writes: (0, 0), entry_bytes: 0 };
-        let fetch = |source: &mut dyn Bytes, is_new| {
-            source.fetch(is_new).map_err(|error| unreadable(self.file, error))
-        };
-        fetch(source, true)?;
+        let mut read = PartRead { reader, writes: (0, 0), entry_bytes: 0, unreadable: None };
+        let mut fetched = source.fetch(true);
         loop {
+            if let Err(error) = fetched {
+                if !is_disk_fault(&error) {
+                    return Err(unreadable(self.file, error));
+                }
+                // The other segments can be read all the same.
+                let (block, why) = (read.reader.block(), error.to_string());
+                read.unreadable = Some(Unreadable { block, why });
+                return Ok(read);
+            }
             if source.bytes().is_empty() {
                 if source.is_end() {
                     return Ok(read);
                 }
-                fetch(source, false)?;
+                fetched = source.fetch(false);
                 continue;
             }
             let block = read.reader.block();
@@ -501,7 +606,7 @@ impl Part<'_> {
                     source.skip(found.blocks as usize * BLOCK_BYTES);
                 }
                 Found::Nothing => source.skip(BLOCK_BYTES),
-                Found::More(_) => fetch(source, false)?,
+                Found::More(_) => fetched = source.fetch(false),
             }
         }
     }

@@ -18,13 +18,16 @@ use crate::node::journal::directory::ShardDirectory;
 use crate::node::journal::directory::{DataDirectory, DataDirectoryError, Generation};
 use crate::node::journal::disk::WallFloor;
 use crate::node::journal::reading::{
-    Files, PagePlace, ReadError, ShardReport, Visitor, read_shard, stamps,
+    Files, PagePlace, ReadError, ShardReport, Unreadable, Visitor, read_shard, stamps,
 };
 use crate::node::meters::CoreMeters;
 use crate::node::settings::{JournalMode, JournalSettings};
-use crate::ring::boot_id;
+use crate::ring::{boot_id, unpredictable};
 use crate::shard::Shard;
 use crate::shard::journal::{CatchUp, Origin, Restored};
+
+/// How far behind the last segment that was read one that cannot be read may stand and be kept.
+const UNREADABLE_NEAR: u64 = 16;
 
 /// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +100,8 @@ pub fn open(
         JournalMode::Interval => Mode::Interval(settings.interval_ms),
         JournalMode::Sync | JournalMode::Off => Mode::Sync,
     };
-    let rules = JournalRules { mode, stall_ms: settings.stall_ms, boot: boot_id() };
+    let boot = boot_number(boot_id());
+    let rules = JournalRules { mode, stall_ms: settings.stall_ms, boot };
     let catch_up = CatchUp {
         pops_per_s: settings.catch_up_per_s.div_ceil(shards.into()),
         is_each: settings.makes_each_missed,
@@ -107,6 +111,16 @@ pub fn open(
     let layouts = (&held[..], data.shards(present).collect());
     let plan = Plan::new(layouts, (rules, catch_up, Sizes::PRODUCTION), now)?;
     Ok(Opened { data, present, older, plan: Arc::new(plan) })
+}
+
+/// The number of this boot for the pages. `told`: what the kernel tells; 0: nothing. Then this
+/// process has a boot of its own, because nobody can say whether the machine was booted since the
+/// last one: clocks of two boots must not be taken for one pair.
+fn boot_number(told: u64) -> u64 {
+    match told {
+        0 => u64::from_le_bytes(unpredictable()).max(1),
+        told => told,
+    }
 }
 
 /// What a core found in its journal.
@@ -121,6 +135,11 @@ pub struct Recovered {
     /// The first and the last segment in which something stands. Files with other numbers were
     /// emptied, or made ahead.
     pub used: (SegmentNumber, SegmentNumber),
+    /// Files of the present layout that hold something nobody understands. If they are not used,
+    /// they are moved aside and not deleted.
+    pub damaged: Vec<SegmentNumber>,
+    /// Whether such files are in older layouts.
+    pub is_older_damaged: bool,
 }
 
 impl<F: Files + Clone> Plan<F> {
@@ -206,8 +225,12 @@ impl<F: Files + Clone> Plan<F> {
             }
             told_damage(source, &report, &mut recovered)?;
             recovered.bytes += report.segments.iter().map(|read| read.file.bytes).sum::<u64>();
-            if is_present {
-                last = report;
+            match is_present {
+                true => last = report,
+                false => {
+                    let is_damaged = report.is_damaged() || !report.strange.is_empty();
+                    recovered.is_older_damaged |= is_damaged;
+                }
             }
         }
         let damaged = recovered.damage.len() as u64;
@@ -217,10 +240,14 @@ impl<F: Files + Clone> Plan<F> {
         core.shard_mut().end_restore(ended, &self.catch_up, &mut recovered.restored);
         meters.journal_recovered_timers.set(recovered.restored.timers);
         meters.journal_overdue.set(recovered.restored.overdue);
-        let last_used = last.segments.last().map_or(SegmentNumber(0), |read| read.file.number);
+        recovered.damaged = std::mem::take(&mut last.strange);
+        let reads = last.segments.iter().filter(|read| read.is_damaged());
+        recovered.damaged.extend(reads.map(|read| read.file.number));
+        let last_used = last_used(&last);
         // Files behind it were made ahead and have no page. They are removed, and the journal has
         // no gap: a number that is not there is a segment that was lost.
         last.continuation.last = last_used;
+        last.segments.retain(|read| read.file.number <= last_used);
         let oldest = self.begin(core, own, now, (last, damaged > 0));
         recovered.used = (oldest, last_used);
         Ok(recovered)
@@ -257,6 +284,20 @@ impl<F: Files + Clone> Plan<F> {
         core.begin_journal(CoreJournal::new(self.rules, writer, compaction, now));
         oldest
     }
+}
+
+/// The last segment that is kept: the last one with a page, and behind it what the disk does not
+/// give now, but may give to a later start. A name that is far from the others says nothing about
+/// where the journal ends, and must not decide how its segments are numbered.
+fn last_used(report: &ShardReport) -> SegmentNumber {
+    let mut last = SegmentNumber(0);
+    for read in &report.segments {
+        let is_near = read.file.number.0 <= last.0 + UNREADABLE_NEAR;
+        if read.report.pages > 0 || (read.unreadable.is_some() && is_near) {
+            last = read.file.number;
+        }
+    }
+    last
 }
 
 /// Gives entries to the shard that owns them.
@@ -318,6 +359,11 @@ fn told_damage(
                 let path = source.path_of(*number).display().to_string();
                 return Err(JournalError::Foreign { path, why: why.clone() });
             }
+            Flaw::NoFile(number, what) => format!(
+                "{} is {what}, and a file was expected. It is moved to damaged-<time> in the data \
+                 directory: delete it there if nobody misses it",
+                source.path_of(*number).display()
+            ),
         };
         recovered.damage.push(told);
     }
@@ -327,6 +373,10 @@ fn told_damage(
             let bytes = u64::from(blocks.end - blocks.start) * 4_096;
             let at = u64::from(blocks.start) * 4_096;
             recovered.damage.push(format!("{path}: {bytes} bytes at {at} cannot be read"));
+        }
+        if let Some(Unreadable { block, why }) = &read.unreadable {
+            let at = u64::from(*block) * 4_096;
+            recovered.damage.push(format!("{path} cannot be read from byte {at} on: {why}"));
         }
         if read.lacks_bytes > 0 {
             recovered.damage.push(format!("{path} is {} bytes too short", read.lacks_bytes));
@@ -343,3 +393,57 @@ fn told_damage(
 /// The remedy for damage, for the log.
 pub const DAMAGE_REMEDY: &str = "What other replicas hold comes back from them; what this node \
      alone held is lost. `chronos journal check` tells more. Look at the disk (dmesg, smartctl)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::reader::Report;
+    use crate::node::journal::directory::SegmentFile;
+    use crate::node::journal::identity::Identity;
+    use crate::node::journal::reading::SegmentRead;
+
+    /// A segment with so many pages. `block`: the disk does not give it from there on.
+    fn read(number: u64, pages: u64, block: Option<u32>) -> SegmentRead {
+        let path = format!("/data/{number}").into();
+        let why = "Input/output error (os error 5)".to_owned();
+        SegmentRead {
+            file: SegmentFile { number: SegmentNumber(number), path, bytes: 1 << 20 },
+            report: Report { pages, ..Report::default() },
+            entry_bytes: 0,
+            lacks_bytes: 0,
+            unreadable: block.map(|block| Unreadable { block, why }),
+        }
+    }
+
+    #[test]
+    fn names_of_files_do_not_decide_where_the_journal_ends() {
+        let last = |segments| last_used(&ShardReport { segments, ..ShardReport::default() }).0;
+        assert_eq!(last(vec![]), 0);
+        assert_eq!(last(vec![read(3, 1, None), read(4, 0, None)]), 3);
+        assert_eq!(last(vec![read(3, 1, None), read(5, 0, Some(0))]), 5, "it may come back");
+        assert_eq!(last(vec![read(3, 1, None), read(1 << 48, 0, Some(0))]), 3);
+        assert_eq!(last(vec![read(3, 1, Some(7)), read(90, 1, None)]), 90, "pages tell numbers");
+    }
+
+    #[test]
+    fn a_file_that_the_disk_does_not_give_is_told() {
+        let identity = Identity { node: "here".to_owned(), journal: JournalId(1) };
+        let source = ShardDirectory { path: "/data".into(), identity, shard: 0, shards: 1 };
+        let flaws = vec![Flaw::NoFile(SegmentNumber(2), "a directory")];
+        let segments = vec![read(3, 1, Some(2))];
+        let report = ShardReport { segments, flaws, ..ShardReport::default() };
+        let mut recovered = Recovered::default();
+        told_damage(&source, &report, &mut recovered).expect("the node goes on");
+        let [folder, fault] = &recovered.damage[..] else { panic!("{:?}", recovered.damage) };
+        assert!(folder.contains("0000000000000002.segment is a directory, and a file was"));
+        let wanted = "/data/3 cannot be read from byte 8192 on: Input/output error (os error 5)";
+        assert_eq!(fault, wanted);
+    }
+
+    #[test]
+    fn processes_that_are_not_told_their_boot_have_one_each() {
+        assert_eq!(boot_number(7), 7);
+        let (first, second) = (boot_number(0), boot_number(0));
+        assert!(first != 0 && second != 0 && first != second, "{first} {second}");
+    }
+}

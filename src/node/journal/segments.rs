@@ -2,7 +2,7 @@
 //! empty. A new file takes tens of milliseconds, so segments are made ahead, and a file that is
 //! empty is used again: its blocks are there already.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,10 @@ use tracing::{error, info, warn};
 use crate::core::journal::{NoSegment, Order};
 use crate::journal::SegmentNumber;
 use crate::journal::writer::Sizes;
+use crate::node::journal::aside::Aside;
 use crate::node::journal::backup::{BackedUp, Backup, BackupError};
 use crate::node::journal::directory::{DataDirectory, Generation, ShardDirectory};
-use crate::ring::{DurableFile, Waker, create_zeroed, sync_directory};
+use crate::ring::{DurableFile, Waker, create_zeroed, now, sync_directory};
 
 /// Most empty files of a shard that are kept to be used again.
 const KEPT_MAX: usize = 2;
@@ -34,12 +35,24 @@ pub enum Made {
 
 enum Asked {
     Order(usize, Order),
-    /// Segments of this core outside of these are not needed.
-    Keep(usize, SegmentNumber, SegmentNumber),
+    /// Which segments this core needs.
+    Keep(usize, Needed),
     /// A core needs nothing any more.
     Gone,
     /// The next [`Order::BackUp`] of each core is for this backup.
     BackUp(BackupRequest),
+}
+
+/// Which files a core needs after it has read them.
+#[derive(Debug)]
+pub struct Needed {
+    /// The first and the last segment. All others were emptied, or made ahead by an earlier
+    /// process, and are removed.
+    pub used: (SegmentNumber, SegmentNumber),
+    /// Segments that are moved aside and not removed, if they are not needed, and not used again.
+    pub damaged: Vec<SegmentNumber>,
+    /// Whether older layouts are moved aside and not removed when no core needs them any more.
+    pub is_older_damaged: bool,
 }
 
 /// A backup that is asked for.
@@ -86,10 +99,10 @@ impl Segments {
         let _ = self.asked.send(Asked::Order(self.core, order));
     }
 
-    /// Tells which segments hold something, from the oldest to the last. All others are removed:
-    /// they were emptied, or made ahead by an earlier process.
-    pub fn keep_only(&self, oldest: SegmentNumber, last: SegmentNumber) {
-        let _ = self.asked.send(Asked::Keep(self.core, oldest, last));
+    /// Has all files removed that are not needed. What has the name of a segment and is no file is
+    /// moved aside, needed or not.
+    pub fn keep_only(&self, needed: Needed) {
+        let _ = self.asked.send(Asked::Keep(self.core, needed));
     }
 
     /// The next segment that was made for this core, or was not.
@@ -109,6 +122,8 @@ struct Shard {
     directory: ShardDirectory,
     /// Empty files that can be used again.
     kept: Vec<PathBuf>,
+    /// Files that are not used again.
+    damaged: Vec<SegmentNumber>,
     /// Numbers the names of files that are no segments yet.
     files: u64,
     /// Whether the last segment could not be made. It is told once.
@@ -118,10 +133,13 @@ struct Shard {
 /// The thread.
 struct Maker {
     data: DataDirectory,
+    aside: Aside,
     present: Generation,
     older: Vec<Generation>,
     shards: Vec<Shard>,
     backup: Option<(Backup, BackupRequest)>,
+    /// Whether older generations are moved aside and not removed.
+    keeps_older: bool,
     /// Cores that have nothing in older generations.
     moved: usize,
     inboxes: Arc<[Inbox]>,
@@ -138,12 +156,22 @@ pub fn start(
     let (asked, orders) = channel();
     let inboxes: Arc<[Inbox]> =
         wakers.into_iter().map(|waker| Inbox { made: SegQueue::new(), waker }).collect();
-    let shard = |directory| Shard { directory, kept: Vec::new(), files: 0, is_failing: false };
-    let shards = data.shards(present).map(shard).collect();
+    let shards = data.shards(present).map(Shard::new).collect();
     let ends = (0..inboxes.len())
         .map(|core| Segments { core, asked: asked.clone(), inboxes: inboxes.clone() })
         .collect();
-    let mut maker = Maker { data, present, older, shards, moved: 0, inboxes, backup: None };
+    let aside = Aside::new(data.path(), now().wall);
+    let mut maker = Maker {
+        data,
+        aside,
+        present,
+        older,
+        shards,
+        backup: None,
+        keeps_older: false,
+        moved: 0,
+        inboxes,
+    };
     let thread = thread::Builder::new().name("chronos-segments".to_owned());
     let thread = thread.spawn(move || maker.run(&orders))?;
     Ok((ends, Backups(asked), thread))
@@ -159,19 +187,22 @@ impl Maker {
             match asked {
                 Asked::Gone => gone += 1,
                 Asked::Order(core, Order::Prepare { segment, syncs_directory }) => {
-                    let made = self.shards[core].prepare(segment, syncs_directory);
+                    let made = self.shards[core].prepare(segment, syncs_directory, &mut self.aside);
                     let inbox = &self.inboxes[core];
                     inbox.made.push(made);
                     inbox.waker.wake();
                 }
-                Asked::Order(core, Order::Retire(segment)) => self.shards[core].retire(segment),
+                Asked::Order(core, Order::Retire(segment)) => {
+                    self.shards[core].retire(segment, &mut self.aside);
+                }
                 Asked::Order(_, Order::Moved) => self.moved(),
                 Asked::Order(core, Order::BackUp { oldest, last }) => {
                     self.back_up(core, oldest, last);
                 }
                 Asked::BackUp(request) => self.begin_backup(request),
-                Asked::Keep(core, oldest, last) => {
-                    self.shards[core].remove_leftovers(oldest, last);
+                Asked::Keep(core, needed) => {
+                    self.keeps_older |= needed.is_older_damaged;
+                    self.shards[core].remove_leftovers(needed, &mut self.aside);
                 }
             }
         }
@@ -219,6 +250,12 @@ impl Maker {
         }
         for generation in self.older.drain(..) {
             let name = generation.name();
+            if self.keeps_older {
+                let path = self.data.path().join(name);
+                // What goes wrong is told.
+                let _ = move_aside(&path, "is damaged and not needed any more", &mut self.aside);
+                continue;
+            }
             match self.data.remove_generation(generation) {
                 Ok(()) => info!("journal: all timers are in the new layout; {name} is removed"),
                 Err(error) => warn!("journal: {name} is not needed any more and stays: {error}"),
@@ -228,8 +265,18 @@ impl Maker {
 }
 
 impl Shard {
-    fn prepare(&mut self, segment: SegmentNumber, syncs_directory: bool) -> Made {
-        match self.make(segment, syncs_directory) {
+    fn new(directory: ShardDirectory) -> Self {
+        let (kept, damaged) = (Vec::new(), Vec::new());
+        Self { directory, kept, damaged, files: 0, is_failing: false }
+    }
+
+    fn prepare(
+        &mut self,
+        segment: SegmentNumber,
+        syncs_directory: bool,
+        aside: &mut Aside,
+    ) -> Made {
+        match self.make(segment, syncs_directory, aside) {
             Ok(file) => {
                 if std::mem::take(&mut self.is_failing) {
                     info!("journal of shard {}: segments can be made again", self.directory.shard);
@@ -237,23 +284,38 @@ impl Shard {
                 Made::Segment(segment, file)
             }
             Err(failure) => {
-                if !std::mem::replace(&mut self.is_failing, true) {
-                    let path = self.directory.path.display();
-                    error!(
-                        "no segment can be made in {path}: {failure}. Clients' writes are refused \
-                         as soon as the present segment is full; pops and reads go on. Free some \
-                         room on that disk"
-                    );
-                }
                 let is_full =
                     matches!(failure.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    let path = self.directory.segment_path(segment);
+                    let path = path.display();
+                    let remedy = match is_full {
+                        true => "Free some room on that disk",
+                        false => "Look at that path and at the disk (ls -l, dmesg)",
+                    };
+                    error!(
+                        "{path} cannot be made: {failure}. Clients' writes are refused as soon as \
+                         the present segment is full; pops and reads go on. {remedy}"
+                    );
+                }
                 Made::None(if is_full { NoSegment::Full } else { NoSegment::Failed })
             }
         }
     }
 
-    fn make(&mut self, segment: SegmentNumber, syncs_directory: bool) -> io::Result<DurableFile> {
+    fn make(
+        &mut self,
+        segment: SegmentNumber,
+        syncs_directory: bool,
+        aside: &mut Aside,
+    ) -> io::Result<DurableFile> {
         let path = self.directory.segment_path(segment);
+        if fs::symlink_metadata(&path).is_ok() {
+            // Files that nobody needs were removed at the start: somebody else made this.
+            let to = aside.take(&path)?;
+            let (name, to) = (path.display(), to.display());
+            warn!("{name} stood where a segment is to be made. It is {to} now");
+        }
         let spare = match self.kept.pop() {
             Some(kept) => kept,
             None => {
@@ -269,11 +331,17 @@ impl Shard {
         DurableFile::open(&path)
     }
 
-    fn retire(&mut self, segment: SegmentNumber) {
+    fn retire(&mut self, segment: SegmentNumber, aside: &mut Aside) {
         let path = self.directory.segment_path(segment);
-        // A file that a backup shares is not written again.
-        let is_shared = fs::metadata(&path).is_ok_and(|found| found.nlink() > 1);
-        let done = if self.kept.len() < KEPT_MAX && !is_shared {
+        let found = fs::metadata(&path);
+        // A file that a backup shares is not written again, nor one that was cut, or that the disk
+        // does not give.
+        let bytes = Sizes::PRODUCTION.segment_bytes();
+        let is_good = !self.damaged.contains(&segment);
+        let is_reusable = |found: &Metadata| is_good && found.nlink() == 1 && found.len() == bytes;
+        let done = if found.as_ref().is_ok_and(|found| !found.is_file()) {
+            move_aside(&path, "has the name of a segment and is no file", aside)
+        } else if self.kept.len() < KEPT_MAX && found.is_ok_and(|found| is_reusable(&found)) {
             let spare = self.spare_path();
             fs::rename(&path, &spare).map(|()| self.kept.push(spare))
         } else {
@@ -288,18 +356,38 @@ impl Shard {
     }
 
     fn spare_path(&mut self) -> PathBuf {
-        self.files += 1;
-        self.directory.path.join(format!("spare-{}.tmp", self.files))
+        loop {
+            self.files += 1;
+            let path = self.directory.path.join(format!("spare-{}.tmp", self.files));
+            // Something that could not be removed may have the name.
+            if fs::symlink_metadata(&path).is_err() {
+                return path;
+            }
+        }
     }
 
-    /// Removes files that an earlier process made ahead, and segments that it had emptied.
-    fn remove_leftovers(&self, oldest: SegmentNumber, last: SegmentNumber) {
+    /// Removes files that an earlier process made ahead, and segments that it had emptied. What may
+    /// be more than that is moved aside: files that are `damaged`, and what is no file.
+    fn remove_leftovers(&mut self, needed: Needed, aside: &mut Aside) {
+        self.damaged = needed.damaged;
+        let (oldest, last) = needed.used;
+        let no_files = self.directory.no_files().unwrap_or_default();
+        let no_files = no_files.into_iter().map(|(number, _)| self.directory.segment_path(number));
+        for path in no_files {
+            // What goes wrong is told.
+            let _ = move_aside(&path, "has the name of a segment and is no file", aside);
+        }
         let Ok(entries) = fs::read_dir(&self.directory.path) else { return };
         let spares = entries.flatten().map(|entry| entry.path()).filter(|path| is_spare(path));
         let segments = self.directory.segments().ok().flatten().unwrap_or_default();
         let is_unneeded = |number| number < oldest || number > last;
         let unneeded = segments.into_iter().filter(|file| is_unneeded(file.number));
-        for path in spares.chain(unneeded.map(|file| file.path)) {
+        let (strange, unneeded): (Vec<_>, Vec<_>) =
+            unneeded.partition(|file| self.damaged.contains(&file.number));
+        for file in strange {
+            let _ = move_aside(&file.path, "is not needed and cannot be understood", aside);
+        }
+        for path in spares.chain(unneeded.into_iter().map(|file| file.path)) {
             if let Err(error) = fs::remove_file(&path) {
                 warn!("{} is not needed and cannot be removed: {error}", path.display());
             }
@@ -307,7 +395,80 @@ impl Shard {
     }
 }
 
+/// Moves something out of the way and says so.
+fn move_aside(path: &Path, why: &str, aside: &mut Aside) -> io::Result<()> {
+    let name = path.display();
+    match aside.take(path) {
+        Ok(to) => {
+            let to = to.display();
+            warn!("{name} {why}. It is {to} now: delete it there if nobody misses it");
+            Ok(())
+        }
+        Err(error) => {
+            warn!("{name} {why} and cannot be moved aside: {error}. Move it out of that directory");
+            Err(error)
+        }
+    }
+}
+
 fn is_spare(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with("spare-") && name.ends_with(".tmp"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_keeps_no_segment_from_being_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = DataDirectory::create_or_open(folder.path(), "10.0.0.1:7253").expect("new");
+        let directory = data.shard(data.begin_generation(1).expect("begun"), 0);
+        let segment = |number| directory.segment_path(SegmentNumber(number));
+        let mut aside = Aside::new(folder.path(), now().wall);
+        let mut shard = Shard::new(directory.clone());
+        for taken in [segment(1), segment(2), directory.path.join("spare-1.tmp")] {
+            fs::create_dir(taken).expect("made");
+        }
+        let made = shard.prepare(SegmentNumber(1), true, &mut aside);
+        assert!(matches!(made, Made::Segment(SegmentNumber(1), _)), "{made:?}");
+        assert!(segment(1).is_file() && segment(2).is_dir());
+        // A folder is not used again as a file, nor is a file that was cut.
+        shard.retire(SegmentNumber(2), &mut aside);
+        assert!(!segment(2).exists() && shard.kept.is_empty());
+        fs::write(segment(3), "short").expect("written");
+        shard.retire(SegmentNumber(3), &mut aside);
+        assert!(!segment(3).exists() && shard.kept.is_empty());
+        shard.retire(SegmentNumber(1), &mut aside);
+        assert_eq!(shard.kept.len(), 1, "it has its length");
+        let place = aside.take(&shard.kept[0]).expect("moved");
+        let place = place.parent().expect("a folder");
+        assert!([1, 2].iter().all(|n| place.join(format!("{n:016x}.segment")).is_dir()));
+    }
+
+    #[test]
+    fn only_what_is_understood_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = DataDirectory::create_or_open(folder.path(), "10.0.0.1:7253").expect("new");
+        let directory = data.shard(data.begin_generation(1).expect("begun"), 0);
+        let segment = |number| directory.segment_path(SegmentNumber(number));
+        let mut aside = Aside::new(folder.path(), now().wall);
+        let mut shard = Shard::new(directory.clone());
+        (1..=6).for_each(|number| fs::write(segment(number), "bytes").expect("written"));
+        fs::write(directory.path.join("spare-1.tmp"), "").expect("written");
+        fs::create_dir(segment(7)).expect("made");
+        let needed = Needed {
+            used: (SegmentNumber(3), SegmentNumber(4)),
+            damaged: [1, 4, 6].map(SegmentNumber).to_vec(),
+            is_older_damaged: false,
+        };
+        shard.remove_leftovers(needed, &mut aside);
+        let left: Vec<u64> = (1..=7).filter(|&number| segment(number).exists()).collect();
+        assert_eq!(left, [3, 4], "damaged or not, what is used stays");
+        assert!(!directory.path.join("spare-1.tmp").exists());
+        let place = aside.take(&segment(3)).expect("moved");
+        let names = fs::read_dir(place.parent().expect("a folder")).expect("listed");
+        assert_eq!(names.count(), 4, "1, 6, 7, and 3 now");
+    }
 }
