@@ -3,7 +3,7 @@
 
 use ahash::AHashSet;
 
-use crate::base::ids::{Slot, TimerId};
+use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick, WallMs};
@@ -103,8 +103,8 @@ impl Shard {
         self.complete_since = state.complete_since;
         let view = self.peers.view.clone();
         let owed = state.owed.iter().filter_map(|&node| view.peer_of(node));
-        owed.for_each(|peer| self.peers.may_lack(peer));
-        let lacking = self.peers.lacking();
+        let lacking = owed.fold(PeerSet::EMPTY, PeerSet::with);
+        lacking.iter().for_each(|peer| self.peers.may_lack(peer));
         let returned = Return { at: now.wall, lacking, told: AHashSet::new() };
         self.returned = is_all.then_some(returned);
     }

@@ -231,7 +231,7 @@ impl Shard {
             // No node has done anything for this node.
             self.turns.ticked_at = self.turns.at;
         }
-        self.peers.view = view;
+        self.peers.see(view);
         self.records.recount_tags(&self.peers, now.mono.tick_floor());
         self.settle_writes(now, outbox);
         self.collect.forget_windows();

@@ -72,6 +72,7 @@ pub struct Peers {
 impl Peers {
     pub fn new(view: Arc<View>) -> Self {
         let alive = PeerSet::EMPTY.with(view.own());
+        let lacking = view.connected_nodes().minus(alive);
         Self {
             view,
             alive,
@@ -84,9 +85,15 @@ impl Peers {
             trial_at: Tick(0),
             site_returned_at: Tick(0),
             full: Vec::new(),
-            lacking: PeerSet::EMPTY,
+            lacking,
             complete_since: Vec::new(),
         }
+    }
+
+    /// Takes a new view. New members have been shown nothing.
+    pub fn see(&mut self, view: Arc<View>) {
+        self.view = view;
+        self.lacking = self.lacking.union(self.view.connected_nodes().minus(self.alive));
     }
 
     /// Notes that a peer may lack something that it was to be told.
