@@ -10,46 +10,33 @@
 //!    does not hold the timer, the timer has ended, and is forgotten.
 //!
 //! Why that is so: one of the other holders on the timer's list is not known to have missed
-//! anything, so it had the timer. Every other node is complete: it holds all that it acknowledged since before the write, unless that has
-//! ended or has been handed over, which it is only to nodes that hold it. So one of them would hold
-//! the timer. They are asked twice because the timer may be handed over between two answers.
-//! A timer that a node has told of since the start has not ended: that node held it.
+//! anything, so it had the timer. Every other node is complete: it holds all that it acknowledged
+//! since before the write, unless that has ended or has been handed over, which it is only to nodes
+//! that hold it. So one of them would hold the timer. They are asked twice because the timer may be
+//! handed over between two answers. A timer that a node has told of since the start has not ended:
+//! that node held it.
 //!
-//! Where this cannot be concluded the timer is kept, and may come back: one replica, answers of the
-//! first replica, other sites or original nodes, a node that is not alive or lost its disk, a timer
-//! all of whose other holders may have missed something when this node died, and writes that are younger, against clocks that may
-//! be apart, than another node's memory.
-
-use ahash::AHashSet;
+//! Where this cannot be concluded the timer is kept, and may come back:
+//!
+//! - It has one replica, or lives on two sites or on original nodes. Or the first replica answers.
+//! - Another node is not alive, lost its disk, or joined since the write.
+//! - All other holders on its list may have missed something when this node died.
+//! - Less time than clocks may be apart lies between the write and the start of another node's
+//!   memory, or between the write and this start.
 
 use crate::base::ids::{PeerIndex, PeerSet, TimerId};
 use crate::base::limits::Acknowledge;
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::{Tick, WallMs};
+use crate::base::time::Tick;
 use crate::wire::peer_message::PeerResult;
 
 use super::Shard;
 use super::parts::questions::Question;
+use super::parts::returned::TOLD_MAX;
 use super::records::Record;
 
 /// How often every other node must say that it does not hold the timer.
 const ROUNDS: u8 = 2;
-
-/// Timers that peers have told of since the start and that are remembered. Above this no timer is
-/// ended.
-const TOLD_MAX: usize = 100_000;
-
-/// What this core knows of its last process, and was told since.
-#[derive(Clone, Debug)]
-pub(super) struct Return {
-    /// When this process had read the journal.
-    pub at: WallMs,
-    /// Nodes that may have missed something when the last process died.
-    pub lacking: PeerSet,
-    /// Timers that a peer has told of: one that held the timer since, and may have handed it over
-    /// to this node.
-    pub told: AHashSet<u64>,
-}
 
 impl Shard {
     /// A peer has told of a timer. Cost: a comparison, but for the first seconds after a start.

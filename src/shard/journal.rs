@@ -16,7 +16,7 @@ use crate::wire::peer_message::{Standing, TimerCopy};
 
 use super::Shard;
 use super::effects::Refusal;
-use super::ended::Return;
+use super::parts::returned::Return;
 use super::parts::turns::HOLD_MS;
 use super::records::{Change, Next, Outline, Record};
 

@@ -69,6 +69,7 @@ use parts::pops::Pops;
 use parts::questions::Questions;
 use parts::reads::Reads;
 use parts::reconcile::Reconcile;
+use parts::returned::Return;
 use parts::turns::{HOLD_MS, Turns};
 use parts::writes::Writes;
 use records::Records;
@@ -97,7 +98,7 @@ pub struct Shard {
     /// Since when this shard holds everything that it acknowledged and that has not ended.
     complete_since: WallMs,
     /// `None`: this process did not begin with what a journal has.
-    returned: Option<ended::Return>,
+    returned: Option<Return>,
 }
 
 /// How often idle hosts are looked for and the oldest overdue pop is looked up.

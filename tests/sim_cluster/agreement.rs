@@ -69,11 +69,21 @@ impl World {
                 write.acknowledged_ns().is_some_and(|at| at + self.model.talk_ns < now_ns)
                     && self.model.is_current(write, now_ns)
             });
-            if let Some(write) = current.filter(|write| !self.model.may_be_lost(write, now_ns)) {
+            // What only a node has that is down is not lost, and on no node that is up.
+            let is_gone = |write: &&Write| match self.are_all_up() {
+                true => self.model.may_be_lost(write, now_ns),
+                false => self.model.may_be_unknown(write, now_ns),
+            };
+            if let Some(write) = current.filter(|write| !is_gone(write)) {
                 self.agree_on(*id, write, disturbances)?;
             }
         }
         Ok(())
+    }
+
+    fn are_all_up(&self) -> bool {
+        let members = (0..self.nodes.len()).filter(|node| self.members.is_member(*node));
+        members.into_iter().all(|node| self.nodes[node].is_up())
     }
 
     fn agree_on(&self, id: u64, write: &Write, disturbances: &Disturbances) -> Checked {

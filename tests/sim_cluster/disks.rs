@@ -19,9 +19,9 @@ use super::model::{Checked, MS, broken};
 use super::network::CoreAt;
 use super::options::{Options, Trouble};
 use super::rarities::Rarity;
-use super::store::Store;
 use super::story_plan::{Death, Fault, Kind, Operation, Story, Target, Wish};
 use super::world::{Event, World};
+use kit::simulator::store::Store;
 
 /// How many seeds in a hundred have disks, of those that can.
 const PERCENT: u64 = 40;
@@ -254,8 +254,10 @@ impl CoreDriver {
         let now = self.now;
         let journal = self.core.journal().expect("it has one");
         match input {
-            Input::Made(super::store::Made::Segment(segment)) => journal.prepared(*segment),
-            Input::Made(super::store::Made::None(why)) => journal.not_prepared(now, *why),
+            Input::Made(kit::simulator::store::Made::Segment(segment)) => {
+                journal.prepared(*segment)
+            }
+            Input::Made(kit::simulator::store::Made::None(why)) => journal.not_prepared(now, *why),
             _ => journal.written(),
         }
     }

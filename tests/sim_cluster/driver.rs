@@ -21,10 +21,10 @@ use super::model::{Checked, broken};
 use super::network::{ConnectionId, CoreAt, End, Packet};
 use super::requests::Ask;
 use super::sites::FROM_SITE;
-use super::store::Made;
 use super::story_plan::Doom;
 use super::world::{Event, World};
 use kit::simulator::disk::WriteId;
+use kit::simulator::store::Made;
 use kit::simulator::story::Violation;
 
 /// An event that waits for a core.

@@ -20,8 +20,6 @@ mod pauses;
 mod rarities;
 mod requests;
 mod sites;
-#[path = "../sim_disk/store.rs"]
-mod store;
 mod story;
 mod story_plan;
 mod twins;

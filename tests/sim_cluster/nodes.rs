@@ -15,9 +15,9 @@ use super::driver::{CoreDriver, Input};
 use super::model::{Checked, MS};
 use super::network::{ConnectionId, CoreAt, End, Packet};
 use super::options::Options;
-use super::store::Store;
 use super::story_plan::{Death, Doom};
 use super::world::{Event, World};
+use kit::simulator::store::Store;
 
 /// A dial that has not ended is given up after this.
 const DIAL_NS: u64 = 1_500 * MS;

@@ -14,8 +14,8 @@ use kit::simulator::disk::WriteId;
 use kit::simulator::story::Violation;
 
 use super::model::{Checked, broken};
-use super::store::Made;
 use super::world::{Event, World};
+use kit::simulator::store::Made;
 
 /// Something that a core hears of at its next turn.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,6 @@ mod driver;
 mod model;
 mod options;
 mod requests;
-mod store;
 mod story;
 mod world;
 

@@ -27,8 +27,8 @@ use super::driver::{CoreDriver, Input};
 use super::model::{Begun, Checked, Life, MS, Model, broken};
 use super::options::{NODE, Options};
 use super::requests::{Asked, name_of};
-use super::store::Store;
 use super::story::{Fault, Story};
+use kit::simulator::store::Store;
 
 /// How long after the end of faults everything that is due must have popped.
 const QUIET_MS: u64 = 70_000;

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::journal::SegmentNumber;
-use crate::node::journal::directory::{DataDirectory, Generation, ShardDirectory};
+use crate::node::journal::directory::{DataDirectory, Generation, INCOMPLETE, ShardDirectory};
 use crate::ring::sync_directory;
 
 /// Why there is no backup. The text says what to do.
@@ -123,6 +123,9 @@ impl Backup {
         let (from, to) = (data.identity_path(), backup.unfinished.join("node.toml"));
         fs::copy(&from, &to).map_err(failed("copy", &from))?;
         sync_file(&to)?;
+        let marker = backup.unfinished.join(INCOMPLETE);
+        fs::write(&marker, "").map_err(failed("make", &marker))?;
+        sync_file(&marker)?;
         Ok(backup)
     }
 

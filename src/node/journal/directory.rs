@@ -3,6 +3,7 @@
 //! ```text
 //! DATA/lock                          locked while a node or a tool uses the directory
 //! DATA/node.toml                     whose directory it is (`identity`)
+//! DATA/incomplete                    it is a backup: it lacks what was acknowledged since
 //! DATA/0001-2/                       generation 1: the journals of 2 shards
 //! DATA/0001-2/0/0000000000000001.segment    shard 0, segment 1, in hex digits
 //! DATA/0001-2/0/spare-*.tmp          files made ahead, no segments yet
@@ -28,6 +29,8 @@ use crate::ring::{DirectoryLock, sync_directory, unpredictable};
 pub use super::identity::Identity;
 
 const NODE: &str = "node.toml";
+/// A file that says that the journal may lack what the node acknowledged: it is a backup.
+pub const INCOMPLETE: &str = "incomplete";
 const NODE_ASIDE: &str = "node.toml.tmp";
 const SEGMENT: &str = ".segment";
 /// Behind the name of a generation that is being made.
@@ -263,6 +266,11 @@ impl DataDirectory {
     /// The file that tells whose it is.
     pub fn identity_path(&self) -> PathBuf {
         self.path.join(NODE)
+    }
+
+    /// Whether it may lack what the node acknowledged.
+    pub fn is_incomplete(&self) -> bool {
+        self.path.join(INCOMPLETE).exists()
     }
 
     /// Whose it is.

@@ -80,6 +80,8 @@ pub struct Plan<F = ShardDirectory> {
     name: String,
     shards: u16,
     is_moving: bool,
+    /// Whether it may lack what the node acknowledged: it is a backup.
+    is_incomplete: bool,
 }
 
 /// Opens the journal for a node with this many shards.
@@ -110,6 +112,7 @@ pub fn open(
         older.iter().map(|generation| data.shards(*generation).collect()).collect();
     let layouts = (&held[..], data.shards(present).collect());
     let plan = Plan::new(layouts, (rules, catch_up, Sizes::PRODUCTION), now)?;
+    let plan = Plan { is_incomplete: data.is_incomplete(), ..plan };
     Ok(Opened { data, present, older, plan: Arc::new(plan) })
 }
 
@@ -183,6 +186,7 @@ impl<F: Files + Clone> Plan<F> {
             name,
             shards: shards as u16,
             is_moving,
+            is_incomplete: false,
         })
     }
 
@@ -264,7 +268,8 @@ impl<F: Files + Clone> Plan<F> {
         let (report, is_damaged) = found;
         let mut state = report.newest.state.unwrap_or_default();
         // In the mode `interval` the last writes that were acknowledged may be gone.
-        let may_lack = is_damaged || matches!(self.rules.mode, Mode::Interval(_));
+        let is_late = matches!(self.rules.mode, Mode::Interval(_));
+        let may_lack = is_damaged || is_late || self.is_incomplete;
         if state.complete_since.0 == 0 || may_lack {
             state = State { complete_since: now.wall, ..state };
         }

@@ -10,5 +10,6 @@ pub(super) mod pops;
 pub(super) mod questions;
 pub(super) mod reads;
 pub(super) mod reconcile;
+pub(super) mod returned;
 pub(super) mod turns;
 pub(super) mod writes;

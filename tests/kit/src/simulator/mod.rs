@@ -9,5 +9,6 @@ pub mod planted;
 pub mod random;
 pub mod seeds;
 pub mod shrink;
+pub mod store;
 pub mod story;
 pub mod trace;

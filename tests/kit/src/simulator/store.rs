@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use super::disk::{BLOCK_BYTES, Disk, FileId, WriteId};
 use chronos::core::journal::{NoSegment, Order};
 use chronos::journal::page;
 use chronos::journal::writer::{Piece, Sizes};
@@ -13,7 +14,6 @@ use chronos::journal::{JournalId, SegmentNumber};
 use chronos::node::journal::directory::SegmentFile;
 use chronos::node::journal::pieces::Bytes;
 use chronos::node::journal::reading::{Files, ReadError};
-use kit::simulator::disk::{BLOCK_BYTES, Disk, FileId, WriteId};
 
 /// Most empty files of a shard that are kept to be used again, as in production.
 const KEPT_MAX: usize = 2;

@@ -1,0 +1,22 @@
+//! What a core that began with a journal knows of its last process.
+
+use ahash::AHashSet;
+
+use crate::base::ids::PeerSet;
+use crate::base::time::WallMs;
+
+/// Timers that peers have told of since the start and that are remembered. Above this no timer is
+/// ended.
+pub const TOLD_MAX: usize = 100_000;
+
+/// What this core knows of its last process, and was told since.
+#[derive(Clone, Debug)]
+pub struct Return {
+    /// When this process had read the journal.
+    pub at: WallMs,
+    /// Nodes that may have missed something when the last process died.
+    pub lacking: PeerSet,
+    /// Timers that a peer has told of: one that held the timer since, and may have handed it over
+    /// to this node.
+    pub told: AHashSet<u64>,
+}
