@@ -260,6 +260,8 @@ meters! {
     walks: Gauge,
     /// Records that the present walk has looked at.
     walk_seen: Gauge,
+    /// Peers that may lack something that they were to be told.
+    peers_lacking: Gauge,
     /// Timers that ended while this node was away, for longer than tombstones stay.
     timers_ended_away: Counter,
     /// Offers of timers to peers that have no answer yet.

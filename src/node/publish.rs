@@ -10,6 +10,7 @@ use crate::node::engine::Engine;
 use crate::node::meters::CoreMeters;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::server::TimestampServer;
+use crate::shard::counters::Counters;
 
 /// Publishes the present state of a core. Returns `true` when there are more changes of statistics
 /// tags than the control thread has taken: publish again soon. Cost: some seventy relaxed stores,
@@ -40,17 +41,11 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.writes_replicated.set(counted.replicated);
     meters.writes_waiting.set(counted.writes_waiting);
     meters.pops_handed_over.set(counted.handed_over);
-    meters.timers_moved.set(counted.moved);
-    meters.timers_misplaced.set(counted.misplaced);
-    meters.timers_lacking.set(counted.lacking);
     meters.copies_refused.set(counted.copies_refused);
     meters.node_full.set(counted.is_full);
-    meters.walks.set(counted.walks);
-    meters.walk_seen.set(counted.walk_seen);
-    meters.timers_ended_away.set(counted.ended_away);
-    meters.offers_waiting.set(counted.offers_waiting);
     meters.peer_messages_refused.set(counted.refused_by_peers);
     meters.future_versions.set(counted.future_versions);
+    publish_reconciling(meters, counted);
     publish_journal(core.journal_counters(), meters);
     let shard = core.shard();
     meters.store_bytes.set(shard.bytes());
@@ -83,6 +78,17 @@ pub fn publish(engine: &mut Engine) -> bool {
     // Last, so that a reader who sees this number also sees what followed from the commands.
     meters.commands_taken.set(commands.taken());
     is_behind
+}
+
+fn publish_reconciling(meters: &CoreMeters, counted: &Counters) {
+    meters.timers_moved.set(counted.moved);
+    meters.timers_misplaced.set(counted.misplaced);
+    meters.timers_lacking.set(counted.lacking);
+    meters.walks.set(counted.walks);
+    meters.walk_seen.set(counted.walk_seen);
+    meters.peers_lacking.set(counted.peers_lacking);
+    meters.timers_ended_away.set(counted.ended_away);
+    meters.offers_waiting.set(counted.offers_waiting);
 }
 
 fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {

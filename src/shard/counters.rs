@@ -71,6 +71,8 @@ pub struct Counters {
     pub collected: u64,
     /// Timers forgotten because all nodes that are to hold them have taken them over.
     pub released: u64,
+    /// Peers that may lack something that they were to be told.
+    pub peers_lacking: u64,
     /// Timers that ended while this node was away, for longer than tombstones stay.
     pub ended_away: u64,
     /// Offers of timers to peers that have no answer yet.

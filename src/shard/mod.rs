@@ -188,6 +188,8 @@ impl Shard {
         self.collect(now, outbox);
         self.counters.misplaced = self.reconcile.misplaced();
         self.counters.lacking = self.reconcile.lacking();
+        let lacking = self.peers.lacking().intersection(self.peers.view.connected_nodes());
+        self.counters.peers_lacking = lacking.len() as u64;
         let is_full = self.full_at.is_some_and(|at| tick - at < 2 * FULL_MS);
         self.counters.is_full = u64::from(is_full);
         self.counters.walk_seen = self.reconcile.seen().unwrap_or(0);

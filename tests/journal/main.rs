@@ -14,6 +14,7 @@ mod load;
 mod mounts;
 mod sink;
 
+mod away;
 mod clocks;
 mod damage;
 mod disks;
@@ -25,6 +26,7 @@ mod restarts;
 /// The longest stories come first, because they decide how long all of them take.
 const STORIES: &[&[Story]] = &[
     growth::STORIES,
+    away::STORIES,
     kills::STORIES,
     disks::STORIES,
     damage::STORIES,
