@@ -49,7 +49,7 @@ impl Disks {
         let is_drawn = draw.chance(PERCENT);
         let has = |kind| options.rarities.kinds.contains(&kind);
         let is_other = has(Rarity::WrongClock) || has(Rarity::Twins) || has(Rarity::NoRoom);
-        if !is_drawn || is_other || options.operator_changes > 0 || options.sites.is_some() {
+        if !is_drawn || is_other || options.sites.is_some() {
             return None;
         }
         let batch_bytes = draw.pick(&[4_096, 16_384]) as usize;

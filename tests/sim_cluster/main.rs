@@ -4,7 +4,7 @@
 //!
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. Other seeds:
 //! `CHRONOS_SIM_FIRST=1000`. One seed: `CHRONOS_SIM_SEED=7`. Seeds with a rare fault (see
-//! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`.
+//! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`. Only seeds with disks: `CHRONOS_SIM_DISKS=1`.
 
 mod agreement;
 mod clocks;
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 use chronos::base::planted::{Bug, plant};
 use kit::simulator::planted;
-use kit::simulator::seeds::{Walk, give_one_trace};
+use kit::simulator::seeds::{Walk, give_one_trace, number};
 use kit::simulator::story::{self as kit_story, Simulator, Violation};
 use kit::simulator::trace::Trace;
 
@@ -110,7 +110,11 @@ impl kit_story::Report for Report {
 #[test]
 fn no_seed_breaks_an_invariant() {
     let rarity = std::env::var("CHRONOS_SIM_RARITY").ok();
-    let is_wanted = |options: &Options| rarity.iter().all(|name| options.rarities.has(name));
+    let needs_disks = number("CHRONOS_SIM_DISKS").is_some();
+    let is_wanted = |options: &Options| {
+        let has_rarity = rarity.iter().all(|name| options.rarities.has(name));
+        has_rarity && (options.disks.is_some() || !needs_disks)
+    };
     let (mut attempts, mut delivered, mut doubled, mut requests) = (0, 0, 0, 0);
     let mut refusals = BTreeMap::new();
     let walk = Walk::run::<Cluster>(SEEDS, is_wanted, |report| {
