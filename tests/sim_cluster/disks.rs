@@ -163,8 +163,7 @@ impl World {
             store.keep_only(own, oldest, last);
         }
         booted.cores.iter_mut().flatten().for_each(|driver| driver.core.note_complete());
-        let must_tell = std::mem::take(&mut booted.must_tell);
-        if must_tell && damage.is_empty() {
+        if store.must_tell() && damage.is_empty() {
             return broken("J5 told", "a bit was turned over, and nothing was told".into());
         }
         if !disks.is_damaged && !damage.is_empty() {
@@ -240,10 +239,8 @@ impl World {
             Death::Power => store.disk.lose_power(&mut self.disk),
         }
         if self.options.disks.is_some_and(|disks| disks.is_damaged) && self.disk.chance(30) {
-            let Some((file, bit, must_tell)) = store.bit(self.disk.next()) else { return };
-            store.disk.flip(file, bit);
-            self.nodes[node].must_tell |= must_tell;
-            self.trace.add(self.now_ns, "flip", [node as u64, bit as u64, must_tell.into(), 0]);
+            let Some(bit) = store.flip(self.disk.next()) else { return };
+            self.trace.add(self.now_ns, "flip", [node as u64, bit as u64, 0, 0]);
         }
     }
 }

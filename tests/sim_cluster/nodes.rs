@@ -65,8 +65,6 @@ pub struct Node {
     pub restart_ms: Option<u64>,
     /// The disk, if the node has one.
     pub store: Option<Store>,
-    /// Whether the next start must tell of damage.
-    pub must_tell: bool,
 }
 
 impl Node {
@@ -92,7 +90,6 @@ impl Node {
             cores: Vec::new(),
             restart_ms: None,
             store: None,
-            must_tell: false,
             name,
         }
     }

@@ -139,8 +139,6 @@ pub struct World {
     full_until_ns: u64,
     fails: Option<u64>,
     pub troubled_ns: u64,
-    /// Whether the next start must tell of damage.
-    must_tell: bool,
     story: Story,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     queued: u64,
@@ -202,7 +200,6 @@ impl World {
             full_until_ns: 0,
             fails: None,
             troubled_ns: 0,
-            must_tell: false,
             queue: BinaryHeap::new(),
             queued: 0,
             is_healed: false,
@@ -365,7 +362,7 @@ impl World {
         if !self.model.is_damaged && !damage.is_empty() {
             return broken("J5 false", format!("nothing is damaged, and told is {damage:?}"));
         }
-        if std::mem::take(&mut self.must_tell) && damage.is_empty() {
+        if self.store.must_tell() && damage.is_empty() {
             return broken("J5 told", "a bit was turned over, and nothing was told".into());
         }
         (self.is_up, self.is_stopping) = (true, false);
@@ -556,11 +553,9 @@ impl World {
         if self.store.disk.is_writing() {
             return;
         }
-        if let Some((file, bit, must_tell)) = self.store.bit(key) {
-            self.trace.add(self.now_ns, "flip", [bit as u64, must_tell.into(), 0, 0]);
-            self.store.disk.flip(file, bit);
+        if let Some(bit) = self.store.flip(key) {
+            self.trace.add(self.now_ns, "flip", [bit as u64, 0, 0, 0]);
             self.model.is_damaged = true;
-            self.must_tell |= must_tell;
         }
     }
 

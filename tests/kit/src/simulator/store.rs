@@ -72,6 +72,8 @@ pub struct Store {
     pub room: Option<NoSegment>,
     pub emptied: u64,
     pub reused: u64,
+    /// Segments in which a bit was turned over so that the next start must tell.
+    must_tell: Vec<(u16, SegmentNumber)>,
 }
 
 fn path_of((number, shards): Layout, shard: u16) -> String {
@@ -102,6 +104,7 @@ impl Store {
             room: None,
             emptied: 0,
             reused: 0,
+            must_tell: Vec::new(),
         }
     }
 
@@ -146,6 +149,10 @@ impl Store {
 
     /// Takes an order of a core's journal.
     pub fn order(&mut self, core: u16, order: Order) {
+        if let Order::Retire(segment) = order {
+            // No start reads it again.
+            self.must_tell.retain(|damaged| *damaged != (core, segment));
+        }
         self.asked.push_back(Asked::Order(core, order));
     }
 
@@ -243,44 +250,59 @@ impl Store {
         self.disk.begin_write(file, piece.offset, piece.bytes)
     }
 
-    /// Picks a bit of a block that is not blank, in a segment of the present layout. Also returns
-    /// whether a start must tell if the bit is turned over: the block is of its file's present life,
-    /// later writes of the shard are on the disk, and the segment is not about to be emptied.
-    pub fn bit(&self, key: u64) -> Option<(FileId, usize, bool)> {
-        let shard = self.shards.get(key as usize % self.shards.len().max(1))?;
+    /// Turns over a bit of a block that is not blank, in a segment of the present layout. Returns
+    /// the bit's place; `None` if nothing stands anywhere.
+    pub fn flip(&mut self, key: u64) -> Option<usize> {
+        let (file, bit, damaged) = self.bit(key)?;
+        self.disk.flip(file, bit);
+        self.must_tell.extend(damaged);
+        Some(bit)
+    }
+
+    /// Reports whether a start that begins now must tell of damage.
+    pub fn must_tell(&mut self) -> bool {
+        !std::mem::take(&mut self.must_tell).is_empty()
+    }
+
+    /// Picks a bit. Also returns the segment if a start must tell of it: the block is of its file's
+    /// present life, later writes of the shard are on the disk, and the segment is not about to be
+    /// emptied.
+    fn bit(&self, key: u64) -> Option<(FileId, usize, Option<(u16, SegmentNumber)>)> {
+        let own = key as usize % self.shards.len().max(1);
+        let shard = self.shards.get(own)?;
         let names = self.disk.names(&shard.directory);
         let segments: Vec<(SegmentNumber, FileId)> =
             names.filter_map(|(name, file)| Some((number_of(name)?, file))).collect();
         let mut blocks = Vec::new();
-        let mut own: Vec<(u64, usize)> = Vec::new();
+        let mut pages: Vec<(u64, usize)> = Vec::new();
         for (index, (segment, file)) in segments.iter().enumerate() {
             for (at, block) in self.disk.bytes(*file).chunks(BLOCK_BYTES).enumerate() {
                 if block.iter().any(|&byte| byte != 0) {
                     let page = page::open(&self.disk.bytes(*file)[at * BLOCK_BYTES..]).ok();
                     let page = page.filter(|page| page.place.segment == *segment);
-                    own.extend(page.map(|page| (page.place.write, blocks.len())));
+                    pages.extend(page.map(|page| (page.place.write, blocks.len())));
                     blocks.push((index, *file, at));
                 }
             }
         }
         let any = (key >> 8) as usize;
         // Most bits are of pages that count.
-        let chosen = match own.len() {
+        let chosen = match pages.len() {
             0 => any % blocks.len().max(1),
             _ if key.is_multiple_of(8) => any % blocks.len(),
-            pages => own[any % pages].1,
+            count => pages[any % count].1,
         };
         let &(index, file, at) = blocks.get(chosen)?;
-        let write = own.iter().find(|(_, block)| *block == chosen).map(|(write, _)| *write);
+        let write = pages.iter().find(|(_, block)| *block == chosen).map(|(write, _)| *write);
         let is_later = write.is_some_and(|write| {
             // A write that a restart followed may have been torn.
-            own.iter().any(|(other, block)| *other > write && blocks[*block].0 == index)
+            pages.iter().any(|(other, block)| *other > write && blocks[*block].0 == index)
         });
         // The oldest segments may have been emptied, and the order is on its way.
         let emptied = if self.asked.is_empty() { 1 } else { 3 };
         let must_tell = is_later && index >= emptied;
         let bit = at * BLOCK_BYTES * 8 + (key >> 32) as usize % (BLOCK_BYTES * 8);
-        Some((file, bit, must_tell))
+        Some((file, bit, must_tell.then_some((own as u16, segments[index].0))))
     }
 }
 
