@@ -21,6 +21,9 @@ const KEPT_MAX: usize = 2;
 /// The number of a layout, and its shards.
 type Layout = (u32, u16);
 
+/// A shard and one of its segments.
+type Place = (u16, SegmentNumber);
+
 /// What became of a segment that a core asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Made {
@@ -73,7 +76,7 @@ pub struct Store {
     pub emptied: u64,
     pub reused: u64,
     /// Segments in which a bit was turned over so that the next start must tell.
-    must_tell: Vec<(u16, SegmentNumber)>,
+    must_tell: Vec<Place>,
 }
 
 fn path_of((number, shards): Layout, shard: u16) -> String {
@@ -267,7 +270,7 @@ impl Store {
     /// Picks a bit. Also returns the segment if a start must tell of it: the block is of its file's
     /// present life, later writes of the shard are on the disk, and the segment is not about to be
     /// emptied.
-    fn bit(&self, key: u64) -> Option<(FileId, usize, Option<(u16, SegmentNumber)>)> {
+    fn bit(&self, key: u64) -> Option<(FileId, usize, Option<Place>)> {
         let own = key as usize % self.shards.len().max(1);
         let shard = self.shards.get(own)?;
         let names = self.disk.names(&shard.directory);
