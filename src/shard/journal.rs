@@ -181,8 +181,8 @@ impl Shard {
         (next < end).then_some(Slot(next))
     }
 
-    /// Takes an entry back. Entries come in their order; what is older than the state held changes
-    /// nothing. The wheel does not turn meanwhile.
+    /// Takes an entry back. Entries come in their order, and the last one of a timer counts. The
+    /// wheel does not turn meanwhile.
     pub fn restore(
         &mut self,
         now: Now,
@@ -212,10 +212,9 @@ impl Shard {
         let Some(start) = origin.clocks.translate(origin.boot, Tick(copy.start_ms)) else { return };
         let Standing { id, version, sequence, actives, .. } = copy.standing;
         let key = StateKey { version: Version(version), sequence };
+        // What was written later is the later state, also with a lower version: a state that is long
+        // over may have had a version from a wall clock that was far ahead.
         let slot = self.find(id);
-        if slot.is_some_and(|slot| self.records.get(slot).key() > key) {
-            return;
-        }
         self.clock.observe(now.wall, key.version);
         let tick = now.mono.tick_floor();
         let mut placement = self.placement(copy.replicas, copy.sites, copy.factor);

@@ -17,6 +17,9 @@ use super::parts::peers::FULL_REMEMBERED_MS;
 use super::parts::writes::{NewWrite, Plan};
 use super::records::{Placement, Record};
 
+/// Ids that are minted for one create before it is refused: each of them was chosen by a client.
+const MINTED_MAX: u32 = 1_000;
+
 const FACTOR_DEFAULT: u8 = REPLICATION_FACTOR_DEFAULT as u8;
 
 impl Shard {
@@ -68,15 +71,23 @@ impl Shard {
         definition: &Definition<'_>,
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
-        let id = self.minting.mint(now).ok_or(Refusal::IdsExhausted)?;
+        let id = self.free_id(now).ok_or(Refusal::IdsExhausted)?;
         let factor = definition.factor.unwrap_or(FACTOR_DEFAULT);
         let plan = self.plan_create(id, factor);
         if !fires(definition) {
             self.counters.never_firing += 1;
             return Ok(Some(self.done(id, &plan.placement)));
         }
-        let slot = self.find(id);
-        self.store(now, from, (id, slot), &plan, definition, outbox)
+        self.store(now, from, (id, None), &plan, definition, outbox)
+    }
+
+    /// A new id that no record has. A client may have chosen any id, and may have put a timer back
+    /// that a crash took with its id.
+    fn free_id(&mut self, now: Now) -> Option<TimerId> {
+        (0..MINTED_MAX).find_map(|_| {
+            let id = self.minting.mint(now)?;
+            self.find(id).is_none().then_some(id)
+        })
     }
 
     /// Replaces a timer. A PUT on an id that is not held creates the timer

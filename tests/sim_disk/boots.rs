@@ -26,6 +26,8 @@ struct Boot {
     stamps: BTreeMap<u16, (Option<Stamped>, Option<Stamped>)>,
     /// Stamps of processes that died.
     former: Vec<Stamped>,
+    /// The stamp with which times of this boot seem to be the longest ago.
+    least_ahead: Option<Stamped>,
 }
 
 /// All boots of a machine.
@@ -76,8 +78,11 @@ impl Boots {
 
     /// A page of a core gets these clocks.
     pub fn stamped(&mut self, core: u16, at_ns: u64, wall_ms: u64) {
-        let stamps = &mut self.boots.last_mut().expect("there is one").stamps;
-        stamps.entry(core).or_default().1 = Some(Stamped { at_ns, wall_ms });
+        let boot = self.boots.last_mut().expect("there is one");
+        let stamped = Stamped { at_ns, wall_ms };
+        boot.stamps.entry(core).or_default().1 = Some(stamped);
+        let ahead = |stamped: &Stamped| stamped.wall_ms as i64 - (stamped.at_ns / 1_000_000) as i64;
+        boot.least_ahead = boot.least_ahead.into_iter().chain([stamped]).min_by_key(ahead);
     }
 
     /// The page is on the disk.
@@ -98,8 +103,9 @@ impl Boots {
     }
 
     /// By how many ms at least and at most times of each earlier boot seem to be longer ago than
-    /// they are, by a wall clock that shows `wall_ms`.
-    pub fn shifts(&self, now_ns: u64, wall_ms: u64) -> Vec<(i64, i64)> {
+    /// they are, by a wall clock that shows `wall_ms`. `is_damaged`: the newest pages may be gone,
+    /// so that the clocks of any page may count.
+    pub fn shifts(&self, now_ns: u64, wall_ms: u64, is_damaged: bool) -> Vec<(i64, i64)> {
         let believed_ms = wall_ms.max(self.newest_wall_ms);
         let shift = |boot: &Boot| {
             let shift = |wall_ms: u64, stamped: &Stamped| {
@@ -107,7 +113,9 @@ impl Boots {
                 seems_ms - ((now_ns - stamped.at_ns) / 1_000_000) as i64
             };
             let least = boot.former.iter().map(|stamped| shift(wall_ms, stamped)).min();
-            let most = boot.former.iter().map(|stamped| shift(believed_ms, stamped)).max();
+            let older = boot.least_ahead.iter().filter(|_| is_damaged);
+            let any = boot.former.iter().chain(older);
+            let most = any.map(|stamped| shift(believed_ms, stamped)).max();
             (least.unwrap_or(0) - 1, most.unwrap_or(0) + 1)
         };
         self.boots[..self.index()].iter().map(shift).collect()

@@ -210,7 +210,8 @@ impl Model {
     pub fn named(&mut self, name: usize, id: u64) -> Checked {
         let Some(write) = self.unnamed.remove(&name) else { return Ok(()) };
         // An id comes again if a crash took its timer and the wall clock was set back with it.
-        let is_held = |write: &Write| write.is_acknowledged && !write.is_doubtful;
+        let is_held =
+            |write: &Write| write.wish.is_some() && write.is_acknowledged && !write.is_doubtful;
         let is_taken = self.timers.get(&id).is_some_and(|timer| timer.writes.iter().any(is_held));
         if is_taken && !self.is_damaged {
             return broken("T7", format!("create {name} got {id:x}, which is taken"));
@@ -328,10 +329,10 @@ impl Model {
         }
     }
 
-    /// Returns whether an id's host was not well in the last seconds.
-    fn is_unwell(&self, wish: &Wish, since_ns: i64, now_ns: i64) -> bool {
+    /// Returns whether an id's host was not well since a time, or in the seconds before.
+    fn is_unwell(&self, wish: &Wish, since_ns: i64) -> bool {
         let host = &self.hosts[wish.host as usize];
-        !host.is_well || host.unwell_ns >= since_ns || host.unwell_ns + UNWELL_NS > now_ns
+        !host.is_well || host.unwell_ns + UNWELL_NS > since_ns
     }
 
     /// Checks J1 to J6 for a pop that begins.
@@ -385,7 +386,7 @@ impl Model {
         if self.is_damaged {
             return Ok(());
         }
-        let is_unwell = self.is_unwell(&wish, start.earliest, now_ns);
+        let is_unwell = self.is_unwell(&wish, start.earliest);
         let passed = write.due_by(now_ns, start.earliest);
         let (mut least, mut most) = match write.next {
             Some(next) => (next, next),
@@ -445,7 +446,7 @@ impl Model {
             let due_ns = write.start().latest + write.interval_ns() * next as i64;
             let by_ns = due_ns.max(self.life.began_ns + self.life.pace_ns) + LATE_NS;
             let since_ns = write.start().earliest + write.interval_ns() * next as i64;
-            if now_ns > by_ns && !self.is_unwell(&wish, since_ns, now_ns) {
+            if now_ns > by_ns && !self.is_unwell(&wish, since_ns) {
                 let late_ms = (now_ns - by_ns) / MS;
                 let what = format!("timer {id:x}: pop {next} is {late_ms} ms late: {write:?}");
                 return broken("J1 lost", what);
@@ -455,7 +456,7 @@ impl Model {
     }
 
     /// Checks a read. `found`: the write that it shows.
-    pub fn read(&self, id: u64, asked: Moment, now_ns: i64, found: Option<usize>) -> Checked {
+    pub fn read(&self, id: u64, asked: Moment, found: Option<usize>) -> Checked {
         let Some(timer) = self.timers.get(&id).filter(|_| !self.is_damaged) else { return Ok(()) };
         if let Some(name) = found {
             let is_held = timer.writes.iter().any(|write| write.name == name);
@@ -470,7 +471,7 @@ impl Model {
         let Some(wish) = write.wish else { return Ok(()) };
         let is_old = write.closed.is_some_and(|closed| closed < asked);
         let may_have_ended =
-            write.reached >= write.pops() || self.is_unwell(&wish, write.start().earliest, now_ns);
+            write.reached >= write.pops() || self.is_unwell(&wish, write.start().earliest);
         if is_old && !may_have_ended {
             return broken("J1 lost", format!("timer {id:x} is not found: {write:?}"));
         }

@@ -102,7 +102,8 @@ impl Options {
         }
     }
 
-    pub fn config(&self, own: u16, shards: u16) -> ShardConfig {
+    /// What a core of the process number `life` is given.
+    pub fn config(&self, own: u16, shards: u16, life: u64) -> ShardConfig {
         ShardConfig {
             own: ShardIndex(own),
             shards: ShardCount::new(shards),
@@ -110,7 +111,7 @@ impl Options {
             geometry: Geometry::TINY,
             authority_tables: 4,
             stock: Stock::none(),
-            hash_seed: self.seed ^ u64::from(own),
+            hash_seed: self.seed ^ u64::from(own) ^ life << 16,
             records_max: 1 << 20,
             store_bytes_max: 1 << 40,
             pops_per_turn_max: 16,

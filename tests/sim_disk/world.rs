@@ -329,7 +329,7 @@ impl World {
         }
         let raw =
             Now { mono: MonoNs(self.boots.mono(self.now_ns)), wall: WallMs(self.true_wall()) };
-        let shifts = self.boots.shifts(self.now_ns, raw.wall.0);
+        let shifts = self.boots.shifts(self.now_ns, raw.wall.0, self.model.is_damaged);
         let (older, present) = self.store.open(shards);
         let rules = JournalRules {
             mode: self.options.mode,
@@ -347,7 +347,7 @@ impl World {
         let mut damage = Vec::new();
         for (own, port) in ports.into_iter().enumerate() {
             let own = own as u16;
-            let mut core = Core::new(self.options.config(own, shards), port, now);
+            let mut core = Core::new(self.options.config(own, shards, self.life), port, now);
             let meters = CoreMeters::default();
             let recovered = plan.recover(&mut core, ShardIndex(own), (now, &|| now), &meters);
             let recovered = recovered.expect("virtual files can be read");

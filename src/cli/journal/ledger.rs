@@ -55,10 +55,6 @@ impl Ledger {
 
     fn whole(&mut self, copy: &TimerCopy<'_>) {
         let Standing { id, version, sequence, .. } = copy.standing;
-        let is_older = |held: &Held| (held.version, held.sequence) > (version, sequence);
-        if self.timers.get(&id.0).is_some_and(is_older) {
-            return;
-        }
         self.scratch.clear();
         Entry::Timer(*copy).encode(&mut self.scratch);
         let mut held = Held {

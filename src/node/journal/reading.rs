@@ -461,7 +461,11 @@ impl Look {
         let finish = |(part, read): (&Part<'_>, PartRead)| {
             let last_write = if may_be_torn { read.writes.1 } else { last_write };
             if read.writes.1 > 0 {
-                may_be_torn = part.opening.is_some_and(|opening| opening.previous_blocks == 0);
+                may_be_torn = match part.opening {
+                    Some(opening) => opening.previous_blocks == 0,
+                    // Its only write is torn, and with it the word whether a restart lies before.
+                    None => may_be_torn && read.writes.0 == read.writes.1,
+                };
             }
             // What follows a block that cannot be read is told with it, and once.
             let is_given = read.unreadable.is_none();

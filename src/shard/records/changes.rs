@@ -22,7 +22,8 @@ pub enum Change {
     Whole(Slot),
     /// How far the record at this slot is.
     Progress(Slot),
-    /// This timer was handed over and is not held any more.
+    /// This timer is not held any more: other nodes hold it, or it ended so long ago that its
+    /// tombstone is gone, too.
     Forgotten(TimerId),
 }
 
@@ -86,7 +87,7 @@ impl Changes {
         }
     }
 
-    /// Notes that a timer is held by other nodes now.
+    /// Notes that a timer is not held any more.
     pub fn forgotten(&mut self, id: TimerId) {
         if self.is_on {
             self.noted += 1;
@@ -102,6 +103,12 @@ impl Changes {
         if is_new {
             self.queue.push_back((self.noted, Note::Slot(slot)));
         }
+    }
+
+    /// Whether the journal has not heard yet what the record at a slot is.
+    pub fn is_pending(&self, slot: Slot) -> bool {
+        let chunk = self.chunks.get(slot.index() / CHUNK_SLOTS);
+        chunk.is_some_and(|chunk| chunk.marks[slot.index() % CHUNK_SLOTS] != 0)
     }
 
     /// Takes the first change. What it tells of is the record as it is now.
@@ -178,7 +185,9 @@ mod tests {
     fn a_slot_needs_the_segment_that_it_stands_in_and_all_after_it_do_without() {
         let mut changes = Changes::default();
         changes.turn_on();
+        assert!(!changes.is_pending(Slot(70)));
         changes.whole(Slot(70));
+        assert!(changes.is_pending(Slot(70)));
         changes.stands_in(Slot(70), SegmentNumber(5));
         assert!(changes.needs(Slot(70), SegmentNumber(5)));
         assert!(!changes.needs(Slot(70), SegmentNumber(4)));

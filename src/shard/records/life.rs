@@ -100,7 +100,8 @@ impl Records {
         let removed = self.index.remove(id.0, |slot| slab.get(slot).id.0);
         assert_eq!(removed, Some(slot), "the index names every record");
         let record = self.slab.remove(slot);
-        if record.is_live() {
+        // The journal may hold the timer still: it has not heard yet that the timer ended.
+        if record.is_live() || self.changes.is_pending(slot) {
             self.changes.forgotten(record.id);
         }
         self.release(tick, &record);
