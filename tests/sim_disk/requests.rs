@@ -162,11 +162,9 @@ impl World {
             (_, Answer::Refused(refusal)) => self.refused(name, id, asked_ns, *refusal),
             (Kind::Read(_), Answer::Found(view)) => {
                 let found = self.shown(view)?;
-                self.model.read(id.expect("named"), since, self.now_ns as i64, Some(found))
+                self.model.read(id.expect("named"), since, Some(found))
             }
-            (Kind::Read(_), Answer::NotFound) => {
-                self.model.read(id.expect("named"), since, self.now_ns as i64, None)
-            }
+            (Kind::Read(_), Answer::NotFound) => self.model.read(id.expect("named"), since, None),
             (
                 Kind::Create(_) | Kind::Update(..) | Kind::Delete(_),
                 Answer::Done { id: done, .. },
