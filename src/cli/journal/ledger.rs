@@ -136,7 +136,7 @@ mod tests {
         let popped = |id, sequence| Entry::Progress(timer(id, sequence, None).standing);
         assert_eq!(totals(&[whole(1, 0), whole(2, 3), whole(1, 1)]), (2, 0));
         assert_eq!(totals(&[whole(1, 0), ended(1, 1)]), (0, 1));
-        assert_eq!(totals(&[ended(1, 1), whole(1, 0)]), (0, 1), "an older state");
+        assert_eq!(totals(&[ended(1, 1), whole(1, 0)]), (1, 0), "the last entry counts");
         assert_eq!(totals(&[whole(1, 0), popped(1, POPS - 1)]), (1, 0));
         assert_eq!(totals(&[whole(1, 0), popped(1, POPS)]), (0, 1), "the last pop is done");
         assert_eq!(totals(&[whole(1, POPS)]), (0, 1));
