@@ -212,8 +212,8 @@ impl Shard {
         let Some(start) = origin.clocks.translate(origin.boot, Tick(copy.start_ms)) else { return };
         let Standing { id, version, sequence, actives, .. } = copy.standing;
         let key = StateKey { version: Version(version), sequence };
-        // What was written later is the later state, also with a lower version: a state that is long
-        // over may have had a version from a wall clock that was far ahead.
+        // What was written later is the later state, also with a lower version: a state that is
+        // long over may have had a version from a wall clock that was far ahead.
         let slot = self.find(id);
         self.clock.observe(now.wall, key.version);
         let tick = now.mono.tick_floor();
