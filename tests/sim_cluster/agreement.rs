@@ -18,7 +18,7 @@ const SKEW_MS: i64 = 40_000;
 
 impl World {
     /// Returns what every running node holds of a timer.
-    fn holders(&self, id: u64) -> Vec<(usize, Held)> {
+    pub fn holders(&self, id: u64) -> Vec<(usize, Held)> {
         let id = TimerId(id);
         let mut held = Vec::new();
         for (number, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_up()) {
@@ -81,7 +81,8 @@ impl World {
         Ok(())
     }
 
-    fn are_all_up(&self) -> bool {
+    /// Reports whether all members run.
+    pub fn are_all_up(&self) -> bool {
         let members = (0..self.nodes.len()).filter(|node| self.members.is_member(*node));
         members.into_iter().all(|node| self.nodes[node].is_up())
     }

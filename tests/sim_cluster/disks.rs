@@ -76,6 +76,12 @@ impl Disks {
         }
     }
 
+    /// How long a pop takes at most until the disk has it: a write under way, its own write, and
+    /// the callback.
+    pub fn pop_ns_max(&self) -> u64 {
+        2 * self.write_ns_max + 5 * MS
+    }
+
     /// An empty disk for a node.
     pub fn store(&self, seed: u64, (node, name): (usize, &str)) -> Store {
         let mut draw = Stream::keyed(seed, Purpose::Disk, 1 + node as u64);

@@ -165,22 +165,22 @@ impl Disturbances {
             .all
             .iter()
             .filter(|one| one.from_ns <= at_ns && at_ns <= one.to_ns.saturating_add(RECOVERY_NS))
-            .map(|one| (one.whom, one.is_down))
+            .map(|one| (one.whom, one.is_down || one.is_pause))
             .collect();
-        // The death of a node explains no other trouble of that node: what only this node was told
-        // while it was cut off is lost with it.
-        let dead = lasting.iter().fold(0_u32, |dead, (whom, is_down)| match *whom {
-            Whom::Node(node) if *is_down => dead | 1 << node,
+        // The death or pause of a node explains no other trouble of that node: what only this node
+        // was told while it was cut off is lost with it, or waits for its return.
+        let dead = lasting.iter().fold(0_u32, |dead, (whom, is_gone)| match *whom {
+            Whom::Node(node) if *is_gone => dead | 1 << node,
             _ => dead,
         });
         let explains = |nodes: u32| {
-            lasting.iter().all(|(whom, is_down)| match *whom {
+            lasting.iter().all(|(whom, is_gone)| match *whom {
                 Whom::Pair(one, other)
                     if self.sites.is_some_and(|it| it.site_of(one) != it.site_of(other)) =>
                 {
                     true
                 }
-                Whom::Node(node) => *is_down || nodes >> node & 1 == 1,
+                Whom::Node(node) => *is_gone || nodes >> node & 1 == 1,
                 Whom::Pair(one, other) => {
                     let able = nodes & !dead;
                     let both_dead = (dead >> one & dead >> other) & 1 == 1;

@@ -144,6 +144,9 @@ pub struct Model {
     pub keeps_all: bool,
     /// Whether a node that was away finds out which of its timers have ended.
     pub tells_ends: bool,
+    /// How long a pop takes at most until the disk has it. The next pop of the timer waits for
+    /// that.
+    pub store_ns: u64,
     /// When nodes read new files. Meanwhile they may not know each other. What a client does
     /// through one of them reaches the others as soon as they do.
     pub reloads: Vec<(u64, u64)>,
@@ -188,6 +191,7 @@ impl Model {
             disturbances: Disturbances::of(sites),
             keeps_all: false,
             tells_ends: false,
+            store_ns: 0,
             reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
@@ -631,6 +635,10 @@ impl Model {
             (true, true) => u64::from(wish.factor) + u64::from(write.replicas),
             (true, false) if !self.promotion => u64::from(write.replicas),
             _ => 0,
+        };
+        let due_ns = match wish.interval_ms * MS < self.store_ns {
+            true => due_ns + sequence * self.store_ns,
+            false => due_ns,
         };
         let room_ns = self.waits_for_room_until_ns(write, sequence, is_down);
         if now_ns > room_ns.unwrap_or(0).max(due_ns + TALK_NS + ranks * RANK_NS) {

@@ -234,8 +234,12 @@ impl World {
         }
         let since_ns = self.members.since_ns.take().expect("a change is under way");
         let Lists { staying, joining, leaving: left } = self.members.lists;
+        // A node that leaves while it, or the node that takes its timers, is dead keeps its disk to
+        // itself.
+        self.model.keeps_all &= left == 0 || self.are_all_up();
         if !disturbances.is_quiet(since_ns.saturating_sub(CALM_MS * MS), self.now_ns) {
             for node in (0..self.nodes.len()).filter(|node| left >> node & 1 == 1) {
+                self.model.keeps_all = false;
                 self.model.disturbances.left(node, since_ns, self.now_ns);
             }
         }

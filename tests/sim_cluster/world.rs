@@ -4,8 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use chronos::shard::effects::{CallbackOutcome, Ticket};
+use chronos::shard::inspect::Held;
 use kit::simulator::callback_world::{Behaviour, CallbackWorld, Ending, Outcome};
 use kit::simulator::random::{Purpose, Stream};
+use kit::simulator::seeds::number;
 use kit::simulator::story::Violation;
 use kit::simulator::trace::Trace;
 
@@ -121,6 +123,8 @@ pub struct World {
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     queued: u64,
     is_over: bool,
+    /// A timer whose holders are told of whenever they change, and its holders.
+    watched: Option<(u64, Vec<(usize, Held)>)>,
 }
 
 /// Runs a story to its end or to the first violation.
@@ -177,6 +181,7 @@ impl World {
             queue: BinaryHeap::new(),
             queued: 0,
             is_over: false,
+            watched: number("CHRONOS_SIM_WATCH").filter(|_| keep_trace).map(|id| (id, Vec::new())),
             options,
             story,
         };
@@ -185,6 +190,7 @@ impl World {
         world.model.disturbances.has_disks = has_disks;
         world.model.tells_ends = is_whole && world.options.clocks_are_close();
         world.model.keeps_all = is_whole && world.options.stays_dead.is_none();
+        world.model.store_ns = disks.map_or(0, |disks| disks.pop_ns_max());
         world.model.crowded_from = world.options.crowded_from();
         world
     }
@@ -229,11 +235,28 @@ impl World {
             }
             self.now_ns = at_ns;
             self.happen(event)?;
+            self.watch();
             if self.is_over {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Adds to the trace what nodes hold of the timer that is watched, if that has changed.
+    fn watch(&mut self) {
+        let Some((id, former)) = &self.watched else { return };
+        let holders = self.holders(*id);
+        if holders != *former {
+            let list = |(node, held): &(usize, Held)| {
+                let lists = (held.replicas.as_slice(), held.actives);
+                let state = if held.is_live { "live" } else { "ended" };
+                format!("node {node} {:x}/{} {state} {lists:?}", held.version.0, held.sequence)
+            };
+            let text: Vec<String> = holders.iter().map(list).collect();
+            eprintln!("{:>12} us held by {text:?}", self.now_ns / 1_000);
+            self.watched = Some((*id, holders));
+        }
     }
 
     fn happen(&mut self, event: Event) -> Checked {
@@ -523,6 +546,8 @@ impl World {
             self.nodes[node].doom = None;
             self.nodes[node].refusals = 0;
             self.nodes[node].starved = None;
+            let restart_ms = &mut self.nodes[node].restart_ms;
+            *restart_ms = restart_ms.map(|ms| ms.min(1_000));
             self.nodes[node].frozen_until_ns = self.now_ns;
             let cores = self.nodes[node].cores.len() as u16;
             for core in self.nodes[node].cores.iter_mut().flatten() {
