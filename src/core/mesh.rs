@@ -3,6 +3,9 @@
 //!
 //! - A core has at most as many requests under way to a sibling as a queue holds. So a reply always
 //!   finds room and is never lost.
+//! - A part of these is for messages of peers alone. A client's request may wait for an answer of a
+//!   peer, and the peer's request for an answer of this node. If requests took all places, two
+//!   nodes would wait for each other.
 //! - While a sibling has not taken long replies, its further requests wait.
 //! - A sender wakes a sibling only when the sibling has said that it sleeps.
 //!
@@ -204,8 +207,10 @@ pub struct MeshPort {
     outbound: Vec<Arc<Channel>>,
     inbound: Vec<Arc<Channel>>,
     asleep: Arc<[CachePadded<AtomicBool>]>,
-    /// For each sibling, how many requests were sent and not answered.
+    /// For each sibling, how many requests were sent and not answered, those of peers among them.
     under_way: Vec<u32>,
+    /// For each sibling, how many of these are batches of peers.
+    of_peers: Vec<u32>,
     queue_max: u32,
     /// Siblings to wake, each at most once a turn.
     wakes: Vec<ShardIndex>,
@@ -217,6 +222,11 @@ pub struct MeshPort {
     pub refused: u64,
     /// The most messages that were ever seen waiting here.
     pub depth_max: u64,
+}
+
+/// Places of a queue that only messages of peers get. A queue with one place has none.
+fn kept_for_peers(queue_max: u32) -> u32 {
+    queue_max.div_ceil(4).min(queue_max - 1)
 }
 
 /// Makes the ports of all cores of a node. Memory: about 110 B x `queue_max` per ordered pair.
@@ -237,6 +247,7 @@ pub fn mesh(shards: ShardCount, queue_max: u32) -> Vec<MeshPort> {
             inbound: from_to.iter().map(|row| row[own].clone()).collect(),
             asleep: asleep.clone(),
             under_way: vec![0; count],
+            of_peers: vec![0; count],
             queue_max: queue_max.max(1),
             wakes: Vec::new(),
             next: 0,
@@ -257,7 +268,10 @@ impl MeshPort {
         request: Remote,
     ) -> Result<(), QueueFull> {
         let sibling = usize::from(to.0);
-        if self.under_way[sibling] >= self.queue_max {
+        let (all, of_peers) = (self.under_way[sibling], self.of_peers[sibling]);
+        if all >= self.queue_max
+            || all - of_peers >= self.queue_max - kept_for_peers(self.queue_max)
+        {
             self.refused += 1;
             return Err(QueueFull);
         }
@@ -276,6 +290,7 @@ impl MeshPort {
             self.refused += 1;
             return Err(batch);
         }
+        self.of_peers[usize::from(to.0)] += 1;
         self.ask(to, Asked::Peer(batch));
         Ok(())
     }
@@ -307,7 +322,10 @@ impl MeshPort {
                 }
                 return Some(match answered {
                     Answered::Reply(reply) => Message::Reply(reply),
-                    Answered::Peer(results) => Message::PeerResults(results),
+                    Answered::Peer(results) => {
+                        self.of_peers[self.next] -= 1;
+                        Message::PeerResults(results)
+                    }
                 });
             }
             if !channel.requests.is_empty()
@@ -411,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses_requests_and_still_has_room_for_every_reply() {
-        let mut ports = mesh(ShardCount::new(2), 2);
+        let mut ports = mesh(ShardCount::new(2), 3);
         let mut second = ports.pop().expect("two ports");
         let mut first = ports.pop().expect("two ports");
         for _ in 0..2 {
@@ -427,6 +445,33 @@ mod tests {
         }
         assert!(matches!(first.receive(), Some(Message::Reply(_))));
         first.send_request(MonoNs(0), ShardIndex(1), requester(0), read()).expect("room again");
+    }
+
+    #[test]
+    fn requests_that_wait_leave_room_for_messages_of_peers() {
+        for (queue_max, of_clients) in [(2, 1), (4, 3), (16, 12)] {
+            let mut ports = mesh(ShardCount::new(2), queue_max);
+            let mut second = ports.pop().expect("two ports");
+            let mut first = ports.pop().expect("two ports");
+            let ask = |first: &mut MeshPort| {
+                first.send_request(MonoNs(0), ShardIndex(1), requester(0), read())
+            };
+            while ask(&mut first).is_ok() {}
+            assert_eq!(first.under_way[1], of_clients);
+            for _ in of_clients..queue_max {
+                first.send_peer_messages(ShardIndex(1), Box::default()).expect("room");
+            }
+            assert!(first.send_peer_messages(ShardIndex(1), Box::default()).is_err());
+            // The peers' results come first. That makes no room for requests.
+            while let Some(message) = second.receive() {
+                if let Message::PeerMessages(from, batch) = message {
+                    second.send_peer_results(from, batch);
+                }
+            }
+            while first.receive().is_some() {}
+            assert_eq!(ask(&mut first), Err(QueueFull));
+            first.send_peer_messages(ShardIndex(1), Box::default()).expect("room again");
+        }
     }
 
     #[test]

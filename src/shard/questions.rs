@@ -58,11 +58,17 @@ impl Shard {
         if !is_unheard && !self.questions.is_fresh(tick) && !self.may_be_anothers(tick, &record) {
             return false;
         }
-        let known = self.questions.open.get(&record.id.0).copied();
-        let known = known.filter(|question| question.key == record.key());
+        let former = self.questions.open.get(&record.id.0).copied();
+        let known = former.filter(|question| {
+            let is_outdated = is_unheard && self.turns.was_away_since(question.since);
+            question.key == record.key() && !is_outdated
+        });
         let mut question = known.unwrap_or_else(|| {
             let waiting = self.whom_to_ask(tick, &record, is_unheard);
-            Question { is_unheard, ..Question::new(record.key(), waiting, tick) }
+            match is_unheard {
+                true => Question::anew(former.as_ref(), record.key(), waiting, tick),
+                false => Question::new(record.key(), waiting, tick),
+            }
         });
         question.is_due = true;
         let is_told_copies =
@@ -88,7 +94,9 @@ impl Shard {
         let due = record.due();
         let is_on_time = tick < self.records.pops_at(record) + RANK_DELAY_MS;
         let is_first = placement.delay_ms(promotion) == placement.delay_of_sites_ms();
-        placement.replicas.len() > 1 && !(is_first && is_on_time && tick >= due)
+        // A node that is not on the list holds the timer until the nodes on the list have it.
+        let has_others = placement.replicas.len() > 1 || placement.own.is_none();
+        has_others && !(is_first && is_on_time && tick >= due)
     }
 
     /// The peers that are asked about a timer:
@@ -296,12 +304,7 @@ impl Shard {
         let record = *self.records.get(slot);
         let former = self.questions.open.get(&record.id.0);
         let waiting = self.whom_to_ask(tick, &record, true);
-        let mut question = Question {
-            is_due: former.is_some_and(|former| former.is_due && former.key == record.key()),
-            is_unheard: true,
-            absences: former.map_or(0, |former| former.absences),
-            ..Question::new(record.key(), waiting, tick)
-        };
+        let mut question = Question::anew(former, record.key(), waiting, tick);
         if self.is_answered(tick, &mut question) && !question.is_due {
             self.questions.open.remove(&record.id.0);
             return;

@@ -381,10 +381,11 @@ impl CoreDriver {
         // The longest content of the clients is below 71 000 bytes.
         met(&mut limits.bytes, shard.bytes() + 71_000 > self.bytes_max);
         met(&mut limits.host_queue, counters.waiting >= self.queue_max);
-        met(
-            &mut limits.mesh,
-            world.remote_under_way[usize::from(self.own)] >= world.options.mesh_queue_max,
-        );
+        // A quarter of a queue is for messages of peers alone.
+        let queue_max = world.options.mesh_queue_max;
+        let of_clients_max = queue_max - queue_max.div_ceil(4).min(queue_max - 1);
+        let under_way = world.remote_under_way[usize::from(self.own)];
+        met(&mut limits.mesh, under_way >= of_clients_max);
     }
 }
 

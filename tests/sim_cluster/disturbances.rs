@@ -151,6 +151,34 @@ impl Disturbances {
         self.all.iter().any(|one| one.is_down && one.from_ns <= to_ns && one.to_ns >= from_ns)
     }
 
+    /// Reports whether a node paused for at least `least_ns`, without a moment to answer, between
+    /// the two times.
+    pub fn has_silence(&self, from_ns: u64, to_ns: u64, least_ns: u64) -> bool {
+        let is_meant =
+            |one: &&Disturbance| one.is_pause && one.from_ns <= to_ns && one.to_ns >= from_ns;
+        let mut pauses: Vec<&Disturbance> = self.all.iter().filter(is_meant).collect();
+        pauses.sort_by_key(|one| one.from_ns);
+        let mut spans: Vec<(Whom, u64, u64)> = Vec::new();
+        for one in pauses {
+            match spans.iter_mut().find(|span| span.0 == one.whom && one.from_ns <= span.2) {
+                Some(span) => span.2 = span.2.max(one.to_ns),
+                None => spans.push((one.whom, one.from_ns, one.to_ns)),
+            }
+        }
+        spans.iter().any(|span| span.2 - span.1 >= least_ns)
+    }
+
+    /// Returns the first moment at or after `at_ns` at which nothing is wrong with a node.
+    pub fn well_again_ns(&self, node: usize, at_ns: u64) -> u64 {
+        let mut ends_ns = at_ns;
+        while let Some(one) = self.all.iter().find(|one| {
+            one.whom == Whom::Node(node) && one.from_ns <= ends_ns && one.to_ns > ends_ns
+        }) {
+            ends_ns = one.to_ns;
+        }
+        ends_ns
+    }
+
     /// Returns how many nodes at most could not be counted on at one moment between the two times.
     /// These are the fewest nodes whose trouble explains everything that lasted then, or had ended
     /// less than [`RECOVERY_NS`] before.

@@ -144,6 +144,8 @@ pub struct Model {
     pub keeps_all: bool,
     /// Whether a node that was away finds out which of its timers have ended.
     pub tells_ends: bool,
+    /// Other nodes may take a node for dead that is silent for so long.
+    silence_ns: u64,
     /// How long a pop takes at most until the disk has it. The next pop of the timer waits for
     /// that.
     pub store_ns: u64,
@@ -191,6 +193,7 @@ impl Model {
             disturbances: Disturbances::of(sites),
             keeps_all: false,
             tells_ends: false,
+            silence_ns: limits.dead_after_ms.saturating_sub(limits.heartbeat_ms) * MS,
             store_ns: 0,
             reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
@@ -349,8 +352,10 @@ impl Model {
         if self.was_answered_early(write) {
             return true;
         }
-        self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
-            && self.disturbances.has_death(from_ns, until_ns)
+        // Nodes take a node that is silent for long for dead.
+        let is_gone = self.disturbances.has_death(from_ns, until_ns)
+            || self.disturbances.has_silence(from_ns, until_ns, self.silence_ns);
+        is_gone && self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
     }
 
     /// Reports whether a write was acknowledged by one replica that may have been the only one.
@@ -592,6 +597,7 @@ impl Model {
             || !self.host_is_well(wish.host, from_ns, now_ns)
             || write.acknowledged_ns().is_none_or(|done_ns| done_ns + self.talk_ns > now_ns)
             || self.may_be_unknown(write, now_ns)
+            || self.may_return(write, write.sent_ns, now_ns)
             || self.acknowledges_first
             || self.crowded_from.is_some()
         {
@@ -603,9 +609,11 @@ impl Model {
                 _ => return false,
             };
             let is_own = (other.place.node, other.place.life) == (place.node, place.life);
-            let was_able =
-                self.disturbances.is_well(other.place.node, told_ns, told_ns + self.talk_ns);
-            is_own || was_able && told_ns + self.talk_ns < now_ns
+            // A node that froze meanwhile hears of the pop, or can ask, when it is back.
+            let heard_ns = self.disturbances.well_again_ns(place.node, told_ns);
+            let heard_ns = heard_ns.saturating_add(self.talk_ns);
+            let was_able = self.disturbances.is_well(other.place.node, told_ns, heard_ns);
+            is_own || was_able && heard_ns < now_ns
         };
         if others.iter().any(is_told) { broken("T3 pause", text()) } else { Ok(()) }
     }

@@ -75,6 +75,21 @@ impl Question {
         }
     }
 
+    /// The question that takes the place of `former`, which was asked before an absence of this
+    /// core. An answer to what was asked before does not count.
+    pub fn anew(former: Option<&Self>, key: StateKey, waiting: PeerSet, tick: Tick) -> Self {
+        let asked = former.filter(|former| former.fetches == 0).map(|former| former.asked);
+        let asked = asked.unwrap_or(PeerSet::EMPTY);
+        Self {
+            asked,
+            outdated: asked,
+            is_due: former.is_some_and(|former| former.is_due && former.key == key),
+            is_unheard: true,
+            absences: former.map_or(0, |former| former.absences),
+            ..Self::new(key, waiting, tick)
+        }
+    }
+
     /// A peer knows more, by its answer, and will tell it.
     pub fn note_ahead(&mut self, tick: Tick, peer: PeerIndex) {
         self.pause_ms = (2 * self.pause_ms).clamp(ASK_AGAIN_MS, ASK_AGAIN_MS_MAX);

@@ -51,6 +51,11 @@ impl Turns {
         is_new
     }
 
+    /// Whether this core was away since a moment.
+    pub fn was_away_since(&self, moment: Tick) -> bool {
+        self.away_since > Tick(0) && moment <= self.away_since
+    }
+
     /// Whether this core was away lately, so that its links have dropped messages that were
     /// waiting.
     pub fn is_back_lately(&self) -> bool {
