@@ -100,8 +100,13 @@ pub enum Purpose {
     Read(SlotKey),
     /// News of a timer: a pop, or the copy that a peer wanted after it.
     News(TimerId),
-    /// An offer of a timer in a walk, or its copy.
-    Offer(TimerId),
+    /// An offer of a timer in a walk or a move, or its copy.
+    Offer {
+        /// The timer.
+        id: TimerId,
+        /// The move that the offer is a part of, see `src/shard/parts/reconcile.rs`; 0: none.
+        round: u8,
+    },
     /// Word that a peer lacks something, or has no room. Nothing follows from its result.
     Hint,
     /// Asks for a timer that may have ended while this core was away.

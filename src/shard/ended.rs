@@ -13,8 +13,9 @@
 //! anything, so it had the timer. Every other node is complete: it holds all that it acknowledged
 //! since before the write, unless that has ended or has been handed over, which it is only to nodes
 //! that hold it. So one of them would hold the timer. They are asked twice because the timer may be
-//! handed over between two answers. A timer that a node has told of since the start has not ended:
-//! that node held it.
+//! handed over between two answers. A timer that a node has told of since the start may have been
+//! handed over to this node, which may be the only one that holds it. Unless this node asked for
+//! the copy, and never got it: then the other node had no reason to forget what it held.
 //!
 //! Where this cannot be concluded the timer is kept, and may come back:
 //!
@@ -39,7 +40,7 @@ use super::records::Record;
 const ROUNDS: u8 = 2;
 
 impl Shard {
-    /// A peer has told of a timer. Cost: a comparison, but for the first seconds after a start.
+    /// A peer has told of a timer, and may count on this node to hold it. Cost: a comparison, but for the first seconds after a start.
     #[inline]
     pub(super) fn note_told(&mut self, id: TimerId) {
         if let Some(returned) = &mut self.returned {

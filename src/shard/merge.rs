@@ -59,8 +59,11 @@ impl Shard {
         self.counters.peer_messages += 1;
         let result = match message {
             PeerMessage::Standing(standing) => {
-                self.note_told(standing.id);
-                self.merge_standing(now, teller, &standing, outbox)
+                let result = self.merge_standing(now, teller, &standing, outbox);
+                if result != PeerResult::Wanted {
+                    self.note_told(standing.id);
+                }
+                result
             }
             PeerMessage::Copy(copy) => {
                 self.note_told(copy.standing.id);
@@ -259,7 +262,17 @@ impl Shard {
             // The teller knows the write by another version.
             self.tell_back(slot, teller, outbox);
         }
-        PeerResult::Held
+        if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
+    }
+
+    /// Whether a live timer that this node was told of is not held: the list names other nodes. The
+    /// teller must not take this node for a holder.
+    fn has_left_to_others(&self, copy: &TimerCopy<'_>) -> bool {
+        let own = self.peers.own_hash();
+        let names_others = !copy.replicas.is_empty() && !copy.replicas.contains(own);
+        let slot = || self.find(copy.standing.id);
+        let is_held = || slot().is_some_and(|slot| self.records.get(slot).is_live());
+        copy.body.is_some() && !copy.is_write && names_others && !is_held()
     }
 
     /// Refuses a copy for lack of room. Now and then tells all peers of the lack, so that no peer

@@ -93,6 +93,19 @@ fn of_two_lists_at_one_key_the_preferred_one_is_taken() {
     }
 }
 
+/// A node that is not on the list of a copy does not take it. The teller must not count on it.
+#[test]
+fn a_copy_for_other_nodes_is_not_held() {
+    let (mut cluster, [first, second, _, fourth]) = cluster();
+    let content = content();
+    let replicas = list(&cluster, &[first, second]);
+    let version = Version::of_start(WallMs(START_MS)).0;
+    let told = copy(&content, replicas, (version, 0b11));
+    assert_eq!(hear(&mut cluster, fourth, told), PeerResult::Otherwise);
+    assert_eq!(cluster.shard(fourth).find(ID), None);
+    assert_eq!(hear(&mut cluster, second, told), PeerResult::Held);
+}
+
 #[test]
 fn of_one_list_at_one_key_all_act_that_act_in_either() {
     let (mut cluster, [first, second, ..]) = cluster();

@@ -126,7 +126,9 @@ impl Shard {
             }
             (Purpose::News(id), None) => self.tell_of_unheard(id, peer, outbox),
             (Purpose::News(_) | Purpose::Hint, _) => {}
-            (Purpose::Offer(id), result) => self.offer_result(now, peer, id, result, outbox),
+            (Purpose::Offer { id, round }, result) => {
+                self.offer_result(now, peer, (id, round), result, outbox);
+            }
         }
     }
 

@@ -253,8 +253,8 @@ impl Shard {
     /// The ranks that can act, of those that are to:
     ///
     /// - without this node, if it gave the pop up and others can try the next one;
-    /// - without nodes that were dead and have delivered nothing since. Now and then such a node
-    ///   gets one timer, which shows whether it can deliver.
+    /// - without nodes that were dead and have delivered nothing since, if one of them would be the
+    ///   first to act. Now and then such a node gets one timer, which shows whether it can deliver.
     fn able(
         &mut self,
         tick: Tick,
@@ -264,11 +264,13 @@ impl Shard {
     ) -> u16 {
         let failing = if is_delivered { 0 } else { own };
         let unproven = self.ranks_of(list, self.peers.unproven()) & carried;
-        let is_barred = unproven != 0
-            && carried & !unproven & !failing != 0
+        let acting = carried & !failing;
+        let is_first = unproven & acting & acting.wrapping_neg() != 0;
+        let is_barred = is_first
+            && acting & !unproven != 0
             && !is_planted(Bug::ReturnedRankActsAtOnce)
             && !self.peers.may_try(tick);
-        let able = carried & !failing & !if is_barred { unproven } else { 0 };
+        let able = acting & !if is_barred { unproven } else { 0 };
         if able == 0 { carried } else { able }
     }
 

@@ -22,7 +22,7 @@ use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, 
 use super::Shard;
 use super::effects::{Outbox, Purpose};
 use super::parts::peers::FULL_MS;
-use super::parts::reconcile::Move;
+use super::parts::reconcile::{Move, NO_MOVE};
 use super::records::{Placement, Record, State};
 
 /// What an offer costs, in looks of some 150 ns each: some 5 us of the cluster's CPU for each timer
@@ -178,8 +178,20 @@ impl Shard {
 
     /// Sends an encoded message of this work, and counts it as an offer until its result comes.
     fn offer(&mut self, peer: PeerIndex, id: TimerId, bytes: Range<usize>, outbox: &mut Outbox) {
+        self.offer_in(NO_MOVE, peer, id, bytes, outbox);
+    }
+
+    /// As [`Shard::offer`], as a part of a move.
+    fn offer_in(
+        &mut self,
+        round: u8,
+        peer: PeerIndex,
+        id: TimerId,
+        bytes: Range<usize>,
+        outbox: &mut Outbox,
+    ) {
         self.reconcile.offers += 1;
-        outbox.tell(peer, Purpose::Offer(id), bytes);
+        outbox.tell(peer, Purpose::Offer { id, round }, bytes);
     }
 
     /// Offers a timer to a peer that another node could not tell of it: a node that is to hold the
@@ -289,7 +301,8 @@ impl Shard {
             return self.reconcile.look_again(tick, record.id);
         }
         placement.actives = self.actives_meanwhile(&former, &list);
-        let moving = Move { key: record.key(), placement, waiting };
+        let round = self.reconcile.next_round();
+        let moving = Move { key: record.key(), placement, waiting, round };
         self.reconcile.moves.insert(record.id.0, moving);
         // Peers on both lists are asked, too, whether they hold the timer and agree: a peer that
         // believes a new holder dead would go on with the former list. All nodes take the new list
@@ -304,12 +317,12 @@ impl Shard {
         let holders = self.peers.view.peers_of(&former.replicas);
         for peer in waiting.iter() {
             if self.peers.speaks_http(peer) {
-                self.send_moved(slot, peer, &placement, outbox);
+                self.send_moved(slot, peer, &moving, outbox);
                 continue;
             }
             let is_holder = holders.contains(peer);
             let bytes = if is_holder && !is_under_way { &held_bytes } else { &moved_bytes };
-            self.offer(peer, record.id, bytes.clone(), outbox);
+            self.offer_in(round, peer, record.id, bytes.clone(), outbox);
         }
         if waiting.is_empty() || is_planted(Bug::DropBeforeNewHolderAcknowledged) {
             self.finish_move(tick, record.id, outbox);
@@ -335,7 +348,8 @@ impl Shard {
         })
     }
 
-    fn send_moved(&mut self, slot: Slot, peer: PeerIndex, to: &Placement, outbox: &mut Outbox) {
+    fn send_moved(&mut self, slot: Slot, peer: PeerIndex, moving: &Move, outbox: &mut Outbox) {
+        let to = &moving.placement;
         let record = *self.records.get(slot);
         let copy = self.copy_of(&record);
         let moved = TimerCopy {
@@ -344,20 +358,23 @@ impl Shard {
             ..copy
         };
         let bytes = outbox.encode(&PeerMessage::Copy(moved));
-        self.offer(peer, record.id, bytes, outbox);
+        self.offer_in(moving.round, peer, record.id, bytes, outbox);
     }
 
+    /// Takes a peer's result of an offer. A result counts for a move only if the offer was a part
+    /// of that move: what a peer held during an earlier one, it may have given away.
     pub(super) fn offer_result(
         &mut self,
         now: Now,
         peer: PeerIndex,
-        id: TimerId,
+        (id, round): (TimerId, u8),
         result: Option<PeerResult<'_>>,
         outbox: &mut Outbox,
     ) {
         self.reconcile.offers -= 1;
         let tick = now.mono.tick_floor();
         let moving = self.reconcile.moves.get(&id.0).copied();
+        let moving = moving.filter(|moving| moving.round == round);
         let slot = self.find(id);
         // What a core held through an absence may be outdated. The core gives nothing away before
         // the nodes that know better have told.
@@ -371,6 +388,9 @@ impl Shard {
             }
             (None, Some(slot), Some(PeerResult::Wanted)) => {
                 let record = *self.records.get(slot);
+                if record.is_live() && !self.is_to_hold(peer, &record) {
+                    return self.look_later_if_misplaced(tick, slot);
+                }
                 let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
                 self.offer(peer, id, bytes, outbox);
             }
@@ -390,7 +410,7 @@ impl Shard {
             (Some(moving), Some(slot), Some(PeerResult::Wanted))
                 if self.records.get(slot).key() == moving.key && !is_behind =>
             {
-                self.send_moved(slot, peer, &moving.placement, outbox);
+                self.send_moved(slot, peer, &moving, outbox);
             }
             (Some(moving), Some(_), Some(PeerResult::Held | PeerResult::Ahead))
                 if result == Some(PeerResult::Held) || moving.placement.own.is_none() =>
@@ -406,6 +426,13 @@ impl Shard {
                 self.reconcile.look_again(tick, id);
             }
         }
+    }
+
+    /// Whether a peer is another site, or stands on the timer's list.
+    fn is_to_hold(&self, peer: PeerIndex, record: &Record) -> bool {
+        let view = &self.peers.view;
+        let replicas = self.records.placement_of(record).replicas;
+        view.connected_sites().union(view.peers_of(&replicas)).contains(peer)
     }
 
     /// Ends a move: every node on the new list has the timer.

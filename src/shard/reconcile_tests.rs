@@ -76,7 +76,7 @@ fn a_move_of_an_earlier_state_is_not_finished() {
     let (key, waiting) = (record.key(), PeerSet::EMPTY);
     let earlier = StateKey { sequence: key.sequence + 1, ..key };
     for (key, is_finished) in [(earlier, false), (key, true)] {
-        let moving = Move { key, placement, waiting };
+        let moving = Move { key, placement, waiting, round: 1 };
         shard.reconcile.moves.insert(id.0, moving);
         shard.finish_move(tick, id, &mut Outbox::default());
         let slot = shard.find(id).expect("it is held");
@@ -423,6 +423,7 @@ fn what_a_peer_says_to_an_offer_decides_what_it_gets() {
     for (result, told, lacking, looked_at) in [
         (Some(PeerResult::Wanted), 1, 0, 0),
         (Some(PeerResult::Held), 0, 0, 0),
+        (Some(PeerResult::Otherwise), 0, 0, 0),
         (Some(PeerResult::Ahead), 0, 0, 0),
         (Some(full), 0, 1, 1),
         (Some(other), 0, 0, 0),
@@ -433,11 +434,34 @@ fn what_a_peer_says_to_an_offer_decides_what_it_gets() {
         let shard = cluster.shard(own);
         shard.reconcile.offers = 1;
         let mut outbox = Outbox::default();
-        shard.offer_result(now, peer, ID, result, &mut outbox);
+        shard.offer_result(now, peer, (ID, NO_MOVE), result, &mut outbox);
         assert_eq!(outbox.to_peers.len(), told, "{result:?}");
         let waiting = (shard.reconcile.lacking(), shard.reconcile.misplaced());
         assert_eq!(waiting, (lacking, looked_at), "{result:?}");
         assert_eq!(shard.reconcile.offers, told as u32, "a copy is an offer, too");
+    }
+}
+
+/// What a peer said to an offer of an earlier move, or of none, says nothing about this move: the
+/// peer may have given the timer away since. Otherwise the timer would be lost with its last
+/// holder.
+#[test]
+fn a_move_is_finished_by_results_of_its_own_offers_alone() {
+    let (mut cluster, own, peer) = offered();
+    let now = cluster.now();
+    let shard = cluster.shard(own);
+    let list = [shard.peers.view.hash_of(peer)].into_iter().collect();
+    let slot = shard.find(ID).expect("it is held");
+    let sites = shard.records.placement_of(shard.records.get(slot)).sites;
+    let placement = shard.placement(list, sites, 1);
+    let waiting = PeerSet::EMPTY.with(peer);
+    let key = shard.records.get(slot).key();
+    shard.reconcile.moves.insert(ID.0, Move { key, placement, waiting, round: 7 });
+    shard.reconcile.offers = 3;
+    for (round, is_forgotten) in [(NO_MOVE, false), (6, false), (7, true)] {
+        let held = Some(PeerResult::Held);
+        shard.offer_result(now, peer, (ID, round), held, &mut Outbox::default());
+        assert_eq!(shard.find(ID).is_none(), is_forgotten, "round {round}");
     }
 }
 
@@ -458,7 +482,7 @@ fn moved_away(
     let placement = shard.placement(list, sites, 2);
     prepare(shard, slot, &placement);
     let record = *shard.records.get(slot);
-    let moving = Move { key: record.key(), placement, waiting: PeerSet::EMPTY };
+    let moving = Move { key: record.key(), placement, waiting: PeerSet::EMPTY, round: 1 };
     shard.reconcile.moves.insert(ID.0, moving);
     let (tick, mut outbox) = (Tick(record.due().0 - early_ms), Outbox::default());
     shard.finish_move(tick, ID, &mut outbox);

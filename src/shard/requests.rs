@@ -289,9 +289,9 @@ impl Shard {
                 plan.placement = self.placement(plan.placement.replicas, held.sites, factor);
             }
         }
-        let full = self.lately_full();
-        if !full.is_empty() {
-            let members = self.peers.not_dead().minus(full);
+        let away = self.lately_full().union(self.peers.back_lately(self.turns.at));
+        if !away.is_empty() {
+            let members = self.peers.not_dead().minus(away);
             extras = extras.union(view.peers_of(&view.place(target.id, factor, members)));
         }
         let told = view.peers_of(&plan.placement.replicas).with(view.own());

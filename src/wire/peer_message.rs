@@ -159,6 +159,7 @@ pub enum PeerResult<'a> {
     /// pop.
     Ahead,
     /// Answers a standing: the receiver holds this state, but believes that another list is right.
+    /// Answers a copy: the receiver does not hold the timer, for the list names other nodes.
     Otherwise,
 }
 

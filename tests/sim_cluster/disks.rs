@@ -246,6 +246,7 @@ impl World {
         }
         if self.options.disks.is_some_and(|disks| disks.is_damaged) && self.disk.chance(30) {
             let Some(bit) = store.flip(self.disk.next()) else { return };
+            self.model.damaged_ns = Some(self.now_ns);
             self.trace.add(self.now_ns, "flip", [node as u64, bit as u64, 0, 0]);
         }
     }

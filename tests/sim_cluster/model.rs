@@ -144,10 +144,12 @@ pub struct Model {
     pub keeps_all: bool,
     /// Whether a node that was away finds out which of its timers have ended.
     pub tells_ends: bool,
+    /// When a bit was last turned over on a disk.
+    pub damaged_ns: Option<u64>,
     /// Other nodes may take a node for dead that is silent for so long.
     silence_ns: u64,
-    /// How long a pop takes at most until the disk has it. The next pop of the timer waits for
-    /// that.
+    /// How long a pop takes at most until the disk has it, and until a node that has just started
+    /// has asked the others about it. The next pop of the timer waits for both.
     pub store_ns: u64,
     /// When nodes read new files. Meanwhile they may not know each other. What a client does
     /// through one of them reaches the others as soon as they do.
@@ -194,6 +196,7 @@ impl Model {
             keeps_all: false,
             tells_ends: false,
             silence_ns: limits.dead_after_ms.saturating_sub(limits.heartbeat_ms) * MS,
+            damaged_ns: None,
             store_ns: 0,
             reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
@@ -439,7 +442,9 @@ impl Model {
         // timer failed, or from a node that did not know those nodes as members.
         let is_older = self.forgotten.remove(&key)
             && (self.may_be_unknown(write, now_ns) || self.has_reload(now_ns));
-        if is_again && !is_rival && !is_older && was_away_ns < self.away_ns {
+        // Damage may take the newest states from a disk, and with them the end of a timer.
+        let is_damaged = self.damaged_ns.is_some_and(|at_ns| at_ns > write.sent_ns);
+        if is_again && !is_rival && !is_older && !is_damaged && was_away_ns < self.away_ns {
             return broken("T5", format!("{} after {last:?}", text()));
         }
         self.is_in_order(write, place, sequence, now_ns)?;

@@ -15,6 +15,9 @@ use crate::shard::effects::Dialect;
 /// shown that they reach callback hosts. If they do not, one pop in this time may be late or given
 /// up.
 const TRIAL_MS: u64 = 1_000;
+/// For so long after members returned other nodes may not have seen it, and may not have given
+/// their timers back: the time until they are connected, and until they look at a timer again.
+const LATELY_MS: u64 = 5_000;
 /// For how long a peer that has refused a timer for lack of room is believed to have none.
 pub const FULL_MS: u64 = 10_000;
 /// For so long after a peer had no room, timers may have copies where a move was refused.
@@ -55,6 +58,9 @@ pub struct Peers {
     /// Members that were dead and have not told of a pop since. They may not reach callback hosts
     /// yet, so their stand-ins go on.
     unproven: PeerSet,
+    /// Members that were dead and returned within [`LATELY_MS`] of each other, and when the last of
+    /// them did.
+    back: (PeerSet, Tick),
     /// When an unproven member is next given a timer back, to show that it can deliver.
     trial_at: Tick,
     /// When another site was last believed alive again.
@@ -82,6 +88,7 @@ impl Peers {
             owed: PeerSet::EMPTY,
             returned_at: Tick(0),
             unproven: PeerSet::EMPTY,
+            back: (PeerSet::EMPTY, Tick(0)),
             trial_at: Tick(0),
             site_returned_at: Tick(0),
             full: Vec::new(),
@@ -156,10 +163,18 @@ impl Peers {
         self.returned_at = tick;
         if former == Liveness::Dead {
             self.unproven = self.unproven.with(peer);
+            self.back = (self.back_lately(tick).with(peer), tick);
         }
         if self.view.connected_sites().contains(peer) {
             self.site_returned_at = tick;
         }
+    }
+
+    /// Members that were dead and have just returned: other nodes may still believe them dead, and
+    /// stand in for them.
+    pub fn back_lately(&self, tick: Tick) -> PeerSet {
+        let (peers, at) = self.back;
+        if tick - at < LATELY_MS { peers } else { PeerSet::EMPTY }
     }
 
     /// Members that may not be able to deliver yet. Originals are left out: an original acts on

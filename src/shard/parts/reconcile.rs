@@ -18,6 +18,8 @@ pub const OFFERS_MAX: u32 = 512;
 /// Timers being moved at a time. The new holder stores each of them, which takes longer than an
 /// answer to an offer.
 pub const MOVES_MAX: usize = 128;
+/// The round of an offer that is a part of no move.
+pub const NO_MOVE: u8 = 0;
 /// Pause before a timer that could not be moved is looked at again.
 pub const LOOK_AGAIN_MS: u64 = 1_000;
 
@@ -41,6 +43,8 @@ pub struct Move {
     pub placement: Placement,
     /// Peers that have not confirmed that they hold the timer.
     pub waiting: PeerSet,
+    /// Tells the offers of this move from those of earlier ones.
+    pub round: u8,
 }
 
 /// The background work of a shard.
@@ -67,6 +71,8 @@ pub struct Reconcile {
     pub ready: AHashSet<u64>,
     /// Offers without a result.
     pub offers: u32,
+    /// The round of the last move.
+    round: u8,
 }
 
 impl Reconcile {
@@ -96,6 +102,13 @@ impl Reconcile {
             self.portion_at = tick;
         }
         is_new
+    }
+
+    /// The round of the next move. No more than [`MOVES_MAX`] timers move at a time, so no two
+    /// moves of a timer that are near to each other have one round.
+    pub fn next_round(&mut self) -> u8 {
+        self.round = self.round.checked_add(1).unwrap_or(NO_MOVE + 1);
+        self.round
     }
 
     /// Whether as many offers wait, or as many timers move, as may at a time.

@@ -16,7 +16,6 @@ pub struct Return {
     pub at: WallMs,
     /// Nodes that may have missed something when the last process died.
     pub lacking: PeerSet,
-    /// Timers that a peer has told of: one that held the timer since, and may have handed it over
-    /// to this node.
+    /// Timers that a peer has told of, and may have handed over to this node since.
     pub told: AHashSet<u64>,
 }
