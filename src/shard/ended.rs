@@ -10,7 +10,8 @@
 //!    does not hold the timer, the timer has ended, and is forgotten.
 //!
 //! Why that is so: one of the other holders on the timer's list is not known to have missed
-//! anything, so it had the timer. Every other node is complete: it holds all that it acknowledged
+//! anything, so it had the timer. It belongs there, so it has handed the timer over to nobody, this
+//! node least of all. Every other node is complete: it holds all that it acknowledged
 //! since before the write, unless that has ended or has been handed over, which it is only to nodes
 //! that hold it. So one of them would hold the timer. They are asked twice because the timer may be
 //! handed over between two answers. A timer that a node has told of since the start may have been
@@ -21,7 +22,9 @@
 //!
 //! - It has one replica, or lives on two sites or on original nodes. Or the first replica answers.
 //! - Another node is not alive, lost its disk, or joined since the write.
-//! - All other holders on its list may have missed something when this node died.
+//! - All other holders on its list may have missed something when this node died, or it does not
+//!   belong there any more.
+//! - Members change, or another node sees other members.
 //! - Less time than clocks may be apart lies between the write and the start of another node's
 //!   memory, or between the write and this start.
 
@@ -110,7 +113,11 @@ impl Shard {
         let limits = &self.config.cluster;
         let placement = self.records.placement_of(record);
         let others = self.others();
-        let listed = self.peers.view.peers_of(&placement.replicas).intersection(others);
+        let view = &self.peers.view;
+        let belong = view.peers_of(&self.configured(record));
+        let listed = view.peers_of(&placement.replicas).intersection(belong);
+        let listed = listed.intersection(others);
+        let is_stable = !view.is_changing() && self.peers.other_view.is_empty();
         let wrote_ms = record.version.wall().0;
         let is_before = |earlier: u64, later: u64| earlier + limits.clock_skew_max_ms < later;
         let is_complete = |peer| {
@@ -121,6 +128,7 @@ impl Shard {
             is_planted(Bug::EndsWhatPeersMissed) || !listed.minus(returned.lacking).is_empty();
         record.is_live()
             && has_had
+            && is_stable
             && !is_planted(Bug::ReturningNodeKeepsEnded)
             && limits.acknowledge == Acknowledge::Replicas
             && placement.replicas.len() > 1

@@ -355,10 +355,16 @@ impl Model {
         if self.was_answered_early(write) {
             return true;
         }
-        // Nodes take a node that is silent for long for dead.
-        let is_gone = self.disturbances.has_death(from_ns, until_ns)
-            || self.disturbances.has_silence(from_ns, until_ns, self.silence_ns);
-        is_gone && self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
+        self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
+            && self.disturbances.has_death(from_ns, until_ns)
+    }
+
+    /// Reports whether all nodes that have an acknowledged write may have been silent for so long
+    /// that others took them for dead, and went on without it.
+    fn may_be_unheard(&self, write: &Write, until_ns: u64) -> bool {
+        let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
+        self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
+            && self.disturbances.has_silence(from_ns, until_ns, self.silence_ns)
     }
 
     /// Reports whether a write was acknowledged by one replica that may have been the only one.
@@ -469,6 +475,7 @@ impl Model {
             || !self.has_only_pauses(from_ns.min(at_ns), now_ns)
             || !self.host_is_well(wish.host, from_ns, now_ns)
             || self.may_be_unknown(write, now_ns)
+            || self.may_be_unheard(write, now_ns)
             || self.disturbances.longest_ns(write.sent_ns, now_ns) >= self.away_ns
         {
             return Ok(());
@@ -520,6 +527,7 @@ impl Model {
             && self.has_only_pauses(from_ns, now_ns)
             && !may_return
             && !self.may_be_unknown(later, now_ns)
+            && !self.may_be_unheard(later, now_ns)
             && !self.is_made_again(write, later);
         if is_quiet || is_kept || is_asked {
             let invariant = if later.wish.is_some() { "T7" } else { "T6" };
@@ -724,6 +732,7 @@ impl Model {
             && self.crowded_from.is_none()
             && self.has_only_pauses(from_ns, now_ns)
             && !self.may_be_unknown(write, now_ns)
+            && !self.may_be_unheard(write, now_ns)
             && self.disturbances.longest_ns(from_ns, now_ns) < self.away_ns;
         is_read_in_calm && (is_steady || is_kept)
     }
