@@ -43,7 +43,8 @@ use super::records::Record;
 const ROUNDS: u8 = 2;
 
 impl Shard {
-    /// A peer has told of a timer, and may count on this node to hold it. Cost: a comparison, but for the first seconds after a start.
+    /// A peer has told of a timer, and may count on this node to hold it. Cost: a comparison, but
+    /// for the first seconds after a start.
     #[inline]
     pub(super) fn note_told(&mut self, id: TimerId) {
         if let Some(returned) = &mut self.returned {
