@@ -247,7 +247,10 @@ impl World {
                 }
                 let held = shard.counters();
                 if (held.timers, held.tombstones, held.in_flight, held.waiting) != (0, 0, 0, 0) {
-                    return broken("T6 leak", format!("node {number} at rest: {held:?}"));
+                    let ids = self.model.timers.keys();
+                    let left: Vec<_> =
+                        ids.filter(|id| shard.held(TimerId(**id)).is_some()).collect();
+                    return broken("T6 leak", format!("node {number}: {left:?}, {held:?}"));
                 }
             }
         }

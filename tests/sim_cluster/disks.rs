@@ -66,6 +66,9 @@ impl Disks {
 
     /// Clocks that are close let nodes tell that a timer ended while they were away.
     pub fn limit(&self, options: &mut Options) {
+        // Tombstones outlive restarts, so there are more of them. A link must hold their offers,
+        // as the least that can be configured does.
+        options.cluster.link_bytes_max = options.cluster.link_bytes_max.max(65_536);
         if options.clocks_are_close() {
             options.cluster.clock_skew_max_ms = 1_000;
         }
