@@ -125,7 +125,7 @@ pub struct CoreJournal {
     replies: VecDeque<Reply>,
     results: VecDeque<WaitingResult>,
     orders: VecDeque<Order>,
-    /// When the last write began, or the journal was opened.
+    /// When the last write that took everything began, or the journal was opened.
     wrote_at: MonoNs,
     /// Until when no segment is asked for, because one could not be made.
     prepares_from: MonoNs,
@@ -237,8 +237,11 @@ impl CoreJournal {
             let before = self.writer.is_writing();
             self.writer.begin_write(self.stamp(now));
             if self.writer.is_writing() && !before {
-                self.wrote_at = now.mono;
                 shard.append_changes(&mut self.writer);
+                // What did not fit has waited for its time already. It is written next.
+                if !self.writer.has_work() {
+                    self.wrote_at = now.mono;
+                }
             }
         }
         self.look_at_the_disk(now, shard);

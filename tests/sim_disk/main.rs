@@ -145,7 +145,10 @@ fn every_planted_bug_is_found() {
 /// Seeds that found something, far behind those that the gate walks through.
 #[test]
 fn seeds_that_failed_once_pass() {
-    for seed in [342399, 170148, 115471, 142673, 150170, 158341, 210581, 156907, 251831] {
+    for seed in [
+        342399, 170148, 115471, 142673, 150170, 158341, 210581, 156907, 251831, 177849, 206647,
+        232216,
+    ] {
         let report = run(&Story::draw(Options::draw(seed)), false);
         assert!(report.violation.is_none(), "seed {seed}: {:?}", report.violation);
     }
