@@ -321,8 +321,8 @@ pub enum Refusal {
     Joining,
     /// The journal has no segment to write to.
     #[error(
-        "the disk of this node's data directory has no room for its journal; free some, or retry \
-         on another node"
+        "the journal of this node cannot grow: free room on the disk of its data directory, or see \
+         the node's log for another cause; retry on another node meanwhile"
     )]
     JournalFull,
     /// The disk has not taken the journal's last write for too long.

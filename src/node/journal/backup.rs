@@ -149,6 +149,9 @@ impl Backup {
             let copy = to.join(name);
             self.bytes += match fs::hard_link(&from, &copy) {
                 Ok(()) => fs::metadata(&copy).map_err(failed("look at", &copy))?.len(),
+                // It was missing at the start, which was told as damage then. A start on the backup
+                // tells it again, until memory has been written anew.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(_) => {
                     self.is_linked = false;
                     let bytes = fs::copy(&from, &copy).map_err(failed("copy", &from))?;
