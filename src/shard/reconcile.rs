@@ -232,10 +232,8 @@ impl Shard {
     /// node that would have to get the timer is alive and has room.
     ///
     /// - The list that the configuration means, while none of its nodes is dead.
-    /// - The present list, if the list that the configuration means does not fit, and the present
-    ///   list is as long, has only members and has this node. So a stand-in for one of two dead
-    ///   nodes stays a stand-in for the other: otherwise it would leave the timer to one holder.
-    /// - The list of live nodes.
+    /// - The list of live nodes, where all nodes look for the timer. It changes when a node returns
+    ///   that stands in before the present holders.
     /// - The list that the configuration means, with its dead nodes.
     /// - The present list.
     pub(super) fn right_list(&self, record: &Record) -> Replicas {
@@ -269,12 +267,7 @@ impl Shard {
         if able(&configured) && (is_whole || live.is_empty() || !able(&live)) {
             return configured;
         }
-        let members = view.new_nodes();
-        let stays = !able(&configured)
-            && view.peers_of(&list).minus(members).is_empty()
-            && list.len() >= configured.len()
-            && self.records.placement_of(record).own.is_some();
-        if !stays && !live.is_empty() && able(&live) { live } else { list }
+        if !live.is_empty() && able(&live) { live } else { list }
     }
 
     /// Begins to move a timer to `list`.
