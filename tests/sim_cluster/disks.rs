@@ -64,6 +64,17 @@ impl Disks {
         })
     }
 
+    /// Disks on which nothing goes wrong by itself.
+    pub fn plain() -> Self {
+        Self {
+            sizes: Sizes { segment_blocks: 44, batch_bytes: 16_384 },
+            write_ns_max: 200_000,
+            all_at_once: 0,
+            is_long: false,
+            is_damaged: false,
+        }
+    }
+
     /// Clocks that are close let nodes tell that a timer ended while they were away.
     pub fn limit(&self, options: &mut Options) {
         // Tombstones outlive restarts, so there are more of them. A link must hold their offers,

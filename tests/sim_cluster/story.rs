@@ -3,7 +3,9 @@
 
 use chronos::base::ids::TimerId;
 use chronos::base::limits::{Acknowledge, CallbackLimits, ClusterLimits};
+use chronos::base::planted::{Bug, plant};
 
+use super::disks::Disks;
 use super::disturbances::Disturbances;
 use super::model::MS;
 use super::operators::Members;
@@ -142,6 +144,52 @@ fn a_node_that_seems_alive_now_and_then_brings_nothing_back() {
         let violation = run(&story, false).violation;
         assert!(violation.is_none(), "starved after {begins_ms} ms: {violation:?}");
     }
+}
+
+/// A stand-in gives a timer back to the right node, which dies again. The client writes the timer
+/// once more, and the stand-in is restarted. It holds the timer, for it forgot the timer *before*
+/// that write. Returns the invariant that is broken, if one is.
+fn a_stand_in_is_restarted() -> Option<&'static str> {
+    let view = Members::new(2).view(0, None);
+    let list = view.place(TimerId(ID), 1, view.new_nodes());
+    let name = view.name_of(view.peer_of(list.as_slice()[0]).expect("a member"));
+    let right = usize::from(name == super::nodes::node_name(1));
+    let stand_in = 1 - right;
+    let write = |name: usize, second: u64, interval_ms: u64| Operation {
+        name,
+        at_ns: second * 1_000 * MS,
+        node: stand_in,
+        kind: Kind::Update(
+            Target::Chosen(ID),
+            Wish { interval_ms, repeat_for_ms: interval_ms, host: 0, factor: 1 },
+        ),
+        patience_ms: 8_000,
+        loses_reply: false,
+    };
+    let kill = |second: u64, node: usize, for_ms: u64| {
+        (second * 1_000 * MS, Fault::Kill { node, for_ms, how: Death::Process })
+    };
+    let story = Story {
+        operations: vec![write(0, 7, 48_000), write(1, 26, 300_000)],
+        faults: vec![kill(3, right, 6_000), kill(20, right, 14_000), kill(28, stand_in, 200)],
+        options: Options {
+            nodes: 2,
+            factor_max: 1,
+            safety_ms: 40_000,
+            disks: Some(Disks::plain()),
+            ..options(true, 1)
+        },
+    };
+    run(&story, true).violation.map(|violation| violation.invariant)
+}
+
+#[test]
+fn what_a_stand_in_forgot_and_got_again_survives_its_restart() {
+    assert_eq!(a_stand_in_is_restarted(), None);
+    plant(Some(Bug::JournalForgetsOutOfOrder));
+    let found = a_stand_in_is_restarted();
+    plant(None);
+    assert!(found.is_some(), "the bug is not found");
 }
 
 /// Two of three nodes are dead, and a pair is cut: how many nodes count as impaired.
