@@ -462,7 +462,11 @@ impl Model {
             let is_held = timer.writes.iter().any(|write| write.name == name);
             let was_held = timer.gone.contains(&name)
                 && timer.writes.iter().any(|write| write.closed.is_none_or(|at| at > asked));
-            if !is_held && !was_held {
+            // A create that nobody was told of is gone with its process. While the wall clock stands
+            // still, another process may give its id out again.
+            let is_told = timer.writes.iter().any(|write| write.is_acknowledged);
+            let is_given_again = self.unnamed.contains_key(&name) && !is_told;
+            if !is_held && !was_held && !is_given_again {
                 return broken("J1 back", format!("timer {id:x}: a read shows write {name}"));
             }
             return Ok(());
