@@ -10,7 +10,9 @@
 //!    does not hold the timer, the timer has ended, and is forgotten.
 //!
 //! Why that is so: one of the other holders on the timer's list is not known to have missed
-//! anything, so it had the timer. It belongs there, so it has handed the timer over to nobody, this
+//! anything, so it had the timer. A write is answered without a holder only when that one is not
+//! heard any more, and this node did not hear it either, if it lived a while longer. It belongs
+//! there, so it has handed the timer over to nobody, this
 //! node least of all. Every other node is complete: it holds all that it acknowledged
 //! since before the write, unless that has ended or has been handed over, which it is only to nodes
 //! that hold it. So one of them would hold the timer. They are asked twice because the timer may be
@@ -26,7 +28,7 @@
 //!   belong there any more.
 //! - Members change, or another node sees other members.
 //! - Less time than clocks may be apart lies between the write and the start of another node's
-//!   memory, or between the write and this start.
+//!   memory. Or between the write and the last page of this node's last process: [`HEARD_MS`] more.
 
 use crate::base::ids::{PeerIndex, PeerSet, TimerId};
 use crate::base::limits::Acknowledge;
@@ -41,6 +43,10 @@ use super::records::Record;
 
 /// How often every other node must say that it does not hold the timer.
 const ROUNDS: u8 = 2;
+
+/// For so long beyond a suspicion this node must have lived after a write, to have noted which of
+/// the other holders may have missed it.
+const HEARD_MS: u64 = 1_000;
 
 impl Shard {
     /// A peer has told of a timer, and may count on this node to hold it. Cost: a comparison, but
@@ -134,7 +140,7 @@ impl Shard {
             && limits.acknowledge == Acknowledge::Replicas
             && placement.replicas.len() > 1
             && self.peers.sites_of(&placement.sites).is_empty()
-            && is_before(wrote_ms, returned.at.0)
+            && is_before(wrote_ms + limits.suspect_after_ms + HEARD_MS, returned.seen_at.0)
             && !returned.told.contains(&record.id.0)
             && others.minus(self.peers.alive()).is_empty()
             && others.intersection(self.peers.http()).is_empty()

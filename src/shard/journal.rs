@@ -97,15 +97,15 @@ impl Shard {
         })
     }
 
-    /// Takes back what the journal knew of this shard. `is_all`: it knew all that the last process
-    /// knew.
-    pub fn restore_state(&mut self, now: Now, state: &State, is_all: bool) {
+    /// Takes back what the journal knew of this shard. `seen_at`: when the last process wrote its
+    /// last page. `is_all`: the journal knew all that this process knew.
+    pub fn restore_state(&mut self, state: &State, (seen_at, is_all): (WallMs, bool)) {
         self.complete_since = state.complete_since;
         let view = self.peers.view.clone();
         let owed = state.owed.iter().filter_map(|&node| view.peer_of(node));
         let lacking = owed.fold(PeerSet::EMPTY, PeerSet::with);
         lacking.iter().for_each(|peer| self.peers.may_lack(peer));
-        let returned = Return { at: now.wall, lacking, told: AHashSet::new() };
+        let returned = Return { seen_at, lacking, told: AHashSet::new() };
         self.returned = is_all.then_some(returned);
     }
 

@@ -19,6 +19,10 @@ const TIMERS: usize = 24;
 /// How far apart wall clocks may be. All nodes have one here.
 const SKEW: Duration = Duration::from_millis(100);
 
+/// How long a node lives on that has noted who missed a write: the skew, the time to a suspicion
+/// (1 s), and another second.
+const LIVED_ON: Duration = Duration::from_millis(2_200);
+
 /// Three nodes have timers. One is killed. Half of the timers are deleted, and their tombstones end.
 /// The node returns, and forgets those, and no others.
 fn deleted_while_away() {
@@ -40,6 +44,10 @@ fn deleted_while_away() {
     };
     let paths: Vec<String> = (0..TIMERS).map(create).collect();
     nodes[2].await_metric("chronos_timers", |timers| timers == TIMERS as u64);
+    // It must have lived on for a while after the writes, and have written a page since.
+    thread::sleep(LIVED_ON);
+    let written = nodes[2].metric("chronos_journal_writes_total").expect("it is ready");
+    nodes[2].await_metric("chronos_journal_writes_total", |writes| writes > written);
     nodes[2].kill();
     for path in &paths[..TIMERS / 2] {
         until("a delete", PATIENCE, || {

@@ -85,7 +85,7 @@ impl Disks {
         }
         if self.is_long {
             options.cluster.tombstone_hold_ms = 10_000;
-            options.safety_ms = options.safety_ms.max(60_000);
+            options.safety_ms = options.safety_ms.max(80_000);
             options.stays_dead = None;
         }
     }
@@ -112,7 +112,7 @@ pub fn long_absence(story: &mut Story) {
     }
     let draw = &mut Stream::keyed(options.seed, Purpose::Disk, 98);
     let node = draw.range(0, options.nodes as u64 - 1) as usize;
-    let at_ms = draw.range(9_000, 12_000);
+    let at_ms = draw.range(24_000, 28_000);
     let for_ms = draw.range(28_000, 36_000);
     let how = draw.pick(&[Death::Process, Death::Power]);
     story.faults = vec![(at_ms * MS, Fault::Kill { node, for_ms, how })];

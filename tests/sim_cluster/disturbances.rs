@@ -146,6 +146,12 @@ impl Disturbances {
         })
     }
 
+    /// Returns when the first process died after `from_ns`.
+    pub fn first_death_ns(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let deaths = self.all.iter().filter(|one| one.is_down).map(|one| one.from_ns);
+        deaths.filter(|at_ns| (from_ns..=to_ns).contains(at_ns)).min()
+    }
+
     /// Reports whether a process was dead between the two times.
     pub fn has_death(&self, from_ns: u64, to_ns: u64) -> bool {
         self.all.iter().any(|one| one.is_down && one.from_ns <= to_ns && one.to_ns >= from_ns)

@@ -31,6 +31,9 @@ const SITE_TALK_NS: u64 = 1_500 * MS;
 /// offered again when the link is empty.
 const SITE_TALK_OVER_SMALL_LINKS_NS: u64 = 4_000 * MS;
 const SMALL_LINK_BYTES: u64 = 10_000;
+/// How long before its death a node has certainly noted which nodes may have missed a write: clocks
+/// may be a second apart, and an idle journal writes every 10 s.
+const NOTED_NS: u64 = 14_000 * MS;
 /// How early a start can be at most after crossing nodes. Each crossing converts clocks by offsets
 /// that drift for two windows of 2 s at 1 000 ppm.
 const CROSSINGS_NS: u64 = 3 * 4 * MS + MS;
@@ -547,7 +550,11 @@ impl Model {
     /// Reports whether an old copy of a write may come back: a node was away for longer than
     /// tombstones stay, and cannot tell that the timer has ended (J3).
     pub fn may_return(&self, write: &Write, from_ns: u64, now_ns: u64) -> bool {
+        // The node must have lived, and written a page, for a while after the write.
+        let is_noted = self.disturbances.first_death_ns(write.sent_ns, now_ns);
+        let is_noted = is_noted.is_none_or(|at_ns| write.sent_ns + NOTED_NS < at_ns);
         let is_told = self.tells_ends
+            && is_noted
             && !self.acknowledges_first
             && write.replicas > 1
             && self.disturbances.has_only_single_deaths(from_ns, now_ns);

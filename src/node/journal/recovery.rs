@@ -273,7 +273,9 @@ impl<F: Files + Clone> Plan<F> {
         if state.complete_since.0 == 0 || may_lack {
             state = State { complete_since: now.wall, ..state };
         }
-        core.shard_mut().restore_state(now, &state, !self.is_moving);
+        let seen_at = report.stamps.iter().map(|stamp| stamp.wall).max();
+        let seen_at = seen_at.unwrap_or(WallMs(0));
+        core.shard_mut().restore_state(&state, (seen_at, !self.is_moving));
         let first = report.segments.first().map(|read| read.file.number);
         let next = report.continuation.last.next();
         state.oldest = state.oldest.max(first.unwrap_or(next));

@@ -12,8 +12,8 @@ pub const TOLD_MAX: usize = 100_000;
 /// What this core knows of its last process, and was told since.
 #[derive(Clone, Debug)]
 pub struct Return {
-    /// When this process had read the journal.
-    pub at: WallMs,
+    /// When the last process was alive for certain, by its own clock.
+    pub seen_at: WallMs,
     /// Nodes that may have missed something when the last process died.
     pub lacking: PeerSet,
     /// Timers that a peer has told of, and may have handed over to this node since.
