@@ -336,7 +336,9 @@ impl Model {
         if self.has_sites && later.sent_ns < over_ns.saturating_add(self.talk_ns) {
             return true;
         }
-        later.sent_ns <= over_ns.saturating_add(self.clocks.ns())
+        // A node that was started anew keeps the distance that its clocks had drifted by then.
+        let drifted_ns = 2 * later.sent_ns * self.drift_ppm / 1_000_000;
+        later.sent_ns <= over_ns.saturating_add(self.clocks.ns() + drifted_ns)
             && !self.is_steady(from_ns, until_ns)
     }
 
