@@ -447,6 +447,10 @@ impl Model {
         // A write that pops before all replicas have it, and then loses against another write, is
         // made again.
         let is_early = write.acknowledged_ns().is_none() || self.acknowledges_first;
+        let names = write.id.and_then(|id| self.timers.get(&id)).into_iter().flatten();
+        let mut later =
+            names.map(|name| &self.writes[name]).filter(|it| it.sent_ns > write.sent_ns);
+        let is_early = is_early || later.any(|later| self.is_made_again(write, later));
         let is_rival = is_early && !self.is_current(write, now_ns);
         let is_again = sequence < last.0 || sequence <= last.1;
         // A process that moved a timer away may get an older copy back: when all nodes that had the
