@@ -10,15 +10,16 @@
 //!    does not hold the timer, the timer has ended, and is forgotten.
 //!
 //! Why that is so: one of the other holders on the timer's list is not known to have missed
-//! anything, so it had the timer. A write is answered without a holder only when that one is not
-//! heard any more, and this node did not hear it either, if it lived a while longer. It belongs
-//! there, so it has handed the timer over to nobody, this
-//! node least of all. Every other node is complete: it holds all that it acknowledged
-//! since before the write, unless that has ended or has been handed over, which it is only to nodes
-//! that hold it. So one of them would hold the timer. They are asked twice because the timer may be
-//! handed over between two answers. A timer that a node has told of since the start may have been
-//! handed over to this node, which may be the only one that holds it. Unless this node asked for
-//! the copy, and never got it: then the other node had no reason to forget what it held.
+//! anything, so it had the timer. (A write is answered without a holder only when that one is not
+//! heard any more, and this node did not hear it either, if it lived a while longer.) That holder
+//! still belongs on the list, so it has handed the timer over to nobody, this node least of all.
+//! Every other node is complete: it holds all that it acknowledged since before the write, unless
+//! that has ended, or has been handed over to nodes that hold it. So one of them would hold the
+//! timer. They are asked twice because the timer may be handed over between two answers.
+//!
+//! A timer that a node has told of since the start is kept: it may have been handed over to this
+//! node, which may be the only one that holds it. Not if this node asked for the copy and never
+//! got it: then the other node had no reason to forget what it held.
 //!
 //! Where this cannot be concluded the timer is kept, and may come back:
 //!

@@ -86,7 +86,7 @@ fn play(promotion: bool, shards: u16, heals_s: u64) -> Vec<(char, u64)> {
         ],
         options,
     };
-    let report = run(&story, true);
+    let report = run(&story, false);
     if let Some(violation) = report.violation {
         let tail: Vec<&str> = report.trace.tail().collect();
         panic!("{violation:?}\n{}", tail.join("\n"));
@@ -180,7 +180,7 @@ fn a_stand_in_is_restarted() -> Option<&'static str> {
             ..options(true, 1)
         },
     };
-    run(&story, true).violation.map(|violation| violation.invariant)
+    run(&story, false).violation.map(|violation| violation.invariant)
 }
 
 #[test]
