@@ -28,7 +28,7 @@ make one of each.
 
 Exit codes:
     0  the backup is there, whole
-    1  there is none: the node does not run or has no journal, the directory exists, no room
+    1  there is none: the node does not run or has no journal, the directory is not empty, no room
     2  wrong command line";
 /// How long a backup may take: it copies bytes to another file system.
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);

@@ -163,7 +163,8 @@ impl CoreJournal {
     pub fn may_leave(&self, after: Position) -> bool {
         match self.rules.mode {
             Mode::Sync => after <= self.writer.durable(),
-            Mode::Interval(_) => true,
+            // Without a segment no write begins within the interval.
+            Mode::Interval(_) => after <= self.writer.durable() || self.writer.has_segment(),
         }
     }
 
@@ -408,5 +409,41 @@ impl CoreJournal {
             (self.writer.segment().0 + 1).saturating_sub(self.compaction.oldest().0);
         counters.lag = shard.position().0 - self.writer.durable().0;
         counters.waiting = (self.replies.len() + self.results.len()) as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::WallMs;
+    use crate::journal::JournalId;
+    use crate::journal::writer::{Continuation, Owner, Sizes};
+
+    fn journal(mode: Mode, last: u64) -> CoreJournal {
+        let now = Now { mono: MonoNs(1), wall: WallMs(1) };
+        let owner = Owner { journal: JournalId(1), name: "here".to_owned(), shard: 0, shards: 1 };
+        let found = Continuation { last: SegmentNumber(last), writes: last };
+        let writer = Writer::new(owner, Sizes::PRODUCTION, State::default(), found);
+        let compaction = Compaction::new(SegmentNumber(1), 1 << 26, false);
+        CoreJournal::new(JournalRules { mode, stall_ms: 2_000, boot: 1 }, writer, compaction, now)
+    }
+
+    #[test]
+    fn in_mode_interval_answers_wait_while_no_write_can_begin() {
+        let mut journal = journal(Mode::Interval(50), 0);
+        assert!(journal.may_leave(Position(0)), "it promises nothing");
+        assert!(!journal.may_leave(Position(1)), "there is no segment to write it to");
+        assert_eq!(journal.writer.wants_segment(), Some(SegmentNumber(1)));
+        journal.prepared(SegmentNumber(1));
+        assert!(journal.may_leave(Position(1)));
+    }
+
+    #[test]
+    fn before_the_first_write_the_last_segment_is_the_one_that_was_found() {
+        let mut journal = journal(Mode::Sync, 7);
+        journal.backup = Some(Position(0));
+        journal.back_up_when_stored();
+        let (oldest, last) = (SegmentNumber(1), SegmentNumber(7));
+        assert_eq!(journal.next_order(), Some(Order::BackUp { oldest, last }));
     }
 }

@@ -152,7 +152,8 @@ fn foreign(
     if found.journal != journal {
         differs("journal", format!("{:016x}", found.journal.0), format!("{:016x}", journal.0))
     } else if found.name != name {
-        differs("node", found.name.clone(), name.to_owned())
+        // Whoever wrote the file chose the name, and a terminal shows it.
+        differs("node", found.name.escape_debug().to_string(), name.to_owned())
     } else if found.shard != shard {
         let of = |(shard, shards): (u16, u16)| format!("{shard} of {shards}");
         differs("shard", of(found.shard), of(shard))

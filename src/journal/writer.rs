@@ -115,7 +115,7 @@ pub struct Writer {
     owner: Owner,
     sizes: Sizes,
     state: State,
-    /// The segment that is filled; 0: none yet.
+    /// The segment that is filled, or, before the first write, the last one that was found.
     segment: SegmentNumber,
     /// Its next free block.
     block: u32,
@@ -147,9 +147,9 @@ impl Writer {
             owner,
             sizes,
             state,
-            segment: SegmentNumber(0),
+            segment: last,
             block: 0,
-            is_closed: false,
+            is_closed: true,
             writes,
             filling: Batch::default(),
             under_way: None,
@@ -254,7 +254,12 @@ impl Writer {
 
     /// Whether what waits to be written has no segment to go to.
     pub fn lacks_segment(&self) -> bool {
-        self.has_work() && self.spares.is_empty() && !self.fits()
+        self.has_work() && !self.has_segment()
+    }
+
+    /// Whether a write of what waits could begin as soon as none is under way.
+    pub fn has_segment(&self) -> bool {
+        !self.spares.is_empty() || self.fits()
     }
 
     /// Whether a write is under way.
@@ -382,7 +387,7 @@ impl Writer {
     /// Whether what waits fits into the present segment.
     fn fits(&self) -> bool {
         let blocks = self.filling.bytes.len().div_ceil(BLOCK_BYTES) as u32;
-        self.segment.0 > 0 && !self.is_closed && self.block + blocks <= self.sizes.segment_blocks
+        !self.is_closed && self.block + blocks <= self.sizes.segment_blocks
     }
 
     /// Puts the page with the head of a segment before all that was appended.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, mix};
 use crate::base::limits::SHARDS_MAX;
@@ -324,9 +324,23 @@ fn open_journal(
     shards: ShardCount,
 ) -> Result<Option<Opened>, JournalError> {
     let Some(path) = settings.journal.directory().filter(|_| settings.serves_timers) else {
+        warn_of_unread_journal(settings);
         return Ok(None);
     };
     recovery::open(path, &settings.journal, &settings.name, shards.get(), now()).map(Some)
+}
+
+/// Says that a journal is there and not read.
+fn warn_of_unread_journal(settings: &NodeSettings) {
+    let unread = settings.journal.data_dir.as_ref();
+    if let Some(path) = unread.filter(|path| path.join("node.toml").exists()) {
+        warn!(
+            "{} has a journal, and mode off does not read it: this node starts without those \
+             timers. A later start that reads it brings them back, also those that end or are \
+             deleted until then. Remove the directory if nobody wants them",
+            path.display()
+        );
+    }
 }
 
 /// The cores' ends of the thread that makes segments, one for each core, and the thread.

@@ -10,12 +10,13 @@ use kit::runner::Story;
 use kit::until::{PATIENCE, until};
 
 use super::harness::{Node, body};
-use super::restarts::copy;
+use super::restarts::{copy, create_some, look};
 
 pub const STORIES: &[Story] = &[
     ("changed_bytes_are_told_and_never_served", changed_bytes),
     ("files_that_are_missing_or_short_are_told", missing_files),
     ("foreign_files_are_refused", foreign_files),
+    ("directories_of_shards_that_are_missing_are_told_and_made_again", missing_shards),
     ("what_is_no_segment_is_told_and_moved_aside", strangers),
     ("a_replica_gives_back_what_damage_took", given_back),
 ];
@@ -310,7 +311,7 @@ fn foreign_files() {
         let (status, said) = whole.node.start_in_vain();
         assert_eq!(status.code(), Some(1), "{what}: {said}");
         assert!(said.contains(".segment is not a segment of this journal"), "{what}: {said}");
-        assert!(said.contains("Move it out"), "{what}: {said}");
+        assert!(said.contains("Move it out") && !said.contains("bug"), "{what}: {said}");
     };
     let first = place(&mut whole, 0);
     fs::copy(foreign, &first).expect("room");
@@ -368,5 +369,30 @@ fn look_at_all(node: &Node, paths: &[String]) {
         };
         let text = until("a timer", PATIENCE, served);
         assert!(text.contains(&format!("\"opaque-{number}\"")), "{text}");
+    }
+}
+
+fn missing_shards() {
+    for shards in [2, 3] {
+        let mut node = Node::alone();
+        node.shards = 2;
+        node.start();
+        let paths = create_some(&node, 40);
+        node.kill();
+        let removed = node.segments(1)[0].parent().expect("its directory").to_owned();
+        fs::remove_dir_all(&removed).expect("removed by mistake");
+        node.shards = shards;
+        node.start();
+        assert_eq!(node.metric("chronos_journal_damaged"), Some(1), "{}", node.log());
+        let told = format!("{} is missing with all that was in it", removed.display());
+        assert!(node.log().contains(&told), "{}", node.log());
+        let is_served = |path: &&String| node.request("GET", path, "").status == 200;
+        let served = paths.iter().filter(is_served).count();
+        assert!(0 < served && served < paths.len(), "{served} are served");
+        // All shards take writes, and have them after the next start.
+        let paths = create_some(&node, 20);
+        node.kill();
+        node.start();
+        look(&node, &paths, &[]);
     }
 }

@@ -202,6 +202,16 @@ impl Node {
         self.request("POST", "/timers", body).location().to_owned()
     }
 
+    /// Has a backup made, and returns how the command ended and what it said.
+    pub fn back_up(&self, to: &Path) -> (ExitStatus, String) {
+        let binary = env!("CARGO_BIN_EXE_chronos");
+        let admin = self.admin.to_string();
+        let done = command(binary).args(["backup", "--admin", &admin]).arg(to).output_tied();
+        let done = done.expect("the binary runs");
+        let said = [done.stdout, done.stderr].concat();
+        (done.status, String::from_utf8_lossy(&said).into_owned())
+    }
+
     /// Returns the sum of a metric over the cores; `None` if the node does not answer.
     pub fn metric(&self, name: &str) -> Option<u64> {
         let answer = request(self.admin, "GET", "/metrics", "").ok()?;

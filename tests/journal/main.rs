@@ -15,6 +15,7 @@ mod mounts;
 mod sink;
 
 mod away;
+mod backups;
 mod clocks;
 mod damage;
 mod disks;
@@ -33,6 +34,7 @@ const STORIES: &[&[Story]] = &[
     missed::STORIES,
     clocks::STORIES,
     restarts::STORIES,
+    backups::STORIES,
 ];
 
 fn main() -> std::process::ExitCode {

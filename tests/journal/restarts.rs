@@ -25,6 +25,7 @@ pub const STORIES: &[Story] = &[
     ("a_directory_of_another_user_is_refused", no_permission),
     ("a_lost_identity_is_told_and_can_be_restored", lost_identity),
     ("a_directory_that_is_removed_meanwhile_harms_no_pop", removed_meanwhile),
+    ("mode_off_says_that_a_journal_is_not_read", off_meanwhile),
 ];
 
 /// Timers of a story.
@@ -33,7 +34,7 @@ const TIMERS: usize = 120;
 const LATER_MS: u64 = 3_600_000;
 
 /// Creates timers that come due later, each with its own opaque data. Returns their paths.
-fn create_some(node: &Node, count: usize) -> Vec<String> {
+pub fn create_some(node: &Node, count: usize) -> Vec<String> {
     let create = |number: usize| {
         node.create(&body("http://127.0.0.1:9/x", LATER_MS, 1, &format!("opaque-{number}"), 1))
     };
@@ -41,7 +42,7 @@ fn create_some(node: &Node, count: usize) -> Vec<String> {
 }
 
 /// Looks at all these timers; those whose number is in `deleted` must be gone.
-fn look(node: &Node, paths: &[String], deleted: &[usize]) {
+pub fn look(node: &Node, paths: &[String], deleted: &[usize]) {
     for (number, path) in paths.iter().enumerate() {
         let answer = node.request("GET", path, "");
         if deleted.contains(&number) {
@@ -228,4 +229,19 @@ fn removed_meanwhile() {
     }
     thread::sleep(Duration::from_millis(100));
     assert_eq!(node.request("GET", "/ping", "").status, 200);
+}
+
+fn off_meanwhile() {
+    let mut node = Node::alone();
+    node.start();
+    let paths = create_some(&node, 3);
+    node.stop();
+    node.lines = "[journal]\nmode = \"off\"\n".to_owned();
+    node.start();
+    assert!(node.log().contains("has a journal, and mode off does not read it"), "{}", node.log());
+    look(&node, &paths, &[0, 1, 2]);
+    node.stop();
+    node.lines.clear();
+    node.start();
+    look(&node, &paths, &[]);
 }

@@ -126,6 +126,10 @@ impl Files for Faulty {
         (self.directory.shard, self.directory.shards)
     }
 
+    fn directory(&self) -> PathBuf {
+        self.directory.directory()
+    }
+
     fn path_of(&self, number: SegmentNumber) -> PathBuf {
         self.directory.path_of(number)
     }

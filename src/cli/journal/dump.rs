@@ -33,8 +33,7 @@ One line an entry. The kinds:
   head       the beginning of a segment
   state      what the shard knows of itself
 
-The last entry of a timer with the highest version and sequence counts. Times are in UTC, by the
-wall clock of the moment of the write.
+The last entry of a timer counts. Times are in UTC, by the wall clock of the moment of the write.
 
 Exit codes: 0 all was printed, 1 something is damaged and missing here, 2 nothing can be read";
 

@@ -510,6 +510,10 @@ fn lock_directory(path: &Path, patience: Duration) -> Result<DirectoryLock, Data
 fn identity_at(path: &Path) -> Result<Identity, DataDirectoryError> {
     let file = path.join(NODE);
     let mut text = Vec::new();
+    if fs::metadata(&file).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        // To open a pipe would wait for ever.
+        return Err(damaged(path, "it is a pipe, a socket or a device".to_owned()));
+    }
     let read = File::open(&file).and_then(|f| f.take(NODE_BYTES_MAX).read_to_end(&mut text));
     match read {
         Ok(_) => {}

@@ -59,6 +59,9 @@ pub trait Files {
     /// The shard, and the number of shards.
     fn shard(&self) -> (u16, u16);
 
+    /// The path of the directory.
+    fn directory(&self) -> PathBuf;
+
     /// The path of a segment.
     fn path_of(&self, number: SegmentNumber) -> PathBuf;
 
@@ -89,6 +92,10 @@ impl Files for ShardDirectory {
 
     fn shard(&self) -> (u16, u16) {
         (self.shard, self.shards)
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.path.clone()
     }
 
     fn path_of(&self, number: SegmentNumber) -> PathBuf {
@@ -361,6 +368,16 @@ pub fn stamps(directory: &impl Files) -> Result<Vec<Stamp>, ReadError> {
         part.read(journal, source, &mut note).map(|_| true)
     })?;
     Ok(stamps.into_vec())
+}
+
+/// The first segment that is not of this shard and journal, and what it is instead. Cost: a block of
+/// each segment.
+pub fn foreign_segment(directory: &impl Files) -> Result<Option<(PathBuf, String)>, ReadError> {
+    let flaws = Look::at(directory)?.map(|look| look.plan.flaws).unwrap_or_default();
+    Ok(flaws.into_iter().find_map(|flaw| match flaw {
+        Flaw::Foreign(number, why) => Some((directory.path_of(number), why)),
+        _ => None,
+    }))
 }
 
 impl Look {

@@ -18,7 +18,8 @@ use crate::node::journal::directory::ShardDirectory;
 use crate::node::journal::directory::{DataDirectory, DataDirectoryError, Generation};
 use crate::node::journal::disk::WallFloor;
 use crate::node::journal::reading::{
-    Files, PagePlace, ReadError, ShardReport, Unreadable, Visitor, read_shard, stamps,
+    Files, PagePlace, ReadError, ShardReport, Unreadable, Visitor, foreign_segment, read_shard,
+    stamps,
 };
 use crate::node::meters::CoreMeters;
 use crate::node::settings::{JournalMode, JournalSettings};
@@ -40,8 +41,10 @@ pub enum JournalError {
     Read(#[from] ReadError),
     /// A segment is not this node's.
     #[error(
-        "{path} is not a segment of this journal: {why}. Move it out of the data directory, or \
-         give this node the directory that is its own with --data-dir"
+        "{path} is not a segment of this journal: {why}. It may hold timers: if somebody has moved or \
+         renamed it, give it its place back. Move it out of the data directory if it is not this \
+         node's, or give this node the directory that is its own with --data-dir. `chronos journal \
+         check` tells of all such files"
     )]
     Foreign {
         /// The file.
@@ -94,6 +97,12 @@ pub fn open(
 ) -> Result<Opened, JournalError> {
     let data = DataDirectory::create_or_open(path, name)?;
     let mut older = data.generations()?;
+    // Before anything is made or served.
+    for shard in older.iter().flat_map(|generation| data.shards(*generation)) {
+        if let Some((path, why)) = foreign_segment(&shard)? {
+            return Err(JournalError::Foreign { path: path.display().to_string(), why });
+        }
+    }
     let present = match older.pop_if(|last| last.shards == shards) {
         Some(present) => present,
         None => data.begin_generation(shards)?,
@@ -207,6 +216,7 @@ impl<F: Files + Clone> Plan<F> {
             meters.journal_recovery_bytes.add(files.iter().map(|file| file.bytes).sum());
         }
         let mut recovered = Recovered::default();
+        let mut is_damaged = false;
         let mut last = ShardReport::default();
         let shards = ShardCount::new(self.shards);
         for (at, source) in sources.iter().enumerate() {
@@ -223,22 +233,31 @@ impl<F: Files + Clone> Plan<F> {
                 without_clock: 0,
             };
             let report = read_shard(source, &mut taker)?;
+            let mut damage = Vec::new();
             if taker.without_clock > 0 {
                 let pages = taker.without_clock;
-                recovered.damage.push(format!("{pages} pages tell no time that can be used"));
+                damage.push(format!("{pages} pages tell no time that can be used"));
             }
-            told_damage(source, &report, &mut recovered)?;
+            if source.list()?.is_none() {
+                let directory = source.directory();
+                damage.push(format!("{} is missing with all that was in it", directory.display()));
+            }
+            tell_damage(source, &report, &mut damage)?;
+            let has_damage = !damage.is_empty();
+            is_damaged |= has_damage;
+            // Several cores may read one directory. One of them tells what is wrong with it.
+            if source.shard().0 % self.shards == own.0 {
+                recovered.damage.append(&mut damage);
+            }
             recovered.bytes += report.segments.iter().map(|read| read.file.bytes).sum::<u64>();
             match is_present {
                 true => last = report,
                 false => {
-                    let is_damaged = report.is_damaged() || !report.strange.is_empty();
-                    recovered.is_older_damaged |= is_damaged;
+                    recovered.is_older_damaged |= has_damage || !report.strange.is_empty();
                 }
             }
         }
-        let damaged = recovered.damage.len() as u64;
-        meters.journal_damaged.set(damaged);
+        meters.journal_damaged.set(recovered.damage.len() as u64);
         // To read may take long. What came due meanwhile is overdue like the rest.
         let ended = self.wall.raise(clock());
         core.shard_mut().end_restore(ended, &self.catch_up, &mut recovered.restored);
@@ -252,7 +271,7 @@ impl<F: Files + Clone> Plan<F> {
         // no gap: a number that is not there is a segment that was lost.
         last.continuation.last = last_used;
         last.segments.retain(|read| read.file.number <= last_used);
-        let oldest = self.begin(core, own, now, (last, damaged > 0));
+        let oldest = self.begin(core, own, now, (last, is_damaged));
         recovered.used = (oldest, last_used);
         Ok(recovered)
     }
@@ -349,10 +368,10 @@ impl Visitor for Taker<'_> {
 
 /// Adds a sentence for each thing that is wrong with a shard's directory. `Err`: the node must not
 /// run on it.
-fn told_damage(
+fn tell_damage(
     source: &impl Files,
     report: &ShardReport,
-    recovered: &mut Recovered,
+    damage: &mut Vec<String>,
 ) -> Result<(), JournalError> {
     for flaw in &report.flaws {
         let told = match flaw {
@@ -372,27 +391,27 @@ fn told_damage(
                 source.path_of(*number).display()
             ),
         };
-        recovered.damage.push(told);
+        damage.push(told);
     }
     for read in &report.segments {
         let path = read.file.path.display();
         for blocks in &read.report.damaged {
             let bytes = u64::from(blocks.end - blocks.start) * 4_096;
             let at = u64::from(blocks.start) * 4_096;
-            recovered.damage.push(format!("{path}: {bytes} bytes at {at} cannot be read"));
+            damage.push(format!("{path}: {bytes} bytes at {at} cannot be read"));
         }
         if let Some(Unreadable { block, why }) = &read.unreadable {
             let at = u64::from(*block) * 4_096;
-            recovered.damage.push(format!("{path} cannot be read from byte {at} on: {why}"));
+            damage.push(format!("{path} cannot be read from byte {at} on: {why}"));
         }
         if read.lacks_bytes > 0 {
-            recovered.damage.push(format!("{path} is {} bytes too short", read.lacks_bytes));
+            damage.push(format!("{path} is {} bytes too short", read.lacks_bytes));
         }
     }
     for place in &report.undecodable {
         let path = source.path_of(place.segment);
         let at = u64::from(place.blocks.start) * 4_096;
-        recovered.damage.push(format!("{}: the page at {at}: {}", path.display(), place.why));
+        damage.push(format!("{}: the page at {at}: {}", path.display(), place.why));
     }
     Ok(())
 }
@@ -439,9 +458,9 @@ mod tests {
         let flaws = vec![Flaw::NoFile(SegmentNumber(2), "a directory")];
         let segments = vec![read(3, 1, Some(2))];
         let report = ShardReport { segments, flaws, ..ShardReport::default() };
-        let mut recovered = Recovered::default();
-        told_damage(&source, &report, &mut recovered).expect("the node goes on");
-        let [folder, fault] = &recovered.damage[..] else { panic!("{:?}", recovered.damage) };
+        let mut damage = Vec::new();
+        tell_damage(&source, &report, &mut damage).expect("the node goes on");
+        let [folder, fault] = &damage[..] else { panic!("{damage:?}") };
         assert!(folder.contains("0000000000000002.segment is a directory, and a file was"));
         let wanted = "/data/3 cannot be read from byte 8192 on: Input/output error (os error 5)";
         assert_eq!(fault, wanted);

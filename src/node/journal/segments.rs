@@ -21,8 +21,9 @@ use crate::node::journal::backup::{BackedUp, Backup, BackupError};
 use crate::node::journal::directory::{DataDirectory, Generation, ShardDirectory};
 use crate::ring::{DurableFile, Waker, create_zeroed, now, sync_directory};
 
-/// Most empty files of a shard that are kept to be used again.
-const KEPT_MAX: usize = 2;
+/// Most empty files of a shard that are kept to be used again. With the two segments that are made
+/// ahead and the one that is filled, they are the four of the bound of the disk.
+const KEPT_MAX: usize = 1;
 
 /// What became of a segment that a core asked for.
 #[derive(Debug)]
@@ -309,6 +310,7 @@ impl Shard {
         syncs_directory: bool,
         aside: &mut Aside,
     ) -> io::Result<DurableFile> {
+        self.make_directory()?;
         let path = self.directory.segment_path(segment);
         if fs::symlink_metadata(&path).is_ok() {
             // Files that nobody needs were removed at the start: somebody else made this.
@@ -329,6 +331,20 @@ impl Shard {
             sync_directory(&self.directory.path)?;
         }
         DurableFile::open(&path)
+    }
+
+    /// Makes the shard's directory if somebody has removed it: its loss was told, or is when the
+    /// node starts again.
+    fn make_directory(&self) -> io::Result<()> {
+        let path = &self.directory.path;
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                warn!("{} was missing and is made again", path.display());
+                path.parent().map_or(Ok(()), sync_directory)
+            }
+        }
     }
 
     fn retire(&mut self, segment: SegmentNumber, aside: &mut Aside) {

@@ -331,6 +331,10 @@ impl Files for ShardFiles {
         self.0.shard
     }
 
+    fn directory(&self) -> PathBuf {
+        PathBuf::from(&self.0.directory)
+    }
+
     fn path_of(&self, number: SegmentNumber) -> PathBuf {
         PathBuf::from(format!("{}/{}", self.0.directory, name_of(number)))
     }
