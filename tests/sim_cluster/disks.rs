@@ -1,6 +1,6 @@
-//! Nodes with disks: each keeps a journal, in mode `sync`, on a virtual disk. A process that dies
-//! leaves its disk behind, and what was under way in any of its blocks. Now and then all nodes die
-//! at once.
+//! Nodes with disks: each keeps a journal on a virtual disk. A process that dies leaves its disk
+//! behind, and what was under way in any of its blocks. Now and then all nodes die at once. What the
+//! model knows of it: `losses.rs`.
 
 use chronos::base::ids::ShardIndex;
 use chronos::core::Core;
@@ -23,14 +23,23 @@ use super::story_plan::{Death, Fault, Kind, Operation, Story, Target, Wish};
 use super::world::{Event, World};
 use kit::simulator::store::Store;
 
-/// How many seeds in a hundred have disks, of those that can.
+/// How many seeds in a hundred have disks in mode `sync`, of those that can.
 const PERCENT: u64 = 40;
+/// How many of the other seeds have disks of any kind.
+const PERCENT_OF_OTHERS: u64 = 30;
+/// How many writes of the disk a change waits for at most: one under way, those with what came
+/// before, and its own.
+const WRITES_MAX: u64 = 6;
+/// How long a write may wait for a segment.
+const MAKES_NS: u64 = 30 * MS;
 /// The machine is never started anew: `tests/sim_disk` does that.
 const BOOT: u64 = 7;
 
 /// What the disks of a run are like.
 #[derive(Clone, Copy, Debug)]
 pub struct Disks {
+    /// When an acknowledged write is on the disk.
+    pub mode: Mode,
     sizes: Sizes,
     write_ns_max: u64,
     /// How often all nodes die at once.
@@ -42,31 +51,44 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// Draws the disks of a run; `None`: it has none. Where clocks are wrong by hours, operators
-    /// change the cluster, or two processes are one node, there are none.
+    /// Draws the disks of a run; `None`: it has none. Where clocks are wrong by hours, or two
+    /// processes are one node, there are none.
     pub fn draw(options: &Options) -> Option<Self> {
         let draw = &mut Stream::new(options.seed, Purpose::Disk);
         let is_drawn = draw.chance(PERCENT);
         let has = |kind| options.rarities.kinds.contains(&kind);
         let is_other = has(Rarity::WrongClock) || has(Rarity::Twins) || has(Rarity::NoRoom);
-        if !is_drawn || is_other || options.sites.is_some() {
+        if is_other || options.sites.is_some() {
             return None;
         }
+        let drawn = Self::draw_sync(options, draw);
+        if is_drawn {
+            return Some(drawn);
+        }
+        // What is drawn here shifts no seed of the kind above.
+        let draw = &mut Stream::keyed(options.seed, Purpose::Disk, 97);
+        let mode = draw.pick(&[Mode::Sync, Mode::Interval(50), Mode::Interval(1_000)]);
+        draw.chance(PERCENT_OF_OTHERS).then_some(Self { mode, ..drawn })
+    }
+
+    fn draw_sync(options: &Options, draw: &mut Stream) -> Self {
         let batch_bytes = draw.pick(&[4_096, 16_384]) as usize;
         let segment_blocks = draw.pick(&[8, 12, 40]) as u32 + batch_bytes as u32 / 4_096;
         let is_calm = options.trouble == Trouble::None;
-        Some(Self {
+        Self {
+            mode: Mode::Sync,
             sizes: Sizes { segment_blocks, batch_bytes },
             write_ns_max: draw.pick(&[200_000, 2_000_000, 10_000_000]),
             is_long: options.nodes > 1 && options.clocks_are_close() && draw.chance(30),
             is_damaged: draw.chance(20),
             all_at_once: if is_calm { 0 } else { draw.pick(&[0, 1, 1, 3]) },
-        })
+        }
     }
 
     /// Disks on which nothing goes wrong by itself.
     pub fn plain() -> Self {
         Self {
+            mode: Mode::Sync,
             sizes: Sizes { segment_blocks: 44, batch_bytes: 16_384 },
             write_ns_max: 200_000,
             all_at_once: 0,
@@ -91,9 +113,28 @@ impl Disks {
     }
 
     /// How long a pop takes at most until the disk has it: a write under way, its own write, and
-    /// the callback.
+    /// the callback. In mode `interval` nothing waits for the disk.
     pub fn pop_ns_max(&self) -> u64 {
-        2 * self.write_ns_max + 5 * MS
+        match self.mode {
+            Mode::Sync => 2 * self.write_ns_max + 5 * MS,
+            Mode::Interval(_) => 5 * MS,
+        }
+    }
+
+    /// How long after its acknowledgement a write may not be on the disk of a node that has time.
+    pub fn unwritten_ns_max(&self) -> u64 {
+        match self.mode {
+            Mode::Sync => 0,
+            Mode::Interval(ms) => ms * MS + WRITES_MAX * self.write_ns_max + MAKES_NS,
+        }
+    }
+
+    /// Reports whether the disks are of a kind that a person asks for: `1` is any.
+    pub fn is(&self, kind: &str) -> bool {
+        match kind {
+            "Interval" => self.mode != Mode::Sync,
+            _ => true,
+        }
     }
 
     /// An empty disk for a node.
@@ -166,7 +207,7 @@ impl World {
         };
         let raw = booted.clocks.now(self.now_ns);
         let (older, present) = store.open(shards);
-        let rules = JournalRules { mode: Mode::Sync, stall_ms: 3_000, boot: BOOT };
+        let rules = JournalRules { mode: disks.mode, stall_ms: 3_000, boot: BOOT };
         let catch_up = CatchUp { pops_per_s: 10_000, is_each: false };
         let plan = Plan::new((&older, present), (rules, catch_up, disks.sizes), raw);
         let plan = plan.expect("virtual files can be read");
@@ -254,6 +295,7 @@ impl World {
     /// Takes from the disk of a node what a death takes.
     pub fn leave_disk(&mut self, node: usize, how: Death) {
         let Some(store) = self.nodes[node].store.as_mut() else { return };
+        self.model.losses.crashes.push((node, self.now_ns));
         match how {
             Death::Process => store.disk.kill(&mut self.disk),
             Death::Power => store.disk.lose_power(&mut self.disk),

@@ -4,13 +4,15 @@
 //!
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. Other seeds:
 //! `CHRONOS_SIM_FIRST=1000`. One seed: `CHRONOS_SIM_SEED=7`. Seeds with a rare fault (see
-//! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`. Only seeds with disks: `CHRONOS_SIM_DISKS=1`.
+//! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`. Only seeds with disks: `CHRONOS_SIM_DISKS=1`;
+//! with disks of a kind: `CHRONOS_SIM_DISKS=Interval`.
 
 mod agreement;
 mod clocks;
 mod disks;
 mod disturbances;
 mod driver;
+mod losses;
 mod model;
 mod network;
 mod nodes;
@@ -29,7 +31,7 @@ use std::collections::BTreeMap;
 
 use chronos::base::planted::{Bug, plant};
 use kit::simulator::planted;
-use kit::simulator::seeds::{Walk, give_one_trace, number};
+use kit::simulator::seeds::{Walk, give_one_trace};
 use kit::simulator::story::{self as kit_story, Simulator, Violation};
 use kit::simulator::trace::Trace;
 
@@ -110,10 +112,10 @@ impl kit_story::Report for Report {
 #[test]
 fn no_seed_breaks_an_invariant() {
     let rarity = std::env::var("CHRONOS_SIM_RARITY").ok();
-    let needs_disks = number("CHRONOS_SIM_DISKS").is_some();
+    let disks = std::env::var("CHRONOS_SIM_DISKS").ok();
     let is_wanted = |options: &Options| {
         let has_rarity = rarity.iter().all(|name| options.rarities.has(name));
-        has_rarity && (options.disks.is_some() || !needs_disks)
+        has_rarity && disks.iter().all(|kind| options.disks.is_some_and(|disks| disks.is(kind)))
     };
     let (mut attempts, mut delivered, mut doubled, mut requests) = (0, 0, 0, 0);
     let mut refusals = BTreeMap::new();

@@ -8,6 +8,7 @@ use chronos::shard::effects::CallbackOutcome;
 use kit::simulator::story::Violation;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
+use super::losses::Losses;
 use super::network::CoreAt;
 use super::sites::Sites;
 use super::story_plan::Wish;
@@ -147,6 +148,8 @@ pub struct Model {
     pub keeps_all: bool,
     /// Whether a node that was away finds out which of its timers have ended.
     pub tells_ends: bool,
+    /// What disks may have lost.
+    pub losses: Losses,
     /// When a bit was last turned over on a disk.
     pub damaged_ns: Option<u64>,
     /// Other nodes may take a node for dead that is silent for so long.
@@ -199,6 +202,7 @@ impl Model {
             keeps_all: false,
             tells_ends: false,
             silence_ns: limits.dead_after_ms.saturating_sub(limits.heartbeat_ms) * MS,
+            losses: Losses::default(),
             damaged_ns: None,
             store_ns: 0,
             reloads: Vec::new(),
@@ -345,7 +349,11 @@ impl Model {
     /// Reports whether disturbances explain that no node has an acknowledged write for good.
     pub fn may_be_lost(&self, write: &Write, until_ns: u64) -> bool {
         match self.keeps_all {
-            true => write.acknowledged_ns().is_none() || self.was_answered_early(write),
+            true => {
+                write.acknowledged_ns().is_none()
+                    || self.was_answered_early(write)
+                    || self.may_be_unwritten(write)
+            }
             false => self.may_be_unknown(write, until_ns),
         }
     }
@@ -560,6 +568,7 @@ impl Model {
         let is_noted = self.disturbances.first_death_ns(write.sent_ns, now_ns);
         let is_noted = is_noted.is_none_or(|at_ns| write.sent_ns + NOTED_NS < at_ns);
         let is_told = self.tells_ends
+            && self.are_others_complete(write, now_ns)
             && is_noted
             && !self.acknowledges_first
             && write.replicas > 1

@@ -231,6 +231,9 @@ impl World {
         if is_done || self.now_ns > since_ns + STOP_NS {
             let restart_ms = self.nodes[node].restart_ms;
             self.kill(node, Death::Process, restart_ms);
+            if is_done {
+                self.model.losses.lost_nothing(node, self.now_ns);
+            }
         }
     }
 

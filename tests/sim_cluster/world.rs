@@ -190,6 +190,7 @@ impl World {
         world.model.disturbances.has_disks = has_disks;
         world.model.tells_ends = is_whole && world.options.clocks_are_close();
         world.model.keeps_all = is_whole && world.options.stays_dead.is_none();
+        world.model.losses.unwritten_ns = disks.map_or(0, |disks| disks.unwritten_ns_max());
         let asks_ns = 2 * world.options.latency_ns.1;
         world.model.store_ns = disks.map_or(0, |disks| disks.pop_ns_max() + asks_ns);
         world.model.crowded_from = world.options.crowded_from();
