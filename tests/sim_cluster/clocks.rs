@@ -78,6 +78,12 @@ impl Clocks {
         self.wrong_ms == 0 && self.right_since_ns <= world_ns
     }
 
+    /// Begins a boot of the machine: its monotonic clock starts elsewhere.
+    pub fn reboot(&mut self, draw: &mut Stream) {
+        self.mono.reboot(draw);
+        self.floor = None;
+    }
+
     pub fn restarted(&mut self, world_ns: u64) {
         let wall_ms = WALL_MS + (world_ns / 1_000_000) as i64 + self.ahead_ms;
         self.ahead_ms += (self.highest_ms + RESTART_MS - wall_ms).max(0);

@@ -3,6 +3,7 @@
 //! model knows of it: `losses.rs`.
 
 use chronos::base::ids::ShardIndex;
+use chronos::base::time::WallMs;
 use chronos::core::Core;
 use chronos::core::journal::{JournalRules, Mode};
 use chronos::journal::JournalId;
@@ -14,6 +15,7 @@ use chronos::shard::journal::CatchUp;
 use kit::simulator::disk::WriteId;
 use kit::simulator::random::{Purpose, Stream};
 
+use super::clocks::WALL_MS;
 use super::driver::{CoreDriver, Input};
 use super::model::{Checked, MS, broken};
 use super::network::CoreAt;
@@ -32,8 +34,6 @@ const PERCENT_OF_OTHERS: u64 = 30;
 const WRITES_MAX: u64 = 6;
 /// How long a write may wait for a segment.
 const MAKES_NS: u64 = 30 * MS;
-/// The machine is never started anew: `tests/sim_disk` does that.
-const BOOT: u64 = 7;
 
 /// What the disks of a run are like.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,8 @@ pub struct Disks {
     is_long: bool,
     /// Whether bits flip on the disk of a node that died.
     pub is_damaged: bool,
+    /// Whether a loss of power is followed by another boot, with another monotonic clock.
+    pub has_boots: bool,
 }
 
 impl Disks {
@@ -68,7 +70,8 @@ impl Disks {
         // What is drawn here shifts no seed of the kind above.
         let draw = &mut Stream::keyed(options.seed, Purpose::Disk, 97);
         let mode = draw.pick(&[Mode::Sync, Mode::Interval(50), Mode::Interval(1_000)]);
-        draw.chance(PERCENT_OF_OTHERS).then_some(Self { mode, ..drawn })
+        let has_boots = draw.chance(60);
+        draw.chance(PERCENT_OF_OTHERS).then_some(Self { mode, has_boots, ..drawn })
     }
 
     fn draw_sync(options: &Options, draw: &mut Stream) -> Self {
@@ -82,6 +85,7 @@ impl Disks {
             is_long: options.nodes > 1 && options.clocks_are_close() && draw.chance(30),
             is_damaged: draw.chance(20),
             all_at_once: if is_calm { 0 } else { draw.pick(&[0, 1, 1, 3]) },
+            has_boots: false,
         }
     }
 
@@ -94,6 +98,7 @@ impl Disks {
             all_at_once: 0,
             is_long: false,
             is_damaged: false,
+            has_boots: false,
         }
     }
 
@@ -133,6 +138,7 @@ impl Disks {
     pub fn is(&self, kind: &str) -> bool {
         match kind {
             "Interval" => self.mode != Mode::Sync,
+            "Boots" => self.has_boots,
             _ => true,
         }
     }
@@ -197,7 +203,23 @@ pub fn all_at_once(story: &mut Story) {
     story.faults.sort_by_key(|(at_ns, _)| *at_ns);
 }
 
+/// Returns how far a wall clock is ahead of the world's.
+fn ahead_ns(world_ns: u64, wall: WallMs) -> i64 {
+    (wall.0 as i64 - WALL_MS) * MS as i64 - world_ns as i64
+}
+
 impl World {
+    /// Begins another boot of a node's machine, if it lost its power.
+    pub fn begin_boot(&mut self, node: usize) {
+        let booted = &mut self.nodes[node];
+        if std::mem::take(&mut booted.is_next_boot) {
+            booted.boots.begin();
+            booted.clocks.reboot(&mut self.disk);
+            let numbers = [node as u64, booted.boots.number(), 0, 0];
+            self.trace.add(self.now_ns, "reboot", numbers);
+        }
+    }
+
     /// Reads what a node has on its disk into its cores.
     pub fn read_disk(&mut self, node: usize) -> Checked {
         let shards = self.options.shards[node];
@@ -206,8 +228,10 @@ impl World {
             return Ok(());
         };
         let raw = booted.clocks.now(self.now_ns);
+        let (early_ns, late_ns) = booted.boots.shifts(raw.wall.0, ahead_ns(self.now_ns, raw.wall));
+        self.model.losses.shifts.push((self.now_ns, early_ns, late_ns));
         let (older, present) = store.open(shards);
-        let rules = JournalRules { mode: disks.mode, stall_ms: 3_000, boot: BOOT };
+        let rules = JournalRules { mode: disks.mode, stall_ms: 3_000, boot: booted.boots.number() };
         let catch_up = CatchUp { pops_per_s: 10_000, is_each: false };
         let plan = Plan::new((&older, present), (rules, catch_up, disks.sizes), raw);
         let plan = plan.expect("virtual files can be read");
@@ -251,6 +275,9 @@ impl World {
 
     fn begin_write(&mut self, place: CoreAt, piece: &Piece<'_>) -> WriteId {
         let id = self.store_of(place.node).write(place.core, piece);
+        let node = &mut self.nodes[place.node];
+        let wall = node.clocks.now(self.now_ns).wall;
+        node.boots.stamped(place.core, ahead_ns(self.now_ns, wall), wall.0);
         let most_ns = self.options.disks.expect("it has disks").write_ns_max;
         let ends_ns = self.now_ns + self.disk.range(20_000, most_ns);
         self.schedule(ends_ns, Event::WriteEnds(place));
@@ -268,6 +295,7 @@ impl World {
         }
         let driver = node.cores[usize::from(place.core)].as_mut().expect("no core steps");
         let writing = driver.writing.take().expect("a write was begun");
+        node.boots.written(place.core);
         self.store_of(place.node).disk.end_write(writing);
         self.deliver(place, Input::Written);
     }
@@ -294,7 +322,11 @@ impl World {
 
     /// Takes from the disk of a node what a death takes.
     pub fn leave_disk(&mut self, node: usize, how: Death) {
-        let Some(store) = self.nodes[node].store.as_mut() else { return };
+        let left = &mut self.nodes[node];
+        let Some(store) = left.store.as_mut() else { return };
+        left.boots.dies();
+        left.is_next_boot |=
+            how == Death::Power && self.options.disks.is_some_and(|disks| disks.has_boots);
         self.model.losses.crashes.push((node, self.now_ns));
         match how {
             Death::Process => store.disk.kill(&mut self.disk),

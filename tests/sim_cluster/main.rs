@@ -5,9 +5,10 @@
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. Other seeds:
 //! `CHRONOS_SIM_FIRST=1000`. One seed: `CHRONOS_SIM_SEED=7`. Seeds with a rare fault (see
 //! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`. Only seeds with disks: `CHRONOS_SIM_DISKS=1`;
-//! with disks of a kind: `CHRONOS_SIM_DISKS=Interval`.
+//! with disks of a kind: `CHRONOS_SIM_DISKS=Interval`, `Boots`.
 
 mod agreement;
+mod boots;
 mod clocks;
 mod disks;
 mod disturbances;
@@ -42,11 +43,13 @@ use world::{Report, run};
 /// How many seeds a usual test run has.
 const SEEDS: u64 = 300;
 
-/// The bugs of the journal that need a second node, each with a seed that finds it.
-const JOURNAL_BUGS: [(Bug, u64); 3] = [
+/// The bugs of the journal that need a second node, or worlds of their own, each with a seed that
+/// finds it.
+const JOURNAL_BUGS: [(Bug, u64); 4] = [
     (Bug::ReturningNodeKeepsEnded, 3),
     (Bug::JournalDropsTombstones, 1_099),
     (Bug::EndsWhatPeersMissed, 2_323),
+    (Bug::JournalKeepsOldBoot, 25),
 ];
 
 /// This simulator, as the kit drives it.

@@ -100,16 +100,16 @@ impl Write {
         self.wish.map_or(0, |wish| wish.pops())
     }
 
-    /// Returns the earliest time of the world at which a pop can be due.
+    /// Returns the earliest time of the world at which a pop can be due on machines that never boot.
     fn due_min_ns(&self, sequence: u64, drift_ppm: u64) -> u64 {
         let after_ns = self.wish.map_or(0, |wish| wish.interval_ms) * sequence * MS;
         let slack_ns = after_ns * drift_ppm / 1_000_000 + CROSSINGS_NS * drift_ppm.min(1);
         (self.sent_ns + after_ns).saturating_sub(slack_ns)
     }
 
-    /// Returns the latest time of the world at which a pop can be due; `None` if the write was not
-    /// acknowledged.
-    pub fn due_max_ns(&self, sequence: u64, drift_ppm: u64) -> Option<u64> {
+    /// Returns the latest time of the world at which a pop can be due on such machines; `None` if
+    /// the write was not acknowledged.
+    fn due_max_ns(&self, sequence: u64, drift_ppm: u64) -> Option<u64> {
         let after_ns = self.wish.map_or(0, |wish| wish.interval_ms) * sequence * MS;
         let slack_ns = after_ns * drift_ppm / 1_000_000 + CROSSINGS_NS;
         Some(self.acknowledged_ns()? + after_ns + slack_ns)
@@ -392,10 +392,23 @@ impl Model {
         self.acknowledges_first && !self.disturbances.is_quiet(from_ns, until_ns)
     }
 
+    /// Returns the earliest time of the world at which a pop can be due.
+    fn due_min_ns(&self, write: &Write, sequence: u64) -> u64 {
+        let (early_ns, _) = self.losses.shifted_ns(write.sent_ns);
+        write.due_min_ns(sequence, self.drift_ppm).saturating_sub(early_ns)
+    }
+
+    /// Returns the latest time of the world at which a pop can be due; `None` if the write was not
+    /// acknowledged.
+    fn due_max_ns(&self, write: &Write, sequence: u64) -> Option<u64> {
+        let (_, late_ns) = self.losses.shifted_ns(write.sent_ns);
+        Some(write.due_max_ns(sequence, self.drift_ppm)? + late_ns)
+    }
+
     /// Checks T1: pop `sequence` of a write should have been seen by now.
     pub fn is_seen(&self, name: usize, sequence: u64, now_ns: u64) -> Checked {
         let write = &self.writes[&name];
-        let Some(due_ns) = write.due_max_ns(sequence, self.drift_ppm) else { return Ok(()) };
+        let Some(due_ns) = self.due_max_ns(write, sequence) else { return Ok(()) };
         let wish = write.wish.expect("deletes have no pops");
         let seen = self.pops.get(&(name, sequence));
         let is_served = |attempted: &Attempted| attempted.served_ns.is_some_and(|at| at <= now_ns);
@@ -429,7 +442,7 @@ impl Model {
     /// Returns the latest time at which a pop must have been seen.
     pub fn deadline_ns(&self, name: usize, sequence: u64, timeout_ms: u64) -> Option<u64> {
         let write = &self.writes[&name];
-        let due_ns = write.due_max_ns(sequence, self.drift_ppm)?;
+        let due_ns = self.due_max_ns(write, sequence)?;
         Some(due_ns + u64::from(write.replicas + 1) * RANK_NS + timeout_ms * MS + 10 * TALK_NS)
     }
 
@@ -443,7 +456,7 @@ impl Model {
         if sequence == 0 || sequence > write.pops() {
             return broken("T8", text());
         }
-        if now_ns < write.due_min_ns(sequence, self.drift_ppm) {
+        if now_ns < self.due_min_ns(write, sequence) {
             return broken("T2", text());
         }
         self.is_not_superseded(write, now_ns)?;
@@ -659,7 +672,7 @@ impl Model {
         if self.pops.contains_key(&(write.name, sequence)) {
             return Ok(());
         }
-        let Some(due_ns) = write.due_max_ns(sequence, self.drift_ppm) else { return Ok(()) };
+        let Some(due_ns) = self.due_max_ns(write, sequence) else { return Ok(()) };
         let settled_ns = RECOVERY_NS + 2 * wish.interval_ms * MS;
         let from_ns = due_ns.saturating_sub(settled_ns);
         let known_all = self.is_steady(write.sent_ns, write.sent_ns)
@@ -696,7 +709,7 @@ impl Model {
     fn waits_for_room_until_ns(&self, write: &Write, sequence: u64, is_down: bool) -> Option<u64> {
         let factor = write.wish.map_or(1, |wish| wish.factor);
         let first = if self.promotion { 1 } else { sequence };
-        let due_ns = write.due_max_ns(first, self.drift_ppm)?;
+        let due_ns = self.due_max_ns(write, first)?;
         let until_ns = due_ns + TALK_NS + (u64::from(factor) + 1) * RANK_NS;
         self.is_crowded(factor, is_down).then_some(until_ns)
     }
@@ -763,7 +776,7 @@ impl Model {
     /// host in trouble may be given up untried.
     pub fn may_be_over(&self, write: &Write, now_ns: u64) -> bool {
         let Some(wish) = write.wish.filter(|wish| wish.pops() > 0) else { return true };
-        let due_ns = write.due_min_ns(wish.pops(), self.drift_ppm);
+        let due_ns = self.due_min_ns(write, wish.pops());
         let is_tried = self.pops.contains_key(&(write.name, wish.pops()));
         let from_ns = due_ns.saturating_sub(RECOVERY_NS);
         is_tried || now_ns >= due_ns && !self.host_is_well(wish.host, from_ns, now_ns)

@@ -298,8 +298,12 @@ impl World {
             Event::TwinEnds(life) => self.twin_ends(life)?,
             Event::Stops(node) => self.stop_if_done(node),
             Event::Due(name, sequence) => {
-                self.model.is_seen(name, sequence, self.now_ns)?;
-                self.schedule_pop(name, sequence + 1);
+                // A boot since may have made the pop later.
+                let is_put_off = self.pop_deadline_ns(name, sequence) > Some(self.now_ns);
+                if !is_put_off {
+                    self.model.is_seen(name, sequence, self.now_ns)?;
+                }
+                self.schedule_pop(name, sequence + u64::from(!is_put_off));
             }
             Event::Check => {
                 self.trace.add(self.now_ns, "check", [self.carried, 0, 0, 0]);
@@ -408,12 +412,15 @@ impl World {
 
     /// Schedules the check of pop `sequence` for when the pop must have been seen.
     pub fn schedule_pop(&mut self, name: usize, sequence: u64) {
-        let timeout_ms = self.options.callbacks.timeout_ms;
         if sequence <= self.model.writes[&name].pops()
-            && let Some(at_ns) = self.model.deadline_ns(name, sequence, timeout_ms)
+            && let Some(at_ns) = self.pop_deadline_ns(name, sequence)
         {
             self.schedule(at_ns, Event::Due(name, sequence));
         }
+    }
+
+    fn pop_deadline_ns(&self, name: usize, sequence: u64) -> Option<u64> {
+        self.model.deadline_ns(name, sequence, self.options.callbacks.timeout_ms)
     }
 
     /// Adds bytes that reached an end of a connection to the hash.
