@@ -152,6 +152,20 @@ impl Disturbances {
         deaths.filter(|at_ns| (from_ns..=to_ns).contains(at_ns)).min()
     }
 
+    /// Returns when a node has had so much time since `at_ns`, beside its freezes and pauses.
+    pub fn has_had_ns(&self, node: usize, at_ns: u64, time_ns: u64) -> u64 {
+        let mut lost: Vec<&Disturbance> = self
+            .all
+            .iter()
+            .filter(|one| !one.is_down && one.whom == Whom::Node(node) && one.to_ns >= at_ns)
+            .collect();
+        lost.sort_by_key(|one| one.from_ns);
+        lost.iter().fold(at_ns + time_ns, |ends_ns, one| match one.from_ns <= ends_ns {
+            true => ends_ns.saturating_add(one.to_ns - one.from_ns.max(at_ns)),
+            false => ends_ns,
+        })
+    }
+
     /// Reports whether a process was dead between the two times.
     pub fn has_death(&self, from_ns: u64, to_ns: u64) -> bool {
         self.all.iter().any(|one| one.is_down && one.from_ns <= to_ns && one.to_ns >= from_ns)

@@ -4,13 +4,16 @@
 //!
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. Other seeds:
 //! `CHRONOS_SIM_FIRST=1000`. One seed: `CHRONOS_SIM_SEED=7`. Seeds with a rare fault (see
-//! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`. Only seeds with disks: `CHRONOS_SIM_DISKS=1`.
+//! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`. Only seeds with disks: `CHRONOS_SIM_DISKS=1`;
+//! with disks of a kind: `CHRONOS_SIM_DISKS=Interval`, `Boots`, `Sites`.
 
 mod agreement;
+mod boots;
 mod clocks;
 mod disks;
 mod disturbances;
 mod driver;
+mod losses;
 mod model;
 mod network;
 mod nodes;
@@ -29,7 +32,7 @@ use std::collections::BTreeMap;
 
 use chronos::base::planted::{Bug, plant};
 use kit::simulator::planted;
-use kit::simulator::seeds::{Walk, give_one_trace, number};
+use kit::simulator::seeds::{Walk, give_one_trace};
 use kit::simulator::story::{self as kit_story, Simulator, Violation};
 use kit::simulator::trace::Trace;
 
@@ -40,11 +43,14 @@ use world::{Report, run};
 /// How many seeds a usual test run has.
 const SEEDS: u64 = 300;
 
-/// The bugs of the journal that need a second node, each with a seed that finds it.
-const JOURNAL_BUGS: [(Bug, u64); 3] = [
+/// The bugs of the journal that need a second node, or worlds of their own, each with a seed that
+/// finds it.
+const JOURNAL_BUGS: [(Bug, u64); 5] = [
     (Bug::ReturningNodeKeepsEnded, 3),
     (Bug::JournalDropsTombstones, 1_099),
     (Bug::EndsWhatPeersMissed, 2_323),
+    (Bug::JournalKeepsOldBoot, 25),
+    (Bug::JournalWritesRarely, 21),
 ];
 
 /// This simulator, as the kit drives it.
@@ -110,10 +116,11 @@ impl kit_story::Report for Report {
 #[test]
 fn no_seed_breaks_an_invariant() {
     let rarity = std::env::var("CHRONOS_SIM_RARITY").ok();
-    let needs_disks = number("CHRONOS_SIM_DISKS").is_some();
+    let disks = std::env::var("CHRONOS_SIM_DISKS").ok();
     let is_wanted = |options: &Options| {
         let has_rarity = rarity.iter().all(|name| options.rarities.has(name));
-        has_rarity && (options.disks.is_some() || !needs_disks)
+        has_rarity
+            && disks.iter().all(|kind| options.disks.is_some_and(|disks| disks.is(kind, options)))
     };
     let (mut attempts, mut delivered, mut doubled, mut requests) = (0, 0, 0, 0);
     let mut refusals = BTreeMap::new();

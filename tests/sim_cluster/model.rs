@@ -8,6 +8,7 @@ use chronos::shard::effects::CallbackOutcome;
 use kit::simulator::story::Violation;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
+use super::losses::Losses;
 use super::network::CoreAt;
 use super::sites::Sites;
 use super::story_plan::Wish;
@@ -99,16 +100,16 @@ impl Write {
         self.wish.map_or(0, |wish| wish.pops())
     }
 
-    /// Returns the earliest time of the world at which a pop can be due.
+    /// Returns the earliest time of the world at which a pop can be due on machines that never boot.
     fn due_min_ns(&self, sequence: u64, drift_ppm: u64) -> u64 {
         let after_ns = self.wish.map_or(0, |wish| wish.interval_ms) * sequence * MS;
         let slack_ns = after_ns * drift_ppm / 1_000_000 + CROSSINGS_NS * drift_ppm.min(1);
         (self.sent_ns + after_ns).saturating_sub(slack_ns)
     }
 
-    /// Returns the latest time of the world at which a pop can be due; `None` if the write was not
-    /// acknowledged.
-    pub fn due_max_ns(&self, sequence: u64, drift_ppm: u64) -> Option<u64> {
+    /// Returns the latest time of the world at which a pop can be due on such machines; `None` if
+    /// the write was not acknowledged.
+    fn due_max_ns(&self, sequence: u64, drift_ppm: u64) -> Option<u64> {
         let after_ns = self.wish.map_or(0, |wish| wish.interval_ms) * sequence * MS;
         let slack_ns = after_ns * drift_ppm / 1_000_000 + CROSSINGS_NS;
         Some(self.acknowledged_ns()? + after_ns + slack_ns)
@@ -147,6 +148,8 @@ pub struct Model {
     pub keeps_all: bool,
     /// Whether a node that was away finds out which of its timers have ended.
     pub tells_ends: bool,
+    /// What disks may have lost.
+    pub losses: Losses,
     /// When a bit was last turned over on a disk.
     pub damaged_ns: Option<u64>,
     /// Other nodes may take a node for dead that is silent for so long.
@@ -199,6 +202,7 @@ impl Model {
             keeps_all: false,
             tells_ends: false,
             silence_ns: limits.dead_after_ms.saturating_sub(limits.heartbeat_ms) * MS,
+            losses: Losses::default(),
             damaged_ns: None,
             store_ns: 0,
             reloads: Vec::new(),
@@ -345,7 +349,11 @@ impl Model {
     /// Reports whether disturbances explain that no node has an acknowledged write for good.
     pub fn may_be_lost(&self, write: &Write, until_ns: u64) -> bool {
         match self.keeps_all {
-            true => write.acknowledged_ns().is_none() || self.was_answered_early(write),
+            true => {
+                write.acknowledged_ns().is_none()
+                    || self.was_answered_early(write)
+                    || self.may_be_unwritten(write)
+            }
             false => self.may_be_unknown(write, until_ns),
         }
     }
@@ -384,10 +392,23 @@ impl Model {
         self.acknowledges_first && !self.disturbances.is_quiet(from_ns, until_ns)
     }
 
+    /// Returns the earliest time of the world at which a pop can be due.
+    fn due_min_ns(&self, write: &Write, sequence: u64) -> u64 {
+        let (early_ns, _) = self.losses.shifted_ns(write.sent_ns);
+        write.due_min_ns(sequence, self.drift_ppm).saturating_sub(early_ns)
+    }
+
+    /// Returns the latest time of the world at which a pop can be due; `None` if the write was not
+    /// acknowledged.
+    fn due_max_ns(&self, write: &Write, sequence: u64) -> Option<u64> {
+        let (_, late_ns) = self.losses.shifted_ns(write.sent_ns);
+        Some(write.due_max_ns(sequence, self.drift_ppm)? + late_ns)
+    }
+
     /// Checks T1: pop `sequence` of a write should have been seen by now.
     pub fn is_seen(&self, name: usize, sequence: u64, now_ns: u64) -> Checked {
         let write = &self.writes[&name];
-        let Some(due_ns) = write.due_max_ns(sequence, self.drift_ppm) else { return Ok(()) };
+        let Some(due_ns) = self.due_max_ns(write, sequence) else { return Ok(()) };
         let wish = write.wish.expect("deletes have no pops");
         let seen = self.pops.get(&(name, sequence));
         let is_served = |attempted: &Attempted| attempted.served_ns.is_some_and(|at| at <= now_ns);
@@ -421,7 +442,7 @@ impl Model {
     /// Returns the latest time at which a pop must have been seen.
     pub fn deadline_ns(&self, name: usize, sequence: u64, timeout_ms: u64) -> Option<u64> {
         let write = &self.writes[&name];
-        let due_ns = write.due_max_ns(sequence, self.drift_ppm)?;
+        let due_ns = self.due_max_ns(write, sequence)?;
         Some(due_ns + u64::from(write.replicas + 1) * RANK_NS + timeout_ms * MS + 10 * TALK_NS)
     }
 
@@ -435,7 +456,7 @@ impl Model {
         if sequence == 0 || sequence > write.pops() {
             return broken("T8", text());
         }
-        if now_ns < write.due_min_ns(sequence, self.drift_ppm) {
+        if now_ns < self.due_min_ns(write, sequence) {
             return broken("T2", text());
         }
         self.is_not_superseded(write, now_ns)?;
@@ -560,6 +581,7 @@ impl Model {
         let is_noted = self.disturbances.first_death_ns(write.sent_ns, now_ns);
         let is_noted = is_noted.is_none_or(|at_ns| write.sent_ns + NOTED_NS < at_ns);
         let is_told = self.tells_ends
+            && self.are_others_complete(write, now_ns)
             && is_noted
             && !self.acknowledges_first
             && write.replicas > 1
@@ -650,7 +672,7 @@ impl Model {
         if self.pops.contains_key(&(write.name, sequence)) {
             return Ok(());
         }
-        let Some(due_ns) = write.due_max_ns(sequence, self.drift_ppm) else { return Ok(()) };
+        let Some(due_ns) = self.due_max_ns(write, sequence) else { return Ok(()) };
         let settled_ns = RECOVERY_NS + 2 * wish.interval_ms * MS;
         let from_ns = due_ns.saturating_sub(settled_ns);
         let known_all = self.is_steady(write.sent_ns, write.sent_ns)
@@ -687,7 +709,7 @@ impl Model {
     fn waits_for_room_until_ns(&self, write: &Write, sequence: u64, is_down: bool) -> Option<u64> {
         let factor = write.wish.map_or(1, |wish| wish.factor);
         let first = if self.promotion { 1 } else { sequence };
-        let due_ns = write.due_max_ns(first, self.drift_ppm)?;
+        let due_ns = self.due_max_ns(write, first)?;
         let until_ns = due_ns + TALK_NS + (u64::from(factor) + 1) * RANK_NS;
         self.is_crowded(factor, is_down).then_some(until_ns)
     }
@@ -754,7 +776,7 @@ impl Model {
     /// host in trouble may be given up untried.
     pub fn may_be_over(&self, write: &Write, now_ns: u64) -> bool {
         let Some(wish) = write.wish.filter(|wish| wish.pops() > 0) else { return true };
-        let due_ns = write.due_min_ns(wish.pops(), self.drift_ppm);
+        let due_ns = self.due_min_ns(write, wish.pops());
         let is_tried = self.pops.contains_key(&(write.name, wish.pops()));
         let from_ns = due_ns.saturating_sub(RECOVERY_NS);
         is_tried || now_ns >= due_ns && !self.host_is_well(wish.host, from_ns, now_ns)

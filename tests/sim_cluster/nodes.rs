@@ -9,6 +9,7 @@ use chronos::core::mesh::mesh;
 use chronos::core::peers::hello::{Hello, Identity};
 use kit::simulator::random::Stream;
 
+use super::boots::Boots;
 use super::clocks::Clocks;
 use super::disturbances::Whom;
 use super::driver::{CoreDriver, Input};
@@ -65,6 +66,9 @@ pub struct Node {
     pub restart_ms: Option<u64>,
     /// The disk, if the node has one.
     pub store: Option<Store>,
+    pub boots: Boots,
+    /// Whether the machine boots before the node starts again.
+    pub is_next_boot: bool,
 }
 
 impl Node {
@@ -73,7 +77,8 @@ impl Node {
         let name = node_name(node);
         let disks = options.disks.as_ref();
         let store = disks.map(|disks| disks.store(options.seed, (node, &name)));
-        Self { store, ..Self::with_clocks(name, clocks) }
+        let is_any = disks.is_some_and(|disks| disks.is_damaged);
+        Self { store, boots: Boots::of(is_any), ..Self::with_clocks(name, clocks) }
     }
 
     /// Makes a node that was never started.
@@ -90,6 +95,8 @@ impl Node {
             cores: Vec::new(),
             restart_ms: None,
             store: None,
+            boots: Boots::default(),
+            is_next_boot: false,
             name,
         }
     }
@@ -114,6 +121,7 @@ impl World {
         let member = self.member_of(node);
         let view = self.members.view(member, None);
         let life = self.nodes[node].life + 1;
+        self.begin_boot(node);
         let booted = &mut self.nodes[node];
         booted.clocks.restarted(self.now_ns);
         self.model.clocks.see(booted.clocks.ahead_ms());
@@ -231,6 +239,9 @@ impl World {
         if is_done || self.now_ns > since_ns + STOP_NS {
             let restart_ms = self.nodes[node].restart_ms;
             self.kill(node, Death::Process, restart_ms);
+            if is_done {
+                self.model.losses.lost_nothing(node, self.now_ns);
+            }
         }
     }
 

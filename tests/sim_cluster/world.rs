@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use chronos::base::limits::TOMBSTONE_MS_MIN;
 use chronos::shard::effects::{CallbackOutcome, Ticket};
 use chronos::shard::inspect::Held;
 use kit::simulator::callback_world::{Behaviour, CallbackWorld, Ending, Outcome};
@@ -186,10 +187,15 @@ impl World {
             story,
         };
         let disks = world.options.disks;
-        let (has_disks, is_whole) = (disks.is_some(), disks.is_some_and(|disks| !disks.is_damaged));
-        world.model.disturbances.has_disks = has_disks;
-        world.model.tells_ends = is_whole && world.options.clocks_are_close();
-        world.model.keeps_all = is_whole && world.options.stays_dead.is_none();
+        world.model.disturbances.has_disks = disks.is_some();
+        world.model.tells_ends = disks.is_some_and(|disks| disks.tells_ends(&world.options));
+        if disks.is_some() && world.options.sites.is_some() {
+            // No site keeps its tombstones longer for a holder of the other site that is dead, and
+            // returns with its disk (seed 13328).
+            world.model.away_ns = TOMBSTONE_MS_MIN * MS;
+        }
+        world.model.keeps_all = disks.is_some_and(|disks| disks.keeps_all(&world.options));
+        world.model.losses.unwritten_ns = disks.map_or(0, |disks| disks.unwritten_ns_max());
         let asks_ns = 2 * world.options.latency_ns.1;
         world.model.store_ns = disks.map_or(0, |disks| disks.pop_ns_max() + asks_ns);
         world.model.crowded_from = world.options.crowded_from();
@@ -297,8 +303,12 @@ impl World {
             Event::TwinEnds(life) => self.twin_ends(life)?,
             Event::Stops(node) => self.stop_if_done(node),
             Event::Due(name, sequence) => {
-                self.model.is_seen(name, sequence, self.now_ns)?;
-                self.schedule_pop(name, sequence + 1);
+                // A boot since may have made the pop later.
+                let is_put_off = self.pop_deadline_ns(name, sequence) > Some(self.now_ns);
+                if !is_put_off {
+                    self.model.is_seen(name, sequence, self.now_ns)?;
+                }
+                self.schedule_pop(name, sequence + u64::from(!is_put_off));
             }
             Event::Check => {
                 self.trace.add(self.now_ns, "check", [self.carried, 0, 0, 0]);
@@ -407,12 +417,15 @@ impl World {
 
     /// Schedules the check of pop `sequence` for when the pop must have been seen.
     pub fn schedule_pop(&mut self, name: usize, sequence: u64) {
-        let timeout_ms = self.options.callbacks.timeout_ms;
         if sequence <= self.model.writes[&name].pops()
-            && let Some(at_ns) = self.model.deadline_ns(name, sequence, timeout_ms)
+            && let Some(at_ns) = self.pop_deadline_ns(name, sequence)
         {
             self.schedule(at_ns, Event::Due(name, sequence));
         }
+    }
+
+    fn pop_deadline_ns(&self, name: usize, sequence: u64) -> Option<u64> {
+        self.model.deadline_ns(name, sequence, self.options.callbacks.timeout_ms)
     }
 
     /// Adds bytes that reached an end of a connection to the hash.

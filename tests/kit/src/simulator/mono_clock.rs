@@ -15,6 +15,11 @@ impl MonoClock {
         MonoClock { base_ns: draw.range(1, 1 << 50), ppm }
     }
 
+    /// Begins a boot of the machine: the clock shows another time, and drifts as before.
+    pub fn reboot(&mut self, draw: &mut Stream) {
+        self.base_ns = draw.range(1 << 45, 1 << 50);
+    }
+
     /// Returns the nanoseconds that the clock shows at a time of the world.
     pub fn at(&self, world_ns: u64) -> u64 {
         let drift_ns = i128::from(world_ns) * i128::from(self.ppm) / 1_000_000;
