@@ -233,16 +233,7 @@ impl<F: Files + Clone> Plan<F> {
                 without_clock: 0,
             };
             let report = read_shard(source, &mut taker)?;
-            let mut damage = Vec::new();
-            if taker.without_clock > 0 {
-                let pages = taker.without_clock;
-                damage.push(format!("{pages} pages tell no time that can be used"));
-            }
-            if source.list()?.is_none() {
-                let directory = source.directory();
-                damage.push(format!("{} is missing with all that was in it", directory.display()));
-            }
-            tell_damage(source, &report, &mut damage)?;
+            let mut damage = damage_of(source, &report, taker.without_clock)?;
             let has_damage = !damage.is_empty();
             is_damaged |= has_damage;
             // Several cores may read one directory. One of them tells what is wrong with it.
@@ -366,13 +357,21 @@ impl Visitor for Taker<'_> {
     }
 }
 
-/// Adds a sentence for each thing that is wrong with a shard's directory. `Err`: the node must not
-/// run on it.
-fn tell_damage(
+/// A sentence for each thing that is wrong with a shard's directory. `without_clock`: pages whose time
+/// says nothing. `Err`: the node must not run on it.
+fn damage_of(
     source: &impl Files,
     report: &ShardReport,
-    damage: &mut Vec<String>,
-) -> Result<(), JournalError> {
+    without_clock: u64,
+) -> Result<Vec<String>, JournalError> {
+    let mut damage = Vec::new();
+    if without_clock > 0 {
+        damage.push(format!("{without_clock} pages tell no time that can be used"));
+    }
+    if source.list()?.is_none() {
+        let directory = source.directory();
+        damage.push(format!("{} is missing with all that was in it", directory.display()));
+    }
     for flaw in &report.flaws {
         let told = match flaw {
             Flaw::Missing(number) => {
@@ -413,7 +412,7 @@ fn tell_damage(
         let at = u64::from(place.blocks.start) * 4_096;
         damage.push(format!("{}: the page at {at}: {}", path.display(), place.why));
     }
-    Ok(())
+    Ok(damage)
 }
 
 /// The remedy for damage, for the log.
@@ -458,9 +457,8 @@ mod tests {
         let flaws = vec![Flaw::NoFile(SegmentNumber(2), "a directory")];
         let segments = vec![read(3, 1, Some(2))];
         let report = ShardReport { segments, flaws, ..ShardReport::default() };
-        let mut damage = Vec::new();
-        tell_damage(&source, &report, &mut damage).expect("the node goes on");
-        let [folder, fault] = &damage[..] else { panic!("{damage:?}") };
+        let damage = damage_of(&source, &report, 0).expect("the node goes on");
+        let [_, folder, fault] = &damage[..] else { panic!("{damage:?}") };
         assert!(folder.contains("0000000000000002.segment is a directory, and a file was"));
         let wanted = "/data/3 cannot be read from byte 8192 on: Input/output error (os error 5)";
         assert_eq!(fault, wanted);
