@@ -370,8 +370,8 @@ pub fn stamps(directory: &impl Files) -> Result<Vec<Stamp>, ReadError> {
     Ok(stamps.into_vec())
 }
 
-/// The first segment that is not of this shard and journal, and what it is instead. Cost: a block of
-/// each segment.
+/// The first segment that is not of this shard and journal, and what it is instead. Cost: a block
+/// of each segment.
 pub fn foreign_segment(directory: &impl Files) -> Result<Option<(PathBuf, String)>, ReadError> {
     let flaws = Look::at(directory)?.map(|look| look.plan.flaws).unwrap_or_default();
     Ok(flaws.into_iter().find_map(|flaw| match flaw {

@@ -41,10 +41,10 @@ pub enum JournalError {
     Read(#[from] ReadError),
     /// A segment is not this node's.
     #[error(
-        "{path} is not a segment of this journal: {why}. It may hold timers: if somebody has moved or \
-         renamed it, give it its place back. Move it out of the data directory if it is not this \
-         node's, or give this node the directory that is its own with --data-dir. `chronos journal \
-         check` tells of all such files"
+        "{path} is not a segment of this journal: {why}. It may hold timers: if somebody has moved \
+         or renamed it, give it its place back. Move it out of the data directory if it is not \
+         this node's, or give this node the directory that is its own with --data-dir. `chronos \
+         journal check` tells of all such files"
     )]
     Foreign {
         /// The file.
@@ -357,8 +357,8 @@ impl Visitor for Taker<'_> {
     }
 }
 
-/// A sentence for each thing that is wrong with a shard's directory. `without_clock`: pages whose time
-/// says nothing. `Err`: the node must not run on it.
+/// A sentence for each thing that is wrong with a shard's directory. `without_clock`: pages whose
+/// time says nothing. `Err`: the node must not run on it.
 fn damage_of(
     source: &impl Files,
     report: &ShardReport,
