@@ -112,6 +112,8 @@ pub enum Bug {
     ReturningNodeKeepsEnded = 74,
     /// A returning node ends a timer although the nodes that do not know it may never have had it.
     EndsWhatPeersMissed = 75,
+    /// In mode `interval` a journal is written too rarely.
+    JournalWritesRarely = 76,
 }
 
 impl Bug {
@@ -158,7 +160,7 @@ impl Bug {
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.
-    pub const JOURNAL: [Bug; 12] = [
+    pub const JOURNAL: [Bug; 13] = [
         Bug::JournalAcknowledgesEarly,
         Bug::JournalWithoutChecksum,
         Bug::JournalWithoutEpoch,
@@ -171,6 +173,7 @@ impl Bug {
         Bug::JournalKeepsOldBoot,
         Bug::ReturningNodeKeepsEnded,
         Bug::EndsWhatPeersMissed,
+        Bug::JournalWritesRarely,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

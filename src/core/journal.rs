@@ -320,7 +320,7 @@ impl CoreJournal {
         let next = match (self.compaction.phase(), self.rules.mode) {
             (Phase::Looking(_), _) => Some(ended.plus_ms(1)),
             _ if is_blocked => None,
-            (_, Mode::Interval(ms)) if self.writer.has_work() => Some(self.wrote_at.plus_ms(ms)),
+            (_, Mode::Interval(ms)) if self.writer.has_work() => Some(self.writes_at(ms)),
             _ => Some(self.wrote_at.plus_ms(STAMP_EVERY_MS).max(ended.plus_ms(1))),
         };
         // Later than that, the last turn has asked for a segment.
@@ -346,10 +346,16 @@ impl CoreJournal {
     fn is_time(&self, now: Now) -> bool {
         match self.rules.mode {
             Mode::Interval(ms) if !self.is_stopping && self.backup.is_none() => {
-                now.mono >= self.wrote_at.plus_ms(ms) || !self.writer.has_room()
+                now.mono >= self.writes_at(ms) || !self.writer.has_room()
             }
             _ => true,
         }
+    }
+
+    /// When the next write begins in mode `interval`.
+    fn writes_at(&self, interval_ms: u64) -> MonoNs {
+        let times = if is_planted(Bug::JournalWritesRarely) { 8 } else { 1 };
+        self.wrote_at.plus_ms(interval_ms * times)
     }
 
     fn append_state(&mut self, oldest: SegmentNumber) -> u64 {

@@ -73,9 +73,15 @@ impl Clocks {
         }
     }
 
-    /// Reports whether the clock has been right since `world_ns`.
+    /// Reports whether the clock has been right since `world_ns`, and the journal has no page of
+    /// before that is ahead of it.
     pub fn is_right_since(&self, world_ns: u64) -> bool {
-        self.wrong_ms == 0 && self.right_since_ns <= world_ns
+        let is_raised = self.floor.as_ref().is_some_and(|floor| {
+            let now = Now { mono: MonoNs(self.mono.at(world_ns)), wall: WallMs(0) };
+            let least_ms = floor.raise(now).wall.0 as i64;
+            least_ms > WALL_MS + (world_ns / 1_000_000) as i64 + self.ahead_ms + WRONG_MS
+        });
+        self.wrong_ms == 0 && self.right_since_ns <= world_ns && !is_raised
     }
 
     /// Begins a boot of the machine: its monotonic clock starts elsewhere.

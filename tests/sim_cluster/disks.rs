@@ -29,6 +29,8 @@ use kit::simulator::store::Store;
 const PERCENT: u64 = 40;
 /// How many of the other seeds have disks of any kind.
 const PERCENT_OF_OTHERS: u64 = 30;
+/// How many of the seeds with two sites, or with rare faults that change what disks are for.
+const PERCENT_OF_SPECIAL: u64 = 50;
 /// How many writes of the disk a change waits for at most: one under way, those with what came
 /// before, and its own.
 const WRITES_MAX: u64 = 6;
@@ -53,25 +55,30 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// Draws the disks of a run; `None`: it has none. Where clocks are wrong by hours, or two
-    /// processes are one node, there are none.
+    /// Draws the disks of a run; `None`: it has none. So it is with two rare faults, for reasons that
+    /// are not known yet. The seeds are those of the draw below without this exception:
+    ///
+    /// - a node with little room: one seed in 170 broke C2 or T10 (48159, 20880);
+    /// - a wrong wall clock: one in 400 broke C2, T1 or T6 (107079, 138870, 107515, 111828).
     pub fn draw(options: &Options) -> Option<Self> {
         let draw = &mut Stream::new(options.seed, Purpose::Disk);
         let is_drawn = draw.chance(PERCENT);
+        let drawn = Self::draw_sync(options, draw);
+        let is_special = is_special(options);
         let has = |kind| options.rarities.kinds.contains(&kind);
-        let is_other = has(Rarity::WrongClock) || has(Rarity::Twins) || has(Rarity::NoRoom);
-        if is_other || options.sites.is_some() {
+        if has(Rarity::NoRoom) || has(Rarity::WrongClock) {
             return None;
         }
-        let drawn = Self::draw_sync(options, draw);
-        if is_drawn {
+        if is_drawn && !is_special {
             return Some(drawn);
         }
         // What is drawn here shifts no seed of the kind above.
         let draw = &mut Stream::keyed(options.seed, Purpose::Disk, 97);
         let mode = draw.pick(&[Mode::Sync, Mode::Interval(50), Mode::Interval(1_000)]);
         let has_boots = draw.chance(60);
-        draw.chance(PERCENT_OF_OTHERS).then_some(Self { mode, has_boots, ..drawn })
+        let percent = if is_special { PERCENT_OF_SPECIAL } else { PERCENT_OF_OTHERS };
+        let is_long = drawn.is_long && !is_special;
+        draw.chance(percent).then_some(Self { mode, has_boots, is_long, ..drawn })
     }
 
     fn draw_sync(options: &Options, draw: &mut Stream) -> Self {
@@ -107,7 +114,7 @@ impl Disks {
         // Tombstones outlive restarts, so there are more of them. A link must hold their offers,
         // as the least that can be configured does.
         options.cluster.link_bytes_max = options.cluster.link_bytes_max.max(65_536);
-        if options.clocks_are_close() {
+        if options.clocks_are_close() && !is_special(options) {
             options.cluster.clock_skew_max_ms = 1_000;
         }
         if self.is_long {
@@ -134,9 +141,21 @@ impl Disks {
         }
     }
 
+    /// Reports whether nodes find out which of their timers ended while they were away.
+    pub fn tells_ends(&self, options: &Options) -> bool {
+        !self.is_damaged && options.clocks_are_close() && !is_special(options)
+    }
+
+    /// Reports whether nodes keep all that they held, and all of them come back.
+    pub fn keeps_all(&self, options: &Options) -> bool {
+        let has_twins = options.rarities.kinds.contains(&Rarity::Twins);
+        !self.is_damaged && options.stays_dead.is_none() && !has_twins
+    }
+
     /// Reports whether the disks are of a kind that a person asks for: `1` is any.
-    pub fn is(&self, kind: &str) -> bool {
+    pub fn is(&self, kind: &str, options: &Options) -> bool {
         match kind {
+            "Sites" => options.sites.is_some(),
             "Interval" => self.mode != Mode::Sync,
             "Boots" => self.has_boots,
             _ => true,
@@ -195,12 +214,20 @@ pub fn all_at_once(story: &mut Story) {
         let apart_ms = draw.pick(&[0, 1, 5, 300]);
         let how = draw.pick(&[Death::Process, Death::Power]);
         for node in 0..options.nodes {
+            if options.sites.is_some_and(|sites| !sites.may_die(node)) {
+                continue;
+            }
             let at_ns = (at_ms + draw.range(0, apart_ms)) * MS + draw.range(0, MS);
             let for_ms = draw.pick(&[20, 400, 3_000, 12_000]);
             story.faults.push((at_ns, Fault::Kill { node, for_ms, how }));
         }
     }
     story.faults.sort_by_key(|(at_ns, _)| *at_ns);
+}
+
+/// Reports whether there are two sites, or two processes of one name.
+fn is_special(options: &Options) -> bool {
+    options.sites.is_some() || options.rarities.kinds.contains(&Rarity::Twins)
 }
 
 /// Returns how far a wall clock is ahead of the world's.

@@ -5,7 +5,7 @@
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. Other seeds:
 //! `CHRONOS_SIM_FIRST=1000`. One seed: `CHRONOS_SIM_SEED=7`. Seeds with a rare fault (see
 //! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`. Only seeds with disks: `CHRONOS_SIM_DISKS=1`;
-//! with disks of a kind: `CHRONOS_SIM_DISKS=Interval`, `Boots`.
+//! with disks of a kind: `CHRONOS_SIM_DISKS=Interval`, `Boots`, `Sites`.
 
 mod agreement;
 mod boots;
@@ -45,11 +45,12 @@ const SEEDS: u64 = 300;
 
 /// The bugs of the journal that need a second node, or worlds of their own, each with a seed that
 /// finds it.
-const JOURNAL_BUGS: [(Bug, u64); 4] = [
+const JOURNAL_BUGS: [(Bug, u64); 5] = [
     (Bug::ReturningNodeKeepsEnded, 3),
     (Bug::JournalDropsTombstones, 1_099),
     (Bug::EndsWhatPeersMissed, 2_323),
     (Bug::JournalKeepsOldBoot, 25),
+    (Bug::JournalWritesRarely, 21),
 ];
 
 /// This simulator, as the kit drives it.
@@ -118,7 +119,8 @@ fn no_seed_breaks_an_invariant() {
     let disks = std::env::var("CHRONOS_SIM_DISKS").ok();
     let is_wanted = |options: &Options| {
         let has_rarity = rarity.iter().all(|name| options.rarities.has(name));
-        has_rarity && disks.iter().all(|kind| options.disks.is_some_and(|disks| disks.is(kind)))
+        has_rarity
+            && disks.iter().all(|kind| options.disks.is_some_and(|disks| disks.is(kind, options)))
     };
     let (mut attempts, mut delivered, mut doubled, mut requests) = (0, 0, 0, 0);
     let mut refusals = BTreeMap::new();

@@ -85,6 +85,13 @@ impl Sites {
             }
             _ => true,
         });
+        // Nor may the nodes that the other site is configured with leave.
+        for (_, fault) in made.iter_mut() {
+            if let Fault::Change { leaving, .. } = fault {
+                let may_leave = (0..NODES_MAX).filter(|node| self.may_die(*node));
+                *leaving &= may_leave.fold(0, |mask, node| mask | 1 << node);
+            }
+        }
         if options.trouble == Trouble::None {
             return;
         }

@@ -186,10 +186,9 @@ impl World {
             story,
         };
         let disks = world.options.disks;
-        let (has_disks, is_whole) = (disks.is_some(), disks.is_some_and(|disks| !disks.is_damaged));
-        world.model.disturbances.has_disks = has_disks;
-        world.model.tells_ends = is_whole && world.options.clocks_are_close();
-        world.model.keeps_all = is_whole && world.options.stays_dead.is_none();
+        world.model.disturbances.has_disks = disks.is_some();
+        world.model.tells_ends = disks.is_some_and(|disks| disks.tells_ends(&world.options));
+        world.model.keeps_all = disks.is_some_and(|disks| disks.keeps_all(&world.options));
         world.model.losses.unwritten_ns = disks.map_or(0, |disks| disks.unwritten_ns_max());
         let asks_ns = 2 * world.options.latency_ns.1;
         world.model.store_ns = disks.map_or(0, |disks| disks.pop_ns_max() + asks_ns);

@@ -29,7 +29,7 @@ use world::{Report, run};
 const SEEDS: u64 = 400;
 
 /// The bugs that this simulator must find. The others of the journal need a second node.
-const BUGS: [Bug; 8] = [
+const BUGS: [Bug; 9] = [
     Bug::JournalAcknowledgesEarly,
     Bug::JournalWithoutChecksum,
     Bug::JournalWithoutEpoch,
@@ -38,6 +38,7 @@ const BUGS: [Bug; 8] = [
     Bug::JournalSkipsProgress,
     Bug::JournalDirectoryNotSynced,
     Bug::JournalKeepsOldBoot,
+    Bug::JournalWritesRarely,
 ];
 
 /// This simulator, as the kit drives it.
