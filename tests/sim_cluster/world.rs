@@ -189,11 +189,6 @@ impl World {
         let disks = world.options.disks;
         world.model.disturbances.has_disks = disks.is_some();
         world.model.tells_ends = disks.is_some_and(|disks| disks.tells_ends(&world.options));
-        if disks.is_some() && world.options.sites.is_some() {
-            // No site keeps its tombstones longer for a holder of the other site that is dead, and
-            // returns with its disk (seed 13328).
-            world.model.away_ns = TOMBSTONE_MS_MIN * MS;
-        }
         world.model.keeps_all = disks.is_some_and(|disks| disks.keeps_all(&world.options));
         world.model.losses.unwritten_ns = disks.map_or(0, |disks| disks.unwritten_ns_max());
         let asks_ns = 2 * world.options.latency_ns.1;
