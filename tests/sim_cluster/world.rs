@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use chronos::base::limits::TOMBSTONE_MS_MIN;
 use chronos::shard::effects::{CallbackOutcome, Ticket};
 use chronos::shard::inspect::Held;
 use kit::simulator::callback_world::{Behaviour, CallbackWorld, Ending, Outcome};
