@@ -150,7 +150,8 @@ impl Shard {
         if key == held.key() {
             let is_on_it = self.is_on_it(slot, teller.peer, standing);
             let result = self.merge_same(now.mono.tick_floor(), slot, standing);
-            return if is_on_it { PeerResult::Ahead } else { result };
+            let is_ahead = is_on_it || self.may_leave_untold(teller);
+            return if is_ahead { PeerResult::Ahead } else { result };
         }
         let mut placement = *self.records.placement_of(&held);
         let is_same_list = placement.replicas.digest() == standing.list_digest;
@@ -163,6 +164,13 @@ impl Shard {
         let tick = now.mono.tick_floor();
         self.records.catch_up(&self.peers, tick, slot, standing.sequence, &placement);
         if is_same_list { PeerResult::Held } else { PeerResult::Wanted }
+    }
+
+    /// Whether the teller, which may be about to pop, would not hear of a pop that this node makes
+    /// next: this node has not reached the teller, which has just started. The teller asks again.
+    fn may_leave_untold(&self, teller: Teller) -> bool {
+        let is_reached = |peer| self.peers.alive().contains(peer);
+        !teller.peer.is_none_or(is_reached)
     }
 
     /// Notes that a peer can deliver, if its rank acts before and after the pop that it tells of. A

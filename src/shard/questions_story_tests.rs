@@ -6,8 +6,9 @@ use crate::base::limits::ClusterLimits;
 use crate::base::time::Tick;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Answer, CallbackOutcome, Refusal, Request};
-use crate::shard::harness_tests::{Cluster, START_MS, target};
+use crate::shard::harness_tests::{Cluster, START_MS, target, tell};
 use crate::shard::parts::questions::Questions;
+use crate::wire::peer_message::{PeerMessage, PeerResult, decode_result};
 
 const IDS: std::ops::Range<u64> = 1..20;
 
@@ -76,6 +77,7 @@ fn a_woken_node_waits_until_the_others_can_be_asked_or_are_dead() {
         cluster.cuts.clear();
         let liveness = if dies { Liveness::Dead } else { Liveness::Alive };
         cluster.believe(first, second, liveness);
+        cluster.believe(second, first, liveness);
         [11_600, 11_700, 11_800].into_iter().for_each(|ms| run_ms(&mut cluster, ms));
         assert_eq!(pops(&cluster), [(first, 1)]);
         assert!(matches!(cluster.ask(first, read), Answer::Found(_)));
@@ -213,6 +215,30 @@ fn a_rank_waits_for_one_before_it_that_has_come_back_unnoticed() {
     assert_eq!(pops(&cluster), []);
     cluster.run_until(13);
     assert_eq!(pops(&cluster), [(second, 1)]);
+}
+
+/// Two nodes start after a common end. The second asks the first, which does not reach the second
+/// yet, so that the first could not tell of the pop that it is about to make.
+#[test]
+fn a_node_that_cannot_tell_the_asker_what_it_will_do_does_not_let_it_pop() {
+    let mut cluster = Cluster::new(2, true);
+    let id = TimerId(7);
+    let [first, second] = cluster.list(id)[..] else { panic!("two nodes") };
+    cluster.put(0, id, (10, 10), 2);
+    let shard = cluster.shard(second);
+    let slot = shard.find(id).expect("it is held");
+    let mut question = Vec::new();
+    PeerMessage::Standing(shard.standing_of(shard.records.get(slot))).encode(&mut question);
+    for (liveness, answer) in [
+        (Liveness::Dead, PeerResult::Ahead),
+        (Liveness::Suspect, PeerResult::Ahead),
+        (Liveness::Alive, PeerResult::Held),
+    ] {
+        cluster.believe(first, second, liveness);
+        let (now, asker) = (cluster.now(), cluster.peer(first, second));
+        let (told, _) = tell(cluster.shard(first), now, asker, &question);
+        assert_eq!(decode_result(&mut &told[..]), Ok(answer), "{liveness:?}");
+    }
 }
 
 #[test]

@@ -25,6 +25,9 @@ const TURNS: usize = 3;
 const CLIENTS: usize = 6;
 /// Requests acknowledged between two ends, at least.
 const REQUESTS: u64 = 300;
+/// Nodes start so long after each other at most. Power comes back to one machine before another,
+/// and one reads its disk longer than another.
+const STAGGER_MS: usize = 2_000;
 /// Longest wait for pops that are late.
 const LATE: Duration = Duration::from_secs(30);
 /// How many broken promises are told.
@@ -66,7 +69,10 @@ fn end_again_and_again(what: &str, nodes: &mut [Node], factor: usize, end: fn(&m
         let ended = Instant::now();
         nodes.iter_mut().for_each(end);
         let started = Instant::now();
-        nodes.iter_mut().for_each(Node::spawn);
+        for node in nodes.iter_mut() {
+            node.spawn();
+            thread::sleep(Duration::from_millis(draw.below(STAGGER_MS) as u64));
+        }
         nodes.iter_mut().for_each(Node::await_ready);
         outages.push(Outage { ended, started, served: Instant::now() });
     }
