@@ -268,7 +268,9 @@ fn entries_are_printed_one_a_line() {
     assert!(timer["opaque"].is_null() && timer["opaque_bytes"].as_u64() > Some(20));
     assert_eq!((&entries[1]["kind"], &entries[1]["sequence"]), (&"progress".into(), &3.into()));
 
-    let words = ["--opaque", "--id", "0000000000000abc"];
+    assert_eq!(entries[1]["version"], "0000000018c00000");
+
+    let words = ["--opaque", "--id", "http://10.0.0.1:7253/timers/0000000000000abc-2-00ff"];
     let text = journal("dump", data.path(), &words);
     assert!(text.out.contains(" timer id=0000000000000abc version="), "{}", text.out);
     assert!(text.out.contains(r#"opaque="some \u001b[31m opaque \"bytes\"""#), "{}", text.out);

@@ -44,7 +44,8 @@ pub(super) struct DumpFlags {
     #[command(flatten)]
     pub place: Place,
 
-    /// Only entries of this timer: its id as clients have it, or the 16 digits it begins with
+    /// Only entries of this timer: its id or its Location as clients have it, or the 16 digits
+    /// that the id begins with
     #[arg(long, value_name = "ID", value_parser = timer_id)]
     id: Option<TimerId>,
 
@@ -53,8 +54,9 @@ pub(super) struct DumpFlags {
     opaque: bool,
 }
 
-/// Reads a timer's id: 16 hex digits, and what clients have behind them.
+/// Reads a timer's id: 16 hex digits, and what clients have before and behind them.
 fn timer_id(text: &str) -> Result<TimerId, String> {
+    let text = text.rsplit_once("/timers/").map_or(text, |(_, id)| id);
     let digits = text.get(..16).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
     let id = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
     let is_end = |rest: &str| rest.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
@@ -155,7 +157,8 @@ type Field = (&'static str, Value);
 fn standing_fields(standing: &Standing) -> Vec<Field> {
     vec![
         ("id", json!(standing.id.to_string())),
-        ("version", json!(standing.version)),
+        // In digits as an id: most readers of JSON round integers of 64 bits.
+        ("version", json!(format!("{:016x}", standing.version))),
         ("sequence", json!(standing.sequence)),
         ("actives", json!(format!("{:b}", standing.actives))),
     ]

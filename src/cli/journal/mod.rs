@@ -69,7 +69,12 @@ pub(super) fn run(flags: &JournalFlags) -> u8 {
     };
     result.unwrap_or_else(|error| {
         if place.json {
-            print(&format!("{:#}\n", json!({ "outcome": "failed", "text": error.to_string() })));
+            let document = json!({ "outcome": "failed", "text": error.to_string() });
+            match &flags.command {
+                // A line for each document, as all that it prints.
+                JournalCommand::Dump(_) => print(&format!("{document}\n")),
+                _ => print(&format!("{document:#}\n")),
+            };
         }
         fail(&error, EXIT_USAGE)
     })

@@ -112,6 +112,15 @@ impl Survey {
 
     /// What to do about damage.
     pub(super) fn remedy(&self) -> String {
+        let mut flaws = self.shards.iter().flat_map(|shard| &shard.report.flaws);
+        if flaws.any(|flaw| matches!(flaw, Flaw::Foreign(..))) {
+            return format!(
+                "A node does not start on files that do not belong here: put each where it belongs, \
+                 and check again. What stood in its place only other replicas can give back. If it \
+                 belongs nowhere, chronos journal repair --data-dir {} --yes moves it aside",
+                self.path
+            );
+        }
         format!(
             "In a cluster nothing is to be done: start the node, and the other replicas give back \
              what they hold. Without one, what is damaged is lost; chronos journal repair \
