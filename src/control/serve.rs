@@ -244,6 +244,9 @@ fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Ori
         if let Some(secrets) = reloader.take_secrets() {
             commander.command(&Command::Secrets(secrets));
         }
+        if let Some(rules) = reloader.take_rules() {
+            commander.command(&Command::Rules(rules));
+        }
         if let Some(view) = view {
             commander.command(&Command::View(view.clone()));
             readers.set_view(view);

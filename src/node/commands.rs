@@ -9,6 +9,7 @@ use crate::cluster::view::View;
 use crate::core::copies::Copies;
 use crate::core::gate::NamedAddresses;
 use crate::core::peers::secret::Secrets;
+use crate::node::callbacks::policy::Rules;
 use crate::node::meters::CoreMeters;
 use crate::ring::Waker;
 
@@ -32,6 +33,8 @@ pub enum Command {
     Members(NamedAddresses),
     /// Take the cluster's secrets, read again. Open connections are not asked again.
     Secrets(Arc<Secrets>),
+    /// Take the rules of where callbacks may go, read again.
+    Rules(Arc<Rules>),
     /// Take the address of the server that hands out timestamps (`host:port`), for clients that are
     /// refused. `None`: no such server is known.
     TimestampMaster(Option<Arc<str>>),

@@ -13,7 +13,7 @@ use crate::ring::{Completion, Errno, Mailbox, Ring, RingError, now};
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
 
 use crate::node::callbacks::lanes::Lanes;
-use crate::node::callbacks::listeners::ClusterListeners;
+use crate::node::callbacks::policy::{Destinations, Rules};
 use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commands};
 use crate::node::io::Io;
@@ -233,35 +233,38 @@ impl Engine {
             match command {
                 Command::View(view) => {
                     core.set_view(now, view.clone());
-                    self.change_listeners(|listeners| listeners.set_view(&view));
+                    self.change_destinations(|them| them.listeners.set_view(&view));
                 }
                 Command::BackUp => core.back_up(),
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),
                 Command::Members(addresses) => {
                     self.clients.service.gate.set_resolved(addresses.clone());
-                    self.change_listeners(|listeners| listeners.set_resolved(addresses));
+                    self.change_destinations(|them| them.listeners.set_resolved(addresses));
                 }
                 Command::Secrets(secrets) => {
                     self.peers.guard.secrets = Some(Arc::clone(&secrets));
                     self.clients.service.guard.secrets = Some(secrets);
+                }
+                Command::Rules(rules) => {
+                    self.change_destinations(|them| them.rules = Rules::clone(&rules));
                 }
                 Command::TimestampMaster(master) => self.timestamps.issuer.set_master(master),
             }
         }
     }
 
-    /// Changes the addresses to which no callback goes, because members or their addresses changed.
-    fn change_listeners(&mut self, change: impl FnOnce(&mut ClusterListeners)) {
-        let mut listeners = ClusterListeners::clone(&self.callbacks.listeners);
-        change(&mut listeners);
-        self.set_listeners(listeners);
+    /// Changes where callbacks may go, because members, their addresses or the rules changed.
+    fn change_destinations(&mut self, change: impl FnOnce(&mut Destinations)) {
+        let mut destinations = Destinations::clone(&self.clients.service.destinations);
+        change(&mut destinations);
+        self.set_destinations(destinations);
     }
 
-    /// Sets the addresses to which no callback goes.
-    pub fn set_listeners(&mut self, listeners: ClusterListeners) {
-        let listeners = Arc::new(listeners);
-        self.callbacks.listeners = Arc::clone(&listeners);
-        self.clients.service.listeners = listeners;
+    /// Sets where callbacks may go.
+    pub fn set_destinations(&mut self, destinations: Destinations) {
+        let destinations = Arc::new(destinations);
+        self.callbacks.set_destinations(&mut self.ring, Arc::clone(&destinations));
+        self.clients.service.destinations = destinations;
     }
 }

@@ -216,6 +216,16 @@ meters! {
     connections_refused: Counter,
     /// Callback connections open.
     callback_connections: Gauge,
+    /// Callbacks denied because a node of this deployment listens there.
+    callbacks_denied_node: Counter,
+    /// Callbacks denied by a rule of callbacks.deny.
+    callbacks_denied_rule: Counter,
+    /// Callbacks denied because the address is link-local.
+    callbacks_denied_link_local: Counter,
+    /// Callbacks denied because the address is that of a metadata service.
+    callbacks_denied_metadata: Counter,
+    /// Callbacks denied because no rule of callbacks.allow names host or address.
+    callbacks_denied_not_allowed: Counter,
     /// Callback hosts that timers name.
     callback_hosts: Gauge,
     /// Callback hosts with a lane: those that had a pop, until another needs it.

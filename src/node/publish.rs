@@ -62,6 +62,12 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.answers_refused.set(clients.service.room.refused);
     meters.stuck_closed.set(clients.stuck_closed);
     meters.callback_connections.set(callbacks.open() as u64);
+    let [node, rule, link_local, metadata, not_allowed] = callbacks.denied;
+    meters.callbacks_denied_node.set(node);
+    meters.callbacks_denied_rule.set(rule);
+    meters.callbacks_denied_link_local.set(link_local);
+    meters.callbacks_denied_metadata.set(metadata);
+    meters.callbacks_denied_not_allowed.set(not_allowed);
     publish_peers(meters, core, peers);
     publish_internal(meters, &clients.service, core);
     publish_timestamps(meters, timestamps);

@@ -9,6 +9,7 @@ use crate::cluster::view::Membership;
 
 use crate::core::peers::secret::Guard;
 use crate::node::callbacks::listeners::Reserved;
+use crate::node::callbacks::policy::Rules;
 
 /// The settings of all cores of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct NodeSettings {
     pub limits: Limits,
     /// How callbacks are made.
     pub callbacks: CallbackLimits,
+    /// Where callbacks may go.
+    pub rules: Rules,
     /// The members at the start. `None`: this node alone.
     pub membership: Option<Membership>,
     /// How nodes watch and wait for each other.
@@ -157,6 +160,7 @@ impl Default for NodeSettings {
             name: "127.0.0.1:7253".into(),
             limits: Limits::default(),
             callbacks: CallbackLimits::default(),
+            rules: Rules::default(),
             membership: None,
             cluster: ClusterLimits::default(),
             accept_strangers: false,

@@ -29,6 +29,7 @@ use crate::core::mesh::{MeshPort, mesh};
 use crate::core::peers::hello::{CompleteSince, Identity};
 use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::listeners::ClusterListeners;
+use crate::node::callbacks::policy::Destinations;
 use crate::node::clients::service::Service;
 use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commander, Commands};
@@ -587,7 +588,7 @@ impl Seat {
             failed: None,
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };
-        engine.set_listeners(listeners);
+        engine.set_destinations(Destinations { listeners, rules: settings.rules.clone() });
         Ok(engine.run()?)
     }
 

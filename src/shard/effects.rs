@@ -219,6 +219,8 @@ pub enum CallbackOutcome {
     Unreachable,
     /// No answer in time.
     TimedOut,
+    /// No callback may go to the host, which was not called. The pop is given up.
+    Denied,
     /// The host had closed a kept-alive connection before any byte of an answer. This is no failure
     /// of the host. The attempt is made again at once, on another connection.
     Stale,

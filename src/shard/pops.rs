@@ -154,13 +154,17 @@ impl Shard {
             CallbackOutcome::Unreachable | CallbackOutcome::TimedOut => {
                 hosts.failed(ticket.host, tick);
             }
-            CallbackOutcome::Stale => {}
+            CallbackOutcome::Denied | CallbackOutcome::Stale => {}
         }
         if !self.is_current(&ticket) {
             self.counters.outdated += 1;
         } else {
             match outcome {
                 CallbackOutcome::Delivered => self.pop_over(tick, ticket.slot, true, outbox),
+                CallbackOutcome::Denied => {
+                    self.counters.given_up += 1;
+                    self.pop_over(tick, ticket.slot, false, outbox);
+                }
                 CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
                 CallbackOutcome::Stale => {
                     let record = *self.records.get(ticket.slot);
@@ -419,7 +423,9 @@ impl Shard {
     fn count(&mut self, outcome: CallbackOutcome) {
         match outcome {
             CallbackOutcome::Delivered => self.counters.delivered += 1,
-            CallbackOutcome::Rejected | CallbackOutcome::Unreachable => self.counters.failed += 1,
+            CallbackOutcome::Rejected | CallbackOutcome::Unreachable | CallbackOutcome::Denied => {
+                self.counters.failed += 1;
+            }
             CallbackOutcome::TimedOut => {
                 self.counters.failed += 1;
                 self.counters.timed_out += 1;

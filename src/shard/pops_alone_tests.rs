@@ -67,6 +67,22 @@ fn a_pop_whose_time_was_over_when_it_came_up_is_tried_all_the_same() {
     assert_eq!((cluster.pops.len(), counters.delivered, counters.given_up), (1, 1, 0));
 }
 
+/// A host that is denied may be well, and the next pop may find the rules changed.
+#[test]
+fn a_pop_that_is_denied_is_given_up_at_once_and_the_next_one_comes() {
+    let mut cluster = Cluster::new(1, true);
+    cluster.create(0, (1, 3), 1);
+    cluster.outcome = |_, _| CallbackOutcome::Denied;
+    cluster.pass_to(2_000);
+    let counters = *cluster.shard(0).counters();
+    assert_eq!((cluster.pops.len(), counters.given_up, counters.failed), (2, 2, 2));
+    cluster.outcome = |_, _| CallbackOutcome::Delivered;
+    cluster.pass_to(3_000);
+    let counters = *cluster.shard(0).counters();
+    assert_eq!((cluster.pops.len(), counters.delivered, counters.timers), (3, 1, 0));
+    cluster.audit();
+}
+
 /// A callback runs while its timer is replaced and pops again.
 #[test]
 fn a_result_of_an_earlier_definition_changes_nothing() {

@@ -190,6 +190,11 @@ pub fn is_authority(text: &str) -> bool {
     split_authority(text).is_ok()
 }
 
+/// Whether the whole of `text` is a host name such as a callback URI may have. Cost: one pass.
+pub fn is_host_name(text: &str) -> bool {
+    matches!(parse_host(text), Ok(Host::Name(_)))
+}
+
 fn after_scheme(uri: &str) -> Result<&str, UriError> {
     let begins = |scheme: &str| {
         uri.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))

@@ -196,7 +196,7 @@ fn callbacks_to_the_node_itself() {
     ] {
         all.push((with(GOOD_URI, &uri).into_bytes(), "callback.http.uri"));
     }
-    refuse_all(&node, 400, &all);
+    refuse_all(&node, 403, &all);
 }
 
 #[test]

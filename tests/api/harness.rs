@@ -29,7 +29,7 @@ pub struct Node {
     /// The address of the admin API.
     pub admin: SocketAddr,
     logged: Arc<Mutex<String>>,
-    _config: NamedTempFile,
+    config: NamedTempFile,
 }
 
 impl Drop for Node {
@@ -108,7 +108,7 @@ impl Node {
         });
         let (address, admin) = (address.expect("told first"), admin.expect("the loop's end"));
         let pid = process.id();
-        Node { process: Mutex::new(process), pid, address, admin, logged, _config: file }
+        Node { process: Mutex::new(process), pid, address, admin, logged, config: file }
     }
 
     /// Returns a node of two shards and default limits. Tests share it when its state does not
@@ -121,6 +121,12 @@ impl Node {
             *shared = Arc::downgrade(&node);
             node
         })
+    }
+
+    /// Writes another configuration, and has the node read it.
+    pub fn reconfigure(&self, config: &str) {
+        std::fs::write(self.config.path(), config).expect("written");
+        self.signal("HUP");
     }
 
     /// Opens a connection to the node.

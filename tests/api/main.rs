@@ -7,6 +7,7 @@ mod bad_timers;
 mod callbacks;
 mod contract;
 mod deadlines;
+mod destinations;
 mod harness;
 mod hosts;
 mod http;

@@ -312,6 +312,7 @@ fn config() {
             b"[callbacks]\ntimeout_ms = 2000\nretry_first_ms = 100\nretry_max_ms = 5000\n\n\
               [cluster]\nlocalhost = 'a:1'\nnodes = ['a:1', 'b']\nacknowledge = 'first'\n\
               [sites]\nlocal = 's'\nremote = ['t=c:1']\n",
+            b"[callbacks]\nallow = ['*', '*.a-b.c:1-2', '10.0.0.0/8:80']\ndeny = ['[fd00::]/8:1']\n",
         ],
         &[
             b"[node]\n",

@@ -115,9 +115,10 @@ impl Survey {
         let mut flaws = self.shards.iter().flat_map(|shard| &shard.report.flaws);
         if flaws.any(|flaw| matches!(flaw, Flaw::Foreign(..))) {
             return format!(
-                "A node does not start on files that do not belong here: put each where it belongs, \
-                 and check again. What stood in its place only other replicas can give back. If it \
-                 belongs nowhere, chronos journal repair --data-dir {} --yes moves it aside",
+                "A node does not start on files that do not belong here: put each where it \
+                 belongs, and check again. What stood in its place only other replicas can give \
+                 back. If it belongs nowhere, chronos journal repair --data-dir {} --yes moves it \
+                 aside",
                 self.path
             );
         }

@@ -10,6 +10,7 @@ use super::value::{Value, ValueKind};
 use crate::base::limits::{
     Acknowledge, HOSTS_PER_CORE_MAX, INTERVAL_MS_MAX, SHARDS_MAX, TOMBSTONE_MS_MIN,
 };
+use crate::node::callbacks::policy::{Rule, texts_of};
 use crate::node::settings::JournalMode;
 
 /// One section of the configuration file.
@@ -160,11 +161,29 @@ macro_rules! callback {
     };
 }
 
+/// The key of one of the two lists of rules.
+macro_rules! rules {
+    ($name:ident, $help:literal) => {
+        Key {
+            section: "callbacks",
+            name: stringify!($name),
+            kind: ValueKind::Rules,
+            flag: None,
+            help: $help,
+            get: |config| Value::Texts(texts_of(&config.node.rules.$name)),
+            set: |config, value| {
+                let read = |text: &String| text.parse::<Rule>().expect("checked by its kind");
+                config.node.rules.$name = value.texts().iter().map(read).collect();
+            },
+        }
+    };
+}
+
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 83] = [
+pub static KEYS: [Key; 85] = [
     Key {
         section: "node",
         name: "listen",
@@ -340,6 +359,18 @@ pub static KEYS: [Key; 83] = [
         "How long a resolved host name is used before it is asked for again."),
     callback!(tombstone_ms_max: u64, TOMBSTONE_MS_MIN, INTERVAL_MS_MAX, "milliseconds",
         "Longest life of a deleted timer's tombstone, whatever the timer's interval."),
+    rules!(
+        allow,
+        "Where callbacks may go: addresses, blocks of them and host names, with ports if not all \
+         are meant. Empty: everywhere but to what deny names, to link-local addresses and metadata \
+         services, and to the nodes themselves. A rule for link-local addresses or a metadata \
+         service must name these alone. Read again on SIGHUP."
+    ),
+    rules!(
+        deny,
+        "Where no callback goes. Every address that a name has is judged just before a connection \
+         is opened to it. Read again on SIGHUP."
+    ),
     Key {
         section: "cluster",
         name: "localhost",
@@ -670,7 +701,9 @@ mod tests {
             KEYS.iter().filter(|k| k.section == section).map(|k| k.name.to_string()).collect()
         };
         assert_eq!(of("limits"), fields(&format!("{:#?}", Limits::default())));
-        assert_eq!(of("callbacks"), fields(&format!("{:#?}", CallbackLimits::default())));
+        let mut callbacks = fields(&format!("{:#?}", CallbackLimits::default()));
+        callbacks.extend(["allow", "deny"].map(str::to_owned));
+        assert_eq!(of("callbacks"), callbacks);
         let cluster = of("cluster");
         let first = cluster.iter().position(|name| name == "heartbeat_ms").expect("a limit");
         let limits = fields(&format!("{:#?}", ClusterLimits::default()));

@@ -13,6 +13,7 @@ use super::load::Loaded;
 use super::settings::Config;
 use crate::cluster::view::View;
 use crate::core::peers::secret::Secrets;
+use crate::node::callbacks::policy::Rules;
 
 /// Reads the configuration of a running node again.
 #[derive(Debug)]
@@ -24,12 +25,14 @@ pub(crate) struct Reloader {
     view: Arc<View>,
     /// Whether the secrets have changed since the cores got theirs.
     has_secrets: bool,
+    /// The same of the rules of where callbacks may go.
+    has_rules: bool,
 }
 
 impl Reloader {
     /// Makes the reloader of a node that was started with `config` from `files` and has this view.
     pub(crate) fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
-        Self { files, config, view, has_secrets: false }
+        Self { files, config, view, has_secrets: false, has_rules: false }
     }
 
     /// Returns the view that the cores were given last.
@@ -42,6 +45,12 @@ impl Reloader {
     pub(crate) fn take_secrets(&mut self) -> Option<Arc<Secrets>> {
         let secrets = self.config.node.guard.secrets.clone();
         secrets.filter(|_| std::mem::take(&mut self.has_secrets))
+    }
+
+    /// Returns the rules of where callbacks may go if they have changed since the cores got theirs.
+    /// The caller must give them to the cores: the next call returns `None`.
+    pub(crate) fn take_rules(&mut self) -> Option<Arc<Rules>> {
+        std::mem::take(&mut self.has_rules).then(|| Arc::new(self.config.node.rules.clone()))
     }
 
     /// Reads the files again. Returns
@@ -76,7 +85,7 @@ impl Reloader {
         }
         if config.membership == self.config.membership {
             info!("reloaded: the members are the same");
-            self.read_secrets(&config);
+            self.read_rest(&config);
             return Ok(None);
         }
         let view = View::build(Some(&self.view), &config.membership);
@@ -88,7 +97,7 @@ impl Reloader {
             );
         }
         self.view = view;
-        self.read_secrets(&config);
+        self.read_rest(&config);
         self.config.membership = config.membership;
         announce(&self.config);
         Ok(Some(self.view.clone()))
@@ -96,6 +105,18 @@ impl Reloader {
 }
 
 impl Reloader {
+    /// Takes what else may change while a node runs.
+    fn read_rest(&mut self, read: &Config) {
+        self.read_secrets(read);
+        if self.config.node.rules != read.node.rules {
+            self.config.node.rules.clone_from(&read.node.rules);
+            self.has_rules = true;
+            let Rules { allow, deny } = &read.node.rules;
+            let (allow, deny) = (allow.len(), deny.len());
+            info!(allow, deny, "reloaded: the rules of where callbacks may go have changed");
+        }
+    }
+
     /// Takes the secrets of the file that the node was started with. A change of the file's name
     /// waits for a restart, as does the first secret of a node without one.
     fn read_secrets(&mut self, read: &Config) {
@@ -128,13 +149,14 @@ pub(crate) fn announce(config: &Config) {
     );
 }
 
-/// Returns the keys that differ and that a reload does not take: all keys but the members and the
-/// sites.
+/// Returns the keys that differ and that a reload does not take: all keys but the members, the
+/// sites, and where callbacks may go.
 fn changed(running: &Config, read: &Config) -> Vec<String> {
     // The members are compared as a whole elsewhere. Their keys would be told here by mistake.
     let members = ["localhost", "nodes", "joining", "leaving"];
     KEYS.iter()
         .filter(|key| key.section != "sites")
+        .filter(|key| !matches!((key.section, key.name), ("callbacks", "allow" | "deny")))
         .filter(|key| key.section != "cluster" || !members.contains(&key.name))
         // A value that was made from the node's name changes only at a start.
         .filter(|key| !matches!(read.origin(key.section, key.name), Origin::OwnName))

@@ -9,6 +9,7 @@ use toml::de::DeValue;
 
 use crate::base::limits::PEERS_MAX;
 use crate::cluster::view::is_node_name;
+use crate::node::callbacks::policy::Rule;
 
 /// Highest core number that a configuration may name: Linux is built for at most 8192 CPUs.
 pub(super) const CORE_NUMBER_MAX: usize = 8_191;
@@ -53,6 +54,8 @@ pub(crate) enum ValueKind {
     Names,
     /// Other sites, each as `name=address`.
     Sites,
+    /// Rules of where callbacks may go.
+    Rules,
 }
 
 /// A checked value.
@@ -69,7 +72,7 @@ pub(crate) enum Value {
     Text(String),
     /// A value of [`ValueKind::Cores`]. `None` is every core that the process may run on.
     Cores(Option<Vec<usize>>),
-    /// A value of [`ValueKind::Names`] or [`ValueKind::Sites`].
+    /// A value of [`ValueKind::Names`], [`ValueKind::Sites`] or [`ValueKind::Rules`].
     Texts(Vec<String>),
 }
 
@@ -104,7 +107,7 @@ impl ValueKind {
                 | ValueKind::Site,
                 DeValue::String(text),
             ) => self.read_text(text),
-            (ValueKind::Names | ValueKind::Sites, DeValue::Array(items)) => {
+            (ValueKind::Names | ValueKind::Sites | ValueKind::Rules, DeValue::Array(items)) => {
                 let text_of = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {
                     DeValue::String(text) => Some(text.to_string()),
                     _ => None,
@@ -152,7 +155,7 @@ impl ValueKind {
             ValueKind::Site => {
                 (text.is_empty() || is_site_name(text)).then(|| Value::Text(text.into()))
             }
-            ValueKind::Names | ValueKind::Sites => {
+            ValueKind::Names | ValueKind::Sites | ValueKind::Rules => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 return self.read_texts(items.take(PEERS_MAX + 1).map(str::to_owned).collect());
             }
@@ -162,13 +165,14 @@ impl ValueKind {
         value.ok_or_else(|| self.mismatch(quote(text)))
     }
 
-    /// Reads the items of a [`ValueKind::Names`] or [`ValueKind::Sites`] key. An error shows the
+    /// Reads the items of a key whose value is a list of texts. An error shows the
     /// first bad item.
     pub(crate) fn read_texts(self, items: Vec<String>) -> Result<Value, Mismatch> {
         let is_fine = |item: &&String| match self {
             ValueKind::Sites => {
                 item.split_once('=').is_some_and(|(n, a)| is_site_name(n) && is_node_name(a))
             }
+            ValueKind::Rules => item.parse::<Rule>().is_ok(),
             _ => is_node_name(item),
         };
         if items.len() > PEERS_MAX {
@@ -207,6 +211,11 @@ impl ValueKind {
             ValueKind::Names => {
                 format!("a list of at most {PEERS_MAX} addresses such as [{NAME_EXAMPLE}]")
             }
+            ValueKind::Rules => format!(
+                "a list of at most {PEERS_MAX} hosts or addresses, with ports if not all are \
+                 meant, such as [\"10.0.0.0/8:8000-8999\", \"[2001:db8::]/32\", \
+                 \"*.example.com\"]"
+            ),
             ValueKind::Sites => {
                 format!("a list of at most {PEERS_MAX} sites such as [\"site2=10.2.0.1:7253\"]")
             }

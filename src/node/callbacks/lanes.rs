@@ -19,7 +19,7 @@ use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
 use crate::wire::callback_uri::{Host, parse_callback_uri};
 
 use crate::node::buffer_pool::BufferPool;
-use crate::node::callbacks::listeners::ClusterListeners;
+use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::deadlines::{Deadline, Deadlines};
 use crate::node::io::Io;
 use crate::node::owner::Owner;
@@ -104,8 +104,9 @@ pub struct Lanes {
     /// Deadlines of calls that wait, or waited, for the name of a host, with the host's number.
     resolving: BTreeSet<(MonoNs, u32)>,
     resolver: Resolver,
-    /// Addresses to which no callback goes.
-    pub listeners: Arc<ClusterListeners>,
+    destinations: Arc<Destinations>,
+    /// How many attempts were denied, in the order of [`Denial::ALL`].
+    pub denied: [u64; Denial::ALL.len()],
     limits: CallbackLimits,
     pool: BufferPool,
     finished: Vec<(Ticket, CallbackOutcome)>,
@@ -123,11 +124,20 @@ impl Lanes {
             due: Vec::new(),
             resolving: BTreeSet::new(),
             resolver,
-            listeners: Arc::default(),
+            destinations: Arc::default(),
+            denied: Default::default(),
             limits: limits.clone(),
             pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
             finished: Vec::new(),
         }
+    }
+
+    /// Sets where callbacks may go. Connections that stand and have no request are closed: they may
+    /// lead where no callback may go now.
+    pub fn set_destinations(&mut self, ring: &mut Ring, destinations: Arc<Destinations>) {
+        self.destinations = destinations;
+        let hosts = 0..self.lanes.len() as u32;
+        hosts.for_each(|host| self.drop_idle(ring, HostId(host)));
     }
 
     /// Begins an attempt: copies its content from the shard into a request, and sends the request
@@ -193,8 +203,7 @@ impl Lanes {
         if call.tries < lane.addresses() {
             return self.open_connection(io, call);
         }
-        self.finished.push((call.ticket, CallbackOutcome::Unreachable));
-        self.pool.give_back(call.request);
+        self.end(call, CallbackOutcome::Unreachable);
     }
 
     /// Takes bytes of a callback server. Whatever they are, they end at most this attempt and its
@@ -336,26 +345,24 @@ impl Lanes {
         let (now, ring) = (io.now.mono, &mut *io.ring);
         let host = call.ticket.host;
         let lane = self.lanes[host.0 as usize].as_mut().expect("made by the attempt");
-        let address = match lane.address(host, now, &self.resolver, &self.limits) {
+        let destinations = &self.destinations;
+        let address = match lane.address(host, now, &self.resolver, &self.limits, destinations) {
             Found::Address(address) => address,
             Found::Asked => {
                 self.resolving.insert((call.deadline, host.0));
                 return lane.unresolved.push(call);
             }
-            Found::Nowhere => {
-                self.finished.push((call.ticket, CallbackOutcome::Unreachable));
-                return self.pool.give_back(call.request);
+            Found::Nowhere => return self.end(call, CallbackOutcome::Unreachable),
+            Found::Denied(denial) => {
+                self.denied.iter_mut().nth(denial as usize).into_iter().for_each(|it| *it += 1);
+                return self.end(call, CallbackOutcome::Denied);
             }
         };
         if self.connections.len() >= self.open_max && !self.drop_one_idle(ring) {
-            self.finished.push((call.ticket, CallbackOutcome::Unreachable));
-            return self.pool.give_back(call.request);
+            return self.end(call, CallbackOutcome::Unreachable);
         }
-        let is_ours = self.listeners.has(address);
-        let socket = if is_ours { None } else { ring.connect(address, 0).ok() };
-        let Some(socket) = socket else {
-            self.finished.push((call.ticket, CallbackOutcome::Unreachable));
-            return self.pool.give_back(call.request);
+        let Ok(socket) = ring.connect(address, 0) else {
+            return self.end(call, CallbackOutcome::Unreachable);
         };
         call.tries += 1;
         let deadlines = &mut self.deadlines;
@@ -365,6 +372,12 @@ impl Lanes {
             CallbackConnection { socket, host, state, is_sending: false, deadline }
         });
         ring.set_owner(socket, Owner::Callback(key.index).to_bits());
+    }
+
+    /// Ends an attempt that has no connection.
+    fn end(&mut self, call: Call, outcome: CallbackOutcome) {
+        self.finished.push((call.ticket, outcome));
+        self.pool.give_back(call.request);
     }
 
     fn send(&mut self, ring: &mut Ring, place: u32, call: Call, is_reused: bool) {
@@ -440,6 +453,8 @@ enum Found {
     Asked,
     /// The resolver knows no address, or takes no more questions.
     Nowhere,
+    /// No callback may go to any of the addresses.
+    Denied(Denial),
 }
 
 impl Lane {
@@ -472,17 +487,22 @@ impl Lane {
         }
     }
 
-    /// Returns the address for the next connection. The addresses of a name take turns. When the
-    /// answer of the resolver is too old, the resolver is asked again in the background.
+    /// Returns the address for the next connection, to which a callback may go. The addresses of a
+    /// name take turns. When the answer of the resolver is too old, the resolver is asked again in
+    /// the background.
     fn address(
         &mut self,
         host: HostId,
         now: MonoNs,
         resolver: &Resolver,
         limits: &CallbackLimits,
+        destinations: &Destinations,
     ) -> Found {
         let (name, port, addresses, asked, is_open, next) = match &mut self.location {
-            Location::Fixed(address) => return Found::Address(*address),
+            Location::Fixed(address) => {
+                let judged = destinations.judge(None, *address);
+                return judged.map_or_else(Found::Denied, |()| Found::Address(*address));
+            }
             Location::Named { name, port, addresses, asked, is_open, next } => {
                 (name, *port, addresses, asked, is_open, next)
             }
@@ -495,8 +515,16 @@ impl Lane {
         if addresses.is_empty() {
             return if *is_open { Found::Asked } else { Found::Nowhere };
         }
-        *next = (*next + 1) % addresses.len();
-        Found::Address(addresses[*next])
+        let mut found = Found::Nowhere;
+        for _ in 0..addresses.len() {
+            *next = (*next + 1) % addresses.len();
+            let address = addresses[*next];
+            match destinations.judge(Some(name), address) {
+                Ok(()) => return Found::Address(address),
+                Err(denial) => found = Found::Denied(denial),
+            }
+        }
+        found
     }
 }
 

@@ -2,3 +2,4 @@
 
 pub(crate) mod lanes;
 pub(crate) mod listeners;
+pub(crate) mod policy;

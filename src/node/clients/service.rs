@@ -23,7 +23,7 @@ use crate::core::peers::actions::InboundId;
 use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
 use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
-use crate::node::callbacks::listeners::ClusterListeners;
+use crate::node::callbacks::policy::Destinations;
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
     Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
@@ -91,8 +91,8 @@ pub struct Service {
     pub gate: Gate,
     /// What other nodes must prove.
     pub guard: Guard,
-    /// Addresses to which no callback goes.
-    pub listeners: Arc<ClusterListeners>,
+    /// Where callbacks may go.
+    pub destinations: Arc<Destinations>,
     /// What other nodes told and asked for.
     pub internal: InternalCounters,
     /// Requests for timestamps, which the server takes from here in this turn. `None`: timestamps
@@ -129,7 +129,7 @@ impl Service {
             room: AnswerRoom::new(limits),
             gate: Gate::new(accepts_strangers),
             guard: Guard::default(),
-            listeners: Arc::default(),
+            destinations: Arc::default(),
             internal: InternalCounters::default(),
             timestamp_asks: None,
             heads: HeadMemory::default(),
@@ -272,15 +272,15 @@ impl Service {
         let opaque_bytes_max = self.limits.opaque_bytes_max;
         let limits = (factor_in_path, opaque_bytes_max);
         match admit(&document.timer, limits, &mut self.authorities, &mut self.content) {
-            Ok(definition) if self.listeners.has_authority(definition.authority) => {
-                let authority = definition.authority;
-                let reason = format!(
-                    "callback.http.uri: expected a callback server, got {authority}, where a node \
-                     of this cluster listens"
-                );
-                self.settle(Err((400, reason)), line.persistence, out)
-            }
             Ok(definition) => {
+                let authority = definition.authority;
+                if let Err(denial) = self.destinations.judge_authority(authority) {
+                    let reason = format!(
+                        "callback.http.uri: expected a host to which callbacks may go, got \
+                         {authority}, {denial}"
+                    );
+                    return self.settle(Err((403, reason)), line.persistence, out);
+                }
                 let request = match target {
                     Some(named) => Request::Update(target_of(named), definition),
                     None => Request::Create(definition),
