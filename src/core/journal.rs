@@ -158,6 +158,11 @@ impl CoreJournal {
         }
     }
 
+    /// Whether answers leave before the disk has what they promise.
+    pub fn is_late(&self) -> bool {
+        matches!(self.rules.mode, Mode::Interval(_))
+    }
+
     /// Whether an answer that rests on changes up to `after` may leave.
     #[inline]
     pub fn may_leave(&self, after: Position) -> bool {

@@ -113,7 +113,7 @@ impl Core {
     /// From now on everything that this core holds goes into a journal, and answers wait for the
     /// disk as the journal's rules say.
     pub fn begin_journal(&mut self, journal: CoreJournal) {
-        self.shard.begin_journal();
+        self.shard.begin_journal(journal.is_late());
         self.journal = Some(Box::new(journal));
     }
 

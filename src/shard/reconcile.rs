@@ -403,6 +403,7 @@ impl Shard {
             (Some(moving), Some(slot), Some(PeerResult::Wanted))
                 if self.records.get(slot).key() == moving.key && !is_behind =>
             {
+                self.reconcile.is_wanted(id);
                 self.send_moved(slot, peer, &moving, outbox);
             }
             (Some(moving), Some(_), Some(PeerResult::Held | PeerResult::Ahead))
@@ -459,7 +460,10 @@ impl Shard {
         if placement.own.is_none() && former == placement.replicas {
             // Those nodes have been on the list for a while. It is not for this node to say which
             // of them act.
-            return self.records.forget(tick, slot);
+            if self.reconcile.may_forget(tick, id) {
+                self.records.forget(tick, slot);
+            }
+            return;
         }
         let dead = self.ranks_of(&placement.replicas, self.peers.dead());
         // All live ranks act: a list of which a live rank does not act is taken for a move under
@@ -482,7 +486,8 @@ impl Shard {
         self.tell(slot, others, false, outbox);
         self.tell(slot, holders, true, outbox);
         match placement.own {
-            None => self.records.forget(tick, slot),
+            None if self.reconcile.may_forget(tick, id) => self.records.forget(tick, slot),
+            None => {}
             // A node may have died or returned meanwhile.
             Some(_) => self.look_later_if_misplaced(tick, slot),
         }

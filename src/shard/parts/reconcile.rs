@@ -71,6 +71,12 @@ pub struct Reconcile {
     pub ready: AHashSet<u64>,
     /// Offers without a result.
     pub offers: u32,
+    /// Whether a timer that was given away is kept until its new holders have had it for a while:
+    /// they answer before their disks have it.
+    pub keeps_given: bool,
+    /// Timers that were given away and are kept, each until its tick. All of them are in `later`,
+    /// or move.
+    given: AHashMap<u64, Tick>,
     /// The round of the last move.
     round: u8,
 }
@@ -134,6 +140,24 @@ impl Reconcile {
         Some(id)
     }
 
+    /// Notes that a timer of another list is held by all nodes of that list. Returns whether it may
+    /// be forgotten now. Otherwise it is looked at again in a while.
+    pub fn may_forget(&mut self, tick: Tick, id: TimerId) -> bool {
+        let until = tick + if self.keeps_given { LOOK_AGAIN_MS } else { 0 };
+        let may_forget = *self.given.entry(id.0).or_insert(until) <= tick;
+        if may_forget {
+            self.given.remove(&id.0);
+        } else {
+            self.look_again(tick, id);
+        }
+        may_forget
+    }
+
+    /// Notes that a node of its list did not have a timer.
+    pub fn is_wanted(&mut self, id: TimerId) {
+        self.given.remove(&id.0);
+    }
+
     /// Gives up all moves that wait for a peer, and files their timers to be looked at in a while.
     pub fn abandon_moves(&mut self, tick: Tick, peer: PeerIndex) {
         let waits = |moving: &Move| moving.waiting.contains(peer);
@@ -154,7 +178,8 @@ impl Reconcile {
 
     /// Forgets the lack of copies of timers that have ended or have been moved since.
     pub fn forget_settled(&mut self) {
-        let Self { lacking, ready, queued, moves, .. } = self;
+        let Self { lacking, ready, given, queued, moves, .. } = self;
+        given.retain(|id, _| queued.contains(id) || moves.contains_key(id));
         ready.retain(|id| queued.contains(id) || moves.contains_key(id));
         lacking.retain(|id, _| queued.contains(id) || moves.contains_key(id));
     }

@@ -66,3 +66,21 @@ fn a_death_ends_the_moves_that_wait_for_it_alone() {
     assert_eq!(reconcile.moves.keys().copied().collect::<Vec<_>>(), [2]);
     assert_eq!(reconcile.misplaced(), 3, "those that ended are looked at again");
 }
+
+#[test]
+fn what_was_given_away_is_kept_for_a_second_where_disks_are_late() {
+    let (id, at) = (TimerId(7), Tick(5_000));
+    let mut reconcile = Reconcile::default();
+    assert!(reconcile.may_forget(at, id) && reconcile.given.is_empty());
+    reconcile.keeps_given = true;
+    // Several moves may end soon after each other.
+    assert!(!reconcile.may_forget(at, id));
+    assert!(!reconcile.may_forget(at + 1, id));
+    assert!(!reconcile.may_forget(at + (LOOK_AGAIN_MS - 1), id));
+    assert_eq!(reconcile.take_later(at + LOOK_AGAIN_MS), Some(id));
+    assert!(reconcile.may_forget(at + LOOK_AGAIN_MS, id) && reconcile.given.is_empty());
+    // A new holder that lost the timer gets it once more, and the second begins anew.
+    assert!(!reconcile.may_forget(at, id));
+    reconcile.is_wanted(id);
+    assert!(!reconcile.may_forget(at + LOOK_AGAIN_MS, id));
+}
