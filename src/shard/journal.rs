@@ -66,8 +66,8 @@ impl Shard {
     }
 
     /// From now on every change is noted for the journal. `is_late`: answers do not wait for the
-    /// disk, here and on the other nodes. Then a timer that was given away is kept for a second: its
-    /// only holder may be killed before its disk has the timer.
+    /// disk, here and on the other nodes. Then a timer that was given away is kept for a second,
+    /// because its only holder may be killed before its disk has the timer.
     pub fn begin_journal(&mut self, is_late: bool) {
         self.records.changes_mut().turn_on();
         self.reconcile.keeps_given = is_late;
