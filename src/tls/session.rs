@@ -9,19 +9,25 @@ use super::acceptor::Acceptor;
 /// The type of the record that a TLS connection begins with (RFC 8446, section 5.1: handshake).
 const HANDSHAKE_RECORD: u8 = 22;
 
+/// The record of an alert in the clear: fatal, decode_error (RFC 8446, section 6).
+const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
+
 /// Why a connection cannot go on. [`Session::send`] has the alert that tells the other end.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TlsError(String);
 
-/// Whether a connection that begins with this byte can be one of TLS.
-pub fn may_be_tls(first: u8) -> bool {
-    first == HANDSHAKE_RECORD
+/// Whether a connection that begins with these bytes can be one of TLS.
+pub fn may_be_tls(wire: &[u8]) -> bool {
+    wire.first() == Some(&HANDSHAKE_RECORD)
 }
 
 /// The server's side of one connection.
 pub struct Session {
     connection: ServerConnection,
+    /// Whether [`DECODE_ERROR`] is to be sent: the library says nothing of a message that is too
+    /// long.
+    owes_alert: bool,
 }
 
 impl Session {
@@ -32,7 +38,7 @@ impl Session {
         // What is written is sent at once, so nothing has to be refused here: the caller bounds
         // what waits.
         connection.set_buffer_limit(None);
-        Ok(Self { connection })
+        Ok(Self { connection, owes_alert: false })
     }
 
     /// Takes all bytes of `wire` and appends the plaintext in them to `plain`. Returns whether the
@@ -44,8 +50,10 @@ impl Session {
         while !wire.is_empty() && !has_ended {
             let taken = self.connection.read_tls(&mut wire);
             taken.map_err(|error| TlsError(error.to_string()))?;
-            let state = self.connection.process_new_packets();
-            let state = state.map_err(|error| TlsError(error.to_string()))?;
+            let state = self.connection.process_new_packets().map_err(|error| {
+                self.owes_alert = self.is_handshaking() && !self.connection.wants_write();
+                TlsError(error.to_string())
+            })?;
             let begins = plain.len();
             plain.resize(begins + state.plaintext_bytes_to_read(), 0);
             let read = self.connection.reader().read_exact(&mut plain[begins..]);
@@ -67,7 +75,7 @@ impl Session {
 
     /// Whether [`Session::send`] has bytes.
     pub fn wants_to_send(&self) -> bool {
-        self.connection.wants_write()
+        self.connection.wants_write() || self.owes_alert
     }
 
     /// Appends the bytes that are to go to the other end: of the handshake, of what was written, of
@@ -75,6 +83,9 @@ impl Session {
     pub fn send(&mut self, wire: &mut Vec<u8>) {
         while self.connection.wants_write() {
             self.connection.write_tls(wire).expect("memory takes all");
+        }
+        if std::mem::take(&mut self.owes_alert) {
+            wire.extend_from_slice(&DECODE_ERROR);
         }
     }
 

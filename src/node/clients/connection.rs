@@ -29,11 +29,15 @@ use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::secured::Secured;
 use crate::node::clients::service::{Api, Caller, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
+use crate::tls::session::may_be_tls;
 
 /// Requests under way on one connection above which no further request is taken from it.
 const UNDER_WAY_MAX: usize = 1_024;
 /// Fewest bytes that an awaited answer to a read counts for.
 const READ_BYTES_MIN: usize = 2 << 10;
+/// The answer to TLS where plain HTTP is spoken.
+const TLS_HERE: &str = "this port speaks no TLS and found TLS; ask for http:// here, or use the \
+                        port of [node] listen_tls";
 /// Stands for the size of answers while no read has been answered. The first read is awaited alone.
 const READ_BYTES_UNKNOWN: usize = 1 << 40;
 
@@ -455,7 +459,9 @@ impl ClientConnection {
             Ok(Some(head)) => head,
             Ok(None) => return ControlFlow::Break(0),
             Err(error) => {
-                self.fail(api.service, error.status, error.reason);
+                let is_tls = self.secured.is_none() && may_be_tls(rest);
+                let reason = if is_tls { TLS_HERE } else { error.reason };
+                self.fail(api.service, error.status, reason);
                 return ControlFlow::Break(0);
             }
         };
@@ -486,7 +492,7 @@ impl ClientConnection {
         let is_sent = self.sending_bytes == 0 || self.challenge.is_some();
         let is_first = self.pending.is_empty() && self.out.is_empty() && is_sent;
         match handshake::parse_request(head) {
-            Ok(_) if self.secured.is_some() => {
+            _ if self.secured.is_some() => {
                 self.fail(service, 400, "nodes speak no TLS: connect to the port of [node] listen");
             }
             Ok(asked) if is_first => self.upgrade = Some(Box::new(asked)),

@@ -100,10 +100,8 @@ impl Secured {
     pub fn shake_hands(&mut self, acceptor: &Acceptor, plain: &mut Vec<u8>) -> Progress {
         let wire = std::mem::take(&mut self.waiting);
         if matches!(self.stage, Stage::New) {
-            match wire.first() {
-                None => return Progress::GoesOn,
-                Some(&first) if !may_be_tls(first) => return Progress::Plain,
-                Some(_) => {}
+            if !may_be_tls(&wire) {
+                return if wire.is_empty() { Progress::GoesOn } else { Progress::Plain };
             }
             match Session::new(acceptor) {
                 Ok(session) => self.stage = Stage::Shaking(session),
