@@ -247,6 +247,9 @@ fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Ori
         if let Some(rules) = reloader.take_rules() {
             commander.command(&Command::Rules(rules));
         }
+        if let Some(acceptor) = reloader.take_acceptor() {
+            commander.command(&Command::Acceptor(acceptor));
+        }
         if let Some(view) = view {
             commander.command(&Command::View(view.clone()));
             readers.set_view(view);
@@ -286,6 +289,9 @@ fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>)
     match config.node.serves_timers {
         true => info!(version, pid, "clients connect to http://{}", view.address),
         false => info!(version, pid, "timestamps alone: no timers are served"),
+    }
+    if let Some(address) = view.tls_address {
+        info!("over TLS clients connect to https://{address}");
     }
     let shards = view.meters.len();
     let count = if shards == 1 { "1 shard".into() } else { format!("{shards} shards") };

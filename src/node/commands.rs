@@ -12,6 +12,7 @@ use crate::core::peers::secret::Secrets;
 use crate::node::callbacks::policy::Rules;
 use crate::node::meters::CoreMeters;
 use crate::ring::Waker;
+use crate::tls::acceptor::Acceptor;
 
 /// Most commands that wait for a core. A core takes all of them in every turn, so more than a few
 /// wait only for a core that hangs.
@@ -35,6 +36,8 @@ pub enum Command {
     Secrets(Arc<Secrets>),
     /// Take the rules of where callbacks may go, read again.
     Rules(Arc<Rules>),
+    /// Take what further connections over TLS are accepted with. Open ones stay as they are.
+    Acceptor(Arc<Acceptor>),
     /// Take the address of the server that hands out timestamps (`host:port`), for clients that are
     /// refused. `None`: no such server is known.
     TimestampMaster(Option<Arc<str>>),

@@ -249,6 +249,7 @@ impl Engine {
                 Command::Rules(rules) => {
                     self.change_destinations(|them| them.rules = Rules::clone(&rules));
                 }
+                Command::Acceptor(acceptor) => self.clients.handshakes.acceptor = Some(acceptor),
                 Command::TimestampMaster(master) => self.timestamps.issuer.set_master(master),
             }
         }

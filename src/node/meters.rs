@@ -214,6 +214,12 @@ meters! {
     connections_accepted: Counter,
     /// Client connections refused or failed at accept.
     connections_refused: Counter,
+    /// TLS handshakes of clients that ended well.
+    tls_handshakes: Counter,
+    /// TLS handshakes that went on where a former connection ended.
+    tls_resumed: Counter,
+    /// TLS connections ended by what came over them: no TLS, or no good certificate.
+    tls_failed: Counter,
     /// Callback connections open.
     callback_connections: Gauge,
     /// Callbacks denied because a node of this deployment listens there.

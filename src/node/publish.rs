@@ -6,6 +6,7 @@ use crate::core::journal::JournalCounters;
 use crate::ring::thread_usage;
 
 use crate::node::clients::service::Service;
+use crate::node::clients::table::Clients;
 use crate::node::engine::Engine;
 use crate::node::meters::CoreMeters;
 use crate::node::peers::sockets::PeerSockets;
@@ -52,15 +53,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.callback_hosts.set(shard.hosts_known());
     meters.callback_lanes.set(shard.lanes());
     meters.pops_without_lane.set(counted.without_lane);
-    meters.requests.set(clients.answered + clients.service.written);
-    meters.requests_bad.set(clients.service.bad);
-    meters.connections.set(clients.open() as u64);
-    meters.connections_accepted.set(clients.accepted);
-    meters.connections_refused.set(clients.refused);
-    meters.partial_bytes.set(clients.partial_bytes() as u64);
-    meters.unsent_bytes.set(clients.service.room.held_bytes as u64);
-    meters.answers_refused.set(clients.service.room.refused);
-    meters.stuck_closed.set(clients.stuck_closed);
+    publish_clients(meters, clients);
     meters.callback_connections.set(callbacks.open() as u64);
     let [node, rule, link_local, metadata, not_allowed] = callbacks.denied;
     meters.callbacks_denied_node.set(node);
@@ -84,6 +77,21 @@ pub fn publish(engine: &mut Engine) -> bool {
     // Last, so that a reader who sees this number also sees what followed from the commands.
     meters.commands_taken.set(commands.taken());
     is_behind
+}
+
+fn publish_clients(meters: &CoreMeters, clients: &Clients) {
+    meters.requests.set(clients.answered + clients.service.written);
+    meters.requests_bad.set(clients.service.bad);
+    meters.connections.set(clients.open() as u64);
+    meters.connections_accepted.set(clients.accepted);
+    meters.connections_refused.set(clients.refused);
+    meters.partial_bytes.set(clients.partial_bytes() as u64);
+    meters.unsent_bytes.set(clients.service.room.held_bytes as u64);
+    meters.answers_refused.set(clients.service.room.refused);
+    meters.stuck_closed.set(clients.stuck_closed);
+    meters.tls_handshakes.set(clients.handshakes.done);
+    meters.tls_resumed.set(clients.handshakes.resumed);
+    meters.tls_failed.set(clients.handshakes.failed);
 }
 
 fn publish_reconciling(meters: &CoreMeters, counted: &Counters) {

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
 use crate::cluster::view::Membership;
@@ -10,12 +11,15 @@ use crate::cluster::view::Membership;
 use crate::core::peers::secret::Guard;
 use crate::node::callbacks::listeners::Reserved;
 use crate::node::callbacks::policy::Rules;
+use crate::tls::acceptor::Acceptor;
 
 /// The settings of all cores of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
     /// Where clients connect (default 127.0.0.1:7253).
     pub listen: SocketAddr,
+    /// How clients connect over TLS. `None`: they do not.
+    pub tls: Option<TlsSettings>,
     /// CPU cores to pin threads to, one shard each. `None`: every core on which this process may
     /// run.
     pub cores: Option<Vec<usize>>,
@@ -61,6 +65,17 @@ pub struct NodeSettings {
     pub serves_timers: bool,
     /// How timers survive the restart of all nodes.
     pub journal: JournalSettings,
+}
+
+/// How clients connect over TLS, beside the plain listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// Where these clients connect.
+    pub listen: SocketAddr,
+    /// Time in ms for a handshake.
+    pub handshake_timeout_ms: u64,
+    /// What connections are accepted with.
+    pub acceptor: Arc<Acceptor>,
 }
 
 /// When an acknowledged write is on the disk.
@@ -149,6 +164,7 @@ impl Default for NodeSettings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7253)),
+            tls: None,
             cores: None,
             shards: None,
             pin: true,

@@ -30,8 +30,9 @@ use crate::core::peers::hello::{CompleteSince, Identity};
 use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::listeners::ClusterListeners;
 use crate::node::callbacks::policy::Destinations;
+use crate::node::clients::handshakes::Handshakes;
 use crate::node::clients::service::Service;
-use crate::node::clients::table::Clients;
+use crate::node::clients::table::{Clients, PLAIN_LISTENER, TLS_LISTENER};
 use crate::node::commands::{Command, Commander, Commands};
 use crate::node::engine::Engine;
 use crate::node::files::FileShares;
@@ -101,6 +102,8 @@ pub struct NodeHandle {
     /// The address on which all cores listen, with the port that was taken when 0 was asked for. If
     /// no timers are served, no core listens there.
     pub address: SocketAddr,
+    /// The address on which all cores listen for clients that speak TLS, if there is one.
+    pub tls_address: Option<SocketAddr>,
     /// The address on which all cores listen for timestamps, if they serve any.
     pub timestamp_address: Option<SocketAddr>,
     /// The meters of the cores, in shard order.
@@ -186,13 +189,30 @@ struct Go {
     mailboxes: Arc<[Mailbox]>,
     resolver: Resolver,
     segments: Option<Segments>,
-    listen: SocketAddr,
+    addresses: Addresses,
 }
 
 /// The listeners of one core.
+#[derive(Default)]
 struct Listeners {
     timers: Option<Listener>,
+    tls: Option<Listener>,
     timestamps: Option<Listener>,
+}
+
+impl Listeners {
+    /// Begins to accept.
+    fn open(self, ring: &mut Ring) {
+        let of = |listener: Option<Listener>, owner: Owner| listener.map(|it| (it, owner));
+        let all = [
+            of(self.timers, Owner::Client(PLAIN_LISTENER)),
+            of(self.tls, Owner::Client(TLS_LISTENER)),
+            of(self.timestamps, Owner::Timestamp(0)),
+        ];
+        for (listener, owner) in all.into_iter().flatten() {
+            ring.listen_as(listener, owner.to_bits());
+        }
+    }
 }
 
 /// What a core's thread is started with.
@@ -234,7 +254,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let files = FileShares::of(raise_open_files_limit(), placement.len(), settings);
     let shards = ShardCount::new(placement.len() as u16);
     let opened = open_journal(settings, shards)?;
-    let ((address, timestamp_address), listeners) = listen_all(settings, placement.len())?;
+    let (addresses, listeners) = listen_all(settings, placement.len())?;
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
     let journal = opened.as_ref().map(|opened| SeatJournal::of(opened, &meters));
@@ -276,14 +296,14 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let resolvers = resolvers.map_err(not_started("the resolver"))?;
     let (ends, maker) = start_segments(opened, &wakers)?;
     let (backups, segments) = maker.unzip();
-    tell_to_go(&gos, &mailboxes, (resolvers, ends), address);
+    tell_to_go(&gos, &mailboxes, (resolvers, ends), addresses);
     let memory = ahead.start(stop.clone()).map_err(not_started("the taker of memory"))?;
-    let cores = placement.into_iter().flatten().collect();
     Ok(NodeHandle {
-        address,
-        timestamp_address,
+        address: addresses.timers,
+        tls_address: addresses.tls,
+        timestamp_address: addresses.timestamps,
         meters,
-        cores,
+        cores: placement.into_iter().flatten().collect(),
         kernel,
         files,
         view,
@@ -311,12 +331,12 @@ fn tell_to_go(
     gos: &[Sender<Go>],
     mailboxes: &Arc<[Mailbox]>,
     (resolvers, ends): (Vec<Resolver>, Vec<Option<Segments>>),
-    listen: SocketAddr,
+    addresses: Addresses,
 ) {
     for ((go, resolver), segments) in gos.iter().zip(resolvers).zip(ends) {
         let mailboxes = mailboxes.clone();
         // `has_failed` tells of a thread that is gone.
-        let _ = go.send(Go { mailboxes, resolver, segments, listen });
+        let _ = go.send(Go { mailboxes, resolver, segments, addresses });
     }
 }
 
@@ -396,27 +416,38 @@ fn placement(settings: &NodeSettings) -> Result<Vec<Option<usize>>, StartError> 
     Ok((0..shards).map(|shard| settings.pin.then(|| cores[shard % cores.len()])).collect())
 }
 
-/// The address for timers, and the address for timestamps if any are served.
-type Addresses = (SocketAddr, Option<SocketAddr>);
+/// Where all cores listen.
+#[derive(Clone, Copy)]
+struct Addresses {
+    timers: SocketAddr,
+    tls: Option<SocketAddr>,
+    timestamps: Option<SocketAddr>,
+}
 
 /// Opens all listeners. Returns the addresses, and the listeners of each core.
 fn listen_all(
     settings: &NodeSettings,
     count: usize,
 ) -> Result<(Addresses, Vec<Listeners>), StartError> {
-    let mut all: Vec<_> =
-        (0..count).map(|_| Listeners { timers: None, timestamps: None }).collect();
-    let mut address = settings.listen;
+    let mut all: Vec<_> = (0..count).map(|_| Listeners::default()).collect();
+    let mut addresses = Addresses { timers: settings.listen, tls: None, timestamps: None };
     if settings.serves_timers {
         let setting = "--listen or [node] listen";
         let (bound, listeners) = listen(settings.listen, setting, count)?;
-        address = bound;
+        addresses.timers = bound;
         all.iter_mut().zip(listeners).for_each(|(core, it)| core.timers = Some(it));
     }
-    let Some(timestamp) = &settings.timestamp else { return Ok(((address, None), all)) };
-    let (bound, listeners) = listen(timestamp.listen, "[timestamp] listen", count)?;
-    all.iter_mut().zip(listeners).for_each(|(core, it)| core.timestamps = Some(it));
-    Ok(((address, Some(bound)), all))
+    if let Some(tls) = settings.tls.as_ref().filter(|_| settings.serves_timers) {
+        let (bound, listeners) = listen(tls.listen, "[node] listen_tls", count)?;
+        addresses.tls = Some(bound);
+        all.iter_mut().zip(listeners).for_each(|(core, it)| core.tls = Some(it));
+    }
+    if let Some(timestamp) = &settings.timestamp {
+        let (bound, listeners) = listen(timestamp.listen, "[timestamp] listen", count)?;
+        addresses.timestamps = Some(bound);
+        all.iter_mut().zip(listeners).for_each(|(core, it)| core.timestamps = Some(it));
+    }
+    Ok((addresses, all))
 }
 
 /// Opens one listener per core on the same address. A first bind without sharing tells whether
@@ -537,9 +568,10 @@ impl Seat {
             }
         };
         let _ = self.ready.send((self.own, Ok((ring.mailbox(), ring.waker()))));
-        let Ok(Go { mailboxes, resolver, segments, listen }) = self.go.recv() else {
+        let Ok(Go { mailboxes, resolver, segments, addresses }) = self.go.recv() else {
             return Ok(());
         };
+        let listen = addresses.timers;
         let settings = &self.settings;
         let wall = self.journal.as_ref().map(|journal| journal.plan.wall);
         let began = wall.map_or_else(now, |wall| wall.raise(now()));
@@ -553,22 +585,20 @@ impl Seat {
         let own = ShardIndex(self.own as u16);
         service.guard = settings.guard.clone();
         service.timestamp_asks = self.oracle.as_ref().map(|_| Vec::new());
-        if let Some(listener) = self.listeners.timers {
-            ring.listen_as(listener, Owner::Client(0).to_bits());
-        }
-        if let Some(listener) = self.listeners.timestamps {
-            ring.listen_as(listener, Owner::Timestamp(0).to_bits());
-        }
+        self.listeners.open(&mut ring);
+        let mut clients = Clients::new(service, own, &settings.limits, began.mono);
+        clients.handshakes = Handshakes::new(settings.tls.as_ref());
         let timestamp = settings.timestamp.clone().unwrap_or_default();
         let issuer = Issuer::new(self.oracle.unwrap_or_default());
         let mut reserved = settings.reserved.clone();
         reserved.own.extend(settings.serves_timers.then_some(listen));
+        reserved.own.extend(addresses.tls);
         let listeners = ClusterListeners::new(reserved, listen.port(), &self.view);
         let mut engine = Engine {
             core,
             ring,
             completions: Vec::new(),
-            clients: Clients::new(service, own, &settings.limits, began.mono),
+            clients,
             timestamps: TimestampServer::new(&timestamp, issuer, began.mono),
             callbacks: Lanes::new(
                 resolver.clone(),

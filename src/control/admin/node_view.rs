@@ -50,6 +50,8 @@ impl NodeState {
 pub(crate) struct NodeView {
     /// Where clients connect.
     pub address: SocketAddr,
+    /// The address for clients that speak TLS, if there is one.
+    pub tls_address: Option<SocketAddr>,
     /// The CPU cores that the shards are pinned to, in shard order. Empty when they are not pinned.
     pub cores: Vec<usize>,
     /// The kernel's release, as `uname -r` prints it.
@@ -76,6 +78,7 @@ impl NodeView {
     pub(crate) fn of(node: &NodeHandle) -> Self {
         Self {
             address: node.address,
+            tls_address: node.tls_address,
             cores: node.cores.clone(),
             kernel_release: node.kernel.release.clone(),
             kernel_features: node.kernel.features.clone(),
@@ -94,6 +97,7 @@ impl NodeView {
     pub(crate) fn with_meters(cores: Vec<usize>, shards: usize) -> Self {
         Self {
             address: SocketAddr::from(([127, 0, 0, 1], 7253)),
+            tls_address: None,
             cores,
             kernel_release: "6.1.0".into(),
             kernel_features: vec!["buffer rings"],

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use super::check_timestamp;
+use super::check_tls;
 use super::error::Problem;
 use super::settings::Config;
 use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
@@ -16,6 +17,7 @@ pub(super) fn check(config: &Config) -> Vec<Problem> {
     check_addresses(config, &mut conflicts);
     check_cluster(config, &mut conflicts);
     check_timestamp::check(config, &mut conflicts);
+    check_tls::check(config, &mut conflicts);
     conflicts.into_iter().map(Problem::Conflict).collect()
 }
 

@@ -2,6 +2,7 @@
 //! nothing is read here.
 
 use super::secret_file::SecretFileError;
+use super::tls::TlsFileError;
 
 /// Most bytes of a configuration file. A reference file with every key is 10 KiB, so a file of 1
 /// MiB is a wrong file.
@@ -100,6 +101,9 @@ pub enum Problem {
     /// The file of the cluster's secret cannot be used.
     #[error("[cluster] secret_file: {0}")]
     Secret(SecretFileError),
+    /// A file of `[tls]` cannot be used.
+    #[error("[tls] {0}")]
+    Tls(TlsFileError),
     /// Values that are valid alone and contradict each other. The text names them and says what to
     /// change.
     #[error("{0}")]
@@ -116,6 +120,7 @@ impl Problem {
             Problem::Unknown { .. } => "unknown",
             Problem::Value { .. } => "value",
             Problem::Secret(_) => "secret",
+            Problem::Tls(_) => "tls",
             Problem::Conflict(_) => "conflict",
         }
     }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::error::{CONFIG_BYTES_MAX, ConfigError, Problem};
 use super::load::{Loaded, Sources, load};
-use super::secret_file;
+use super::tls::TlsConfig;
+use super::{secret_file, tls};
 use crate::control::cluster::membership_file::MembershipFile;
 
 /// Files of an existing deployment (docs/compat/timer-service.md §2), used where no flag names
@@ -136,7 +137,9 @@ impl ConfigFiles {
         let config = &mut loaded.config;
         let timestamp = &mut config.timestamp;
         let passwords = &mut timestamp.zookeeper_password_file;
-        for path in [&mut timestamp.file, passwords, &mut config.secret_file] {
+        let TlsConfig { cert, key, client_ca, .. } = &mut config.tls;
+        let secret = &mut config.secret_file;
+        for path in [&mut timestamp.file, passwords, secret, cert, key, client_ca] {
             // The path is made absolute, because a daemon works in another folder. An error means
             // an empty path, which stays empty.
             if let Ok(whole) = std::path::absolute(&*path) {
@@ -146,6 +149,12 @@ impl ConfigFiles {
         if !config.secret_file.is_empty() {
             let secrets = secret_file::read(Path::new(&config.secret_file));
             config.node.guard.secrets = Some(Arc::new(secrets.map_err(Problem::Secret)?));
+        }
+        let listen = config.tls.address(config.node.listen);
+        if let Some(listen) = listen.filter(|_| config.node.serves_timers) {
+            let (settings, untimely) = tls::read(&config.tls, listen).map_err(Problem::Tls)?;
+            config.node.tls = Some(settings);
+            loaded.warnings.extend(untimely);
         }
         self.seen.append(&mut seen);
         loaded.warnings.splice(0..0, missing);

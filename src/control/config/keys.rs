@@ -12,6 +12,7 @@ use crate::base::limits::{
 };
 use crate::node::callbacks::policy::{Rule, texts_of};
 use crate::node::settings::JournalMode;
+use crate::tls::acceptor::ClientAuth;
 
 /// One section of the configuration file.
 #[derive(Debug)]
@@ -23,8 +24,12 @@ pub struct Section {
 }
 
 /// Every section, in the order of the reference file.
-pub const SECTIONS: [Section; 9] = [
+pub const SECTIONS: [Section; 10] = [
     Section { name: "node", help: "Where this node listens and what it runs on." },
+    Section {
+        name: "tls",
+        help: "TLS for clients, beside the plain listener; the files are read again on SIGHUP.",
+    },
     Section { name: "limits", help: "Bounds; at each, requests are refused with 503, 413 or 431." },
     Section {
         name: "journal",
@@ -155,6 +160,21 @@ macro_rules! members {
     };
 }
 
+/// The key of a file of `[tls]`.
+macro_rules! tls_file {
+    ($name:ident, $help:literal) => {
+        Key {
+            section: "tls",
+            name: stringify!($name),
+            kind: ValueKind::Text { bytes_max: 4_096 },
+            flag: None,
+            help: $help,
+            get: |config| Value::Text(config.tls.$name.clone()),
+            set: |config, value| config.tls.$name = value.text().into(),
+        }
+    };
+}
+
 macro_rules! callback {
     ($name:ident: $type:ty, $min:expr, $max:expr, $unit:literal, $help:literal) => {
         integer!("callbacks", $name in node.callbacks: $type, $min, $max, $unit, $help)
@@ -183,7 +203,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 85] = [
+pub static KEYS: [Key; 91] = [
     Key {
         section: "node",
         name: "listen",
@@ -192,6 +212,19 @@ pub static KEYS: [Key; 85] = [
         help: "Where clients connect. Port 0 takes a free port and logs it.",
         get: |config| Value::Address(config.node.listen),
         set: |config, value| config.node.listen = value.address(),
+    },
+    Key {
+        section: "node",
+        name: "listen_tls",
+        kind: ValueKind::AddressOrNone,
+        flag: None,
+        help: "Where clients connect that speak TLS, once [tls] cert is set. Empty: port 7443 at \
+               the address of listen.",
+        get: |config| {
+            let listen = config.tls.listen;
+            Value::Text(listen.map_or_else(String::new, |address| address.to_string()))
+        },
+        set: |config, value| config.tls.listen = value.text().parse().ok(),
     },
     Key {
         section: "node",
@@ -241,6 +274,44 @@ pub static KEYS: [Key; 85] = [
     integer!("node", deployment_id in node: u8, 0, 7, "",
         "Tells deployments apart in timer ids. Where neither it nor instance_id is set, it is made \
          from the name as well."),
+    tls_file!(
+        cert,
+        "The file of the server's certificate and of those between it and the authority, in PEM, \
+         the server's own first. Empty: no TLS."
+    ),
+    tls_file!(
+        key,
+        "The file of the private key of that certificate, in PEM; readable by this user alone."
+    ),
+    tls_file!(
+        client_ca,
+        "The file of the certificates of the authorities that clients' certificates come from, in \
+         PEM."
+    ),
+    Key {
+        section: "tls",
+        name: "client_auth",
+        kind: ValueKind::Choice(&["off", "optional", "required"]),
+        flag: None,
+        help: "Whether clients that speak TLS show a certificate of client_ca: they are not asked, \
+               they may, or they get no connection without.",
+        get: |config| {
+            Value::Text(match config.tls.client_auth {
+                ClientAuth::Off => "off".into(),
+                ClientAuth::Optional => "optional".into(),
+                ClientAuth::Required => "required".into(),
+            })
+        },
+        set: |config, value| {
+            config.tls.client_auth = match value.text() {
+                "required" => ClientAuth::Required,
+                "optional" => ClientAuth::Optional,
+                _ => ClientAuth::Off,
+            };
+        },
+    },
+    integer!("tls", handshake_timeout_ms in tls: u64, 100, HOUR_MS, "milliseconds",
+        "Time in which a handshake must be over; then its connection closes."),
     limit!(timers_max: u64, 1, 4_000_000_000, "timers",
         "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: \
          503."),
@@ -682,59 +753,4 @@ pub static KEYS: [Key; 85] = [
 /// Returns the key `name` of `section`; `None` if the table has no such key.
 pub(crate) fn find(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.section == section && key.name == name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
-
-    /// Returns the field names in the `Debug` text of a plain struct.
-    fn fields(debug: &str) -> Vec<String> {
-        let lines = debug.lines().filter_map(|line| line.split_once(": "));
-        lines.map(|(name, _)| name.trim().to_string()).collect()
-    }
-
-    #[test]
-    fn every_limit_has_a_key_and_every_key_a_limit() {
-        let of = |section| -> Vec<String> {
-            KEYS.iter().filter(|k| k.section == section).map(|k| k.name.to_string()).collect()
-        };
-        assert_eq!(of("limits"), fields(&format!("{:#?}", Limits::default())));
-        let mut callbacks = fields(&format!("{:#?}", CallbackLimits::default()));
-        callbacks.extend(["allow", "deny"].map(str::to_owned));
-        assert_eq!(of("callbacks"), callbacks);
-        let cluster = of("cluster");
-        let first = cluster.iter().position(|name| name == "heartbeat_ms").expect("a limit");
-        let limits = fields(&format!("{:#?}", ClusterLimits::default()));
-        assert_eq!(cluster[first..][..limits.len()], limits);
-    }
-
-    #[test]
-    fn bounds_and_defaults_of_every_key_reach_its_own_field() {
-        let defaults = Config::default();
-        for key in &KEYS {
-            let default = (key.get)(&defaults);
-            let ValueKind::Integer { min, max, .. } = key.kind else { continue };
-            assert!((min..=max).contains(&default.integer()), "{key}: default out of range");
-            for number in [min, max] {
-                let mut config = Config::default();
-                (key.set)(&mut config, &Value::Integer(number));
-                assert_eq!((key.get)(&config), Value::Integer(number), "{key}");
-                for other in KEYS.iter().filter(|other| other.variable() != key.variable()) {
-                    assert_eq!((other.get)(&config), (other.get)(&defaults), "{key} moved {other}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn names_are_unique_and_sections_known() {
-        for (index, key) in KEYS.iter().enumerate() {
-            assert!(SECTIONS.iter().any(|section| section.name == key.section), "{key}");
-            let twin = KEYS[..index].iter().find(|other| other.variable() == key.variable());
-            assert!(twin.is_none(), "{key} stands in the table twice");
-            assert!(key.help.ends_with('.'), "{key}: help is not a sentence");
-        }
-    }
 }

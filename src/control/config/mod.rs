@@ -3,12 +3,15 @@
 
 mod check;
 mod check_timestamp;
+mod check_tls;
 mod drop_in;
 pub mod error;
 pub(crate) mod files;
 mod identity;
 pub mod ini;
 pub mod keys;
+#[cfg(test)]
+mod keys_tests;
 pub mod load;
 mod loader;
 pub(crate) mod reload;
@@ -17,4 +20,5 @@ pub mod settings;
 mod suggest;
 pub mod text;
 pub(crate) mod timestamp;
+pub(crate) mod tls;
 mod value;

@@ -1,6 +1,6 @@
-//! Reads the configuration again while the node runs (SIGHUP). The members, the sites and the lines
-//! of the secret file take effect. Every other key waits for a restart. A configuration with an
-//! error changes nothing.
+//! Reads the configuration again while the node runs (SIGHUP). The members, the sites, the lines of
+//! the secret file and the files of `[tls]` take effect. Every other key waits for a restart. A
+//! configuration with an error changes nothing.
 
 use std::sync::Arc;
 
@@ -11,9 +11,11 @@ use super::files::ConfigFiles;
 use super::keys::KEYS;
 use super::load::Loaded;
 use super::settings::Config;
+use super::tls::TlsConfig;
 use crate::cluster::view::View;
 use crate::core::peers::secret::Secrets;
 use crate::node::callbacks::policy::Rules;
+use crate::tls::acceptor::Acceptor;
 
 /// Reads the configuration of a running node again.
 #[derive(Debug)]
@@ -27,12 +29,15 @@ pub(crate) struct Reloader {
     has_secrets: bool,
     /// The same of the rules of where callbacks may go.
     has_rules: bool,
+    /// Whether the certificate has, or what clients are asked for.
+    has_acceptor: bool,
 }
 
 impl Reloader {
     /// Makes the reloader of a node that was started with `config` from `files` and has this view.
     pub(crate) fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
-        Self { files, config, view, has_secrets: false, has_rules: false }
+        let (has_secrets, has_rules, has_acceptor) = (false, false, false);
+        Self { files, config, view, has_secrets, has_rules, has_acceptor }
     }
 
     /// Returns the view that the cores were given last.
@@ -51,6 +56,14 @@ impl Reloader {
     /// The caller must give them to the cores: the next call returns `None`.
     pub(crate) fn take_rules(&mut self) -> Option<Arc<Rules>> {
         std::mem::take(&mut self.has_rules).then(|| Arc::new(self.config.node.rules.clone()))
+    }
+
+    /// Returns what connections over TLS are accepted with, if that has changed since the cores got
+    /// theirs. The caller must give it to the cores: the next call returns `None`.
+    pub(crate) fn take_acceptor(&mut self) -> Option<Arc<Acceptor>> {
+        let tls = self.config.node.tls.as_ref();
+        let acceptor = tls.map(|tls| Arc::clone(&tls.acceptor));
+        acceptor.filter(|_| std::mem::take(&mut self.has_acceptor))
     }
 
     /// Reads the files again. Returns
@@ -86,6 +99,7 @@ impl Reloader {
         if config.membership == self.config.membership {
             info!("reloaded: the members are the same");
             self.read_rest(&config);
+            self.read_acceptor(config);
             return Ok(None);
         }
         let view = View::build(Some(&self.view), &config.membership);
@@ -98,7 +112,8 @@ impl Reloader {
         }
         self.view = view;
         self.read_rest(&config);
-        self.config.membership = config.membership;
+        self.config.membership.clone_from(&config.membership);
+        self.read_acceptor(config);
         announce(&self.config);
         Ok(Some(self.view.clone()))
     }
@@ -132,6 +147,24 @@ impl Reloader {
     }
 }
 
+impl Reloader {
+    /// Takes certificate, key and authorities. A listener opens or closes only at a start.
+    fn read_acceptor(&mut self, read: Config) {
+        let running = self.config.node.tls.as_mut();
+        let Some((running, new)) = running.zip(read.node.tls) else { return };
+        self.config.tls = TlsConfig {
+            listen: self.config.tls.listen,
+            handshake_timeout_ms: self.config.tls.handshake_timeout_ms,
+            ..read.tls
+        };
+        if running.acceptor != new.acceptor {
+            running.acceptor = Arc::new(new.acceptor.following(&running.acceptor));
+            self.has_acceptor = true;
+            info!("reloaded: further connections over TLS get the new certificate");
+        }
+    }
+}
+
 /// Logs the members.
 pub(crate) fn announce(config: &Config) {
     let members = &config.membership;
@@ -150,11 +183,14 @@ pub(crate) fn announce(config: &Config) {
 }
 
 /// Returns the keys that differ and that a reload does not take: all keys but the members, the
-/// sites, and where callbacks may go.
+/// sites, where callbacks may go, and the files of `[tls]`.
 fn changed(running: &Config, read: &Config) -> Vec<String> {
     // The members are compared as a whole elsewhere. Their keys would be told here by mistake.
     let members = ["localhost", "nodes", "joining", "leaving"];
+    let files = ["cert", "key", "client_ca", "client_auth"];
+    let has_tls = running.node.tls.is_some() && read.node.tls.is_some();
     KEYS.iter()
+        .filter(|key| !(has_tls && key.section == "tls" && files.contains(&key.name)))
         .filter(|key| key.section != "sites")
         .filter(|key| !matches!((key.section, key.name), ("callbacks", "allow" | "deny")))
         .filter(|key| key.section != "cluster" || !members.contains(&key.name))

@@ -1,5 +1,6 @@
-//! The file of the secret that the nodes of a cluster share: its permissions, and its contents. No
-//! message and no log line shows a secret.
+//! Files that are for their owner alone: that of the secret that the nodes of a cluster share, and
+//! that of a private key. Their permissions, and their contents. No message and no log line shows a
+//! secret.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -62,9 +63,16 @@ pub enum SecretFileError {
     },
 }
 
-/// Reads the secrets of a file. A symbolic link is followed. Reads at most one byte more than a
-/// secret file may have.
+/// Reads the secrets of a file.
 pub(crate) fn read(path: &Path) -> Result<Secrets, SecretFileError> {
+    let text = read_private(path, FILE_BYTES_MAX)?;
+    let file = path.display().to_string();
+    Secrets::parse(&text).map_err(|error| SecretFileError::Content { file, error })
+}
+
+/// Reads a file that is for its owner alone. A symbolic link is followed. Reads at most one byte
+/// more than `bytes_max`.
+pub(super) fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretFileError> {
     let file = path.display().to_string();
     let unreadable = |error: std::io::Error| {
         let reason = error.to_string();
@@ -75,9 +83,9 @@ pub(crate) fn read(path: &Path) -> Result<Secrets, SecretFileError> {
     let opened = File::open(path).map_err(unreadable)?;
     check(&file, &opened.metadata().map_err(unreadable)?, user_id())?;
     let mut text = Vec::new();
-    let mut bounded = opened.take(FILE_BYTES_MAX as u64 + 1);
+    let mut bounded = opened.take(bytes_max as u64 + 1);
     bounded.read_to_end(&mut text).map_err(unreadable)?;
-    Secrets::parse(&text).map_err(|error| SecretFileError::Content { file, error })
+    Ok(text)
 }
 
 /// Checks that only the owner can have written the file or read it.

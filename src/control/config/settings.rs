@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::error::Origin;
 use super::timestamp::TimestampConfig;
+use super::tls::TlsConfig;
 use crate::cluster::view::Membership;
 use crate::node::settings::NodeSettings;
 
@@ -53,6 +54,8 @@ pub struct Config {
     pub node: NodeSettings,
     /// Timestamps. [`NodeSettings::timestamp`] is made from this.
     pub timestamp: TimestampConfig,
+    /// TLS for clients. [`NodeSettings::tls`] is made from this and its files.
+    pub tls: TlsConfig,
     /// The file that the secrets of [`NodeSettings::guard`] are read from; empty: no secrets.
     pub secret_file: String,
     /// The admin API.
@@ -71,6 +74,7 @@ impl Default for Config {
             // The name follows the listen address unless it is set: see `finish`.
             node: NodeSettings { name: String::new(), ..NodeSettings::default() },
             timestamp: TimestampConfig::default(),
+            tls: TlsConfig::default(),
             secret_file: String::new(),
             admin: AdminSettings::default(),
             log: LogSettings::default(),

@@ -37,6 +37,8 @@ pub(crate) enum ValueKind {
     Boolean,
     /// An IP address and a port.
     Address,
+    /// An IP address and a port; empty for none.
+    AddressOrNone,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Free text of at most `bytes_max` bytes without control characters.
@@ -67,8 +69,8 @@ pub(crate) enum Value {
     Boolean(bool),
     /// A value of [`ValueKind::Address`].
     Address(SocketAddr),
-    /// A value of [`ValueKind::Choice`], [`ValueKind::Text`], [`ValueKind::Name`] or
-    /// [`ValueKind::Site`].
+    /// A value of [`ValueKind::Choice`], [`ValueKind::Text`], [`ValueKind::Name`],
+    /// [`ValueKind::Site`] or [`ValueKind::AddressOrNone`].
     Text(String),
     /// A value of [`ValueKind::Cores`]. `None` is every core that the process may run on.
     Cores(Option<Vec<usize>>),
@@ -100,6 +102,7 @@ impl ValueKind {
             (ValueKind::Boolean, DeValue::Boolean(boolean)) => Ok(Value::Boolean(*boolean)),
             (
                 ValueKind::Address
+                | ValueKind::AddressOrNone
                 | ValueKind::Choice(_)
                 | ValueKind::Text { .. }
                 | ValueKind::Cores
@@ -144,6 +147,10 @@ impl ValueKind {
             }
             ValueKind::Boolean => text.parse().ok().map(Value::Boolean),
             ValueKind::Address => text.parse().ok().map(Value::Address),
+            ValueKind::AddressOrNone => {
+                let is_fine = text.is_empty() || text.parse::<SocketAddr>().is_ok();
+                is_fine.then(|| Value::Text(text.into()))
+            }
             ValueKind::Choice(words) => words.contains(&text).then(|| Value::Text(text.into())),
             ValueKind::Text { bytes_max } => {
                 let is_fine = text.len() <= bytes_max && !text.chars().any(char::is_control);
@@ -194,6 +201,9 @@ impl ValueKind {
             ValueKind::Boolean => "true or false".into(),
             ValueKind::Address => {
                 "an IP address and port such as \"0.0.0.0:7253\" or \"[::1]:7253\"".into()
+            }
+            ValueKind::AddressOrNone => {
+                "an IP address and port such as \"0.0.0.0:7443\", or an empty text".into()
             }
             ValueKind::Choice(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
@@ -252,8 +262,8 @@ impl Value {
         }
     }
 
-    /// Returns the text of a [`ValueKind::Text`], [`ValueKind::Choice`], [`ValueKind::Name`] or
-    /// [`ValueKind::Site`] key. Panics on another kind.
+    /// Returns the text of a [`ValueKind::Text`], [`ValueKind::Choice`], [`ValueKind::Name`],
+    /// [`ValueKind::Site`] or [`ValueKind::AddressOrNone`] key. Panics on another kind.
     pub(crate) fn text(&self) -> &str {
         match self {
             Value::Text(text) => text,

@@ -22,16 +22,22 @@ use crate::core::internal_api::PageHead;
 use crate::core::peers::handshake::{self, Asked};
 use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::secret::Word;
+use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{Persistence, write_continue};
 use crate::node::clients::request_line::RequestLine;
+use crate::node::clients::secured::Secured;
 use crate::node::clients::service::{Api, Caller, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
+use crate::tls::session::may_be_tls;
 
 /// Requests under way on one connection above which no further request is taken from it.
 const UNDER_WAY_MAX: usize = 1_024;
 /// Fewest bytes that an awaited answer to a read counts for.
 const READ_BYTES_MIN: usize = 2 << 10;
+/// The answer to TLS where plain HTTP is spoken.
+const TLS_HERE: &str = "this port speaks no TLS and found TLS; ask for http:// here, or use the \
+                        port of [node] listen_tls";
 /// Stands for the size of answers while no read has been answered. The first read is awaited alone.
 const READ_BYTES_UNKNOWN: usize = 1 << 40;
 
@@ -117,6 +123,8 @@ pub struct ClientConnection {
     pub challenge: Option<Box<Word>>,
     /// Whether the client is another site that has proven that it knows the cluster's secret.
     pub is_proven: bool,
+    /// TLS, if the client speaks it.
+    pub secured: Option<Box<Secured>>,
     /// The head of the present request, if it asks for a page of timers.
     page: Option<Box<PageHead>>,
     own: ShardIndex,
@@ -162,6 +170,7 @@ impl ClientConnection {
             upgrade: None,
             challenge: None,
             is_proven: false,
+            secured: None,
             page: None,
             own: home.shard,
             key: home.key,
@@ -266,6 +275,46 @@ impl ClientConnection {
         !self.pending.is_empty()
     }
 
+    /// Takes the bytes that are to leave now, if there are any.
+    pub fn next_send(&mut self, pool: &mut BufferPool) -> Option<Vec<u8>> {
+        if let Some(secured) = &mut self.secured {
+            let is_last = self.is_closing && self.pending.is_empty();
+            return secured.next_send(&mut self.out, is_last, pool);
+        }
+        (!self.out.is_empty()).then(|| std::mem::replace(&mut self.out, pool.take()))
+    }
+
+    /// Returns whether [`ClientConnection::next_send`] may have bytes.
+    pub fn has_more_to_send(&self) -> bool {
+        let has_wire = |secured: &Secured| secured.wants_to_send();
+        !self.out.is_empty() || self.secured.as_deref().is_some_and(has_wire)
+    }
+
+    /// Returns whether the connection may close once all is sent.
+    pub fn is_done(&self) -> bool {
+        let waits = |secured: &Secured| self.is_awaiting() || secured.is_handshaking();
+        self.is_closing
+            && match &self.secured {
+                None => !self.is_awaiting(),
+                Some(secured) => secured.is_broken() || !waits(secured),
+            }
+    }
+
+    /// Returns whether the client speaks TLS and the handshake is not over.
+    pub fn is_handshaking(&self) -> bool {
+        self.secured.as_ref().is_some_and(|secured| secured.is_handshaking())
+    }
+
+    /// Gives up a connection over which something came that is no TLS. Nothing leaves but an alert.
+    pub fn break_off(&mut self) {
+        self.is_closing = true;
+        self.upgrade = None;
+        self.drop_partial();
+        if let Some(secured) = &mut self.secured {
+            secured.give_up();
+        }
+    }
+
     /// Returns whether a request has begun and is not complete.
     pub fn is_mid_request(&self) -> bool {
         self.began.is_some()
@@ -277,7 +326,8 @@ impl ClientConnection {
             RequestPart::Chunked { body, .. } => body.capacity(),
             _ => 0,
         };
-        self.partial.capacity() + body
+        let handshake = self.secured.as_ref().map_or(0, |secured| secured.waiting_bytes());
+        self.partial.capacity() + body + handshake
     }
 
     /// Bytes of answers that the client has not taken yet.
@@ -309,6 +359,10 @@ impl ClientConnection {
         // The last answer may be under way, so the connection may no longer become a peer's.
         self.upgrade = None;
         self.drop_partial();
+        if self.is_handshaking() {
+            // The answer cannot be read before the end of the handshake, which nobody pays for.
+            self.break_off();
+        }
     }
 
     /// Asks a peer to prove that it knows the cluster's secret.
@@ -405,7 +459,9 @@ impl ClientConnection {
             Ok(Some(head)) => head,
             Ok(None) => return ControlFlow::Break(0),
             Err(error) => {
-                self.fail(api.service, error.status, error.reason);
+                let is_tls = self.secured.is_none() && may_be_tls(rest);
+                let reason = if is_tls { TLS_HERE } else { error.reason };
+                self.fail(api.service, error.status, reason);
                 return ControlFlow::Break(0);
             }
         };
@@ -436,6 +492,9 @@ impl ClientConnection {
         let is_sent = self.sending_bytes == 0 || self.challenge.is_some();
         let is_first = self.pending.is_empty() && self.out.is_empty() && is_sent;
         match handshake::parse_request(head) {
+            _ if self.secured.is_some() => {
+                self.fail(service, 400, "nodes speak no TLS: connect to the port of [node] listen");
+            }
             Ok(asked) if is_first => self.upgrade = Some(Box::new(asked)),
             Ok(_) => self.fail(service, 400, "wait for all answers before an Upgrade"),
             Err((status, reason)) => self.fail(service, status, reason),

@@ -14,6 +14,7 @@ use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::answer_room::SHORT_BYTES_MAX;
 use crate::node::clients::answers::{write_no_timestamps, write_timestamps};
 use crate::node::clients::connection::{Appetite, ClientConnection, Home};
+use crate::node::clients::handshakes::Handshakes;
 use crate::node::clients::service::{Admitted, Api, Caller, Service};
 use crate::node::deadlines::Deadlines;
 use crate::node::io::Io;
@@ -21,6 +22,9 @@ use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::issuer::{Denial, Issued, Issuer};
 
+/// The place in the owner of a connection that is just accepted: by which listener.
+pub const PLAIN_LISTENER: u32 = 0;
+pub const TLS_LISTENER: u32 = 1;
 /// Connections beyond the limit that are answered 503. Further connections are closed without an
 /// answer.
 pub const REFUSALS_MAX: usize = 64;
@@ -51,16 +55,18 @@ pub struct Clients {
     /// How many connections were closed because their clients took no answers while the answers of
     /// other clients had no room.
     pub stuck_closed: u64,
+    /// TLS.
+    pub handshakes: Handshakes,
     own: ShardIndex,
-    limits: Limits,
-    connections: Slots<ClientConnection>,
+    pub(super) limits: Limits,
+    pub(super) connections: Slots<ClientConnection>,
     /// Places of connections that may have something to send.
     dirty: Vec<u32>,
     /// Places of connections to be fed again in this turn.
     resume: Vec<u32>,
     /// Places of connections that asked for an Upgrade in this turn.
     upgrading: Vec<u32>,
-    deadlines: Deadlines,
+    pub(super) deadlines: Deadlines,
     due: Vec<u32>,
     pool: BufferPool,
     replies: Vec<Reply>,
@@ -77,6 +83,7 @@ impl Clients {
             refused: 0,
             answered: 0,
             stuck_closed: 0,
+            handshakes: Handshakes::default(),
             own,
             limits: limits.clone(),
             connections: Slots::new(),
@@ -96,7 +103,9 @@ impl Clients {
     /// closed earlier in this turn is ignored, because its place may have another connection.
     pub fn on(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32, completion: Completion) {
         match completion {
-            Completion::Accepted { socket, .. } => self.accept(io, core, socket),
+            Completion::Accepted { socket, .. } => {
+                self.accept(io, core, socket, place == TLS_LISTENER);
+            }
             Completion::Received { socket, bytes, .. } if self.has(place, socket) => {
                 self.received(io, core, place, &bytes);
             }
@@ -110,7 +119,7 @@ impl Clients {
         }
     }
 
-    fn accept(&mut self, io: &mut Io<'_>, core: &mut Core, socket: SocketId) {
+    fn accept(&mut self, io: &mut Io<'_>, core: &mut Core, socket: SocketId, is_tls: bool) {
         let (now, ring) = (io.now, &mut *io.ring);
         let limit = self.limits.connections_per_core_max as usize;
         let is_beyond = self.connections.len() >= limit;
@@ -133,6 +142,11 @@ impl Clients {
         let place = key.index;
         ring.set_owner(socket, Owner::Client(place).to_bits());
         ring.receive(socket);
+        if is_tls && let Some(connection) = self.connections.get_mut(key) {
+            let secured = self.handshakes.begin(now.mono);
+            self.deadlines.set(place, &mut connection.deadline, secured.until);
+            connection.secured = Some(Box::new(secured));
+        }
         if is_beyond
             && !is_peer
             && let Some(connection) = self.connections.get_mut(key)
@@ -159,6 +173,9 @@ impl Clients {
             }
             return;
         }
+        if connection.secured.is_some() {
+            return self.received_secured(io, core, place, received);
+        }
         let (service, limits) = (&mut self.service, &self.limits);
         let mut api = Api { now: io.now, core, service, limits };
         let appetite = connection.feed(&mut api, io.ring.bytes_and_ends(received));
@@ -166,9 +183,19 @@ impl Clients {
     }
 
     /// Handles that a client will send nothing more.
-    fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
+    pub(super) fn ended(&mut self, ring: &mut Ring, place: u32, is_broken: bool) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         connection.has_ended = true;
+        if let Some(secured) = &connection.secured
+            && secured.is_handshaking()
+            && !is_broken
+        {
+            // What came before the end may be plain HTTP, which is answered in its turn.
+            if !secured.is_queued {
+                self.close(ring, place);
+            }
+            return;
+        }
         // A paused connection still holds requests beyond its share of the turn. They are answered
         // first.
         connection.is_closing |= !connection.is_paused;
@@ -186,10 +213,10 @@ impl Clients {
         if !is_ok {
             return self.close(io.ring, place);
         }
-        if !connection.is_mid_request() {
+        if !connection.is_mid_request() && !connection.is_handshaking() {
             connection.deadline.extend(io.now.mono.plus_ms(self.limits.idle_timeout_ms));
         }
-        let has_more = !connection.out.is_empty() || connection.is_closing;
+        let has_more = connection.has_more_to_send() || connection.is_closing;
         self.recount(place);
         self.resume_if_paused(place);
         if has_more {
@@ -200,6 +227,7 @@ impl Clients {
     /// Feeds the connections that had more than their share in the last turn, or whose answers have
     /// left since. Connections that this turn has no room for come first in the next turn.
     pub fn resume(&mut self, io: &mut Io<'_>, core: &mut Core) {
+        self.shake_hands(io, core);
         self.service.room.begin_portion();
         let mut deferred = Vec::new();
         for place in std::mem::take(&mut self.resume) {
@@ -270,12 +298,12 @@ impl Clients {
 
     /// Returns whether connections wait for the next turn, so that the core must not sleep.
     pub fn has_more(&self) -> bool {
-        !self.resume.is_empty()
+        !self.resume.is_empty() || self.handshakes.has_more()
     }
 
     /// Returns whether no connection wants anything of this turn.
     pub fn is_at_rest(&self) -> bool {
-        self.dirty.is_empty() && self.resume.is_empty() && self.upgrading.is_empty()
+        self.dirty.is_empty() && !self.has_more() && self.upgrading.is_empty()
     }
 
     /// Writes the answers of shards to the connections that wait for them.
@@ -329,12 +357,11 @@ impl Clients {
             if connection.sending_bytes > 0 {
                 continue;
             }
-            if !connection.out.is_empty() {
-                let empty = self.pool.take();
-                connection.sending_bytes = connection.out.len();
+            if let Some(bytes) = connection.next_send(&mut self.pool) {
+                connection.sending_bytes = bytes.len();
                 connection.sending_since = io.now.mono;
-                io.ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
-            } else if connection.is_closing && !connection.is_awaiting() {
+                io.ring.send(connection.socket, bytes);
+            } else if connection.is_done() {
                 self.finish(io, place);
             }
         }
@@ -400,6 +427,9 @@ impl Clients {
         for place in 0..self.connections.places() {
             if let Some(connection) = self.connections.at_mut(place) {
                 connection.is_closing = true;
+                if connection.is_handshaking() {
+                    connection.break_off();
+                }
                 self.mark_dirty(place);
             }
         }
@@ -415,7 +445,13 @@ impl Clients {
         self.partial_bytes
     }
 
-    fn after_feed(&mut self, ring: &mut Ring, core: &mut Core, place: u32, appetite: Appetite) {
+    pub(super) fn after_feed(
+        &mut self,
+        ring: &mut Ring,
+        core: &mut Core,
+        place: u32,
+        appetite: Appetite,
+    ) {
         self.account(place);
         let Some(connection) = self.connections.at_mut(place) else { return };
         if connection.upgrade.is_some() && !self.upgrading.contains(&place) {
@@ -457,7 +493,7 @@ impl Clients {
     /// refused, so that no client is refused for what others hold. Cost at the limit: a look at
     /// every connection. For that the refused client must have sent at least the limit's average
     /// share.
-    fn account(&mut self, place: u32) {
+    pub(super) fn account(&mut self, place: u32) {
         self.recount(place);
         while self.partial_bytes as u64 > self.limits.partial_bytes_per_core_max {
             let accounted = |place: &u32| {
@@ -499,7 +535,7 @@ impl Clients {
         }
     }
 
-    fn mark_dirty(&mut self, place: u32) {
+    pub(super) fn mark_dirty(&mut self, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         if !connection.is_dirty {
             connection.is_dirty = true;

@@ -1,0 +1,198 @@
+//! TLS on one client connection: what waits for a handshake's turn, and which bytes leave.
+
+use crate::base::time::MonoNs;
+use crate::node::buffer_pool::BufferPool;
+use crate::tls::acceptor::Acceptor;
+use crate::tls::session::{Session, TlsError, may_be_tls};
+
+/// Most bytes that a client may send until its handshake is over. A chain of certificates with keys
+/// of RSA has some 10 KiB.
+const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
+
+/// How far a connection has come.
+#[derive(Debug)]
+enum Stage {
+    /// No byte has been looked at.
+    New,
+    /// The handshake is under way.
+    Shaking(Session),
+    /// The handshake is over: plaintext goes both ways.
+    Open(Session),
+    /// Nothing more is read or written but what is left to send, an alert.
+    Broken(Option<Session>),
+}
+
+/// What became of bytes of the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// The connection goes on.
+    GoesOn,
+    /// The handshake has ended with these bytes. `is_resumed`: by a ticket.
+    Opened {
+        /// Whether the client had a ticket of a former connection.
+        is_resumed: bool,
+    },
+    /// The first byte is none of TLS: the client speaks plain HTTP, or nonsense.
+    Plain,
+    /// The connection cannot go on.
+    Broken,
+}
+
+/// TLS on one connection.
+#[derive(Debug)]
+pub struct Secured {
+    stage: Stage,
+    /// Bytes of the wire that wait until the core has time for a handshake.
+    waiting: Vec<u8>,
+    /// Bytes that came before the handshake was over.
+    handshake_bytes: usize,
+    /// When the handshake must be over.
+    pub until: MonoNs,
+    /// Whether the connection is in the queue of those whose handshakes go on.
+    pub is_queued: bool,
+    /// Whether the client has said that it sends nothing more (close_notify).
+    pub has_ended: bool,
+    /// Whether the server has said so.
+    has_closed: bool,
+}
+
+impl Secured {
+    /// A connection on which nothing has come yet.
+    pub fn new(until: MonoNs) -> Self {
+        Self {
+            stage: Stage::New,
+            waiting: Vec::new(),
+            handshake_bytes: 0,
+            until,
+            is_queued: false,
+            has_ended: false,
+            has_closed: false,
+        }
+    }
+
+    /// Whether the handshake has not ended, well or badly.
+    pub fn is_handshaking(&self) -> bool {
+        matches!(self.stage, Stage::New | Stage::Shaking(_))
+    }
+
+    /// Whether nothing more is read or written.
+    pub fn is_broken(&self) -> bool {
+        matches!(self.stage, Stage::Broken(_))
+    }
+
+    /// Bytes of memory held for a handshake.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting.capacity()
+    }
+
+    /// Keeps bytes until the core has time for the handshake. Returns `false` when the client has
+    /// sent more than a handshake has.
+    pub fn keep(&mut self, wire: &[u8]) -> bool {
+        self.handshake_bytes += wire.len();
+        let has_room = self.handshake_bytes <= HANDSHAKE_BYTES_MAX;
+        if has_room {
+            self.waiting.extend_from_slice(wire);
+        }
+        has_room
+    }
+
+    /// Goes on with the handshake. What follows it is appended to `plain`.
+    pub fn shake_hands(&mut self, acceptor: &Acceptor, plain: &mut Vec<u8>) -> Progress {
+        let wire = std::mem::take(&mut self.waiting);
+        if matches!(self.stage, Stage::New) {
+            if !may_be_tls(&wire) {
+                return if wire.is_empty() { Progress::GoesOn } else { Progress::Plain };
+            }
+            match Session::new(acceptor) {
+                Ok(session) => self.stage = Stage::Shaking(session),
+                Err(_) => return self.broken(),
+            }
+        }
+        let progress = self.receive(&wire, plain);
+        match std::mem::replace(&mut self.stage, Stage::Broken(None)) {
+            Stage::Shaking(session) if !session.is_handshaking() => {
+                let is_resumed = session.is_resumed();
+                self.stage = Stage::Open(session);
+                Progress::Opened { is_resumed }
+            }
+            stage => {
+                self.stage = stage;
+                progress
+            }
+        }
+    }
+
+    /// Takes bytes of the wire and appends what they say to `plain`.
+    pub fn receive(&mut self, wire: &[u8], plain: &mut Vec<u8>) -> Progress {
+        let (Stage::Shaking(session) | Stage::Open(session)) = &mut self.stage else {
+            return Progress::Broken;
+        };
+        match session.receive(wire, plain) {
+            Ok(has_ended) => {
+                self.has_ended |= has_ended;
+                Progress::GoesOn
+            }
+            Err(TlsError { .. }) => self.broken(),
+        }
+    }
+
+    /// Gives the connection up: only an alert may still leave.
+    pub fn give_up(&mut self) {
+        self.broken();
+        self.waiting = Vec::new();
+    }
+
+    fn broken(&mut self) -> Progress {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Broken(None)) {
+            Stage::Shaking(session) | Stage::Open(session) => Stage::Broken(Some(session)),
+            Stage::New => Stage::Broken(None),
+            broken @ Stage::Broken(_) => broken,
+        };
+        Progress::Broken
+    }
+
+    /// Whether bytes of a handshake, or an alert, are to leave.
+    pub fn wants_to_send(&self) -> bool {
+        match &self.stage {
+            Stage::New => false,
+            Stage::Shaking(session) | Stage::Open(session) => session.wants_to_send(),
+            Stage::Broken(session) => session.as_ref().is_some_and(Session::wants_to_send),
+        }
+    }
+
+    /// The bytes that are to leave now, with the answers in `out`, if there are any. `is_last`:
+    /// nothing follows these answers.
+    pub fn next_send(
+        &mut self,
+        out: &mut Vec<u8>,
+        is_last: bool,
+        pool: &mut BufferPool,
+    ) -> Option<Vec<u8>> {
+        let session = match &mut self.stage {
+            Stage::New => return None,
+            Stage::Shaking(session) => session,
+            Stage::Open(session) => {
+                if !out.is_empty() {
+                    let answers = std::mem::replace(out, pool.take());
+                    session.write(&answers);
+                    pool.give_back(answers);
+                }
+                if is_last && !self.has_closed {
+                    self.has_closed = true;
+                    session.close();
+                }
+                session
+            }
+            Stage::Broken(session) => {
+                *out = Vec::new();
+                session.as_mut()?
+            }
+        };
+        if !session.wants_to_send() {
+            return None;
+        }
+        let mut wire = pool.take();
+        session.send(&mut wire);
+        Some(wire)
+    }
+}

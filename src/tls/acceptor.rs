@@ -1,0 +1,221 @@
+//! What a server shows to its clients and asks of them: certificate, key, versions, tickets, client
+//! certificates. Made from the texts of files; the files are somebody else's.
+
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{RootCertStore, ServerConfig};
+use sha2::{Digest, Sha256};
+
+use super::validity::Validity;
+
+/// Most bytes of a file of certificates or of a key. A chain has some kilobytes, a bundle of all
+/// public authorities 250 KB.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+/// Tickets that a client gets after each full handshake. A client that opens several connections
+/// at once takes one for each.
+const TICKETS_PER_HANDSHAKE: usize = 2;
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ClientAuth {
+    /// They are not asked.
+    #[default]
+    Off,
+    /// They are asked, and need not have one. One that is shown must be good.
+    Optional,
+    /// Without a good one there is no connection.
+    Required,
+}
+
+/// The texts of the files.
+#[derive(Clone, Copy)]
+pub struct Material<'a> {
+    /// The certificate of the server and those between it and the authority, in PEM.
+    pub certificates: &'a [u8],
+    /// The private key of the first certificate, in PEM.
+    pub key: &'a [u8],
+    /// The certificates of the authorities that clients' certificates come from, in PEM.
+    pub client_ca: &'a [u8],
+    /// Whether clients show certificates.
+    pub client_auth: ClientAuth,
+}
+
+/// What is wrong with the files. The text says what was expected, and shows nothing of a key.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MaterialError {
+    /// The file of certificates has none.
+    #[error(
+        "cert: expected one or more certificates in PEM (-----BEGIN CERTIFICATE-----), the \
+         server's own first, found {0}"
+    )]
+    NoCertificate(String),
+    /// The key's file has none.
+    #[error(
+        "key: expected a private key in PEM, not encrypted (-----BEGIN PRIVATE KEY-----), found \
+         none that can be read"
+    )]
+    NoKey,
+    /// The key is of a kind that is not known.
+    #[error(
+        "key: expected a key of ECDSA (P-256, P-384, P-521), Ed25519 or RSA (2048 bits or more), \
+         found another; make one: openssl ecparam -name prime256v1 -genkey -noout"
+    )]
+    UnknownKey,
+    /// The key belongs to another certificate.
+    #[error(
+        "key: it does not fit the first certificate of cert; name the key with which that \
+         certificate was asked for, and put the server's own certificate first"
+    )]
+    OtherKey,
+    /// The server's certificate cannot be used.
+    #[error("cert: expected an X.509 certificate of version 3 first, found {0}")]
+    BadCertificate(String),
+    /// The file of authorities cannot be used.
+    #[error(
+        "client_ca: expected the certificates of authorities in PEM (-----BEGIN \
+         CERTIFICATE-----), found {0}"
+    )]
+    BadAuthorities(String),
+    /// The library has no randomness.
+    #[error("the system gives no random bytes: {0}")]
+    NoRandomness(String),
+}
+
+/// What connections are accepted with.
+pub struct Acceptor {
+    config: Arc<ServerConfig>,
+    validity: Option<Validity>,
+    /// A hash of all texts: two acceptors of one hash are the same.
+    hash: [u8; 32],
+    /// A hash of what clients are asked for.
+    asked_hash: [u8; 32],
+}
+
+impl Acceptor {
+    /// Reads the texts. Tickets of this acceptor are those of no other.
+    pub fn new(material: &Material<'_>) -> Result<Self, MaterialError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let identity = identity(material, &provider)?;
+        let validity = identity.cert.first().and_then(|certificate| Validity::of(certificate));
+        let verifier = verifier(material, &provider)?;
+        let builder = ServerConfig::builder_with_provider(provider);
+        let builder = builder.with_protocol_versions(rustls::ALL_VERSIONS);
+        let builder = builder.expect("the provider has suites of both versions");
+        let mut config = builder
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // One maker of tickets for all cores, which changes its keys every six hours. What a client
+        // could resume by a number would be a table that cores share, and no client of today needs.
+        config.ticketer = ticketer()?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
+        // No byte of a request before the handshake is over: such bytes can be sent again by
+        // anybody who has seen them.
+        config.max_early_data_size = 0;
+        let asked_hash = hash(&[material.client_ca, &[material.client_auth as u8]]);
+        let hash = hash(&[material.certificates, material.key, &asked_hash]);
+        Ok(Self { config: Arc::new(config), validity, hash, asked_hash })
+    }
+
+    /// Takes over the tickets of an acceptor that this one follows, so that clients go on with the
+    /// tickets that they have. If clients are asked for other certificates now, their tickets are
+    /// worth nothing: a ticket stands for the certificate that was shown for it.
+    pub fn following(&self, former: &Acceptor) -> Self {
+        let mut config = ServerConfig::clone(&self.config);
+        if self.asked_hash == former.asked_hash {
+            config.ticketer = Arc::clone(&former.config.ticketer);
+        }
+        let Self { validity, hash, asked_hash, .. } = *self;
+        Self { config: Arc::new(config), validity, hash, asked_hash }
+    }
+
+    /// What to say of the certificate's time, if that is not now, in seconds since 1970.
+    pub fn untimely(&self, now_s: i64) -> Option<String> {
+        self.validity.and_then(|validity| validity.complaint(now_s))
+    }
+
+    pub(super) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+}
+
+impl PartialEq for Acceptor {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash
+    }
+}
+
+impl Eq for Acceptor {}
+
+impl std::fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Acceptor").finish_non_exhaustive()
+    }
+}
+
+/// The certificates and the key that belong together.
+fn identity(
+    material: &Material<'_>,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, MaterialError> {
+    let chain = certificates(material.certificates).map_err(MaterialError::NoCertificate)?;
+    // The reader's error may quote the file, so the error is not told.
+    let key = PrivateKeyDer::from_pem_slice(material.key).map_err(|_| MaterialError::NoKey)?;
+    let key = provider.key_provider.load_private_key(key);
+    let identity = CertifiedKey::new(chain, key.map_err(|_| MaterialError::UnknownKey)?);
+    match identity.keys_match() {
+        Ok(()) => Ok(identity),
+        Err(rustls::Error::InconsistentKeys(_)) => Err(MaterialError::OtherKey),
+        Err(error) => Err(MaterialError::BadCertificate(error.to_string())),
+    }
+}
+
+/// All certificates of a text, at least one.
+fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+    let found = found.map_err(|_| "text that is no PEM")?;
+    if found.is_empty() { Err("none".into()) } else { Ok(found) }
+}
+
+/// What checks the certificates of clients.
+fn verifier(
+    material: &Material<'_>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, MaterialError> {
+    if material.client_auth == ClientAuth::Off {
+        return Ok(WebPkiClientVerifier::no_client_auth());
+    }
+    let bad = |reason: String| MaterialError::BadAuthorities(reason);
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(material.client_ca).map_err(bad)? {
+        roots.add(authority).map_err(|error| bad(error.to_string()))?;
+    }
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = match material.client_auth {
+        ClientAuth::Optional => builder.allow_unauthenticated(),
+        ClientAuth::Off | ClientAuth::Required => builder,
+    };
+    let verifier = builder.build().map_err(|error| bad(error.to_string()))?;
+    Ok(verifier)
+}
+
+fn ticketer() -> Result<Arc<dyn ProducesTickets>, MaterialError> {
+    aws_lc_rs::Ticketer::new().map_err(|error| MaterialError::NoRandomness(error.to_string()))
+}
+
+fn hash(texts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    hash.finalize().into()
+}

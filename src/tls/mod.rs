@@ -1,0 +1,7 @@
+//! TLS without sockets: bytes of the wire in, plaintext out, and back. Only this room knows the
+//! library that does the work (rustls with AWS-LC). It names no socket, file or thread; who calls
+//! it moves the bytes, and decides when a handshake may cost time.
+
+pub(crate) mod acceptor;
+pub(crate) mod session;
+mod validity;

@@ -1,0 +1,12 @@
+//! The public API over TLS, seen from outside: the real binary in a process of its own, real TCP,
+//! certificates made for each test. The other end is rustls without the project's code, and `curl`
+//! and `openssl` where they are installed.
+
+mod authorities;
+mod clients;
+mod harness;
+mod reload;
+mod requests;
+mod start;
+mod tools;
+mod wrong;
